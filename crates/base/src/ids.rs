@@ -1,0 +1,51 @@
+//! Ids as types of their own, so that one is never passed for another.
+
+use std::fmt;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident($raw:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+        pub struct $name($raw);
+
+        impl $name {
+            /// Wraps a raw id.
+            pub const fn new(raw: $raw) -> Self {
+                Self(raw)
+            }
+
+            /// Returns the raw id.
+            pub const fn get(self) -> $raw {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+id!(
+    /// Id of a writing transaction, from 1, never reused. Lives in memory and in log records only.
+    Xid(u64)
+);
+id!(
+    /// Id of a column family (one per SQL table and index), never reused. 0 holds the catalog.
+    CfId(u32)
+);
+id!(
+    /// Number of a leadership; grows by one at each promotion. 0 for a node that was always alone.
+    Term(u64)
+);
+id!(
+    /// Random id of one line of log positions; new after a crash and after a promotion.
+    HistoryId(u64)
+);
+
+impl CfId {
+    /// The family that holds the catalog.
+    pub const CATALOG: Self = Self(0);
+}

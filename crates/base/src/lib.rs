@@ -1,0 +1,27 @@
+//! Ids, log positions, byte codec, checksums and remedies: the words every other crate speaks.
+//!
+//! Knows no file, no thread, no clock and no unsafe code. What is here is a plain value.
+//!
+//! ```
+//! use collie_base::{Lsn, codec::Reader};
+//! let lsn = Lsn::new(0x1_0000_2000);
+//! assert_eq!(lsn.to_string(), "1/00002000");
+//! assert_eq!("1/00002000".parse::<Lsn>(), Ok(lsn));
+//!
+//! let mut bytes = Vec::new();
+//! collie_base::codec::put_varint(&mut bytes, 300);
+//! assert_eq!(Reader::new(&bytes).varint(), Ok(300));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod checksum;
+pub mod codec;
+mod ids;
+mod lsn;
+mod map;
+mod remedy;
+
+pub use ids::{CfId, HistoryId, Term, Xid};
+pub use lsn::{Lsn, ParseLsnError};
+pub use map::{Map, Set};
+pub use remedy::Remedy;

@@ -1,0 +1,39 @@
+//! `WireError`: what a client did wrong in the protocol.
+
+use std::fmt;
+
+use collie_base::Remedy;
+
+/// A breach of the protocol, with the SQLSTATE to answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireError {
+    /// 08P01, 22021 or 0A000.
+    pub sqlstate: &'static str,
+    /// One line for the client.
+    pub message: String,
+    /// Whether the connection cannot go on: message boundaries are lost or the peer is no client.
+    pub fatal: bool,
+}
+
+impl WireError {
+    pub(crate) fn violation(message: impl Into<String>) -> Self {
+        Self { sqlstate: "08P01", message: message.into(), fatal: false }
+    }
+
+    pub(crate) fn fatal(message: impl Into<String>) -> Self {
+        Self { sqlstate: "08P01", message: message.into(), fatal: true }
+    }
+
+    /// Says what the caller can do: send what the protocol asks for.
+    pub fn remedy(&self) -> Remedy {
+        Remedy::FixCall
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for WireError {}
