@@ -26,12 +26,14 @@ pub struct Input {
     start: usize,
     phase: Phase,
     message_bytes_max: usize,
+    /// Type of the message handed out (or refused) last.
+    last: u8,
 }
 
 impl Input {
     /// Makes the input of a fresh connection. A message longer than `message_bytes_max` is refused.
     pub fn new(message_bytes_max: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, phase: Phase::Startup, message_bytes_max }
+        Self { bytes: Vec::new(), start: 0, phase: Phase::Startup, message_bytes_max, last: 0 }
     }
 
     /// Goes straight to the messages of a running session.
@@ -49,6 +51,11 @@ impl Input {
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.compact();
         &mut self.bytes
+    }
+
+    /// Returns whether the message handed out or refused last was a simple query: one that no Sync follows.
+    pub fn last_was_query(&self) -> bool {
+        self.last == b'Q'
     }
 
     /// Returns whether bytes are waiting that no message was made of yet.
@@ -117,6 +124,7 @@ impl Input {
     pub fn next(&mut self) -> Result<Option<Frontend<'_>>, WireError> {
         let Some((kind, body, end)) = self.frame()? else { return Ok(None) };
         self.start = end;
+        self.last = kind;
         let startup = self.phase == Phase::Startup;
         let bytes = self.bytes.get(body..end).unwrap_or_default();
         if startup {

@@ -1,0 +1,59 @@
+//! `collie serve`.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use collie_env::Env;
+use collie_server::{Server, config::Config};
+
+use crate::progress::Recovery;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Data directory; made when it is not there.
+    #[arg(long, value_name = "DIR", default_value = "./collie-data")]
+    data: PathBuf,
+    /// Address for SQL clients [default: 127.0.0.1:5433].
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// TOML file with settings; see `collie config`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// One setting, such as wal.flush_delay=5ms; may be repeated, and wins over the file.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+/// Puts the settings together: defaults, file, `--set`.
+pub(crate) fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result<Config> {
+    let mut config = Config::default();
+    if let Some(file) = file {
+        config.read_file(file)?;
+    }
+    for pair in set {
+        config.set_pair(pair)?;
+    }
+    Ok(config)
+}
+
+pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mut config = settings(args.config.as_ref(), &args.set)?;
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    }
+    let env = Env::real();
+    let mut recovery = Recovery::new(&*env.clock);
+    let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
+    recovery.finish();
+    for notice in &report.notices {
+        eprintln!("{notice}");
+    }
+    if report.created {
+        eprintln!("made a new database in {}", args.data.display());
+    } else {
+        eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
+    }
+    println!("listening on {}", server.address());
+    server.run()?;
+    eprintln!("stopped: every commit is on disk");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,181 @@
+//! The control file: who this directory is. Replaced whole, by rename; read once at open.
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 0 | 8 | magic `COLLIEDB` |
+//! | 8 | 4 | CRC-32C of everything from offset 12 to the end |
+//! | 12 | 4 | format version, 1 |
+//! | 16 | 16 | cluster id, random, for the life of the database |
+//! | 32 | 8 | node id, random, for the life of the directory |
+//! | 40 | 8 | term |
+//! | 48 | 4 | number of histories |
+//! | 52 | 24 each | a history, oldest first: term, id, position where it starts (8 each) |
+//!
+//! All integers are little-endian. A reader refuses a bad checksum and a newer version. The file says which histories
+//! there were; the log's INCARNATION records say it too, and win when the file is one behind after a crash.
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use collie_base::checksum::crc32c;
+use collie_base::codec::{DecodeError, Reader};
+use collie_base::{HistoryId, Lsn, Term};
+use collie_env::{Env, read_all};
+
+use crate::EngineError;
+
+const MAGIC: &[u8; 8] = b"COLLIEDB";
+const FORMAT_VERSION: u32 = 1;
+const NAME: &str = "control";
+const TEMPORARY_NAME: &str = "control.new";
+/// More than 40,000 histories: a limit for garbage, not for use.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// One line of log positions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct History {
+    pub(crate) term: Term,
+    pub(crate) id: HistoryId,
+    pub(crate) start: Lsn,
+}
+
+/// What the control file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Control {
+    pub(crate) cluster: u128,
+    pub(crate) node: u64,
+    pub(crate) term: Term,
+    pub(crate) histories: Vec<History>,
+}
+
+impl Control {
+    /// A new identity.
+    pub(crate) fn draw(env: &Env) -> Self {
+        let word = || u128::from(env.random.u64());
+        Self { cluster: word() << 64 | word(), node: env.random.u64(), term: Term::new(0), histories: Vec::new() }
+    }
+
+    /// Reads the file in `dir`; `None` when there is none.
+    pub(crate) fn read(env: &Env, dir: &Path) -> Result<Option<Self>, EngineError> {
+        let path = dir.join(NAME);
+        let bytes = match read_all(&*env.files, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(EngineError::io("read", path, error)),
+        };
+        Self::decode(&bytes).map(Some).map_err(|error| match error {
+            Refused::Newer(version) => EngineError::NewerFormat { path, version },
+            Refused::Damaged(error) => EngineError::BadControlFile { path, what: error.what },
+        })
+    }
+
+    /// Replaces the file in `dir`; durable when this returns.
+    pub(crate) fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
+        let (temporary, path) = (dir.join(TEMPORARY_NAME), dir.join(NAME));
+        let files = &*env.files;
+        let fail = |op| {
+            let path = path.clone();
+            move |error| EngineError::io(op, path, error)
+        };
+        match files.remove(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail("remove")(error)),
+            _ => {}
+        }
+        let file = files.create(&temporary).map_err(fail("create"))?;
+        file.write_at(0, &self.encode()).map_err(fail("write"))?;
+        file.sync_data().map_err(fail("sync"))?;
+        files.replace(&temporary, &path).map_err(fail("replace"))
+    }
+
+    /// Returns a name in a directory without a control file that is not the remains of a creation cut short.
+    pub(crate) fn first_foreign(names: &[String]) -> Option<String> {
+        names.iter().find(|name| *name != TEMPORARY_NAME).cloned()
+    }
+
+    /// Returns where the log lies.
+    pub(crate) fn log_dir(dir: &Path) -> PathBuf {
+        dir.join("wal")
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        body.extend_from_slice(&self.cluster.to_le_bytes());
+        body.extend_from_slice(&self.node.to_le_bytes());
+        body.extend_from_slice(&self.term.get().to_le_bytes());
+        let count = u32::try_from(self.histories.len()).expect("histories are counted in opens");
+        body.extend_from_slice(&count.to_le_bytes());
+        for history in &self.histories {
+            for word in [history.term.get(), history.id.get(), history.start.get()] {
+                body.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        [&MAGIC[..], &crc32c(&body).to_le_bytes(), &body].concat()
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Refused> {
+        let mut reader = Reader::new(bytes);
+        if reader.bytes(MAGIC.len())? != MAGIC {
+            return Err(DecodeError { what: "magic" }.into());
+        }
+        let stored = reader.u32()?;
+        let computed = crc32c(reader.rest());
+        let version = reader.u32()?;
+        if version > FORMAT_VERSION {
+            return Err(Refused::Newer(version));
+        }
+        if stored != computed {
+            return Err(DecodeError { what: "checksum" }.into());
+        }
+        let (cluster, node, term) = (reader.u128()?, reader.u64()?, Term::new(reader.u64()?));
+        let mut histories = Vec::new();
+        for _ in 0..reader.u32()? {
+            let (term, id, start) = (reader.u64()?, reader.u64()?, reader.u64()?);
+            histories.push(History { term: Term::new(term), id: HistoryId::new(id), start: Lsn::new(start) });
+        }
+        reader.finish()?;
+        Ok(Self { cluster, node, term, histories })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    Newer(u32),
+    Damaged(DecodeError),
+}
+
+impl From<DecodeError> for Refused {
+    fn from(error: DecodeError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the bytes are the test's own")]
+mod tests {
+    use super::*;
+
+    /// Goal: the file is read as written, and every damaged byte is noticed. Method: write, read, flip each bit.
+    #[test]
+    fn control_file_round_trips_and_every_flipped_bit_is_refused() {
+        let (env, _disk) = Env::simulated(3);
+        let dir = Path::new("/db");
+        env.files.create_dir_all(dir).unwrap();
+        let mut control = Control::draw(&env);
+        control.histories.push(History { term: Term::new(1), id: HistoryId::new(9), start: Lsn::FIRST });
+        assert_eq!(Control::read(&env, dir).unwrap(), None);
+        control.write(&env, dir).unwrap();
+        control.write(&env, dir).unwrap();
+        assert_eq!(Control::read(&env, dir).unwrap(), Some(control.clone()));
+        let bytes = control.encode();
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(Control::decode(&bad).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Control::decode(&bytes[..len]).is_err(), "cut to {len} bytes");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `Db`: one open database directory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use collie_base::{CfId, Lsn};
+use collie_env::Env;
+
+use crate::open;
+use crate::shared::Shared;
+use crate::{EngineError, Family, OpenProgress, OpenReport, Options, Session};
+
+/// One open database directory. Clones share it; the last one to go closes the log as well as it can.
+#[derive(Clone, Debug)]
+pub struct Db {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Counters of a database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EngineStat {
+    /// Families in memory.
+    pub families: u64,
+    /// Rows in memory, deleted ones not yet removed included.
+    pub rows: u64,
+    /// Rows with old versions that wait to be cleaned.
+    pub garbage_rows: u64,
+    /// Snapshots held.
+    pub snapshots: u64,
+    /// The lowest snapshot held, if any.
+    pub oldest_snapshot: Option<Lsn>,
+    /// What was superseded below was or will be freed.
+    pub horizon: Lsn,
+    /// Sessions that wait for a lock.
+    pub waiting: u64,
+}
+
+impl Db {
+    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile.
+    ///
+    /// # Durability
+    /// What the log held durably is there when this returns; what was acknowledged is part of it.
+    ///
+    /// # Errors
+    /// When the directory is foreign, open elsewhere, of a newer format, damaged, or cannot be read or written.
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        env: Env,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Self, OpenReport), EngineError> {
+        open::open(dir, options, &env, progress).map(|(shared, report)| (Self { shared }, report))
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`EngineError::Closed`], [`EngineError::TooManySessions`].
+    pub fn session(&self) -> Result<Session, EngineError> {
+        if self.shared.closed.load(Acquire) {
+            return Err(EngineError::Closed);
+        }
+        Session::new(&self.shared)
+    }
+
+    /// Returns the family, made empty when absent.
+    pub fn family(&self, cf: CfId) -> Arc<Family> {
+        self.shared.families.get_or_make(cf)
+    }
+
+    /// Makes an empty family under an id that no record of the log ever named. It exists in the log from its first
+    /// committed row on.
+    pub fn create_family(&self) -> CfId {
+        self.shared.families.create()
+    }
+
+    /// Frees the rows of a family. Call it once the transaction that dropped the family is committed and no snapshot
+    /// below it is used on the family any more.
+    pub fn drop_family(&self, cf: CfId) {
+        self.shared.families.remove(cf);
+    }
+
+    /// Returns the families in memory, in order of their ids.
+    pub fn families(&self) -> Vec<CfId> {
+        self.shared.families.ids()
+    }
+
+    /// Returns the position below which everything is on disk.
+    pub fn durable(&self) -> Lsn {
+        self.shared.durable()
+    }
+
+    /// Returns the position below which every commit is visible to new snapshots.
+    pub fn boundary(&self) -> Lsn {
+        self.shared.txns.log().wal.boundary()
+    }
+
+    /// Flushes the log once on this thread if nobody else does and something is there to flush; returns whether it did.
+    /// For a caller that has nothing better to do than to wait for its own commit.
+    pub fn try_lead_flush(&self) -> bool {
+        // A failed flush poisons the log, which tells every waiter by itself.
+        self.shared.txns.log().wal.try_lead().is_some_and(|lead| lead.run().is_ok())
+    }
+
+    /// Returns the log, for its figures and tools.
+    pub fn log(&self) -> &collie_wal::Log {
+        &self.shared.txns.log().wal
+    }
+
+    /// Returns the id of the database, drawn when it was made and the same in every copy of it.
+    pub fn cluster_id(&self) -> u128 {
+        self.shared.control.cluster
+    }
+
+    /// Returns the counters.
+    pub fn stat(&self) -> EngineStat {
+        let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        let (families, rows) = self.shared.families.count();
+        let (snapshots, oldest_snapshot) = self.shared.txns.snapshots_held();
+        EngineStat {
+            families,
+            rows,
+            garbage_rows: count(self.shared.garbage.len()),
+            snapshots: count(snapshots),
+            oldest_snapshot,
+            horizon: self.shared.txns.horizon(),
+            waiting: count(self.shared.txns.waiting()),
+        }
+    }
+
+    /// One round of background work, for a database opened without its thread. Returns how much there was.
+    pub fn tick(&self) -> usize {
+        self.shared.tick()
+    }
+
+    /// Stops the background thread, writes everything and closes the log. Sessions that are open can still read.
+    ///
+    /// # Errors
+    /// The log's. Closing twice is no error.
+    pub fn close(&self) -> Result<(), EngineError> {
+        if self.shared.closed.swap(true, Release) {
+            return Ok(());
+        }
+        let background = self.shared.background.lock().take();
+        drop(background);
+        Ok(self.shared.txns.log().wal.close()?)
+    }
+}

@@ -1,0 +1,183 @@
+//! `EngineError`: why an engine call failed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use collie_base::{Lsn, Remedy};
+use collie_txn::TxnError;
+use collie_wal::WalError;
+
+/// Why an engine call failed. The transaction, if one is open, still is: the caller rolls it back.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A concurrent transaction changed the row after this one's snapshot (SQLSTATE 40001).
+    Conflict,
+    /// Waiting would close a cycle of transactions that wait for each other (40P01).
+    Deadlock,
+    /// The lock was not granted within the caller's limit (55P03).
+    LockTimeout,
+    /// The wait was cancelled (57014).
+    Cancelled,
+    /// A write in a read-only transaction or statement (25006).
+    ReadOnly,
+    /// Every session slot is taken (53300).
+    TooManySessions {
+        /// How many there are.
+        limit: usize,
+    },
+    /// A limit of one transaction was reached (54000).
+    TransactionLimit {
+        /// Which.
+        what: &'static str,
+    },
+    /// The call breaks a rule of the interface.
+    InvalidArgument {
+        /// The rule.
+        what: &'static str,
+    },
+    /// The database was closed.
+    Closed,
+    /// There is no database in the directory, and making one was not allowed.
+    NotFound {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory holds something that is not a database.
+    ForeignDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// One of the names in it.
+        found: String,
+    },
+    /// A file was written by a newer version of this program.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The version it names.
+        version: u32,
+    },
+    /// The control file is damaged.
+    BadControlFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A log record with a good checksum does not make sense.
+    Corruption {
+        /// The record.
+        lsn: Lsn,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The log refused.
+    Log(Arc<WalError>),
+    /// The operating system refused `op` on `path`.
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: Arc<io::Error>,
+    },
+}
+
+impl EngineError {
+    /// Says what the caller can do. Match on this, not on text.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Conflict | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
+            Self::TooManySessions { .. } => Remedy::FreeResources,
+            Self::Closed => Remedy::Reopen,
+            Self::BadControlFile { .. } | Self::Corruption { .. } => Remedy::RestoreData,
+            Self::Log(error) => error.remedy(),
+            Self::Io { .. } => Remedy::FreeResources,
+            Self::ReadOnly
+            | Self::TransactionLimit { .. }
+            | Self::InvalidArgument { .. }
+            | Self::NotFound { .. }
+            | Self::ForeignDirectory { .. }
+            | Self::NewerFormat { .. } => Remedy::FixCall,
+        }
+    }
+
+    pub(crate) fn io(op: &'static str, path: PathBuf, source: io::Error) -> Self {
+        Self::Io { op, path, source: Arc::new(source) }
+    }
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict => {
+                f.write_str("could not serialize access due to concurrent update: run the transaction again")
+            }
+            Self::Deadlock => f.write_str("deadlock detected: run the transaction again"),
+            Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
+            Self::Cancelled => f.write_str("cancelled on request while waiting"),
+            Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
+            Self::TooManySessions { limit } => {
+                write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
+            }
+            Self::TransactionLimit { what } => write!(f, "{what}: split the transaction"),
+            Self::InvalidArgument { what } => f.write_str(what),
+            Self::Closed => f.write_str("the database is closed: open it again"),
+            Self::NotFound { path } => {
+                write!(f, "no database in {}: name the right directory, or allow to create one", path.display())
+            }
+            Self::ForeignDirectory { path, found } => {
+                write!(f, "{} holds {found} but no database: use an empty directory", path.display())
+            }
+            Self::NewerFormat { path, version } => write!(
+                f,
+                "{} has format version {version}, written by a newer program: use that program",
+                path.display()
+            ),
+            Self::BadControlFile { path, what } => {
+                write!(f, "bad {what} in {}: restore the file from a backup of this directory", path.display())
+            }
+            Self::Corruption { lsn, what } => {
+                write!(f, "log record at {lsn} makes no sense: {what}: restore from a backup or a replica")
+            }
+            Self::Log(error) => error.fmt(f),
+            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Log(error) => Some(&**error),
+            Self::Io { source, .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+impl From<WalError> for EngineError {
+    fn from(error: WalError) -> Self {
+        match error {
+            WalError::Closed => Self::Closed,
+            error => Self::Log(Arc::new(error)),
+        }
+    }
+}
+
+impl From<TxnError> for EngineError {
+    fn from(error: TxnError) -> Self {
+        match error {
+            TxnError::Conflict { .. } => Self::Conflict,
+            TxnError::Deadlock { .. } => Self::Deadlock,
+            TxnError::LockTimeout => Self::LockTimeout,
+            TxnError::Cancelled => Self::Cancelled,
+            TxnError::ReadOnly => Self::ReadOnly,
+            TxnError::TooManySessions { limit } => Self::TooManySessions { limit },
+            TxnError::TooManyCommands => Self::TransactionLimit { what: "transaction has 2^32 - 1 commands" },
+            _ => Self::InvalidArgument { what: "the transaction cannot go on: roll it back" },
+        }
+    }
+}

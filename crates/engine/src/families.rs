@@ -1,0 +1,72 @@
+//! `Families`: the column families in memory, by id. Hands out ids that were never used.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use collie_base::{CfId, Map};
+use collie_store::Family;
+use parking_lot::RwLock;
+
+/// The column families of a database.
+#[derive(Debug)]
+pub(crate) struct Families {
+    by_id: RwLock<Map<CfId, Arc<Family>>>,
+    next_id: AtomicU32,
+}
+
+impl Families {
+    /// Holds none yet; the first id given out is 1, since 0 is the catalog.
+    pub(crate) fn new() -> Self {
+        Self { by_id: RwLock::default(), next_id: AtomicU32::new(CfId::CATALOG.get() + 1) }
+    }
+
+    /// Returns the family, made empty when absent. Its id counts as used from now on.
+    pub(crate) fn get_or_make(&self, cf: CfId) -> Arc<Family> {
+        if let Some(family) = self.get(cf) {
+            return family;
+        }
+        self.note_used(cf);
+        Arc::clone(self.by_id.write().entry(cf).or_insert_with(|| Arc::new(Family::new(cf))))
+    }
+
+    /// Returns the family if it is in memory.
+    pub(crate) fn get(&self, cf: CfId) -> Option<Arc<Family>> {
+        self.by_id.read().get(&cf).map(Arc::clone)
+    }
+
+    /// Makes a family under an id never used before.
+    pub(crate) fn create(&self) -> CfId {
+        let id = CfId::new(self.next_id.fetch_add(1, Relaxed));
+        assert!(id.get() < u32::MAX, "2^32 column families were made");
+        self.by_id.write().insert(id, Arc::new(Family::new(id)));
+        id
+    }
+
+    /// Never gives `cf` out again.
+    pub(crate) fn note_used(&self, cf: CfId) {
+        self.next_id.fetch_max(cf.get().saturating_add(1), Relaxed);
+    }
+
+    /// Frees a family; who still holds it sees it empty.
+    pub(crate) fn remove(&self, cf: CfId) {
+        let family = self.by_id.write().remove(&cf);
+        if let Some(family) = family {
+            family.clear();
+        }
+    }
+
+    /// Returns the ids in memory, in order.
+    pub(crate) fn ids(&self) -> Vec<CfId> {
+        let mut ids: Vec<CfId> = self.by_id.read().keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Returns the number of families and of their rows.
+    pub(crate) fn count(&self) -> (u64, u64) {
+        let families = self.by_id.read();
+        let rows = families.values().map(|family| family.stat().rows).sum();
+        (u64::try_from(families.len()).unwrap_or(u64::MAX), rows)
+    }
+}

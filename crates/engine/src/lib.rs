@@ -1,0 +1,88 @@
+//! The transactional key-value engine: joins the log (`wal`), transactions (`txn`) and rows (`store`).
+//!
+//! A database is a directory with a log and a control file; its rows live in memory, in column families of ordered keys.
+//! Keys and values are opaque bytes. Transactions are READ COMMITTED or REPEATABLE READ (snapshot isolation), with
+//! savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
+//!
+//! What it is not: it knows no SQL, no types and no network, and starts one thread (garbage) beside the log's.
+//!
+//! | file | what |
+//! |---|---|
+//! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
+//! | `session.rs`, `calls.rs`, `wait.rs` | [`Session`]: transactions; what calls take and give; waits |
+//! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
+//! | `families.rs`, `writes.rs`, `background.rs` | families by id, versions of a transaction, garbage |
+//! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
+//!
+//! ```
+//! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let (db, _report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ())?;
+//! let family = db.family(db.create_family());
+//!
+//! let mut session = db.session()?;
+//! session.begin(Isolation::ReadCommitted, false)?;
+//! session.begin_statement(StatementKind::Write)?;
+//! assert_eq!(session.insert(&family, b"key", b"value")?, Insert::Done);
+//! session.commit(true)?.block()?; // on disk
+//!
+//! session.begin(Isolation::RepeatableRead, false)?;
+//! session.begin_statement(StatementKind::Write)?;
+//! assert_eq!(session.write(&family, b"key", Basis::Snapshot, Write::Put(b"other"))?, Outcome::Done);
+//! session.rollback();
+//!
+//! session.begin(Isolation::ReadCommitted, true)?;
+//! session.begin_statement(StatementKind::ReadOnly)?;
+//! assert_eq!(session.get(&family, b"key")?.as_deref(), Some(&b"value"[..]));
+//! session.rollback();
+//! db.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod background;
+mod calls;
+mod control;
+mod db;
+mod describe;
+mod error;
+mod families;
+mod log;
+mod open;
+mod options;
+mod redo;
+mod redo_buffer;
+mod replay;
+mod session;
+mod shared;
+mod wait;
+mod writes;
+
+pub use calls::{Basis, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+pub use collie_env::Env;
+pub use collie_store::{Family, FamilyStat, LockStrength, Visit};
+pub use collie_txn::{Blocker, CancelHandle, Isolation, StatementKind, TableLock, TableLockMode};
+pub use db::{Db, EngineStat};
+pub use describe::describe_record;
+pub use error::EngineError;
+pub use open::{OpenPhase, OpenProgress, OpenReport};
+pub use options::Options;
+pub use session::Session;
+pub use wait::{Ack, WaitFuture};
+
+/// What a server moves between its threads.
+const _: () = {
+    const fn assert_send<T: Send + 'static>() {}
+    const fn assert_shared<T: Send + Sync + Clone + 'static>() {}
+    assert_send::<Session>();
+    assert_send::<WaitFuture>();
+    assert_send::<Ack>();
+    assert_shared::<Db>();
+    assert_shared::<CancelHandle>();
+    assert_shared::<EngineError>();
+};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

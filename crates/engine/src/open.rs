@@ -1,0 +1,162 @@
+//! Opening a directory: who it is, what its log holds, what is said about it.
+//!
+//! Order: the control file names the directory (made first, so that a log without one is never ours), the log takes the
+//! lock and finds its end, replay rebuilds the rows, a new history starts if positions were skipped. Killed anywhere, the
+//! next open does the same again.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use collie_base::{HistoryId, Lsn};
+use collie_env::Env;
+use collie_txn::Txns;
+use collie_wal::{Log, Mark};
+
+use crate::background::Background;
+use crate::control::{Control, History};
+use crate::families::Families;
+use crate::log::EngineLog;
+use crate::redo::{Incarnation, tag};
+use crate::replay::Replay;
+use crate::shared::Shared;
+use crate::{EngineError, Options};
+
+/// Records between two calls of the progress function.
+const PROGRESS_RECORDS: u64 = 16_384;
+
+/// What opening is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenPhase {
+    /// The log is read and applied.
+    Replay,
+    /// Everything is ready.
+    Done,
+}
+
+/// How far opening has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenProgress {
+    /// What it is busy with.
+    pub phase: OpenPhase,
+    /// Bytes of log read.
+    pub bytes_done: u64,
+    /// Bytes of log there are.
+    pub bytes_total: u64,
+    /// Row writes applied.
+    pub rows: u64,
+}
+
+/// What opening found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenReport {
+    /// Whether this open made the database.
+    pub created: bool,
+    /// Lines an operator should see, such as a trimmed torn tail.
+    pub notices: Vec<String>,
+    /// Row writes replayed.
+    pub rows: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Opens of this directory's log so far.
+    pub incarnation: u64,
+}
+
+pub(crate) fn open(
+    dir: &Path,
+    options: Options,
+    env: &Env,
+    progress: &mut dyn FnMut(&OpenProgress),
+) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    let (mut control, created) = identify(dir, &options, env)?;
+    let previous = control.histories.last().copied();
+    let mut incarnation = Incarnation {
+        term: control.term,
+        history: HistoryId::new(env.random.u64()),
+        previous_term: previous.map_or(control.term, |history| history.term),
+        previous_history: previous.map_or(HistoryId::new(0), |history| history.id),
+        reason: 1,
+        wall_us: env.clock.wall_us(),
+    };
+    let mut log_options = options.log.clone();
+    log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
+    let chunk_bytes = log_options.chunk_bytes;
+    let (wal, found) = Log::open(env, &Control::log_dir(dir), log_options)?;
+
+    let families = Arc::new(Families::new());
+    let mut replay = Replay::new(&families);
+    let end = wal.durable();
+    let mut now =
+        OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };
+    let mut records = 0_u64;
+    for record in wal.read(found.start) {
+        let record = record?;
+        replay.apply(record.lsn, record.tag, &record.body)?;
+        records += 1;
+        if records.is_multiple_of(PROGRESS_RECORDS) {
+            (now.bytes_done, now.rows) = (record.end.bytes_since(found.start), replay.rows);
+            progress(&now);
+        }
+    }
+    let Replay { rows, xid_limit: first_xid, mut incarnations, .. } = replay;
+
+    let log = EngineLog::new(wal);
+    if incarnations.is_empty() {
+        incarnation.reason = 0;
+        let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;
+        log.wal.wait(Mark::Durable, at.end)?;
+        incarnations.push((at.start, incarnation));
+    }
+    if note_histories(&mut control, &incarnations) {
+        control.write(env, dir)?;
+    }
+    let txns = Txns::new(log, options.txn(first_xid));
+    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid));
+    shared.log_xid_limit()?;
+    shared.txns.tick();
+    if options.background {
+        let background = Background::start(Arc::downgrade(&shared));
+        let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
+        *shared.background.lock() = Some(background);
+    }
+    now = OpenProgress { phase: OpenPhase::Done, bytes_done: now.bytes_total, rows, ..now };
+    progress(&now);
+    let report =
+        OpenReport { created, notices: found.notes, rows, log_bytes: now.bytes_total, incarnation: found.incarnation };
+    Ok((shared, report))
+}
+
+/// Reads who the directory is, or makes it somebody. Returns whether it was made.
+fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool), EngineError> {
+    if let Some(control) = Control::read(env, dir)? {
+        return Ok((control, false));
+    }
+    if !options.create_if_missing {
+        return Err(EngineError::NotFound { path: dir.to_owned() });
+    }
+    env.files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))?;
+    let names = match env.files.list(dir) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(EngineError::io("list", dir.to_owned(), error)),
+    };
+    if let Some(found) = Control::first_foreign(&names) {
+        return Err(EngineError::ForeignDirectory { path: dir.to_owned(), found });
+    }
+    let control = Control::draw(env);
+    control.write(env, dir)?;
+    Ok((control, true))
+}
+
+/// Adds the histories that the control file does not know yet. Returns whether there were any.
+fn note_histories(control: &mut Control, incarnations: &[(Lsn, Incarnation)]) -> bool {
+    let known = control.histories.len();
+    for (start, incarnation) in incarnations {
+        if !control.histories.iter().any(|history| history.id == incarnation.history) {
+            let (term, id, start) = (incarnation.term, incarnation.history, *start);
+            control.histories.push(History { term, id, start });
+        }
+    }
+    control.histories.len() > known
+}

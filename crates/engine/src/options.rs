@@ -1,0 +1,43 @@
+//! `Options`: how a database is opened.
+
+use collie_base::Xid;
+
+/// How a database is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Make a database where there is none. Default true.
+    pub create_if_missing: bool,
+    /// The log's settings. `known_durable` and `first_record` are the engine's to set.
+    pub log: collie_wal::Options,
+    /// Sessions at one time. Default 16,384, at 128 bytes each.
+    pub sessions_max: usize,
+    /// Words in the ring of transaction ids, a power of two. Default 2^20, 24 bytes each.
+    pub xid_slots: usize,
+    /// Whether a thread of the engine collects garbage. Without it the owner calls [`Db::tick`](crate::Db::tick).
+    /// Default true.
+    pub background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let txn = collie_txn::Options::default();
+        Self {
+            create_if_missing: true,
+            log: collie_wal::Options::default(),
+            sessions_max: txn.sessions_max,
+            xid_slots: txn.xid_slots,
+            background: true,
+        }
+    }
+}
+
+impl Options {
+    /// Returns settings for tests and examples: a small log, 64 sessions, 1,024 transaction ids in flight.
+    pub fn small() -> Self {
+        Self { log: collie_wal::Options::small(), sessions_max: 64, xid_slots: 1 << 10, ..Self::default() }
+    }
+
+    pub(crate) fn txn(&self, first_xid: Xid) -> collie_txn::Options {
+        collie_txn::Options { xid_slots: self.xid_slots, sessions_max: self.sessions_max, first_xid }
+    }
+}

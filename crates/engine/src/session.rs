@@ -1,0 +1,451 @@
+//! `Session`: one client's line of transactions: reads, writes, waits, savepoints, the end.
+//!
+//! Joins the three parts: rows (`Family`) say what stands in the way of a write, transactions (`collie_txn`) give snapshots,
+//! ids and waits, the log takes the redo. Holds no lock between calls but those of its transaction.
+//!
+//! # Invariants
+//! - N1. Every version of the open transaction is in `writes`, and every one that is no lock is in `redo`, in one order.
+//! - N2. A call that fails leaves `writes` and `redo` as they were; `doomed` stands for a rollback to a savepoint that the
+//!   log did not take, after which the transaction can only be rolled back.
+//! - N3. What the session acted on although its snapshot does not show it is told to `txn` (`saw`), before the caller
+//!   hears of it.
+
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Xid};
+use collie_store::{Change, InsertOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
+use collie_txn::{
+    Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, Start, StatementKind, TableLock,
+    TableLockMode, Transaction,
+};
+
+use crate::log::EngineLog;
+use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
+use crate::redo_buffer::RedoBuffer;
+use crate::shared::Shared;
+use crate::wait::{Ack, WaitFuture};
+use crate::writes::{Fates, Writes};
+use crate::{Basis, EngineError, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+
+/// One client's line of transactions, at most one open at a time. Dropping it rolls back.
+#[derive(Debug)]
+pub struct Session {
+    shared: Arc<Shared>,
+    txn: collie_txn::Session<EngineLog>,
+    open: Option<Transaction>,
+    /// What the current statement sees; `None` between statements of READ COMMITTED.
+    view: Option<View>,
+    kind: StatementKind,
+    writes: Writes,
+    redo: RedoBuffer,
+    wrote_catalog: bool,
+    doomed: Option<EngineError>,
+}
+
+const NO_TRANSACTION: EngineError = EngineError::InvalidArgument { what: "no transaction is open: begin one first" };
+const NO_STATEMENT: EngineError = EngineError::InvalidArgument { what: "no statement is open: begin one first" };
+
+impl Session {
+    pub(crate) fn new(shared: &Arc<Shared>) -> Result<Self, EngineError> {
+        Ok(Self {
+            txn: shared.txns.session()?,
+            open: None,
+            view: None,
+            kind: StatementKind::ReadOnly,
+            writes: Writes::new(&shared.families, &shared.garbage),
+            redo: RedoBuffer::new(shared.chunk_bytes),
+            wrote_catalog: false,
+            doomed: None,
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// Begins a transaction. Costs no snapshot and no id yet.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] when one is open.
+    pub fn begin(&mut self, isolation: Isolation, read_only: bool) -> Result<(), EngineError> {
+        if self.open.is_some() {
+            return Err(EngineError::InvalidArgument { what: "a transaction is open already: end it first" });
+        }
+        self.open = Some(self.txn.begin(isolation, read_only));
+        Ok(())
+    }
+
+    /// Returns whether a transaction is open.
+    pub const fn in_transaction(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Begins a statement: takes the snapshot that its level asks for and a new command number. Take table locks first,
+    /// so that the snapshot shows what their last holder did.
+    ///
+    /// # Progress
+    /// In a READ ONLY transaction it may wait for the disk, when the session saw more than is there; else for nothing
+    /// longer than another thread's append.
+    ///
+    /// # Errors
+    /// When no transaction is open, the transaction has had 2^32 commands, or the log fails meanwhile.
+    pub fn begin_statement(&mut self, kind: StatementKind) -> Result<(), EngineError> {
+        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
+        let mut from = kind;
+        let snapshot = loop {
+            match self.txn.begin_statement(t, from)? {
+                Start::Ready(snapshot) => break snapshot,
+                // The newest state waits for no disk and is as good: the end of the transaction then waits instead.
+                Start::Wait(Behind::Settled(_)) if !t.is_read_only() && from == StatementKind::ReadOnly => {
+                    from = StatementKind::Write;
+                }
+                Start::Wait(Behind::Boundary(lsn)) => self.shared.txns.log().pass_boundary(lsn),
+                Start::Wait(Behind::Settled(lsn)) => self.shared.txns.log().wait_durable(lsn)?,
+            }
+        };
+        self.kind = kind;
+        self.view = Some(View { snapshot, me: t.xid(), command: t.command() });
+        Ok(())
+    }
+
+    /// Ends a statement: leaves the queue it may still be in; READ COMMITTED gives its snapshot up.
+    pub fn end_statement(&mut self) {
+        if let Some(t) = &mut self.open {
+            self.txn.end_statement(t);
+            if t.snapshot().is_none() {
+                self.view = None;
+            }
+        }
+    }
+
+    fn view(&self) -> Result<&View, EngineError> {
+        self.view.as_ref().ok_or(if self.open.is_some() { NO_STATEMENT } else { NO_TRANSACTION })
+    }
+
+    fn fates(&self) -> Fates<'_> {
+        Fates(&self.shared.txns)
+    }
+
+    /// Reads the value at `key`, own writes of earlier commands included. Copies no bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] outside a statement.
+    pub fn get(&self, f: &Family, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
+        Ok(f.read(key, self.view()?, &self.fates(), &pin()).map(|value| RowBytes(Arc::clone(value))))
+    }
+
+    /// Reads the value at `key` in place. `read` must not wait: memory is held back until it returns.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] outside a statement.
+    pub fn get_with<R>(&self, f: &Family, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, EngineError> {
+        let pin = pin();
+        Ok(f.read(key, self.view()?, &self.fates(), &pin).map(|value| read(value)))
+    }
+
+    /// Visits up to `limit` visible rows of `range` in order, or in reverse order, strictly after the key `after` in that
+    /// order. `visit` must not wait; after `Break` the row it was given counts as visited. Holds nothing afterwards: go on
+    /// with the key in [`ScanEnd::More`].
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] outside a statement, or for a limit of 0.
+    pub fn scan(
+        &self,
+        f: &Family,
+        range: &KeyRange,
+        after: Option<&[u8]>,
+        reverse: bool,
+        limit: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<ScanEnd, EngineError> {
+        if limit == 0 {
+            return Err(EngineError::InvalidArgument { what: "a scan needs a limit above 0" });
+        }
+        let request = ScanRequest { span: range.span(after, reverse), limit };
+        Ok(match f.scan(request, self.view()?, &self.fates(), visit) {
+            ScanStop::Exhausted => ScanEnd::Exhausted,
+            ScanStop::At(key) => ScanEnd::More(key),
+        })
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the key was freed after the snapshot of a REPEATABLE READ transaction;
+    /// [`EngineError::ReadOnly`]; limits; the log's for a large transaction.
+    pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
+        let (view, rules) = self.prepare(key, value)?;
+        match f.insert(key, value, &view, &rules, &Fates(&self.shared.txns)) {
+            InsertOutcome::Done(pending) => {
+                self.writes.push(f.id(), pending);
+                self.wrote(Op { cf: f.id(), key, value: Some(value) });
+                Ok(Insert::Done)
+            }
+            InsertOutcome::Wait(holder) => Ok(Insert::Wait(row_blocker(f, key, holder))),
+            InsertOutcome::Duplicate(csn) => {
+                self.saw(csn);
+                Ok(Insert::Duplicate)
+            }
+            InsertOutcome::Conflict(csn) => Err(self.conflict(csn)),
+            InsertOutcome::Dead => unreachable!("a family answers Dead by looking again"),
+        }
+    }
+
+    /// Changes, deletes, moves or locks an existing row, computed from the version that `basis` names.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ;
+    /// [`EngineError::ReadOnly`]; limits; the log's for a large transaction.
+    pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
+        let (change, value) = match what {
+            Write::Put(value) => (Change::Put(value), Some(value)),
+            Write::Delete => (Change::Delete, None),
+            Write::MoveTo { new_key } => (Change::MoveTo(new_key), None),
+            Write::Lock(strength) => (Change::Lock(strength), None),
+        };
+        let (view, rules) = self.prepare(key, value.unwrap_or_default())?;
+        let basis = match basis {
+            Basis::Snapshot => collie_store::Basis::Snapshot,
+            Basis::After(csn) => collie_store::Basis::After(csn),
+        };
+        Ok(match f.write(key, change, basis, &view, &rules, &Fates(&self.shared.txns)) {
+            WriteOutcome::Done(pending) => {
+                self.writes.push(f.id(), pending);
+                if matches!(what, Write::Lock(_)) {
+                    self.took_row();
+                } else {
+                    self.wrote(Op { cf: f.id(), key, value });
+                }
+                Outcome::Done
+            }
+            WriteOutcome::Held => {
+                self.took_row();
+                Outcome::Done
+            }
+            WriteOutcome::Wait(holder) => Outcome::Wait(row_blocker(f, key, holder)),
+            WriteOutcome::Changed { csn, value } => {
+                self.saw(Some(csn));
+                Outcome::Changed { csn, row: RowBytes(value) }
+            }
+            WriteOutcome::Moved { csn, key } => {
+                self.saw(Some(csn));
+                Outcome::Moved(key.into_vec())
+            }
+            WriteOutcome::Gone(csn) => {
+                self.saw(csn);
+                Outcome::Gone
+            }
+            WriteOutcome::Conflict(csn) => return Err(self.conflict(csn)),
+            WriteOutcome::SelfModified => Outcome::SelfModified,
+            WriteOutcome::Dead => unreachable!("a family answers Dead by looking again"),
+        })
+    }
+
+    /// Checks that a write may be made now and gives it an id and its rules.
+    fn prepare(&mut self, key: &[u8], value: &[u8]) -> Result<(View, WriteRules), EngineError> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(EngineError::InvalidArgument { what: "a key is at most 65,531 bytes long" });
+        }
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(EngineError::InvalidArgument { what: "a value is at most 64 MiB long" });
+        }
+        let mut view = *self.view()?;
+        if self.kind == StatementKind::ReadOnly {
+            return Err(EngineError::ReadOnly);
+        }
+        if let Some(error) = &self.doomed {
+            return Err(error.clone());
+        }
+        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
+        let xid = self.txn.assign_xid(t)?;
+        view.me = Some(xid);
+        self.view = Some(view);
+        let repeatable = t.isolation() == Isolation::RepeatableRead;
+        if self.redo.must_flush() {
+            self.write_chunk(xid)?;
+        }
+        Ok((view, WriteRules { xid, repeatable, horizon: self.shared.txns.horizon() }))
+    }
+
+    fn write_chunk(&mut self, xid: Xid) -> Result<(), EngineError> {
+        if self.redo.is_over_limit() {
+            return Err(EngineError::TransactionLimit { what: "transaction has written 1 GiB of redo" });
+        }
+        let header = encode_integers(&[xid.get()]);
+        let parts = [&header[..], self.redo.ops()];
+        let at = self.shared.txns.log().with_writer(|writer| writer.append(tag::CHUNK, &parts))?;
+        self.redo.chunk_written(at.start);
+        Ok(())
+    }
+
+    fn wrote(&mut self, op: Op<'_>) {
+        self.wrote_catalog |= op.cf == CfId::CATALOG;
+        self.redo.push(&op);
+        self.took_row();
+    }
+
+    fn took_row(&mut self) {
+        if let Some(t) = &self.open {
+            self.txn.took_row(t);
+        }
+    }
+
+    fn saw(&mut self, csn: Option<Lsn>) {
+        let snapshot = self.view.map_or(Lsn::ZERO, |view| view.snapshot);
+        if let Some(csn) = csn.filter(|csn| *csn >= snapshot) {
+            self.txn.saw(csn); // N3
+        }
+    }
+
+    fn conflict(&mut self, csn: Lsn) -> EngineError {
+        self.saw(Some(csn));
+        EngineError::Conflict
+    }
+
+    /// Marks this place in the transaction. Costs nothing, and may be done any number of times.
+    ///
+    /// # Panics
+    /// When no transaction is open.
+    pub fn savepoint(&mut self) -> Mark {
+        let t = self.open.as_ref().expect("a savepoint is set in an open transaction");
+        Mark { txn: t.savepoint(&self.writes), ops: self.redo.position() }
+    }
+
+    /// Undoes everything since the mark, locks included. The mark stays valid.
+    ///
+    /// # Panics
+    /// When no transaction is open.
+    pub fn rollback_to(&mut self, m: Mark) {
+        let t = self.open.as_mut().expect("a mark belongs to the open transaction");
+        self.txn.rollback_to(t, m.txn, &mut self.writes);
+        let xid = t.xid();
+        if self.redo.truncate(m.ops)
+            && let Some(xid) = xid
+        {
+            let record = encode_integers(&[xid.get(), m.ops]);
+            let log = self.shared.txns.log();
+            if let Err(error) = log.with_writer(|writer| writer.append(tag::ROLLBACK_TO, &[&record])) {
+                self.doomed = Some(error.into()); // N2
+            }
+        }
+    }
+
+    /// Asks for a lock of table `id`, held to the end of the transaction.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] when no transaction is open.
+    pub fn lock_table(&mut self, id: u32, mode: TableLockMode) -> Result<TableLock, EngineError> {
+        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
+        Ok(self.txn.lock_table(t, LockTarget::Table(id), mode))
+    }
+
+    /// Asks for an advisory lock, held to the end of the transaction.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] when no transaction is open.
+    pub fn lock_advisory(&mut self, number: u64, mode: TableLockMode) -> Result<TableLock, EngineError> {
+        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
+        Ok(self.txn.lock_table(t, LockTarget::Advisory(number), mode))
+    }
+
+    /// Joins the queue for what is in the way. Call again what said to wait once this resolves.
+    pub fn wait(&self, b: Blocker) -> WaitFuture {
+        WaitFuture(self.txn.wait(&b))
+    }
+
+    /// Returns a handle that cancels this session's waits from another thread.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        self.txn.cancel_handle()
+    }
+
+    /// Returns the id of the open transaction, once it has written or locked.
+    pub fn xid(&self) -> Option<Xid> {
+        self.open.as_ref().and_then(Transaction::xid)
+    }
+
+    /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
+    /// [`Ack`] resolves.
+    ///
+    /// # Durability
+    /// None before the [`Ack`] resolves; then as `sync` asked: on disk, or on its way there.
+    ///
+    /// # Errors
+    /// The log's. The transaction is then rolled back.
+    pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
+        let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
+        self.view = None;
+        let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
+            return self.end_without_record(t, sync);
+        };
+        if self.redo.must_flush()
+            && let Err(error) = self.write_chunk(xid)
+        {
+            self.abort(t);
+            return Err(error);
+        }
+        let log = self.shared.txns.log();
+        let ended = log.with_writer(|writer| {
+            let record = CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) };
+            let ended = self.txn.commit(t, writer, Some(record), &mut self.writes);
+            if ended.is_err() && self.redo.has_chunks() {
+                // A log that refuses this too forgets the chunks at the next open.
+                let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
+            }
+            ended
+        });
+        let keep_locks = std::mem::take(&mut self.wrote_catalog);
+        self.redo.clear();
+        match ended? {
+            Ended::Committed { at, locks } => {
+                if !sync {
+                    log.wal.flush_soon();
+                }
+                let receipt = Receipt { csn: Some(at.start) };
+                Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)))
+            }
+            Ended::Nothing => unreachable!("a commit with a record is in the log"),
+        }
+    }
+
+    fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {
+        let doomed = self.doomed.take();
+        self.abort(t);
+        match doomed {
+            Some(error) => Err(error),
+            None => Ok(Ack::nothing_written(&self.shared.txns, self.txn.gate(sync))),
+        }
+    }
+
+    /// Rolls back: undoes every write, releases every lock. Nothing happens when no transaction is open.
+    pub fn rollback(&mut self) {
+        self.view = None;
+        if let Some(t) = self.open.take() {
+            self.abort(t);
+        }
+    }
+
+    /// Returns what a reply has to wait for that reveals what this session has seen, outside of a commit: resolved at once
+    /// in nearly all cases.
+    pub fn reply_gate(&self, sync: bool) -> Ack {
+        Ack::nothing_written(&self.shared.txns, self.txn.gate(sync))
+    }
+
+    fn abort(&mut self, t: Transaction) {
+        let xid = t.xid();
+        self.txn.abort(t, &mut self.writes);
+        if let Some(xid) = xid.filter(|_| self.redo.has_chunks()) {
+            let record = encode_integers(&[xid.get()]);
+            // A log that refuses forgets the chunks at the next open.
+            let _ = self.shared.txns.log().with_writer(|writer| writer.append(tag::ABORT, &[&record]));
+        }
+        self.redo.clear();
+        (self.wrote_catalog, self.doomed) = (false, None);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.rollback();
+    }
+}
+
+fn row_blocker(f: &Family, key: &[u8], holder: Xid) -> Blocker {
+    Blocker::Row { row: RowKey::new(f.id(), key), holder }
+}

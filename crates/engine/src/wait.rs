@@ -1,0 +1,166 @@
+//! `WaitFuture` and `Ack`: the two waits of a session, for a lock and for the log. Each is a future of the standard library
+//! with a blocking twin; neither needs a runtime.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use collie_base::Lsn;
+use collie_txn::{Gate, TableLocksHeld, Txns, Wait};
+use collie_wal::{Mark, Reached};
+
+use crate::log::EngineLog;
+use crate::{EngineError, Receipt};
+
+/// Resolves when what was in the way has probably gone: call again what said to wait.
+///
+/// # Cancel safety
+/// Dropping it leaves the queue and hands on.
+#[must_use = "a wait that is dropped leaves the queue"]
+#[derive(Debug)]
+pub struct WaitFuture(pub(crate) Wait);
+
+impl WaitFuture {
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// [`EngineError::Deadlock`], [`EngineError::Cancelled`], and [`EngineError::LockTimeout`] after `timeout`.
+    pub fn block(self, timeout: Option<Duration>) -> Result<(), EngineError> {
+        Ok(self.0.block(timeout)?)
+    }
+}
+
+impl Future for WaitFuture {
+    type Output = Result<(), EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map_err(EngineError::from)
+    }
+}
+
+/// Resolves when the reply to the end of a transaction may leave.
+///
+/// # Durability
+/// After `commit(true)`: the transaction is on disk. After `commit(false)`: it is visible to all and will be on disk soon.
+/// After the end of a transaction that wrote nothing: all it showed is.
+///
+/// # Cancel safety
+/// Dropping it takes nothing back: the transaction stands, only nobody knows when it is on disk. A server whose client has
+/// gone still waits for it when the catalog was changed: its table locks go with it.
+#[must_use = "the reply may leave only when this resolves"]
+#[derive(Debug)]
+pub struct Ack {
+    txns: Arc<Txns<EngineLog>>,
+    receipt: Receipt,
+    needs: Needs,
+    reached: Option<Reached>,
+    /// Of a transaction that changed the catalog: the next holder's snapshot must show the change.
+    locks: Option<TableLocksHeld>,
+}
+
+/// What must hold, first to last.
+#[derive(Clone, Copy, Debug)]
+struct Needs {
+    boundary: Lsn,
+    durable: Lsn,
+    /// Whether the acknowledged floor may stand for `durable`.
+    or_acknowledged: bool,
+    /// What to acknowledge then.
+    acknowledge: Option<Lsn>,
+}
+
+impl Ack {
+    /// For a transaction that was committed at `receipt` and whose record ends at `end`.
+    pub(crate) fn committed(
+        txns: &Arc<Txns<EngineLog>>,
+        receipt: Receipt,
+        end: Lsn,
+        sync: bool,
+        locks: Option<TableLocksHeld>,
+    ) -> Self {
+        let needs = if sync {
+            Needs { boundary: Lsn::ZERO, durable: end, or_acknowledged: false, acknowledge: None }
+        } else {
+            Needs { boundary: end, durable: Lsn::ZERO, or_acknowledged: false, acknowledge: Some(end) }
+        };
+        Self { txns: Arc::clone(txns), receipt, needs, reached: None, locks }
+    }
+
+    /// For a transaction that wrote nothing.
+    pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate) -> Self {
+        let needs = Needs {
+            boundary: gate.boundary,
+            durable: gate.settled.unwrap_or(Lsn::ZERO),
+            or_acknowledged: true,
+            acknowledge: None,
+        };
+        Self { txns: Arc::clone(txns), receipt: Receipt { csn: None }, needs, reached: None, locks: None }
+    }
+
+    /// Returns the position below which the disk must still get everything.
+    fn missing(&self) -> Option<Lsn> {
+        let Needs { boundary, durable, or_acknowledged, .. } = self.needs;
+        let log = self.txns.log();
+        log.pass_boundary(boundary);
+        let there = if or_acknowledged { self.txns.settled() } else { log.wal.durable() };
+        (there < durable).then_some(durable)
+    }
+
+    fn finish(&mut self) -> Receipt {
+        if let Some(end) = self.needs.acknowledge.take() {
+            self.txns.acknowledge(end);
+        }
+        self.locks = None;
+        self.receipt
+    }
+
+    /// Returns whether the reply may leave already. One or two loads.
+    pub fn is_ready(&self) -> bool {
+        self.missing().is_none()
+    }
+
+    /// Waits on this thread, flushing the log itself if nobody else does.
+    ///
+    /// # Errors
+    /// The log's: the transaction may or may not be there after the next open.
+    pub fn block(mut self) -> Result<Receipt, EngineError> {
+        while let Some(lsn) = self.missing() {
+            self.txns.log().wait_durable(lsn)?;
+        }
+        Ok(self.finish())
+    }
+}
+
+impl Drop for Ack {
+    fn drop(&mut self) {
+        // Nobody waits any more, but what was promised to be on its way to the disk is.
+        if self.missing().is_some() {
+            self.txns.log().wal.flush_soon();
+        }
+    }
+}
+
+impl Future for Ack {
+    type Output = Result<Receipt, EngineError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        while let Some(lsn) = self.missing() {
+            let this = &mut *self;
+            let log = this.txns.log();
+            let reached = this.reached.get_or_insert_with(|| {
+                log.pass_boundary(lsn);
+                log.wal.reached(Mark::Durable, lsn)
+            });
+            match Pin::new(reached).poll(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(outcome) => {
+                    this.reached = None;
+                    outcome?;
+                }
+            }
+        }
+        Poll::Ready(Ok(self.finish()))
+    }
+}

@@ -1,0 +1,92 @@
+//! What the tests of the engine share: opening on a simulated disk, and calls that wait by themselves.
+#![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part and may stop where it stands")]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use collie_engine::{
+    Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, OpenReport, Options, Outcome, ScanEnd, Session,
+    StatementKind, Write,
+};
+
+/// Where the database lies on a simulated disk.
+pub(crate) const DIR: &str = "/db";
+
+/// Opens the database without any thread of its own: nothing happens between calls.
+pub(crate) fn open_still(env: Env) -> Result<(Db, OpenReport), EngineError> {
+    let mut options = Options { background: false, ..Options::small() };
+    options.log.threads = false;
+    Db::open(Path::new(DIR), options, env, &mut |_| ())
+}
+
+/// Begins a READ COMMITTED transaction and a statement that may write.
+pub(crate) fn begin(session: &mut Session) {
+    begin_at(session, Isolation::ReadCommitted);
+}
+
+/// Begins a transaction at `isolation` and a statement that may write.
+pub(crate) fn begin_at(session: &mut Session, isolation: Isolation) {
+    session.begin(isolation, false).unwrap();
+    session.begin_statement(StatementKind::Write).unwrap();
+}
+
+/// Ends the statement and begins the next.
+pub(crate) fn next_statement(session: &mut Session) {
+    session.end_statement();
+    session.begin_statement(StatementKind::Write).unwrap();
+}
+
+/// Returns every visible row of the family, and checks that both directions and small batches agree.
+pub(crate) fn all(session: &Session, f: &Family) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let collect = |reverse: bool, limit: usize| {
+        let mut rows = Vec::new();
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let end = session
+                .scan(f, &KeyRange::ALL, after.as_deref(), reverse, limit, &mut |key, value| {
+                    rows.push((key.to_vec(), value.to_vec()));
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+            match end {
+                ScanEnd::Exhausted => return rows,
+                ScanEnd::More(key) => after = Some(key),
+            }
+        }
+    };
+    let forward = collect(false, 1000);
+    let mut backward = collect(true, 3);
+    backward.reverse();
+    assert_eq!(forward, backward);
+    for (key, value) in &forward {
+        assert_eq!(session.get(f, key).unwrap().as_deref(), Some(&value[..]));
+    }
+    forward.into_iter().collect()
+}
+
+/// Inserts or replaces, in a transaction that nobody disturbs.
+pub(crate) fn put(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) {
+    match session.insert(f, key, value).unwrap() {
+        Insert::Done => {}
+        Insert::Duplicate => {
+            assert_eq!(session.write(f, key, Basis::Snapshot, Write::Put(value)).unwrap(), Outcome::Done);
+        }
+        Insert::Wait(_) => panic!("nobody else writes"),
+    }
+}
+
+/// One committed transaction that puts one row.
+pub(crate) fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, f, key, value);
+    session.commit(true).unwrap().block().unwrap();
+}
+
+/// Reads one row in a transaction of its own.
+pub(crate) fn get_one(db: &Db, f: &Family, key: &[u8]) -> Option<Vec<u8>> {
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    session.get(f, key).unwrap().map(|value| value.to_vec())
+}

@@ -1,0 +1,170 @@
+//! What the next open finds: after power cuts, in foreign directories, with large transactions in the log.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::path::Path;
+
+use collie_base::CfId;
+use collie_engine::{Basis, Db, EngineError, Env, Isolation, Options, Outcome, StatementKind, Write};
+use common::{DIR, all, begin, get_one, next_statement, open_still, put, put_one};
+
+/// Goal: what was acknowledged as durable is back, what was not is all there or not at all. Method: one durable commit, an
+/// unfinished transaction, an asynchronous commit of two rows, a power cut with many seeds, two reopens.
+#[test]
+fn reopen_after_power_cut_keeps_every_acknowledged_commit() {
+    for seed in 0..40 {
+        let (env, disk) = Env::simulated(seed);
+        let (db, report) = open_still(env).unwrap();
+        assert!(report.created);
+        let cf = db.create_family();
+        let f = db.family(cf);
+        put_one(&db, &f, b"durable", b"1");
+        let (mut open, mut late) = (db.session().unwrap(), db.session().unwrap());
+        begin(&mut open);
+        put(&mut open, &f, b"unfinished", b"x");
+        begin(&mut late);
+        put(&mut late, &f, b"late 1", b"x");
+        put(&mut late, &f, b"late 2", b"x");
+        late.commit(false).unwrap().block().unwrap();
+        let mut disk = disk.power_cut(seed);
+        let mut found = Vec::new();
+        for open in 0..2 {
+            let (db, report) = open_still(Env::over(disk.clone(), seed + 100 + open)).unwrap();
+            assert!(!report.created);
+            let f = db.family(cf);
+            assert_eq!(get_one(&db, &f, b"durable").as_deref(), Some(&b"1"[..]));
+            assert_eq!(get_one(&db, &f, b"unfinished"), None);
+            let lates = (get_one(&db, &f, b"late 1"), get_one(&db, &f, b"late 2"));
+            assert_eq!(lates.0, lates.1, "a commit is whole or absent");
+            found.push(lates);
+            disk = disk.power_cut(seed + 7);
+        }
+        assert_eq!(found[0], found[1], "what was found once stays");
+    }
+}
+
+/// Goal: a transaction larger than a piece of the log is whole after a reopen, without what it rolled back. Method: rows of
+/// 10 kB around savepoints, some voided after they went to the log; then one that never commits.
+#[test]
+fn large_transaction_comes_back_whole_without_what_it_rolled_back() {
+    let (env, disk) = Env::simulated(11);
+    let (db, _) = open_still(env).unwrap();
+    let cf = db.create_family();
+    let f = &db.family(cf);
+    let mut session = db.session().unwrap();
+    let value = |n: u8| vec![n; 10_000];
+    begin(&mut session);
+    (0..10).for_each(|n| put(&mut session, f, &[n], &value(n)));
+    let mark = session.savepoint();
+    (10..20).for_each(|n| put(&mut session, f, &[n], &value(n)));
+    session.rollback_to(mark);
+    next_statement(&mut session);
+    (20..30).for_each(|n| put(&mut session, f, &[n], &value(n)));
+    assert_eq!(session.write(f, &[3], Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done);
+    let rows = {
+        next_statement(&mut session);
+        all(&session, f)
+    };
+    session.commit(true).unwrap().block().unwrap();
+    assert_eq!(rows.len(), 19);
+    begin(&mut session);
+    (30..40).for_each(|n| put(&mut session, f, &[n], &value(n)));
+    put_one(&db, f, b"last", b"");
+    let unfinished = db.create_family();
+    let disk = disk.power_cut(3);
+    let (db, report) = open_still(Env::over(disk, 12)).unwrap();
+    let f = &db.family(cf);
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    let mut found = all(&session, f);
+    assert_eq!(found.remove(&b"last"[..]), Some(Vec::new()));
+    assert_eq!(found, rows);
+    assert_eq!(report.rows, 22, "19 rows, one of them first put and then deleted, and the last");
+    assert!(db.create_family() <= unfinished, "an id that the log never named may come again");
+    assert!(db.create_family() > cf);
+}
+
+/// Goal: a value far larger than the log's ring goes through and comes back. Method: 3 MiB over a ring of 256 KiB.
+#[test]
+fn value_larger_than_the_ring_comes_back() {
+    let (env, disk) = Env::simulated(41);
+    let (db, _) = open_still(env).unwrap();
+    let cf = db.create_family();
+    let value: Vec<u8> = (0..3_u32 << 20).map(|i| i.to_le_bytes()[1]).collect();
+    put_one(&db, &db.family(cf), b"large", &value);
+    let (db, _) = open_still(Env::over(disk.power_cut(1), 42)).unwrap();
+    assert!(get_one(&db, &db.family(cf), b"large") == Some(value));
+}
+
+/// Goal: ids of transactions and families are never given out twice. Method: compare over a crash.
+#[test]
+fn ids_grow_over_a_crash() {
+    let (env, disk) = Env::simulated(21);
+    let (db, _) = open_still(env).unwrap();
+    let cf = db.create_family();
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, &db.family(cf), b"k", b"v");
+    let xid = session.xid().unwrap();
+    let first = session.commit(true).unwrap().block().unwrap().csn.unwrap();
+    let (db, report) = open_still(Env::over(disk.power_cut(1), 22)).unwrap();
+    assert_eq!(report.incarnation, 2);
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, &db.family(cf), b"k", b"w");
+    assert!(session.xid().unwrap() > xid);
+    assert!(session.commit(true).unwrap().block().unwrap().csn.unwrap() > first);
+    assert!(db.create_family() > cf);
+}
+
+/// Goal: a directory that is no database, is in use or is absent is refused by name. Method: each of them.
+#[test]
+fn wrong_directories_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |options: Options| Db::open(dir.path(), options, Env::real(), &mut |_| ()).map(|(db, _)| db);
+    let existing = Options { create_if_missing: false, ..Options::small() };
+    assert!(matches!(open(existing.clone()), Err(EngineError::NotFound { .. })));
+    std::fs::write(dir.path().join("letter.txt"), b"mine").unwrap();
+    match open(Options::small()) {
+        Err(EngineError::ForeignDirectory { found, .. }) => assert_eq!(found, "letter.txt"),
+        other => panic!("{other:?}"),
+    }
+    std::fs::remove_file(dir.path().join("letter.txt")).unwrap();
+    let db = open(Options::small()).unwrap();
+    let id = db.cluster_id();
+    assert!(matches!(open(Options::small()), Err(EngineError::Log(_))), "it is open");
+    db.close().unwrap();
+    drop(db);
+    let control = dir.path().join("control");
+    let db = open(existing.clone()).unwrap();
+    assert_eq!(db.cluster_id(), id);
+    drop(db);
+    let good = std::fs::read(&control).unwrap();
+    let mut bad = good.clone();
+    bad[20] ^= 1;
+    std::fs::write(&control, bad).unwrap();
+    assert!(matches!(open(existing), Err(EngineError::BadControlFile { .. })));
+}
+
+/// Goal: one transaction is one place in the order, over families. Method: a snapshot between two commits that each write
+/// two families; the catalog is family 0.
+#[test]
+fn commit_over_two_families_is_seen_whole() {
+    let (env, _disk) = Env::simulated(31);
+    let (db, _) = open_still(env).unwrap();
+    let (f, g) = (db.family(CfId::CATALOG), db.family(db.create_family()));
+    let (mut writer, mut reader) = (db.session().unwrap(), db.session().unwrap());
+    for round in 0..5_u8 {
+        begin(&mut writer);
+        put(&mut writer, &f, b"k", &[round]);
+        reader.begin(Isolation::RepeatableRead, false).unwrap();
+        reader.begin_statement(StatementKind::Write).unwrap();
+        put(&mut writer, &g, b"k", &[round]);
+        writer.commit(true).unwrap().block().unwrap();
+        assert_eq!(reader.get(&f, b"k").unwrap(), reader.get(&g, b"k").unwrap());
+        reader.rollback();
+        assert_eq!(get_one(&db, &g, b"k"), Some(vec![round]));
+    }
+    assert!(Path::new(DIR).is_absolute());
+}

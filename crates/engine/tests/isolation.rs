@@ -1,0 +1,278 @@
+//! What two sessions tell each other: waiting, looking again, conflicts, deadlocks, locks.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use collie_engine::{
+    Basis, Db, EngineError, Env, Family, Insert, Isolation, LockStrength, Options, Outcome, Session, StatementKind,
+    TableLock, TableLockMode, Write,
+};
+use common::{begin, begin_at, get_one, next_statement, put_one};
+
+struct Fixture {
+    _dir: tempfile::TempDir,
+    db: Db,
+    f: Arc<Family>,
+}
+
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
+    assert!(report.created);
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"a", b"0");
+    put_one(&db, &f, b"b", b"0");
+    Fixture { _dir: dir, db, f }
+}
+
+fn update(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) -> Result<Outcome, EngineError> {
+    session.write(f, key, Basis::Snapshot, Write::Put(value))
+}
+
+fn done(outcome: Result<Outcome, EngineError>) {
+    assert_eq!(outcome.unwrap(), Outcome::Done);
+}
+
+fn blocker(outcome: Result<Outcome, EngineError>) -> collie_engine::Blocker {
+    match outcome.unwrap() {
+        Outcome::Wait(blocker) => blocker,
+        other => panic!("{other:?} although another transaction holds the row"),
+    }
+}
+
+fn commit(session: &mut Session) {
+    session.commit(true).unwrap().block().unwrap();
+}
+
+/// Goal: READ COMMITTED looks at the newest version after a wait and loses no update; nobody sees a statement's own
+/// writes. Method: two sessions add to one row, the second waits, is shown the first's value, writes on top of it.
+#[test]
+fn read_committed_update_waits_and_then_builds_on_the_newest_value() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(update(&mut one, f, b"a", b"one"));
+    assert_eq!(one.get(f, b"a").unwrap().as_deref(), Some(&b"0"[..]), "its own command does not see it");
+    assert_eq!(update(&mut one, f, b"a", b"again").unwrap(), Outcome::SelfModified);
+    next_statement(&mut one);
+    assert_eq!(one.get(f, b"a").unwrap().as_deref(), Some(&b"one"[..]), "its next command does");
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    let wait = two.wait(blocked);
+    assert_eq!(db.stat().waiting, 1);
+    commit(&mut one);
+    wait.block(None).unwrap();
+    let Outcome::Changed { csn, row } = update(&mut two, f, b"a", b"two").unwrap() else { panic!("not shown") };
+    assert_eq!(&row[..], b"one");
+    done(two.write(f, b"a", Basis::After(csn), Write::Put(b"one two")));
+    commit(&mut two);
+    assert_eq!(get_one(db, f, b"a").as_deref(), Some(&b"one two"[..]));
+}
+
+/// Goal: REPEATABLE READ refuses what was changed since its snapshot, and goes on when the other rolled back. Method: both
+/// endings of the other, then a read that does not move.
+#[test]
+fn repeatable_read_fails_on_a_newer_commit_and_not_on_a_rollback() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    done(update(&mut one, f, b"a", b"one"));
+    begin_at(&mut two, Isolation::RepeatableRead);
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    let wait = two.wait(blocked);
+    one.rollback();
+    wait.block(None).unwrap();
+    done(update(&mut two, f, b"a", b"two"));
+    begin(&mut one);
+    done(update(&mut one, f, b"b", b"one"));
+    let blocked = blocker(update(&mut two, f, b"b", b"two"));
+    let wait = two.wait(blocked);
+    commit(&mut one);
+    wait.block(None).unwrap();
+    assert!(matches!(update(&mut two, f, b"b", b"two"), Err(EngineError::Conflict)));
+    next_statement(&mut two);
+    assert_eq!(two.get(f, b"b").unwrap().as_deref(), Some(&b"0"[..]), "one snapshot for the transaction");
+    two.rollback();
+    begin_at(&mut two, Isolation::RepeatableRead);
+    assert_eq!(two.get(f, b"b").unwrap().as_deref(), Some(&b"one"[..]), "the retry sees what it failed on");
+}
+
+/// Goal: who would close a cycle of waits is told. Method: two rows in two orders.
+#[test]
+fn deadlock_is_found_when_the_second_would_wait() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(update(&mut one, f, b"a", b"one"));
+    done(update(&mut two, f, b"b", b"two"));
+    let blocked = blocker(update(&mut one, f, b"b", b"one"));
+    let wait = one.wait(blocked);
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    assert!(matches!(two.wait(blocked).block(None), Err(EngineError::Deadlock)));
+    two.rollback();
+    wait.block(None).unwrap();
+    done(update(&mut one, f, b"b", b"one"));
+    commit(&mut one);
+    assert_eq!(get_one(db, f, b"b").as_deref(), Some(&b"one"[..]));
+}
+
+/// Goal: a wait ends at its limit and on request. Method: a short limit; a cancel from another thread.
+#[test]
+fn wait_ends_at_its_limit_or_when_cancelled() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(update(&mut one, f, b"a", b"one"));
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    let outcome = two.wait(blocked.clone()).block(Some(Duration::from_millis(5)));
+    assert!(matches!(outcome, Err(EngineError::LockTimeout)));
+    let handle = two.cancel_handle();
+    let wait = two.wait(blocked);
+    std::thread::scope(|scope| {
+        scope.spawn(|| handle.cancel());
+        assert!(matches!(wait.block(None), Err(EngineError::Cancelled)));
+    });
+    assert!(handle.is_cancelled());
+    assert_eq!(db.stat().waiting, 0);
+}
+
+/// Goal: inserts of one key exclude each other, and the loser learns the outcome. Method: roll back, then commit.
+#[test]
+fn second_insert_of_a_key_waits_for_the_first() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    for commits in [false, true] {
+        begin(&mut one);
+        begin(&mut two);
+        assert_eq!(one.insert(f, b"new", b"1").unwrap(), Insert::Done);
+        let Insert::Wait(blocker) = two.insert(f, b"new", b"2").unwrap() else { panic!("it is taken") };
+        let wait = two.wait(blocker);
+        if commits {
+            commit(&mut one);
+        } else {
+            one.rollback();
+        }
+        wait.block(None).unwrap();
+        let expected = if commits { Insert::Duplicate } else { Insert::Done };
+        assert_eq!(two.insert(f, b"new", b"2").unwrap(), expected);
+        two.rollback();
+    }
+    assert_eq!(get_one(db, f, b"new").as_deref(), Some(&b"1"[..]));
+}
+
+/// Goal: a moved row is followed. Method: one moves a to z, two waits for a and is sent to z.
+#[test]
+fn waiter_of_a_moved_row_is_told_the_new_key() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(one.write(f, b"a", Basis::Snapshot, Write::MoveTo { new_key: b"z" }));
+    assert_eq!(one.insert(f, b"z", b"moved").unwrap(), Insert::Done);
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    let wait = two.wait(blocked);
+    commit(&mut one);
+    wait.block(None).unwrap();
+    assert_eq!(update(&mut two, f, b"a", b"two").unwrap(), Outcome::Moved(b"z".to_vec()));
+    let Outcome::Changed { csn, row } = update(&mut two, f, b"z", b"two").unwrap() else {
+        panic!("above the snapshot")
+    };
+    assert_eq!(&row[..], b"moved");
+    done(two.write(f, b"z", Basis::After(csn), Write::Put(b"two")));
+    commit(&mut two);
+    assert_eq!((get_one(db, f, b"a"), get_one(db, f, b"z")), (None, Some(b"two".to_vec())));
+}
+
+/// Goal: a row lock holds writers off, changes nothing and needs no log. Method: lock, try, commit, write at once.
+#[test]
+fn row_lock_holds_writers_off_until_the_end() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(one.write(f, b"a", Basis::Snapshot, Write::Lock(LockStrength::Update)));
+    let blocked = blocker(update(&mut two, f, b"a", b"two"));
+    let wait = two.wait(blocked);
+    let end = db.log().glsn();
+    assert_eq!(one.commit(true).unwrap().block().unwrap().csn, None);
+    assert_eq!(db.log().glsn(), end, "a lock leaves no record");
+    wait.block(None).unwrap();
+    done(update(&mut two, f, b"a", b"two"));
+    let mark = two.savepoint();
+    done(two.write(f, b"b", Basis::Snapshot, Write::Lock(LockStrength::Update)));
+    begin(&mut one);
+    let blocked = blocker(update(&mut one, f, b"b", b"one"));
+    let wait = one.wait(blocked);
+    two.rollback_to(mark);
+    wait.block(None).unwrap();
+    done(update(&mut one, f, b"b", b"one"));
+}
+
+/// Goal: a table lock keeps its promise to the end of the transaction. Method: PostgreSQL's modes of DML and DROP.
+#[test]
+fn exclusive_table_lock_waits_for_writers() {
+    let Fixture { db, .. } = &fixture();
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    one.begin(Isolation::ReadCommitted, false).unwrap();
+    two.begin(Isolation::ReadCommitted, false).unwrap();
+    assert_eq!(one.lock_table(9, TableLockMode::RowExclusive).unwrap(), TableLock::Granted);
+    let TableLock::Wait(blocker) = two.lock_table(9, TableLockMode::AccessExclusive).unwrap() else { panic!("in use") };
+    let wait = two.wait(blocker);
+    one.rollback();
+    wait.block(None).unwrap();
+    assert_eq!(two.lock_table(9, TableLockMode::AccessExclusive).unwrap(), TableLock::Granted);
+}
+
+/// Goal: calls out of order are refused, not guessed at. Method: each of them.
+#[test]
+fn calls_out_of_order_are_refused() {
+    let Fixture { db, f, .. } = &fixture();
+    let mut session = db.session().unwrap();
+    assert!(matches!(session.commit(true), Err(EngineError::InvalidArgument { .. })));
+    assert!(matches!(session.get(f, b"a"), Err(EngineError::InvalidArgument { .. })));
+    session.begin(Isolation::ReadCommitted, false).unwrap();
+    assert!(matches!(session.begin(Isolation::ReadCommitted, false), Err(EngineError::InvalidArgument { .. })));
+    session.begin_statement(StatementKind::ReadOnly).unwrap();
+    assert!(matches!(update(&mut session, f, b"a", b"x"), Err(EngineError::ReadOnly)));
+    next_statement(&mut session);
+    assert!(matches!(session.insert(f, &[7; 70_000], b""), Err(EngineError::InvalidArgument { .. })));
+    session.rollback();
+    session.begin(Isolation::ReadCommitted, true).unwrap();
+    session.begin_statement(StatementKind::Write).unwrap();
+    assert!(matches!(update(&mut session, f, b"a", b"x"), Err(EngineError::ReadOnly)));
+    session.rollback();
+    db.close().unwrap();
+    db.close().unwrap();
+    assert!(matches!(db.session(), Err(EngineError::Closed)));
+    begin(&mut session);
+    assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"0"[..]), "reading needs no log");
+    done(update(&mut session, f, b"a", b"x"));
+    assert!(matches!(session.commit(true), Err(EngineError::Closed)));
+    assert!(!session.in_transaction());
+    begin(&mut session);
+    assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"0"[..]), "a failed commit is rolled back");
+}
+
+/// Goal: an asynchronous commit is readable at once and acknowledged before the disk has it; a read-only statement shows
+/// it afterwards. Method: commit, poll once, read at the read-only boundary.
+#[test]
+fn asynchronous_commit_is_acknowledged_and_readable_at_once() {
+    let Fixture { db, f, .. } = &fixture();
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    done(update(&mut session, f, b"a", b"async"));
+    let mut ack = pin!(session.commit(false).unwrap());
+    let polled = ack.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready(), "the boundary passed it with the append");
+    session.begin(Isolation::ReadCommitted, true).unwrap();
+    session.begin_statement(StatementKind::ReadOnly).unwrap();
+    assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"async"[..]));
+}

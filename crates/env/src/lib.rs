@@ -1,0 +1,65 @@
+//! Files, clock and chance: everything a run takes from outside the process comes through here.
+//!
+//! What is here: three object-safe traits ([`Files`], [`Clock`], [`Random`]), the operating system's versions of them
+//! and simulated ones. [`Env`] bundles one of each. What is not: sockets, threads, and any knowledge of what the files
+//! mean.
+//!
+//! The simulated disk ([`SimFiles`]) remembers which 512-byte sectors and directory entries were synced. At a
+//! simulated power cut it keeps any subset of the others, chosen by a seed.
+//!
+//! ```
+//! use collie_env::Env;
+//! let (env, disk) = Env::simulated(7);
+//! let file = env.files.create("/data/a".as_ref()).unwrap();
+//! env.files.sync_dir("/data".as_ref()).unwrap();
+//! file.write_at(0, b"synced").unwrap();
+//! file.sync_data().unwrap();
+//! let after = disk.power_cut(1);
+//! assert_eq!(collie_env::read_all(&after, "/data/a".as_ref(), 100).unwrap(), b"synced");
+//! ```
+#![forbid(unsafe_code)]
+
+mod clock;
+mod files;
+mod random;
+mod real_files;
+mod sim_disk;
+mod sim_files;
+
+use std::sync::Arc;
+
+pub use clock::{Clock, RealClock, SimClock};
+pub use files::{Access, File, FileLock, Files, LockError, read_all};
+pub use random::{Random, RealRandom, SimRandom};
+pub use real_files::RealFiles;
+pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};
+
+/// One of each: what a component needs from outside the process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// The disk.
+    pub files: Arc<dyn Files>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The source of chance.
+    pub random: Arc<dyn Random>,
+}
+
+impl Env {
+    /// Returns the operating system's disk, clock and randomness.
+    pub fn real() -> Self {
+        Self { files: Arc::new(RealFiles), clock: Arc::new(RealClock), random: Arc::new(RealRandom) }
+    }
+
+    /// Returns a simulated disk (also by itself, to inject faults), a clock that stands still until moved, and
+    /// randomness that `seed` determines.
+    pub fn simulated(seed: u64) -> (Self, SimFiles) {
+        let disk = SimFiles::new();
+        (Self::over(disk.clone(), seed), disk)
+    }
+
+    /// Returns an environment over `disk`, for instance what a power cut left.
+    pub fn over(disk: SimFiles, seed: u64) -> Self {
+        Self { files: Arc::new(disk), clock: Arc::new(SimClock::new()), random: Arc::new(SimRandom::new(seed)) }
+    }
+}

@@ -1,0 +1,319 @@
+//! `Config`: every setting of a server, from defaults, a TOML file and `--set key=value`, in that order.
+//!
+//! A key is `section.name` everywhere; in TOML `[section]` and `name`. An unknown key or a value of the wrong type is an
+//! error that names the nearest key or the type; nothing is ignored.
+
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use collie_engine::Options;
+use collie_sql::session::settings::Settings;
+use collie_wal::{Protocol, RecoveryMode, RingKind};
+
+use crate::error::ServeError;
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`.
+    Bool,
+    /// A count.
+    Count,
+    /// Bytes: a number, or with a unit `KiB`, `MiB`, `GiB`.
+    Bytes,
+    /// A time: a number of milliseconds, or with a unit `us`, `ms`, `s`.
+    Time,
+    /// One of the words.
+    Word(&'static [&'static str]),
+    /// Text.
+    Text,
+}
+
+/// A key of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// `section.name`.
+    pub name: &'static str,
+    /// What its value may be.
+    pub kind: Kind,
+    /// Its default, as it would be written.
+    pub default: &'static str,
+    /// Exactly what it does.
+    pub effect: &'static str,
+}
+
+const fn key(name: &'static str, kind: Kind, default: &'static str, effect: &'static str) -> Key {
+    Key { name, kind, default, effect }
+}
+
+/// Every key, sorted.
+pub const KEYS: &[Key] = &[
+    key("server.listen", Kind::Text, "127.0.0.1:5433", "Address for SQL clients. Only loopback until there is authentication. The flag --listen wins."),
+    key("server.max_connections", Kind::Count, "1000", "Connections at one time; the next one is refused with 53300."),
+    key("server.max_message_size", Kind::Bytes, "64MiB", "Longest protocol message; a longer one is refused with 08P01 and the connection closes."),
+    key("server.worker_threads", Kind::Count, "0", "Threads that run sessions; 0 is one per core, at least two."),
+    key("sql.synchronous_commit", Kind::Word(&["on", "off"]), "on", "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them."),
+    key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
+    key("wal.chunk_size", Kind::Bytes, "64KiB", "Largest piece of a record; larger records are cut."),
+    key("wal.flush_bytes", Kind::Bytes, "1MiB", "The log is flushed when so much waits that nobody waits for."),
+    key("wal.flush_delay", Kind::Time, "10ms", "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose."),
+    key("wal.frame_size", Kind::Bytes, "1MiB", "Most log bytes in one write."),
+    key("wal.manual_wal_flush", Kind::Bool, "false", "true: asynchronous commits reach the disk only with a synchronous one, a half-full ring, or at close. Less durable."),
+    key("wal.max_segments", Kind::Count, "1024", "Most segment files; at the limit writes are refused with 53100."),
+    key("wal.protocol", Kind::Word(&["oracle", "base", "help"]), "oracle", "How log space is reserved. Only oracle is built."),
+    key("wal.recovery_mode", Kind::Word(&["tolerate_corrupted_tail_records", "absolute_consistency", "point_in_time", "skip_any_corrupted_records"]), "tolerate_corrupted_tail_records", "What opening does about a damaged log. The default trims an unfinished flush and refuses damage; point_in_time opens with the prefix before the damage and says what is lost."),
+    key("wal.ring", Kind::Word(&["private", "shared"]), "private", "Where log bytes wait for their flush. Only private (this process's memory) is built."),
+    key("wal.ring_size", Kind::Bytes, "16MiB", "Log bytes in memory; a power of two."),
+    key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
+    key("wal.slots", Kind::Count, "64", "Threads that append without sharing a slot."),
+    key("wal.spares", Kind::Count, "2", "Segment files prepared ahead."),
+];
+
+/// The settings of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where SQL clients connect.
+    pub listen: SocketAddr,
+    /// Connections at one time.
+    pub max_connections: usize,
+    /// Longest protocol message, in bytes.
+    pub max_message_bytes: usize,
+    /// Threads that run sessions; 0 is one per core, at least two.
+    pub worker_threads: usize,
+    /// The engine's options.
+    pub engine: Options,
+    /// Settings every session starts with.
+    pub session: Settings,
+    /// Every key that was given, with its value: what `collie config` shows.
+    pub given: Vec<(&'static str, String)>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            max_connections: 1000,
+            max_message_bytes: 64 << 20,
+            worker_threads: 0,
+            engine: Options::default(),
+            session: Settings::default(),
+            given: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is not TOML, or holds an unknown key or a value a key cannot take.
+    pub fn read_file(&mut self, path: &Path) -> Result<(), ServeError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ServeError::Io {
+            operation: "read the configuration file",
+            what: path.display().to_string(),
+            source,
+        })?;
+        let at = |message: String| ServeError::setting(format!("{}: {message}", path.display()));
+        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            at(format!("line {line}: {}", error.message()))
+        })?;
+        for (section, value) in table {
+            let toml::Value::Table(keys) = value else {
+                return Err(at(format!("\"{section}\" stands outside a section: write [section] and name = value")));
+            };
+            for (name, value) in keys {
+                let text = match value {
+                    toml::Value::String(text) => text,
+                    toml::Value::Integer(number) => number.to_string(),
+                    toml::Value::Boolean(on) => on.to_string(),
+                    other => return Err(at(format!("{section}.{name}: a {} is not a value", other.type_str()))),
+                };
+                self.set(&format!("{section}.{name}"), &text).map_err(|error| at(error.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies one `key=value`.
+    ///
+    /// # Errors
+    /// When it is no `key=value`, or as [`Config::set`].
+    pub fn set_pair(&mut self, pair: &str) -> Result<(), ServeError> {
+        let (name, value) = pair
+            .split_once('=')
+            .ok_or_else(|| ServeError::setting(format!("--set {pair}: write key=value, as in wal.flush_delay=5ms")))?;
+        self.set(name.trim(), value.trim())
+    }
+
+    /// Sets a key.
+    ///
+    /// # Errors
+    /// [`ServeError::Setting`] for an unknown key, with the nearest one, or a value that the key cannot take.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ServeError> {
+        let key = find(name)?;
+        let bad = |what: &str| ServeError::setting(format!("{name} = {value}: {what}"));
+        let count = || value.parse::<u64>().map_err(|_| bad("expected a whole number"));
+        let size = |most: u64| count().and_then(|n| usize::try_from(n.min(most)).map_err(|_| bad("too large")));
+        let bytes = || parse_bytes(value).ok_or_else(|| bad("expected bytes, as in 65536, 64KiB or 16MiB"));
+        let log = &mut self.engine.log;
+        if let Kind::Word(words) = key.kind
+            && !words.contains(&value)
+        {
+            return Err(bad(&format!("expected one of {}", words.join(", "))));
+        }
+        match key.name {
+            "server.listen" => {
+                self.listen = value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5433"))?;
+            }
+            "server.max_connections" => self.max_connections = size(1 << 20)?.max(1),
+            "server.max_message_size" => {
+                let limit = bytes()?;
+                if !(1 << 10..=1 << 30).contains(&limit) {
+                    return Err(bad("expected 1KiB to 1GiB"));
+                }
+                self.max_message_bytes = usize::try_from(limit).map_err(|_| bad("too large"))?;
+            }
+            "server.worker_threads" => self.worker_threads = size(1024)?,
+            "sql.synchronous_commit" | "sql.timezone" => {
+                let setting = name.strip_prefix("sql.").unwrap_or(name);
+                self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
+            }
+            "wal.chunk_size" => log.chunk_bytes = bytes()?,
+            "wal.flush_bytes" => log.flush_bytes = bytes()?,
+            "wal.flush_delay" => {
+                log.flush_delay = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
+            }
+            "wal.frame_size" => log.frame_bytes = bytes()?,
+            "wal.manual_wal_flush" => {
+                log.manual_wal_flush = value.parse().map_err(|_| bad("expected true or false"))?;
+            }
+            "wal.max_segments" => log.max_segments = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            "wal.protocol" => {
+                log.protocol = match value {
+                    "base" => Protocol::Base,
+                    "help" => Protocol::Help,
+                    _ => Protocol::Oracle,
+                }
+            }
+            "wal.recovery_mode" => {
+                log.recovery_mode = match value {
+                    "absolute_consistency" => RecoveryMode::AbsoluteConsistency,
+                    "point_in_time" => RecoveryMode::PointInTime,
+                    "skip_any_corrupted_records" => RecoveryMode::SkipAnyCorruptedRecords,
+                    _ => RecoveryMode::TolerateCorruptedTailRecords,
+                }
+            }
+            "wal.ring" => log.ring = if value == "shared" { RingKind::Shared } else { RingKind::Private },
+            "wal.ring_size" => log.ring_bytes = bytes()?,
+            "wal.segment_size" => log.segment_bytes = bytes()?,
+            "wal.slots" => log.slots = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            "wal.spares" => log.spares = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            other => unreachable!("{other} is in the table and has no arm"),
+        }
+        self.given.retain(|(given, _)| *given != key.name);
+        self.given.push((key.name, value.to_owned()));
+        Ok(())
+    }
+
+    /// Returns a key's value as it is in force.
+    pub fn value(&self, key: &Key) -> &str {
+        self.given.iter().find(|(given, _)| *given == key.name).map_or(key.default, |(_, value)| value)
+    }
+}
+
+/// Finds a key by name.
+///
+/// # Errors
+/// [`ServeError::Setting`] with the nearest key.
+pub fn find(name: &str) -> Result<&'static Key, ServeError> {
+    KEYS.iter().find(|key| key.name == name).ok_or_else(|| {
+        let nearest = KEYS.iter().min_by_key(|key| distance(key.name, name)).map_or("", |key| key.name);
+        ServeError::setting(format!(
+            "unknown setting {name}: did you mean {nearest}? `collie config` lists every setting"
+        ))
+    })
+}
+
+fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" | "kB" | "K" => 1 << 10,
+        "MiB" | "MB" | "M" => 1 << 20,
+        "GiB" | "GB" | "G" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn parse_time(text: &str) -> Option<Duration> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    Some(match unit.trim() {
+        "us" => Duration::from_micros(number),
+        "" | "ms" => Duration::from_millis(number),
+        "s" => Duration::from_secs(number),
+        _ => return None,
+    })
+}
+
+/// Edits between two names (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Entry point of the fuzz target: any text ends in a configuration or an error.
+pub fn fuzz_config(text: &str) {
+    let mut config = Config::default();
+    for line in text.lines() {
+        let _ = config.set_pair(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the table and the code agree. Method: every default can be set, and gives what the code starts with.
+    #[test]
+    fn every_default_in_the_table_is_the_one_in_force() {
+        assert!(KEYS.is_sorted_by(|a, b| a.name < b.name));
+        let plain = Config::default();
+        for key in KEYS {
+            let mut set = Config::default();
+            set.set(key.name, key.default).unwrap();
+            let shown = |config: &Config| format!("{:?}", Config { given: Vec::new(), session: Settings::default(), ..config.clone() });
+            assert_eq!(shown(&set), shown(&plain), "{}", key.name);
+        }
+    }
+
+    /// Goal: what cannot be is refused with a line that helps. Method: table of bad keys and values.
+    #[test]
+    fn bad_settings_are_refused_with_help() {
+        for (pair, part) in [
+            ("wal.flush_dely=1ms", "did you mean wal.flush_delay"),
+            ("wal.flush_delay=soon", "expected a time"),
+            ("wal.flush_delay", "write key=value"),
+            ("wal.ring_size=big", "expected bytes"),
+            ("wal.protocol=fast", "expected one of oracle, base, help"),
+            ("server.listen=everywhere", "expected ADDRESS:PORT"),
+            ("sql.timezone=Mars", "invalid value"),
+        ] {
+            let error = Config::default().set_pair(pair).unwrap_err().to_string();
+            assert!(error.contains(part), "{pair}: {error}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! One connection: start-up, then messages until the client leaves.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use collie_sql::{
+    error::{SqlError, SqlState},
+    session::{Client, DATABASE, Database, Session, Status, no_database, settings::SETTINGS},
+};
+use collie_wire::{Describe, Frontend, Severity, Startup, TransactionStatus};
+use tokio::{net::TcpStream, sync::watch, time};
+
+use crate::client::{Remote, protocol_error};
+
+/// From accept to the first ReadyForQuery; no message resets it.
+const STARTUP_TIME: time::Duration = time::Duration::from_secs(10);
+
+/// What every connection is given.
+pub(crate) struct Shared {
+    pub(crate) database: Arc<Database>,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) max_connections: usize,
+    pub(crate) max_message_bytes: usize,
+    /// Becomes true when the server shuts down.
+    pub(crate) stopping: watch::Receiver<bool>,
+}
+
+/// Counts a connection until it goes.
+struct Counted<'a>(&'a Shared);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Why a connection's loop ended.
+enum End {
+    /// The client left or broke the protocol; whatever was to be said is said.
+    Gone,
+    /// The server shuts down.
+    Stopping,
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
+    let count = shared.connections.fetch_add(1, Ordering::AcqRel) + 1;
+    let _counted = Counted(&shared);
+    let _ = socket.set_nodelay(true);
+    let mut remote = Remote::new(socket, shared.max_message_bytes);
+    let mut stopping = shared.stopping.clone();
+    let started = time::timeout(STARTUP_TIME, start(&mut remote, &shared, count)).await;
+    if let Ok(Some(mut session)) = started
+        && let End::Stopping = run(&mut remote, &mut session, &mut stopping).await
+    {
+        remote.fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
+    }
+    remote.shut().await;
+}
+
+/// Start-up: answers TLS and cancel requests, then makes a session. `None` when there is to be none.
+async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Session> {
+    loop {
+        let session = match remote.input.next() {
+            Ok(None) => {
+                if !remote.fill().await.ok()? {
+                    return None;
+                }
+                continue;
+            }
+            Ok(Some(Frontend::SslRequest | Frontend::GssEncRequest)) => {
+                remote.output.encryption_refused();
+                remote.flush().await.ok()?;
+                continue;
+            }
+            Ok(Some(Frontend::Cancel { pid, secret })) => {
+                shared.database.cancel(pid, secret);
+                return None;
+            }
+            Ok(Some(Frontend::Startup(startup))) => connect(&startup, shared, count).map(|session| {
+                let unknown = startup.parameters.iter().map(|(name, _)| *name).filter(|name| name.starts_with("_pq_."));
+                let newer = startup.minor > 0;
+                (session, unknown.map(str::to_owned).collect::<Vec<_>>(), newer)
+            }),
+            Ok(Some(_)) => Err(SqlError::new(SqlState::PROTOCOL_VIOLATION, "expected a startup message")),
+            Err(error) => Err(protocol_error(&error)),
+        };
+        match session {
+            Ok((session, unknown, newer)) => {
+                if newer || !unknown.is_empty() {
+                    remote.output.negotiate_protocol(&unknown.iter().map(String::as_str).collect::<Vec<_>>());
+                }
+                greet(remote, &session);
+                remote.flush().await.ok()?;
+                return Some(session);
+            }
+            Err(error) => {
+                remote.report(Severity::Fatal, error.report(), "");
+                return None;
+            }
+        }
+    }
+}
+
+fn connect(startup: &Startup<'_>, shared: &Shared, count: usize) -> Result<Session, SqlError> {
+    if count > shared.max_connections {
+        return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+            .hint("Close connections, or raise server.max_connections."));
+    }
+    let find = |name: &str| startup.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let Some(user) = find("user").filter(|user| !user.is_empty()) else {
+        return Err(SqlError::new(
+            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+            "no PostgreSQL user name specified in startup packet",
+        ));
+    };
+    let database = find("database").filter(|name| !name.is_empty()).unwrap_or(user);
+    if user != "collie" {
+        return Err(SqlError::new(
+            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+            format!("role \"{user}\" does not exist"),
+        )
+        .hint("Until roles exist there is one user: collie."));
+    }
+    if database != DATABASE {
+        return Err(no_database(database));
+    }
+    if find("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
+        return Err(SqlError::unsupported("a replication connection"));
+    }
+    let mut session = shared.database.connect(user, find("application_name").unwrap_or(""))?;
+    for (name, value) in &startup.parameters {
+        match *name {
+            "user" | "database" | "replication" | "application_name" => {}
+            "options" => {
+                for (name, value) in command_line_settings(value) {
+                    session.set_at_connect(&name, &value)?;
+                }
+            }
+            name if name.starts_with("_pq_.") => {}
+            name => session.set_at_connect(name, value)?,
+        }
+    }
+    Ok(session)
+}
+
+/// Reads `-c name=value` and `--name=value` from the `options` of a startup packet; a backslash keeps a blank.
+fn command_line_settings(options: &str) -> Vec<(String, String)> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut chars = options.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => word.extend(chars.next()),
+            c if c.is_whitespace() => {
+                if !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                }
+            }
+            c => word.push(c),
+        }
+    }
+    words.extend((!word.is_empty()).then_some(word));
+    let mut settings = Vec::new();
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let pair = if word == "-c" {
+            words.next()
+        } else {
+            word.strip_prefix("-c").or_else(|| word.strip_prefix("--")).map(str::to_owned)
+        };
+        if let Some((name, value)) = pair.as_deref().and_then(|pair| pair.split_once('=')) {
+            settings.push((name.replace('-', "_"), value.to_owned()));
+        }
+    }
+    settings
+}
+
+fn greet(remote: &mut Remote, session: &Session) {
+    remote.output.authentication_ok();
+    for setting in SETTINGS.iter().filter(|setting| setting.reported) {
+        remote.output.parameter_status(setting.display(), session.settings().get(setting.name));
+    }
+    remote.output.backend_key(session.pid(), session.secret());
+    ready(remote, session);
+}
+
+fn ready(remote: &mut Remote, session: &Session) {
+    remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
+    remote.output.ready_for_query(match session.status() {
+        Status::Idle => TransactionStatus::Idle,
+        Status::InBlock => TransactionStatus::InBlock,
+        Status::Failed => TransactionStatus::Failed,
+    });
+}
+
+/// Answers messages until the client leaves or the server stops.
+async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::Receiver<bool>) -> End {
+    // After an error in the extended protocol everything up to Sync is passed over.
+    let mut skipping = false;
+    loop {
+        if *stopping.borrow() {
+            return End::Stopping;
+        }
+        match remote.input.has_message() {
+            true => {
+                if let Some(end) = answer(remote, session, &mut skipping).await {
+                    return end;
+                }
+                if remote.is_full() && remote.flush().await.is_err() {
+                    return End::Gone;
+                }
+            }
+            false => {
+                // Everything that came was answered: one write for all of it.
+                if remote.flush().await.is_err() {
+                    return End::Gone;
+                }
+                tokio::select! {
+                    filled = remote.fill() => match filled {
+                        Ok(true) => {}
+                        Ok(false) | Err(_) => return End::Gone,
+                    },
+                    _ = stopping.wait_for(|stopping| *stopping) => return End::Stopping,
+                }
+            }
+        }
+    }
+}
+
+/// Answers the next message.
+async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool) -> Option<End> {
+    let Remote { input, output, .. } = remote;
+    let message = match input.next() {
+        Ok(Some(message)) => message,
+        Ok(None) => return None,
+        Err(error) if error.fatal => {
+            remote.report(Severity::Fatal, protocol_error(&error).report(), "");
+            return Some(End::Gone);
+        }
+        Err(error) => {
+            if !*skipping {
+                fail(remote, session, &protocol_error(&error), "");
+                // A broken Query has no Sync behind it; everything else has.
+                *skipping = !remote.input.last_was_query();
+                if !*skipping {
+                    ready(remote, session);
+                }
+            }
+            return None;
+        }
+    };
+    if *skipping {
+        match message {
+            Frontend::Sync | Frontend::Terminate => {}
+            _ => return None,
+        }
+    }
+    match message {
+        Frontend::Query(text) => {
+            let text = text.to_owned();
+            session.simple_query(&text, remote).await;
+            ready(remote, session);
+        }
+        Frontend::Parse { name, query, types } => match session.parse(name, query, &types.collect::<Vec<_>>()) {
+            Ok(()) => output.parse_complete(),
+            Err(error) => {
+                let text = query.to_owned();
+                fail(remote, session, &error, &text);
+                *skipping = true;
+            }
+        },
+        Frontend::Bind(bind) => {
+            let formats = bind.result_formats.codes().collect();
+            let value_formats = bind.value_formats;
+            let values = bind.values.clone().collect::<Vec<_>>();
+            let format = |place| value_formats.code(place);
+            match session.bind(bind.portal, bind.statement, values.into_iter(), format, formats) {
+                Ok(()) => output.bind_complete(),
+                Err(error) => {
+                    fail(remote, session, &error, "");
+                    *skipping = true;
+                }
+            }
+        }
+        Frontend::Describe(what) => {
+            let described = match what {
+                Describe::Statement(name) => session.describe_statement(name).inspect(|found| {
+                    output.parameter_description(&found.parameters);
+                }),
+                Describe::Portal(name) => session.describe_portal(name),
+            };
+            match described {
+                Ok(found) => match found.columns {
+                    Some(columns) => remote.describe(&columns, &found.formats),
+                    None => remote.output.no_data(),
+                },
+                Err(error) => {
+                    fail(remote, session, &error, "");
+                    *skipping = true;
+                }
+            }
+        }
+        Frontend::Execute { portal, max_rows } => {
+            let portal = portal.to_owned();
+            let text = session.portal_text(&portal);
+            if let Err(error) = session.execute(&portal, max_rows, remote).await {
+                fail(remote, session, &error, text.as_deref().unwrap_or(""));
+                *skipping = true;
+            }
+        }
+        Frontend::Close(what) => {
+            match what {
+                Describe::Statement(name) => session.close_statement(name),
+                Describe::Portal(name) => session.close_portal(name),
+            }
+            output.close_complete();
+        }
+        Frontend::Sync => {
+            *skipping = false;
+            if let Err(error) = session.sync().await {
+                fail(remote, session, &error, "");
+            }
+            ready(remote, session);
+        }
+        Frontend::Flush => {
+            if remote.flush().await.is_err() {
+                return Some(End::Gone);
+            }
+        }
+        // What is left of a COPY that failed.
+        Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => {}
+        Frontend::Terminate => return Some(End::Gone),
+        Frontend::FunctionCall => {
+            fail(remote, session, &SqlError::unsupported("the function call message"), "");
+            ready(remote, session);
+        }
+        Frontend::Password(_)
+        | Frontend::Startup(_)
+        | Frontend::SslRequest
+        | Frontend::GssEncRequest
+        | Frontend::Cancel { .. } => {
+            remote.fatal(SqlState::PROTOCOL_VIOLATION, "unexpected message in a running session");
+            return Some(End::Gone);
+        }
+    }
+    None
+}
+
+fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str) {
+    session.failed();
+    remote.error(error, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: settings in a startup packet's options are read as libpq writes them. Method: table.
+    #[test]
+    fn startup_options_are_read() {
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(
+            command_line_settings(r"-c synchronous_commit=off -cstatement_timeout=0 --search-path=a,\ b"),
+            [pair("synchronous_commit", "off"), pair("statement_timeout", "0"), pair("search_path", "a, b")]
+        );
+        assert!(command_line_settings("nonsense -c").is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! `ServeError`: why the server did not start, or stopped.
+
+use std::{fmt, io, net::SocketAddr};
+
+use collie_base::Remedy;
+use collie_sql::session::OpenError;
+
+/// Why the server did not start, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// A setting is unknown, ill-typed or out of bounds.
+    Setting {
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The address is not on loopback.
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The address is not free.
+    AddressInUse {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// The operating system refused `operation` on `what`.
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file or address.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The data directory could not be opened.
+    Open(OpenError),
+    /// The log could not be flushed at the end.
+    Close {
+        /// Why.
+        message: String,
+    },
+}
+
+impl ServeError {
+    pub(crate) fn setting(message: impl Into<String>) -> Self {
+        Self::Setting { message: message.into() }
+    }
+
+    /// Says what the caller can do.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::Setting { .. } | Self::NotLoopback { .. } => Remedy::FixCall,
+            Self::AddressInUse { .. } => Remedy::FreeResources,
+            Self::Io { .. } | Self::Close { .. } => Remedy::Reopen,
+            Self::Open(OpenError::Engine(error)) => error.remedy(),
+            Self::Open(OpenError::Catalog(error)) => error.remedy(),
+        }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { message } => f.write_str(message),
+            Self::NotLoopback { address } => write!(
+                f,
+                "refusing to listen on {address}: there is no authentication yet, so only loopback addresses are served; \
+                 use --listen 127.0.0.1:{}",
+                address.port()
+            ),
+            Self::AddressInUse { address } => write!(
+                f,
+                "{address} is in use by another process: stop it, or choose another port with --listen 127.0.0.1:PORT"
+            ),
+            Self::Io { operation, what, source } => write!(f, "cannot {operation} {what}: {source}"),
+            Self::Open(error) => error.fmt(f),
+            Self::Close { message } => write!(f, "the log could not be flushed on shutdown: {message}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}

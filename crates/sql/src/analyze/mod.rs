@@ -1,0 +1,287 @@
+//! Analysis: from a parsed statement to the bound tree, with every name, type, operator and cast decided.
+//!
+//! Follows PostgreSQL's order of work (FROM, targets, WHERE, HAVING, ORDER BY, GROUP BY, DISTINCT, LIMIT, locking),
+//! because the types of parameters and the places of errors depend on it. Reads a catalog and nothing else: no rows, no
+//! session, no clock. Chooses no access path (`plan`) and folds no calls; only literals become constants of their type.
+//!
+//! # Invariants
+//! - A1. The tree that comes out obeys `bound` B1 to B4.
+//! - A2. Recursion over the statement is counted: deeper than [`DEPTH_MAX`] is 54001, and anything deeper than
+//!   `DEPTH_INLINE` runs on a thread with a stack that fits it.
+//! - A3. Analysis of one statement under one catalog gives one result, whatever was analyzed before.
+//!
+//! Checked by `analyze_tests`.
+
+pub mod bound;
+mod coerce;
+pub mod deparse;
+mod dml;
+mod equal;
+mod expr;
+mod expr_call;
+mod expr_compare;
+mod from;
+mod group;
+mod names;
+mod order;
+mod params;
+mod resolve;
+mod scope;
+mod select;
+mod set_operation;
+mod target;
+mod type_name;
+mod visit;
+
+#[cfg(test)]
+mod analyze_tests;
+
+use std::sync::Arc;
+
+pub use bound::*;
+use scope::{Clause, Level};
+
+use crate::{
+    catalog::{
+        relation::{Oid, Relation},
+        snapshot::Catalog,
+    },
+    error::{Result, SqlError, SqlState},
+    parse::ast::{self, Pos},
+    types::{SqlType, TextContext},
+};
+
+/// Deepest nesting of expressions and queries that is analyzed.
+pub const DEPTH_MAX: u32 = 500;
+
+/// Deepest nesting that is analyzed on the caller's stack.
+const DEPTH_INLINE: u32 = 60;
+
+/// Stack for deeper statements, in bytes: 64 KiB per level, an order of magnitude above what a level takes.
+const DEEP_STACK_BYTES: usize = 32 << 20;
+
+/// What analysis may read besides the statement.
+#[derive(Clone, Copy)]
+pub struct AnalyzeContext<'a> {
+    /// The definitions.
+    pub catalog: &'a Catalog,
+    /// Schemas searched for unqualified names, in order; `pg_catalog` comes first unless it is named.
+    pub search_path: &'a [Oid],
+    /// Declared type of each parameter `$1..`; 0 is not declared. There may be more parameters than entries.
+    pub parameter_types: &'a [u32],
+    /// How literals of dates and times are read.
+    pub text: &'a TextContext,
+    /// Name of the database, which a three-part name may repeat.
+    pub database: &'a str,
+}
+
+/// Analyzes a SELECT, VALUES, INSERT, UPDATE or DELETE.
+///
+/// Pure. Cost: some microseconds for a point statement; linear in the statement's length except for long lists of
+/// ambiguous names. A statement nested more than 60 levels costs a thread besides.
+///
+/// # Errors
+/// What PostgreSQL's analysis raises, with its SQLSTATE, text and position; 0A000 with position for what is not built.
+pub fn analyze(stmt: &ast::Stmt, cx: &AnalyzeContext<'_>) -> Result<Analyzed> {
+    with_stack(cx, |analyzer| analyzer.statement(stmt))
+}
+
+/// Analyzes the expression of a CHECK constraint (with `relation`) or of a DEFAULT (without), and casts it to `target`
+/// as an assignment does. Columns become `Expr::Column { up: 0, range: 0 }`.
+///
+/// # Errors
+/// As [`analyze`]; subqueries, aggregates, parameters and, in a DEFAULT, columns are refused in PostgreSQL's words.
+pub fn expression(
+    expr: &ast::Expr,
+    relation: Option<&Arc<Relation>>,
+    target: Option<SqlType>,
+    cx: &AnalyzeContext<'_>,
+) -> Result<Expr> {
+    with_stack(cx, |analyzer| {
+        let mut level = match relation {
+            Some(relation) => Level::of_relation(relation),
+            None => Level::new(Clause::Default),
+        };
+        level.clause = if relation.is_some() { Clause::Check } else { Clause::Default };
+        analyzer.levels.push(level);
+        let node = analyzer.transform(expr)?;
+        let node = match target {
+            Some(ty) if relation.is_some() && ty.oid == crate::types::oid::BOOL => {
+                analyzer.coerce_to_bool(node, "CHECK")?
+            }
+            Some(ty) => analyzer.coerce_default(node, None, ty)?,
+            None => analyzer.resolve_unknown(node)?,
+        };
+        analyzer.levels.pop();
+        Ok(node.expr)
+    })
+}
+
+/// Analyzes the DEFAULT of the column `column` of type `ty`. As [`expression`], with the column named in errors.
+///
+/// # Errors
+/// As [`expression`]; 42804 when the expression's type cannot be assigned.
+pub fn default(expr: &ast::Expr, column: &str, ty: SqlType, cx: &AnalyzeContext<'_>) -> Result<Expr> {
+    with_stack(cx, |analyzer| {
+        analyzer.levels.push(Level::new(Clause::Default));
+        let node = analyzer.transform(expr)?;
+        let node = analyzer.coerce_default(node, Some(column), ty)?;
+        analyzer.levels.pop();
+        Ok(node.expr)
+    })
+}
+
+/// Reads back an expression that `deparse` printed: a CHECK over `relation`, or a DEFAULT without one.
+///
+/// # Errors
+/// XX001 when the text is not one expression, since the catalog then holds what was never put there.
+pub fn stored_expression(
+    text: &str,
+    relation: Option<&Arc<Relation>>,
+    target: Option<SqlType>,
+    cx: &AnalyzeContext<'_>,
+) -> Result<Expr> {
+    expression(&names::parse_expression(text)?, relation, target, cx)
+}
+
+/// Finds the type that `name` means, with its modifier and array dimensions.
+///
+/// # Errors
+/// 42704 for an unknown type, 0A000 for a known one that is not built, 22023 for bad modifiers.
+pub fn type_name(name: &ast::TypeName, cx: &AnalyzeContext<'_>) -> Result<SqlType> {
+    type_name::resolve(name, cx)
+}
+
+/// An expression with where its text starts, which is where errors about its value point.
+#[derive(Clone, Debug)]
+struct Typed {
+    expr: Expr,
+    pos: Pos,
+}
+
+impl Typed {
+    fn new(expr: Expr, pos: Pos) -> Self {
+        Self { expr, pos }
+    }
+
+    fn ty(&self) -> SqlType {
+        self.expr.ty()
+    }
+}
+
+/// State of the analysis of one statement.
+struct Analyzer<'a> {
+    cx: &'a AnalyzeContext<'a>,
+    /// The selects around the point of work, outermost first.
+    levels: Vec<Level>,
+    /// Common table expressions in scope, the innermost last.
+    ctes: Vec<scope::CteEntry>,
+    params: params::Params,
+    relations: Vec<(Oid, Access)>,
+    writes: bool,
+    depth: u32,
+    depth_max: u32,
+    /// Whether `depth_max` was met, so that the error is about it.
+    too_deep: bool,
+    /// The target of an INSERT while its query is analyzed: errors know its columns, names do not.
+    hidden_target: Option<Arc<Relation>>,
+    /// Where the last aggregate was seen, for errors about nested ones.
+    aggregate_pos: Pos,
+}
+
+impl<'a> Analyzer<'a> {
+    fn new(cx: &'a AnalyzeContext<'a>, depth_max: u32) -> Self {
+        Self {
+            cx,
+            levels: Vec::new(),
+            ctes: Vec::new(),
+            params: params::Params::new(cx.parameter_types),
+            relations: Vec::new(),
+            writes: false,
+            depth: 0,
+            depth_max,
+            too_deep: false,
+            hidden_target: None,
+            aggregate_pos: Pos::NONE,
+        }
+    }
+
+    /// Runs `work` one level deeper (A2).
+    fn deeper<T>(&mut self, pos: Pos, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth >= self.depth_max {
+            self.too_deep = true;
+            return Err(error(
+                SqlState::STATEMENT_TOO_COMPLEX,
+                format!("statement is nested deeper than {} levels", self.depth_max),
+                pos,
+            )
+            .hint("Split the statement, or nest its expressions less deeply."));
+        }
+        self.depth += 1;
+        let result = work(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Notes that the statement uses a table.
+    fn note(&mut self, relation: Oid, access: Access) {
+        match self.relations.iter_mut().find(|(oid, _)| *oid == relation) {
+            Some((_, old)) => *old = (*old).max(access),
+            None => self.relations.push((relation, access)),
+        }
+        self.writes |= access != Access::Read;
+    }
+
+    /// Returns the level of the point of work.
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("work on expressions happens inside a level")
+    }
+
+    fn statement(&mut self, stmt: &ast::Stmt) -> Result<Analyzed> {
+        let (bound, columns) = match stmt {
+            ast::Stmt::Select(select) => {
+                let output = self.query(select, true)?;
+                (Bound::Query(output.query), output.columns)
+            }
+            ast::Stmt::Insert(insert) => self.insert(insert)?,
+            ast::Stmt::Update(update) => self.update(update)?,
+            ast::Stmt::Delete(delete) => self.delete(delete)?,
+            _ => return Err(SqlError::unsupported("analysis of this statement")),
+        };
+        debug_assert!(self.levels.is_empty() && self.ctes.is_empty());
+        let parameters = self.params.finish()?;
+        let relations = std::mem::take(&mut self.relations);
+        Ok(Analyzed { bound, parameters, columns, relations, writes: self.writes })
+    }
+}
+
+/// Runs `work` here, and again on a larger stack when it turns out to be deep (A2). A first run that met the limit left
+/// no trace (A3).
+fn with_stack<T: Send>(cx: &AnalyzeContext<'_>, work: impl Fn(&mut Analyzer<'_>) -> Result<T> + Sync) -> Result<T> {
+    let mut analyzer = Analyzer::new(cx, DEPTH_INLINE);
+    let result = work(&mut analyzer);
+    if !analyzer.too_deep {
+        return result;
+    }
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new()
+            .name("collie-analyze-deep".into())
+            .stack_size(DEEP_STACK_BYTES)
+            .spawn_scoped(scope, || work(&mut Analyzer::new(cx, DEPTH_MAX)))
+            .map_err(|error| {
+                SqlError::new(SqlState::OUT_OF_MEMORY, format!("no thread for a deeply nested statement: {error}"))
+                    .hint("Try again when fewer statements run, or nest less deeply.")
+            })?;
+        worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Makes an error with a position, if that is known.
+fn error(state: SqlState, message: impl Into<String>, pos: Pos) -> SqlError {
+    SqlError::new(state, message).at_opt(pos.get())
+}
+
+/// Makes the error for something that is not built: 0A000.
+fn unsupported(what: impl std::fmt::Display, pos: Pos) -> SqlError {
+    SqlError::unsupported(what).at_opt(pos.get())
+}

@@ -1,0 +1,409 @@
+//! Queries: WITH, one SELECT level, VALUES; in PostgreSQL's order of work.
+//!
+//! FROM is `from`, output columns `target`, ORDER BY and DISTINCT `order`, grouping `group`, UNION and kin
+//! `set_operation`.
+
+use std::sync::Arc;
+
+use super::{
+    Access, Analyzer, Typed,
+    bound::{Distinct, FromItem, JoinKind, Locking, Query, RangeSource, ResultColumn, Select, SortKey, ValuesQuery},
+    error,
+    expr::exprs,
+    scope::{Clause, CteEntry, Level},
+    target::Target,
+    unsupported, visit,
+};
+use crate::{
+    catalog::relation::Storage,
+    error::{Result, SqlError, SqlState},
+    parse::ast::{self, Pos},
+    types::{SqlType, oid},
+};
+
+/// A query after analysis.
+pub(super) struct Output {
+    pub(super) query: Query,
+    /// Its result columns; a type may still be unknown when the caller asked for that.
+    pub(super) columns: Vec<ResultColumn>,
+    /// Where each column's expression starts.
+    pub(super) places: Vec<Pos>,
+    /// Whether it names a level outside itself.
+    pub(super) outer: bool,
+}
+
+impl Analyzer<'_> {
+    /// Analyzes a query. With `resolve`, output columns of unknown type become text.
+    pub(super) fn query(&mut self, select: &ast::Select, resolve: bool) -> Result<Output> {
+        self.deeper(Pos::NONE, |this| {
+            let mark = this.ctes.len();
+            if let Some(with) = &select.with {
+                this.with(with)?;
+            }
+            let output = match &select.body {
+                ast::SelectBody::Core(core) => this.core(select, core, resolve)?,
+                ast::SelectBody::Values(rows) => this.values(select, rows)?,
+                ast::SelectBody::SetOperation { op, all, left, right } => {
+                    this.set_operation(select, *op, *all, left, right)?
+                }
+            };
+            this.ctes.truncate(mark);
+            Ok(output)
+        })
+    }
+
+    /// Brings the queries of a WITH into scope, one after another.
+    pub(super) fn with(&mut self, with: &ast::With) -> Result<()> {
+        if with.recursive {
+            return Err(unsupported("WITH RECURSIVE", with.pos));
+        }
+        let first = self.ctes.len();
+        for cte in &with.ctes {
+            if self.ctes[first..].iter().any(|other| other.name == cte.name) {
+                return Err(error(
+                    SqlState::DUPLICATE_ALIAS,
+                    format!("WITH query name \"{}\" specified more than once", cte.name),
+                    cte.pos,
+                ));
+            }
+            let ast::Stmt::Select(select) = &*cte.stmt else {
+                return Err(unsupported("a data-modifying statement in WITH", cte.pos));
+            };
+            let output = self.query(select, true)?;
+            let mut columns: Vec<(String, SqlType)> =
+                output.columns.into_iter().map(|column| (column.name, column.ty)).collect();
+            if cte.columns.len() > columns.len() {
+                return Err(error(
+                    SqlState::INVALID_COLUMN_REFERENCE,
+                    format!(
+                        "WITH query \"{}\" has {} columns available but {} columns specified",
+                        cte.name,
+                        columns.len(),
+                        cte.columns.len()
+                    ),
+                    cte.pos,
+                ));
+            }
+            for (column, name) in columns.iter_mut().zip(&cte.columns) {
+                column.0.clone_from(name);
+            }
+            self.ctes.push(CteEntry {
+                name: cte.name.clone(),
+                query: Arc::new(output.query),
+                columns,
+                depth: self.levels.len(),
+                outer: output.outer,
+            });
+        }
+        Ok(())
+    }
+
+    fn core(&mut self, select: &ast::Select, core: &ast::SelectCore, resolve: bool) -> Result<Output> {
+        self.levels.push(Level::new(Clause::From));
+        let from = self.read_from(&core.from)?;
+        self.level().clause = Clause::Target;
+        let mut targets = self.targets(&core.targets)?;
+        let set_range = self.level().set_range;
+        let from = match (from, set_range.map(FromItem::Range)) {
+            (Some(left), Some(set)) => {
+                Some(FromItem::Join { kind: JoinKind::Inner, left: Box::new(left), right: Box::new(set), on: None })
+            }
+            (from, set) => from.or(set),
+        };
+        let filter = self.condition(core.filter.as_ref(), Clause::Where, "WHERE")?;
+        let having = self.condition(core.having.as_ref(), Clause::Having, "HAVING")?;
+        self.level().clause = Clause::OrderBy;
+        let order_by =
+            self.order_by(&select.order_by, &mut targets, matches!(core.distinct, Some(ast::Distinct::Rows)))?;
+        self.level().clause = Clause::GroupBy;
+        let mut group_by = self.group_by(&core.group_by, &mut targets)?;
+        let distinct = match &core.distinct {
+            None => Distinct::No,
+            Some(ast::Distinct::Rows) => {
+                for target in targets.iter_mut().filter(|target| !target.junk) {
+                    self.resolve_target(target)?;
+                    self.equality_exists(target.node.ty(), target.node.pos)?;
+                }
+                Distinct::All
+            }
+            Some(ast::Distinct::On(items)) => {
+                self.level().clause = Clause::DistinctOn;
+                Distinct::On(self.distinct_on(items, &mut targets, &order_by)?)
+            }
+        };
+        let (limit, offset) = self.limits(select)?;
+        if resolve {
+            for target in targets.iter_mut().filter(|target| !target.junk) {
+                self.resolve_target(target)?;
+            }
+        }
+        let aggregated = !self.level().aggregates.is_empty();
+        let grouped = aggregated || !core.group_by.is_empty() || core.having.is_some();
+        if grouped && set_range.is_some() {
+            return Err(unsupported("a set-returning function in the select list of a grouped query", Pos::NONE)
+                .hint("Group in a subquery in FROM."));
+        }
+        let locking = self.locking(&select.locking, from.as_ref(), core, aggregated)?;
+        let mut having = having.map(|node| node.expr);
+        if grouped {
+            self.regroup(&mut group_by, &mut targets, having.as_mut())?;
+        }
+        let level = self.levels.pop().expect("the level pushed above");
+        let columns = result_columns(&targets, &level, grouped.then_some(&group_by));
+        let places = targets.iter().filter(|target| !target.junk).map(|target| target.node.pos).collect();
+        let visible = targets.iter().filter(|target| !target.junk).count();
+        debug_assert!(targets[visible..].iter().all(|target| target.junk), "hidden targets come last");
+        let query = Query::Select(Box::new(Select {
+            ranges: level.ranges,
+            from,
+            filter: filter.map(|node| node.expr),
+            group_by,
+            aggregates: level.aggregates,
+            grouped,
+            having,
+            targets: targets.into_iter().map(|target| target.node.expr).collect(),
+            visible,
+            distinct,
+            order_by,
+            limit,
+            offset,
+            locking,
+        }));
+        Ok(Output { query, columns, places, outer: level.outer })
+    }
+
+    /// Analyzes WHERE or HAVING.
+    pub(super) fn condition(
+        &mut self,
+        condition: Option<&ast::Expr>,
+        clause: Clause,
+        construct: &str,
+    ) -> Result<Option<Typed>> {
+        let Some(condition) = condition else { return Ok(None) };
+        self.level().clause = clause;
+        let node = self.transform(condition)?;
+        Ok(Some(self.coerce_to_bool(node, construct)?))
+    }
+
+    /// Analyzes LIMIT and OFFSET inside the current level.
+    pub(super) fn limits(&mut self, select: &ast::Select) -> Result<(Option<super::Expr>, Option<super::Expr>)> {
+        let offset = self.limit(select.offset.as_ref(), Clause::Offset, "OFFSET")?;
+        let limit = self.limit(select.limit.as_ref(), Clause::Limit, "LIMIT")?;
+        if select.with_ties {
+            return Err(unsupported("FETCH FIRST ... WITH TIES", select.limit.as_ref().map_or(Pos::NONE, |e| e.pos)));
+        }
+        Ok((limit, offset))
+    }
+
+    fn limit(&mut self, expr: Option<&ast::Expr>, clause: Clause, construct: &str) -> Result<Option<super::Expr>> {
+        let Some(expr) = expr else { return Ok(None) };
+        self.level().clause = clause;
+        let node = self.transform(expr)?;
+        let node = self.coerce_argument(node, SqlType::INT8, construct)?;
+        if visit::names_own_level(&node.expr) {
+            return Err(error(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                format!("argument of {construct} must not contain variables"),
+                node.pos,
+            ));
+        }
+        Ok(Some(node.expr))
+    }
+
+    /// Analyzes VALUES as a query of its own.
+    fn values(&mut self, select: &ast::Select, rows: &[Vec<ast::Expr>]) -> Result<Output> {
+        if !select.locking.is_empty() {
+            return Err(SqlError::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("{} cannot be applied to VALUES", lock_name(select.locking[0].strength)),
+            ));
+        }
+        self.levels.push(Level::new(Clause::Values));
+        let rows = self.value_rows(rows)?;
+        let width = rows.first().map_or(0, Vec::len);
+        let mut columns: Vec<Vec<Typed>> = (0..width).map(|_| Vec::with_capacity(rows.len())).collect();
+        for row in rows {
+            for (column, node) in columns.iter_mut().zip(row) {
+                column.push(node);
+            }
+        }
+        let mut types = Vec::with_capacity(width);
+        let mut typed = Vec::with_capacity(width);
+        let mut places = Vec::with_capacity(width);
+        for column in columns {
+            places.push(column.first().map_or(Pos::NONE, |node| node.pos));
+            let (nodes, ty) = self.unify(column, "VALUES")?;
+            types.push(ty);
+            typed.push(exprs(nodes).into_iter());
+        }
+        let mut rows = Vec::new();
+        loop {
+            let row: Vec<super::Expr> = typed.iter_mut().filter_map(Iterator::next).collect();
+            if row.len() < width || width == 0 {
+                break;
+            }
+            rows.push(row);
+        }
+        let columns: Vec<ResultColumn> = types
+            .iter()
+            .enumerate()
+            .map(|(i, &ty)| ResultColumn { name: format!("column{}", i + 1), ty, origin: None })
+            .collect();
+        let order_by = self.order_columns(&select.order_by, &columns, "VALUES")?;
+        let (limit, offset) = self.limits(select)?;
+        let outer = self.levels.pop().expect("the level pushed above").outer;
+        let query = Query::Values(Box::new(ValuesQuery { rows, types, order_by, limit, offset }));
+        Ok(Output { query, columns, places, outer })
+    }
+
+    fn value_rows(&mut self, rows: &[Vec<ast::Expr>]) -> Result<Vec<Vec<Typed>>> {
+        same_width(rows)?;
+        rows.iter().map(|row| self.transform_all(row)).collect()
+    }
+
+    fn locking(
+        &mut self,
+        clauses: &[ast::Locking],
+        from: Option<&FromItem>,
+        core: &ast::SelectCore,
+        aggregated: bool,
+    ) -> Result<Vec<Locking>> {
+        let mut out = Vec::with_capacity(clauses.len());
+        for clause in clauses {
+            let name = lock_name(clause.strength);
+            let conflict = if core.distinct.is_some() {
+                Some("is not allowed with DISTINCT clause")
+            } else if !core.group_by.is_empty() {
+                Some("is not allowed with GROUP BY clause")
+            } else if core.having.is_some() {
+                Some("is not allowed with HAVING clause")
+            } else if aggregated {
+                Some("is not allowed with aggregate functions")
+            } else {
+                None
+            };
+            if let Some(conflict) = conflict {
+                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{name} {conflict}")));
+            }
+            let mut nullable = Vec::new();
+            if let Some(from) = from {
+                nullable_ranges(from, false, &mut nullable);
+            }
+            let mut wanted = Vec::new();
+            if clause.of.is_empty() {
+                wanted.extend((0..self.level().ranges.len()).map(|range| (range, Pos::NONE)));
+            }
+            for of in &clause.of {
+                let level = self.level();
+                let found = level.items.iter().find(|item| item.named && item.name.as_deref() == Some(&of.name));
+                match found.and_then(|item| item.range) {
+                    Some(range) => wanted.push((range, of.pos)),
+                    None => {
+                        let text = format!("relation \"{}\" in {name} clause not found in FROM clause", of.name);
+                        return Err(error(SqlState::UNDEFINED_TABLE, text, of.pos));
+                    }
+                }
+            }
+            let mut ranges = Vec::with_capacity(wanted.len());
+            for (range, pos) in wanted {
+                let explicit = !clause.of.is_empty();
+                let refused = |what: &str| {
+                    error(SqlState::FEATURE_NOT_SUPPORTED, format!("{name} cannot be applied to {what}"), pos)
+                };
+                let relation = match &self.level().ranges[range].source {
+                    RangeSource::Table(relation) => relation.clone(),
+                    RangeSource::Subquery { .. } => return Err(unsupported(format!("{name} on a subquery"), pos)),
+                    RangeSource::Function { .. } if explicit => return Err(refused("a function")),
+                    RangeSource::Cte(_) if explicit => return Err(refused("a WITH query")),
+                    RangeSource::Function { .. } | RangeSource::Cte(_) => continue,
+                };
+                if relation.storage == Storage::Virtual {
+                    return Err(unsupported(format!("{name} on a system table"), pos));
+                }
+                if nullable.contains(&range) {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        format!("{name} cannot be applied to the nullable side of an outer join"),
+                    ));
+                }
+                self.note(relation.oid, Access::Lock);
+                ranges.push(range);
+            }
+            out.push(Locking { ranges, strength: clause.strength, wait: clause.wait });
+        }
+        Ok(out)
+    }
+}
+
+/// Refuses rows of different lengths.
+pub(super) fn same_width(rows: &[Vec<ast::Expr>]) -> Result<()> {
+    let width = rows.first().map_or(0, Vec::len);
+    match rows.iter().find(|row| row.len() != width) {
+        None => Ok(()),
+        Some(odd) => Err(error(
+            SqlState::SYNTAX_ERROR,
+            "VALUES lists must all be the same length",
+            odd.first().map_or(Pos::NONE, ast::Expr::start),
+        )),
+    }
+}
+
+/// Returns how the clause of a lock strength is written.
+pub(super) fn lock_name(strength: ast::LockStrength) -> &'static str {
+    match strength {
+        ast::LockStrength::KeyShare => "FOR KEY SHARE",
+        ast::LockStrength::Share => "FOR SHARE",
+        ast::LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
+        ast::LockStrength::Update => "FOR UPDATE",
+    }
+}
+
+/// Collects the ranges whose columns an outer join may make NULL.
+fn nullable_ranges(from: &FromItem, nullable: bool, out: &mut Vec<usize>) {
+    match from {
+        FromItem::Range(range) if nullable => out.push(*range),
+        FromItem::Range(_) => {}
+        FromItem::Join { kind, left, right, .. } => {
+            nullable_ranges(left, nullable || *kind == JoinKind::Full, out);
+            nullable_ranges(right, nullable || *kind != JoinKind::Inner, out);
+        }
+    }
+}
+
+/// Describes the visible targets; a column read unchanged names its table.
+pub(super) fn result_columns(
+    targets: &[Target],
+    level: &Level,
+    group_by: Option<&Vec<super::Expr>>,
+) -> Vec<ResultColumn> {
+    let origin = |expr: &super::Expr| {
+        let expr = match (expr, group_by) {
+            (super::Expr::GroupKey { up: 0, index, .. }, Some(keys)) => keys.get(*index)?,
+            (expr, _) => expr,
+        };
+        let super::Expr::Column { up: 0, range, column, .. } = expr else { return None };
+        match &level.ranges.get(*range)?.source {
+            RangeSource::Table(relation) => Some((relation.oid, relation.columns.get(*column)?.attnum)),
+            _ => None,
+        }
+    };
+    targets
+        .iter()
+        .filter(|target| !target.junk)
+        .map(|target| ResultColumn {
+            name: target.name.clone(),
+            ty: target.node.ty(),
+            origin: origin(&target.node.expr),
+        })
+        .collect()
+}
+
+/// Makes a sort key from its direction.
+pub(super) fn sort_key(target: usize, (descending, nulls_first): (bool, bool)) -> SortKey {
+    SortKey { target, descending, nulls_first }
+}
+
+/// Returns whether the type is still open.
+pub(super) fn is_unknown(ty: SqlType) -> bool {
+    ty.oid == oid::UNKNOWN
+}

@@ -1,0 +1,46 @@
+//! `EvalContext`: what a built-in function may know beyond its arguments. Not a session: it is made per statement
+//! from one, and anything that needs the catalog or session state goes through [`SystemFunctions`].
+//!
+//! Checked by the tests of the functions that read it.
+
+use crate::error::Result;
+use crate::types::Value;
+use crate::types::io::TextContext;
+
+/// Rows of a set-returning function, made as they are asked for.
+pub type Rows = Box<dyn Iterator<Item = Result<Value>> + Send>;
+
+/// Everything a built-in function may read besides its arguments. One per statement; cheap to make.
+///
+/// Times are microseconds since 2000-01-01 00:00 UTC.
+#[derive(Clone, Copy)]
+pub struct EvalContext<'a> {
+    /// How values are read from and written as text: time zone, date order, `bytea_output`.
+    pub text: &'a TextContext,
+    /// When the transaction began: what `now()` returns.
+    pub transaction_time: i64,
+    /// When the statement arrived: what `statement_timestamp()` returns.
+    pub statement_time: i64,
+    /// Reads the clock: what `clock_timestamp()` returns.
+    pub clock_time: &'a dyn Fn() -> i64,
+    /// Answers functions that need the catalog or the session.
+    pub system: &'a dyn SystemFunctions,
+}
+
+/// Answers the functions whose [`Implementation`](super::Implementation) is `System` or `SystemSet`.
+///
+/// `source` is the function's [`Proc::source`](super::Proc::source) (`pg_proc.prosrc`), or for the functions that are
+/// not internal ones in PostgreSQL, `name(type, ...)`.
+pub trait SystemFunctions {
+    /// Computes one value.
+    ///
+    /// # Errors
+    /// Whatever the function raises; 0A000 for a source that it does not know.
+    fn call(&self, source: &str, args: &[Value]) -> Result<Value>;
+
+    /// Computes the rows of a set-returning function.
+    ///
+    /// # Errors
+    /// As [`SystemFunctions::call`].
+    fn call_set(&self, source: &str, args: &[Value]) -> Result<Rows>;
+}

@@ -1,0 +1,314 @@
+//! Catalog rows: how definitions are written as keys and values of family 0.
+//!
+//! Not what a definition means (`relation.rs`) and no I/O (`store.rs`). One key space per kind of object; every value
+//! begins with a format version. All integers in keys are big-endian, so that a table's parts lie together in order.
+//!
+//! | kind | key after the kind byte | value after the version byte (varints and length-prefixed text) |
+//! |---|---|---|
+//! | 1 schema | oid u32 | name |
+//! | 2 relation | oid u32 | schema, version, family, key kind (0 primary key, 1 row id), name, option count, (name, value) each |
+//! | 3 column | relation u32, attnum u16 | type oid, typmod + 1, flags (1 not null, 2 dropped, 4 has default), name, default if flagged |
+//! | 4 index | relation u32, oid u32 | family, flags (1 unique, 2 primary, 4 has constraint), constraint oid if flagged, name, column count, (attnum, flags 1 descending, 2 nulls first) each |
+//! | 5 check | relation u32, oid u32 | name, condition |
+//! | 6 counter | which u8 (1: next oid) | next value |
+//!
+//! Checked by the round trip property below and the fuzz target `catalog_record`.
+
+use std::sync::Arc;
+
+use collie_base::{
+    CfId,
+    codec::{DecodeError, Reader, put_length_prefixed, put_varint},
+};
+
+use crate::{
+    catalog::{
+        relation::{Check, Column, Index, IndexColumn, Oid, Relation, Storage, TableKey},
+        snapshot::Schema,
+    },
+    codec::{key::KeyColumn, row::RowLayout},
+    types::{SqlType, Value},
+};
+
+/// Version of every value written.
+const FORMAT: u8 = 1;
+
+const SCHEMA: u8 = 1;
+const RELATION: u8 = 2;
+const COLUMN: u8 = 3;
+const INDEX: u8 = 4;
+const CHECK: u8 = 5;
+const COUNTER: u8 = 6;
+const NEXT_OID: u8 = 1;
+
+/// One decoded catalog row.
+#[derive(Clone, Debug)]
+pub enum Record {
+    /// A schema.
+    Schema(Schema),
+    /// A table without its parts.
+    Relation(Box<Relation>),
+    /// A column of the table.
+    Column(Oid, Column),
+    /// An index of the table; column places still stand as attnum - 1, key encodings are completed by [`assemble`].
+    Index(Oid, Index),
+    /// A CHECK of the table.
+    Check(Oid, Check),
+    /// First OID that was never given out.
+    NextOid(u32),
+}
+
+/// A key and a value of family 0.
+pub type Row = (Vec<u8>, Vec<u8>);
+
+fn key(kind: u8, ids: &[u32]) -> Vec<u8> {
+    let mut key = vec![kind];
+    for id in ids {
+        key.extend_from_slice(&id.to_be_bytes());
+    }
+    key
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_length_prefixed(out, text.as_bytes());
+}
+
+/// Writes a schema.
+pub fn schema_row(schema: &Schema) -> Row {
+    let mut value = vec![FORMAT];
+    put_text(&mut value, &schema.name);
+    (key(SCHEMA, &[schema.oid]), value)
+}
+
+/// Writes the counter of OIDs.
+pub fn next_oid_row(next: u32) -> Row {
+    let mut value = vec![FORMAT];
+    put_varint(&mut value, u64::from(next));
+    (vec![COUNTER, NEXT_OID], value)
+}
+
+/// Writes a table with all its parts, in key order within each kind.
+///
+/// # Panics
+/// On a virtual relation, which is never stored.
+pub fn relation_rows(relation: &Relation) -> Vec<Row> {
+    let mut rows = Vec::with_capacity(1 + relation.columns.len() + relation.indexes.len() + relation.checks.len());
+    let mut value = vec![FORMAT];
+    put_varint(&mut value, u64::from(relation.schema));
+    put_varint(&mut value, relation.version);
+    put_varint(&mut value, u64::from(relation.family().get()));
+    value.push(match relation.key {
+        TableKey::Primary => 0,
+        TableKey::RowId => 1,
+    });
+    put_text(&mut value, &relation.name);
+    put_varint(&mut value, relation.options.len() as u64);
+    for (name, setting) in &relation.options {
+        put_text(&mut value, name);
+        put_text(&mut value, setting);
+    }
+    rows.push((key(RELATION, &[relation.oid]), value));
+    rows.extend(relation.columns.iter().map(|column| column_row(relation.oid, column)));
+    rows.extend(relation.indexes.iter().map(|index| index_row(relation.oid, index)));
+    for check in &relation.checks {
+        let mut value = vec![FORMAT];
+        put_text(&mut value, &check.name);
+        put_text(&mut value, &check.condition);
+        rows.push((key(CHECK, &[relation.oid, check.oid]), value));
+    }
+    rows
+}
+
+fn column_row(relation: Oid, column: &Column) -> Row {
+    let mut row_key = key(COLUMN, &[relation]);
+    row_key.extend_from_slice(&column.attnum.to_be_bytes());
+    let mut value = vec![FORMAT];
+    put_varint(&mut value, u64::from(column.ty.oid));
+    put_varint(&mut value, u64::try_from(i64::from(column.ty.typmod) + 1).expect("a typmod is at least -1"));
+    value.push(
+        u8::from(column.not_null) | u8::from(column.dropped) << 1 | u8::from(column.default.is_some()) << 2,
+    );
+    put_text(&mut value, &column.name);
+    if let Some(default) = &column.default {
+        put_text(&mut value, default);
+    }
+    (row_key, value)
+}
+
+fn index_row(relation: Oid, index: &Index) -> Row {
+    let mut value = vec![FORMAT];
+    put_varint(&mut value, u64::from(index.cf.get()));
+    value.push(
+        u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2,
+    );
+    if let Some(constraint) = index.constraint {
+        put_varint(&mut value, u64::from(constraint));
+    }
+    put_text(&mut value, &index.name);
+    put_varint(&mut value, index.columns.len() as u64);
+    for column in &index.columns {
+        put_varint(&mut value, column.column as u64 + 1);
+        value.push(u8::from(column.key.desc) | u8::from(column.key.nulls_first) << 1);
+    }
+    (key(INDEX, &[relation, index.oid]), value)
+}
+
+fn text(reader: &mut Reader<'_>) -> Result<Arc<str>, DecodeError> {
+    let bytes = reader.length_prefixed()?;
+    std::str::from_utf8(bytes).map(Arc::from).map_err(|_| DecodeError { what: "text" })
+}
+
+fn small<T: TryFrom<u64>>(reader: &mut Reader<'_>) -> Result<T, DecodeError> {
+    T::try_from(reader.varint()?).map_err(|_| DecodeError { what: "number" })
+}
+
+fn be32(bytes: &[u8]) -> Result<(u32, &[u8]), DecodeError> {
+    let (head, rest) = bytes.split_first_chunk().ok_or(DecodeError { what: "key" })?;
+    Ok((u32::from_be_bytes(*head), rest))
+}
+
+/// Reads one row.
+///
+/// # Errors
+/// [`DecodeError`] for bytes that no row of a known format has.
+pub fn decode(row_key: &[u8], value: &[u8]) -> Result<Record, DecodeError> {
+    let bad_key = DecodeError { what: "catalog key" };
+    let (kind, ids) = row_key.split_first().ok_or(bad_key)?;
+    let mut reader = Reader::new(value);
+    if reader.u8()? != FORMAT {
+        return Err(DecodeError { what: "catalog row of another format version" });
+    }
+    let record = match *kind {
+        SCHEMA => Record::Schema(Schema { oid: be32(ids)?.0, name: text(&mut reader)? }),
+        RELATION => Record::Relation(Box::new(decode_relation(be32(ids)?.0, &mut reader)?)),
+        COLUMN => {
+            let (relation, attnum) = be32(ids)?;
+            let attnum = i16::from_be_bytes(attnum.try_into().map_err(|_| bad_key)?);
+            Record::Column(relation, decode_column(attnum, &mut reader)?)
+        }
+        INDEX => {
+            let (relation, oid) = be32(ids)?;
+            Record::Index(relation, decode_index(be32(oid)?.0, &mut reader)?)
+        }
+        CHECK => {
+            let (relation, oid) = be32(ids)?;
+            let check = Check { oid: be32(oid)?.0, name: text(&mut reader)?, condition: text(&mut reader)? };
+            Record::Check(relation, check)
+        }
+        COUNTER if ids == [NEXT_OID] => Record::NextOid(small(&mut reader)?),
+        _ => return Err(bad_key),
+    };
+    reader.finish()?;
+    Ok(record)
+}
+
+fn decode_relation(oid: Oid, reader: &mut Reader<'_>) -> Result<Relation, DecodeError> {
+    let schema = small(reader)?;
+    let version = reader.varint()?;
+    let storage = Storage::Family(CfId::new(small(reader)?));
+    let key = match reader.u8()? {
+        0 => TableKey::Primary,
+        1 => TableKey::RowId,
+        _ => return Err(DecodeError { what: "key kind" }),
+    };
+    let name = text(reader)?;
+    let count = reader.varint()?;
+    let mut options = Vec::new();
+    for _ in 0..count {
+        options.push((text(reader)?.to_string(), text(reader)?.to_string()));
+    }
+    Ok(Relation {
+        oid,
+        schema,
+        name,
+        version,
+        storage,
+        columns: Vec::new(),
+        key,
+        indexes: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+        options,
+        layout: Arc::new(RowLayout::new(&[])),
+    })
+}
+
+fn decode_column(attnum: i16, reader: &mut Reader<'_>) -> Result<Column, DecodeError> {
+    let oid = small(reader)?;
+    let typmod = i32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "typmod" })? - 1;
+    let flags = reader.u8()?;
+    let name = text(reader)?;
+    let default = if flags & 4 != 0 { Some(text(reader)?) } else { None };
+    Ok(Column {
+        attnum,
+        name,
+        ty: SqlType { oid, typmod },
+        not_null: flags & 1 != 0,
+        default,
+        missing: Value::Null,
+        dropped: flags & 2 != 0,
+    })
+}
+
+fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError> {
+    let cf = CfId::new(small(reader)?);
+    let flags = reader.u8()?;
+    let constraint = if flags & 4 != 0 { Some(small(reader)?) } else { None };
+    let name = text(reader)?;
+    let count = reader.varint()?;
+    let mut columns = Vec::new();
+    for _ in 0..count {
+        let attnum: usize = small(reader)?;
+        let column = attnum.checked_sub(1).ok_or(DecodeError { what: "attnum" })?;
+        let order = reader.u8()?;
+        // Type and nullability are the column's; `assemble` fills them in.
+        let key = KeyColumn { oid: 0, desc: order & 1 != 0, nulls_first: order & 2 != 0, nullable: true };
+        columns.push(IndexColumn { column, key });
+    }
+    Ok(Index { oid, name, cf, unique: flags & 1 != 0, primary: flags & 2 != 0, constraint, columns })
+}
+
+/// Puts a table together from its rows and completes what follows from its columns: the layout and the key encodings.
+///
+/// # Errors
+/// [`DecodeError`] when parts contradict each other (relation.rs R2, R3).
+pub fn assemble(
+    mut relation: Relation,
+    mut columns: Vec<Column>,
+    mut indexes: Vec<Index>,
+    mut checks: Vec<Check>,
+) -> Result<Relation, DecodeError> {
+    columns.sort_by_key(|column| column.attnum);
+    for (place, column) in columns.iter().enumerate() {
+        if usize::try_from(column.attnum) != Ok(place + 1) {
+            return Err(DecodeError { what: "column numbers with a gap" });
+        }
+    }
+    indexes.sort_by_key(|index| (!index.primary, index.oid));
+    for index in &mut indexes {
+        for part in &mut index.columns {
+            let column = columns.get(part.column).filter(|column| !column.dropped);
+            let column = column.ok_or(DecodeError { what: "index over a missing column" })?;
+            part.key = key_column(column, part.key.desc, part.key.nulls_first);
+        }
+    }
+    if matches!(relation.key, TableKey::Primary) != indexes.first().is_some_and(|index| index.primary) {
+        return Err(DecodeError { what: "table key without its index" });
+    }
+    checks.sort_by(|a, b| a.name.cmp(&b.name));
+    relation.layout = layout_of(&columns);
+    relation.columns = columns;
+    relation.indexes = indexes.into_iter().map(Arc::new).collect();
+    relation.checks = checks;
+    Ok(relation)
+}
+
+/// Returns how rows of these columns are laid out.
+pub fn layout_of(columns: &[Column]) -> Arc<RowLayout> {
+    Arc::new(RowLayout::new(&columns.iter().map(|column| column.ty.oid).collect::<Vec<_>>()))
+}
+
+/// Returns how a column is encoded in an index key.
+pub fn key_column(column: &Column, desc: bool, nulls_first: bool) -> KeyColumn {
+    KeyColumn { oid: column.ty.oid, desc, nulls_first, nullable: !column.not_null }
+}

@@ -1,0 +1,168 @@
+//! `Relation`: what a table or index is, as analysis, planning and execution see it.
+//!
+//! Not how it is stored in the catalog family (`record.rs`) and not the rows in it.
+//!
+//! # Invariants
+//! - R1. Column numbers (`attnum`, from 1) are never reused; a dropped column keeps its place in `columns`.
+//! - R2. `columns[i].attnum == i + 1`; every index column names a column that is not dropped.
+//! - R3. A table is keyed by its primary key, else by a hidden 8-byte row id: `key` says which, and never changes for one `cf`.
+
+use std::sync::Arc;
+
+use collie_base::CfId;
+
+use crate::{
+    codec::{key::KeyColumn, row::RowLayout},
+    types::{SqlType, Value},
+};
+
+/// OID of an object: a table, index, schema, constraint. User objects start at 16384 and are never reused.
+pub type Oid = u32;
+
+/// A table.
+#[derive(Clone, Debug)]
+pub struct Relation {
+    /// Its OID.
+    pub oid: Oid,
+    /// OID of its schema.
+    pub schema: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Raised by every change of its definition.
+    pub version: u64,
+    /// Where its rows are; system tables have none.
+    pub storage: Storage,
+    /// All columns, dropped ones included (R1).
+    pub columns: Vec<Column>,
+    /// How rows are keyed (R3).
+    pub key: TableKey,
+    /// Every index, the primary key's first if there is one.
+    pub indexes: Vec<Arc<Index>>,
+    /// CHECK constraints in the order in which they fire (by name).
+    pub checks: Vec<Check>,
+    /// Foreign keys this table declares.
+    pub foreign_keys: Vec<ForeignKey>,
+    /// Storage parameters, kept and shown, without effect.
+    pub options: Vec<(String, String)>,
+    /// How its rows are laid out; one type per entry of `columns`.
+    pub layout: Arc<RowLayout>,
+}
+
+/// Where rows come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A column family of the engine.
+    Family(CfId),
+    /// Computed from the catalog and the session when read (`pg_catalog`, `information_schema`).
+    Virtual,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its number, from 1 (R1).
+    pub attnum: i16,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its type.
+    pub ty: SqlType,
+    /// Whether NULL is refused.
+    pub not_null: bool,
+    /// Default as an SQL expression that `deparse` printed, so that it reads back as the same bound tree.
+    pub default: Option<Arc<str>>,
+    /// What rows written before the column was added hold.
+    pub missing: Value,
+    /// Whether it was dropped.
+    pub dropped: bool,
+}
+
+/// How a table's rows are keyed.
+#[derive(Clone, Debug)]
+pub enum TableKey {
+    /// By the primary key, described by `indexes[0]`.
+    Primary,
+    /// By a hidden row id, 8 bytes big-endian, drawn per insert.
+    RowId,
+}
+
+/// An index of a table. The primary key is one too; it has no family of its own.
+#[derive(Clone, Debug)]
+pub struct Index {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Family of its entries; the table's own for the primary key.
+    pub cf: CfId,
+    /// Whether two rows may not have equal keys (NULLs are distinct).
+    pub unique: bool,
+    /// Whether it is the primary key.
+    pub primary: bool,
+    /// OID and kind of the constraint it stands for, if any.
+    pub constraint: Option<Oid>,
+    /// Key columns in order.
+    pub columns: Vec<IndexColumn>,
+}
+
+/// One column of an index key.
+#[derive(Clone, Debug)]
+pub struct IndexColumn {
+    /// Which column of the table, as an index into `Relation::columns`.
+    pub column: usize,
+    /// How it is encoded.
+    pub key: KeyColumn,
+}
+
+/// A CHECK constraint.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The condition, as text that `deparse` printed.
+    pub condition: Arc<str>,
+}
+
+/// A foreign key. Kept in the catalog; enforcement is a later milestone, so creating one is refused with 0A000 until then.
+#[derive(Clone, Debug)]
+pub struct ForeignKey {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Referencing columns, as indexes into `Relation::columns`.
+    pub columns: Vec<usize>,
+    /// The referenced table.
+    pub target: Oid,
+    /// Referenced columns.
+    pub target_columns: Vec<usize>,
+}
+
+impl Relation {
+    /// Returns the columns that are there, with their place in `columns`.
+    pub fn live_columns(&self) -> impl Iterator<Item = (usize, &Column)> {
+        self.columns.iter().enumerate().filter(|(_, column)| !column.dropped)
+    }
+
+    /// Finds a live column by name.
+    pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
+        self.live_columns().find(|(_, column)| &*column.name == name)
+    }
+
+    /// Returns the primary key's index, if the table has one.
+    pub fn primary_key(&self) -> Option<&Arc<Index>> {
+        self.indexes.first().filter(|index| index.primary)
+    }
+
+    /// Returns the family of its rows.
+    ///
+    /// # Panics
+    /// On a virtual relation: the caller checks `storage` first.
+    pub fn family(&self) -> CfId {
+        match self.storage {
+            Storage::Family(cf) => cf,
+            Storage::Virtual => panic!("{} has no rows of its own", self.name),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `Catalog`: everything that is defined, at one epoch. Immutable; a committed DDL statement publishes the next one.
+//!
+//! Not the rows it was read from (`record.rs`), and not what the system tables show of it (`system/`).
+//!
+//! # Invariants
+//! - C1. A name is in `names` iff its relation or index is in `relations` or `index_owner`; tables, indexes and system
+//!   tables share one name space per schema.
+//! - C2. `epoch` grows with every published change; a plan runs only under the epoch it was made for (sql.md Q5).
+
+use std::sync::Arc;
+
+use collie_base::Map;
+
+use crate::catalog::relation::{Index, Oid, Relation};
+
+/// OID of the schema `pg_catalog`.
+pub const PG_CATALOG: Oid = 11;
+/// OID of the schema `public`.
+pub const PUBLIC: Oid = 2200;
+/// OID of the schema `information_schema`.
+pub const INFORMATION_SCHEMA: Oid = 13000;
+/// First OID of user objects.
+pub const FIRST_USER_OID: Oid = 16384;
+
+/// A schema.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// Its OID.
+    pub oid: Oid,
+    /// Its name.
+    pub name: Arc<str>,
+}
+
+/// Everything that is defined, at one epoch.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// Grows with every published change (C2).
+    pub epoch: u64,
+    /// Schemas by OID, system ones included.
+    pub schemas: Map<Oid, Arc<Schema>>,
+    /// Tables by OID, system ones included.
+    pub relations: Map<Oid, Arc<Relation>>,
+    /// Which table an index belongs to, by the index's OID.
+    pub index_owner: Map<Oid, Oid>,
+    /// OID of a table or index by schema and name (C1).
+    pub names: Map<(Oid, Arc<str>), Oid>,
+}
+
+impl Catalog {
+    /// Finds a schema by name.
+    pub fn schema_named(&self, name: &str) -> Option<&Arc<Schema>> {
+        self.schemas.values().find(|schema| &*schema.name == name)
+    }
+
+    /// Finds the OID of a table or index: in `schema` when it is given, else along `search_path` (schema OIDs, in
+    /// order), with `pg_catalog` first unless the path names it.
+    pub fn object_named(&self, schema: Option<Oid>, search_path: &[Oid], name: &str) -> Option<Oid> {
+        let key: Arc<str> = name.into();
+        let find = |schema: Oid| self.names.get(&(schema, key.clone())).copied();
+        match schema {
+            Some(schema) => find(schema),
+            None => {
+                let implicit = (!search_path.contains(&PG_CATALOG)).then_some(PG_CATALOG);
+                implicit.into_iter().chain(search_path.iter().copied()).find_map(find)
+            }
+        }
+    }
+
+    /// Finds a table by OID.
+    pub fn relation(&self, oid: Oid) -> Option<&Arc<Relation>> {
+        self.relations.get(&oid)
+    }
+
+    /// Finds an index and its table by the index's OID.
+    pub fn index(&self, oid: Oid) -> Option<(&Arc<Relation>, &Arc<Index>)> {
+        let table = self.relations.get(self.index_owner.get(&oid)?)?;
+        Some((table, table.indexes.iter().find(|index| index.oid == oid)?))
+    }
+
+    /// Adds or replaces a table with its indexes and their names.
+    pub fn put_relation(&mut self, relation: Arc<Relation>) {
+        self.remove_relation(relation.oid);
+        self.names.insert((relation.schema, relation.name.clone()), relation.oid);
+        for index in &relation.indexes {
+            self.names.insert((relation.schema, index.name.clone()), index.oid);
+            self.index_owner.insert(index.oid, relation.oid);
+        }
+        self.relations.insert(relation.oid, relation);
+    }
+
+    /// Removes a table with its indexes and their names; nothing happens when it is not there.
+    pub fn remove_relation(&mut self, oid: Oid) {
+        let Some(old) = self.relations.remove(&oid) else { return };
+        self.names.remove(&(old.schema, old.name.clone()));
+        for index in &old.indexes {
+            self.names.remove(&(old.schema, index.name.clone()));
+            self.index_owner.remove(&index.oid);
+        }
+    }
+}

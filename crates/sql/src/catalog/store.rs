@@ -1,0 +1,160 @@
+//! Reading the catalog from family 0 and writing changes of it, inside the caller's transaction.
+//!
+//! Not concurrency control: the caller holds the catalog lock, so that one transaction at a time changes definitions.
+
+use std::ops::ControlFlow;
+
+use collie_base::{CfId, Map};
+use collie_engine::{Basis, Db, Insert, KeyRange, Outcome, ScanEnd, Session, Write};
+
+use crate::{
+    catalog::{
+        record::{self, Record, Row},
+        relation::{Check, Column, Index, Oid, Relation},
+        snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
+    },
+    error::{Result, SqlError, SqlState},
+};
+
+/// Rows read per engine call.
+const BATCH: usize = 256;
+
+/// What family 0 holds.
+#[derive(Debug)]
+pub struct Loaded {
+    /// User definitions; system tables are added by the caller.
+    pub catalog: Catalog,
+    /// First OID that was never given out.
+    pub next_oid: u32,
+    /// One line for each relation that could not be read; it is left out of the catalog.
+    pub damaged: Vec<String>,
+}
+
+/// Reads every definition. The session has a statement open.
+///
+/// # Errors
+/// When the engine cannot be read. A row that cannot be decoded leaves its relation out and is reported in `damaged`.
+pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
+    let family = db.family(CfId::CATALOG);
+    let mut damaged = Vec::new();
+    let mut catalog = Catalog::default();
+    let mut next_oid = FIRST_USER_OID;
+    let mut relations: Map<Oid, Relation> = Map::default();
+    let mut columns: Map<Oid, Vec<Column>> = Map::default();
+    let mut indexes: Map<Oid, Vec<Index>> = Map::default();
+    let mut checks: Map<Oid, Vec<Check>> = Map::default();
+    let mut unreadable: Vec<Oid> = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        match record::decode(key, value) {
+            Ok(Record::Schema(schema)) => {
+                catalog.schemas.insert(schema.oid, schema.into());
+            }
+            Ok(Record::Relation(relation)) => {
+                relations.insert(relation.oid, *relation);
+            }
+            Ok(Record::Column(oid, column)) => columns.entry(oid).or_default().push(column),
+            Ok(Record::Index(oid, index)) => indexes.entry(oid).or_default().push(index),
+            Ok(Record::Check(oid, check)) => checks.entry(oid).or_default().push(check),
+            Ok(Record::NextOid(next)) => next_oid = next_oid.max(next),
+            Err(error) => {
+                damaged.push(format!("catalog row {key:02x?}: {error}; its relation is left out"));
+                unreadable.extend(key.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes));
+            }
+        }
+        ControlFlow::Continue(())
+    };
+    let mut after: Option<Vec<u8>> = None;
+    while let ScanEnd::More(last) = session.scan(&family, &KeyRange::ALL, after.as_deref(), false, BATCH, &mut visit)? {
+        after = Some(last);
+    }
+    for (oid, relation) in relations {
+        if unreadable.contains(&oid) {
+            continue;
+        }
+        let name = relation.name.clone();
+        let parts = (columns.remove(&oid), indexes.remove(&oid), checks.remove(&oid));
+        let (columns, indexes, checks) = (parts.0.unwrap_or_default(), parts.1.unwrap_or_default(), parts.2.unwrap_or_default());
+        match record::assemble(relation, columns, indexes, checks) {
+            Ok(relation) => catalog.put_relation(relation.into()),
+            Err(error) => damaged.push(format!("table {name} (oid {oid}): {error}; it is left out")),
+        }
+    }
+    Ok(Loaded { catalog, next_oid, damaged })
+}
+
+/// Writes what a new database starts with. The session has a statement open that may write.
+///
+/// # Errors
+/// When the engine refuses the write.
+pub fn bootstrap(db: &Db, session: &mut Session) -> Result<()> {
+    put(db, session, record::schema_row(&Schema { oid: PUBLIC, name: "public".into() }))
+}
+
+/// Writes a schema.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn put_schema(db: &Db, session: &mut Session, schema: &Schema) -> Result<()> {
+    put(db, session, record::schema_row(schema))
+}
+
+/// Removes a schema.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn remove_schema(db: &Db, session: &mut Session, schema: &Schema) -> Result<()> {
+    delete(db, session, &record::schema_row(schema).0)
+}
+
+/// Records that OIDs below `next` may be in use.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn put_next_oid(db: &Db, session: &mut Session, next: u32) -> Result<()> {
+    put(db, session, record::next_oid_row(next))
+}
+
+/// Replaces the definition `old` (or nothing) by `new` (or nothing), touching only rows that differ.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn replace_relation(db: &Db, session: &mut Session, old: Option<&Relation>, new: Option<&Relation>) -> Result<()> {
+    let before: Map<Vec<u8>, Vec<u8>> = old.map(record::relation_rows).unwrap_or_default().into_iter().collect();
+    let after: Map<Vec<u8>, Vec<u8>> = new.map(record::relation_rows).unwrap_or_default().into_iter().collect();
+    for key in before.keys().filter(|key| !after.contains_key(*key)) {
+        delete(db, session, key)?;
+    }
+    for (key, value) in after {
+        if before.get(&key) != Some(&value) {
+            put(db, session, (key, value))?;
+        }
+    }
+    Ok(())
+}
+
+fn put(db: &Db, session: &mut Session, (key, value): Row) -> Result<()> {
+    let family = db.family(CfId::CATALOG);
+    match session.insert(&family, &key, &value)? {
+        Insert::Done => Ok(()),
+        Insert::Duplicate => finish(session.write(&family, &key, Basis::Snapshot, Write::Put(&value))?),
+        Insert::Wait(_) => Err(contended()),
+    }
+}
+
+fn delete(db: &Db, session: &mut Session, key: &[u8]) -> Result<()> {
+    let family = db.family(CfId::CATALOG);
+    finish(session.write(&family, key, Basis::Snapshot, Write::Delete)?)
+}
+
+fn finish(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        _ => Err(contended()),
+    }
+}
+
+/// A definition changed after this transaction's snapshot; under the catalog lock only an older snapshot can meet it.
+fn contended() -> SqlError {
+    SqlError::new(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        .hint("Another transaction changed the same definition; run the transaction again.")
+}

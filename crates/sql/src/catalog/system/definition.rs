@@ -1,0 +1,179 @@
+//! Texts of definitions: indexes, constraints and signatures, as PostgreSQL prints them.
+//!
+//! Defaults and conditions are printed as they are stored: they were printed by the deparser when they were declared.
+//!
+//! Checked by `system_tests`.
+
+use super::name::{qualified, quoted, visible};
+use crate::{
+    builtin::{self, Proc},
+    catalog::{
+        relation::{ForeignKey, Index, IndexColumn, Oid, Relation},
+        snapshot::Catalog,
+    },
+    types::{SqlType, oid},
+};
+
+/// A constraint of a table.
+pub(super) enum Constraint<'a> {
+    /// PRIMARY KEY or UNIQUE, kept by an index.
+    Unique(&'a Index),
+    /// CHECK: its name and condition.
+    Check(&'a crate::catalog::relation::Check),
+    /// FOREIGN KEY.
+    Foreign(&'a ForeignKey),
+}
+
+impl Constraint<'_> {
+    /// Returns its OID.
+    pub(super) fn oid(&self) -> Oid {
+        match self {
+            Self::Unique(index) => index.constraint.unwrap_or(0),
+            Self::Check(check) => check.oid,
+            Self::Foreign(key) => key.oid,
+        }
+    }
+
+    /// Returns its name.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Unique(index) => &index.name,
+            Self::Check(check) => &check.name,
+            Self::Foreign(key) => &key.name,
+        }
+    }
+
+    /// Returns the letter of `pg_constraint.contype`.
+    pub(super) fn letter(&self) -> u8 {
+        match self {
+            Self::Unique(index) if index.primary => b'p',
+            Self::Unique(_) => b'u',
+            Self::Check(_) => b'c',
+            Self::Foreign(_) => b'f',
+        }
+    }
+
+    /// Returns the places of the columns it is over, in order. Those of a CHECK are not kept.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        match self {
+            Self::Unique(index) => index.columns.iter().map(|part| part.column).collect(),
+            Self::Check(_) => Vec::new(),
+            Self::Foreign(key) => key.columns.clone(),
+        }
+    }
+}
+
+/// Returns every constraint of a table.
+pub(super) fn constraints(relation: &Relation) -> impl Iterator<Item = Constraint<'_>> {
+    let unique = relation.indexes.iter().filter(|index| index.constraint.is_some());
+    let unique = unique.map(|index| Constraint::Unique(index));
+    let foreign = relation.foreign_keys.iter().map(Constraint::Foreign);
+    unique.chain(relation.checks.iter().map(Constraint::Check)).chain(foreign)
+}
+
+/// Writes a constraint as ALTER TABLE ADD takes it. `pretty` leaves out brackets that are not needed and a schema that
+/// the search path finds.
+pub(super) fn constraint(
+    catalog: &Catalog,
+    search_path: &[Oid],
+    relation: &Relation,
+    constraint: &Constraint<'_>,
+    pretty: bool,
+) -> String {
+    match constraint {
+        Constraint::Unique(index) => {
+            let columns = names(relation, index.columns.iter().map(|part| part.column));
+            format!("{} ({columns})", if index.primary { "PRIMARY KEY" } else { "UNIQUE" })
+        }
+        Constraint::Check(check) => {
+            let condition = if pretty { without_brackets(&check.condition) } else { &check.condition };
+            format!("CHECK ({condition})")
+        }
+        Constraint::Foreign(key) => {
+            let columns = names(relation, key.columns.iter().copied());
+            let Some(target) = catalog.relation(key.target) else { return format!("FOREIGN KEY ({columns})") };
+            let name = visible(catalog, search_path, target);
+            let target_columns = names(target, key.target_columns.iter().copied());
+            format!("FOREIGN KEY ({columns}) REFERENCES {name}({target_columns})")
+        }
+    }
+}
+
+fn names(relation: &Relation, places: impl Iterator<Item = usize>) -> String {
+    places.map(|place| quoted(&relation.columns[place].name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Takes off the brackets around a whole expression, if there are any.
+pub(super) fn without_brackets(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')) else { return text };
+    let mut depth = 0_u32;
+    let mut quote = None;
+    for c in inner.chars() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(c),
+            ('(', None) => depth += 1,
+            (')', None) if depth == 0 => return text,
+            (')', None) => depth -= 1,
+            _ => {}
+        }
+    }
+    inner
+}
+
+/// Writes the statement that makes an index. `search_path` leaves out the schema when the path finds the table.
+pub(super) fn index(catalog: &Catalog, search_path: Option<&[Oid]>, relation: &Relation, index: &Index) -> String {
+    let unique = if index.unique { "UNIQUE " } else { "" };
+    let table = match search_path {
+        Some(path) => visible(catalog, path, relation),
+        None => qualified(catalog, relation.schema, &relation.name),
+    };
+    let columns: Vec<String> = index.columns.iter().map(|part| index_column(relation, part)).collect();
+    format!("CREATE {unique}INDEX {} ON {table} USING btree ({})", quoted(&index.name), columns.join(", "))
+}
+
+fn index_column(relation: &Relation, part: &IndexColumn) -> String {
+    let order = match (part.key.desc, part.key.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
+    };
+    format!("{}{order}", quoted(&relation.columns[part.column].name))
+}
+
+/// Writes a type's name as `format_type` does; `typmod` is `None` when none was given.
+pub(super) fn type_name(type_oid: u32, typmod: Option<i32>) -> String {
+    match (type_oid, typmod) {
+        (0, _) => "-".to_owned(),
+        // Asked for with a modifier that is none, PostgreSQL answers with names that read back without one.
+        (oid::BPCHAR, Some(-1)) => "bpchar".to_owned(),
+        (oid::BPCHAR_ARRAY, Some(-1)) => "bpchar[]".to_owned(),
+        (oid::BIT, Some(-1)) => "\"bit\"".to_owned(),
+        (oid::BIT_ARRAY, Some(-1)) => "\"bit\"[]".to_owned(),
+        _ if oid::sql_name(type_oid).is_some() || oid::is_array(type_oid) => {
+            SqlType::with_typmod(type_oid, typmod.unwrap_or(-1)).name()
+        }
+        _ => match builtin::type_by_oid(type_oid) {
+            Some(ty) if ty.element != 0 && ty.category == b'A' => format!("{}[]", type_name(ty.element, typmod)),
+            Some(ty) => quoted(ty.name),
+            None => "???".to_owned(),
+        },
+    }
+}
+
+/// Writes the types of a function's arguments, separated by `separator`.
+pub(super) fn argument_types(proc: &Proc, separator: &str) -> String {
+    proc.arguments.iter().map(|&ty| type_name(ty, None)).collect::<Vec<_>>().join(separator)
+}
+
+/// Writes a function's arguments as CREATE FUNCTION takes them.
+pub(super) fn arguments(proc: &Proc) -> String {
+    let last = proc.arguments.len().wrapping_sub(1);
+    let argument = |(place, &ty): (usize, &u32)| {
+        let mode = if proc.variadic != 0 && place == last { "VARIADIC " } else { "" };
+        format!("{mode}{}", type_name(ty, None))
+    };
+    proc.arguments.iter().enumerate().map(argument).collect::<Vec<_>>().join(", ")
+}

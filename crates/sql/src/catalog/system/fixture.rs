@@ -1,0 +1,209 @@
+//! A catalog made by hand and a session that is not one, for the tests of the system relations.
+
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Xid};
+
+use super::{ActivityRow, SessionFacts, SettingRow, call, install, rows};
+use crate::{
+    catalog::{
+        record::{key_column, layout_of},
+        relation::{Check, Column, ForeignKey, Index, IndexColumn, Oid, Relation, Storage, TableKey},
+        snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
+    },
+    error::{Result, SqlError, SqlState},
+    types::{SqlType, TextContext, Value, io, oid},
+};
+
+/// A table that the search path does not find.
+pub(super) const HIDDEN: Oid = 16_400;
+/// A table with every sort of index and constraint.
+pub(super) const ITEMS: Oid = 16_401;
+/// A table whose name needs quotes, with a foreign key to the other.
+pub(super) const NOTES: Oid = 16_410;
+
+/// A session that is none: constant answers over a catalog made by hand.
+pub(super) struct FakeSession {
+    pub(super) catalog: Catalog,
+    path: Vec<Oid>,
+}
+
+impl SessionFacts for FakeSession {
+    fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+    fn search_path(&self) -> &[Oid] {
+        &self.path
+    }
+    fn user(&self) -> &str {
+        "ann"
+    }
+    fn database(&self) -> &str {
+        "shop"
+    }
+    fn pid(&self) -> u32 {
+        7
+    }
+    fn setting(&self, name: &str) -> Result<String> {
+        match name {
+            "client_encoding" => Ok("UTF8".to_owned()),
+            "work_mem" => Ok("4MB".to_owned()),
+            _ => {
+                let text = format!("unrecognized configuration parameter \"{name}\"");
+                Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text))
+            }
+        }
+    }
+    fn settings(&self) -> Vec<SettingRow> {
+        let row = |name, kind, changeable| SettingRow {
+            name,
+            value: "4MB".to_owned(),
+            kind,
+            default: "4MB",
+            description: "Says something.",
+            changeable,
+        };
+        vec![row("work_mem", "integer", true), row("server_version", "string", false)]
+    }
+    fn set_config(&self, _: &str, value: &str, _: bool) -> Result<String> {
+        Ok(value.to_owned())
+    }
+    fn xid(&self) -> Option<Xid> {
+        None
+    }
+    fn positions(&self) -> (Lsn, Lsn) {
+        (Lsn::new(0x1_0000_00A0), Lsn::new(0x20))
+    }
+    fn row_estimate(&self, _: CfId) -> u64 {
+        1000
+    }
+    fn activity(&self) -> Vec<ActivityRow> {
+        vec![ActivityRow { pid: 7, user: "ann".into(), application: "psql".into(), since: 0 }]
+    }
+    fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
+        vec![("p".to_owned(), "SELECT 1".into())]
+    }
+}
+
+fn column(attnum: i16, name: &str, ty: SqlType, not_null: bool) -> Column {
+    Column { attnum, name: name.into(), ty, not_null, default: None, missing: Value::Null, dropped: false }
+}
+
+fn index(oid: Oid, name: &str, columns: &[Column], parts: &[(usize, bool, bool)]) -> Index {
+    let part = |&(column, desc, nulls_first): &(usize, bool, bool)| IndexColumn {
+        column,
+        key: key_column(&columns[column], desc, nulls_first),
+    };
+    Index {
+        oid,
+        name: name.into(),
+        cf: CfId::new(9),
+        unique: false,
+        primary: false,
+        constraint: None,
+        columns: parts.iter().map(part).collect(),
+    }
+}
+
+/// A table `items` with every sort of index and constraint, a table with a name that needs quotes and a foreign key,
+/// and a table in a schema that the search path does not name.
+pub(super) fn shop() -> FakeSession {
+    let mut catalog = Catalog::default();
+    install(&mut catalog);
+    catalog.schemas.insert(16_399, Arc::new(Schema { oid: 16_399, name: "Back Room".into() }));
+    let mut columns = vec![
+        column(1, "id", SqlType::INT4, true),
+        column(2, "price", SqlType::with_typmod(oid::NUMERIC, (10 << 16 | 2) + 4), false),
+        column(3, "gone", SqlType::TEXT, false),
+        column(4, "Name", SqlType::with_typmod(oid::VARCHAR, 14), true),
+    ];
+    columns[1].default = Some("0".into());
+    columns[2].dropped = true;
+    let primary = Index {
+        unique: true,
+        primary: true,
+        constraint: Some(16_403),
+        ..index(16_402, "items_pkey", &columns, &[(0, false, false)])
+    };
+    let unique = Index {
+        unique: true,
+        constraint: Some(16_405),
+        ..index(16_404, "items_name_key", &columns, &[(3, false, false)])
+    };
+    let plain = index(16_406, "items_price_idx", &columns, &[(1, true, true), (3, false, true), (0, true, false)]);
+    let items = Relation {
+        oid: ITEMS,
+        schema: PUBLIC,
+        name: "items".into(),
+        version: 1,
+        storage: Storage::Family(CfId::new(8)),
+        layout: layout_of(&columns),
+        columns,
+        key: TableKey::Primary,
+        indexes: vec![Arc::new(primary), Arc::new(unique), Arc::new(plain)],
+        checks: vec![Check {
+            oid: 16_407,
+            name: "items_price_check".into(),
+            condition: "(price > (0)::numeric)".into(),
+        }],
+        foreign_keys: Vec::new(),
+        options: vec![("fillfactor".to_owned(), "100".to_owned())],
+    };
+    let columns = vec![column(1, "item", SqlType::INT4, false)];
+    let notes = Relation {
+        oid: NOTES,
+        name: "My Notes".into(),
+        layout: layout_of(&columns),
+        columns,
+        key: TableKey::RowId,
+        indexes: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: vec![ForeignKey {
+            oid: 16_411,
+            name: "notes_item_fkey".into(),
+            columns: vec![0],
+            target: ITEMS,
+            target_columns: vec![0],
+        }],
+        options: Vec::new(),
+        ..items.clone()
+    };
+    let hidden =
+        Relation { oid: HIDDEN, schema: 16_399, name: "safe".into(), foreign_keys: Vec::new(), ..notes.clone() };
+    for relation in [items, notes, hidden] {
+        catalog.put_relation(Arc::new(relation));
+    }
+    FakeSession { catalog, path: vec![PUBLIC] }
+}
+
+/// Finds a system relation; those of the standard with their schema.
+pub(super) fn relation<'f>(facts: &'f FakeSession, name: &str) -> &'f Arc<Relation> {
+    let (schema, name) = match name.strip_prefix("information_schema.") {
+        Some(name) => (INFORMATION_SCHEMA, name),
+        None => (PG_CATALOG, name),
+    };
+    let oid = facts.catalog.object_named(Some(schema), &[], name).unwrap_or_else(|| panic!("no {name}"));
+    facts.catalog.relation(oid).unwrap()
+}
+
+/// Reads the named columns of the rows for which `keep` names a column and its text.
+pub(super) fn read(facts: &FakeSession, name: &str, keep: (&str, &str), columns: &[&str]) -> Vec<String> {
+    let relation = relation(facts, name);
+    let place = |name: &str| relation.column(name).unwrap_or_else(|| panic!("{} has no {name}", relation.name)).0;
+    let text = |row: &Vec<Value>, name: &str| match &row[place(name)] {
+        Value::Null => "NULL".to_owned(),
+        value => io::to_text(value, relation.columns[place(name)].ty.oid, &TextContext::default()),
+    };
+    let all = rows(facts, relation, None).unwrap();
+    let kept = all.iter().filter(|row| keep.0.is_empty() || text(row, keep.0) == keep.1);
+    kept.map(|row| columns.iter().map(|name| text(row, name)).collect::<Vec<_>>().join("|")).collect()
+}
+
+/// Calls a function and writes its answer, or the error with its code.
+pub(super) fn ask(source: &str, args: &[Value]) -> String {
+    match call(&shop(), source, args) {
+        Ok(Value::Null) => "NULL".to_owned(),
+        Ok(value) => io::to_text(&value, value.natural_oid(), &TextContext::default()),
+        Err(error) => format!("{}: {error}", error.state().as_str()),
+    }
+}

@@ -1,0 +1,370 @@
+//! Functions that need the catalog or the session, by their source (`pg_proc.prosrc`).
+//!
+//! Not the `reg*` types and visibility (`object_names`). Functions about features that Collie has not answer as
+//! PostgreSQL does where nobody uses them: NULL, no rows, or an error that says so.
+//!
+//! Checked by `system_tests`, which calls every source that `builtin` declares.
+
+use std::{cell::Cell, hash::BuildHasher};
+
+use super::{
+    SessionFacts, definition,
+    name::{self, quoted, visible},
+    object_names, role, session_rows, size,
+};
+use crate::{
+    builtin::{self, ProcKind, Rows},
+    catalog::{
+        relation::{Oid, Relation, Storage},
+        snapshot::PG_CATALOG,
+    },
+    error::{Result, SqlError, SqlState},
+    types::{Value, oid},
+};
+
+/// The server version that clients take decisions by.
+const POSTGRES_VERSION: &str = "15.0";
+/// OID of the system relation whose OID says that a description is about a table.
+const PG_CLASS: Oid = 1259;
+/// Encodings clients ask about, by PostgreSQL's numbers.
+const ENCODINGS: [(i32, &str); 4] = [(0, "SQL_ASCII"), (session_rows::UTF8, "UTF8"), (8, "LATIN1"), (24, "WIN1252")];
+/// INSERT, UPDATE and DELETE as `pg_relation_is_updatable` numbers them.
+const UPDATABLE: i32 = 1 << 3 | 1 << 2 | 1 << 4;
+
+/// Computes the function with this source.
+///
+/// # Errors
+/// Whatever the function raises; 0A000 for a source that is not known.
+pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Value> {
+    let handlers = [session, definitions, relations, unused];
+    for handler in handlers {
+        if let Some(value) = handler(facts, source, args)? {
+            return Ok(value);
+        }
+    }
+    match object_names::call(facts, source, args)? {
+        Some(value) => Ok(value),
+        None => Err(SqlError::unsupported(format_args!("the system function {source}"))),
+    }
+}
+
+/// Computes the rows of the set-returning function with this source.
+///
+/// # Errors
+/// 0A000 for a source that is not known.
+pub(super) fn call_set(_: &dyn SessionFacts, source: &str, _: &[Value]) -> Result<Rows> {
+    match source {
+        // Nothing is partitioned, and nobody listens.
+        "pg_partition_ancestors" | "pg_listening_channels" => Ok(Box::new(std::iter::empty())),
+        _ => Err(SqlError::unsupported(format_args!("the system function {source}"))),
+    }
+}
+
+/// Returns an argument as text; empty for one that is none, which the types of the function rule out.
+pub(super) fn text_of(args: &[Value], at: usize) -> &str {
+    args.get(at).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Returns an argument as an OID; 0, which names nothing, for a number that is none.
+pub(super) fn oid_of(args: &[Value], at: usize) -> Oid {
+    args.get(at).and_then(Value::as_i64).and_then(|oid| Oid::try_from(oid).ok()).unwrap_or(0)
+}
+
+fn bool_of(args: &[Value], at: usize) -> bool {
+    args.get(at).and_then(Value::as_bool).unwrap_or(false)
+}
+
+fn bytes(count: u64) -> Value {
+    Value::Int8(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// Writes a position of the log as PostgreSQL writes a `pg_lsn`.
+fn lsn(position: collie_base::Lsn) -> Value {
+    let position = position.get();
+    format!("{:X}/{:X}", position >> 32, position & 0xFFFF_FFFF).into()
+}
+
+/// Answers functions about the session and the server.
+fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
+    let value = match source {
+        "pgsql_version" => {
+            let (own, machine) = (env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+            let system = std::env::consts::OS;
+            format!("PostgreSQL {POSTGRES_VERSION} (Collie {own}) on {machine}-{system}, compiled by rustc, 64-bit")
+                .into()
+        }
+        "current_database" => Value::text(facts.database()),
+        "current_user" | "session_user" => Value::text(facts.user()),
+        "current_schema" => match facts.search_path().first() {
+            Some(&schema) => Value::text(name::schema_name(facts.catalog(), schema)),
+            None => Value::Null,
+        },
+        "current_schemas" => {
+            let path = facts.search_path();
+            let implicit = bool_of(args, 0) && !path.contains(&PG_CATALOG);
+            let all = implicit.then_some(PG_CATALOG).into_iter().chain(path.iter().copied());
+            let schema_name = |schema: Oid| Value::text(name::schema_name(facts.catalog(), schema));
+            Value::array(oid::NAME, all.map(schema_name).collect())
+        }
+        "show_config_by_name" => facts.setting(text_of(args, 0))?.into(),
+        "show_config_by_name_missing_ok" => match facts.setting(text_of(args, 0)) {
+            Ok(value) => value.into(),
+            Err(error) if error.state() == SqlState::UNDEFINED_OBJECT && bool_of(args, 1) => Value::Null,
+            Err(error) => return Err(error),
+        },
+        "set_config_by_name" => set_config(facts, args)?,
+        "getdatabaseencoding" => Value::text("UTF8"),
+        "pg_client_encoding" => facts.setting("client_encoding")?.into(),
+        "PG_encoding_to_char" => {
+            let number = args.first().and_then(Value::as_i32);
+            let found = ENCODINGS.iter().find(|(encoding, _)| Some(*encoding) == number);
+            Value::text(found.map_or("", |(_, name)| name))
+        }
+        "PG_char_to_encoding" => {
+            let name = text_of(args, 0).replace(['-', '_'], "");
+            let found = ENCODINGS.iter().find(|(_, known)| known.replace('_', "").eq_ignore_ascii_case(&name));
+            Value::Int4(found.map_or(-1, |(encoding, _)| *encoding))
+        }
+        "pg_backend_pid" => Value::Int4(facts.pid().cast_signed()),
+        "pg_is_in_recovery" => Value::Bool(false),
+        "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => lsn(facts.positions().0),
+        "pg_current_wal_flush_lsn" => lsn(facts.positions().1),
+        // A transaction gets its id with its first write; asking for it does not make it one that writes.
+        "pg_current_xact_id" | "pg_current_xact_id_if_assigned" => {
+            facts.xid().map_or(Value::Null, |xid| bytes(xid.get()))
+        }
+        "pg_my_temp_schema" => Value::Oid(0),
+        "pg_is_other_temp_schema" => Value::Bool(false),
+        "pg_reload_conf" => Value::Bool(true),
+        "pg_blocking_pids" => Value::array(oid::INT4, Vec::new()),
+        "pg_cancel_backend" | "pg_terminate_backend" => {
+            let pid = args.first().and_then(Value::as_i64);
+            if facts.activity().iter().any(|session| Some(i64::from(session.pid)) == pid) {
+                return Err(SqlError::unsupported("ending another session's work by SQL")
+                    .hint("Use the client's cancel request, or end its connection."));
+            }
+            Value::Bool(false)
+        }
+        "pg_sleep" => return Err(SqlError::unsupported("pg_sleep").hint("Wait in the client.")),
+        "drandom" => Value::Float8(random(facts)),
+        "setseed" => return Err(SqlError::unsupported("setseed")),
+        "row_security_active" | "row_security_active_name" => Value::Bool(false),
+        _ => return Ok(None),
+    };
+    Ok(Some(value))
+}
+
+fn set_config(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    let Some(setting) = args.first().and_then(Value::as_str) else {
+        return Err(SqlError::new(SqlState::NULL_VALUE_NOT_ALLOWED, "SET requires parameter name"));
+    };
+    // NULL stands for the default, as in PostgreSQL.
+    let default = || facts.settings().iter().find(|row| row.name.eq_ignore_ascii_case(setting)).map(|row| row.default);
+    let value = match args.get(1) {
+        Some(Value::Text(text)) => &**text,
+        _ => default().unwrap_or_default(),
+    };
+    Ok(facts.set_config(setting, value, bool_of(args, 2))?.into())
+}
+
+/// Draws a number from 0 up to but not 1. Each thread counts its draws, and the log's positions and the session keep
+/// threads and runs apart; a number drawn is not a secret.
+fn random(facts: &dyn SessionFacts) -> f64 {
+    thread_local! {
+        static DRAWS: Cell<u64> = const { Cell::new(0) };
+    }
+    let draw = DRAWS.with(|draws| draws.replace(draws.get().wrapping_add(1)));
+    let state = foldhash::quality::FixedState::with_seed(draw);
+    let bits = state.hash_one((facts.pid(), facts.positions().0.get())) >> 11;
+    // 53 bits are what a float8 holds exactly.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    let (drawn, all) = (bits as f64, (1_u64 << 53) as f64);
+    drawn / all
+}
+
+/// Answers functions that print definitions.
+fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
+    let catalog = facts.catalog();
+    let value = match source {
+        "format_type" => match args.first() {
+            None | Some(Value::Null) => Value::Null,
+            _ => definition::type_name(oid_of(args, 0), args.get(1).and_then(Value::as_i32)).into(),
+        },
+        // Expressions are stored as the text that shows them.
+        "pg_get_expr" => args[0].clone(),
+        "pg_get_expr_ext" if bool_of(args, 2) => Value::text(definition::without_brackets(text_of(args, 0))),
+        "pg_get_expr_ext" => args[0].clone(),
+        "pg_get_indexdef" => match catalog.index(oid_of(args, 0)) {
+            Some((relation, index)) => definition::index(catalog, None, relation, index).into(),
+            None => Value::Null,
+        },
+        "pg_get_indexdef_ext" => {
+            let Some((relation, index)) = catalog.index(oid_of(args, 0)) else { return Ok(Some(Value::Null)) };
+            let path = bool_of(args, 2).then(|| facts.search_path());
+            match args.get(1).and_then(Value::as_i32).unwrap_or(0) {
+                0 => definition::index(catalog, path, relation, index).into(),
+                column => {
+                    let part = usize::try_from(column).ok().and_then(|column| index.columns.get(column - 1));
+                    part.map_or(Value::text(""), |part| quoted(&relation.columns[part.column].name).into())
+                }
+            }
+        }
+        "pg_get_constraintdef" | "pg_get_constraintdef_ext" => constraint(facts, oid_of(args, 0), bool_of(args, 1)),
+        "pg_get_userbyid" => {
+            let oid = oid_of(args, 0);
+            role::name(facts, oid).unwrap_or_else(|| format!("unknown (OID={oid})")).into()
+        }
+        "pg_get_function_arguments" | "pg_get_function_identity_arguments" => {
+            builtin::proc_by_oid(oid_of(args, 0)).map_or(Value::Null, |proc| definition::arguments(proc).into())
+        }
+        "pg_get_function_result" => match builtin::proc_by_oid(oid_of(args, 0)) {
+            Some(proc) => {
+                let result = definition::type_name(proc.result, None);
+                if proc.returns_set { format!("SETOF {result}").into() } else { result.into() }
+            }
+            None => Value::Null,
+        },
+        "pg_get_functiondef" => match builtin::proc_by_oid(oid_of(args, 0)) {
+            Some(proc) if proc.kind == ProcKind::Aggregate => {
+                let text = format!("\"{}\" is an aggregate function", proc.name);
+                return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, text));
+            }
+            Some(_) => return Err(SqlError::unsupported("printing the definition of a built-in function")),
+            None => Value::Null,
+        },
+        "pg_describe_object" => match catalog.relation(oid_of(args, 1)) {
+            Some(relation) if oid_of(args, 0) == PG_CLASS => {
+                format!("table {}", visible(catalog, facts.search_path(), relation)).into()
+            }
+            _ => Value::Null,
+        },
+        _ => return Ok(None),
+    };
+    Ok(Some(value))
+}
+
+fn constraint(facts: &dyn SessionFacts, oid: Oid, pretty: bool) -> Value {
+    let catalog = facts.catalog();
+    for relation in catalog.relations.values() {
+        for constraint in definition::constraints(relation) {
+            if constraint.oid() == oid {
+                return definition::constraint(catalog, facts.search_path(), relation, &constraint, pretty).into();
+            }
+        }
+    }
+    Value::Null
+}
+
+/// Answers functions about one relation: sizes, statistics, what may be done with it.
+fn relations(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
+    let catalog = facts.catalog();
+    let oid = oid_of(args, 0);
+    let sized = |size: Option<u64>| size.map_or(Value::Null, bytes);
+    let table = |measure: &dyn Fn(&Relation) -> u64| sized(catalog.relation(oid).map(|relation| measure(relation)));
+    let user = |relation: &Relation| relation.storage != Storage::Virtual;
+    let value = match source {
+        "pg_relation_size(regclass)" => sized(size::of(facts, oid)),
+        "pg_relation_size" => match text_of(args, 1) {
+            "main" => sized(size::of(facts, oid)),
+            "fsm" | "vm" | "init" => sized(size::of(facts, oid).map(|_| 0)),
+            _ => {
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, "invalid fork name")
+                    .hint("Valid fork names are \"main\", \"fsm\", \"vm\", and \"init\"."));
+            }
+        },
+        "pg_table_size" => sized(size::of(facts, oid)),
+        "pg_indexes_size" => table(&|relation| size::indexes(facts, relation)),
+        "pg_total_relation_size" if catalog.index_owner.contains_key(&oid) => sized(size::of(facts, oid)),
+        "pg_total_relation_size" => table(&|relation| size::table(facts, relation) + size::indexes(facts, relation)),
+        "pg_database_size_name" if text_of(args, 0) != facts.database() => {
+            let text = format!("database \"{}\" does not exist", text_of(args, 0));
+            return Err(SqlError::new(SqlState::INVALID_CATALOG_NAME, text));
+        }
+        "pg_database_size_oid" if oid != session_rows::DATABASE => Value::Null,
+        "pg_database_size_name" | "pg_database_size_oid" | "pg_tablespace_size_name" | "pg_tablespace_size_oid" => {
+            bytes(size::database(facts))
+        }
+        "pg_relation_filenode" => match catalog.relation(oid) {
+            Some(relation) if user(relation) => Value::Oid(oid),
+            None if catalog.index_owner.contains_key(&oid) => Value::Oid(oid),
+            _ => Value::Null,
+        },
+        "pg_relation_is_publishable" => {
+            catalog.relation(oid).map_or(Value::Null, |relation| Value::Bool(user(relation)))
+        }
+        "pg_relation_is_updatable" => {
+            Value::Int4(if catalog.relation(oid).is_some_and(|relation| user(relation)) { UPDATABLE } else { 0 })
+        }
+        "pg_column_is_updatable" => {
+            let attnum = args.get(1).and_then(Value::as_i32).unwrap_or(0);
+            Value::Bool(attnum > 0 && catalog.relation(oid).is_some_and(|relation| user(relation)))
+        }
+        "pg_stat_get_live_tuples" => Value::Int8(
+            catalog.relation(oid).map_or(0, |relation| i64::try_from(size::rows(facts, relation)).unwrap_or(i64::MAX)),
+        ),
+        "pg_stat_get_dead_tuples" | "pg_stat_get_numscans" => Value::Int8(0),
+        "pg_get_serial_sequence" => {
+            let table = object_names::table(facts, text_of(args, 0))?;
+            let column = text_of(args, 1);
+            if table.column(column).is_none() {
+                let text = format!("column \"{column}\" of relation \"{}\" does not exist", table.name);
+                return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, text));
+            }
+            Value::Null
+        }
+        "nextval_oid" | "currval_oid" | "setval_oid" | "setval3_oid" => return Err(no_sequence(facts, oid)),
+        "lastval" => {
+            let text = "lastval is not yet defined in this session";
+            return Err(SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text));
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(value))
+}
+
+/// Makes the error for using something as a sequence: nothing is one.
+fn no_sequence(facts: &dyn SessionFacts, oid: Oid) -> SqlError {
+    let catalog = facts.catalog();
+    let table = catalog.relation(oid).map(|relation| relation.name.clone());
+    match table.or_else(|| catalog.index(oid).map(|(_, index)| index.name.clone())) {
+        Some(name) => SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a sequence")),
+        None => SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")),
+    }
+}
+
+/// Answers functions about features that are not there: NULL, as PostgreSQL answers for objects that do not exist.
+fn unused(_: &dyn SessionFacts, source: &str, _: &[Value]) -> Result<Option<Value>> {
+    Ok(match source {
+        "current_query"
+        | "inet_client_addr"
+        | "inet_client_port"
+        | "inet_server_addr"
+        | "inet_server_port"
+        | "pg_get_viewdef"
+        | "pg_get_viewdef_ext"
+        | "pg_get_viewdef_name"
+        | "pg_get_viewdef_name_ext"
+        | "pg_get_viewdef_wrap"
+        | "pg_get_triggerdef"
+        | "pg_get_triggerdef_ext"
+        | "pg_get_ruledef"
+        | "pg_get_ruledef_ext"
+        | "pg_get_function_sqlbody"
+        | "pg_get_function_arg_default"
+        | "pg_get_statisticsobjdef"
+        | "pg_get_statisticsobjdef_columns"
+        | "pg_get_partkeydef"
+        | "pg_get_partition_constraintdef"
+        | "pg_partition_root"
+        | "col_description(oid, integer)"
+        | "obj_description(oid, name)"
+        | "obj_description(oid)"
+        | "shobj_description(oid, name)"
+        | "pg_last_wal_receive_lsn"
+        | "pg_last_wal_replay_lsn"
+        | "pg_postmaster_start_time"
+        | "pg_conf_load_time" => Some(Value::Null),
+        "pg_tablespace_location" => Some(Value::text("")),
+        _ => None,
+    })
+}

@@ -1,0 +1,159 @@
+//! PostgreSQL's system tables and functions, computed from the catalog and the session when they are read.
+//!
+//! Nothing here is stored: `pg_class` and its kin are views of [`Catalog`], shown with the names, types and OIDs that
+//! clients of PostgreSQL 15 expect. Relations that only exist so that clients can join them have the right columns and
+//! no rows.
+//!
+//! | file | knows |
+//! |---|---|
+//! | `tables` | which system relations there are, with their columns (`crates/sql/builtin/system_columns.tsv`) |
+//! | `output` | how a row is put together by column names, and what a look-up asks for |
+//! | `relation_rows`, `builtin_rows`, `session_rows`, `view_rows`, `information_schema` | the rows |
+//! | `functions`, `object_names` | the functions; `reg*` types and visibility |
+//! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
+//!
+//! # Invariants
+//! - S1. A row has one value per column of its relation, NULL only where the column allows it.
+//! - S2. With a look-up, at least the matching rows are returned; it only ever saves work.
+//! - S3. Rows come in an order that does not depend on hashing: one catalog always gives the same rows.
+//!
+//! Checked by `system_tests`, which reads every relation and calls every function.
+
+mod builtin_rows;
+mod definition;
+mod functions;
+mod information_schema;
+mod name;
+mod object_names;
+mod output;
+mod relation_rows;
+mod role;
+mod session_rows;
+mod size;
+mod tables;
+mod view_rows;
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod system_tests;
+
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Xid};
+
+use crate::{
+    builtin::Rows,
+    catalog::{
+        relation::{Oid, Relation},
+        snapshot::Catalog,
+    },
+    error::Result,
+    types::Value,
+};
+
+/// What system tables and functions may ask of a session.
+pub trait SessionFacts {
+    /// The catalog the statement sees.
+    fn catalog(&self) -> &Catalog;
+    /// Schemas of the search path that exist, in order, `pg_catalog` not included unless the path names it.
+    fn search_path(&self) -> &[Oid];
+    /// Who is connected.
+    fn user(&self) -> &str;
+    /// Name of the database.
+    fn database(&self) -> &str;
+    /// Process id of the session.
+    fn pid(&self) -> u32;
+    /// A setting's value as SHOW prints it.
+    ///
+    /// # Errors
+    /// 42704 for an unknown one.
+    fn setting(&self, name: &str) -> Result<String>;
+    /// Every setting: name, value, kind of value, default, description.
+    fn settings(&self) -> Vec<SettingRow>;
+    /// Sets a setting, as `set_config` does, and returns its new value.
+    ///
+    /// # Errors
+    /// As SET.
+    fn set_config(&self, name: &str, value: &str, local: bool) -> Result<String>;
+    /// Id of the transaction, once it wrote.
+    fn xid(&self) -> Option<Xid>;
+    /// The boundary and the durable end of the log.
+    fn positions(&self) -> (Lsn, Lsn);
+    /// Rows of a family, about.
+    fn row_estimate(&self, cf: CfId) -> u64;
+    /// Sessions connected.
+    fn activity(&self) -> Vec<ActivityRow>;
+    /// Prepared statements of this session: name and text.
+    fn prepared_statements(&self) -> Vec<(String, Arc<str>)>;
+}
+
+/// A row of `pg_settings`.
+#[derive(Clone, Debug)]
+pub struct SettingRow {
+    /// Name.
+    pub name: &'static str,
+    /// Value.
+    pub value: String,
+    /// bool, integer, enum or string.
+    pub kind: &'static str,
+    /// Default.
+    pub default: &'static str,
+    /// One line.
+    pub description: &'static str,
+    /// Whether SET may change it.
+    pub changeable: bool,
+}
+
+/// A row of `pg_stat_activity`.
+#[derive(Clone, Debug)]
+pub struct ActivityRow {
+    /// Process id.
+    pub pid: u32,
+    /// User.
+    pub user: Arc<str>,
+    /// Application.
+    pub application: Arc<str>,
+    /// When it connected, microseconds since 2000-01-01.
+    pub since: i64,
+}
+
+/// Adds the system schemas and relations to a catalog read from disk; `public` only when it is not there.
+pub fn install(catalog: &mut Catalog) {
+    tables::install(catalog);
+}
+
+/// Returns the rows of a system relation: all of them, or with `lookup` at least those where the column in that place
+/// equals the value.
+///
+/// # Errors
+/// Whatever the session raises when asked.
+pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>> {
+    let mut out = output::Output::new(relation, lookup);
+    if !(relation_rows::fill(facts, &mut out)
+        || builtin_rows::fill(&mut out)
+        || session_rows::fill(facts, &mut out)
+        || view_rows::fill(facts, &mut out)
+        || information_schema::fill(facts, &mut out))
+    {
+        // Relations of the features that Collie has not are there for joins only.
+        return Ok(Vec::new());
+    }
+    Ok(out.finish())
+}
+
+/// Computes the function with this source (`pg_proc.prosrc`).
+///
+/// # Errors
+/// Whatever the function raises; 0A000 for a source that is not known.
+pub fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Value> {
+    functions::call(facts, source, args)
+}
+
+/// Computes the rows of the set-returning function with this source.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_set(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Rows> {
+    functions::call_set(facts, source, args)
+}

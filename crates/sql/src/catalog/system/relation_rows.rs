@@ -1,0 +1,335 @@
+//! Rows of the relations that describe user objects and the system relations: `pg_class`, `pg_attribute`, `pg_index`,
+//! `pg_constraint`, `pg_attrdef`, `pg_namespace`.
+//!
+//! Look-ups by OID, by the owning relation and by name touch only the relations concerned.
+//!
+//! Checked by `system_tests`.
+
+use std::sync::Arc;
+
+use super::{
+    SessionFacts,
+    definition::{self, Constraint},
+    output::{Output, small, texts, vector},
+    role, size, tables,
+};
+use crate::{
+    builtin,
+    catalog::{
+        relation::{Column, Index, Oid, Relation, Storage},
+        snapshot::{Catalog, PG_CATALOG},
+    },
+    types::{Value, oid},
+};
+
+/// OID of the access method of tables.
+pub(super) const HEAP: Oid = 2;
+/// OID of the access method of indexes.
+pub(super) const BTREE: Oid = 403;
+/// OID of the collation `default`.
+pub(super) const DEFAULT_COLLATION: Oid = 100;
+
+/// Returns every relation, by OID (S3).
+pub(super) fn sorted(catalog: &Catalog) -> Vec<&Arc<Relation>> {
+    let mut relations: Vec<&Arc<Relation>> = catalog.relations.values().collect();
+    relations.sort_unstable_by_key(|relation| relation.oid);
+    relations
+}
+
+/// Adds the rows, if they are of one of these relations.
+pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
+    if out.schema() != PG_CATALOG {
+        return false;
+    }
+    let catalog = facts.catalog();
+    match out.name() {
+        "pg_class" => {
+            for relation in wanted_classes(catalog, out) {
+                class(facts, out, relation);
+            }
+        }
+        "pg_namespace" => {
+            let mut schemas: Vec<_> = catalog.schemas.values().collect();
+            schemas.sort_unstable_by_key(|schema| schema.oid);
+            for schema in schemas {
+                out.push([
+                    ("oid", Value::Oid(schema.oid)),
+                    ("nspname", Value::Text(schema.name.clone())),
+                    ("nspowner", Value::Oid(role::OWNER)),
+                ]);
+            }
+        }
+        "pg_attribute" => {
+            for relation in wanted_owners(catalog, out, "attrelid") {
+                attributes(out, relation);
+            }
+        }
+        "pg_attrdef" => {
+            for relation in wanted_owners(catalog, out, "adrelid") {
+                defaults(out, relation);
+            }
+        }
+        "pg_index" => {
+            for relation in wanted_indexed(catalog, out) {
+                for index in &relation.indexes {
+                    index_row(out, relation, index);
+                }
+            }
+        }
+        "pg_constraint" => {
+            for relation in wanted_owners(catalog, out, "conrelid") {
+                for constraint in definition::constraints(relation) {
+                    constraint_row(catalog, out, relation, &constraint);
+                }
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// Returns the tables of which `pg_class` rows are wanted, each with its indexes.
+fn wanted_classes<'c>(catalog: &'c Catalog, out: &Output<'_>) -> Vec<&'c Arc<Relation>> {
+    let owner_of = |oid: Oid| catalog.relation(catalog.index_owner.get(&oid).copied().unwrap_or(oid));
+    if let Some(oid) = out.wanted_oid("oid") {
+        return owner_of(oid).into_iter().collect();
+    }
+    if let Some(name) = out.wanted_text("relname") {
+        let mut found: Vec<_> = catalog
+            .schemas
+            .keys()
+            .filter_map(|&schema| catalog.object_named(Some(schema), &[], name).and_then(owner_of))
+            .collect();
+        found.sort_unstable_by_key(|relation| relation.oid);
+        return found;
+    }
+    sorted(catalog)
+}
+
+/// Returns the tables whose parts are wanted when the OID of a table or index stands in `column`.
+fn wanted_owners<'c>(catalog: &'c Catalog, out: &Output<'_>, column: &str) -> Vec<&'c Arc<Relation>> {
+    match out.wanted_oid(column) {
+        Some(oid) => catalog.relation(catalog.index_owner.get(&oid).copied().unwrap_or(oid)).into_iter().collect(),
+        None => sorted(catalog),
+    }
+}
+
+fn wanted_indexed<'c>(catalog: &'c Catalog, out: &Output<'_>) -> Vec<&'c Arc<Relation>> {
+    match out.wanted_oid("indexrelid") {
+        Some(oid) => catalog.index(oid).map(|(relation, _)| relation).into_iter().collect(),
+        None => wanted_owners(catalog, out, "indrelid"),
+    }
+}
+
+fn class(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relation) {
+    let user = relation.storage != Storage::Virtual;
+    let kind = if user { b'r' } else { tables::kind(relation.oid) };
+    let (rows, bytes) = (size::rows(facts, relation), size::table(facts, relation));
+    if out.wants("oid", relation.oid) {
+        let options = relation.options.iter().map(|(name, value)| format!("{name}={value}"));
+        out.push([
+            ("oid", Value::Oid(relation.oid)),
+            ("relname", Value::Text(relation.name.clone())),
+            ("relnamespace", Value::Oid(relation.schema)),
+            ("relowner", Value::Oid(role::OWNER)),
+            ("relam", Value::Oid(if kind == b'r' { HEAP } else { 0 })),
+            ("relfilenode", Value::Oid(if user { relation.oid } else { 0 })),
+            ("relpages", pages(bytes)),
+            ("reltuples", tuples(rows)),
+            ("relhasindex", Value::Bool(!relation.indexes.is_empty())),
+            ("relpersistence", Value::Char(b'p')),
+            ("relkind", Value::Char(kind)),
+            ("relnatts", small(relation.columns.len())),
+            ("relchecks", small(relation.checks.len())),
+            ("relispopulated", Value::Bool(true)),
+            ("relreplident", Value::Char(if user { b'd' } else { b'n' })),
+            ("reloptions", if relation.options.is_empty() { Value::Null } else { texts(options) }),
+        ]);
+    }
+    for index in &relation.indexes {
+        if out.wants("oid", index.oid) {
+            out.push([
+                ("oid", Value::Oid(index.oid)),
+                ("relname", Value::Text(index.name.clone())),
+                ("relnamespace", Value::Oid(relation.schema)),
+                ("relowner", Value::Oid(role::OWNER)),
+                ("relam", Value::Oid(BTREE)),
+                ("relfilenode", Value::Oid(index.oid)),
+                ("relpages", pages(size::index(facts, relation, index))),
+                ("reltuples", tuples(rows)),
+                ("relpersistence", Value::Char(b'p')),
+                ("relkind", Value::Char(b'i')),
+                ("relnatts", small(index.columns.len())),
+                ("relispopulated", Value::Bool(true)),
+                ("relreplident", Value::Char(b'n')),
+            ]);
+        }
+    }
+}
+
+fn pages(bytes: u64) -> Value {
+    Value::Int4(i32::try_from(bytes / size::PAGE_BYTES).unwrap_or(i32::MAX))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate; PostgreSQL keeps it as float4 as well")]
+fn tuples(rows: u64) -> Value {
+    Value::Float4(rows as f32)
+}
+
+fn attributes(out: &mut Output<'_>, relation: &Relation) {
+    if out.wants("attrelid", relation.oid) {
+        for column in &relation.columns {
+            attribute(out, relation.oid, column, column.attnum);
+        }
+    }
+    for index in &relation.indexes {
+        if out.wants("attrelid", index.oid) {
+            for (number, part) in (1_i16..).zip(&index.columns) {
+                let column = &relation.columns[part.column];
+                let plain = Column { not_null: false, default: None, dropped: false, ..column.clone() };
+                attribute(out, index.oid, &plain, number);
+            }
+        }
+    }
+}
+
+fn attribute(out: &mut Output<'_>, relation: Oid, column: &Column, number: i16) {
+    let ty = builtin::type_by_oid(column.ty.oid);
+    // A dropped column shows no name and no type, so that nobody takes it for one.
+    let name = match column.dropped {
+        true => format!("........pg.dropped.{number}........").into(),
+        false => column.name.clone(),
+    };
+    out.push([
+        ("attrelid", Value::Oid(relation)),
+        ("attname", Value::Text(name)),
+        ("atttypid", Value::Oid(if column.dropped { 0 } else { column.ty.oid })),
+        ("attstattarget", Value::Int4(-1)),
+        ("attlen", Value::Int2(column.ty.len())),
+        ("attnum", Value::Int2(number)),
+        ("attndims", Value::Int4(i32::from(column.ty.is_array()))),
+        ("attcacheoff", Value::Int4(-1)),
+        ("atttypmod", Value::Int4(column.ty.typmod)),
+        ("attbyval", Value::Bool(ty.is_some_and(|ty| ty.by_value))),
+        ("attalign", Value::Char(ty.map_or(b'i', |ty| ty.align))),
+        ("attstorage", Value::Char(ty.map_or(b'p', |ty| ty.storage))),
+        ("attnotnull", Value::Bool(column.not_null)),
+        ("atthasdef", Value::Bool(column.default.is_some() && !column.dropped)),
+        ("attisdropped", Value::Bool(column.dropped)),
+        ("attislocal", Value::Bool(true)),
+        ("attcollation", Value::Oid(collation(column))),
+    ]);
+}
+
+/// Returns the collation of a column: its type's.
+pub(super) fn collation(column: &Column) -> Oid {
+    builtin::type_by_oid(column.ty.oid).map_or(0, |ty| ty.collation)
+}
+
+fn defaults(out: &mut Output<'_>, relation: &Relation) {
+    for (_, column) in relation.live_columns() {
+        if let Some(text) = &column.default {
+            out.push([
+                ("oid", Value::Oid(default_oid(relation, column))),
+                ("adrelid", Value::Oid(relation.oid)),
+                ("adnum", Value::Int2(column.attnum)),
+                ("adbin", Value::Text(text.clone())),
+            ]);
+        }
+    }
+}
+
+/// Returns a number for a default, which has no OID of its own: distinct within a table, above every true OID in use.
+fn default_oid(relation: &Relation, column: &Column) -> Oid {
+    u32::MAX - relation.oid.wrapping_mul(1600).wrapping_add(u32::from(column.attnum.unsigned_abs())) % (1 << 30)
+}
+
+fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
+    let columns = || index.columns.iter().map(|part| (part, &relation.columns[part.column]));
+    let attnums = columns().map(|(_, column)| Value::Int2(column.attnum)).collect();
+    let collations = columns().map(|(_, column)| Value::Oid(collation(column))).collect();
+    let class = |ty: u32| builtin::op_class_for(ty).map_or(0, |class| class.oid);
+    let classes = columns().map(|(_, column)| Value::Oid(class(column.ty.oid))).collect();
+    let option = |desc: bool, nulls_first: bool| Value::Int2(i16::from(desc) | i16::from(nulls_first) << 1);
+    let options = columns().map(|(part, _)| option(part.key.desc, part.key.nulls_first)).collect();
+    out.push([
+        ("indexrelid", Value::Oid(index.oid)),
+        ("indrelid", Value::Oid(relation.oid)),
+        ("indnatts", small(index.columns.len())),
+        ("indnkeyatts", small(index.columns.len())),
+        ("indisunique", Value::Bool(index.unique)),
+        ("indisprimary", Value::Bool(index.primary)),
+        ("indimmediate", Value::Bool(true)),
+        ("indisvalid", Value::Bool(true)),
+        ("indisready", Value::Bool(true)),
+        ("indislive", Value::Bool(true)),
+        ("indkey", vector(oid::INT2, attnums)),
+        ("indcollation", vector(oid::OID, collations)),
+        ("indclass", vector(oid::OID, classes)),
+        ("indoption", vector(oid::INT2, options)),
+    ]);
+}
+
+fn constraint_row(catalog: &Catalog, out: &mut Output<'_>, relation: &Relation, constraint: &Constraint<'_>) {
+    if !out.wants("oid", constraint.oid()) {
+        return;
+    }
+    let attnums = |relation: &Relation, places: &[usize]| {
+        let number = |&place: &usize| Value::Int2(relation.columns[place].attnum);
+        Value::array(oid::INT2, places.iter().map(number).collect())
+    };
+    let mut index_oid = 0;
+    let (mut target, mut target_columns, mut equal, mut condition) = (0, Value::Null, Value::Null, Value::Null);
+    // `a` is "no action" and `s` simple matching; a constraint that is no foreign key shows blanks.
+    let (mut action, mut matching) = (b' ', b' ');
+    match constraint {
+        Constraint::Unique(index) => index_oid = index.oid,
+        Constraint::Check(check) => condition = Value::Text(check.condition.clone()),
+        Constraint::Foreign(key) => {
+            (action, matching) = (b'a', b's');
+            target = key.target;
+            if let Some(referenced) = catalog.relation(key.target) {
+                target_columns = attnums(referenced, &key.target_columns);
+                index_oid = key_index(referenced, &key.target_columns);
+                let types = key.target_columns.iter().map(|&place| referenced.columns[place].ty.oid);
+                equal = Value::array(oid::OID, types.map(|ty| Value::Oid(equality(ty))).collect());
+            }
+        }
+    }
+    let columns = constraint.columns();
+    out.push([
+        ("oid", Value::Oid(constraint.oid())),
+        ("conname", Value::text(constraint.name())),
+        ("connamespace", Value::Oid(relation.schema)),
+        ("contype", Value::Char(constraint.letter())),
+        ("convalidated", Value::Bool(true)),
+        ("conrelid", Value::Oid(relation.oid)),
+        ("conindid", Value::Oid(index_oid)),
+        ("confrelid", Value::Oid(target)),
+        ("confupdtype", Value::Char(action)),
+        ("confdeltype", Value::Char(action)),
+        ("confmatchtype", Value::Char(matching)),
+        ("conislocal", Value::Bool(true)),
+        ("connoinherit", Value::Bool(!matches!(constraint, Constraint::Check(_)))),
+        ("conkey", if columns.is_empty() { Value::Null } else { attnums(relation, &columns) }),
+        ("confkey", target_columns),
+        ("conpfeqop", equal.clone()),
+        ("conppeqop", equal.clone()),
+        ("conffeqop", equal),
+        ("conbin", condition),
+    ]);
+}
+
+/// Returns the unique index over exactly these columns, or 0.
+fn key_index(relation: &Relation, columns: &[usize]) -> Oid {
+    let covers = |index: &Index| {
+        index.unique
+            && index.columns.len() == columns.len()
+            && index.columns.iter().all(|part| columns.contains(&part.column))
+    };
+    relation.indexes.iter().find(|index| covers(index)).map_or(0, |index| index.oid)
+}
+
+fn equality(ty: u32) -> Oid {
+    builtin::btree_operator(ty, ty, builtin::Strategy::Equal).map_or(0, |operator| operator.oid)
+}

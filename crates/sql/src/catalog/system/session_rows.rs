@@ -1,0 +1,143 @@
+//! Rows of the relations that describe the server and its sessions: the database, roles, settings, activity, prepared
+//! statements.
+//!
+//! Checked by `system_tests`.
+
+use super::{
+    SessionFacts,
+    output::Output,
+    role::{self, OWNER},
+};
+use crate::{
+    catalog::{relation::Oid, snapshot::PG_CATALOG},
+    types::Value,
+};
+
+/// OID of the only database.
+pub(super) const DATABASE: Oid = 5;
+/// OID of the tablespace where everything is.
+const DEFAULT_TABLESPACE: Oid = 1663;
+/// Number of the encoding UTF8.
+pub(super) const UTF8: i32 = 6;
+
+/// Adds the rows, if they are of one of these relations.
+pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
+    if out.schema() != PG_CATALOG {
+        return false;
+    }
+    match out.name() {
+        "pg_database" => database(facts, out),
+        "pg_tablespace" => {
+            for (oid, name) in [(DEFAULT_TABLESPACE, "pg_default"), (1664, "pg_global")] {
+                out.push([("oid", Value::Oid(oid)), ("spcname", Value::text(name)), ("spcowner", Value::Oid(OWNER))]);
+            }
+        }
+        "pg_authid" | "pg_roles" => roles(facts, out),
+        "pg_user" | "pg_shadow" => users(facts, out),
+        "pg_settings" => settings(facts, out),
+        "pg_stat_activity" => activity(facts, out),
+        "pg_prepared_statements" => {
+            for (name, text) in facts.prepared_statements() {
+                out.push([
+                    ("name", name.into()),
+                    ("statement", Value::Text(text)),
+                    ("from_sql", Value::Bool(false)),
+                    ("generic_plans", Value::Int8(0)),
+                    ("custom_plans", Value::Int8(0)),
+                ]);
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+fn database(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    out.push([
+        ("oid", Value::Oid(DATABASE)),
+        ("datname", Value::text(facts.database())),
+        ("datdba", Value::Oid(OWNER)),
+        ("encoding", Value::Int4(UTF8)),
+        ("datlocprovider", Value::Char(b'c')),
+        ("datallowconn", Value::Bool(true)),
+        ("datconnlimit", Value::Int4(-1)),
+        ("dattablespace", Value::Oid(DEFAULT_TABLESPACE)),
+        ("datcollate", Value::text("C")),
+        ("datctype", Value::text("C")),
+    ]);
+}
+
+fn roles(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    let yes = || Value::Bool(true);
+    let password = if out.name() == "pg_roles" { Value::text("********") } else { Value::Null };
+    for (oid, name) in role::all(facts) {
+        out.push([
+            ("rolname", name.into()),
+            ("rolsuper", yes()),
+            ("rolinherit", yes()),
+            ("rolcreaterole", yes()),
+            ("rolcreatedb", yes()),
+            ("rolcanlogin", yes()),
+            ("rolreplication", yes()),
+            ("rolconnlimit", Value::Int4(-1)),
+            ("rolpassword", password.clone()),
+            ("rolbypassrls", yes()),
+            ("oid", Value::Oid(oid)),
+        ]);
+    }
+}
+
+fn users(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    let yes = || Value::Bool(true);
+    let password = if out.name() == "pg_user" { Value::text("********") } else { Value::Null };
+    for (oid, name) in role::all(facts) {
+        out.push([
+            ("usename", name.into()),
+            ("usesysid", Value::Oid(oid)),
+            ("usecreatedb", yes()),
+            ("usesuper", yes()),
+            ("userepl", yes()),
+            ("usebypassrls", yes()),
+            ("passwd", password.clone()),
+        ]);
+    }
+}
+
+fn settings(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for setting in facts.settings() {
+        if out.wanted_text("name").is_some_and(|name| name != setting.name) {
+            continue;
+        }
+        let source = if setting.value == setting.default { "default" } else { "session" };
+        out.push([
+            ("name", Value::text(setting.name)),
+            ("setting", setting.value.into()),
+            ("category", Value::text(if setting.changeable { "Client" } else { "Preset Options" })),
+            ("short_desc", Value::text(setting.description)),
+            ("context", Value::text(if setting.changeable { "user" } else { "internal" })),
+            ("vartype", Value::text(setting.kind)),
+            ("source", Value::text(source)),
+            ("boot_val", Value::text(setting.default)),
+            ("reset_val", Value::text(setting.default)),
+            ("pending_restart", Value::Bool(false)),
+        ]);
+    }
+}
+
+fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for session in facts.activity() {
+        // The session that asks runs a statement; what the others do is theirs to know.
+        let state = if session.pid == facts.pid() { Value::text("active") } else { Value::Null };
+        out.push([
+            ("datid", Value::Oid(DATABASE)),
+            ("datname", Value::text(facts.database())),
+            ("pid", Value::Int4(session.pid.cast_signed())),
+            ("usesysid", role::named(facts, &session.user).map_or(Value::Null, Value::Oid)),
+            ("usename", Value::Text(session.user)),
+            ("application_name", Value::Text(session.application)),
+            ("backend_start", Value::TimestampTz(session.since)),
+            ("state", state),
+            ("backend_type", Value::text("client backend")),
+        ]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Which system relations there are: their names, OIDs and columns, parsed once from the file that `generate.py` writes.
+//!
+//! Not their rows. A relation listed here for which nothing makes rows is empty.
+//!
+//! # Invariants
+//! - T1. Lines of one relation are adjacent and in column order.
+//! - T2. Every OID is below the first user OID and used once.
+//!
+//! Checked by `system_tests`.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::{
+    catalog::{
+        record::layout_of,
+        relation::{Column, Oid, Relation, Storage, TableKey},
+        snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
+    },
+    types::{SqlType, Value},
+};
+
+/// A system relation and what PostgreSQL calls it.
+pub(super) struct SystemRelation {
+    /// Its definition.
+    pub(super) relation: Arc<Relation>,
+    /// `pg_class.relkind`: `r` for a table, `v` for a view.
+    pub(super) kind: u8,
+}
+
+static RELATIONS: LazyLock<Vec<SystemRelation>> = LazyLock::new(load);
+
+/// Returns every system relation, by OID.
+pub(super) fn relations() -> &'static [SystemRelation] {
+    &RELATIONS
+}
+
+/// Returns `pg_class.relkind` of a relation.
+pub(super) fn kind(oid: Oid) -> u8 {
+    let place = RELATIONS.binary_search_by_key(&oid, |system| system.relation.oid);
+    place.map_or(b'r', |place| RELATIONS[place].kind)
+}
+
+/// Adds the system schemas and relations.
+pub(super) fn install(catalog: &mut Catalog) {
+    for (oid, name) in [(PG_CATALOG, "pg_catalog"), (INFORMATION_SCHEMA, "information_schema")] {
+        catalog.schemas.insert(oid, Arc::new(Schema { oid, name: name.into() }));
+    }
+    catalog.schemas.entry(PUBLIC).or_insert_with(|| Arc::new(Schema { oid: PUBLIC, name: "public".into() }));
+    for system in relations() {
+        catalog.put_relation(system.relation.clone());
+    }
+}
+
+fn load() -> Vec<SystemRelation> {
+    let mut relations: Vec<(Relation, u8)> = Vec::new();
+    for line in include_str!("../../../builtin/system_columns.tsv").lines().skip(1) {
+        let mut fields = line.split('\t');
+        let mut field = || fields.next().expect("a line of the system columns has all its fields");
+        let (oid, schema, name, kind) = (number(field()), field(), field(), field());
+        if relations.last().is_none_or(|(relation, _)| relation.oid != oid) {
+            relations.push((empty(oid, schema, name), kind.bytes().next().unwrap_or(b'r')));
+        }
+        let (relation, _) = relations.last_mut().expect("one was pushed if there was none");
+        relation.columns.push(Column {
+            attnum: i16::try_from(relation.columns.len() + 1).expect("system relations have few columns"),
+            name: field().into(),
+            ty: SqlType { oid: number(field()), typmod: number(field()) },
+            not_null: field() == "t",
+            default: None,
+            missing: Value::Null,
+            dropped: false,
+        });
+    }
+    let finish = |(mut relation, kind): (Relation, u8)| {
+        relation.layout = layout_of(&relation.columns);
+        SystemRelation { relation: Arc::new(relation), kind }
+    };
+    relations.into_iter().map(finish).collect()
+}
+
+fn empty(oid: Oid, schema: &str, name: &str) -> Relation {
+    Relation {
+        oid,
+        schema: if schema == "pg_catalog" { PG_CATALOG } else { INFORMATION_SCHEMA },
+        name: name.into(),
+        version: 0,
+        storage: Storage::Virtual,
+        columns: Vec::new(),
+        key: TableKey::RowId,
+        indexes: Vec::new(),
+        checks: Vec::new(),
+        foreign_keys: Vec::new(),
+        options: Vec::new(),
+        layout: layout_of(&[]),
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> T {
+    text.parse().ok().expect("a number of the system columns is one")
+}

@@ -1,0 +1,143 @@
+//! What a step of an execution is given: database, session, clock, virtual tables, and where rows go.
+//!
+//! Holds no state of a statement: that is `Execution`'s. Everything here is borrowed for one step (sql.md Q8).
+
+use std::sync::Arc;
+
+use collie_engine::{Blocker, CancelHandle, Db, Session};
+
+use crate::{
+    builtin::EvalContext,
+    catalog::{relation::Relation, snapshot::Catalog},
+    error::{Result, SqlError, SqlState},
+    exec::{row_ids::RowIds, subquery::SubState},
+    plan::node::Plan,
+    types::Value,
+};
+
+/// What built-in functions are told: text settings, times, and who answers for catalog and session.
+pub type EvalParts<'a> = EvalContext<'a>;
+
+/// What one step works with.
+pub struct ExecContext<'a> {
+    /// The database.
+    pub db: &'a Db,
+    /// The session; it has an open transaction and has begun the statement.
+    pub session: &'a mut Session,
+    /// The catalog the plan was made for.
+    pub catalog: &'a Arc<Catalog>,
+    /// What built-in functions are told.
+    pub eval: EvalParts<'a>,
+    /// Gives the rows of system tables.
+    pub virtual_tables: &'a dyn VirtualTables,
+    /// Gives row ids to tables without a primary key.
+    pub row_ids: &'a RowIds,
+    /// Says whether the statement was cancelled.
+    pub cancel: &'a CancelHandle,
+}
+
+/// Gives the rows of system tables.
+pub trait VirtualTables {
+    /// Returns the rows of `relation`, each with one value per column. With `lookup`, at least those whose column at
+    /// that place equals the value; others may be among them.
+    ///
+    /// # Errors
+    /// When the rows cannot be computed.
+    fn rows(&self, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>>;
+}
+
+/// Takes the rows of a result.
+pub trait RowSink {
+    /// Takes a row.
+    ///
+    /// # Errors
+    /// When a value cannot be written; the statement fails with it.
+    fn row(&mut self, values: &[Value]) -> Result<()>;
+
+    /// Returns whether it wants no more rows now. The execution then returns [`Step::Yield`].
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// How a step ended.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// The statement is over. `rows` is for its command tag: rows returned since the last [`Step::Suspended`], or rows
+    /// written.
+    Done {
+        /// Rows returned or written.
+        rows: u64,
+    },
+    /// `max_rows` rows were returned; there may be more.
+    Suspended,
+    /// Somebody holds what is needed: wait for it, then step again.
+    Wait(Blocker),
+    /// The sink is full: drain it, then step again.
+    Yield,
+}
+
+/// Rows kept in memory.
+pub(crate) type Rows = Vec<Box<[Value]>>;
+
+/// A step's view of everything, for operators and expressions.
+pub(crate) struct Run<'a> {
+    pub(crate) db: &'a Db,
+    pub(crate) session: &'a mut Session,
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) eval: EvalContext<'a>,
+    pub(crate) virtual_tables: &'a dyn VirtualTables,
+    pub(crate) row_ids: &'a RowIds,
+    pub(crate) cancel: &'a CancelHandle,
+    pub(crate) plan: &'a Plan,
+    pub(crate) params: &'a [Value],
+    /// States of `plan.subplans`.
+    pub(crate) subs: &'a mut [SubState],
+    /// Rows of `plan.ctes`, once they were asked for.
+    pub(crate) ctes: &'a mut [Option<Arc<Rows>>],
+    /// Operands of the simple CASEs being evaluated.
+    pub(crate) operands: Vec<Value>,
+    /// Rows since the start of the step.
+    pub(crate) ticks: u32,
+}
+
+impl Run<'_> {
+    /// Counts a row; every 256 rows, fails when the statement was cancelled.
+    pub(crate) fn tick(&mut self) -> Result<()> {
+        self.ticks = self.ticks.wrapping_add(1);
+        if self.ticks.is_multiple_of(256) { check_cancel(self.cancel) } else { Ok(()) }
+    }
+}
+
+/// Fails when the statement was cancelled.
+pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {
+    if cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+}
+
+/// Makes the error of a cancelled statement.
+pub(crate) fn cancelled() -> SqlError {
+    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+}
+
+/// The frames an expression is evaluated over: its own level's and those around it.
+#[derive(Clone, Copy)]
+pub(crate) struct Env<'a> {
+    pub(crate) frame: &'a [Value],
+    pub(crate) outer: Option<&'a Env<'a>>,
+}
+
+impl<'a> Env<'a> {
+    pub(crate) fn new(frame: &'a [Value], outer: Option<&'a Env<'a>>) -> Self {
+        Self { frame, outer }
+    }
+
+    /// Returns a slot of the level `up` levels out.
+    pub(crate) fn outer_slot(&self, up: usize, slot: usize) -> Option<&'a Value> {
+        let mut env = self.outer;
+        for _ in 1..up {
+            env = env?.outer;
+        }
+        env?.frame.get(slot)
+    }
+}

@@ -1,0 +1,34 @@
+//! What an engine failure is called in SQL.
+
+use collie_engine::EngineError;
+
+use crate::error::{SqlError, SqlState};
+
+/// Returns the SQL error for an engine failure.
+pub fn from_engine(error: EngineError) -> SqlError {
+    let state = |state, message: &str| SqlError::new(state, message);
+    match error {
+        EngineError::Conflict => {
+            state(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
+        }
+        EngineError::Deadlock => state(SqlState::DEADLOCK_DETECTED, "deadlock detected"),
+        EngineError::LockTimeout => state(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"),
+        EngineError::Cancelled => super::context::cancelled(),
+        EngineError::ReadOnly => {
+            state(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot execute this statement in a read-only transaction")
+        }
+        EngineError::Closed => state(SqlState::ADMIN_SHUTDOWN, "the database is closed"),
+        EngineError::InvalidArgument { what } => {
+            SqlError::new(SqlState::INTERNAL_ERROR, format!("engine call out of order: {what}"))
+        }
+        EngineError::TransactionLimit { .. } => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, error.to_string()),
+        EngineError::TooManySessions { .. } => SqlError::new(SqlState::TOO_MANY_CONNECTIONS, error.to_string()),
+        other => SqlError::new(SqlState::IO_ERROR, other.to_string()),
+    }
+}
+
+impl From<EngineError> for SqlError {
+    fn from(error: EngineError) -> Self {
+        from_engine(error)
+    }
+}

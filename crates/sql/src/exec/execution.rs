@@ -1,0 +1,195 @@
+//! `Execution`: one run of a plan with its parameters, advanced step by step.
+//!
+//! It owns all state of the run; a step borrows the rest. It may be reset and run again with other parameters, keeping
+//! its buffers.
+//!
+//! # Invariants
+//! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (sql.md Q8).
+//! - X2. With a row limit, a statement that writes writes all of its rows before the first is returned.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    error::Result,
+    exec::{
+        context::{ExecContext, RowSink, Rows, Run, Step},
+        delete::DeleteState,
+        dml::Advance,
+        insert::InsertState,
+        op::Pull,
+        source::QueryState,
+        subquery::SubState,
+        update::UpdateState,
+    },
+    plan::node::{Plan, Root},
+    types::Value,
+};
+
+enum Machine {
+    Query(QueryState),
+    Insert(Box<InsertState>),
+    Update(Box<UpdateState>),
+    Delete(Box<DeleteState>),
+}
+
+const _: () = {
+    const fn moves_between_threads<T: Send>() {}
+    const fn shared_between_threads<T: Send + Sync>() {}
+    moves_between_threads::<Execution>(); // X1
+    shared_between_threads::<Plan>(); // node.rs P3
+};
+
+/// One run of a plan.
+pub struct Execution {
+    plan: Arc<Plan>,
+    params: Vec<Value>,
+    subs: Vec<SubState>,
+    ctes: Vec<Option<Arc<Rows>>>,
+    machine: Machine,
+    out: Vec<Value>,
+    /// Rows of RETURNING that wait to be returned (X2).
+    returned: VecDeque<Box<[Value]>>,
+    /// Rows returned since the last suspension.
+    emitted: u64,
+    /// Rows written.
+    written: u64,
+    done: bool,
+}
+
+impl Execution {
+    /// Makes a run of `plan`; nothing happens before the first step.
+    pub fn new(plan: Arc<Plan>, params: Vec<Value>) -> Self {
+        let machine = match &plan.root {
+            Root::Query(query) => Machine::Query(QueryState::new(query)),
+            Root::Insert(insert) => Machine::Insert(Box::new(InsertState::new(insert))),
+            Root::Update(update) => Machine::Update(Box::new(UpdateState::new(update))),
+            Root::Delete(delete) => Machine::Delete(Box::new(DeleteState::new(delete))),
+        };
+        let subs = plan.subplans.iter().map(|_| SubState::default()).collect();
+        let ctes = plan.ctes.iter().map(|_| None).collect();
+        Self {
+            plan,
+            params,
+            subs,
+            ctes,
+            machine,
+            out: Vec::new(),
+            returned: VecDeque::new(),
+            emitted: 0,
+            written: 0,
+            done: false,
+        }
+    }
+
+    /// Starts over with other parameters, keeping buffers. Returns the old parameters' vector for reuse.
+    pub fn reset(&mut self, params: Vec<Value>) -> Vec<Value> {
+        match &mut self.machine {
+            Machine::Query(state) => state.op.rewind(),
+            Machine::Insert(state) => state.rewind(),
+            Machine::Update(state) => state.rewind(),
+            Machine::Delete(state) => state.rewind(),
+        }
+        self.subs.iter_mut().for_each(SubState::reset);
+        self.ctes.fill(None);
+        self.returned.clear();
+        self.emitted = 0;
+        self.written = 0;
+        self.done = false;
+        std::mem::replace(&mut self.params, params)
+    }
+
+    /// Returns the plan it runs.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// Runs until something stops it. `max_rows` is the most rows to return before [`Step::Suspended`]; 0 is no limit.
+    ///
+    /// # Errors
+    /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
+    pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
+        let Self { plan, params, subs, ctes, machine, out, returned, emitted, written, done } = self;
+        let mut run = Run {
+            db: cx.db,
+            session: &mut *cx.session,
+            catalog: cx.catalog,
+            eval: cx.eval,
+            virtual_tables: cx.virtual_tables,
+            row_ids: cx.row_ids,
+            cancel: cx.cancel,
+            plan,
+            params,
+            subs,
+            ctes,
+            operands: Vec::new(),
+            ticks: 0,
+        };
+        super::context::check_cancel(run.cancel)?;
+        if let (Machine::Query(state), Root::Query(query)) = (&mut *machine, &plan.root) {
+            loop {
+                if *done {
+                    return Ok(Step::Done { rows: std::mem::take(emitted) });
+                }
+                if max_rows > 0 && *emitted >= max_rows {
+                    *emitted = 0;
+                    return Ok(Step::Suspended);
+                }
+                if sink.is_full() {
+                    return Ok(Step::Yield);
+                }
+                match state.pull(query, None, &mut run)? {
+                    Pull::Row => {
+                        sink.row(state.row(query))?;
+                        *emitted += 1;
+                    }
+                    Pull::End => *done = true,
+                    Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                }
+            }
+        }
+        let returns = match &plan.root {
+            Root::Query(_) => false,
+            Root::Insert(insert) => !insert.returning.is_empty(),
+            Root::Update(update) => !update.returning.is_empty(),
+            Root::Delete(delete) => !delete.returning.is_empty(),
+        };
+        let keeps = returns && max_rows > 0;
+        while !*done {
+            if returns && !keeps && sink.is_full() {
+                return Ok(Step::Yield);
+            }
+            let advance = match (&mut *machine, &plan.root) {
+                (Machine::Insert(state), Root::Insert(plan)) => state.advance(plan, &mut run, out)?,
+                (Machine::Update(state), Root::Update(plan)) => state.advance(plan, &mut run, out)?,
+                (Machine::Delete(state), Root::Delete(plan)) => state.advance(plan, &mut run, out)?,
+                _ => unreachable!("the machine was made for this root"),
+            };
+            match advance {
+                Advance::Row => {
+                    *written += 1;
+                    if keeps {
+                        returned.push_back(out.as_slice().into());
+                    } else if returns {
+                        sink.row(out)?;
+                    }
+                }
+                Advance::End => *done = true,
+                Advance::Wait(blocker) => return Ok(Step::Wait(blocker)),
+            }
+        }
+        while !returned.is_empty() {
+            if max_rows > 0 && *emitted >= max_rows {
+                *emitted = 0;
+                return Ok(Step::Suspended);
+            }
+            if sink.is_full() {
+                return Ok(Step::Yield);
+            }
+            if let Some(row) = returned.pop_front() {
+                sink.row(&row)?;
+                *emitted += 1;
+            }
+        }
+        Ok(Step::Done { rows: *written })
+    }
+}

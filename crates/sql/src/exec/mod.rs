@@ -1,0 +1,45 @@
+//! Execution: runs a plan, row by row, as a state machine that can stop at a lock or at a full sink and go on later.
+//!
+//! Not a future, and nothing of it holds a pin or a latch across a return (sql.md Q8). Decides nothing about the shape of
+//! a query: that was `plan`'s work.
+//!
+//! # Invariants
+//! - E1. Only writes and row locks wait. Scans, joins, sorts and expressions run to their end in one step, unless
+//!   an input waits; they then go on where they were.
+//! - E2. A statement never sees its own writes (the engine's command id), so no operator guards against them.
+//! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one
+//!   statement, whatever it waits for in between (sql.md Q6).
+//!
+//! Checked by `tests`: SQL in, rows out; two sessions in conflict; index contents after random statements.
+
+mod aggregate;
+mod context;
+mod delete;
+mod dml;
+mod entry;
+mod error;
+mod eval;
+mod execution;
+mod hash_join;
+pub mod index_build;
+mod insert;
+mod keyspan;
+mod lock;
+mod nest_loop;
+mod op;
+mod row_ids;
+mod rowkey;
+mod scan;
+mod set_operation;
+mod sort;
+mod source;
+mod subquery;
+mod update;
+
+pub use context::{EvalParts, ExecContext, RowSink, Step, VirtualTables};
+pub use error::from_engine;
+pub use execution::Execution;
+pub use row_ids::RowIds;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! Nested loop join: for each left row, the right input again, with an index look-up by left values where there is one.
+
+use crate::{
+    error::Result,
+    exec::{
+        context::{Env, Run},
+        eval::holds,
+        op::{Op, Pull, restore, save},
+    },
+    plan::node::NestLoop,
+    types::Value,
+};
+
+/// The state of a nested loop.
+pub(crate) struct NestLoopState {
+    left: Op,
+    right: Op,
+    has_left: bool,
+    matched: bool,
+    /// Right rows, when they do not depend on the left ones.
+    kept: Vec<Box<[Value]>>,
+    /// Whether `kept` holds all of them.
+    complete: bool,
+    next: usize,
+}
+
+impl NestLoopState {
+    pub(crate) fn new(join: &NestLoop) -> Self {
+        Self {
+            left: Op::new(&join.left),
+            right: Op::new(&join.right),
+            has_left: false,
+            matched: false,
+            kept: Vec::new(),
+            complete: false,
+            next: 0,
+        }
+    }
+
+    pub(crate) fn rewind(&mut self) {
+        self.left.rewind();
+        self.right.rewind();
+        self.has_left = false;
+        self.kept.clear();
+        self.complete = false;
+        self.next = 0;
+    }
+
+    pub(crate) fn pull(
+        &mut self,
+        join: &NestLoop,
+        frame: &mut [Value],
+        outer: Option<&Env<'_>>,
+        run: &mut Run<'_>,
+    ) -> Result<Pull> {
+        loop {
+            if !self.has_left {
+                match self.left.pull(&join.left, frame, outer, run)? {
+                    Pull::Row => {}
+                    other => return Ok(other),
+                }
+                self.has_left = true;
+                self.matched = false;
+                self.next = 0;
+                if !self.complete {
+                    self.right.rewind();
+                    self.kept.clear();
+                }
+            }
+            run.tick()?;
+            match self.pull_right(join, frame, outer, run)? {
+                Pull::Row => {
+                    if !holds(join.on.as_ref(), run, &Env::new(frame, outer))? {
+                        continue;
+                    }
+                    self.matched = true;
+                }
+                Pull::End => {
+                    self.has_left = false;
+                    if !join.outer || self.matched {
+                        continue;
+                    }
+                    for &slot in &join.saved {
+                        frame[slot] = Value::Null;
+                    }
+                }
+                wait @ Pull::Wait(_) => return Ok(wait),
+            }
+            if holds(join.filter.as_ref(), run, &Env::new(frame, outer))? {
+                return Ok(Pull::Row);
+            }
+        }
+    }
+
+    fn pull_right(
+        &mut self,
+        join: &NestLoop,
+        frame: &mut [Value],
+        outer: Option<&Env<'_>>,
+        run: &mut Run<'_>,
+    ) -> Result<Pull> {
+        if self.complete {
+            let Some(row) = self.kept.get(self.next) else { return Ok(Pull::End) };
+            self.next += 1;
+            restore(&join.saved, row, frame);
+            return Ok(Pull::Row);
+        }
+        let pulled = self.right.pull(&join.right, frame, outer, run)?;
+        if join.keep {
+            match pulled {
+                Pull::Row => self.kept.push(save(&join.saved, frame)),
+                Pull::End => self.complete = true,
+                Pull::Wait(_) => {}
+            }
+        }
+        Ok(pulled)
+    }
+}

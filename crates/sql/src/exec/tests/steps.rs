@@ -1,0 +1,208 @@
+//! Stopping and going on: row limits, full sinks, cancel; building indexes; row ids after reopening.
+
+use std::sync::Arc;
+
+use collie_engine::{CancelHandle, Db, Isolation, Options, Session, StatementKind};
+
+use super::{
+    fixture::{Fixture, Table},
+    tree::int,
+};
+use crate::{
+    catalog::relation::{Index, Relation, TableKey},
+    error::{Result, SqlState},
+    exec::{
+        Execution, RowIds, RowSink, Step,
+        index_build::{build_index, rewrite_table},
+    },
+    types::{SqlType, Value},
+};
+
+const INT: SqlType = SqlType::INT4;
+
+fn fixture(rows: i32) -> Fixture {
+    let fixture = Fixture::new(&[Table {
+        name: "t",
+        columns: &[("id", INT, false), ("a", INT, false)],
+        primary: &[],
+        indexes: &[("t_a_idx", false, &[1])],
+    }]);
+    let rows = (0..rows).map(|id| vec![int(id), int(id % 7)]).collect();
+    fixture.client().run(&super::tree::insert(&fixture.table("t"), rows), &[]).unwrap();
+    fixture
+}
+
+/// A sink that is full after every `limit` rows, until it is drained.
+struct Small {
+    rows: Vec<Vec<Value>>,
+    limit: usize,
+    drained: usize,
+}
+
+impl RowSink for Small {
+    fn row(&mut self, values: &[Value]) -> Result<()> {
+        self.rows.push(values.to_vec());
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.rows.len() - self.drained >= self.limit
+    }
+}
+
+/// Goal: a row limit suspends and a full sink yields without losing or repeating a row, for reads and for RETURNING.
+/// Method: read 20 rows in fives through a sink that takes three at a time.
+#[test]
+fn row_limits_and_full_sinks_lose_and_repeat_nothing() {
+    let fixture = fixture(20);
+    for text in ["select id from t order by id", "update t set a = a + 1 where id >= 0 returning id"] {
+        let mut client = fixture.client();
+        let plan = fixture.plan(&client.analyze(text).unwrap());
+        let mut execution = Execution::new(plan, Vec::new());
+        let mut sink = Small { rows: Vec::new(), limit: 3, drained: 0 };
+        client.session.begin(Isolation::ReadCommitted, false).unwrap();
+        client.session.begin_statement(StatementKind::Write).unwrap();
+        let (mut suspended, mut yielded) = (0, 0);
+        loop {
+            let step = client.with_context(|cx| execution.step(cx, &mut sink, 5)).unwrap();
+            match step {
+                Step::Done { .. } => break,
+                Step::Suspended => suspended += 1,
+                Step::Yield => {
+                    yielded += 1;
+                    sink.drained = sink.rows.len();
+                }
+                Step::Wait(_) => panic!("nobody else is here"),
+            }
+        }
+        client.session.end_statement();
+        client.commit();
+        let mut ids: Vec<i32> = sink.rows.iter().map(|row| row[0].as_i32().unwrap()).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, (0..20).collect::<Vec<_>>(), "{text}");
+        assert!(suspended >= 3 && yielded >= 5, "{text}: {suspended} suspensions, {yielded} yields");
+    }
+    fixture.check_indexes();
+}
+
+/// Goal: a cancelled statement ends with 57014, also inside a long join. Method: cancel before the step.
+#[test]
+fn a_cancelled_statement_ends_with_57014() {
+    let fixture = fixture(600);
+    let mut client = fixture.client();
+    client.session.cancel_handle().cancel();
+    let error = client.sql("select count(*) from t a, t b where a.id + b.id < 0").unwrap_err();
+    assert_eq!(error.state(), SqlState::QUERY_CANCELED);
+    assert_eq!(error.report().message, "canceling statement due to user request");
+}
+
+fn build(fixture: &Fixture, body: impl FnOnce(&mut Session, &CancelHandle) -> Result<()>) -> Result<()> {
+    let mut client = fixture.client();
+    client.session.begin(Isolation::ReadCommitted, false).unwrap();
+    client.session.begin_statement(StatementKind::Write).unwrap();
+    let cancel = client.session.cancel_handle();
+    let result = body(&mut client.session, &cancel);
+    client.session.end_statement();
+    if result.is_ok() {
+        client.commit()
+    } else {
+        client.rollback()
+    }
+    result
+}
+
+fn with_index(fixture: &Fixture, unique: bool, primary: bool, column: usize) -> (Relation, Index) {
+    let mut relation = Relation::clone(&fixture.table("t"));
+    let mut index = Index::clone(&relation.indexes[0]);
+    index.oid += 10;
+    index.name = "t_new".into();
+    index.cf = fixture.db.create_family();
+    index.unique = unique;
+    index.primary = primary;
+    index.columns[0].column = column;
+    index.columns[0].key.nullable = !primary;
+    if primary {
+        relation.columns[column].not_null = true;
+    }
+    (relation, index)
+}
+
+/// Goal: an index of existing rows is complete, and a unique one is refused when it cannot be. Method: fill one of each
+/// kind, then check entries against rows.
+#[test]
+fn an_index_built_over_rows_has_an_entry_for_each_or_names_the_duplicate() {
+    let mut fixture = fixture(600);
+    let (mut relation, index) = with_index(&fixture, true, false, 0);
+    build(&fixture, |session, cancel| build_index(&fixture.db, session, cancel, &relation, &index)).unwrap();
+    relation.indexes.push(Arc::new(index));
+    Arc::make_mut(&mut fixture.catalog).put_relation(Arc::new(relation));
+    fixture.check_indexes();
+    let (relation, index) = with_index(&fixture, true, false, 1);
+    let error =
+        build(&fixture, |session, cancel| build_index(&fixture.db, session, cancel, &relation, &index)).unwrap_err();
+    assert_eq!(error.report().message, "could not create unique index \"t_new\"");
+    assert_eq!(error.report().detail.as_deref(), Some("Key (a)=(0) is duplicated."));
+}
+
+/// Goal: ADD PRIMARY KEY gives the same rows under the new key, with all indexes. Method: rewrite, swap the catalog's
+/// table, read and check; then a key with NULL.
+#[test]
+fn adding_a_primary_key_rewrites_the_table_and_its_indexes() {
+    let mut fixture = fixture(300);
+    let before = fixture.client().sql("select id, a from t order by id").unwrap().1;
+    let old = fixture.table("t");
+    let (mut relation, primary) = with_index(&fixture, true, true, 0);
+    relation.storage = crate::catalog::relation::Storage::Family(primary.cf);
+    relation.key = TableKey::Primary;
+    let mut second = Index::clone(&relation.indexes[0]);
+    second.cf = fixture.db.create_family();
+    relation.indexes = vec![Arc::new(primary), Arc::new(second)];
+    build(&fixture, |session, cancel| rewrite_table(&fixture.db, session, cancel, &old, &relation)).unwrap();
+    Arc::make_mut(&mut fixture.catalog).put_relation(Arc::new(relation));
+    assert_eq!(fixture.client().sql("select id, a from t order by id").unwrap().1, before);
+    fixture.check_indexes();
+    fixture.client().sql("update t set id = id + 1000 where a = 3").unwrap();
+    fixture.check_indexes();
+}
+
+/// Goal: NULL in a column of a new primary key is refused. Method: one row with NULL.
+#[test]
+fn adding_a_primary_key_over_null_is_23502() {
+    let fixture = fixture(3);
+    fixture.client().sql("insert into t values (null, 1)").unwrap();
+    let old = fixture.table("t");
+    let (mut relation, primary) = with_index(&fixture, true, true, 0);
+    relation.storage = crate::catalog::relation::Storage::Family(primary.cf);
+    relation.key = TableKey::Primary;
+    relation.indexes = vec![Arc::new(primary)];
+    let error =
+        build(&fixture, |session, cancel| rewrite_table(&fixture.db, session, cancel, &old, &relation)).unwrap_err();
+    assert_eq!(error.state(), SqlState::NOT_NULL_VIOLATION);
+    assert_eq!(error.report().message, "column \"id\" of relation \"t\" contains null values");
+}
+
+/// Goal: row ids go on above the highest key after a reopen. Method: insert, close, open, ask for the next id.
+#[test]
+fn row_ids_go_on_above_the_highest_key_after_reopening() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Db::open(directory.path(), Options::small(), collie_env::Env::real(), &mut |_| {}).unwrap().0;
+    let db = open();
+    let cf = db.create_family();
+    let next = |db: &Db, ids: &RowIds| {
+        let mut session = db.session().unwrap();
+        session.begin(Isolation::ReadCommitted, false).unwrap();
+        session.begin_statement(StatementKind::Write).unwrap();
+        let id = ids.next(db, &session, cf).unwrap();
+        let inserted = session.insert(&db.family(cf), &id.to_be_bytes(), b"row").unwrap();
+        assert_eq!(inserted, collie_engine::Insert::Done);
+        session.end_statement();
+        session.commit(true).unwrap().block().unwrap();
+        id
+    };
+    let ids = RowIds::new();
+    assert_eq!((next(&db, &ids), next(&db, &ids)), (1, 2));
+    db.close().unwrap();
+    drop(db);
+    let db = open();
+    assert_eq!(next(&db, &RowIds::new()), 3);
+}

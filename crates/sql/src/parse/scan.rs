@@ -1,0 +1,324 @@
+//! Scanner: reads the tokens of a text once and bounds the depth of the tree the grammar will make of it.
+//!
+//! Not a lexer for the grammar and no judge of syntax: of a text with a syntax error any answer will do, since the
+//! grammar then makes no tree. It knows strings, comments and quoted names as PostgreSQL does
+//! (`standard_conforming_strings` on), and a few words.
+//!
+//! # The bound
+//! A level is opened by a bracket or CASE and closed by its bracket or END. Within a level, AND, OR, commas,
+//! semicolons and, in a CASE, its WHEN, THEN and ELSE cut segments. A node that stands in a segment has above it, of its own level, only nodes with a token in
+//! that segment, the level's AND and OR list, and joins and set operations of the level, which lean to the left across
+//! segments. So:
+//!
+//! `depth(level) = max over segments (tokens + depth of the deepest level opened in it) + joins + set operations + 2`
+//!
+//! The AND of BETWEEN cuts nothing: what stands before and after it is one operand list. Every token counts one, so the
+//! bound is far above the depth for ordinary text, and that costs nothing below the threshold.
+//!
+//! # Invariants
+//! - S1. For every text the grammar accepts, `Shape::depth` is at least the depth that `convert` meets.
+//! - S2. `Shape::expansion` is at least the bytes of text that the grammar writes, repetitions counted.
+//!
+//! Checked by `parse/tests/depth.rs` on generated statements.
+
+/// What is known about a text before it is parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Upper bound on the levels of any of its statements.
+    pub(super) depth: u64,
+    /// Upper bound on the bytes of text in the grammar's tree, repeated parts counted as often as they are repeated.
+    pub(super) expansion: u64,
+}
+
+/// What opened a level.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Opener {
+    Text,
+    Bracket,
+    Case,
+}
+
+/// A level that is open.
+struct Level {
+    opener: Opener,
+    /// Tokens of the running segment.
+    tokens: u64,
+    /// Depth of the deepest level closed in the running segment.
+    inner: u64,
+    /// Largest `tokens + inner` of the segments before it.
+    peak: u64,
+    /// Joins and set operations.
+    leaning: u64,
+    /// Commas of the level.
+    commas: u64,
+    /// BETWEENs whose AND has not come.
+    betweens: u64,
+    /// How often the grammar repeats this level.
+    repeats: u64,
+    /// How often it repeats the running segment, within that.
+    segment_repeats: u64,
+}
+
+impl Level {
+    fn new(opener: Opener, repeats: u64) -> Self {
+        let (tokens, inner, peak, leaning, commas, betweens) = (0, 0, 0, 0, 0, 0);
+        Self { opener, tokens, inner, peak, leaning, commas, betweens, repeats, segment_repeats: 1 }
+    }
+
+    fn cut(&mut self) {
+        self.peak = self.peak.max(self.tokens + self.inner);
+        (self.tokens, self.inner) = (0, 0);
+    }
+
+    fn depth(&self) -> u64 {
+        // Two for the level's AND list and OR list.
+        self.peak.max(self.tokens + self.inner) + self.leaning + 2
+    }
+}
+
+/// The words and signs that matter, and all others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token {
+    Open,
+    Close,
+    Comma,
+    Semicolon,
+    Dot,
+    Equals,
+    And,
+    Or,
+    Between,
+    Leaning,
+    Case,
+    Arm,
+    End,
+    As,
+    Other,
+}
+
+/// Bounds the depth and the expansion of `text`.
+pub(super) fn shape(text: &str) -> Shape {
+    let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 };
+    let mut levels = Vec::with_capacity(16);
+    levels.push(Level::new(Opener::Text, 1));
+    let mut shape = Shape { depth: 0, expansion: 0 };
+    let (mut last, mut closed_items) = (Token::Semicolon, 1);
+    let mut start = 0;
+    while let Some(token) = tokens.next() {
+        let bottom = levels.len() == 1;
+        let Some(level) = levels.last_mut() else { break };
+        level.tokens += 1;
+        let bytes = u64::try_from(tokens.at - start).unwrap_or(u64::MAX);
+        shape.expansion =
+            shape.expansion.saturating_add(bytes.saturating_mul(level.repeats).saturating_mul(level.segment_repeats));
+        start = tokens.at;
+        match token {
+            Token::And if level.betweens > 0 => level.betweens -= 1,
+            Token::And | Token::Or => level.cut(),
+            Token::Comma => {
+                level.cut();
+                (level.betweens, level.segment_repeats) = (0, 1);
+                level.commas += 1;
+            }
+            Token::Semicolon => {
+                level.cut();
+                (level.betweens, level.segment_repeats) = (0, 1);
+                if bottom {
+                    shape.depth = shape.depth.max(level.depth());
+                    *level = Level::new(Opener::Text, 1);
+                }
+            }
+            Token::Between => level.betweens += 1,
+            Token::Leaning => level.leaning += 1,
+            Token::Equals if last == Token::Close => level.segment_repeats = closed_items,
+            Token::Open => {
+                let repeats = level.repeats.saturating_mul(level.segment_repeats);
+                levels.push(Level::new(Opener::Bracket, repeats));
+            }
+            // `t.case` is a column.
+            Token::Case if last != Token::Dot => {
+                let repeats = level.repeats.saturating_mul(level.segment_repeats);
+                levels.push(Level::new(Opener::Case, repeats));
+            }
+            // The arms of a CASE stand beside each other. `t.when` and `AS when` are names.
+            Token::Arm if level.opener == Opener::Case && last != Token::Dot && last != Token::As => level.cut(),
+            // So are `t.end` and `AS end`.
+            Token::End if level.opener == Opener::Case && last != Token::Dot && last != Token::As => {
+                close(&mut levels);
+            }
+            Token::Close => {
+                // A CASE without END inside a bracket is a name, or a syntax error.
+                while levels.last().is_some_and(|level| level.opener == Opener::Case) {
+                    close(&mut levels);
+                }
+                if levels.len() > 1 {
+                    closed_items = close(&mut levels);
+                }
+            }
+            _ => {}
+        }
+        last = token;
+    }
+    while levels.len() > 1 {
+        close(&mut levels);
+    }
+    shape.depth = shape.depth.max(levels.first().map_or(0, Level::depth));
+    shape
+}
+
+/// Closes the innermost level into the one around it and returns how many items its commas made.
+fn close(levels: &mut Vec<Level>) -> u64 {
+    let Some(level) = levels.pop() else { return 1 };
+    if let Some(outer) = levels.last_mut() {
+        outer.inner = outer.inner.max(level.depth());
+    }
+    level.commas + 1
+}
+
+/// The tokens of a text.
+struct Tokens<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Tokens<'_> {
+    fn peek(&self, ahead: usize) -> u8 {
+        self.bytes.get(self.at + ahead).copied().unwrap_or(0)
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        self.skip_blanks();
+        let first = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(match first {
+            b'(' | b'[' => Token::Open,
+            b')' | b']' => Token::Close,
+            b',' => Token::Comma,
+            b';' => Token::Semicolon,
+            b'.' if !self.peek(0).is_ascii_digit() => Token::Dot,
+            b'=' => Token::Equals,
+            b'\'' => {
+                self.skip_quoted(b'\'', false);
+                Token::Other
+            }
+            b'"' => {
+                self.skip_quoted(b'"', false);
+                Token::Other
+            }
+            b'$' => {
+                self.skip_dollar();
+                Token::Other
+            }
+            b'0'..=b'9' | b'.' => {
+                while self.peek(0).is_ascii_alphanumeric() || matches!(self.peek(0), b'_' | b'.') {
+                    self.at += 1;
+                }
+                Token::Other
+            }
+            _ if is_word(first) => self.word(),
+            _ => Token::Other,
+        })
+    }
+
+    /// Skips blanks and comments. Comments nest.
+    fn skip_blanks(&mut self) {
+        loop {
+            match (self.peek(0), self.peek(1)) {
+                (b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c, _) => self.at += 1,
+                (b'-', b'-') => {
+                    while !matches!(self.peek(0), b'\n' | b'\r' | 0) {
+                        self.at += 1;
+                    }
+                }
+                (b'/', b'*') => {
+                    self.at += 2;
+                    let mut open = 1;
+                    while open > 0 && self.at < self.bytes.len() {
+                        match (self.peek(0), self.peek(1)) {
+                            (b'/', b'*') => (open, self.at) = (open + 1, self.at + 2),
+                            (b'*', b'/') => (open, self.at) = (open - 1, self.at + 2),
+                            _ => self.at += 1,
+                        }
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Skips to behind the closing quote; a doubled quote is part of the text, and so is one behind a backslash.
+    fn skip_quoted(&mut self, quote: u8, backslashes: bool) {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            self.at += 1;
+            if byte == quote {
+                if self.peek(0) != quote {
+                    return;
+                }
+                self.at += 1;
+            } else if byte == b'\\' && backslashes {
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Skips `$1` or `$tag$ ... $tag$`, behind the first `$`.
+    fn skip_dollar(&mut self) {
+        let start = self.at - 1;
+        if self.peek(0).is_ascii_digit() {
+            while self.peek(0).is_ascii_digit() {
+                self.at += 1;
+            }
+            return;
+        }
+        let mut end = self.at;
+        while self.bytes.get(end).is_some_and(|&byte| is_word(byte) || byte.is_ascii_digit()) {
+            end += 1;
+        }
+        if self.bytes.get(end) != Some(&b'$') {
+            return;
+        }
+        let tag = self.bytes.get(start..=end).unwrap_or_default();
+        let mut at = end + 1;
+        while at < self.bytes.len() {
+            if self.bytes.get(at) == Some(&b'$') && self.bytes.get(at..).is_some_and(|rest| rest.starts_with(tag)) {
+                self.at = at + tag.len();
+                return;
+            }
+            at += 1;
+        }
+        self.at = self.bytes.len();
+    }
+
+    fn word(&mut self) -> Token {
+        let start = self.at - 1;
+        while is_word(self.peek(0)) || self.peek(0).is_ascii_digit() || self.peek(0) == b'$' {
+            self.at += 1;
+        }
+        let word = self.bytes.get(start..self.at).unwrap_or_default();
+        let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
+        if is("e") && self.peek(0) == b'\'' {
+            self.at += 1;
+            self.skip_quoted(b'\'', true);
+            return Token::Other;
+        }
+        match word.len() {
+            2 if is("or") => Token::Or,
+            2 if is("as") => Token::As,
+            3 if is("and") => Token::And,
+            3 if is("end") => Token::End,
+            4 if is("case") => Token::Case,
+            4 if is("when") || is("then") || is("else") => Token::Arm,
+            4 if is("join") => Token::Leaning,
+            5 if is("union") => Token::Leaning,
+            6 if is("except") => Token::Leaning,
+            7 if is("between") => Token::Between,
+            9 if is("intersect") => Token::Leaning,
+            _ => Token::Other,
+        }
+    }
+}
+
+/// Whether a name can start with this byte.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || byte == b'_' || byte >= 0x80
+}

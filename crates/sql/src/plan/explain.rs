@@ -1,0 +1,222 @@
+//! EXPLAIN: prints a plan in PostgreSQL's shape, with expected rows and without costs.
+
+use crate::plan::{
+    code::Code,
+    node::{Access, IndexAccess, Kind, Node, Plan, Prefix, QueryPlan, Root, Scan, SubquerySource},
+};
+
+/// Returns the lines that EXPLAIN shows.
+pub fn explain(plan: &Plan) -> Vec<String> {
+    let mut printer = Printer { lines: Vec::new() };
+    match &plan.root {
+        Root::Query(query) => printer.node(&query.node, 0),
+        Root::Insert(insert) => {
+            printer.head(0, &format!("Insert on {}", insert.target.alias), insert.source.node.rows);
+            printer.node(&insert.source.node, 1);
+        }
+        Root::Update(update) => {
+            printer.head(0, &format!("Update on {}", update.target.alias), update.node.rows);
+            printer.node(&update.node, 1);
+        }
+        Root::Delete(delete) => {
+            printer.head(0, &format!("Delete on {}", delete.target.alias), delete.node.rows);
+            printer.node(&delete.node, 1);
+        }
+    }
+    for (i, sub) in plan.subplans.iter().enumerate() {
+        let name = if sub.correlated { "SubPlan" } else { "InitPlan" };
+        printer.titled(&format!("{name} {}", i + 1), &sub.query);
+    }
+    for (i, query) in plan.ctes.iter().enumerate() {
+        printer.titled(&format!("CTE {}", i + 1), query);
+    }
+    printer.lines
+}
+
+struct Printer {
+    lines: Vec<String>,
+}
+
+impl Printer {
+    fn head(&mut self, depth: usize, text: &str, rows: f64) {
+        let indent = match depth {
+            0 => String::new(),
+            depth => format!("{}->  ", " ".repeat(6 * depth - 4)),
+        };
+        self.lines.push(format!("{indent}{text}  (rows={:.0})", rows.max(1.0)));
+    }
+
+    fn note(&mut self, depth: usize, text: &str) {
+        self.lines.push(format!("{}{text}", " ".repeat(6 * depth + 2)));
+    }
+
+    fn titled(&mut self, title: &str, query: &QueryPlan) {
+        self.note(0, title);
+        self.node(&query.node, 1);
+    }
+
+    fn filter(&mut self, depth: usize, filter: Option<&Code>) {
+        if let Some(code) = filter {
+            self.note(depth, &format!("Filter: {} condition(s)", conditions(code)));
+        }
+    }
+
+    fn scan(&mut self, depth: usize, scan: &Scan, rows: f64) {
+        let target = &scan.target;
+        let on = if *target.alias == *target.relation.name {
+            target.relation.name.to_string()
+        } else {
+            format!("{} {}", target.relation.name, target.alias)
+        };
+        match &scan.access {
+            Access::Full { reverse } => {
+                let direction = if *reverse { " Backward" } else { "" };
+                self.head(depth, &format!("Seq Scan{direction} on {on}"), rows);
+            }
+            Access::Index(access) => {
+                let index = &target.relation.indexes[access.index];
+                let direction = if access.reverse { " Backward" } else { "" };
+                self.head(depth, &format!("Index Scan{direction} using {} on {on}", index.name), rows);
+                let columns: Vec<&str> =
+                    index.columns.iter().map(|column| &*target.relation.columns[column.column].name).collect();
+                if let Some(text) = index_condition(access, &columns) {
+                    self.note(depth, &text);
+                }
+            }
+        }
+        self.filter(depth, scan.filter.as_ref());
+    }
+
+    fn node(&mut self, node: &Node, depth: usize) {
+        let rows = node.rows;
+        match &node.kind {
+            Kind::Once => self.head(depth, "Result", rows),
+            Kind::Scan(scan) => self.scan(depth, scan, rows),
+            Kind::Virtual(scan) => {
+                self.head(depth, &format!("Seq Scan on {} {}", scan.relation.name, scan.alias), rows);
+                self.filter(depth, scan.filter.as_ref());
+            }
+            Kind::Function(scan) => {
+                self.head(depth, &format!("Function Scan on {}", scan.name), rows);
+                self.filter(depth, scan.filter.as_ref());
+            }
+            Kind::Subquery(scan) => {
+                match &scan.source {
+                    SubquerySource::Query(query) => {
+                        self.head(depth, &format!("Subquery Scan on {}", scan.alias), rows);
+                        self.node(&query.node, depth + 1);
+                    }
+                    SubquerySource::Cte(_) => self.head(depth, &format!("CTE Scan on {}", scan.alias), rows),
+                }
+                self.filter(depth, scan.filter.as_ref());
+            }
+            Kind::Values(values) if values.rows.len() == 1 => self.head(depth, "Result", rows),
+            Kind::Values(_) => self.head(depth, "Values Scan on \"*VALUES*\"", rows),
+            Kind::Filter(filter) => {
+                self.node(&filter.child, depth);
+                self.filter(depth, Some(&filter.condition));
+            }
+            Kind::Project(project) => self.node(&project.child, depth),
+            Kind::NestLoop(join) => {
+                self.head(depth, if join.outer { "Nested Loop Left Join" } else { "Nested Loop" }, rows);
+                self.filter(depth, join.on.as_ref().or(join.filter.as_ref()));
+                self.node(&join.left, depth + 1);
+                self.node(&join.right, depth + 1);
+            }
+            Kind::HashJoin(join) => {
+                let name = match (join.left_outer, join.right_outer) {
+                    (false, false) => "Hash Join",
+                    (true, false) => "Hash Left Join",
+                    (false, true) => "Hash Right Join",
+                    (true, true) => "Hash Full Join",
+                };
+                self.head(depth, name, rows);
+                self.filter(depth, join.filter.as_ref());
+                self.node(&join.left, depth + 1);
+                self.head(depth + 1, "Hash", join.right.rows);
+                self.node(&join.right, depth + 2);
+            }
+            Kind::Aggregate(group) => {
+                self.head(depth, if group.keys.is_empty() { "Aggregate" } else { "HashAggregate" }, rows);
+                self.filter(depth, group.having.as_ref());
+                self.node(&group.child, depth + 1);
+            }
+            Kind::Sort(sort) => {
+                self.head(depth, "Sort", rows);
+                self.node(&sort.child, depth + 1);
+            }
+            Kind::Distinct(distinct) => {
+                self.head(depth, "Unique", rows);
+                self.node(&distinct.child, depth + 1);
+            }
+            Kind::Limit(limit) => {
+                self.head(depth, "Limit", rows);
+                self.node(&limit.child, depth + 1);
+            }
+            Kind::Append(children) => {
+                self.head(depth, "Append", rows);
+                children.iter().for_each(|child| self.node(child, depth + 1));
+            }
+            Kind::SetOperation(both) => {
+                let name = match (both.except, both.all) {
+                    (false, false) => "HashSetOp Intersect",
+                    (false, true) => "HashSetOp Intersect All",
+                    (true, false) => "HashSetOp Except",
+                    (true, true) => "HashSetOp Except All",
+                };
+                self.head(depth, name, rows);
+                self.node(&both.left, depth + 1);
+                self.node(&both.right, depth + 1);
+            }
+            Kind::Lock(lock) => {
+                self.head(depth, "LockRows", rows);
+                self.node(&lock.child, depth + 1);
+            }
+        }
+    }
+}
+
+fn conditions(code: &Code) -> usize {
+    match code {
+        Code::And(terms) => terms.len(),
+        _ => 1,
+    }
+}
+
+/// Prints which columns of an index are bound and how.
+fn index_condition(access: &IndexAccess, columns: &[&str]) -> Option<String> {
+    let mut parts: Vec<String> = match &access.prefix {
+        Prefix::Product(terms) => terms
+            .iter()
+            .zip(columns)
+            .map(|(term, column)| match term {
+                crate::plan::node::Term::One(code) => format!("({column} = {})", value(code)),
+                _ => format!("({column} = ANY (...))"),
+            })
+            .collect(),
+        Prefix::Rows(rows) => {
+            vec![format!("(ROW({}) = ANY of {} rows)", columns[..access.fixed].join(", "), rows.len())]
+        }
+    };
+    if let Some(column) = columns.get(access.fixed) {
+        for (limiter, sign) in [(&access.lower, '>'), (&access.upper, '<')] {
+            if let Some(limiter) = limiter {
+                let equal = if limiter.inclusive { "=" } else { "" };
+                parts.push(format!("({column} {sign}{equal} {})", value(&limiter.value)));
+            }
+        }
+    }
+    match parts.as_slice() {
+        [] => None,
+        [one] => Some(format!("Index Cond: {one}")),
+        many => Some(format!("Index Cond: ({})", many.join(" AND "))),
+    }
+}
+
+fn value(code: &Code) -> String {
+    match code {
+        Code::Param(index) => format!("${}", index + 1),
+        Code::Const(value) => value.as_i64().map_or_else(|| "'...'".to_owned(), |number| number.to_string()),
+        _ => "...".to_owned(),
+    }
+}

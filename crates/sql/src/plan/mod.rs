@@ -1,0 +1,78 @@
+//! Planning: from the bound tree to a tree of operators with access paths, join order and compiled expressions.
+//!
+//! Decides nothing about meaning (that was analysis) and holds no state of a run (that is `exec`). Plans are generic:
+//! they do not depend on parameter values, so one plan serves every execution until the catalog changes.
+//!
+//! # Invariants
+//! - L1. A plan never changes a result: every condition of the statement is evaluated, whatever access path is chosen.
+//! - L2. A condition moves below an outer join only on the side whose rows it can remove.
+//!
+//! Checked by `exec`'s tests, which compare plans with and without indexes.
+
+mod access;
+mod compile;
+mod conjunct;
+mod explain;
+mod fold;
+mod join;
+mod modify;
+mod select;
+mod walk;
+
+pub mod code;
+pub mod node;
+
+use collie_base::CfId;
+
+pub use explain::explain;
+pub use node::Plan;
+
+use crate::{
+    analyze::bound::{Analyzed, Bound},
+    catalog::snapshot::Catalog,
+    error::Result,
+    plan::{
+        compile::Planner,
+        node::{QueryPlan, Root},
+    },
+};
+
+/// What planning may ask.
+#[derive(Clone, Copy)]
+pub struct PlanContext<'a> {
+    /// The catalog the statement was analyzed with.
+    pub catalog: &'a Catalog,
+    /// Estimates the rows of a family.
+    pub row_estimate: &'a dyn Fn(CfId) -> u64,
+}
+
+/// Plans an analyzed statement.
+///
+/// # Errors
+/// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
+pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
+    let mut planner = Planner::new(*cx);
+    let (root, rows) = match &analyzed.bound {
+        Bound::Query(query) => {
+            let query: QueryPlan = planner.query(query)?;
+            let rows = query.node.rows;
+            (Root::Query(query), rows)
+        }
+        Bound::Insert(insert) => {
+            let insert = planner.insert(insert)?;
+            let rows = insert.source.node.rows;
+            (Root::Insert(Box::new(insert)), rows)
+        }
+        Bound::Update(update) => {
+            let update = planner.update(update)?;
+            let rows = update.node.rows;
+            (Root::Update(Box::new(update)), rows)
+        }
+        Bound::Delete(delete) => {
+            let delete = planner.delete(delete)?;
+            let rows = delete.node.rows;
+            (Root::Delete(Box::new(delete)), rows)
+        }
+    };
+    Ok(planner.finish(root, rows))
+}

@@ -1,0 +1,154 @@
+//! Plans INSERT, UPDATE and DELETE.
+//!
+//! # Invariants
+//! - M1. UPDATE decodes every live column of its table, since rows are rewritten whole; DELETE decodes what its index
+//!   entries are made of.
+
+use crate::{
+    analyze::bound::{Delete, Expr, FromItem, Insert, Range, Update},
+    catalog::relation::{Relation, TableKey},
+    error::Result,
+    plan::{
+        code::Code,
+        compile::{Level, Planner},
+        conjunct::split,
+        join::Inputs,
+        node::{CheckCode, DeletePlan, InsertPlan, Target, UpdatePlan},
+        select::{level_of, needed_columns, recheck_conditions},
+        walk::{walk_expr, walk_from, walk_source},
+    },
+};
+
+/// Returns what the rows of a writing statement's ranges are needed for.
+fn inputs<'e>(
+    ranges: &'e [Range],
+    from: &FromItem,
+    exprs: &[&Expr],
+    more: impl Iterator<Item = usize>,
+    key_slot: usize,
+) -> Inputs<'e> {
+    let mut needed = needed_columns(ranges, |visit| {
+        for range in ranges {
+            walk_source(&range.source, 0, visit);
+        }
+        walk_from(from, 0, visit);
+        for expr in exprs {
+            walk_expr(expr, 0, visit);
+        }
+    });
+    needed[0].extend(more);
+    let mut key_slots = vec![None; ranges.len()];
+    key_slots[0] = Some(key_slot);
+    Inputs { ranges, needed: needed.into_iter().map(|columns| columns.into_iter().collect()).collect(), key_slots }
+}
+
+fn target(relation: &std::sync::Arc<Relation>, inputs: &Inputs<'_>, base: usize) -> Target {
+    Target {
+        relation: relation.clone(),
+        alias: inputs.ranges[0].name.as_str().into(),
+        base,
+        columns: inputs.needed[0].as_slice().into(),
+        key_slot: inputs.key_slots[0],
+    }
+}
+
+impl Planner<'_> {
+    fn checks(&mut self, checks: &[(String, Expr)]) -> Result<Box<[CheckCode]>> {
+        checks.iter().map(|(name, expr)| Ok((name.as_str().into(), self.compile(expr)?))).collect()
+    }
+
+    pub(crate) fn insert(&mut self, insert: &Insert) -> Result<InsertPlan> {
+        let source = self.query(&insert.source)?;
+        let slots = insert.table.columns.len();
+        self.levels.push(Level { bases: vec![0], slots, ..Level::default() });
+        let mut defaults = Vec::new();
+        for (column, expr) in insert.defaults.iter().enumerate() {
+            if let Some(expr) = expr {
+                match self.compile(expr)? {
+                    // NULL is what a slot holds anyway.
+                    Code::Const(crate::types::Value::Null) => {}
+                    code => defaults.push((column, code)),
+                }
+            }
+        }
+        let plan = InsertPlan {
+            target: Target {
+                relation: insert.table.clone(),
+                alias: insert.table.name.as_ref().into(),
+                base: 0,
+                columns: Box::new([]),
+                key_slot: None,
+            },
+            source,
+            columns: insert.columns.as_slice().into(),
+            defaults: defaults.into(),
+            checks: self.checks(&insert.checks)?,
+            returning: self.compile_all(&insert.returning)?,
+            slots,
+        };
+        self.levels.pop();
+        Ok(plan)
+    }
+
+    pub(crate) fn update(&mut self, update: &Update) -> Result<UpdatePlan> {
+        let mut level = level_of(&update.ranges)?;
+        let key_slot = level.take(1);
+        self.levels.push(level);
+        let mut exprs: Vec<&Expr> = update.assignments.iter().map(|(_, expr)| expr).collect();
+        exprs.extend(update.filter.iter().chain(&update.returning));
+        exprs.extend(update.checks.iter().map(|(_, expr)| expr));
+        let live = update.table.live_columns().map(|(place, _)| place);
+        let inputs = inputs(&update.ranges, &update.from, &exprs, live, key_slot);
+        let mut conjuncts = Vec::new();
+        split(update.filter.as_ref(), &mut conjuncts);
+        let joined = self.join_tree(&inputs, &update.from, conjuncts, 0, None)?;
+        let conditions = recheck_conditions(Some(&update.from), update.filter.as_ref());
+        let assigned = |column: usize| update.assignments.iter().any(|(place, _)| *place == column);
+        let moves = matches!(update.table.key, TableKey::Primary)
+            && update.table.primary_key().is_some_and(|key| key.columns.iter().any(|column| assigned(column.column)));
+        let indexes = update.table.indexes.iter().enumerate().filter(|(_, index)| {
+            !index.primary && (moves || index.columns.iter().any(|column| assigned(column.column)))
+        });
+        let base = self.level().bases[0];
+        let plan = UpdatePlan {
+            target: target(&update.table, &inputs, base),
+            node: joined.node,
+            recheck: self.condition(&conditions)?,
+            assignments: update
+                .assignments
+                .iter()
+                .map(|(column, expr)| Ok((*column, self.compile(expr)?)))
+                .collect::<Result<_>>()?,
+            checks: self.checks(&update.checks)?,
+            returning: self.compile_all(&update.returning)?,
+            moves,
+            indexes: indexes.map(|(place, _)| place).collect(),
+            slots: self.level().slots,
+        };
+        self.levels.pop();
+        Ok(plan)
+    }
+
+    pub(crate) fn delete(&mut self, delete: &Delete) -> Result<DeletePlan> {
+        let mut level = level_of(&delete.ranges)?;
+        let key_slot = level.take(1);
+        self.levels.push(level);
+        let exprs: Vec<&Expr> = delete.filter.iter().chain(&delete.returning).collect();
+        let indexed = delete.table.indexes.iter().flat_map(|index| index.columns.iter().map(|column| column.column));
+        let inputs = inputs(&delete.ranges, &delete.from, &exprs, indexed, key_slot);
+        let mut conjuncts = Vec::new();
+        split(delete.filter.as_ref(), &mut conjuncts);
+        let joined = self.join_tree(&inputs, &delete.from, conjuncts, 0, None)?;
+        let conditions = recheck_conditions(Some(&delete.from), delete.filter.as_ref());
+        let base = self.level().bases[0];
+        let plan = DeletePlan {
+            target: target(&delete.table, &inputs, base),
+            node: joined.node,
+            recheck: self.condition(&conditions)?,
+            returning: self.compile_all(&delete.returning)?,
+            slots: self.level().slots,
+        };
+        self.levels.pop();
+        Ok(plan)
+    }
+}

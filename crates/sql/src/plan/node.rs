@@ -1,0 +1,565 @@
+//! The plan tree: which operator reads what, into which slots. Immutable; state of a run is `exec`'s.
+//!
+//! A frame is the array of values of one query level. Each range of the level owns a run of slots, one per column of the
+//! range; operators fill slots in place, so that a join copies nothing.
+//!
+//! # Invariants
+//! - P1. An operator writes only slots listed in it or in its children; what it must keep while a child goes on is in
+//!   its `saved` list.
+//! - P2. Every condition of the statement is evaluated somewhere: as a key of an access path, as a hash key, or in a
+//!   `filter`.
+//! - P3. A plan holds no value of a parameter and no state, so that sessions may share it.
+//!
+//! Checked by the tests of `exec` (same rows whichever operators are chosen).
+
+use std::sync::Arc;
+
+use crate::{
+    builtin::{AggregateFn, SetFn},
+    catalog::relation::Relation,
+    codec::key::KeyColumn,
+    parse::ast::{LockStrength, LockWait, Pos},
+    plan::code::{Callee, Code, Function},
+};
+
+/// A planned statement.
+#[derive(Debug)]
+pub struct Plan {
+    /// What it does.
+    pub root: Root,
+    /// Subqueries in expressions, by id.
+    pub subplans: Vec<SubPlan>,
+    /// Common table expressions that are computed once, by id.
+    pub ctes: Vec<QueryPlan>,
+    /// Rows expected, for the choice between inline and background execution.
+    pub rows: f64,
+}
+
+/// What a statement does.
+#[derive(Debug)]
+pub enum Root {
+    /// Reads.
+    Query(QueryPlan),
+    /// Inserts.
+    Insert(Box<InsertPlan>),
+    /// Updates.
+    Update(Box<UpdatePlan>),
+    /// Deletes.
+    Delete(Box<DeletePlan>),
+}
+
+/// A query level: its operators, its frame, and where the result is in it.
+#[derive(Debug)]
+pub struct QueryPlan {
+    /// Top operator.
+    pub node: Node,
+    /// Slots of the frame.
+    pub slots: usize,
+    /// First slot of the result.
+    pub first: usize,
+    /// Columns of the result.
+    pub width: usize,
+}
+
+/// A subquery in an expression.
+#[derive(Debug)]
+pub struct SubPlan {
+    /// The subquery.
+    pub query: QueryPlan,
+    /// How its rows become a value.
+    pub kind: SubPlanKind,
+    /// Whether it must run again for each row around it.
+    pub correlated: bool,
+}
+
+/// How the rows of a subquery become a value.
+#[derive(Debug)]
+pub enum SubPlanKind {
+    /// One row at most.
+    Scalar,
+    /// Whether there is a row.
+    Exists,
+    /// ARRAY of the one column, whose elements have this type.
+    Array(u32),
+    /// `left op ANY/ALL`.
+    Compare {
+        /// Left fields.
+        left: Box<[Code]>,
+        /// Per column: the operator.
+        callees: Box<[Callee]>,
+        /// ALL instead of ANY.
+        all: bool,
+        /// Types by which rows can be looked up instead of compared: `Some` when the operators are equality (ANY) or
+        /// its negation (ALL) of equal types.
+        hashed: Option<Box<[u32]>>,
+    },
+}
+
+/// An operator with an estimate.
+#[derive(Debug)]
+pub struct Node {
+    /// The operator.
+    pub kind: Kind,
+    /// Rows expected.
+    pub rows: f64,
+}
+
+/// The operators.
+#[derive(Debug)]
+pub enum Kind {
+    /// One row without columns.
+    Once,
+    /// Rows of a table.
+    Scan(Box<Scan>),
+    /// Rows of a system table.
+    Virtual(Box<VirtualScan>),
+    /// Rows of a function.
+    Function(Box<FunctionScan>),
+    /// Rows of a query with a frame of its own.
+    Subquery(Box<SubqueryScan>),
+    /// Rows of expressions.
+    Values(Box<ValuesScan>),
+    /// Rows for which a condition is true.
+    Filter(Box<Filter>),
+    /// Computes slots.
+    Project(Box<Project>),
+    /// For each left row, the right rows.
+    NestLoop(Box<NestLoop>),
+    /// Right rows hashed, left rows looked up.
+    HashJoin(Box<HashJoin>),
+    /// Groups.
+    Aggregate(Box<Aggregation>),
+    /// Sorts, possibly keeping the first rows only.
+    Sort(Box<Sort>),
+    /// Drops rows with a key seen before.
+    Distinct(Box<Distinct>),
+    /// LIMIT and OFFSET.
+    Limit(Box<Limit>),
+    /// All rows of each, in order.
+    Append(Vec<Node>),
+    /// INTERSECT and EXCEPT.
+    SetOperation(Box<SetOperationNode>),
+    /// Locks the rows that pass.
+    Lock(Box<LockRows>),
+}
+
+/// How a table is put into slots.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The table.
+    pub relation: Arc<Relation>,
+    /// Its alias.
+    pub alias: Box<str>,
+    /// Slot of its first column.
+    pub base: usize,
+    /// Columns to decode, ascending.
+    pub columns: Box<[usize]>,
+    /// Slot for the row's key, when somebody needs it.
+    pub key_slot: Option<usize>,
+}
+
+/// A scan of a table.
+#[derive(Debug)]
+pub struct Scan {
+    /// What is read, and into which slots.
+    pub target: Target,
+    /// How.
+    pub access: Access,
+    /// What must hold of a row.
+    pub filter: Option<Code>,
+}
+
+/// How a table is read.
+#[derive(Debug)]
+pub enum Access {
+    /// All of it, in the order of its key.
+    Full {
+        /// Backward.
+        reverse: bool,
+    },
+    /// By an index.
+    Index(Box<IndexAccess>),
+}
+
+/// Reading by an index: a set of key prefixes, each with an optional range on the next column.
+#[derive(Debug)]
+pub struct IndexAccess {
+    /// Which of `Relation::indexes`.
+    pub index: usize,
+    /// Its columns.
+    pub keys: Box<[KeyColumn]>,
+    /// Values of its first columns.
+    pub prefix: Prefix,
+    /// How many columns `prefix` fixes.
+    pub fixed: usize,
+    /// Lower bound of the column after the prefix.
+    pub lower: Option<Limiter>,
+    /// Upper bound of it.
+    pub upper: Option<Limiter>,
+    /// Backward.
+    pub reverse: bool,
+    /// Whether each prefix names at most one row: all columns of a unique index.
+    pub point: bool,
+}
+
+/// Values of the first columns of an index.
+#[derive(Debug)]
+pub enum Prefix {
+    /// Each column on its own; all combinations.
+    Product(Box<[Term]>),
+    /// Whole rows of values.
+    Rows(Box<[Box<[Code]>]>),
+}
+
+/// Values of one column.
+#[derive(Debug)]
+pub enum Term {
+    /// One value.
+    One(Code),
+    /// Several.
+    List(Box<[Code]>),
+    /// The elements of an array.
+    Elements(Code),
+}
+
+/// A bound of a range.
+#[derive(Debug)]
+pub struct Limiter {
+    /// Its value.
+    pub value: Code,
+    /// Whether the value itself is inside.
+    pub inclusive: bool,
+}
+
+/// A scan of a system table.
+#[derive(Debug)]
+pub struct VirtualScan {
+    /// The table.
+    pub relation: Arc<Relation>,
+    /// Its alias.
+    pub alias: Box<str>,
+    /// Slot of its first column.
+    pub base: usize,
+    /// Columns somebody reads.
+    pub columns: Box<[usize]>,
+    /// A column whose value is known, for a look-up.
+    pub lookup: Option<(usize, Code)>,
+    /// What must hold of a row.
+    pub filter: Option<Code>,
+}
+
+/// A scan of a function's rows.
+#[derive(Debug)]
+pub struct FunctionScan {
+    /// Its name.
+    pub name: &'static str,
+    /// How it is called.
+    pub function: RowsFunction,
+    /// Its arguments.
+    pub args: Box<[Code]>,
+    /// Types of its arguments.
+    pub types: Box<[u32]>,
+    /// Whether a NULL argument means no rows (or NULL, for one that gives one row).
+    pub strict: bool,
+    /// Slot of its result.
+    pub base: usize,
+    /// Columns of its result without the ordinality.
+    pub width: usize,
+    /// Whether a last column counts rows.
+    pub ordinality: bool,
+    /// What must hold of a row.
+    pub filter: Option<Code>,
+    /// Where the call stands, if known.
+    pub pos: Pos,
+}
+
+/// How a function in FROM is called.
+#[derive(Debug)]
+pub enum RowsFunction {
+    /// Many rows.
+    Set(SetFn),
+    /// Many rows, by the session.
+    SystemSet(&'static str),
+    /// One row.
+    One(Function),
+}
+
+/// A scan of a query with a frame of its own.
+#[derive(Debug)]
+pub struct SubqueryScan {
+    /// Its alias.
+    pub alias: Box<str>,
+    /// The query.
+    pub source: SubquerySource,
+    /// Whether the query sees this level as the one outside it. Inputs of set operations do not.
+    pub nested: bool,
+    /// Slot of its first column.
+    pub base: usize,
+    /// What must hold of a row.
+    pub filter: Option<Code>,
+}
+
+/// Where a subquery's rows come from.
+#[derive(Debug)]
+pub enum SubquerySource {
+    /// Computed here.
+    Query(QueryPlan),
+    /// Computed once for the statement, by id.
+    Cte(usize),
+}
+
+/// Rows of expressions.
+#[derive(Debug)]
+pub struct ValuesScan {
+    /// Slot of the first column.
+    pub base: usize,
+    /// The rows.
+    pub rows: Box<[Box<[Code]>]>,
+}
+
+/// A condition on rows.
+#[derive(Debug)]
+pub struct Filter {
+    /// Input.
+    pub child: Node,
+    /// The condition.
+    pub condition: Code,
+}
+
+/// Computed slots.
+#[derive(Debug)]
+pub struct Project {
+    /// Input.
+    pub child: Node,
+    /// First slot written.
+    pub first: usize,
+    /// Values of the slots from there.
+    pub targets: Box<[Code]>,
+}
+
+/// A nested loop.
+#[derive(Debug)]
+pub struct NestLoop {
+    /// Outer input.
+    pub left: Node,
+    /// Inner input; it may read slots of the left one.
+    pub right: Node,
+    /// Whether left rows without a match are kept.
+    pub outer: bool,
+    /// Whether the right rows do not depend on the left ones, so that they are kept.
+    pub keep: bool,
+    /// Condition of the join itself (ON).
+    pub on: Option<Code>,
+    /// Condition on the result.
+    pub filter: Option<Code>,
+    /// Slots of the right input.
+    pub saved: Box<[usize]>,
+}
+
+/// A hash join. The right input is hashed.
+#[derive(Debug)]
+pub struct HashJoin {
+    /// Input that looks up.
+    pub left: Node,
+    /// Input that is hashed.
+    pub right: Node,
+    /// Keys over the left slots.
+    pub left_keys: Box<[Code]>,
+    /// Keys over the right slots.
+    pub right_keys: Box<[Code]>,
+    /// Types of the keys.
+    pub types: Box<[u32]>,
+    /// Whether left rows without a match are kept.
+    pub left_outer: bool,
+    /// Whether right rows without a match are kept.
+    pub right_outer: bool,
+    /// The rest of the join condition.
+    pub on: Option<Code>,
+    /// Condition on the result.
+    pub filter: Option<Code>,
+    /// Slots of the left input.
+    pub left_slots: Box<[usize]>,
+    /// Slots of the right input.
+    pub saved: Box<[usize]>,
+}
+
+/// Grouping.
+#[derive(Debug)]
+pub struct Aggregation {
+    /// Input.
+    pub child: Node,
+    /// Group keys.
+    pub keys: Box<[Code]>,
+    /// Types of the group keys.
+    pub types: Box<[u32]>,
+    /// First slot of the group keys in the output.
+    pub key_base: usize,
+    /// The aggregates.
+    pub calls: Box<[AggregateCall]>,
+    /// First slot of the aggregates in the output.
+    pub call_base: usize,
+    /// HAVING.
+    pub having: Option<Code>,
+}
+
+/// One aggregate call.
+#[derive(Debug)]
+pub struct AggregateCall {
+    /// Makes its state.
+    pub make: AggregateFn,
+    /// Arguments.
+    pub args: Box<[Code]>,
+    /// Types of the arguments.
+    pub types: Box<[u32]>,
+    /// DISTINCT.
+    pub distinct: bool,
+    /// ORDER BY inside the call.
+    pub order_by: Box<[(Code, Order)]>,
+    /// FILTER.
+    pub filter: Option<Code>,
+}
+
+/// How a sort column is ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its type.
+    pub oid: u32,
+    /// DESC.
+    pub descending: bool,
+    /// NULLS FIRST.
+    pub nulls_first: bool,
+}
+
+/// A sort.
+#[derive(Debug)]
+pub struct Sort {
+    /// Input.
+    pub child: Node,
+    /// Slots to sort by.
+    pub keys: Box<[(usize, Order)]>,
+    /// Slots to carry along.
+    pub saved: Box<[usize]>,
+    /// How many rows are asked for: LIMIT and OFFSET of the limit right above.
+    pub bound: Option<(Option<Code>, Option<Code>)>,
+}
+
+/// DISTINCT and DISTINCT ON.
+#[derive(Debug)]
+pub struct Distinct {
+    /// Input.
+    pub child: Node,
+    /// Slots and types that make the key.
+    pub keys: Box<[(usize, u32)]>,
+}
+
+/// LIMIT and OFFSET.
+#[derive(Debug)]
+pub struct Limit {
+    /// Input.
+    pub child: Node,
+    /// LIMIT.
+    pub limit: Option<Code>,
+    /// OFFSET.
+    pub offset: Option<Code>,
+}
+
+/// INTERSECT and EXCEPT. Both inputs write the same slots.
+#[derive(Debug)]
+pub struct SetOperationNode {
+    /// Left input, whose rows come out.
+    pub left: Node,
+    /// Right input.
+    pub right: Node,
+    /// EXCEPT instead of INTERSECT.
+    pub except: bool,
+    /// ALL.
+    pub all: bool,
+    /// Slots and types of the columns.
+    pub keys: Box<[(usize, u32)]>,
+}
+
+/// Row locks.
+#[derive(Debug)]
+pub struct LockRows {
+    /// Input.
+    pub child: Node,
+    /// What is locked.
+    pub locks: Box<[LockTarget]>,
+    /// The whole condition of the level, evaluated again on a newer version.
+    pub recheck: Option<Code>,
+    /// Targets to compute again then: first slot and expressions.
+    pub first: usize,
+    /// See `first`.
+    pub targets: Box<[Code]>,
+}
+
+/// One table whose rows are locked.
+#[derive(Debug)]
+pub struct LockTarget {
+    /// The table and its slots.
+    pub target: Target,
+    /// How strong.
+    pub strength: LockStrength,
+    /// What to do with a row that somebody has.
+    pub wait: LockWait,
+}
+
+/// A CHECK condition with its name.
+pub type CheckCode = (Box<str>, Code);
+
+/// INSERT.
+#[derive(Debug)]
+pub struct InsertPlan {
+    /// The table; the new row stands in its slots.
+    pub target: Target,
+    /// Rows to insert.
+    pub source: QueryPlan,
+    /// Which column of the table each source column becomes.
+    pub columns: Box<[usize]>,
+    /// Values of the other columns, by place.
+    pub defaults: Box<[(usize, Code)]>,
+    /// CHECK conditions with their names.
+    pub checks: Box<[CheckCode]>,
+    /// RETURNING.
+    pub returning: Box<[Code]>,
+    /// Slots of the frame of the new row.
+    pub slots: usize,
+}
+
+/// UPDATE.
+#[derive(Debug)]
+pub struct UpdatePlan {
+    /// The table and the slots of the old row.
+    pub target: Target,
+    /// Gives the rows to update.
+    pub node: Node,
+    /// Slots of the frame.
+    pub slots: usize,
+    /// The whole condition, evaluated again on a newer version.
+    pub recheck: Option<Code>,
+    /// New values by place.
+    pub assignments: Box<[(usize, Code)]>,
+    /// CHECK conditions with their names.
+    pub checks: Box<[CheckCode]>,
+    /// RETURNING.
+    pub returning: Box<[Code]>,
+    /// Whether the primary key may change.
+    pub moves: bool,
+    /// Which of `Relation::indexes` (not the primary key) have an assigned column.
+    pub indexes: Box<[usize]>,
+}
+
+/// DELETE.
+#[derive(Debug)]
+pub struct DeletePlan {
+    /// The table and the slots of the row.
+    pub target: Target,
+    /// Gives the rows to delete.
+    pub node: Node,
+    /// Slots of the frame.
+    pub slots: usize,
+    /// The whole condition, evaluated again on a newer version.
+    pub recheck: Option<Code>,
+    /// RETURNING.
+    pub returning: Box<[Code]>,
+}

@@ -1,0 +1,263 @@
+//! `Database`: one open database, shared by its sessions: engine, newest catalog, plan cache, who is connected.
+//!
+//! Not a session, and it runs no statement.
+//!
+//! # Invariants
+//! - D1. `catalog` is replaced only by the transaction that holds the catalog lock, before its commit is appended, and put
+//!   back if the append fails; the locks it holds on every table it touched keep others out until the commit.
+//! - D2. Every catalog ever made has an epoch of its own, private ones of open transactions included.
+//! - D3. An OID in a committed definition is never given out again: the transaction that uses it writes `next_oid` too.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use arc_swap::ArcSwap;
+use collie_base::{CfId, Lsn, Map};
+use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
+use collie_env::Env;
+use parking_lot::Mutex;
+
+use crate::{
+    catalog::{
+        snapshot::{Catalog, PUBLIC},
+        store, system,
+    },
+    error::{Result, SqlError, SqlState},
+    exec::RowIds,
+    session::{Session, cache::PlanCache, settings::Settings},
+};
+
+/// Name of the one database.
+pub const DATABASE: &str = "collie";
+
+/// One open database.
+pub struct Database {
+    pub(super) db: Db,
+    pub(super) env: Env,
+    pub(super) catalog: ArcSwap<Catalog>,
+    pub(super) row_ids: RowIds,
+    pub(super) plans: PlanCache,
+    /// Settings every session starts with.
+    defaults: Settings,
+    epoch: AtomicU64,
+    next_oid: AtomicU32,
+    /// End of the last DDL commit: reads that could start below it start at the newest boundary instead.
+    pub(super) ddl_floor: AtomicU64,
+    /// Sessions that are running a statement now.
+    pub(super) running: AtomicUsize,
+    connected: Mutex<Map<u32, Connected>>,
+    next_pid: AtomicU32,
+}
+
+/// A session as others see it.
+#[derive(Clone)]
+pub struct Connected {
+    /// Its secret, which a cancel request must show.
+    pub secret: u32,
+    /// Who it is.
+    pub user: Arc<str>,
+    /// What its application calls itself.
+    pub application: Arc<str>,
+    /// When it connected, microseconds since 2000-01-01.
+    pub since: i64,
+    /// Cancels what it runs.
+    pub cancel: CancelHandle,
+}
+
+/// Why a database could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The engine could not open the directory.
+    Engine(EngineError),
+    /// The catalog in it could not be read.
+    Catalog(SqlError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Engine(error) => error.fmt(f),
+            Self::Catalog(error) => write!(f, "the catalog cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<EngineError> for OpenError {
+    fn from(error: EngineError) -> Self {
+        Self::Engine(error)
+    }
+}
+
+impl From<SqlError> for OpenError {
+    fn from(error: SqlError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
+impl Database {
+    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with.
+    ///
+    /// # Errors
+    /// When the directory is foreign, in use, damaged or of another format, or the catalog cannot be read.
+    pub fn open(
+        dir: &Path,
+        options: collie_engine::Options,
+        env: Env,
+        defaults: Settings,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Arc<Self>, OpenReport), OpenError> {
+        let (db, mut report) = Db::open(dir, options, env.clone(), progress)?;
+        let mut session = db.session()?;
+        session.begin(Isolation::ReadCommitted, false)?;
+        session.begin_statement(StatementKind::Write)?;
+        let mut loaded = store::load(&db, &session)?;
+        if !loaded.catalog.schemas.contains_key(&PUBLIC) {
+            store::bootstrap(&db, &mut session)?;
+            session.end_statement();
+            session.begin_statement(StatementKind::Write)?;
+            loaded = store::load(&db, &session)?;
+        }
+        session.end_statement();
+        session.commit(true)?.block()?;
+        report.notices.append(&mut loaded.damaged);
+        let mut catalog = loaded.catalog;
+        drop_families_without_owner(&db, &catalog);
+        system::install(&mut catalog);
+        catalog.epoch = 1;
+        let database = Self {
+            db,
+            env,
+            catalog: ArcSwap::from_pointee(catalog),
+            row_ids: RowIds::default(),
+            plans: PlanCache::default(),
+            defaults,
+            epoch: AtomicU64::new(2),
+            next_oid: AtomicU32::new(loaded.next_oid),
+            ddl_floor: AtomicU64::new(0),
+            running: AtomicUsize::new(0),
+            connected: Mutex::default(),
+            next_pid: AtomicU32::new(1),
+        };
+        Ok((Arc::new(database), report))
+    }
+
+    /// Opens a session for `user`, which calls itself `application`.
+    ///
+    /// # Errors
+    /// 53300 when the engine has no room for another session.
+    pub fn connect(self: &Arc<Self>, user: &str, application: &str) -> Result<Session> {
+        let engine = self.db.session()?;
+        let pid = self.next_pid.fetch_add(1, Ordering::Relaxed).max(1);
+        let mut secret = [0; 4];
+        self.env.random.fill(&mut secret);
+        let connected = Connected {
+            secret: u32::from_le_bytes(secret),
+            user: user.into(),
+            application: application.into(),
+            since: self.now(),
+            cancel: engine.cancel_handle(),
+        };
+        self.connected.lock().insert(pid, connected.clone());
+        Ok(Session::new(self.clone(), engine, pid, connected, self.defaults.clone()))
+    }
+
+    /// Cancels what session `pid` runs, if `secret` is its secret. Nothing tells the caller whether it was.
+    pub fn cancel(&self, pid: u32, secret: u32) {
+        let connected = self.connected.lock();
+        let Some(session) = connected.get(&pid) else { return };
+        // One comparison of whole words: its time does not depend on how many bits agree.
+        if session.secret == secret {
+            session.cancel.cancel();
+        }
+    }
+
+    /// Cancels what every session runs: the server is shutting down.
+    pub fn cancel_all(&self) {
+        for session in self.connected.lock().values() {
+            session.cancel.cancel();
+        }
+    }
+
+    /// Returns who is connected, by process id.
+    pub fn connected(&self) -> Vec<(u32, Connected)> {
+        let mut all: Vec<_> = self.connected.lock().iter().map(|(pid, session)| (*pid, session.clone())).collect();
+        all.sort_by_key(|(pid, _)| *pid);
+        all
+    }
+
+    pub(super) fn disconnect(&self, pid: u32) {
+        self.connected.lock().remove(&pid);
+    }
+
+    /// Returns the engine.
+    pub fn engine(&self) -> &Db {
+        &self.db
+    }
+
+    /// Returns the newest committed catalog.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Returns the time, in microseconds since 2000-01-01 00:00 UTC.
+    pub fn now(&self) -> i64 {
+        /// From 1970 to 2000, in microseconds.
+        const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+        self.env.clock.wall_us() - EPOCH_DIFFERENCE
+    }
+
+    /// Returns an epoch no catalog has had (D2).
+    pub(super) fn new_epoch(&self) -> u64 {
+        self.epoch.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Gives out an OID. Called under the catalog lock only, which keeps D3 simple.
+    pub(super) fn new_oid(&self) -> u32 {
+        self.next_oid.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the first OID that was never given out: what a transaction that took OIDs writes down (D3).
+    pub(super) fn next_oid(&self) -> u32 {
+        self.next_oid.load(Ordering::Relaxed)
+    }
+
+    /// Notes a DDL commit that ended at `end`.
+    pub(super) fn raise_ddl_floor(&self, end: Lsn) {
+        self.ddl_floor.fetch_max(end.get(), Ordering::AcqRel);
+    }
+
+    /// Flushes and closes the database. Sessions that are still open fail from then on.
+    ///
+    /// # Errors
+    /// 58030 when the log cannot be flushed.
+    pub fn close(&self) -> Result<()> {
+        Ok(self.db.close()?)
+    }
+}
+
+/// Frees families that no definition names: left by transactions that never committed.
+fn drop_families_without_owner(db: &Db, catalog: &Catalog) {
+    let mut owned: Vec<CfId> = vec![CfId::CATALOG];
+    for relation in catalog.relations.values() {
+        owned.push(relation.family());
+        owned.extend(relation.indexes.iter().map(|index| index.cf));
+    }
+    for cf in db.families() {
+        if !owned.contains(&cf) {
+            db.drop_family(cf);
+        }
+    }
+}
+
+/// The error for a database that is not there.
+pub fn no_database(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"))
+}

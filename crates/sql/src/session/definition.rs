@@ -1,0 +1,330 @@
+//! Statements that change definitions: the catalog lock, the private catalog, and what each DROP, TRUNCATE and schema
+//! statement does. Tables, indexes and constraints are put together in `table.rs`.
+//!
+//! # Invariants
+//! - C1. Every change is made under the catalog lock, held to the end of the transaction, and under ACCESS EXCLUSIVE (or
+//!   SHARE, for CREATE INDEX) on each table it touches, a new one included.
+//! - C2. The private catalog and the rows of family 0 change together, in one statement.
+
+use std::sync::Arc;
+
+use collie_base::CfId;
+use collie_engine::TableLockMode;
+
+use crate::{
+    catalog::{
+        relation::{Index, Oid, Relation, Storage},
+        snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
+        store,
+    },
+    error::{Result, SqlError, SqlState},
+    parse::{Stmt, ast},
+    session::{Client, NoticeLevel, Session},
+};
+
+/// Lock id under which definitions change, one transaction at a time. No table has it.
+const CATALOG_LOCK: Oid = 1;
+
+impl Session {
+    /// Runs a statement that changes definitions.
+    pub(super) async fn define<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<()> {
+        self.ensure_transaction()?;
+        self.lock_table(CATALOG_LOCK, TableLockMode::AccessExclusive).await?;
+        let oids = self.database.next_oid();
+        match &**stmt {
+            Stmt::CreateTable(create) => self.create_table(create, client).await?,
+            Stmt::CreateIndex(create) => self.create_index(create, client).await?,
+            Stmt::AlterTable(alter) => self.alter_table(alter, client).await?,
+            Stmt::CreateSchema(create) => self.create_schema(create, client)?,
+            Stmt::Drop(drop) => self.drop_objects(drop, client).await?,
+            Stmt::Truncate(truncate) => self.truncate(truncate).await?,
+            Stmt::Rename(_) => return Err(SqlError::unsupported("ALTER ... RENAME")),
+            Stmt::SetSchema(_) => return Err(SqlError::unsupported("ALTER ... SET SCHEMA")),
+            _ => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "not a definition")),
+        }
+        let next = self.database.next_oid();
+        if next != oids {
+            self.begin_statement(true)?;
+            let written = store::put_next_oid(&self.database.db, &mut self.engine, next);
+            self.engine.end_statement();
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Replaces a definition (or nothing) by another (or nothing), in family 0 and in the private catalog (C2).
+    pub(super) fn redefine(&mut self, old: Option<&Relation>, new: Option<Relation>) -> Result<()> {
+        self.begin_statement(true)?;
+        let written = store::replace_relation(&self.database.db, &mut self.engine, old, new.as_ref());
+        self.engine.end_statement();
+        written?;
+        self.change_catalog(|catalog| match (old, new) {
+            (_, Some(new)) => catalog.put_relation(Arc::new(new)),
+            (Some(old), None) => catalog.remove_relation(old.oid),
+            (None, None) => {}
+        });
+        Ok(())
+    }
+
+    fn change_catalog(&mut self, change: impl FnOnce(&mut Catalog)) {
+        let mut catalog = (*self.catalog()).clone();
+        change(&mut catalog);
+        catalog.epoch = self.database.new_epoch();
+        self.transaction.overlay = Some(Arc::new(catalog));
+    }
+
+    /// Makes a family that lives only if this transaction commits.
+    pub(super) fn new_family(&mut self) -> CfId {
+        let cf = self.database.db.create_family();
+        self.transaction.made.push(cf);
+        cf
+    }
+
+    /// Notes that a family is no longer named once this transaction commits.
+    pub(super) fn replace_family(&mut self, cf: CfId) {
+        self.transaction.replaced.push(cf);
+    }
+
+    /// Finds the schema a name stands in; `None` when it names none.
+    pub(super) fn schema_of(&self, name: &ast::RelationName, catalog: &Catalog) -> Result<Option<Oid>> {
+        if let Some(database) = name.catalog.as_deref().filter(|database| *database != super::DATABASE) {
+            return Err(SqlError::unsupported(format!("cross-database references (\"{database}\")")).at_opt(name.pos.get()));
+        }
+        let Some(schema) = &name.schema else { return Ok(None) };
+        match catalog.schema_named(schema) {
+            Some(schema) => Ok(Some(schema.oid)),
+            None => Err(no_schema(schema).at_opt(name.pos.get())),
+        }
+    }
+
+    /// Finds a table by name.
+    pub(super) fn table_named(&self, name: &ast::RelationName) -> Result<Arc<Relation>> {
+        let catalog = self.catalog();
+        let schema = self.schema_of(name, &catalog)?;
+        let oid = catalog.object_named(schema, &self.search_path(&catalog), &name.name);
+        let missing = || {
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")).at_opt(name.pos.get())
+        };
+        let oid = oid.ok_or_else(missing)?;
+        match catalog.relation(oid) {
+            Some(relation) => Ok(relation.clone()),
+            None => Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", name.name))),
+        }
+    }
+
+    /// Finds a user's table by name and locks it; waits may pass, so the name is looked up again under the lock.
+    pub(super) async fn table_to_change(&mut self, name: &ast::RelationName, mode: TableLockMode) -> Result<Arc<Relation>> {
+        let found = self.table_named(name)?;
+        refuse_system(&found)?;
+        self.lock_table(found.oid, mode).await?;
+        // The catalog lock is held, so nobody else could have changed it meanwhile.
+        self.table_named(name)
+    }
+
+    fn create_schema<C: Client>(&mut self, create: &ast::CreateSchema, client: &mut C) -> Result<()> {
+        let name = create.name.as_deref().or(create.owner.as_deref()).unwrap_or(&self.identity.user).to_owned();
+        if name.starts_with("pg_") {
+            return Err(SqlError::new(SqlState(*b"42939"), format!("unacceptable schema name \"{name}\""))
+                .detail("The prefix \"pg_\" is reserved for system schemas."));
+        }
+        if self.catalog().schema_named(&name).is_some() {
+            let error = SqlError::new(SqlState::DUPLICATE_SCHEMA, format!("schema \"{name}\" already exists"));
+            if create.if_not_exists {
+                skipped(client, SqlState::DUPLICATE_SCHEMA, &format!("schema \"{name}\" already exists, skipping"));
+                return Ok(());
+            }
+            return Err(error);
+        }
+        let schema = Schema { oid: self.database.new_oid(), name: name.into() };
+        self.begin_statement(true)?;
+        let written = store::put_schema(&self.database.db, &mut self.engine, &schema);
+        self.engine.end_statement();
+        written?;
+        self.change_catalog(|catalog| {
+            catalog.schemas.insert(schema.oid, Arc::new(schema));
+        });
+        Ok(())
+    }
+
+    async fn drop_objects<C: Client>(&mut self, drop: &ast::DropObjects, client: &mut C) -> Result<()> {
+        for name in &drop.names {
+            match drop.kind {
+                ast::ObjectKind::Table => self.drop_table(name, drop, client).await?,
+                ast::ObjectKind::Index => self.drop_index(name, drop, client).await?,
+                ast::ObjectKind::Schema => self.drop_schema(name, drop, client).await?,
+                ast::ObjectKind::View | ast::ObjectKind::Sequence => {
+                    let kind = if drop.kind == ast::ObjectKind::View { "view" } else { "sequence" };
+                    // There are none, so each name is missing.
+                    let text = format!("{kind} \"{}\" does not exist", name.last());
+                    missing(drop, client, SqlState::UNDEFINED_TABLE, &text)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn drop_table<C: Client>(
+        &mut self,
+        name: &ast::ObjectName,
+        drop: &ast::DropObjects,
+        client: &mut C,
+    ) -> Result<()> {
+        let relation_name = relation_name(name);
+        let catalog = self.catalog();
+        let schema = match self.schema_of(&relation_name, &catalog) {
+            Ok(schema) => schema,
+            Err(error) if drop.if_exists => {
+                skipped(client, error.state(), &format!("{error}, skipping"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(oid) = catalog.object_named(schema, &self.search_path(&catalog), name.last()) else {
+            return missing(drop, client, SqlState::UNDEFINED_TABLE, &format!("table \"{}\" does not exist", name.last()));
+        };
+        if catalog.relation(oid).is_none() {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", name.last()))
+                .hint("Use DROP INDEX to remove an index."));
+        }
+        let relation = self.table_to_change(&relation_name, TableLockMode::AccessExclusive).await?;
+        self.drop_relation(&relation)
+    }
+
+    fn drop_relation(&mut self, relation: &Relation) -> Result<()> {
+        for cf in families_of(relation) {
+            self.replace_family(cf);
+        }
+        self.redefine(Some(relation), None)
+    }
+
+    async fn drop_index<C: Client>(
+        &mut self,
+        name: &ast::ObjectName,
+        drop: &ast::DropObjects,
+        client: &mut C,
+    ) -> Result<()> {
+        if drop.concurrently {
+            return Err(SqlError::unsupported("DROP INDEX CONCURRENTLY").hint("Use DROP INDEX."));
+        }
+        let catalog = self.catalog();
+        let schema = self.schema_of(&relation_name(name), &catalog)?;
+        let found = catalog.object_named(schema, &self.search_path(&catalog), name.last());
+        let Some(oid) = found else {
+            return missing(drop, client, SqlState::UNDEFINED_OBJECT, &format!("index \"{}\" does not exist", name.last()));
+        };
+        let Some((table, index)) = catalog.index(oid) else {
+            return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not an index", name.last())));
+        };
+        refuse_system(table)?;
+        if index.constraint.is_some() {
+            let text = format!("cannot drop index {0} because constraint {0} on table {1} requires it", index.name, table.name);
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+                .hint(format!("You can drop constraint {} on table {} instead.", index.name, table.name)));
+        }
+        self.lock_table(table.oid, TableLockMode::AccessExclusive).await?;
+        self.remove_index(table, index)
+    }
+
+    /// Takes an index out of its table's definition.
+    pub(super) fn remove_index(&mut self, table: &Relation, index: &Index) -> Result<()> {
+        let mut changed = table.clone();
+        changed.version += 1;
+        changed.indexes.retain(|other| other.oid != index.oid);
+        self.replace_family(index.cf);
+        self.redefine(Some(table), Some(changed))
+    }
+
+    async fn drop_schema<C: Client>(
+        &mut self,
+        name: &ast::ObjectName,
+        drop: &ast::DropObjects,
+        client: &mut C,
+    ) -> Result<()> {
+        let catalog = self.catalog();
+        let Some(schema) = catalog.schema_named(name.last()).cloned() else {
+            return missing(drop, client, SqlState::INVALID_SCHEMA_NAME, &format!("schema \"{}\" does not exist", name.last()));
+        };
+        if schema.oid < FIRST_USER_OID && schema.oid != PUBLIC {
+            let text = format!("cannot drop schema {} because it is required by the database system", schema.name);
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text));
+        }
+        let mut inside: Vec<_> = catalog.relations.values().filter(|table| table.schema == schema.oid).cloned().collect();
+        inside.sort_by_key(|table| table.oid);
+        if let (Some(first), ast::Behavior::Restrict) = (inside.first(), drop.behavior) {
+            let text = format!("cannot drop schema {} because other objects depend on it", schema.name);
+            return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
+                .detail(format!("table {}.{} depends on schema {}", schema.name, first.name, schema.name))
+                .hint("Use DROP ... CASCADE to drop the dependent objects too."));
+        }
+        for table in inside {
+            self.lock_table(table.oid, TableLockMode::AccessExclusive).await?;
+            self.drop_relation(&table)?;
+        }
+        self.begin_statement(true)?;
+        let written = store::remove_schema(&self.database.db, &mut self.engine, &schema);
+        self.engine.end_statement();
+        written?;
+        self.change_catalog(|catalog| {
+            catalog.schemas.remove(&schema.oid);
+        });
+        Ok(())
+    }
+
+    async fn truncate(&mut self, truncate: &ast::Truncate) -> Result<()> {
+        for table in &truncate.tables {
+            let relation = self.table_to_change(&table.name, TableLockMode::AccessExclusive).await?;
+            for cf in families_of(&relation) {
+                self.replace_family(cf);
+            }
+            let mut empty = (*relation).clone();
+            empty.version += 1;
+            let cf = self.new_family();
+            empty.storage = Storage::Family(cf);
+            for index in &mut empty.indexes {
+                let cf = if index.primary { cf } else { self.new_family() };
+                Arc::make_mut(index).cf = cf;
+            }
+            self.redefine(Some(&relation), Some(empty))?;
+        }
+        Ok(())
+    }
+}
+
+/// The families that hold a table and its indexes.
+fn families_of(relation: &Relation) -> Vec<CfId> {
+    let secondary = relation.indexes.iter().filter(|index| !index.primary).map(|index| index.cf);
+    std::iter::once(relation.family()).chain(secondary).collect()
+}
+
+fn relation_name(name: &ast::ObjectName) -> ast::RelationName {
+    let catalog = name.parts.len().checked_sub(3).and_then(|at| name.parts.get(at)).cloned();
+    let schema = name.schema().map(str::to_owned);
+    ast::RelationName { catalog, schema, name: name.last().to_owned(), pos: name.pos }
+}
+
+/// The error for a schema that is not there.
+pub(super) fn no_schema(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
+}
+
+/// Refuses to change a system table.
+pub(super) fn refuse_system(relation: &Relation) -> Result<()> {
+    if relation.storage == Storage::Virtual {
+        let text = format!("permission denied: \"{}\" is a system catalog", relation.name);
+        return Err(SqlError::new(SqlState::INSUFFICIENT_PRIVILEGE, text));
+    }
+    Ok(())
+}
+
+/// Tells the client that a thing was left out, as IF EXISTS and IF NOT EXISTS ask for.
+pub(super) fn skipped<C: Client>(client: &mut C, state: SqlState, text: &str) {
+    client.notice(NoticeLevel::Notice, SqlError::new(state, text).report());
+}
+
+fn missing<C: Client>(drop: &ast::DropObjects, client: &mut C, state: SqlState, text: &str) -> Result<()> {
+    if drop.if_exists {
+        skipped(client, SqlState(*b"00000"), &format!("{text}, skipping"));
+        return Ok(());
+    }
+    Err(SqlError::new(state, text))
+}

@@ -1,0 +1,312 @@
+//! The extended query protocol: Parse, Bind, Describe, Execute, Close, Sync, one call each.
+//!
+//! After an error the caller skips to Sync; nothing here does. A portal dies with its transaction.
+
+use std::sync::Arc;
+
+use crate::{
+    analyze::bound::ResultColumn,
+    error::{Result, SqlError, SqlState},
+    parse::Stmt,
+    session::{
+        Client, Session,
+        prepared::{Portal, Prepared, Verb},
+        run::Rows,
+        transaction::{Block, failed_block},
+    },
+    types::{Value, io},
+};
+
+/// What a statement or portal returns.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    /// Parameter types.
+    pub parameters: Vec<u32>,
+    /// Result columns; `None` when it returns no rows.
+    pub columns: Option<Vec<ResultColumn>>,
+    /// Formats a portal's rows will have.
+    pub formats: Vec<u16>,
+}
+
+fn no_statement(name: &str) -> SqlError {
+    let what = if name.is_empty() {
+        "unnamed prepared statement does not exist".to_owned()
+    } else {
+        format!("prepared statement \"{name}\" does not exist")
+    };
+    SqlError::new(SqlState::INVALID_SQL_STATEMENT_NAME, what)
+}
+
+fn no_portal(name: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+impl Session {
+    /// Prepares a statement under `name`; empty is the unnamed one, which is replaced.
+    ///
+    /// # Errors
+    /// 42P05 for a name in use, and whatever parsing and analysis find.
+    pub fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
+        self.begin_message();
+        if name.is_empty() {
+            self.names.statements.remove(name);
+        } else if self.names.statements.contains_key(name) {
+            return Err(SqlError::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let prepared = self.prepare(text, types)?;
+        if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
+            return Err(failed_block());
+        }
+        self.planned(&prepared)?;
+        self.names.statements.insert(name.to_owned(), prepared);
+        Ok(())
+    }
+
+    /// Returns the statement prepared under `name`.
+    ///
+    /// # Errors
+    /// 26000 when there is none.
+    fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
+        self.names.statements.get(name).cloned().ok_or_else(|| no_statement(name))
+    }
+
+    /// Makes a portal from a prepared statement. `values` are the parameters as sent, with format 0 (text) or 1 (binary)
+    /// by place; `formats` are those asked for the result.
+    ///
+    /// # Errors
+    /// 26000, 34000, 42P03, 08P01 for counts that do not fit, and whatever reading the values finds.
+    pub fn bind<'v>(
+        &mut self,
+        portal: &str,
+        statement: &str,
+        values: impl ExactSizeIterator<Item = Option<&'v [u8]>>,
+        value_format: impl Fn(usize) -> u16,
+        formats: Vec<u16>,
+    ) -> Result<()> {
+        let prepared = self.statement(statement)?;
+        if !portal.is_empty() && self.names.portals.contains_key(portal) {
+            return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{portal}\" already exists")));
+        }
+        if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
+            return Err(failed_block());
+        }
+        let planned = self.planned(&prepared)?;
+        let (types, columns) =
+            planned.as_ref().map_or((&[][..], 0), |p| (&p.analyzed.parameters[..], p.analyzed.columns.len()));
+        if values.len() != types.len() {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!(
+                    "bind message supplies {} parameters, but prepared statement \"{statement}\" requires {}",
+                    values.len(),
+                    types.len()
+                ),
+            ));
+        }
+        if formats.len() > 1 && planned.is_some() && formats.len() != columns {
+            return Err(SqlError::new(
+                SqlState::PROTOCOL_VIOLATION,
+                format!("bind message has {} result formats but query has {columns} columns", formats.len()),
+            ));
+        }
+        let context = self.text_context();
+        let mut params = Vec::with_capacity(types.len());
+        for (place, (bytes, oid)) in values.zip(types).enumerate() {
+            params.push(match bytes {
+                None => Value::Null,
+                Some(bytes) if value_format(place) == 1 => io::binary_in(*oid, -1, bytes)?,
+                Some(bytes) => {
+                    let text = std::str::from_utf8(bytes).map_err(|_| not_utf8())?;
+                    if bytes.contains(&0) {
+                        return Err(not_utf8());
+                    }
+                    io::text_in(*oid, -1, text, &context)?
+                }
+            });
+        }
+        let portal_made = Portal { prepared, planned, params, formats, rest: None, started: false };
+        self.names.portals.insert(portal.to_owned(), portal_made);
+        Ok(())
+    }
+
+    /// Says what a prepared statement takes and returns.
+    ///
+    /// # Errors
+    /// 26000 when there is none of that name.
+    pub fn describe_statement(&mut self, name: &str) -> Result<Description> {
+        let prepared = self.statement(name)?;
+        if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
+            return Err(failed_block());
+        }
+        Ok(match self.planned(&prepared)? {
+            Some(planned) => Description {
+                parameters: planned.analyzed.parameters.clone(),
+                columns: returns_rows(&planned.analyzed.columns, planned.verb).then(|| planned.analyzed.columns.clone()),
+                formats: Vec::new(),
+            },
+            None => Description {
+                columns: prepared.stmt.as_deref().and_then(|stmt| self.utility_columns(stmt)),
+                ..Description::default()
+            },
+        })
+    }
+
+    /// Says what a portal returns.
+    ///
+    /// # Errors
+    /// 34000 when there is none of that name.
+    pub fn describe_portal(&mut self, name: &str) -> Result<Description> {
+        let portal = self.names.portals.get(name).ok_or_else(|| no_portal(name))?;
+        let columns = match &portal.planned {
+            Some(planned) => {
+                returns_rows(&planned.analyzed.columns, planned.verb).then(|| planned.analyzed.columns.clone())
+            }
+            None => portal.prepared.stmt.as_deref().and_then(|stmt| self.utility_columns(stmt)),
+        };
+        Ok(Description { parameters: Vec::new(), columns, formats: portal.formats.clone() })
+    }
+
+    /// Runs a portal, sending at most `max_rows` rows (0: all), and says how it ended.
+    ///
+    /// # Errors
+    /// 34000 when there is none of that name, and whatever the statement meets.
+    pub async fn execute<C: Client>(&mut self, name: &str, max_rows: u32, client: &mut C) -> Result<()> {
+        let _running = self.running();
+        let mut portal = self.names.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        let result = self.run_portal(&mut portal, max_rows, client).await;
+        // COMMIT, ROLLBACK and errors end every portal; this one as well.
+        if result.is_ok() && self.transaction.block != Block::None {
+            self.names.portals.insert(name.to_owned(), portal);
+        }
+        result
+    }
+
+    async fn run_portal<C: Client>(&mut self, portal: &mut Portal, max_rows: u32, client: &mut C) -> Result<()> {
+        let prepared = portal.prepared.clone();
+        let Some(stmt) = &prepared.stmt else {
+            client.empty();
+            return Ok(());
+        };
+        let Some(planned) = portal.planned.clone() else {
+            if let Stmt::Transaction(command) = &**stmt {
+                let tag = self.transaction_command(command, client).await?;
+                client.complete(tag);
+                return Ok(());
+            }
+            if self.transaction.block == Block::Failed {
+                return Err(failed_block());
+            }
+            let tag = self.utility(stmt, client).await?;
+            client.complete(&tag);
+            return Ok(());
+        };
+        let limit = if max_rows == 0 { u64::MAX } else { u64::from(max_rows) };
+        if portal.started {
+            return self.resume_portal(portal, limit, client);
+        }
+        if self.transaction.block == Block::Failed {
+            return Err(failed_block());
+        }
+        portal.started = true;
+        let params = std::mem::take(&mut portal.params);
+        let verb = planned.verb;
+        let mut rest = Vec::new();
+        let rows = if max_rows == 0 {
+            Rows::All(&portal.formats)
+        } else {
+            Rows::Limited { formats: &portal.formats, limit, rest: &mut rest }
+        };
+        let count = self.run(stmt, &prepared.declared, planned, params, rows, client).await?;
+        if rest.is_empty() && (count < limit || verb != Verb::Select) {
+            portal.rest = Some(Vec::new().into_iter());
+            client.complete(&verb.tag(count));
+        } else {
+            // As many rows as the limit allows were sent: the portal is suspended even when none is left.
+            portal.rest = Some(rest.into_iter());
+            client.suspended();
+        }
+        Ok(())
+    }
+
+    /// Sends more rows of a portal that was suspended.
+    fn resume_portal<C: Client>(&mut self, portal: &mut Portal, limit: u64, client: &mut C) -> Result<()> {
+        let planned = portal.planned.clone().expect("only planned portals are suspended");
+        let text = self.text_context();
+        let rest = portal.rest.get_or_insert_with(|| Vec::new().into_iter());
+        let mut sent = 0;
+        while sent < limit {
+            let Some(row) = rest.next() else {
+                client.complete(&planned.verb.tag(sent));
+                return Ok(());
+            };
+            client.row(&row, &planned.analyzed.columns, &portal.formats, &text)?;
+            sent += 1;
+        }
+        client.suspended();
+        Ok(())
+    }
+
+    /// Drops a prepared statement; nothing happens when there is none.
+    pub fn close_statement(&mut self, name: &str) {
+        self.names.statements.remove(name);
+    }
+
+    /// Drops a portal; nothing happens when there is none.
+    pub fn close_portal(&mut self, name: &str) {
+        self.names.portals.remove(name);
+    }
+
+    /// Ends a pipeline: commits what it did outside a transaction block.
+    ///
+    /// # Errors
+    /// When the commit fails; the caller reports it before it says it is ready.
+    pub async fn sync(&mut self) -> Result<()> {
+        let _running = self.running();
+        match self.transaction.block {
+            Block::Implicit => self.commit().await,
+            Block::None => {
+                self.names.portals.clear();
+                Ok(())
+            }
+            Block::Explicit | Block::Failed => Ok(()),
+        }
+    }
+
+    /// Notes that a message of the extended protocol failed; the caller skips to Sync.
+    pub fn failed(&mut self) {
+        self.fail();
+    }
+
+    /// Returns the text of a prepared statement, for the position of an error in it.
+    pub fn statement_text(&self, name: &str) -> Option<Arc<str>> {
+        self.names.statements.get(name).map(|prepared| prepared.text.clone())
+    }
+
+    /// Returns the text of a portal's statement, for the position of an error in it.
+    pub fn portal_text(&self, name: &str) -> Option<Arc<str>> {
+        self.names.portals.get(name).map(|portal| portal.prepared.text.clone())
+    }
+}
+
+fn returns_rows(columns: &[ResultColumn], verb: Verb) -> bool {
+    verb == Verb::Select || !columns.is_empty()
+}
+
+/// Whether a statement may run in a failed block: the ones that end it.
+fn ends_failed_block(stmt: Option<&Stmt>) -> bool {
+    use crate::parse::ast::Transaction;
+    match stmt {
+        None => true,
+        Some(Stmt::Transaction(command)) => {
+            matches!(command, Transaction::Commit { .. } | Transaction::Rollback { .. } | Transaction::RollbackTo(_))
+        }
+        Some(_) => false,
+    }
+}
+
+fn not_utf8() -> SqlError {
+    SqlError::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\"")
+}

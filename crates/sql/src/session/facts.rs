@@ -1,0 +1,141 @@
+//! `Facts`: what built-in functions and system tables may ask of a session while one of its statements runs.
+//!
+//! Borrowed for one step of an execution; it changes nothing itself. What `set_config` asks for is noted and done by
+//! the session after the step.
+
+use std::{cell::RefCell, sync::Arc};
+
+use collie_base::{CfId, Lsn, Xid};
+
+use crate::{
+    builtin::{Rows, SystemFunctions},
+    catalog::{
+        relation::{Oid, Relation},
+        snapshot::Catalog,
+        system::{self, ActivityRow, SessionFacts, SettingRow},
+    },
+    error::Result,
+    exec::VirtualTables,
+    session::{
+        Connected, DATABASE, Database,
+        prepared::Names,
+        settings::{Kind, SETTINGS, Settings},
+    },
+    types::Value,
+};
+
+/// What one step may ask.
+pub(super) struct Facts<'a> {
+    pub(super) database: &'a Arc<Database>,
+    pub(super) catalog: &'a Catalog,
+    pub(super) search_path: &'a [Oid],
+    pub(super) settings: &'a Settings,
+    pub(super) identity: &'a Connected,
+    pub(super) pid: u32,
+    pub(super) xid: Option<Xid>,
+    pub(super) isolation: &'a str,
+    pub(super) read_only: bool,
+    pub(super) names: &'a Names,
+    /// Settings to change after the step.
+    pub(super) changes: RefCell<Vec<(String, String)>>,
+}
+
+impl SessionFacts for Facts<'_> {
+    fn catalog(&self) -> &Catalog {
+        self.catalog
+    }
+
+    fn search_path(&self) -> &[Oid] {
+        self.search_path
+    }
+
+    fn user(&self) -> &str {
+        &self.identity.user
+    }
+
+    fn database(&self) -> &str {
+        DATABASE
+    }
+
+    fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    fn setting(&self, name: &str) -> Result<String> {
+        match name.to_ascii_lowercase().as_str() {
+            "transaction_isolation" => Ok(self.isolation.to_owned()),
+            "transaction_read_only" => Ok(if self.read_only { "on" } else { "off" }.to_owned()),
+            _ => self.settings.show(name),
+        }
+    }
+
+    fn settings(&self) -> Vec<SettingRow> {
+        let row = |setting: &'static super::settings::Setting| SettingRow {
+            name: setting.display(),
+            value: self.setting(setting.name).unwrap_or_default(),
+            kind: match setting.kind {
+                Kind::Bool => "bool",
+                Kind::Integer(..) => "integer",
+                Kind::Word(_) => "enum",
+                Kind::Text | Kind::Fixed | Kind::Accepted => "string",
+            },
+            default: setting.default,
+            description: setting.description,
+            changeable: setting.kind != Kind::Fixed,
+        };
+        SETTINGS.iter().map(row).collect()
+    }
+
+    fn set_config(&self, name: &str, value: &str, _local: bool) -> Result<String> {
+        let mut settings = self.settings.clone();
+        settings.set(name, Some(value))?;
+        let shown = settings.show(name)?;
+        self.changes.borrow_mut().push((name.to_owned(), value.to_owned()));
+        Ok(shown)
+    }
+
+    fn xid(&self) -> Option<Xid> {
+        self.xid
+    }
+
+    fn positions(&self) -> (Lsn, Lsn) {
+        (self.database.db.boundary(), self.database.db.durable())
+    }
+
+    fn row_estimate(&self, cf: CfId) -> u64 {
+        self.database.db.family(cf).stat().rows
+    }
+
+    fn activity(&self) -> Vec<ActivityRow> {
+        let row = |(pid, session): (u32, Connected)| ActivityRow {
+            pid,
+            user: session.user,
+            application: session.application,
+            since: session.since,
+        };
+        self.database.connected().into_iter().map(row).collect()
+    }
+
+    fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
+        let named = self.names.statements.iter().filter(|(name, _)| !name.is_empty());
+        let mut all: Vec<_> = named.map(|(name, prepared)| (name.clone(), prepared.text.clone())).collect();
+        all.sort();
+        all
+    }
+}
+
+impl SystemFunctions for Facts<'_> {
+    fn call(&self, source: &str, args: &[Value]) -> Result<Value> {
+        system::call(self, source, args)
+    }
+
+    fn call_set(&self, source: &str, args: &[Value]) -> Result<Rows> {
+        system::call_set(self, source, args)
+    }
+}
+
+impl VirtualTables for Facts<'_> {
+    fn rows(&self, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>> {
+        system::rows(self, relation, lookup)
+    }
+}

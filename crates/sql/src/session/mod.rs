@@ -1,0 +1,222 @@
+//! Sessions: what a connected user has, and the path of a statement from its text to its reply.
+//!
+//! `session` joins the other modules: it parses, finds or makes a plan, takes table locks, checks the catalog again, takes
+//! a snapshot, steps the execution, and commits. It knows no socket: answers go to a [`Client`]. Its functions are async
+//! only where they wait for a lock, for the disk or for the client; nothing waits between the append of a commit record
+//! and its publication, and nothing but the registered snapshot and transaction locks is held over a wait (sql.md Q8, Q9).
+//!
+//! | file | noun |
+//! |---|---|
+//! | `database.rs` | what all sessions share |
+//! | `simple.rs`, `extended.rs` | the two ways statements arrive |
+//! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
+//! | `transaction.rs` | blocks, savepoints, commit |
+//! | `definition.rs`, `table.rs` | CREATE, DROP, ALTER, TRUNCATE |
+//! | `copy.rs`, `copy_format.rs` | COPY |
+//! | `utility.rs`, `settings.rs` | everything else |
+//! | `facts.rs` | what built-in functions and system tables may ask of a session |
+
+mod cache;
+mod client;
+mod copy;
+pub mod copy_format;
+mod database;
+mod definition;
+mod extended;
+mod facts;
+mod prepared;
+mod run;
+pub mod settings;
+mod simple;
+mod table;
+mod transaction;
+mod utility;
+
+use std::sync::{Arc, atomic::Ordering};
+
+pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
+use collie_engine::CancelHandle;
+pub use database::{Connected, DATABASE, Database, OpenError, no_database};
+use prepared::Names;
+pub use prepared::{Planned, Prepared};
+use settings::Settings;
+use transaction::Transaction;
+
+use crate::{
+    analyze::AnalyzeContext,
+    catalog::{
+        relation::Oid,
+        snapshot::{Catalog, PG_CATALOG},
+    },
+    error::{Result, SqlError, SqlState},
+    types::{
+        datetime::DateOrder,
+        io::{ByteaOutput, TextContext},
+    },
+};
+
+/// One user's session. Dropping it rolls back what is open.
+pub struct Session {
+    database: Arc<Database>,
+    engine: collie_engine::Session,
+    cancel: CancelHandle,
+    pid: u32,
+    identity: Connected,
+    settings: Settings,
+    transaction: Transaction,
+    names: Names,
+    /// When the message being answered arrived, microseconds since 2000-01-01.
+    statement_time: i64,
+}
+
+/// What a session is in, as ReadyForQuery tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// No transaction block.
+    Idle,
+    /// In a transaction block.
+    InBlock,
+    /// In a transaction block that failed.
+    Failed,
+}
+
+impl Session {
+    pub(in crate::session) fn new(
+        database: Arc<Database>,
+        engine: collie_engine::Session,
+        pid: u32,
+        identity: Connected,
+        mut settings: Settings,
+    ) -> Self {
+        settings.describe("session_authorization", &identity.user);
+        settings.describe("application_name", &identity.application);
+        let cancel = engine.cancel_handle();
+        let statement_time = database.now();
+        Self {
+            database,
+            engine,
+            cancel,
+            pid,
+            identity,
+            settings,
+            transaction: Transaction::default(),
+            names: Names::default(),
+            statement_time,
+        }
+    }
+
+    /// Returns the process id clients know it by.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Returns the secret a cancel request must show.
+    pub fn secret(&self) -> u32 {
+        self.identity.secret
+    }
+
+    /// Returns its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Sets a setting outside any transaction, as options given at connect do; RESET goes back to it.
+    ///
+    /// # Errors
+    /// 42704 for an unknown setting, 22023 for a value it cannot take.
+    pub fn set_at_connect(&mut self, name: &str, value: &str) -> Result<()> {
+        self.settings.set_default(name, value)
+    }
+
+    /// Returns what it is in.
+    pub fn status(&self) -> Status {
+        self.transaction.status()
+    }
+
+    /// Begins the answer to a message: a cancel that came before it has no effect on it.
+    fn begin_message(&mut self) {
+        self.cancel.clear();
+        self.statement_time = self.database.now();
+    }
+
+    /// Returns the catalog this session sees: the newest committed one, or its own while it changes definitions.
+    fn catalog(&self) -> Arc<Catalog> {
+        self.transaction.overlay.clone().unwrap_or_else(|| self.database.catalog())
+    }
+
+    /// Returns the schemas of the search path that exist, in order.
+    fn search_path(&self, catalog: &Catalog) -> Vec<Oid> {
+        let mut path = Vec::new();
+        for name in self.settings.get("search_path").split(',') {
+            let name = name.trim();
+            let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
+            let name = if name == "$user" { &*self.identity.user } else { name };
+            path.extend(catalog.schema_named(name).map(|schema| schema.oid).filter(|oid| !path.contains(oid)));
+        }
+        path
+    }
+
+    /// Returns the schema in which unqualified names are made.
+    fn creation_schema(&self, catalog: &Catalog) -> Result<Oid> {
+        let first = self.search_path(catalog).into_iter().find(|oid| *oid != PG_CATALOG);
+        first.ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))
+    }
+
+    /// Calls `work` with what analysis needs to know of this session. `declared` are parameter types, 0 for unknown.
+    fn analyzing<T>(&self, declared: &[u32], work: impl FnOnce(&AnalyzeContext<'_>) -> Result<T>) -> Result<T> {
+        let catalog = self.catalog();
+        let search_path = self.search_path(&catalog);
+        let text = self.text_context();
+        work(&AnalyzeContext {
+            catalog: &catalog,
+            search_path: &search_path,
+            parameter_types: declared,
+            text: &text,
+            database: DATABASE,
+        })
+    }
+
+    /// Returns how values are read from and written as text.
+    pub fn text_context(&self) -> TextContext {
+        TextContext {
+            date_order: match self.settings.get("datestyle") {
+                "ISO, DMY" => DateOrder::Dmy,
+                "ISO, YMD" => DateOrder::Ymd,
+                _ => DateOrder::Mdy,
+            },
+            timezone_offset: settings::time_zone_offset(self.settings.get("timezone")).unwrap_or(0),
+            now: self.transaction_time(),
+            bytea_output: match self.settings.get("bytea_output") {
+                "escape" => ByteaOutput::Escape,
+                _ => ByteaOutput::Hex,
+            },
+        }
+    }
+
+    /// Returns when the transaction began, or the message arrived outside one.
+    fn transaction_time(&self) -> i64 {
+        self.transaction.began().unwrap_or(self.statement_time)
+    }
+
+    /// Counts this session as running until the guard goes.
+    fn running(&self) -> Running {
+        self.database.running.fetch_add(1, Ordering::Relaxed);
+        Running(self.database.clone())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.roll_back();
+        self.database.disconnect(self.pid);
+    }
+}
+
+/// A session that is running a statement.
+struct Running(Arc<Database>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,311 @@
+//! One planned statement: find or make its plan, lock its tables, look at the catalog again, take a snapshot, step it.
+//!
+//! The order is the one of transactions.md section 7: names are resolved in the newest catalog, then tables are locked,
+//! then the catalog's epoch is compared (a change in between means planning again), and only then is the snapshot taken,
+//! so that it lies above every definition it will meet.
+
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+};
+
+use collie_base::Lsn;
+use collie_engine::{Blocker, StatementKind, TableLock, TableLockMode};
+
+use crate::{
+    analyze::{
+        self,
+        bound::{Access, ResultColumn},
+    },
+    catalog::{relation::Oid, snapshot::FIRST_USER_OID},
+    error::{Result, SqlError, SqlState},
+    exec::{ExecContext, Execution, RowSink, Step},
+    parse::Stmt,
+    plan,
+    session::{
+        Client, Formats, Session, cache,
+        facts::Facts,
+        prepared::{Planned, Prepared, Verb},
+    },
+    types::{Value, io::TextContext},
+};
+
+/// Where the rows of a statement go.
+pub(super) enum Rows<'a> {
+    /// To the client, all of them.
+    All(&'a Formats),
+    /// To the client up to the limit, the rest into the buffer.
+    Limited { formats: &'a Formats, limit: u64, rest: &'a mut Vec<Vec<Value>> },
+    /// Into the buffer.
+    Kept(&'a mut Vec<Vec<Value>>),
+    /// Nowhere: they are only counted.
+    Dropped,
+}
+
+struct Sink<'a, 'b, C> {
+    client: &'a mut C,
+    columns: &'a [ResultColumn],
+    text: &'a TextContext,
+    rows: &'a mut Rows<'b>,
+    sent: &'a mut u64,
+}
+
+impl<C: Client> RowSink for Sink<'_, '_, C> {
+    fn row(&mut self, values: &[Value]) -> Result<()> {
+        match self.rows {
+            Rows::All(formats) => self.client.row(values, self.columns, formats, self.text),
+            Rows::Limited { formats, limit, rest } => {
+                if *self.sent >= *limit {
+                    rest.push(values.to_vec());
+                    return Ok(());
+                }
+                *self.sent += 1;
+                self.client.row(values, self.columns, formats, self.text)
+            }
+            Rows::Kept(kept) => {
+                kept.push(values.to_vec());
+                Ok(())
+            }
+            Rows::Dropped => Ok(()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.client.is_full()
+    }
+}
+
+impl Session {
+    /// Returns what `text`, a single statement, was prepared as before, or prepares it.
+    pub(super) fn prepare(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
+        let key = cache::Key {
+            text: text.into(),
+            types: declared.to_vec(),
+            search_path: self.settings.get("search_path").into(),
+        };
+        if let Some(found) = self.database.plans.get(&key) {
+            return Ok(found);
+        }
+        let mut statements = crate::parse::statements(text)?;
+        if statements.len() > 1 {
+            return Err(SqlError::new(
+                SqlState::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            ));
+        }
+        let stmt = statements.pop().map(|statement| Arc::new(statement.stmt));
+        let prepared = Arc::new(Prepared {
+            text: key.text.clone(),
+            stmt,
+            declared: declared.to_vec(),
+            planned: parking_lot::Mutex::new(None),
+        });
+        // A private catalog's plans are of no use to others, but the tree is; the plan's epoch tells them apart.
+        self.database.plans.put(key, prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Returns a plan of a prepared statement for the catalog this session sees now; `None` for a statement that is
+    /// not planned.
+    pub(super) fn planned(&self, prepared: &Prepared) -> Result<Option<Arc<Planned>>> {
+        let Some(stmt) = &prepared.stmt else { return Ok(None) };
+        if Verb::of(stmt).is_none() {
+            return Ok(None);
+        }
+        let catalog = self.catalog();
+        let found = prepared.planned.lock().clone();
+        if let Some(planned) = found.filter(|planned| planned.epoch == catalog.epoch) {
+            return Ok(Some(planned));
+        }
+        let planned = self.plan(stmt, &prepared.declared)?;
+        *prepared.planned.lock() = Some(planned.clone());
+        Ok(Some(planned))
+    }
+
+    /// Analyzes and plans a statement for the catalog this session sees now.
+    pub(super) fn plan(&self, stmt: &Stmt, declared: &[u32]) -> Result<Arc<Planned>> {
+        let (analyzed, epoch) =
+            self.analyzing(declared, |cx| Ok((analyze::analyze(stmt, cx)?, cx.catalog.epoch)))?;
+        self.plan_analyzed(analyzed, Verb::of(stmt).unwrap_or(Verb::Select), epoch)
+    }
+
+    /// Plans what analysis gave under the epoch of the catalog it read.
+    pub(super) fn plan_analyzed(&self, analyzed: analyze::bound::Analyzed, verb: Verb, epoch: u64) -> Result<Arc<Planned>> {
+        let catalog = self.catalog();
+        let row_estimate = |cf| self.database.db.family(cf).stat().rows;
+        let plan = plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate })?;
+        Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb }))
+    }
+
+    /// Waits for a lock.
+    pub(super) async fn wait(&self, blocker: Blocker) -> Result<()> {
+        Ok(self.engine.wait(blocker).await?)
+    }
+
+    /// Takes a table lock for the rest of the transaction.
+    pub(super) async fn lock_table(&mut self, oid: Oid, mode: TableLockMode) -> Result<()> {
+        loop {
+            match self.engine.lock_table(oid, mode)? {
+                TableLock::Granted => return Ok(()),
+                TableLock::Wait(blocker) => self.wait(blocker).await?,
+            }
+        }
+    }
+
+    async fn lock_relations(&mut self, planned: &Planned) -> Result<()> {
+        for (oid, access) in &planned.analyzed.relations {
+            if *oid < FIRST_USER_OID {
+                continue;
+            }
+            let mode = match access {
+                Access::Read => TableLockMode::AccessShare,
+                Access::Lock => TableLockMode::RowShare,
+                Access::Write => TableLockMode::RowExclusive,
+            };
+            self.lock_table(*oid, mode).await?;
+        }
+        Ok(())
+    }
+
+    /// Locks the tables of a plan; plans again for as long as the catalog moved on before the locks were had.
+    pub(super) async fn lock_planned(
+        &mut self,
+        stmt: &Stmt,
+        declared: &[u32],
+        mut planned: Arc<Planned>,
+    ) -> Result<Arc<Planned>> {
+        loop {
+            self.lock_relations(&planned).await?;
+            if self.catalog().epoch == planned.epoch {
+                return Ok(planned);
+            }
+            let fresh = self.plan(stmt, declared)?;
+            if !same_columns(&fresh, &planned) {
+                return Err(SqlError::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "cached plan must not change result type",
+                ));
+            }
+            planned = fresh;
+        }
+    }
+
+    /// Runs a planned statement to its end inside the open transaction; returns the plan that ran (a newer one when the
+    /// catalog had moved on) and how many rows it returned or wrote.
+    pub(super) async fn run<C: Client>(
+        &mut self,
+        stmt: &Stmt,
+        declared: &[u32],
+        mut planned: Arc<Planned>,
+        params: Vec<Value>,
+        mut rows: Rows<'_>,
+        client: &mut C,
+    ) -> Result<u64> {
+        if planned.analyzed.writes {
+            let locks_only = planned.verb == Verb::Select;
+            self.refuse_read_only(if locks_only { "SELECT FOR UPDATE" } else { planned.verb.word() })?;
+        }
+        self.ensure_transaction()?;
+        planned = self.lock_planned(stmt, declared, planned).await?;
+        self.begin_statement(planned.analyzed.writes)?;
+        let mut execution = Execution::new(planned.plan.clone(), params);
+        let mut sent = 0;
+        let text = self.text_context();
+        let result = loop {
+            let mut sink = Sink { client, columns: &planned.analyzed.columns, text: &text, rows: &mut rows, sent: &mut sent };
+            match self.step(&mut execution, &text, &mut sink) {
+                Ok(Step::Done { rows }) => break Ok(rows),
+                Ok(Step::Suspended) => {}
+                Ok(Step::Wait(blocker)) => {
+                    if let Err(error) = self.wait(blocker).await {
+                        break Err(error);
+                    }
+                }
+                Ok(Step::Yield) => {
+                    if let Err(error) = client.drain().await {
+                        break Err(error);
+                    }
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        self.engine.end_statement();
+        result
+    }
+
+    /// Takes the statement's snapshot.
+    pub(super) fn begin_statement(&mut self, writes: bool) -> Result<()> {
+        // A read-only snapshot lies at the durable boundary. Definitions published since must not meet older rows.
+        let db = &self.database.db;
+        let behind = db.durable() < Lsn::new(self.database.ddl_floor.load(Ordering::Acquire));
+        let kind = if writes || behind { StatementKind::Write } else { StatementKind::ReadOnly };
+        Ok(self.engine.begin_statement(kind)?)
+    }
+
+    /// Steps an execution once.
+    pub(super) fn step(&mut self, execution: &mut Execution, text: &TextContext, sink: &mut dyn RowSink) -> Result<Step> {
+        let catalog = self.catalog();
+        let search_path = self.search_path(&catalog);
+        let transaction_time = self.transaction_time();
+        let xid = self.engine.xid();
+        let isolation = self.isolation_name().to_owned();
+        let read_only = self.is_read_only();
+        let Self { database, engine, cancel, settings, identity, pid, statement_time, names, .. } = self;
+        let facts = Facts {
+            database,
+            catalog: &catalog,
+            search_path: &search_path,
+            settings,
+            identity,
+            pid: *pid,
+            xid,
+            isolation: &isolation,
+            read_only,
+            names,
+            changes: Default::default(),
+        };
+        let clock = || database.now();
+        let mut context = ExecContext {
+            db: &database.db,
+            session: engine,
+            catalog: &catalog,
+            eval: crate::builtin::EvalContext {
+                text,
+                transaction_time,
+                statement_time: *statement_time,
+                clock_time: &clock,
+                system: &facts,
+            },
+            virtual_tables: &facts,
+            row_ids: &database.row_ids,
+            cancel,
+        };
+        let step = execution.step(&mut context, sink, 0);
+        let changes = facts.changes.into_inner();
+        for (name, value) in changes {
+            self.settings.set(&name, Some(&value))?;
+        }
+        step
+    }
+
+    /// Runs a planned statement in a statement of its own and keeps its rows. For statements that need a value computed.
+    pub(super) fn rows_of<'a, C: Client>(
+        &'a mut self,
+        planned: Arc<Planned>,
+        client: &'a mut C,
+    ) -> impl Future<Output = Result<Vec<Vec<Value>>>> + Send + 'a {
+        async move {
+            let mut kept = Vec::new();
+            let stmt = Stmt::Checkpoint;
+            self.run(&stmt, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
+            Ok(kept)
+        }
+    }
+}
+
+fn same_columns(a: &Planned, b: &Planned) -> bool {
+    let (a, b) = (&a.analyzed, &b.analyzed);
+    a.parameters == b.parameters
+        && a.columns.len() == b.columns.len()
+        && a.columns.iter().zip(&b.columns).all(|(a, b)| a.ty.oid == b.ty.oid && a.name == b.name)
+}

@@ -1,0 +1,392 @@
+//! `Settings`: what SET, SHOW and RESET read and write in one session.
+//!
+//! Not the server's configuration file. Three kinds (docs/settings.md): effective; fixed (another value is 22023);
+//! accepted, which are kept and shown but change nothing. A name that is in no table is 42704.
+//!
+//! # Invariants
+//! - S1. Every value stored for an effective setting has passed its check, so reading one never fails.
+//! - S2. SET LOCAL and SET inside a transaction end with it as PostgreSQL says: the caller keeps a copy of the whole
+//!   value set at BEGIN and at each savepoint, and puts it back.
+
+use std::sync::Arc;
+
+use collie_base::Map;
+
+use crate::error::{Result, SqlError, SqlState};
+
+/// What a setting's value may be and whether it does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// on or off.
+    Bool,
+    /// A number within bounds.
+    Integer(i64, i64),
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// Only its default.
+    Fixed,
+    /// Anything; kept and shown, without effect.
+    Accepted,
+}
+
+/// A row of the table of settings.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name as SHOW ALL prints it.
+    pub name: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its default.
+    pub default: &'static str,
+    /// One line for SHOW ALL and pg_settings.
+    pub description: &'static str,
+    /// Whether clients are told of each change.
+    pub reported: bool,
+}
+
+const fn setting(name: &'static str, kind: Kind, default: &'static str, description: &'static str) -> Setting {
+    Setting { name, kind, default, description, reported: false }
+}
+
+const fn reported(name: &'static str, kind: Kind, default: &'static str, description: &'static str) -> Setting {
+    Setting { name, kind, default, description, reported: true }
+}
+
+const ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
+const SYNC: &[&str] = &["on", "off", "local", "remote_write", "remote_apply"];
+const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
+
+/// Version of PostgreSQL whose dialect is spoken, as clients choose their catalog queries by it.
+pub const SERVER_VERSION: &str = concat!("15.0 (Collie ", env!("CARGO_PKG_VERSION"), ")");
+
+/// Every setting, sorted by name.
+pub const SETTINGS: &[Setting] = &[
+    reported("application_name", Kind::Text, "", "Name of the application, shown in views."),
+    setting("bytea_output", Kind::Word(&["hex", "escape"]), "hex", "How bytea is written as text."),
+    setting("check_function_bodies", Kind::Accepted, "on", "No effect: there are no functions to check."),
+    reported("client_encoding", Kind::Word(&["utf8", "sql_ascii"]), "UTF8", "Encoding of the client; only UTF8."),
+    setting("client_min_messages", Kind::Word(MESSAGES), "notice", "Least severity of messages sent to the client."),
+    setting("cpu_index_tuple_cost", Kind::Accepted, "0.005", "No effect: the planner has its own costs."),
+    setting("cpu_operator_cost", Kind::Accepted, "0.0025", "No effect: the planner has its own costs."),
+    setting("cpu_tuple_cost", Kind::Accepted, "0.01", "No effect: the planner has its own costs."),
+    reported("datestyle", Kind::Word(&["iso, mdy", "iso, dmy", "iso, ymd"]), "ISO, MDY", "How dates are written, and read when ambiguous."),
+    setting("deadlock_timeout", Kind::Accepted, "1s", "No effect: deadlocks are found when a wait begins."),
+    setting("default_table_access_method", Kind::Accepted, "heap", "No effect: there is one."),
+    setting("default_tablespace", Kind::Accepted, "", "No effect: there are no tablespaces."),
+    setting("default_text_search_config", Kind::Accepted, "pg_catalog.simple", "No effect: no text search."),
+    setting("default_toast_compression", Kind::Accepted, "pglz", "No effect: rows are not compressed."),
+    setting("default_transaction_deferrable", Kind::Bool, "off", "Default of DEFERRABLE."),
+    setting("default_transaction_isolation", Kind::Word(ISOLATION), "read committed", "Isolation of new transactions."),
+    reported("default_transaction_read_only", Kind::Bool, "off", "Whether new transactions are read-only."),
+    setting("default_with_oids", Kind::Fixed, "off", "Rows have no OIDs."),
+    setting("effective_cache_size", Kind::Accepted, "4GB", "No effect: all rows are in memory."),
+    setting("enable_hashjoin", Kind::Accepted, "on", "No effect."),
+    setting("enable_indexscan", Kind::Accepted, "on", "No effect."),
+    setting("enable_mergejoin", Kind::Accepted, "on", "No effect."),
+    setting("enable_nestloop", Kind::Accepted, "on", "No effect."),
+    setting("enable_seqscan", Kind::Accepted, "on", "No effect."),
+    setting("escape_string_warning", Kind::Accepted, "on", "No effect."),
+    setting("extra_float_digits", Kind::Integer(-15, 3), "1", "Floats are always written in shortest exact form."),
+    setting("from_collapse_limit", Kind::Accepted, "8", "No effect."),
+    setting("geqo", Kind::Accepted, "on", "No effect."),
+    setting("idle_in_transaction_session_timeout", Kind::Fixed, "0", "Not built: only 0."),
+    setting("idle_session_timeout", Kind::Fixed, "0", "Not built: only 0."),
+    reported("in_hot_standby", Kind::Fixed, "off", "Whether this is a replica."),
+    reported("integer_datetimes", Kind::Fixed, "on", "Timestamps are 64-bit integers."),
+    reported("intervalstyle", Kind::Fixed, "postgres", "How intervals are written."),
+    reported("is_superuser", Kind::Fixed, "on", "Every user may do everything until roles exist."),
+    setting("jit", Kind::Accepted, "off", "No effect: nothing is compiled."),
+    setting("join_collapse_limit", Kind::Accepted, "8", "No effect."),
+    setting("lc_collate", Kind::Fixed, "C", "Order of text."),
+    setting("lc_ctype", Kind::Fixed, "C", "Classes of characters."),
+    setting("lc_messages", Kind::Accepted, "C", "No effect: messages are English."),
+    setting("lc_monetary", Kind::Accepted, "C", "No effect."),
+    setting("lc_numeric", Kind::Accepted, "C", "No effect."),
+    setting("lc_time", Kind::Accepted, "C", "No effect."),
+    setting("lock_timeout", Kind::Fixed, "0", "Not built: only 0, which waits for ever."),
+    setting("log_min_messages", Kind::Accepted, "warning", "No effect."),
+    setting("log_statement", Kind::Accepted, "none", "No effect."),
+    setting("maintenance_work_mem", Kind::Accepted, "64MB", "No effect."),
+    setting("max_connections", Kind::Fixed, "1000", "Connections accepted."),
+    setting("max_identifier_length", Kind::Fixed, "63", "Bytes of a name that are kept."),
+    setting("max_index_keys", Kind::Fixed, "32", "Columns of an index."),
+    setting("max_parallel_workers_per_gather", Kind::Accepted, "0", "No effect."),
+    setting("plan_cache_mode", Kind::Accepted, "auto", "No effect: plans are generic."),
+    setting("quote_all_identifiers", Kind::Accepted, "off", "No effect."),
+    setting("random_page_cost", Kind::Accepted, "4", "No effect: the planner has its own costs."),
+    setting("row_security", Kind::Accepted, "on", "No effect: there are no row policies."),
+    setting("search_path", Kind::Text, "\"$user\", public", "Schemas in which names are looked for."),
+    setting("seq_page_cost", Kind::Accepted, "1", "No effect: the planner has its own costs."),
+    reported("server_encoding", Kind::Fixed, "UTF8", "Encoding of the database."),
+    reported("server_version", Kind::Fixed, SERVER_VERSION, "Dialect and version."),
+    setting("server_version_num", Kind::Fixed, "150000", "Dialect as a number."),
+    reported("session_authorization", Kind::Fixed, "collie", "Who connected."),
+    setting("shared_buffers", Kind::Accepted, "128MB", "No effect: all rows are in memory."),
+    reported("standard_conforming_strings", Kind::Fixed, "on", "Backslashes in plain strings are themselves."),
+    setting("statement_timeout", Kind::Fixed, "0", "Not built: only 0, which is no limit."),
+    setting("synchronize_seqscans", Kind::Accepted, "on", "No effect."),
+    setting("synchronous_commit", Kind::Word(SYNC), "on", "on: a commit is answered once it is on disk; off: once it is in order in memory."),
+    setting("temp_buffers", Kind::Accepted, "8MB", "No effect."),
+    reported("timezone", Kind::Text, "UTC", "Time zone of timestamps with time zone: UTC or a fixed offset."),
+    setting("transaction_deferrable", Kind::Bool, "off", "Whether this transaction is deferrable."),
+    setting("transaction_isolation", Kind::Word(ISOLATION), "read committed", "Isolation of this transaction."),
+    setting("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
+    setting("transform_null_equals", Kind::Fixed, "off", "`= NULL` is not IS NULL."),
+    setting("vacuum_cost_delay", Kind::Accepted, "0", "No effect."),
+    setting("wal_level", Kind::Fixed, "replica", "What the log holds."),
+    setting("work_mem", Kind::Accepted, "4MB", "No effect."),
+    setting("xmloption", Kind::Accepted, "content", "No effect: there is no xml."),
+];
+
+/// How names are printed where PostgreSQL uses capitals.
+fn display_name(name: &'static str) -> &'static str {
+    match name {
+        "datestyle" => "DateStyle",
+        "timezone" => "TimeZone",
+        "intervalstyle" => "IntervalStyle",
+        other => other,
+    }
+}
+
+impl Setting {
+    /// Returns its name as clients are told it.
+    pub fn display(&self) -> &'static str {
+        display_name(self.name)
+    }
+}
+
+/// The values of one session: those that differ from the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Values set in this session, by lower-case name.
+    values: Map<&'static str, Arc<str>>,
+    /// Defaults given at connect or by the server's configuration.
+    defaults: Map<&'static str, Arc<str>>,
+    /// Settings of extensions: names with a dot, any text.
+    custom: Map<String, Arc<str>>,
+}
+
+/// Finds a setting by name, whatever its case.
+pub fn find(name: &str) -> Option<&'static Setting> {
+    let lower = name.to_ascii_lowercase();
+    SETTINGS.binary_search_by(|setting| setting.name.cmp(&lower)).ok().map(|at| &SETTINGS[at])
+}
+
+fn unknown(name: &str) -> SqlError {
+    SqlError::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+impl Settings {
+    /// Returns a setting's value as SHOW prints it.
+    ///
+    /// # Errors
+    /// 42704 for a name that is not known.
+    pub fn show(&self, name: &str) -> Result<String> {
+        match find(name) {
+            Some(setting) => Ok(self.get(setting.name).to_owned()),
+            None => self.custom.get(&name.to_ascii_lowercase()).map(|v| v.to_string()).ok_or_else(|| unknown(name)),
+        }
+    }
+
+    /// Returns the value of a setting that is in the table.
+    ///
+    /// # Panics
+    /// For a name that is not in the table: a bug of the caller.
+    pub fn get(&self, name: &str) -> &str {
+        let setting = find(name).expect("callers name settings of the table");
+        self.values.get(setting.name).or_else(|| self.defaults.get(setting.name)).map_or(setting.default, |v| v)
+    }
+
+    /// Returns whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.get(name) == "on"
+    }
+
+    /// Sets a value, or with `None` goes back to the default. Returns the setting when clients are told of it.
+    ///
+    /// # Errors
+    /// 42704 for an unknown name, 22023 for a value it cannot take.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Option<&'static Setting>> {
+        let Some(setting) = find(name) else {
+            if !name.contains('.') {
+                return Err(unknown(name));
+            }
+            match value {
+                Some(value) => self.custom.insert(name.to_ascii_lowercase(), value.into()),
+                None => self.custom.remove(&name.to_ascii_lowercase()),
+            };
+            return Ok(None);
+        };
+        match value {
+            Some(value) => {
+                let value = check(setting, value)?;
+                self.values.insert(setting.name, value.into());
+            }
+            None => {
+                self.values.remove(setting.name);
+            }
+        }
+        Ok(setting.reported.then_some(setting))
+    }
+
+    /// Sets what RESET goes back to.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<()> {
+        let setting = find(name).ok_or_else(|| unknown(name))?;
+        let value = check(setting, value)?;
+        self.defaults.insert(setting.name, value.into());
+        Ok(())
+    }
+
+    /// Replaces the value of a fixed setting that describes the session, such as who connected.
+    pub fn describe(&mut self, name: &'static str, value: &str) {
+        self.defaults.insert(name, value.into());
+    }
+
+    /// Forgets every value set in this session.
+    pub fn reset_all(&mut self) {
+        self.values.clear();
+        self.custom.clear();
+    }
+}
+
+/// Returns the value in its stored form, or why the setting cannot take it.
+fn check(setting: &Setting, value: &str) -> Result<String> {
+    let name = setting.display();
+    let invalid = || {
+        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
+    };
+    Ok(match setting.kind {
+        Kind::Bool => if parse_bool(value).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))
+        })? { "on" } else { "off" }.to_owned(),
+        Kind::Integer(least, most) => {
+            let number: i64 = value.trim().parse().map_err(|_| invalid())?;
+            if number < least || number > most {
+                return Err(SqlError::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("{number} is outside the valid range for parameter \"{name}\" ({least} .. {most})"),
+                ));
+            }
+            number.to_string()
+        }
+        Kind::Word(words) => check_word(setting.name, words, value).ok_or_else(invalid)?,
+        Kind::Text if setting.name == "timezone" => check_time_zone(value).ok_or_else(invalid)?,
+        Kind::Text | Kind::Accepted => value.to_owned(),
+        Kind::Fixed if value.eq_ignore_ascii_case(setting.default) => setting.default.to_owned(),
+        Kind::Fixed => return Err(invalid().detail(format!("It is always {}.", setting.default))),
+    })
+}
+
+fn check_word(name: &str, words: &[&str], value: &str) -> Option<String> {
+    let lower = value.trim().to_ascii_lowercase();
+    match name {
+        "client_encoding" => match lower.replace(['-', '_'], "").as_str() {
+            "utf8" | "unicode" => Some("UTF8".to_owned()),
+            "sqlascii" => Some("SQL_ASCII".to_owned()),
+            _ => None,
+        },
+        "datestyle" => {
+            let mut order = "MDY";
+            for part in lower.split(',').map(str::trim) {
+                match part {
+                    "iso" => {}
+                    "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
+                    "dmy" | "euro" | "european" => order = "DMY",
+                    "ymd" => order = "YMD",
+                    _ => return None,
+                }
+            }
+            Some(format!("ISO, {order}"))
+        }
+        "synchronous_commit" => match parse_bool(&lower) {
+            Some(true) => Some("on".to_owned()),
+            Some(false) => Some("off".to_owned()),
+            None => words.contains(&lower.as_str()).then_some(lower),
+        },
+        _ => words.contains(&lower.as_str()).then_some(lower),
+    }
+}
+
+/// Seconds east of UTC of a time zone that is UTC or a fixed offset: `UTC`, `+02`, `-05:30`.
+pub fn time_zone_offset(zone: &str) -> Option<i32> {
+    let upper = zone.trim().to_ascii_uppercase();
+    if matches!(upper.as_str(), "UTC" | "GMT" | "ETC/UTC" | "Z" | "ZULU" | "UCT" | "ETC/GMT" | "UNIVERSAL" | "0") {
+        return Some(0);
+    }
+    let (sign, digits) = match upper.as_bytes().first()? {
+        b'+' => (1, &upper[1..]),
+        b'-' => (-1, &upper[1..]),
+        b'0'..=b'9' => (1, upper.as_str()),
+        _ => return None,
+    };
+    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours <= 15 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+fn check_time_zone(value: &str) -> Option<String> {
+    time_zone_offset(value).map(|_| value.trim().to_owned())
+}
+
+/// Reads a switch as PostgreSQL does: any unambiguous prefix of true, false, yes, no, on, off, or 1 and 0.
+pub fn parse_bool(text: &str) -> Option<bool> {
+    let text = text.trim().to_ascii_lowercase();
+    let is = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    if is("true", 1) || is("yes", 1) || is("on", 2) || text == "1" {
+        Some(true)
+    } else if is("false", 1) || is("no", 1) || is("off", 2) || text == "0" {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: lookups by binary search find every row. Method: the table is sorted, each default passes its own check.
+    #[test]
+    fn table_is_sorted_and_each_default_is_valid() {
+        assert!(SETTINGS.is_sorted_by(|a, b| a.name < b.name));
+        for setting in SETTINGS {
+            assert_eq!(check(setting, setting.default).ok().as_deref(), Some(setting.default), "{}", setting.name);
+        }
+    }
+
+    /// Goal: values are normalised or refused with PostgreSQL's code. Method: table.
+    #[test]
+    fn set_normalises_or_refuses() {
+        let mut settings = Settings::default();
+        for (name, value, shown) in [
+            ("synchronous_commit", "false", "off"),
+            ("Synchronous_Commit", "LOCAL", "local"),
+            ("client_encoding", "utf-8", "UTF8"),
+            ("datestyle", "dmy", "ISO, DMY"),
+            ("timezone", "+02:30", "+02:30"),
+            ("work_mem", "1GB", "1GB"),
+            ("my.own", "x", "x"),
+        ] {
+            settings.set(name, Some(value)).unwrap();
+            assert_eq!(settings.show(name).unwrap(), shown);
+        }
+        for (name, value, state) in [
+            ("nosuch", "1", SqlState::UNDEFINED_OBJECT),
+            ("statement_timeout", "2s", SqlState::INVALID_PARAMETER_VALUE),
+            ("standard_conforming_strings", "off", SqlState::INVALID_PARAMETER_VALUE),
+            ("client_encoding", "latin1", SqlState::INVALID_PARAMETER_VALUE),
+            ("timezone", "Mars/Olympus", SqlState::INVALID_PARAMETER_VALUE),
+            ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
+            ("default_transaction_read_only", "maybe", SqlState::INVALID_PARAMETER_VALUE),
+        ] {
+            assert_eq!(settings.set(name, Some(value)).unwrap_err().state(), state, "{name}");
+        }
+        settings.set("synchronous_commit", None).unwrap();
+        assert_eq!(settings.get("synchronous_commit"), "on");
+    }
+}

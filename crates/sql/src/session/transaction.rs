@@ -1,0 +1,443 @@
+//! Transaction blocks of a session: BEGIN, COMMIT, ROLLBACK, savepoints, and what a failure leaves.
+//!
+//! | block | meaning | left by |
+//! |---|---|---|
+//! | `None` | nothing open | a statement (to `Implicit`), BEGIN (to `Explicit`) |
+//! | `Implicit` | one query string, or one pipeline up to Sync | its end (commits), an error (rolls back), BEGIN (to `Explicit`) |
+//! | `Explicit` | after BEGIN | COMMIT, ROLLBACK, an error (to `Failed`) |
+//! | `Failed` | an error happened after BEGIN; all but the work before the last savepoint is undone already | ROLLBACK, COMMIT (rolls back), ROLLBACK TO (to `Explicit`) |
+//!
+//! # Invariants
+//! - B1. The engine's transaction begins with the first statement that needs it, so that SET TRANSACTION before it counts.
+//! - B2. A private catalog exists iff this transaction changed definitions; then it holds the catalog lock.
+//! - B3. Families made by a transaction that ends without commit are freed; families it replaced are freed only after
+//!   its commit is acknowledged.
+
+use std::sync::Arc;
+
+use collie_base::CfId;
+use collie_engine::{Isolation, Mark};
+
+use crate::{
+    catalog::snapshot::Catalog,
+    error::{Result, SqlError, SqlState},
+    parse::ast,
+    session::{Client, NoticeLevel, Session, Status, settings::Settings},
+};
+
+/// Kind of the open block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Block {
+    #[default]
+    None,
+    Implicit,
+    Explicit,
+    Failed,
+}
+
+/// What a session has open.
+#[derive(Default)]
+pub(super) struct Transaction {
+    pub(super) block: Block,
+    began: i64,
+    isolation: Option<Isolation>,
+    read_only: bool,
+    /// Whether a statement ran, after which SET TRANSACTION ISOLATION LEVEL is refused.
+    used: bool,
+    /// Settings as they were at BEGIN, when they were changed since.
+    settings_before: Option<Settings>,
+    /// Values given by SET LOCAL end with the transaction; plain SET values survive a commit.
+    settings_after_commit: Option<Settings>,
+    /// The private catalog (B2).
+    pub(super) overlay: Option<Arc<Catalog>>,
+    /// Families made in this transaction (B3).
+    pub(super) made: Vec<CfId>,
+    /// Families that are no longer named once it commits (B3).
+    pub(super) replaced: Vec<CfId>,
+    savepoints: Vec<Savepoint>,
+}
+
+struct Savepoint {
+    name: String,
+    mark: Mark,
+    overlay: Option<Arc<Catalog>>,
+    settings: Settings,
+    replaced: usize,
+    made: usize,
+}
+
+impl Transaction {
+    pub(super) fn status(&self) -> Status {
+        match self.block {
+            Block::None | Block::Implicit => Status::Idle,
+            Block::Explicit => Status::InBlock,
+            Block::Failed => Status::Failed,
+        }
+    }
+
+    pub(super) fn began(&self) -> Option<i64> {
+        (self.block != Block::None).then_some(self.began)
+    }
+}
+
+/// The error for any statement of a failed block.
+pub(super) fn failed_block() -> SqlError {
+    SqlError::new(
+        SqlState::IN_FAILED_SQL_TRANSACTION,
+        "current transaction is aborted, commands ignored until end of transaction block",
+    )
+}
+
+fn warning(state: SqlState, text: &str) -> SqlError {
+    SqlError::new(state, text)
+}
+
+impl Session {
+    /// Makes sure a block is open, an implicit one if need be, and the engine's transaction with it (B1).
+    pub(super) fn ensure_transaction(&mut self) -> Result<()> {
+        match self.transaction.block {
+            Block::Failed => return Err(failed_block()),
+            Block::None => self.open_block(Block::Implicit)?,
+            Block::Implicit | Block::Explicit => {}
+        }
+        self.transaction.used = true;
+        if !self.engine.in_transaction() {
+            let isolation = match self.transaction.isolation {
+                Some(isolation) => isolation,
+                None => self.isolation_named("default_transaction_isolation")?,
+            };
+            self.engine.begin(isolation, self.transaction.read_only)?;
+        }
+        Ok(())
+    }
+
+    fn open_block(&mut self, block: Block) -> Result<()> {
+        self.transaction = Transaction {
+            block,
+            began: self.statement_time,
+            read_only: self.settings.is_on("default_transaction_read_only"),
+            ..Transaction::default()
+        };
+        Ok(())
+    }
+
+    fn isolation_named(&self, setting: &str) -> Result<Isolation> {
+        match self.settings.get(setting) {
+            "repeatable read" => Ok(Isolation::RepeatableRead),
+            "serializable" => Err(serializable()),
+            _ => Ok(Isolation::ReadCommitted),
+        }
+    }
+
+    /// Returns whether writes are refused.
+    pub(super) fn is_read_only(&self) -> bool {
+        self.transaction.read_only
+    }
+
+    /// Returns the name of the isolation level in force, as SHOW prints it.
+    pub(super) fn isolation_name(&self) -> &str {
+        match (self.transaction.block, self.transaction.isolation) {
+            (Block::Explicit | Block::Failed, Some(Isolation::RepeatableRead)) => "repeatable read",
+            (Block::Explicit | Block::Failed, Some(Isolation::ReadCommitted)) => "read committed",
+            _ => self.settings.get("default_transaction_isolation"),
+        }
+    }
+
+    /// Refuses a statement that cannot run inside a block.
+    pub(super) fn refuse_in_block(&self, what: &str) -> Result<()> {
+        if self.transaction.block == Block::Explicit {
+            return Err(SqlError::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                format!("{what} cannot run inside a transaction block"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses a write in a read-only transaction.
+    pub(super) fn refuse_read_only(&self, what: &str) -> Result<()> {
+        if self.is_read_only() {
+            return Err(SqlError::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                format!("cannot execute {what} in a read-only transaction"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Runs a transaction command and returns its tag.
+    pub(super) async fn transaction_command<C: Client>(
+        &mut self,
+        command: &ast::Transaction,
+        client: &mut C,
+    ) -> Result<&'static str> {
+        match command {
+            ast::Transaction::Begin { modes, start } => {
+                self.begin_block(modes, client)?;
+                Ok(if *start { "START TRANSACTION" } else { "BEGIN" })
+            }
+            ast::Transaction::Commit { chain } => {
+                refuse_chain(*chain)?;
+                self.commit_command(client).await
+            }
+            ast::Transaction::Rollback { chain } => {
+                refuse_chain(*chain)?;
+                if matches!(self.transaction.block, Block::None | Block::Implicit) {
+                    let text = "there is no transaction in progress";
+                    client.notice(NoticeLevel::Warning, warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).report());
+                }
+                self.roll_back();
+                Ok("ROLLBACK")
+            }
+            ast::Transaction::Savepoint(name) => self.savepoint(name),
+            ast::Transaction::Release(name) => self.release(name),
+            ast::Transaction::RollbackTo(name) => self.roll_back_to(name),
+            ast::Transaction::Prepare(_)
+            | ast::Transaction::CommitPrepared(_)
+            | ast::Transaction::RollbackPrepared(_) => {
+                Err(SqlError::unsupported("two-phase commit").hint("Use COMMIT."))
+            }
+        }
+    }
+
+    fn begin_block<C: Client>(&mut self, modes: &[ast::TransactionMode], client: &mut C) -> Result<()> {
+        match self.transaction.block {
+            Block::Failed => return Err(failed_block()),
+            Block::Explicit => {
+                let text = "there is already a transaction in progress";
+                client.notice(NoticeLevel::Warning, warning(SqlState::ACTIVE_SQL_TRANSACTION, text).report());
+            }
+            Block::None => self.open_block(Block::Explicit)?,
+            Block::Implicit => self.transaction.block = Block::Explicit,
+        }
+        self.transaction_modes(modes)
+    }
+
+    /// Applies BEGIN's or SET TRANSACTION's modes to the open block.
+    pub(super) fn transaction_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        for mode in modes {
+            match mode {
+                ast::TransactionMode::Isolation(level) => {
+                    let level = isolation_of(*level)?;
+                    if self.engine.in_transaction() && self.transaction.isolation != Some(level) {
+                        return Err(SqlError::new(
+                            SqlState::ACTIVE_SQL_TRANSACTION,
+                            "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                        ));
+                    }
+                    self.transaction.isolation = Some(level);
+                }
+                ast::TransactionMode::ReadOnly(read_only) => {
+                    if !read_only && self.transaction.read_only && self.transaction.used {
+                        return Err(SqlError::new(
+                            SqlState::ACTIVE_SQL_TRANSACTION,
+                            "transaction read-write mode must be set before any query",
+                        ));
+                    }
+                    self.transaction.read_only = *read_only;
+                }
+                // Read-only snapshots here never wait and are never cancelled, which is all DEFERRABLE asks for.
+                ast::TransactionMode::Deferrable(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit_command<C: Client>(&mut self, client: &mut C) -> Result<&'static str> {
+        match self.transaction.block {
+            Block::Failed => {
+                self.roll_back();
+                return Ok("ROLLBACK");
+            }
+            Block::None | Block::Implicit => {
+                let text = "there is no transaction in progress";
+                client.notice(NoticeLevel::Warning, warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).report());
+            }
+            Block::Explicit => {}
+        }
+        self.commit().await?;
+        Ok("COMMIT")
+    }
+
+    /// Commits what is open; the reply may leave when this returns. After an error nothing is open, and unless it is
+    /// 08007 (outcome unknown) nothing was committed.
+    pub(super) async fn commit(&mut self) -> Result<()> {
+        let transaction = std::mem::take(&mut self.transaction);
+        self.names.portals.clear();
+        if let Some(settings) = transaction.settings_after_commit {
+            self.settings = settings;
+        }
+        if !self.engine.in_transaction() {
+            return Ok(());
+        }
+        let sync = self.settings.get("synchronous_commit") != "off";
+        // D1: the new catalog is there before the locks that keep others from it end.
+        let before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
+        let changed = before.is_some();
+        let ack = match self.engine.commit(sync) {
+            Ok(ack) => ack,
+            Err(error) => {
+                if let Some(before) = before {
+                    self.database.catalog.store(before);
+                }
+                self.engine.rollback();
+                self.free(&transaction.made);
+                return Err(error.into());
+            }
+        };
+        if changed {
+            self.database.raise_ddl_floor(self.database.db.boundary());
+        }
+        if sync && self.database.running.load(std::sync::atomic::Ordering::Relaxed) <= 1 {
+            // Nobody else has work for this core: flushing here saves two thread switches.
+            self.database.db.try_lead_flush();
+        }
+        ack.await?;
+        self.free(&transaction.replaced);
+        Ok(())
+    }
+
+    fn free(&self, families: &[CfId]) {
+        for cf in families {
+            self.database.db.drop_family(*cf);
+        }
+    }
+
+    /// Rolls back everything that is open.
+    pub(super) fn roll_back(&mut self) {
+        let transaction = std::mem::take(&mut self.transaction);
+        self.names.portals.clear();
+        if self.engine.in_transaction() {
+            self.engine.rollback();
+        }
+        if let Some(settings) = transaction.settings_before {
+            self.settings = settings;
+        }
+        self.free(&transaction.made);
+    }
+
+    /// Undoes what a failed statement leaves: all of an implicit block; of an explicit one, everything since the last
+    /// savepoint, or all of it.
+    pub(super) fn fail(&mut self) {
+        match self.transaction.block {
+            Block::None | Block::Implicit => self.roll_back(),
+            Block::Failed => {}
+            Block::Explicit => {
+                self.transaction.block = Block::Failed;
+                self.names.portals.clear();
+                self.engine.end_statement();
+                match self.transaction.savepoints.last() {
+                    Some(savepoint) => self.engine.rollback_to(savepoint.mark),
+                    None => {
+                        if self.engine.in_transaction() {
+                            self.engine.rollback();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn savepoint(&mut self, name: &str) -> Result<&'static str> {
+        self.in_block("SAVEPOINT")?;
+        self.ensure_transaction()?;
+        self.transaction.savepoints.push(Savepoint {
+            name: name.to_owned(),
+            mark: self.engine.savepoint(),
+            overlay: self.transaction.overlay.clone(),
+            settings: self.settings.clone(),
+            replaced: self.transaction.replaced.len(),
+            made: self.transaction.made.len(),
+        });
+        Ok("SAVEPOINT")
+    }
+
+    fn release(&mut self, name: &str) -> Result<&'static str> {
+        self.in_block("RELEASE SAVEPOINT")?;
+        if self.transaction.block == Block::Failed {
+            return Err(failed_block());
+        }
+        let at = self.find_savepoint(name)?;
+        self.transaction.savepoints.truncate(at);
+        Ok("RELEASE")
+    }
+
+    fn roll_back_to(&mut self, name: &str) -> Result<&'static str> {
+        self.in_block("ROLLBACK TO SAVEPOINT")?;
+        let at = self.find_savepoint(name)?;
+        self.transaction.savepoints.truncate(at + 1);
+        let savepoint = &self.transaction.savepoints[at];
+        self.engine.rollback_to(savepoint.mark);
+        self.transaction.overlay = savepoint.overlay.clone();
+        self.transaction.replaced.truncate(savepoint.replaced);
+        let unmade = self.transaction.made.split_off(savepoint.made);
+        self.settings = savepoint.settings.clone();
+        self.transaction.block = Block::Explicit;
+        self.names.portals.clear();
+        self.free(&unmade);
+        Ok("ROLLBACK")
+    }
+
+    fn in_block(&self, what: &str) -> Result<()> {
+        match self.transaction.block {
+            Block::Explicit | Block::Failed => Ok(()),
+            Block::None | Block::Implicit => Err(SqlError::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    fn find_savepoint(&self, name: &str) -> Result<usize> {
+        self.transaction.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_SAVEPOINT_SPECIFICATION, format!("savepoint \"{name}\" does not exist"))
+        })
+    }
+
+    /// Sets a setting with the life that SET or SET LOCAL gives it.
+    pub(super) fn set_in_transaction<C: Client>(
+        &mut self,
+        name: &str,
+        value: Option<&str>,
+        local: bool,
+        client: &mut C,
+    ) -> Result<()> {
+        let in_block = self.transaction.block != Block::None;
+        if local && self.transaction.block != Block::Explicit {
+            let text = "SET LOCAL can only be used in transaction blocks";
+            client.notice(NoticeLevel::Warning, warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).report());
+            return Ok(());
+        }
+        let before = self.settings.clone();
+        let reported = self.settings.set(name, value)?;
+        if in_block {
+            self.transaction.settings_before.get_or_insert(before.clone());
+            if local {
+                self.transaction.settings_after_commit.get_or_insert(before);
+            } else if let Some(after) = &mut self.transaction.settings_after_commit {
+                after.set(name, value)?;
+            }
+        }
+        if let Some(setting) = reported {
+            client.parameter(setting.display(), self.settings.get(setting.name));
+        }
+        Ok(())
+    }
+}
+
+fn isolation_of(level: ast::IsolationLevel) -> Result<Isolation> {
+    match level {
+        ast::IsolationLevel::ReadUncommitted | ast::IsolationLevel::ReadCommitted => Ok(Isolation::ReadCommitted),
+        ast::IsolationLevel::RepeatableRead => Ok(Isolation::RepeatableRead),
+        ast::IsolationLevel::Serializable => Err(serializable()),
+    }
+}
+
+fn serializable() -> SqlError {
+    SqlError::unsupported("isolation level SERIALIZABLE")
+        .hint("Use REPEATABLE READ, which is snapshot isolation: it allows write skew and nothing else.")
+}
+
+fn refuse_chain(chain: bool) -> Result<()> {
+    if chain { Err(SqlError::unsupported("AND CHAIN").hint("Send BEGIN after it.")) } else { Ok(()) }
+}

@@ -1,0 +1,128 @@
+//! The plain values that writes take and give: what is seen, what is to be done, what came of it.
+//!
+//! Holds no state; who decides is `row.rs`.
+
+use std::sync::Arc;
+
+use collie_base::{Lsn, Xid};
+
+use crate::row::Pending;
+
+/// How strongly a row is held (PostgreSQL's four), weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LockStrength {
+    /// FOR KEY SHARE.
+    KeyShare,
+    /// FOR SHARE.
+    Share,
+    /// FOR NO KEY UPDATE.
+    NoKeyUpdate,
+    /// FOR UPDATE.
+    Update,
+}
+
+/// What a command sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Commits strictly below are seen.
+    pub snapshot: Lsn,
+    /// The transaction whose own versions are seen as well, if it has an id.
+    pub me: Option<Xid>,
+    /// The command: own versions of lower ones are seen.
+    pub command: u32,
+}
+
+/// How a transaction writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteRules {
+    /// The writer.
+    pub xid: Xid,
+    /// Whether a version committed since the snapshot is a conflict (REPEATABLE READ) or shown to the caller.
+    pub repeatable: bool,
+    /// No snapshot now or later is below: what was superseded below it may go.
+    pub horizon: Lsn,
+}
+
+/// Which version a write was computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The one in view.
+    Snapshot,
+    /// The one committed at this position.
+    After(Lsn),
+}
+
+/// What to do to an existing row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Replace its value.
+    Put(&'a [u8]),
+    /// Delete it.
+    Delete,
+    /// Delete it and leave the key it lives on under.
+    MoveTo(&'a [u8]),
+    /// Hold it.
+    Lock(LockStrength),
+}
+
+/// What came of a write.
+#[derive(Debug)]
+#[must_use]
+pub enum WriteOutcome {
+    /// The new version is in place.
+    Done(Pending),
+    /// The row is held already, strongly enough; nothing was added.
+    Held,
+    /// Another unfinished transaction holds the row.
+    Wait(Xid),
+    /// A newer value was committed.
+    Changed {
+        /// Where.
+        csn: Lsn,
+        /// The value.
+        value: Arc<[u8]>,
+    },
+    /// The row was moved to another key after the snapshot.
+    Moved {
+        /// Where in the order.
+        csn: Lsn,
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// There is no such row; with the commit that deleted it when that is not in view.
+    Gone(Option<Lsn>),
+    /// A newer version was committed at this position and `repeatable` forbids to follow it.
+    Conflict(Lsn),
+    /// This command wrote the row already.
+    SelfModified,
+    /// The row left the index: look the key up again.
+    Dead,
+}
+
+/// What came of an insert.
+#[derive(Debug)]
+#[must_use]
+pub enum InsertOutcome {
+    /// The row is in place.
+    Done(Pending),
+    /// Another unfinished transaction holds the key.
+    Wait(Xid),
+    /// A live row has the key: committed at the position, or the transaction's own.
+    Duplicate(Option<Lsn>),
+    /// The key was freed at this position, above the snapshot, and `repeatable` forbids to follow it.
+    Conflict(Lsn),
+    /// The row left the index: look the key up again.
+    Dead,
+}
+
+/// What came of trying to remove a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Removal {
+    /// It is dead: take it out of the index.
+    Dead,
+    /// It lives, or somebody may still see it.
+    Alive,
+    /// Another thread prunes it: try later.
+    Busy,
+}

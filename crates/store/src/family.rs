@@ -1,0 +1,266 @@
+//! `Family`: the rows of one column family (one SQL table or index).
+//!
+//! Joins the index with the rows: looks keys up, retries when a row dies under a writer, scans in batches. Holds no lock
+//! while a caller's code runs; a scan's visitor runs under a pin.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use collie_base::{CfId, Lsn};
+
+use crate::calls::{Basis, Change, InsertOutcome, Removal, View, WriteOutcome, WriteRules};
+use crate::epoch::{Pin, pin};
+use crate::index::{BTreeIndex, OrderedIndex, Span};
+use crate::key::Key;
+use crate::row::{Pending, Row};
+use crate::stamp::Resolve;
+
+/// Rows looked at under one pin and one hold of the index's lock.
+const SCAN_BATCH_ROWS: usize = 256;
+/// The first batch is small: most scans of an OLTP workload want a few rows.
+const SCAN_FIRST_ROWS: usize = 16;
+
+/// Called with the key and the value of each row; says whether to go on. Runs under a pin: it must not wait.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
+
+/// What to scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScanRequest<'a> {
+    /// The keys, and the direction.
+    pub span: Span<'a>,
+    /// How many visible rows at most.
+    pub limit: usize,
+}
+
+/// How a scan ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ScanStop {
+    /// Every key of the span was looked at.
+    Exhausted,
+    /// The limit was reached or the visitor broke off, at this key.
+    At(Vec<u8>),
+}
+
+/// Counters of one family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyStat {
+    /// Rows in the index, deleted ones not yet removed included.
+    pub rows: u64,
+    /// Rows inserted since open.
+    pub inserts: u64,
+    /// Rows changed, deleted or locked since open.
+    pub writes: u64,
+    /// Deleted rows removed from memory since open.
+    pub removals: u64,
+}
+
+/// The rows of one column family.
+#[derive(Debug)]
+pub struct Family<I = BTreeIndex> {
+    id: CfId,
+    index: I,
+    inserts: AtomicU64,
+    writes: AtomicU64,
+    removals: AtomicU64,
+}
+
+impl Family {
+    /// Makes an empty family over the floor index.
+    pub fn new(id: CfId) -> Self {
+        Self::over(id, BTreeIndex::default())
+    }
+}
+
+impl<I: OrderedIndex> Family<I> {
+    /// Makes an empty family over `index`.
+    pub fn over(id: CfId, index: I) -> Self {
+        Self { id, index, inserts: AtomicU64::new(0), writes: AtomicU64::new(0), removals: AtomicU64::new(0) }
+    }
+
+    /// Returns the family's id.
+    pub const fn id(&self) -> CfId {
+        self.id
+    }
+
+    /// Reads the value in view at `key`. It stays readable as long as the pin is held.
+    pub fn read<'g>(&self, key: &[u8], view: &View, fates: &impl Resolve, pin: &'g Pin) -> Option<&'g Arc<[u8]>> {
+        self.index.with(key, |row| row.read(view, fates, pin)).flatten()
+    }
+
+    /// Inserts a row, or a new value where the row was deleted.
+    pub fn insert(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        view: &View,
+        rules: &WriteRules,
+        fates: &impl Resolve,
+    ) -> InsertOutcome {
+        loop {
+            let made = self.index.get_or_insert(key, |key| {
+                let pending = Row::pending(key, value, view, rules);
+                (Arc::clone(pending.row()), pending)
+            });
+            let outcome = match made {
+                Ok(pending) => InsertOutcome::Done(pending),
+                Err(row) => match row.insert(value, view, rules, fates) {
+                    InsertOutcome::Dead => {
+                        self.index.remove_if(&row); // whoever made it dead may not have come to it yet
+                        continue;
+                    }
+                    outcome => outcome,
+                },
+            };
+            if matches!(outcome, InsertOutcome::Done(_)) {
+                self.inserts.fetch_add(1, Relaxed);
+            }
+            return outcome;
+        }
+    }
+
+    /// Changes, deletes, moves or locks an existing row.
+    pub fn write(
+        &self,
+        key: &[u8],
+        change: Change<'_>,
+        basis: Basis,
+        view: &View,
+        rules: &WriteRules,
+        fates: &impl Resolve,
+    ) -> WriteOutcome {
+        loop {
+            let Some(row) = self.index.with(key, Arc::clone) else { return WriteOutcome::Gone(None) };
+            match row.write(change, basis, view, rules, fates) {
+                WriteOutcome::Dead => {
+                    self.index.remove_if(&row);
+                }
+                outcome => {
+                    if matches!(outcome, WriteOutcome::Done(_)) {
+                        self.writes.fetch_add(1, Relaxed);
+                    }
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Visits the rows in view in order. `visit` runs under a pin: it must not wait.
+    pub fn scan(&self, request: ScanRequest<'_>, view: &View, fates: &impl Resolve, visit: &mut Visit<'_>) -> ScanStop {
+        let ScanRequest { span, limit } = request;
+        assert!(limit > 0, "a scan wants at least one row");
+        let mut left = limit;
+        let mut batch_rows = SCAN_FIRST_ROWS.min(limit);
+        let mut last: Option<Vec<u8>> = None;
+        let mut keys: Vec<u8> = Vec::new();
+        loop {
+            let pin = pin();
+            let from = last.as_deref().map_or(span, |key| span.after(key));
+            let mut found: Vec<(usize, usize, &[u8])> = Vec::with_capacity(batch_rows);
+            let mut seen = 0;
+            let mut last_start = 0;
+            keys.clear();
+            let ended = self.index.visit(from, batch_rows, &mut |key, row| {
+                seen += 1;
+                let value = row.read(view, fates, &pin);
+                if value.is_some() || seen == batch_rows {
+                    last_start = keys.len();
+                    keys.extend_from_slice(key);
+                }
+                if let Some(value) = value {
+                    found.push((last_start, keys.len(), value));
+                }
+            });
+            for (start, end, value) in found {
+                left -= 1;
+                if visit(&keys[start..end], value).is_break() || left == 0 {
+                    return ScanStop::At(keys[start..end].to_vec());
+                }
+            }
+            if ended {
+                return ScanStop::Exhausted;
+            }
+            let last = last.get_or_insert_default();
+            last.clear();
+            last.extend_from_slice(&keys[last_start..]);
+            batch_rows = SCAN_BATCH_ROWS;
+        }
+    }
+
+    /// Frees what the commit at `csn` superseded in `row`, and the row when that commit deleted it; `csn` is below
+    /// `horizon`. Returns whether to come back later.
+    #[must_use]
+    pub fn clean(&self, row: &Arc<Row>, csn: Lsn, horizon: Lsn) -> bool {
+        let pin = pin();
+        match row.try_remove(horizon, &pin) {
+            Removal::Dead => {
+                self.take_out(row);
+                false
+            }
+            Removal::Alive => !row.is_pruned(csn) && row.prune(horizon, &pin).is_none(),
+            Removal::Busy => true,
+        }
+    }
+
+    fn take_out(&self, row: &Arc<Row>) {
+        if self.index.remove_if(row) {
+            self.removals.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Rolls a version back, and removes its row if nothing is left.
+    pub fn undo(&self, pending: Pending) {
+        let row = Arc::clone(pending.row());
+        if !pending.undo() {
+            return;
+        }
+        // Horizon 0: only a row that nobody ever committed to.
+        loop {
+            match row.try_remove(Lsn::ZERO, &pin()) {
+                Removal::Dead => return self.take_out(&row),
+                Removal::Alive => return,
+                Removal::Busy => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Applies a committed write while opening: in commit order, before anybody reads.
+    pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
+        let Some(value) = value else {
+            if let Some(row) = self.index.with(key, Arc::clone) {
+                let _ = row.load(None, csn, &pin());
+                self.index.remove_if(&row);
+            }
+            return;
+        };
+        if let Err(row) = self.index.get_or_insert(key, |key: Key| (Row::committed(key, value, csn), ())) {
+            let _ = row.load(Some(value), csn, &pin());
+        }
+    }
+
+    /// Removes every row: nobody may use the family any more.
+    pub fn clear(&self) {
+        self.index.clear();
+    }
+
+    /// Returns the counters.
+    pub fn stat(&self) -> FamilyStat {
+        FamilyStat {
+            rows: u64::try_from(self.index.len()).unwrap_or(u64::MAX),
+            inserts: self.inserts.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            removals: self.removals.load(Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "family_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "stress_tests.rs"]
+mod stress;

@@ -1,0 +1,205 @@
+//! Tests of a family against a plain model: interleaved transactions, snapshots, scans, cleaning.
+
+use std::collections::BTreeMap;
+
+use collie_base::Xid;
+use proptest::prelude::*;
+
+use super::*;
+use crate::row::tests::{Fates, rules, view};
+use crate::stamp::Fate;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert { txn: usize, key: u8, value: u8 },
+    Put { txn: usize, key: u8, value: u8 },
+    Delete { txn: usize, key: u8 },
+    End { txn: usize, commit: bool },
+    Snapshot,
+    Release,
+    Clean,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (txn, key) = (0..3_usize, 0..5_u8);
+    prop_oneof![
+        4 => (txn.clone(), key.clone(), any::<u8>()).prop_map(|(txn, key, value)| Step::Insert { txn, key, value }),
+        4 => (txn.clone(), key.clone(), any::<u8>()).prop_map(|(txn, key, value)| Step::Put { txn, key, value }),
+        3 => (txn.clone(), key).prop_map(|(txn, key)| Step::Delete { txn, key }),
+        3 => (txn, any::<bool>()).prop_map(|(txn, commit)| Step::End { txn, commit }),
+        1 => Just(Step::Snapshot),
+        1 => Just(Step::Release),
+        1 => Just(Step::Clean),
+    ]
+}
+
+#[derive(Default)]
+struct Txn {
+    xid: u64,
+    snapshot: u64,
+    command: u32,
+    pending: Vec<Pending>,
+    writes: Vec<(u8, Option<u8>)>,
+}
+
+/// Every committed state of each key, oldest first.
+type History = BTreeMap<u8, Vec<(u64, Option<u8>)>>;
+
+fn at(history: &History, key: u8, snapshot: u64) -> Option<u8> {
+    history.get(&key)?.iter().rev().find(|(csn, _)| *csn < snapshot).and_then(|(_, value)| *value)
+}
+
+fn clean(family: &Family, garbage: &[(Lsn, Arc<Row>)], horizon: Lsn) {
+    for (csn, row) in garbage.iter().filter(|(csn, _)| *csn < horizon) {
+        assert!(!family.clean(row, *csn, horizon));
+    }
+}
+
+fn check_reads(family: &Family, fates: &Fates, history: &History, own: &[(u8, Option<u8>)], view: &View) {
+    let mut expected = BTreeMap::new();
+    for key in 0..5 {
+        let mine = own.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| *value);
+        let value = mine.unwrap_or_else(|| at(history, key, view.snapshot.get()));
+        let found = family.read(&[key], view, fates, &pin()).map(|bytes| bytes[0]);
+        assert_eq!(found, value, "key {key} at {view:?}");
+        value.map(|value| expected.insert(key, value));
+    }
+    let whole = |reverse| Span { start: std::ops::Bound::Unbounded, end: std::ops::Bound::Unbounded, reverse };
+    for reverse in [false, true] {
+        let mut seen = Vec::new();
+        let mut span = whole(reverse);
+        let mut place;
+        loop {
+            let stop = family.scan(ScanRequest { span, limit: 2 }, view, fates, &mut |key, value| {
+                seen.push((key[0], value[0]));
+                ControlFlow::Continue(())
+            });
+            match stop {
+                ScanStop::Exhausted => break,
+                ScanStop::At(key) => place = key,
+            }
+            span = whole(reverse).after(&place);
+        }
+        let mut wanted: Vec<(u8, u8)> = expected.iter().map(|(k, v)| (*k, *v)).collect();
+        if reverse {
+            wanted.reverse();
+        }
+        assert_eq!(seen, wanted);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Goal: a family is the model with versions. Method: three interleaved transactions, old snapshots and cleaning against
+    /// lists of committed states; every outcome and every read of every live snapshot is compared after each step.
+    #[test]
+    fn family_equals_the_model_under_interleaved_transactions(steps in proptest::collection::vec(step(), 1..60)) {
+        let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+        let mut history = History::new();
+        let mut txns = [Txn::default(), Txn::default(), Txn::default()];
+        let mut snapshots: Vec<u64> = Vec::new();
+        let mut garbage = Vec::new();
+        let (mut clock, mut xids) = (10_000_u64, 0_u64);
+        for step in steps {
+            let floor = |txns: &[Txn; 3], snapshots: &[u64], clock: u64| {
+                let of_txns = txns.iter().filter(|t| t.xid > 0).map(|t| t.snapshot);
+                Lsn::new(of_txns.chain(snapshots.iter().copied()).min().unwrap_or(clock))
+            };
+            let horizon = floor(&txns, &snapshots, clock);
+            match step {
+                Step::Insert { txn, .. } | Step::Put { txn, .. } | Step::Delete { txn, .. } => {
+                    let key = match step { Step::Insert { key, .. } | Step::Put { key, .. } | Step::Delete { key, .. } => key, _ => 0 };
+                    let other = txns.iter().enumerate()
+                        .find(|(i, t)| *i != txn && t.writes.iter().any(|(k, _)| *k == key))
+                        .map(|(_, t)| t.xid);
+                    let t = &mut txns[txn];
+                    if t.xid == 0 {
+                        xids += 1;
+                        *t = Txn { xid: xids, snapshot: clock, ..Txn::default() };
+                    }
+                    t.command += 1;
+                    let now = view(t.xid, t.snapshot, t.command);
+                    let rules = WriteRules { horizon, repeatable: txn == 0, ..rules(t.xid) };
+                    let newest = history.get(&key).and_then(|states| states.last()).copied();
+                    let mine = t.writes.iter().rev().find(|(k, _)| *k == key).map(|(_, value)| *value);
+                    let fresh = newest.filter(|(csn, _)| *csn >= t.snapshot && mine.is_none());
+                    if let Step::Insert { value, .. } = step {
+                        let live = mine.unwrap_or(newest.and_then(|(_, value)| value));
+                        match family.insert(&[key], &[value], &now, &rules, &fates) {
+                            InsertOutcome::Done(pending) => {
+                                prop_assert!(other.is_none() && live.is_none() && (fresh.is_none() || !rules.repeatable));
+                                t.pending.push(pending);
+                                t.writes.push((key, Some(value)));
+                            }
+                            InsertOutcome::Wait(xid) => prop_assert_eq!(Some(xid.get()), other),
+                            InsertOutcome::Duplicate(_) => prop_assert!(other.is_none() && live.is_some()),
+                            InsertOutcome::Conflict(_) => prop_assert!(rules.repeatable && live.is_none() && fresh.is_some()),
+                            InsertOutcome::Dead => prop_assert!(false),
+                        }
+                    } else {
+                        let (change, value) = match step {
+                            Step::Put { value, .. } => (vec![value], Some(value)),
+                            _ => (Vec::new(), None),
+                        };
+                        let change = if value.is_some() { Change::Put(&change) } else { Change::Delete };
+                        let base = mine.unwrap_or_else(|| at(&history, key, t.snapshot));
+                        match family.write(&[key], change, Basis::Snapshot, &now, &rules, &fates) {
+                            WriteOutcome::Done(pending) => {
+                                prop_assert!(other.is_none() && fresh.is_none() && base.is_some());
+                                t.pending.push(pending);
+                                t.writes.push((key, value));
+                            }
+                            WriteOutcome::Wait(xid) => prop_assert_eq!(Some(xid.get()), other),
+                            WriteOutcome::Changed { csn, value } => {
+                                prop_assert!(!rules.repeatable);
+                                prop_assert_eq!(fresh, Some((csn.get(), Some(value[0]))));
+                            }
+                            WriteOutcome::Conflict(csn) => {
+                                prop_assert!(rules.repeatable);
+                                prop_assert_eq!(fresh.map(|(c, _)| c), Some(csn.get()));
+                            }
+                            WriteOutcome::Gone(_) => prop_assert!(
+                                other.is_none() && (fresh.is_none_or(|(_, v)| v.is_none())) && (base.is_none() || fresh.is_some())
+                            ),
+                            outcome => prop_assert!(false, "{outcome:?}"),
+                        }
+                    }
+                }
+                Step::End { txn, commit } => {
+                    let t = std::mem::take(&mut txns[txn]);
+                    if commit && !t.writes.is_empty() {
+                        clock += 10;
+                        fates.set(Xid::new(t.xid), Fate::Committed(Lsn::new(clock)));
+                        for (key, value) in &t.writes {
+                            let states = history.entry(*key).or_default();
+                            states.retain(|(csn, _)| *csn != clock);
+                            states.push((clock, *value));
+                        }
+                        for pending in t.pending {
+                            garbage.push((Lsn::new(clock), Arc::clone(pending.row())));
+                            pending.commit(Lsn::new(clock));
+                        }
+                        clock += 1;
+                    } else {
+                        t.pending.into_iter().rev().for_each(|pending| family.undo(pending));
+                    }
+                }
+                Step::Snapshot => snapshots.push(clock),
+                Step::Release => drop(snapshots.pop()),
+                Step::Clean => clean(&family, &garbage, horizon),
+            }
+            for snapshot in &snapshots {
+                check_reads(&family, &fates, &history, &[], &view(0, *snapshot, 0));
+            }
+            for t in txns.iter().filter(|t| t.xid > 0) {
+                check_reads(&family, &fates, &history, &t.writes, &view(t.xid, t.snapshot, t.command + 1));
+            }
+        }
+        txns.into_iter().for_each(|t| t.pending.into_iter().rev().for_each(|pending| family.undo(pending)));
+        clean(&family, &garbage, Lsn::new(clock + 1));
+        let live = history.keys().filter(|key| at(&history, **key, clock + 1).is_some()).count();
+        prop_assert_eq!(family.stat().rows, u64::try_from(live).unwrap());
+        prop_assert!(garbage.iter().all(|(_, row)| row.version_count() <= 1));
+    }
+}

@@ -1,0 +1,174 @@
+//! `OrderedIndex`: which rows exist, in key order.
+//!
+//! An index maps keys to rows and knows nothing of versions. No cursor keeps a lock or a place: a scan comes back with the
+//! last key it saw. The floor implementation is one B-tree behind one read-write lock, which every other one must beat.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::key::Key;
+use crate::row::Row;
+
+/// Keys between two ends, in one of two directions.
+#[derive(Clone, Copy, Debug)]
+pub struct Span<'a> {
+    /// The lower end.
+    pub start: Bound<&'a [u8]>,
+    /// The upper end.
+    pub end: Bound<&'a [u8]>,
+    /// Whether to go from the upper end down.
+    pub reverse: bool,
+}
+
+impl<'a> Span<'a> {
+    /// Returns whether no key can lie inside.
+    pub fn is_empty(&self) -> bool {
+        match (self.start, self.end) {
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => {
+                start >= end
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns what is left of the span after `key`, in its direction.
+    #[must_use]
+    pub fn after(self, key: &'a [u8]) -> Self {
+        let beyond = |bound: Bound<&[u8]>, side: fn(&[u8], &[u8]) -> bool| match bound {
+            Bound::Included(at) | Bound::Excluded(at) => side(key, at),
+            Bound::Unbounded => true,
+        };
+        if self.reverse {
+            let end = if beyond(self.end, |key, at| key <= at) { Bound::Excluded(key) } else { self.end };
+            Self { end, ..self }
+        } else {
+            let start = if beyond(self.start, |key, at| key >= at) { Bound::Excluded(key) } else { self.start };
+            Self { start, ..self }
+        }
+    }
+}
+
+/// Rows by key. Every call is atomic by itself.
+pub trait OrderedIndex: Send + Sync {
+    /// Calls `look` with the row at `key`. `look` must not call the index.
+    fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R>;
+
+    /// Returns the row at `key`, or puts in the one that `make` gives.
+    fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>>;
+
+    /// Removes the entry at the row's key if it still is this row.
+    fn remove_if(&self, row: &Arc<Row>) -> bool;
+
+    /// Visits up to `max` rows of `span` in its order; returns whether the span ended before `max`. `visit` must not call
+    /// the index.
+    fn visit(&self, span: Span<'_>, max: usize, visit: &mut dyn FnMut(&[u8], &Arc<Row>)) -> bool;
+
+    /// Returns how many rows there are.
+    fn len(&self) -> usize;
+
+    /// Returns whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes every row.
+    fn clear(&self);
+}
+
+/// The floor: a B-tree behind a read-write lock.
+#[derive(Debug, Default)]
+pub struct BTreeIndex(RwLock<BTreeMap<Key, Arc<Row>>>);
+
+impl OrderedIndex for BTreeIndex {
+    fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R> {
+        self.0.read().get(key).map(look)
+    }
+
+    fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>> {
+        match self.0.write().entry(Key::new(key)) {
+            Entry::Occupied(present) => Err(Arc::clone(present.get())),
+            Entry::Vacant(place) => {
+                let (row, answer) = make(place.key().clone());
+                place.insert(row);
+                Ok(answer)
+            }
+        }
+    }
+
+    fn remove_if(&self, row: &Arc<Row>) -> bool {
+        let mut rows = self.0.write();
+        let found = rows.get(row.key()).is_some_and(|present| Arc::ptr_eq(present, row));
+        found && rows.remove(row.key()).is_some()
+    }
+
+    fn visit(&self, span: Span<'_>, max: usize, visit: &mut dyn FnMut(&[u8], &Arc<Row>)) -> bool {
+        if span.is_empty() {
+            return true;
+        }
+        let rows = self.0.read();
+        let mut range = rows.range::<[u8], _>((span.start, span.end));
+        for _ in 0..max {
+            let Some((key, row)) = (if span.reverse { range.next_back() } else { range.next() }) else { return true };
+            visit(key, row);
+        }
+        false
+    }
+
+    fn len(&self) -> usize {
+        self.0.read().len()
+    }
+
+    fn clear(&self) {
+        let rows = std::mem::take(&mut *self.0.write());
+        drop(rows); // outside the lock: dropping rows takes as long as there are rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: going on after a key never widens a span, whatever the key. Method: every small span and key, both ways.
+    #[test]
+    fn span_after_a_key_is_the_part_of_the_span_beyond_it() {
+        let keys: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
+        let ends: Vec<Bound<&[u8]>> = keys
+            .iter()
+            .flat_map(|key| [Bound::Included(*key), Bound::Excluded(*key)])
+            .chain([Bound::Unbounded])
+            .collect();
+        let inside = |span: &Span<'_>, key: &[u8]| {
+            (match span.start {
+                Bound::Included(at) => key >= at,
+                Bound::Excluded(at) => key > at,
+                Bound::Unbounded => true,
+            }) && (match span.end {
+                Bound::Included(at) => key <= at,
+                Bound::Excluded(at) => key < at,
+                Bound::Unbounded => true,
+            })
+        };
+        for (start, end) in ends.iter().flat_map(|s| ends.iter().map(move |e| (*s, *e))) {
+            for reverse in [false, true] {
+                let span = Span { start, end, reverse };
+                for after in keys {
+                    let rest = span.after(after);
+                    for key in keys {
+                        let beyond = if reverse { key < after } else { key > after };
+                        assert_eq!(
+                            inside(&rest, key),
+                            inside(&span, key) && beyond,
+                            "{span:?} after {after:?}: {key:?}"
+                        );
+                        assert!(!(span.is_empty() && inside(&span, key)));
+                    }
+                }
+            }
+        }
+    }
+}

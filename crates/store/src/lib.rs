@@ -1,0 +1,56 @@
+//! Rows of column families in memory: version chains behind an ordered index.
+//!
+//! A row is a chain of immutable full-row versions, newest first. A version carries a *stamp*: its writer's id while that
+//! transaction is unfinished, its commit position afterwards. Readers walk the chain to the first version they may see;
+//! writers put a new version at the head with one compare-exchange; garbage is cut off below a horizon.
+//!
+//! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], how
+//! far garbage may be cut is given as a horizon, and waiting is the caller's business. Keys and values are opaque bytes,
+//! compared bytewise.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `row.rs` | [`Row`], [`Pending`]: the chain, all unsafe code of this crate |
+//! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
+//! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
+//! | `index.rs` | [`OrderedIndex`] and its floor implementation |
+//! | `family.rs` | [`Family`]: the rows of one column family |
+//! | `key.rs`, `epoch.rs` | a small key, reclamation |
+//!
+//! ```
+//! use collie_base::{CfId, Lsn, Xid};
+//! use collie_store::{Family, Fate, InsertOutcome, Resolve, View, WriteRules, Word, pin};
+//!
+//! /// Every unfinished stamp belongs to somebody at work.
+//! struct Open;
+//! impl Resolve for Open {
+//!     fn resolve(&self, stamp: &Word) -> Fate {
+//!         Fate::of_final(stamp).unwrap_or_else(|xid| Fate::InProgress(xid))
+//!     }
+//! }
+//!
+//! let family = Family::new(CfId::new(1));
+//! let view = View { snapshot: Lsn::new(5000), me: Some(Xid::new(7)), command: 1 };
+//! let rules = WriteRules { xid: Xid::new(7), repeatable: false, horizon: Lsn::FIRST };
+//! let InsertOutcome::Done(pending) = family.insert(b"key", b"value", &view, &rules, &Open) else { panic!() };
+//! assert!(family.read(b"key", &View { me: None, ..view }, &Open, &pin()).is_none(), "not committed");
+//! pending.commit(Lsn::new(4096));
+//! let value = family.read(b"key", &View { me: None, ..view }, &Open, &pin()).map(|bytes| bytes.to_vec());
+//! assert_eq!(value.as_deref(), Some(&b"value"[..]));
+//! ```
+
+mod calls;
+mod epoch;
+mod family;
+mod index;
+mod key;
+mod row;
+mod stamp;
+
+pub use calls::{Basis, Change, InsertOutcome, LockStrength, Removal, View, WriteOutcome, WriteRules};
+pub use epoch::{Pin, pin};
+pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
+pub use index::{BTreeIndex, OrderedIndex, Span};
+pub use key::Key;
+pub use row::{Pending, Row};
+pub use stamp::{Fate, Resolve, Word};

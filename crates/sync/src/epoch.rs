@@ -1,0 +1,70 @@
+//! Epoch reclamation: memory that readers may still hold is freed once every pin taken before it was unlinked is gone.
+//!
+//! A thin front of crossbeam-epoch, the collector that the index crates use too, so that rows, versions and index
+//! nodes have one collector. Not seen by loom: crossbeam's own words stay standard atomics in a model.
+//!
+//! # Rules
+//! - E1. Take the pin before the first load that leads to the object, keep it until the last use.
+//! - E2. Never hold a pin over a wait, a flush or an await, nor for the life of a cursor: it stops all freeing.
+//! - E3. Retire an object once, by the thread that made it unreachable for pins taken from then on.
+
+pub use crossbeam_epoch::{Atomic, Guard, Owned, Shared, pin};
+
+/// Frees `object` when no pin that might see it is left.
+///
+/// # Safety
+/// `object` came from `Box::into_raw`, is unreachable for pins taken from now on, and is retired only here (E3).
+/// `T` may be dropped on another thread.
+pub unsafe fn retire_box<T: Send + 'static>(guard: &Guard, object: *mut T) {
+    let address = SendPtr(object);
+    // SAFETY: the closure owns the only right to free `object` (E3) and runs after the last pin that may see it.
+    unsafe {
+        guard.defer_unchecked(move || {
+            let address = address;
+            drop(Box::from_raw(address.0));
+        });
+    }
+}
+
+struct SendPtr<T>(*mut T);
+
+// SAFETY: the pointer is only turned back into a `Box<T>`, and `T: Send` where one is made.
+unsafe impl<T: Send> Send for SendPtr<T> {}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    struct Counted(Arc<AtomicUsize>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Goal: what is retired is freed once, after the pin. Method: count drops before and after unpinning and flushing.
+    #[test]
+    fn retired_box_is_freed_once_after_the_last_pin() {
+        let drops = Arc::new(AtomicUsize::new(0));
+        let object = Box::into_raw(Box::new(Counted(Arc::clone(&drops))));
+        let guard = pin();
+        // SAFETY: from Box::into_raw, known to nobody else, retired once.
+        unsafe { retire_box(&guard, object) };
+        guard.flush();
+        assert_eq!(drops.load(Ordering::Relaxed), 0);
+        drop(guard);
+        for _ in 0..10_000 {
+            pin().flush();
+            if drops.load(Ordering::Relaxed) == 1 {
+                return;
+            }
+        }
+        panic!("never freed");
+    }
+}

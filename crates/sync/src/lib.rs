@@ -1,0 +1,31 @@
+//! Atomics, locks, padded words, epoch reclamation and wait buckets: what every concurrent part of Collie is built from.
+//!
+//! Knows nothing of logs, rows or transactions, opens no file and starts no thread. The same names are the
+//! standard library's (or parking_lot's) in a product build and loom's under `--cfg loom`, so that a model runs the
+//! product's own types. Orderings that a model must be able to weaken are written with [`ord!`], steps that it must
+//! be able to leave out with [`mutant!`]; both are constants in a product build.
+//!
+//! ```
+//! use collie_sync::{Padded, atomic::{AtomicU64, Ordering}, ord};
+//! let word = Padded::new(AtomicU64::new(0));
+//! word.store(7, ord!("DOC_STORE", Release));
+//! assert_eq!(word.load(ord!("DOC_LOAD", Acquire)), 7);
+//! ```
+
+pub mod epoch;
+#[cfg(loom)]
+pub mod model;
+mod padded;
+mod shim;
+mod waiters;
+mod weaken;
+
+pub use padded::Padded;
+pub use shim::{
+    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, UnsafeCell, WaitTimedOut, atomic, hint,
+    thread,
+};
+pub use waiters::{Ticket, Waiters};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use weaken::{is_mutant, ordering_at};

@@ -1,0 +1,192 @@
+//! The std/loom shim: one set of names for atomics, `Arc`, `Mutex`, `RwLock`, `Condvar` and threads.
+//!
+//! Product builds: std atomics and `Arc`, parking_lot locks (one byte, no poisoning: a panic inside a critical
+//! section aborts the transaction, not the database). Under loom: loom's, whose `RwLock` and `Mutex` are unwrapped.
+//! `Condvar` here never wakes spuriously in a product build; callers loop on their condition all the same.
+
+#[cfg(not(loom))]
+mod imp {
+    pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    use std::time::Duration;
+    pub use std::{
+        hint,
+        sync::{Arc, atomic},
+        thread,
+    };
+
+    /// A cell reached by raw pointers, in loom's form, so that a model sees who touches it.
+    #[derive(Debug, Default)]
+    pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        /// Wraps `value`.
+        pub const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        /// Calls `read` with a pointer to the value. Whoever reads through it answers for the absence of writers.
+        pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+            read(self.0.get())
+        }
+
+        /// Calls `write` with a pointer to the value. Whoever writes through it answers for being alone.
+        pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+            write(self.0.get())
+        }
+    }
+
+    /// A condition variable for [`Mutex`].
+    #[derive(Debug, Default)]
+    pub struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        /// Makes one that nobody waits on.
+        #[must_use]
+        pub const fn new() -> Self {
+            Self(parking_lot::Condvar::new())
+        }
+
+        /// Releases `guard`, waits for a notification, takes it again.
+        pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(&mut guard);
+            guard
+        }
+
+        /// Like [`Condvar::wait`], but for at most `limit`; says whether the limit passed without a notification.
+        pub fn wait_for<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            limit: Duration,
+        ) -> (MutexGuard<'a, T>, super::WaitTimedOut) {
+            let timed_out = self.0.wait_for(&mut guard, limit).timed_out();
+            (guard, super::WaitTimedOut(timed_out))
+        }
+
+        /// Wakes one waiter.
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        /// Wakes every waiter.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}
+
+#[cfg(loom)]
+mod imp {
+    pub use loom::{
+        cell::UnsafeCell,
+        hint,
+        sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic},
+        thread,
+    };
+    use std::time::Duration;
+
+    const NO_POISON: &str = "loom locks are not poisoned: a panic ends the model";
+
+    /// Mutual exclusion.
+    #[derive(Debug)]
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        /// Makes an unlocked mutex.
+        pub fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        /// Locks.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect(NO_POISON)
+        }
+
+        /// Locks unless someone else holds it.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok()
+        }
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    /// Many readers or one writer.
+    #[derive(Debug)]
+    pub struct RwLock<T>(loom::sync::RwLock<T>);
+
+    impl<T> RwLock<T> {
+        /// Makes an unlocked lock.
+        pub fn new(value: T) -> Self {
+            Self(loom::sync::RwLock::new(value))
+        }
+
+        /// Locks for reading.
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().expect(NO_POISON)
+        }
+
+        /// Locks for writing.
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().expect(NO_POISON)
+        }
+    }
+
+    impl<T: Default> Default for RwLock<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    /// A condition variable for [`Mutex`].
+    #[derive(Debug)]
+    pub struct Condvar(loom::sync::Condvar);
+
+    impl Default for Condvar {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl Condvar {
+        /// Makes one that nobody waits on.
+        #[must_use]
+        pub fn new() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+
+        /// Releases `guard`, waits for a notification, takes it again.
+        pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect(NO_POISON)
+        }
+
+        /// Like [`Condvar::wait`]: a model has no time, so the limit never passes.
+        pub fn wait_for<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _limit: Duration,
+        ) -> (MutexGuard<'a, T>, super::WaitTimedOut) {
+            (self.wait(guard), super::WaitTimedOut(false))
+        }
+
+        /// Wakes one waiter.
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        /// Wakes every waiter.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}
+
+pub use imp::{
+    Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, UnsafeCell, atomic, hint, thread,
+};
+
+/// Whether [`Condvar::wait_for`] came back because its limit passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimedOut(pub bool);

@@ -1,0 +1,76 @@
+//! `ord!` and `mutant!`: the places a loom model may weaken, one at a time, to prove that it would notice.
+//!
+//! In a product build both macros are constants. Under loom they ask which site the running model weakens; that is a
+//! thread-local, since loom runs all threads of a model on one thread of the system, and test threads must not
+//! disturb each other.
+
+/// Names the ordering of one atomic access: `ord!("SITE", Release)`.
+///
+/// The constant in a product build; `Relaxed` under loom while a model weakens `SITE`.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! ord {
+    ($site:literal, $ordering:ident) => {
+        $crate::atomic::Ordering::$ordering
+    };
+}
+
+/// Names the ordering of one atomic access: `ord!("SITE", Release)`.
+///
+/// The constant in a product build; `Relaxed` under loom while a model weakens `SITE`.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! ord {
+    ($site:literal, $ordering:ident) => {
+        $crate::ordering_at($site, $crate::atomic::Ordering::$ordering)
+    };
+}
+
+/// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
+#[cfg(not(loom))]
+#[macro_export]
+macro_rules! mutant {
+    ($name:literal) => {
+        false
+    };
+}
+
+/// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
+#[cfg(loom)]
+#[macro_export]
+macro_rules! mutant {
+    ($name:literal) => {
+        $crate::is_mutant($name)
+    };
+}
+
+#[cfg(loom)]
+mod under_loom {
+    use std::{cell::Cell, sync::atomic::Ordering};
+
+    std::thread_local! {
+        static SITE: Cell<Option<&'static str>> = const { Cell::new(None) };
+    }
+
+    /// Sets what the models of this system thread weaken from now on.
+    pub(crate) fn set(site: Option<&'static str>) {
+        SITE.set(site);
+    }
+
+    /// Returns `ordering`, or `Relaxed` when `site` is the one being weakened.
+    #[must_use]
+    pub fn ordering_at(site: &str, ordering: Ordering) -> Ordering {
+        if is_mutant(site) { Ordering::Relaxed } else { ordering }
+    }
+
+    /// Returns whether `name` is the mistake being made.
+    #[must_use]
+    pub fn is_mutant(name: &str) -> bool {
+        SITE.get() == Some(name)
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use under_loom::set;
+#[cfg(loom)]
+pub use under_loom::{is_mutant, ordering_at};

@@ -1,0 +1,144 @@
+//! Finds a cycle of waits before it closes, and breaks it by reordering a queue where that is enough.
+//!
+//! An edge goes from a waiter to a holder (hard) or to one ahead of it in its queue (soft). A cycle of hard edges ends
+//! for the requester with a deadlock error. A cycle with a soft edge goes away when the waiter behind that edge moves
+//! ahead of the other; the soft edge farthest from the requester is tried first.
+
+use crate::{
+    desc::OwnerId,
+    wait::Wakes,
+    waits::{Locks, WaitFor, Waits},
+};
+use collie_base::Set;
+
+/// How many queues may be reordered for one requester before it is told to give up.
+const REORDERINGS_MAX: usize = 8;
+
+#[derive(Clone, Debug)]
+struct Edge {
+    from: OwnerId,
+    to: OwnerId,
+    soft: bool,
+}
+
+/// Makes sure that `requester`, which has just joined a queue, is in no cycle.
+///
+/// # Errors
+/// The number of transactions in the cycle, when no order of the queues breaks it.
+pub(crate) fn prevent(locks: &Locks, waits: &mut Waits, requester: OwnerId, wakes: &mut Wakes) -> Result<(), usize> {
+    if waits.waiting.len() < 2 {
+        return Ok(());
+    }
+    let mut moved = Vec::new();
+    let outcome = soften(locks, waits, &mut vec![requester], &mut moved);
+    if outcome.is_ok() {
+        for for_what in moved {
+            if let WaitFor::Table(target, _) = for_what {
+                locks.grant_table(waits, target, wakes);
+            }
+        }
+    }
+    outcome
+}
+
+/// Breaks every cycle through one of `starts`. A move adds edges that all end at the waiter that was moved, so that is
+/// where a new cycle would pass.
+fn soften(locks: &Locks, waits: &mut Waits, starts: &mut Vec<OwnerId>, moved: &mut Vec<WaitFor>) -> Result<(), usize> {
+    let Some(cycle) = starts.iter().find_map(|start| find_cycle(locks, waits, *start)) else { return Ok(()) };
+    if moved.len() < REORDERINGS_MAX {
+        for edge in cycle.iter().rev().filter(|edge| edge.soft) {
+            let Some(for_what) = waits.waiting.get(&edge.from).map(|parked| parked.for_what.clone()) else { continue };
+            let Some(undo) = move_ahead(locks, waits, &for_what, edge.from, edge.to) else { continue };
+            moved.push(for_what.clone());
+            starts.push(edge.from);
+            if soften(locks, waits, starts, moved).is_ok() {
+                return Ok(());
+            }
+            starts.pop();
+            moved.pop();
+            restore(locks, waits, &for_what, edge.from, undo);
+        }
+    }
+    Err(cycle.len())
+}
+
+/// Moves `from` directly ahead of `to` in the queue; returns the index it came from.
+fn move_ahead(locks: &Locks, waits: &mut Waits, queue: &WaitFor, from: OwnerId, to: OwnerId) -> Option<usize> {
+    match queue {
+        WaitFor::Row(row) => {
+            let entries = &mut waits.rows.get_mut(row)?.entries;
+            let old = entries.iter().position(|entry| entry.owner == from)?;
+            let new = entries.iter().position(|entry| entry.owner == to && entry.waiter.is_some())?;
+            let entry = entries.remove(old)?;
+            entries.insert(new, entry);
+            Some(old)
+        }
+        WaitFor::Table(target, _) => locks.tables.move_in_queue(*target, from, to),
+    }
+}
+
+fn restore(locks: &Locks, waits: &mut Waits, queue: &WaitFor, owner: OwnerId, index: usize) {
+    match queue {
+        WaitFor::Row(row) => {
+            let entries = &mut waits.rows.get_mut(row).expect("the queue was there a moment ago").entries;
+            let at = entries.iter().position(|entry| entry.owner == owner).expect("it was moved, not removed");
+            let entry = entries.remove(at).expect("just found");
+            entries.insert(index, entry);
+        }
+        WaitFor::Table(target, _) => locks.tables.move_to_index(*target, owner, index),
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+pub(crate) fn is_in_cycle(locks: &Locks, waits: &Waits, owner: OwnerId) -> bool {
+    find_cycle(locks, waits, owner).is_some()
+}
+
+/// Returns the edges of a cycle through `requester`, from it on.
+fn find_cycle(locks: &Locks, waits: &Waits, requester: OwnerId) -> Option<Vec<Edge>> {
+    let mut seen = Set::default();
+    let mut path: Vec<Edge> = Vec::new();
+    // One list of untried edges per step of `path`, and one for the requester.
+    let mut untried = vec![edges(locks, waits, requester)];
+    seen.insert(requester);
+    while let Some(edge) = untried.last_mut().map(Vec::pop) {
+        match edge {
+            None => {
+                untried.pop();
+                path.pop();
+            }
+            Some(edge) if edge.to == requester => {
+                path.push(edge);
+                return Some(path);
+            }
+            Some(edge) if seen.insert(edge.to) => {
+                untried.push(edges(locks, waits, edge.to));
+                path.push(edge);
+            }
+            Some(_) => {}
+        }
+    }
+    None
+}
+
+fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
+    let edge = |to: OwnerId, soft: bool| Edge { from, to, soft };
+    // One whose wait was cancelled is about to leave its queue and closes no cycle.
+    let parked = waits.waiting.get(&from).filter(|parked| parked.waiter.is_open());
+    match parked.map(|parked| &parked.for_what) {
+        None => Vec::new(),
+        Some(WaitFor::Row(row)) => {
+            let Some(queue) = waits.rows.get(row) else { return Vec::new() };
+            let holder = queue.holder.and_then(|xid| locks.map.desc(xid)).map(|desc| desc.owner);
+            let ahead = queue.entries.iter().map(|entry| entry.owner).take_while(|owner| *owner != from);
+            // The holder last: it is tried first.
+            ahead.map(|owner| edge(owner, true)).chain(holder.map(|owner| edge(owner, false))).collect()
+        }
+        Some(WaitFor::Table(target, mode)) => {
+            let blockers = locks.tables.blockers(*target, from, *mode);
+            let ahead = blockers.ahead.into_iter().map(|owner| edge(owner, true));
+            ahead.chain(blockers.holders.into_iter().map(|owner| edge(owner, false))).collect()
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `Desc`: one writing transaction as others see it: its xid, its state word, and how far its end has come.
+//!
+//! `flags` is changed by read-modify-write only, so its changes have one order: whoever sets `DONE` learns whether
+//! anybody waits or lapped it, and whoever sets `WAITED` or `LAPPED` learns whether it is done. No fence is needed.
+
+use crate::stamp::Word;
+use collie_base::Xid;
+use collie_sync::{atomic::AtomicU64, ord};
+
+/// Who holds or waits for a lock: one transaction of one session, never reused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct OwnerId(pub(crate) u64);
+
+#[derive(Debug)]
+pub(crate) struct Desc {
+    pub(crate) xid: Xid,
+    pub(crate) owner: OwnerId,
+    /// Stored by the owner, before its dense word.
+    state: AtomicU64,
+    flags: AtomicU64,
+}
+
+/// Others may go on: the end is published.
+const DONE: u64 = 1;
+/// Every version carries its end itself.
+const STAMPED: u64 = 2;
+/// Somebody waits for `DONE`.
+const WAITED: u64 = 4;
+/// The sparse map holds this descriptor.
+const LAPPED: u64 = 8;
+
+/// What the owner of a transaction must still do after its end was marked.
+#[must_use]
+pub(crate) struct Duties {
+    pub(crate) wake: bool,
+    pub(crate) leave_sparse: bool,
+}
+
+impl Desc {
+    pub(crate) fn new(xid: Xid, owner: OwnerId) -> Self {
+        Self { xid, owner, state: AtomicU64::new(Word::in_progress(xid).raw()), flags: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn state(&self) -> Word {
+        Word::from_raw(self.state.load(ord!("DESC_STATE_LOAD", Acquire)))
+    }
+
+    pub(crate) fn set_state(&self, word: Word) {
+        self.state.store(word.raw(), ord!("DESC_STATE_STORE", Release));
+    }
+
+    /// Marks the end: published and stamped.
+    pub(crate) fn finish(&self) -> Duties {
+        let old = self.flags.fetch_or(DONE | STAMPED, ord!("DESC_FINISH", AcqRel));
+        Duties { wake: old & WAITED != 0, leave_sparse: old & LAPPED != 0 }
+    }
+
+    /// Announces a waiter; `false` when the transaction is done and nothing is to be waited for.
+    pub(crate) fn announce_waiter(&self) -> bool {
+        self.flags.fetch_or(WAITED, ord!("DESC_ANNOUNCE", AcqRel)) & DONE == 0
+    }
+
+    /// Returns whether anybody announced to wait, after a partial rollback. A read-modify-write, so that whoever
+    /// announces later sees what was undone.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.flags.fetch_or(0, ord!("DESC_WAITED", AcqRel)) & WAITED != 0
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.flags.load(ord!("DESC_FINISHED_LOAD", Acquire)) & (DONE | STAMPED) == DONE | STAMPED
+    }
+
+    /// Notes that the sparse map holds this descriptor; `false` when it is finished and need not be there.
+    pub(crate) fn lap(&self) -> bool {
+        self.flags.fetch_or(LAPPED, ord!("DESC_LAP", AcqRel)) & (DONE | STAMPED) != DONE | STAMPED
+    }
+}

@@ -1,0 +1,86 @@
+//! `TxnError`: why a transaction cannot go on. Each variant is one SQLSTATE.
+
+use collie_base::{Lsn, Remedy};
+use std::fmt;
+
+/// Why a transaction cannot go on. The transaction is still open; the caller rolls it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxnError {
+    /// Another transaction changed the row after this transaction's snapshot (40001).
+    Conflict {
+        /// Where the other committed.
+        csn: Lsn,
+        /// This transaction's snapshot.
+        snapshot: Lsn,
+    },
+    /// Waiting would close a cycle of transactions that wait for each other (40P01).
+    Deadlock {
+        /// How many transactions the cycle has.
+        transactions: usize,
+    },
+    /// A lock was not granted within the caller's limit (55P03).
+    LockTimeout,
+    /// The caller was asked to stop (57014).
+    Cancelled,
+    /// A write in a transaction that was begun READ ONLY (25006).
+    ReadOnly,
+    /// Every snapshot slot is taken (53300).
+    TooManySessions {
+        /// How many there are.
+        limit: usize,
+    },
+    /// The transaction has run all the commands that can be numbered (54000).
+    TooManyCommands,
+}
+
+impl TxnError {
+    /// Returns the five-character SQLSTATE.
+    #[must_use]
+    pub const fn sqlstate(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "40001",
+            Self::Deadlock { .. } => "40P01",
+            Self::LockTimeout => "55P03",
+            Self::Cancelled => "57014",
+            Self::ReadOnly => "25006",
+            Self::TooManySessions { .. } => "53300",
+            Self::TooManyCommands => "54000",
+        }
+    }
+
+    /// Says what the caller can do. Match on this, not on text.
+    #[must_use]
+    pub const fn remedy(&self) -> Remedy {
+        match self {
+            Self::Conflict { .. } | Self::Deadlock { .. } | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
+            Self::ReadOnly | Self::TooManyCommands => Remedy::FixCall,
+            Self::TooManySessions { .. } => Remedy::FreeResources,
+        }
+    }
+}
+
+impl fmt::Display for TxnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict { csn, snapshot } => {
+                write!(
+                    f,
+                    "row changed at {csn}, after this transaction's snapshot {snapshot}: run the transaction again"
+                )
+            }
+            Self::Deadlock { transactions } => {
+                write!(f, "deadlock: {transactions} transactions wait for each other: run the transaction again")
+            }
+            Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
+            Self::Cancelled => f.write_str("cancelled on request while waiting for a lock"),
+            Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
+            Self::TooManySessions { limit } => {
+                write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
+            }
+            Self::TooManyCommands => f.write_str("transaction has 2^32 - 1 commands: commit it and begin another"),
+        }
+    }
+}
+
+impl std::error::Error for TxnError {}

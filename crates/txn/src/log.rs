@@ -1,0 +1,54 @@
+//! `CommitLog`: what transactions need of a log. The engine implements it with the write-ahead log.
+
+use collie_base::Lsn;
+use std::error::Error;
+
+/// Where a record lies in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// First byte; for a commit record its CSN.
+    pub start: Lsn,
+    /// One past the last byte: what a waiter waits for.
+    pub end: Lsn,
+}
+
+/// An append-only log with a boundary below which every record is complete and published.
+///
+/// # Contract
+/// - Starts of records fix the commit order. LSN 0 is never used, the first record starts at 4096 or above.
+/// - `boundary` and `durable` are record boundaries, only grow, and `durable <= boundary`.
+/// - `boundary` passes a commit record only after its `publish` has returned, and whoever loads it with Acquire sees
+///   what `publish` stored.
+/// - `append_commit` fails before anything is reserved or not at all: once `publish` was called the commit stands.
+pub trait CommitLog: Send + Sync + 'static {
+    /// What a thread appends through.
+    type Writer;
+    /// Why an append fails.
+    type Error: Error + Send + Sync + 'static;
+
+    /// Appends a record made of `parts` that decides nothing (a chunk of a large transaction, an abort record).
+    ///
+    /// # Errors
+    /// The log's; nothing was appended.
+    fn append(&self, writer: &mut Self::Writer, tag: u8, parts: &[&[u8]]) -> Result<Appended, Self::Error>;
+
+    /// Appends a commit record and calls `publish` with its start before the boundary can pass it.
+    ///
+    /// `publish` stores two words: it cannot fail, allocates nothing and takes no lock.
+    ///
+    /// # Errors
+    /// The log's; nothing was appended and `publish` was not called.
+    fn append_commit(
+        &self,
+        writer: &mut Self::Writer,
+        tag: u8,
+        bytes: &[u8],
+        publish: impl FnOnce(Lsn),
+    ) -> Result<Appended, Self::Error>;
+
+    /// Returns the position below which every record is complete and published (an Acquire load).
+    fn boundary(&self) -> Lsn;
+
+    /// Returns the position below which every byte survives a crash (an Acquire load).
+    fn durable(&self) -> Lsn;
+}

@@ -1,0 +1,340 @@
+//! Loom models of the product's own types: all or nothing, slot reuse, horizon, wake-up. Run with `--cfg loom`.
+//!
+//! Each correct model asserts a floor on its executions and each mistake listed must be caught. What loom does not
+//! check: load buffering, SeqCst accesses (fences are used where that matters), read-modify-writes that read an old
+//! value. The log is the oracle: one mutex around number, publication and boundary.
+
+use crate::{
+    Blocker, CommitRecord, Isolation, Options, Resolution, RowKey, Session, Stamp, Txns, Wait, WriteSet,
+    desc::OwnerId,
+    log::{Appended, CommitLog},
+    snapshots::{Origin, Snapshots},
+    xid_map::XidMap,
+};
+use collie_base::{CfId, Lsn, Xid};
+use collie_sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+    model::{Explored, explore},
+    mutant, ord, thread,
+};
+use std::{
+    convert::Infallible,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
+
+const CSN: u64 = 4096;
+const LEN: u64 = 2;
+
+/// The oracle: one mutex, a boundary, and a `durable` that is the boundary unless it is raised by hand.
+#[derive(Debug)]
+struct Oracle {
+    next: Mutex<u64>,
+    boundary: AtomicU64,
+    durable: Option<AtomicU64>,
+}
+
+impl Oracle {
+    fn new(own_durable: bool) -> Self {
+        Self { next: Mutex::new(CSN), boundary: AtomicU64::new(CSN), durable: own_durable.then(|| AtomicU64::new(CSN)) }
+    }
+}
+
+impl CommitLog for Oracle {
+    type Writer = ();
+    type Error = Infallible;
+
+    fn append(&self, _: &mut (), _: u8, _: &[&[u8]]) -> Result<Appended, Infallible> {
+        unreachable!("the models append commits only")
+    }
+
+    fn append_commit(&self, (): &mut (), _: u8, _: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, Infallible> {
+        let mut next = self.next.lock();
+        let (start, end) = (*next, *next + LEN);
+        *next = end;
+        if mutant!("PUBLISH_AFTER_BOUNDARY") {
+            self.boundary.store(end, Ordering::Release);
+            publish(Lsn::new(start));
+        } else {
+            publish(Lsn::new(start));
+            self.boundary.store(end, ord!("BOUNDARY_STORE", Release));
+        }
+        Ok(Appended { start: Lsn::new(start), end: Lsn::new(end) })
+    }
+
+    fn boundary(&self) -> Lsn {
+        Lsn::new(self.boundary.load(ord!("BOUNDARY_LOAD", Acquire)))
+    }
+
+    fn durable(&self) -> Lsn {
+        match &self.durable {
+            Some(durable) => Lsn::new(durable.load(Ordering::Acquire)),
+            None => self.boundary(),
+        }
+    }
+}
+
+fn check(model: fn(), preemptions: usize, floor: u64, mistakes: &[(&'static str, usize)]) {
+    match explore(None, preemptions, model) {
+        Explored::Passed(executions) => {
+            eprintln!("{executions} executions with at most {preemptions} preemptions");
+            assert!(executions >= floor, "only {executions} executions: the model hides an access from loom");
+        }
+        Explored::Failed(message) => panic!("the correct model fails: {message}"),
+    }
+    for (mistake, preemptions) in mistakes {
+        let explored = explore(Some(mistake), *preemptions, model);
+        eprintln!("{mistake}: {explored:?}");
+        assert!(matches!(explored, Explored::Failed(_)), "{mistake} goes unnoticed: {explored:?}");
+    }
+}
+
+struct Pair(Arc<[AtomicU64; 2]>);
+
+impl WriteSet for Pair {
+    fn stamp(&mut self, csn: Lsn) {
+        self.0.iter().for_each(|stamp| stamp.store(Stamp::committed(csn).raw(), Ordering::Release));
+    }
+
+    fn undo_to(&mut self, _: u64) {
+        self.0.iter().for_each(|stamp| stamp.store(Stamp::ABORTED.raw(), Ordering::Release));
+    }
+
+    fn position(&self) -> u64 {
+        2
+    }
+}
+
+fn is_visible(resolution: Resolution, snapshot: Lsn) -> bool {
+    match resolution {
+        Resolution::Committed(csn) if mutant!("VISIBLE_AT_ITS_OWN_CSN") => csn <= snapshot,
+        Resolution::Committed(csn) => csn < snapshot,
+        Resolution::Aborted | Resolution::InProgress(_) => false,
+    }
+}
+
+fn options(xid_slots: usize) -> Options {
+    Options { xid_slots, sessions_max: 3, first_xid: Xid::new(1) }
+}
+
+/// Two sessions commit one pair each; the reader looks at the first pair at one snapshot, twice.
+fn all_or_nothing() {
+    let txns = Txns::new(Oracle::new(false), options(2));
+    let mut pairs = Vec::new();
+    let committers: Vec<_> = (0..2)
+        .map(|_| {
+            let mut session = txns.session().unwrap();
+            let mut t = session.begin(Isolation::ReadCommitted, false);
+            let stamp = Stamp::unfinished(session.assign_xid(&mut t).unwrap()).raw();
+            let pair = Arc::new([AtomicU64::new(stamp), AtomicU64::new(stamp)]);
+            pairs.push(Arc::clone(&pair));
+            thread::spawn(move || {
+                let record = CommitRecord { tag: 1, bytes: &[] };
+                drop(session.commit(t, &mut (), Some(record), &mut Pair(pair)).unwrap());
+            })
+        })
+        .collect();
+    let held = txns.hold_newest().unwrap();
+    let snapshot = held.snapshot();
+    let first = is_visible(txns.resolve(&pairs[0][0]), snapshot);
+    let second = is_visible(txns.resolve(&pairs[0][1]), snapshot);
+    assert_eq!(first, second, "half a commit");
+    assert_eq!(first, is_visible(txns.resolve(&pairs[0][0]), snapshot), "the answer changed inside a snapshot");
+    drop(held);
+    committers.into_iter().for_each(|committer| committer.join().unwrap());
+}
+
+/// Goal: a snapshot sees all of a commit or nothing, and keeps its answer. Method: two committers and a reader.
+#[test]
+fn loom_snapshot_sees_all_or_none_of_a_commit() {
+    check(
+        all_or_nothing,
+        2,
+        700,
+        &[("PUBLISH_AFTER_BOUNDARY", 2), ("BOUNDARY_STORE", 2), ("BOUNDARY_LOAD", 2), ("VISIBLE_AT_ITS_OWN_CSN", 2)],
+    );
+}
+
+/// The owner of xid 1 commits; another is given xid 2 in the same slot (a ring of 1), which retires or moves xid 1; a
+/// reader resolves a version of xid 1.
+fn slot_reuse() {
+    let map = Arc::new(XidMap::new(1, Xid::new(1)));
+    let first = map.allocate(OwnerId(1));
+    let stamp = Arc::new(AtomicU64::new(Stamp::unfinished(first.xid).raw()));
+    let boundary = Arc::new(AtomicU64::new(CSN));
+    let resolve = |map: &XidMap, stamp: &AtomicU64| map.resolve(|| Stamp::from_raw(stamp.load(Ordering::Acquire)));
+
+    let owner = thread::spawn({
+        let (map, stamp, boundary) = (Arc::clone(&map), Arc::clone(&stamp), Arc::clone(&boundary));
+        move || {
+            map.publish(&first, Lsn::new(CSN));
+            boundary.store(CSN + LEN, Ordering::Release);
+            if mutant!("DONE_BEFORE_STAMPED") {
+                let _ = map.finish(&first);
+                stamp.store(Stamp::committed(Lsn::new(CSN)).raw(), Ordering::Release);
+            } else {
+                stamp.store(Stamp::committed(Lsn::new(CSN)).raw(), Ordering::Release);
+                let _ = map.finish(&first);
+            }
+        }
+    });
+    let stranger = thread::spawn({
+        let map = Arc::clone(&map);
+        move || {
+            let second = map.allocate(OwnerId(2));
+            let stamp = AtomicU64::new(Stamp::unfinished(second.xid).raw());
+            assert_eq!(resolve(&map, &stamp), Resolution::InProgress(second.xid), "committed by a stranger");
+            map.publish(&second, Lsn::new(CSN + 100));
+            assert_eq!(resolve(&map, &stamp), Resolution::Committed(Lsn::new(CSN + 100)), "overwritten by a stranger");
+        }
+    });
+    let snapshot = boundary.load(Ordering::Acquire);
+    let seen = resolve(&map, &stamp);
+    if let Resolution::Committed(csn) = seen {
+        assert_eq!(csn, Lsn::new(CSN), "the end of a stranger");
+        assert_eq!(resolve(&map, &stamp), seen, "a commit was taken back");
+    }
+    if snapshot > CSN {
+        assert_eq!(seen, Resolution::Committed(Lsn::new(CSN)), "lost commit");
+    }
+    owner.join().unwrap();
+    stranger.join().unwrap();
+}
+
+/// Goal: an answer is never a stranger's, however a slot is reused. Method: a ring of one slot, reused while its owner
+/// commits and a reader asks.
+#[test]
+fn loom_slot_answer_is_never_a_strangers() {
+    check(
+        slot_reuse,
+        3,
+        9_000,
+        &[
+            ("FLOOR_BEFORE_SLOT", 3),
+            ("DONE_BEFORE_STAMPED", 3),
+            ("DENSE_PLAIN_STORE", 3),
+            ("SPARSE_AFTER_MOVE", 3),
+            ("FLOOR_BEFORE_MOVE", 3),
+            ("STATE_AFTER_DENSE", 3),
+            ("SLOT_LOAD", 3),
+            ("IN_PROGRESS_WITHOUT_XID", 3),
+        ],
+    );
+}
+
+/// A committer supersedes a base version; a reader that does not see the commit reads the base version; a collector
+/// frees it when the horizon allows.
+fn horizon_of(from: Origin, own_durable: bool) {
+    let log = Arc::new(Oracle::new(own_durable));
+    let map = Arc::new(XidMap::new(2, Xid::new(1)));
+    let snapshots = Arc::new(Snapshots::new(1));
+    let (slot, _) = snapshots.take_slot().unwrap();
+    let desc = map.allocate(OwnerId(1));
+    let stamp = Arc::new(AtomicU64::new(Stamp::unfinished(desc.xid).raw()));
+    let base = collie_sync::Arc::new(collie_sync::UnsafeCell::new(7));
+    let resolve = |map: &XidMap, stamp: &AtomicU64| map.resolve(|| Stamp::from_raw(stamp.load(Ordering::Acquire)));
+
+    let committer = thread::spawn({
+        let (log, map) = (Arc::clone(&log), Arc::clone(&map));
+        move || {
+            let at = log.append_commit(&mut (), 1, &[], |start| map.publish(&desc, start)).unwrap();
+            if let Some(durable) = &log.durable {
+                durable.store(at.end.get(), Ordering::Release);
+            }
+        }
+    });
+    let collector = thread::spawn({
+        let (log, map, snapshots, stamp) =
+            (Arc::clone(&log), Arc::clone(&map), Arc::clone(&snapshots), Arc::clone(&stamp));
+        let base = collie_sync::Arc::clone(&base);
+        move || {
+            let horizon = snapshots.advance_horizon(&*log);
+            if is_visible(resolve(&map, &stamp), horizon) {
+                base.with_mut(|_freed| ());
+            }
+        }
+    });
+    let snapshot = snapshots.begin(slot, from, &*log);
+    if !is_visible(resolve(&map, &stamp), snapshot) {
+        base.with(|_read| ());
+    }
+    snapshots.end(slot);
+    committer.join().unwrap();
+    collector.join().unwrap();
+}
+
+/// Goal: no snapshot of the newest state loses a version it needs. Method: committer, reader and collector, the version
+/// in a cell that loom watches.
+#[test]
+fn loom_horizon_keeps_what_a_snapshot_can_read() {
+    check(
+        || horizon_of(Origin::Boundary, false),
+        3,
+        2_300,
+        &[
+            ("LOAD_THEN_REGISTER", 3),
+            ("NO_READER_FENCE", 3),
+            ("NO_HORIZON_FENCE", 3),
+            ("UP_AFTER_HOLDERS", 3),
+            ("OWN_END", 3),
+            ("OWN_LOAD", 3),
+        ],
+    );
+}
+
+/// Goal: a snapshot of what is settled loses nothing either. Method: as above, with durability behind the boundary.
+#[test]
+fn loom_horizon_keeps_what_a_settled_snapshot_can_read() {
+    check(
+        || horizon_of(Origin::Settled, true),
+        3,
+        2_300,
+        &[("HORIZON_FROM_BOUNDARY", 3), ("NO_READER_FENCE", 3), ("OWN_END", 3)],
+    );
+}
+
+/// Two sessions wait for a row of a third, which commits meanwhile; whoever is woken hands on.
+fn wake_up() {
+    let txns = Txns::new(Oracle::new(false), options(2));
+    let mut holder = txns.session().unwrap();
+    let mut t = holder.begin(Isolation::ReadCommitted, false);
+    let xid = holder.assign_xid(&mut t).unwrap();
+    let join_queue = move |mut session: Session<Oracle>| {
+        let blocker = Blocker::Row { row: RowKey::new(CfId::new(1), b"row"), holder: xid };
+        let _t = session.begin(Isolation::ReadCommitted, false);
+        (session.wait(&blocker), session)
+    };
+    let (first, second) = (txns.session().unwrap(), txns.session().unwrap());
+    let first = thread::spawn(move || join_queue(first));
+    let committer = thread::spawn(move || {
+        let record = CommitRecord { tag: 1, bytes: &[] };
+        drop(holder.commit(t, &mut (), Some(record), &mut ()).unwrap());
+    });
+    let second = join_queue(second);
+    let first = first.join().unwrap();
+    committer.join().unwrap();
+    // Polled after the end, so that a lost wake-up is a failed assertion and not a thread that sleeps for ever.
+    let is_woken = |wait: &mut Wait| match Pin::new(wait).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome == Ok(()),
+        Poll::Pending => false,
+    };
+    let mut waits = [first, second];
+    let woken = [0, 1].map(|i| is_woken(&mut waits[i].0));
+    assert!(woken[0] || woken[1], "nobody was woken");
+    for (_, (_, session)) in woken.iter().zip(&mut waits).filter(|(woken, _)| **woken) {
+        session.leave_queue();
+    }
+    for (_, (wait, _)) in woken.iter().zip(&mut waits).filter(|(woken, _)| !**woken) {
+        assert!(is_woken(wait), "the one that was woken did not hand on");
+    }
+}
+
+/// Goal: no wake-up is lost between look and park, nor between two waiters. Method: two waiters and the holder; each
+/// order of joining the queue and ending.
+#[test]
+fn loom_waiter_never_sleeps_through_the_end_of_its_holder() {
+    check(wake_up, 3, 100, &[("PARK_AFTER_THE_END", 3), ("LEAVE_WITHOUT_HANDING_ON", 3)]);
+}

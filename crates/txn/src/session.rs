@@ -1,0 +1,335 @@
+//! `Session`: begins, steps and ends the transactions of one connection, and keeps it from going back in time.
+//!
+//! # Invariants
+//! - C1. `floor` is the lowest snapshot the session may take: above every commit it acted on, at or above every snapshot
+//!   it had. Raised only.
+//! - C2. Nothing that reveals a commit leaves before the boundary reached `floor`; the end of a transaction of a
+//!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
+//! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), done, waiters
+//!   woken, snapshot given up, table locks released.
+
+use crate::{
+    cancel::{CancelHandle, Owner},
+    desc::OwnerId,
+    error::TxnError,
+    log::{Appended, CommitLog},
+    snapshots::Origin,
+    table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld},
+    transaction::{Isolation, StatementKind, Transaction},
+    txns::Txns,
+    wait::Wait,
+    waits::Blocker,
+    write_set::{Mark, WriteSet},
+};
+use collie_base::{Lsn, Xid};
+use collie_sync::atomic::Ordering;
+use std::sync::Arc;
+
+/// Bits of an owner id below the slot number: transactions that a slot can have.
+const OWNER_BITS: u32 = 44;
+
+/// One connection, or one embedded handle. Has at most one transaction at a time.
+#[derive(Debug)]
+pub struct Session<L: CommitLog> {
+    txns: Arc<Txns<L>>,
+    owner: Arc<Owner>,
+    slot: usize,
+    /// Transactions that this slot has had, in all its sessions.
+    transactions: u64,
+    current: OwnerId,
+    floor: Lsn,
+}
+
+/// The outcome of beginning a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Start {
+    /// The statement reads at this snapshot.
+    Ready(Lsn),
+    /// The session has seen more than a snapshot would show now: wait, then ask again.
+    Wait(Behind),
+}
+
+/// What a statement waits for before it may take its snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// The boundary must reach this.
+    Boundary(Lsn),
+    /// max(durable, acknowledged floor) must reach this ([`Txns::settled`]); waiting for `durable` is enough.
+    Settled(Lsn),
+}
+
+/// What must hold before a reply leaves ([`Txns::is_open`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gate {
+    /// The boundary must have reached this.
+    pub boundary: Lsn,
+    /// max(durable, acknowledged floor) must have reached this.
+    pub settled: Option<Lsn>,
+}
+
+/// A commit record, ready to append.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitRecord<'a> {
+    /// The record's tag.
+    pub tag: u8,
+    /// Its payload.
+    pub bytes: &'a [u8],
+}
+
+/// How a transaction ended, and what it still holds.
+#[derive(Debug)]
+#[must_use]
+pub enum Ended {
+    /// It committed: `start` is its CSN, and its durability is waited for at `end`. Other sessions see it once the
+    /// boundary passes `start`. The table locks are released when `locks` is dropped: keep them until the reply may
+    /// leave when the transaction changed the catalog.
+    Committed {
+        /// Where its commit record lies.
+        at: Appended,
+        /// Its table locks.
+        locks: TableLocksHeld,
+    },
+    /// It had nothing to commit and left no trace in the log.
+    Nothing,
+}
+
+impl<L: CommitLog> Session<L> {
+    pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
+        let (slot, transactions) = txns.snapshots.take_slot()?;
+        let owner = Arc::new(Owner::new(Arc::clone(&txns.locks)));
+        let mut session = Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO };
+        session.current = session.owner_id();
+        Ok(session)
+    }
+
+    fn owner_id(&self) -> OwnerId {
+        OwnerId((self.slot as u64) << OWNER_BITS | self.transactions)
+    }
+
+    /// Returns what all sessions share.
+    pub fn txns(&self) -> &Arc<Txns<L>> {
+        &self.txns
+    }
+
+    /// Returns a handle that cancels what this session does, from any thread.
+    #[must_use]
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle(Arc::clone(&self.owner))
+    }
+
+    /// Begins a transaction. Costs no xid and no snapshot yet.
+    pub fn begin(&mut self, isolation: Isolation, read_only: bool) -> Transaction {
+        self.transactions += 1;
+        assert!(self.transactions < 1 << OWNER_BITS, "a snapshot slot has had 2^44 transactions");
+        self.current = self.owner_id();
+        Transaction {
+            isolation,
+            read_only,
+            command: 0,
+            snapshot: None,
+            desc: None,
+            tables: TableLocksHeld::new(Arc::clone(&self.owner), self.current),
+        }
+    }
+
+    /// Begins a statement: next command number, and a snapshot (READ COMMITTED: a new one; else one per transaction).
+    ///
+    /// Take table locks first, so that the snapshot shows what their last holder did. On [`Start::Wait`] nothing has
+    /// changed.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManyCommands`].
+    pub fn begin_statement(&mut self, t: &mut Transaction, kind: StatementKind) -> Result<Start, TxnError> {
+        let command = t.command.checked_add(1).ok_or(TxnError::TooManyCommands)?;
+        let snapshot = match t.snapshot {
+            Some(snapshot) if t.isolation == Isolation::RepeatableRead => snapshot,
+            _ => {
+                let from = if t.read_only
+                    || t.isolation == Isolation::ReadCommitted && kind == StatementKind::ReadOnly && t.desc.is_none()
+                {
+                    Origin::Settled
+                } else {
+                    Origin::Boundary
+                };
+                let snapshot = self.txns.snapshots.begin(self.slot, from, &self.txns.log);
+                if snapshot < self.floor {
+                    self.txns.snapshots.end(self.slot);
+                    t.snapshot = None;
+                    return Ok(Start::Wait(match from {
+                        Origin::Boundary => Behind::Boundary(self.floor),
+                        Origin::Settled => Behind::Settled(self.floor),
+                    }));
+                }
+                self.floor = snapshot;
+                snapshot
+            }
+        };
+        t.command = command;
+        t.snapshot = Some(snapshot);
+        Ok(Start::Ready(snapshot))
+    }
+
+    /// Ends a statement: leaves the row queue it is still in, and in READ COMMITTED gives up its snapshot.
+    pub fn end_statement(&mut self, t: &mut Transaction) {
+        self.leave_queue();
+        if t.isolation == Isolation::ReadCommitted && t.snapshot.take().is_some() {
+            self.txns.snapshots.end(self.slot);
+        }
+    }
+
+    /// Notes that the session acted on the commit at `csn` although its snapshot does not show it: a row looked at
+    /// again after a wait, a duplicate key, a conflict.
+    pub fn saw(&mut self, csn: Lsn) {
+        self.floor = self.floor.max(csn.plus(1));
+    }
+
+    /// Builds the error for a row that was changed at `csn`, after the snapshot, and notes that it was seen.
+    pub fn conflict(&mut self, t: &Transaction, csn: Lsn) -> TxnError {
+        self.saw(csn);
+        TxnError::Conflict { csn, snapshot: t.snapshot.unwrap_or(Lsn::ZERO) }
+    }
+
+    /// Returns what must hold before a reply leaves: for the end of a transaction that wrote nothing in a synchronous
+    /// session say `ends_synchronous`; any other reply needs the boundary only.
+    #[must_use]
+    pub fn gate(&self, ends_synchronous: bool) -> Gate {
+        Gate { boundary: self.floor, settled: ends_synchronous.then_some(self.floor) }
+    }
+
+    /// Gives the transaction its xid, before its first version or row lock.
+    ///
+    /// # Progress
+    /// Wait-free while the ring of xids has room.
+    ///
+    /// # Errors
+    /// [`TxnError::ReadOnly`].
+    pub fn assign_xid(&mut self, t: &mut Transaction) -> Result<Xid, TxnError> {
+        if let Some(xid) = t.xid() {
+            return Ok(xid);
+        }
+        if t.read_only {
+            return Err(TxnError::ReadOnly);
+        }
+        let desc = self.txns.map.allocate(t.tables.id());
+        let xid = desc.xid;
+        t.desc = Some(desc);
+        Ok(xid)
+    }
+
+    /// Asks for a table or advisory lock, held until the transaction ends or rolls back to before it.
+    pub fn lock_table(&mut self, t: &mut Transaction, target: LockTarget, mode: TableLockMode) -> TableLock {
+        t.tables.acquire(target, mode)
+    }
+
+    /// Joins the queue for what is in the way. For a row: the transaction should not hold an epoch pin or a latch.
+    ///
+    /// A row that is free because its holder rolled back to a savepoint, between the caller's look and this call, is
+    /// waited for until the holder ends; [`Session::wait_while`] closes that gap.
+    pub fn wait(&self, blocker: &Blocker) -> Wait {
+        self.wait_while(blocker, || true)
+    }
+
+    /// Like [`Session::wait`], and looks once more when it is registered: with `false` from `still_held` there is
+    /// nothing to wait for. `still_held` runs under the lock of all queues: one look at the row, no wait, no call back.
+    pub fn wait_while(&self, blocker: &Blocker, still_held: impl FnOnce() -> bool) -> Wait {
+        self.txns.locks.wait(&self.owner, self.current, blocker, still_held)
+    }
+
+    /// Returns whether the session waits for a lock now.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.txns.locks.is_waiting(self.current)
+    }
+
+    /// Tells that the row last waited for was taken: the others in its queue wait for this transaction now. Saves them
+    /// one look in vain; leaving it out is correct.
+    pub fn took_row(&mut self, t: &Transaction) {
+        if let Some(desc) = t.desc.as_ref().filter(|_| self.owner.queued.swap(false, Ordering::Relaxed)) {
+            self.txns.locks.leave_queue_as_holder(self.current, desc);
+        }
+    }
+
+    /// Gives up the place in a row's queue, if the session has one: the next is woken. For a row that no longer matches.
+    pub fn leave_queue(&mut self) {
+        if self.owner.queued.swap(false, Ordering::Relaxed) {
+            self.txns.locks.leave_queue(self.current);
+        }
+    }
+
+    /// Rolls back to a savepoint: undoes the versions and releases the table locks since, wakes who waited for them.
+    ///
+    /// The mark stays valid. Redo chunks that are in the log already are the caller's to void.
+    pub fn rollback_to(&mut self, t: &mut Transaction, mark: Mark, writes: &mut impl WriteSet) {
+        self.leave_queue();
+        writes.undo_to(mark.writes);
+        t.tables.release_to(mark.table_locks);
+        if let Some(desc) = t.desc.as_ref().filter(|desc| desc.is_waited_for()) {
+            self.txns.locks.release_rows(desc.xid);
+        }
+    }
+
+    /// Commits: appends `record`, publishes at its start, stamps, and lets others go on. Without a record (nothing
+    /// written, or rows only locked) the transaction ends without a trace.
+    ///
+    /// # Durability
+    /// None yet: wait until the boundary (asynchronous; then [`Txns::acknowledge`]) or `durable` reaches the end.
+    ///
+    /// # Errors
+    /// The log's. The transaction is then rolled back.
+    pub fn commit(
+        &mut self,
+        t: Transaction,
+        writer: &mut L::Writer,
+        record: Option<CommitRecord<'_>>,
+        writes: &mut impl WriteSet,
+    ) -> Result<Ended, L::Error> {
+        let Some(record) = record else {
+            self.abort(t, writes);
+            return Ok(Ended::Nothing);
+        };
+        let desc = t.desc.as_deref().expect("a transaction with a commit record has an xid");
+        let map = &self.txns.map;
+        let appended = self.txns.log.append_commit(writer, record.tag, record.bytes, |start| map.publish(desc, start));
+        let at = match appended {
+            Ok(at) => at,
+            Err(error) => {
+                self.abort(t, writes);
+                return Err(error);
+            }
+        };
+        writes.stamp(at.start);
+        if map.finish(desc) {
+            self.txns.locks.release_rows(desc.xid);
+        }
+        self.saw(at.start);
+        self.end(&t);
+        Ok(Ended::Committed { at, locks: t.tables })
+    }
+
+    /// Rolls back: undoes the versions, then lets others go on.
+    pub fn abort(&mut self, t: Transaction, writes: &mut impl WriteSet) {
+        writes.undo_to(0);
+        if let Some(desc) = &t.desc {
+            self.txns.map.publish_abort(desc);
+            if self.txns.map.finish(desc) {
+                self.txns.locks.release_rows(desc.xid);
+            }
+        }
+        self.end(&t);
+    }
+
+    fn end(&mut self, t: &Transaction) {
+        self.leave_queue();
+        if t.snapshot.is_some() {
+            self.txns.snapshots.end(self.slot);
+        }
+    }
+}
+
+impl<L: CommitLog> Drop for Session<L> {
+    fn drop(&mut self) {
+        self.leave_queue();
+        self.txns.snapshots.give_slot(self.slot, self.transactions);
+    }
+}

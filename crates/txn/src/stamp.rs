@@ -1,0 +1,121 @@
+//! `Stamp`: the word in a row version that says who wrote it and how that ended; `Word`: the same of a transaction.
+//!
+//! Both are encodings in 64 bits, kept apart by type: a stamp lives in a version, a word in the dense map and in a
+//! descriptor.
+//!
+//! | bits of a stamp          | meaning                                        |
+//! |--------------------------|------------------------------------------------|
+//! | bit 63 set               | written by the xid in the low 63 bits          |
+//! | 1                        | aborted                                        |
+//! | 4096 and above, < 2^61   | committed with this CSN                        |
+//!
+//! | low 2 bits of a word     | high 62 bits                                   |
+//! |--------------------------|------------------------------------------------|
+//! | 0 in progress            | the xid itself (0: slot never used)            |
+//! | 1 aborted                | 0                                              |
+//! | 2 committed              | the CSN                                        |
+//! | 3 moved to the sparse map| 0                                              |
+//!
+//! A word in progress names its xid, so that the compare-and-swap that ends a transaction can never hit the next owner
+//! of a reused slot, whose word would otherwise look the same. There is no tag beside a CSN.
+
+use collie_base::{Lsn, Xid};
+
+const UNFINISHED: u64 = 1 << 63;
+
+/// How the writer of a version ended, as a version says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stamp(u64);
+
+/// How a transaction ended, or that it has not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// It is still open.
+    InProgress(Xid),
+    /// Its versions count for nobody.
+    Aborted,
+    /// It committed at this position; visible to snapshots above.
+    Committed(Lsn),
+}
+
+impl Stamp {
+    /// The writer aborted.
+    pub const ABORTED: Self = Self(1);
+
+    /// A version written by `xid`, whose end is not stamped yet.
+    #[must_use]
+    pub const fn unfinished(xid: Xid) -> Self {
+        Self(UNFINISHED | xid.get())
+    }
+
+    /// A version committed at `csn`.
+    #[must_use]
+    pub const fn committed(csn: Lsn) -> Self {
+        assert!(csn.get() >= Lsn::FIRST.get() && csn.get() < 1 << 61, "a CSN is the position of a record");
+        Self(csn.get())
+    }
+
+    /// Reads a stamp from the word in a version.
+    #[must_use]
+    pub const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    /// Returns the word to keep in a version.
+    #[must_use]
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Returns how the writer ended when the stamp says so itself, else the writer.
+    ///
+    /// # Errors
+    /// The xid, when the stamp still names it: its end is in the map.
+    pub const fn settled(self) -> Result<Resolution, Xid> {
+        if self.0 & UNFINISHED != 0 {
+            Err(Xid::new(self.0 & !UNFINISHED))
+        } else if self.0 == Self::ABORTED.0 {
+            Ok(Resolution::Aborted)
+        } else {
+            Ok(Resolution::Committed(Lsn::new(self.0)))
+        }
+    }
+}
+
+/// The state word of a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Word(u64);
+
+impl Word {
+    pub(crate) const ABORTED: Self = Self(1);
+    pub(crate) const MOVED: Self = Self(3);
+
+    pub(crate) fn in_progress(xid: Xid) -> Self {
+        if collie_sync::mutant!("IN_PROGRESS_WITHOUT_XID") { Self(0) } else { Self(xid.get() << 2) }
+    }
+
+    pub(crate) const fn committed(csn: Lsn) -> Self {
+        Self(csn.get() << 2 | 2)
+    }
+
+    pub(crate) const fn from_raw(raw: u64) -> Self {
+        Self(raw)
+    }
+
+    pub(crate) const fn raw(self) -> u64 {
+        self.0
+    }
+
+    /// Returns what the word says of `xid`, whose word it must be.
+    pub(crate) fn resolution(self, xid: Xid) -> Resolution {
+        match self.0 & 3 {
+            0 => {
+                debug_assert!(self == Self::in_progress(xid), "slot of xid {xid} holds {:#x}", self.0);
+                Resolution::InProgress(xid)
+            }
+            1 => Resolution::Aborted,
+            2 => Resolution::Committed(Lsn::new(self.0 >> 2)),
+            _ => panic!("xid {xid} is resolved from a word that says it was moved"),
+        }
+    }
+}

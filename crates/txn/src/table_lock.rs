@@ -1,0 +1,403 @@
+//! Table locks and advisory locks: PostgreSQL's eight modes and matrix, held to the end of the transaction.
+//!
+//! Granted locks are in shards by target, so statements on different tables do not meet and a weak mode costs one short
+//! mutex. A request that must wait goes through [`Locks`] (its mutex first, then the shard: `waits.rs` Q1).
+//!
+//! # Invariants
+//! - G1. The modes held by two different owners on one target never conflict.
+//! - G2. `counts` and `waiting` say the same as `holders` and `queue`.
+//! - G3. Nobody is granted past an earlier waiter that it conflicts with, unless it holds a lock that this waiter waits
+//!   for (it would wait for itself).
+
+use crate::{
+    cancel::Owner,
+    desc::OwnerId,
+    wait::{Waiter, Wakes},
+    waits::{Blocker, Locks, Waits},
+};
+use collie_base::Map;
+use collie_sync::{Mutex, MutexGuard, Padded};
+use std::{collections::VecDeque, sync::Arc};
+
+#[cfg(not(loom))]
+const SHARDS: usize = 64;
+#[cfg(loom)]
+const SHARDS: usize = 1;
+/// States without holder or waiter that a shard keeps, so that a busy table does not come and go.
+const IDLE_STATES_MAX: usize = 256;
+
+/// What a lock of this kind protects.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum LockTarget {
+    /// A table or index, by its id.
+    Table(u32),
+    /// A number that means something to the application.
+    Advisory(u64),
+}
+
+/// PostgreSQL's table lock modes, weakest first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum TableLockMode {
+    /// SELECT.
+    AccessShare,
+    /// SELECT FOR UPDATE and its like.
+    RowShare,
+    /// INSERT, UPDATE, DELETE.
+    RowExclusive,
+    /// VACUUM, ANALYZE, CREATE INDEX CONCURRENTLY.
+    ShareUpdateExclusive,
+    /// CREATE INDEX; the shared mode of advisory locks.
+    Share,
+    /// CREATE TRIGGER.
+    ShareRowExclusive,
+    /// The exclusive mode of advisory locks.
+    Exclusive,
+    /// DROP, TRUNCATE, most ALTER TABLE.
+    AccessExclusive,
+}
+
+/// A set of modes, one bit each.
+type Modes = u8;
+
+impl TableLockMode {
+    /// All modes, weakest first.
+    pub const ALL: [Self; 8] = [
+        Self::AccessShare,
+        Self::RowShare,
+        Self::RowExclusive,
+        Self::ShareUpdateExclusive,
+        Self::Share,
+        Self::ShareRowExclusive,
+        Self::Exclusive,
+        Self::AccessExclusive,
+    ];
+
+    /// Bit `i` of entry `m`: mode `m` conflicts with mode `i`.
+    const CONFLICTS: [Modes; 8] = [
+        0b1000_0000, // ACCESS SHARE
+        0b1100_0000, // ROW SHARE
+        0b1111_0000, // ROW EXCLUSIVE
+        0b1111_1000, // SHARE UPDATE EXCLUSIVE
+        0b1110_1100, // SHARE
+        0b1111_1100, // SHARE ROW EXCLUSIVE
+        0b1111_1110, // EXCLUSIVE
+        0b1111_1111, // ACCESS EXCLUSIVE
+    ];
+
+    /// Returns whether two owners may not hold these modes at once. Symmetric.
+    #[must_use]
+    pub const fn conflicts_with(self, other: Self) -> bool {
+        self.conflicts() & other.bit() != 0
+    }
+
+    const fn index(self) -> usize {
+        match self {
+            Self::AccessShare => 0,
+            Self::RowShare => 1,
+            Self::RowExclusive => 2,
+            Self::ShareUpdateExclusive => 3,
+            Self::Share => 4,
+            Self::ShareRowExclusive => 5,
+            Self::Exclusive => 6,
+            Self::AccessExclusive => 7,
+        }
+    }
+
+    const fn bit(self) -> Modes {
+        1 << self.index()
+    }
+
+    const fn conflicts(self) -> Modes {
+        Self::CONFLICTS[self.index()]
+    }
+
+    /// Returns whether holding `self` makes asking for `other` pointless.
+    const fn covers(self, other: Self) -> bool {
+        self.conflicts() & other.conflicts() == other.conflicts()
+    }
+}
+
+/// What conflicts with any of `modes`.
+fn conflicts_of(modes: Modes) -> Modes {
+    TableLockMode::ALL.iter().filter(|mode| modes & mode.bit() != 0).fold(0, |all, mode| all | mode.conflicts())
+}
+
+/// Whether a table lock was granted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum TableLock {
+    /// It is held until the transaction ends or rolls back to an earlier savepoint.
+    Granted,
+    /// Wait for this, then ask again.
+    Wait(Blocker),
+}
+
+#[derive(Debug, Default)]
+struct TableState {
+    holders: Map<OwnerId, Modes>,
+    counts: [u32; 8],
+    queue: VecDeque<TableEntry>,
+    waiting: Modes,
+}
+
+#[derive(Clone, Debug)]
+struct TableEntry {
+    owner: OwnerId,
+    mode: TableLockMode,
+    waiter: Arc<Waiter>,
+}
+
+impl TableState {
+    fn held_by(&self, owner: OwnerId) -> Modes {
+        self.holders.get(&owner).copied().unwrap_or(0)
+    }
+
+    fn held_by_others(&self, own: Modes) -> Modes {
+        TableLockMode::ALL.iter().fold(0, |modes, mode| {
+            let own_count = u32::from(own & mode.bit() != 0);
+            if self.counts[mode.index()] > own_count { modes | mode.bit() } else { modes }
+        })
+    }
+
+    fn try_grant(&mut self, owner: OwnerId, mode: TableLockMode) -> bool {
+        let own = self.held_by(owner);
+        if own & mode.bit() != 0 {
+            return true;
+        }
+        if self.held_by_others(own) & mode.conflicts() != 0 {
+            return false;
+        }
+        // G3: behind those who wait, unless one of them waits for us.
+        if self.waiting & mode.conflicts() != 0 && self.waiting & conflicts_of(own) == 0 {
+            return false;
+        }
+        self.grant(owner, mode);
+        true
+    }
+
+    fn grant(&mut self, owner: OwnerId, mode: TableLockMode) {
+        *self.holders.entry(owner).or_insert(0) |= mode.bit();
+        self.counts[mode.index()] += 1;
+    }
+
+    fn release(&mut self, owner: OwnerId, mode: TableLockMode) {
+        let Some(held) = self.holders.get_mut(&owner).filter(|held| **held & mode.bit() != 0) else { return };
+        *held &= !mode.bit();
+        if *held == 0 {
+            self.holders.remove(&owner);
+        }
+        self.counts[mode.index()] -= 1;
+    }
+
+    fn recount_waiting(&mut self) {
+        self.waiting = self.queue.iter().fold(0, |modes, entry| modes | entry.mode.bit());
+    }
+
+    fn is_idle(&self) -> bool {
+        self.holders.is_empty() && self.queue.is_empty()
+    }
+}
+
+/// Who is in the way of a table lock.
+pub(crate) struct TableBlockers {
+    pub(crate) holders: Vec<OwnerId>,
+    /// Those ahead in the queue, first comes last.
+    pub(crate) ahead: Vec<OwnerId>,
+}
+
+type Shard = Map<LockTarget, TableState>;
+
+#[derive(Debug)]
+pub(crate) struct TableShards(Box<[Padded<Mutex<Shard>>]>);
+
+impl TableShards {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Padded::new(Mutex::new(Shard::default()))).collect())
+    }
+
+    fn shard(&self, target: LockTarget) -> MutexGuard<'_, Shard> {
+        let number = match target {
+            LockTarget::Table(id) => u64::from(id),
+            LockTarget::Advisory(number) => number,
+        };
+        let index = usize::try_from(number % SHARDS as u64).expect("below SHARDS");
+        self.0[index].lock()
+    }
+
+    fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> bool {
+        self.shard(target).entry(target).or_default().try_grant(owner, mode)
+    }
+
+    /// Releases a mode; `true` when somebody waits for the target.
+    #[must_use]
+    fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> bool {
+        let mut shard = self.shard(target);
+        let kept = shard.len();
+        let Some(state) = shard.get_mut(&target) else { return false };
+        state.release(owner, mode);
+        let awaited = state.waiting != 0;
+        if kept > IDLE_STATES_MAX && state.is_idle() {
+            shard.remove(&target);
+        }
+        awaited
+    }
+
+    pub(crate) fn blockers(&self, target: LockTarget, owner: OwnerId, mode: TableLockMode) -> TableBlockers {
+        let shard = self.shard(target);
+        let Some(state) = shard.get(&target) else { return TableBlockers { holders: Vec::new(), ahead: Vec::new() } };
+        let conflicts = mode.conflicts();
+        let mut holders: Vec<_> = state
+            .holders
+            .iter()
+            .filter(|(id, held)| **id != owner && **held & conflicts != 0)
+            .map(|(id, _)| *id)
+            .collect();
+        // The order of a hash map must not decide which cycle is found.
+        holders.sort_unstable();
+        let ahead = state.queue.iter().take_while(|entry| entry.owner != owner);
+        let ahead = ahead.filter(|entry| conflicts & entry.mode.bit() != 0).map(|entry| entry.owner).collect();
+        TableBlockers { holders, ahead }
+    }
+
+    /// Moves `from` directly ahead of `to`; returns the index it came from.
+    pub(crate) fn move_in_queue(&self, target: LockTarget, from: OwnerId, to: OwnerId) -> Option<usize> {
+        let mut shard = self.shard(target);
+        let queue = &mut shard.get_mut(&target)?.queue;
+        let old = queue.iter().position(|entry| entry.owner == from)?;
+        let new = queue.iter().position(|entry| entry.owner == to)?;
+        let entry = queue.remove(old)?;
+        queue.insert(new, entry);
+        Some(old)
+    }
+
+    pub(crate) fn move_to_index(&self, target: LockTarget, owner: OwnerId, index: usize) {
+        let mut shard = self.shard(target);
+        let queue = &mut shard.get_mut(&target).expect("the queue was there a moment ago").queue;
+        let at = queue.iter().position(|entry| entry.owner == owner).expect("it was moved, not removed");
+        let entry = queue.remove(at).expect("just found");
+        queue.insert(index, entry);
+    }
+}
+
+impl Locks {
+    /// Joins the queue of `target`; `false` when the lock was granted instead.
+    pub(crate) fn join_table(
+        &self,
+        waits: &mut Waits,
+        id: OwnerId,
+        target: LockTarget,
+        mode: TableLockMode,
+        waiter: &Arc<Waiter>,
+        wakes: &mut Wakes,
+    ) -> bool {
+        // A wait for the same target that was kept is replaced.
+        self.leave_table_queue(waits, id, target, wakes);
+        let mut shard = self.tables.shard(target);
+        let state = shard.entry(target).or_default();
+        if state.try_grant(id, mode) {
+            return false;
+        }
+        // Ahead of the first that waits for what we hold: behind it we would wait for ourselves.
+        let own = conflicts_of(state.held_by(id));
+        let at = state.queue.iter().position(|entry| entry.mode.bit() & own != 0).unwrap_or(state.queue.len());
+        state.queue.insert(at, TableEntry { owner: id, mode, waiter: Arc::clone(waiter) });
+        state.recount_waiting();
+        true
+    }
+
+    /// Takes `id` out of the queue of `target`; those behind it may go on.
+    pub(crate) fn leave_table_queue(&self, waits: &mut Waits, id: OwnerId, target: LockTarget, wakes: &mut Wakes) {
+        if let Some(state) = self.tables.shard(target).get_mut(&target) {
+            state.queue.retain(|entry| entry.owner != id);
+        }
+        self.grant_table(waits, target, wakes);
+    }
+
+    /// Grants, in order, every waiter that conflicts with no other holder and with nobody before it.
+    pub(crate) fn grant_table(&self, waits: &mut Waits, target: LockTarget, wakes: &mut Wakes) {
+        let mut shard = self.tables.shard(target);
+        let Some(state) = shard.get_mut(&target) else { return };
+        let mut before: Modes = 0;
+        for entry in std::mem::take(&mut state.queue) {
+            let own = state.held_by(entry.owner);
+            let in_the_way = state.held_by_others(own) | before;
+            if entry.mode.conflicts() & in_the_way != 0 {
+                // One that was cancelled holds nobody up; it takes itself out when it comes to leave.
+                if entry.waiter.is_open() {
+                    before |= entry.mode.bit();
+                }
+                state.queue.push_back(entry);
+                continue;
+            }
+            waits.waiting.remove(&entry.owner);
+            if entry.waiter.complete(Ok(()), wakes) && own & entry.mode.bit() == 0 {
+                state.grant(entry.owner, entry.mode);
+            }
+        }
+        state.recount_waiting();
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    target: LockTarget,
+    mode: TableLockMode,
+    /// False while it is waited for: it may be granted at any time, so it is released like the others.
+    granted: bool,
+}
+
+/// The table locks of one transaction; dropping it releases them.
+#[derive(Debug)]
+#[must_use = "dropping it releases the locks"]
+pub struct TableLocksHeld {
+    owner: Arc<Owner>,
+    id: OwnerId,
+    taken: Vec<Taken>,
+}
+
+impl TableLocksHeld {
+    pub(crate) fn new(owner: Arc<Owner>, id: OwnerId) -> Self {
+        Self { owner, id, taken: Vec::new() }
+    }
+
+    pub(crate) fn id(&self) -> OwnerId {
+        self.id
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    pub(crate) fn acquire(&mut self, target: LockTarget, mode: TableLockMode) -> TableLock {
+        let covered = |taken: &&Taken| taken.granted && taken.target == target && taken.mode.covers(mode);
+        if self.taken.iter().find(covered).is_some() {
+            return TableLock::Granted;
+        }
+        let granted = self.owner.locks.tables.try_acquire(self.id, target, mode);
+        match self.taken.iter_mut().find(|taken| taken.target == target && taken.mode == mode) {
+            Some(taken) => taken.granted = granted,
+            None => self.taken.push(Taken { target, mode, granted }),
+        }
+        if granted { TableLock::Granted } else { TableLock::Wait(Blocker::Table { target, mode }) }
+    }
+
+    /// Releases what was taken since there were `count`.
+    pub(crate) fn release_to(&mut self, count: usize) {
+        let locks = &self.owner.locks;
+        while self.taken.len() > count {
+            let Some(Taken { target, mode, .. }) = self.taken.pop() else { return };
+            if locks.tables.release(self.id, target, mode) {
+                let mut wakes = Wakes::default();
+                locks.grant_table(&mut locks.waits.lock(), target, &mut wakes);
+                wakes.run();
+            }
+        }
+    }
+}
+
+impl Drop for TableLocksHeld {
+    fn drop(&mut self) {
+        self.release_to(0);
+    }
+}

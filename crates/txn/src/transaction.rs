@@ -1,0 +1,79 @@
+//! `Transaction`: what one open transaction knows of itself. Its session works on it.
+
+use crate::{
+    desc::Desc,
+    table_lock::TableLocksHeld,
+    write_set::{Mark, WriteSet},
+};
+use collie_base::{Lsn, Xid};
+use std::sync::Arc;
+
+/// How much of what others commit a transaction sees while it is open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// A new snapshot for each statement; a row that changed since is looked at again. Also for READ UNCOMMITTED.
+    #[default]
+    ReadCommitted,
+    /// One snapshot for the transaction (snapshot isolation); a row that changed since is an error.
+    RepeatableRead,
+}
+
+/// Whether a statement can write or lock rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StatementKind {
+    /// It can do neither: it may read what no crash takes back.
+    ReadOnly,
+    /// It can: it must read the newest state.
+    Write,
+}
+
+/// An open transaction. End it with [`Session::commit`](crate::Session::commit) or
+/// [`Session::abort`](crate::Session::abort): dropped, it keeps its rows locked for ever (table locks are released).
+#[derive(Debug)]
+#[must_use = "commit or abort it"]
+pub struct Transaction {
+    pub(crate) isolation: Isolation,
+    pub(crate) read_only: bool,
+    pub(crate) command: u32,
+    pub(crate) snapshot: Option<Lsn>,
+    pub(crate) desc: Option<Arc<Desc>>,
+    pub(crate) tables: TableLocksHeld,
+}
+
+impl Transaction {
+    /// Returns the isolation level.
+    #[must_use]
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Returns whether it was begun READ ONLY.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Returns the xid, when it has written or locked a row.
+    #[must_use]
+    pub fn xid(&self) -> Option<Xid> {
+        self.desc.as_ref().map(|desc| desc.xid)
+    }
+
+    /// Returns the number of the current command, from 1. A command sees its transaction's versions of lower numbers.
+    #[must_use]
+    pub fn command(&self) -> u32 {
+        self.command
+    }
+
+    /// Returns the current snapshot: commits below it are visible. `None` between statements of READ COMMITTED.
+    #[must_use]
+    pub fn snapshot(&self) -> Option<Lsn> {
+        self.snapshot
+    }
+
+    /// Returns a mark to roll back to.
+    #[must_use]
+    pub fn savepoint(&self, writes: &impl WriteSet) -> Mark {
+        Mark { writes: writes.position(), table_locks: self.tables.len() }
+    }
+}

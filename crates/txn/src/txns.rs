@@ -1,0 +1,157 @@
+//! `Txns`: everything about transactions that a database has once.
+
+use crate::{
+    error::TxnError,
+    log::CommitLog,
+    session::{Gate, Session},
+    snapshots::{Holder, Origin, Snapshots},
+    stamp::{Resolution, Stamp},
+    waits::Locks,
+    xid_map::XidMap,
+};
+use collie_base::{Lsn, Xid};
+use collie_sync::{atomic::AtomicU64, ord};
+use std::sync::Arc;
+
+/// Sizes that are fixed when a database opens.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Words in the ring of xids, a power of two. Default 2^20: 8 MiB, and as many descriptor slots of 16 bytes.
+    /// Smaller rings move transactions that stay open to the slower sparse map sooner.
+    pub xid_slots: usize,
+    /// Sessions and other holders of snapshots at one time. Default 16,384, at 128 bytes each.
+    pub sessions_max: usize,
+    /// The first xid to give out: above every xid of earlier incarnations. Default 1.
+    pub first_xid: Xid,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { xid_slots: 1 << 20, sessions_max: 16_384, first_xid: Xid::new(1) }
+    }
+}
+
+/// The transactions of one database.
+#[derive(Debug)]
+pub struct Txns<L> {
+    pub(crate) log: L,
+    pub(crate) map: Arc<XidMap>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) locks: Arc<Locks>,
+}
+
+impl<L: CommitLog> Txns<L> {
+    /// Starts with no transaction open, over a log that is ready to append.
+    ///
+    /// # Panics
+    /// When `xid_slots` is not a power of two, `sessions_max` is above 2^20 or `first_xid` is 0.
+    #[must_use]
+    pub fn new(log: L, options: Options) -> Arc<Self> {
+        assert!(options.sessions_max <= 1 << 20, "{} sessions: at most 2^20", options.sessions_max);
+        let map = Arc::new(XidMap::new(options.xid_slots, options.first_xid));
+        Arc::new(Self {
+            log,
+            snapshots: Arc::new(Snapshots::new(options.sessions_max)),
+            locks: Arc::new(Locks::new(Arc::clone(&map))),
+            map,
+        })
+    }
+
+    /// Returns the log that was given to [`Txns::new`].
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// Opens a session.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManySessions`].
+    pub fn session(self: &Arc<Self>) -> Result<Session<L>, TxnError> {
+        Session::new(Arc::clone(self))
+    }
+
+    /// Holds a snapshot of everything committed, outside any session.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManySessions`].
+    pub fn hold_newest(&self) -> Result<Holder, TxnError> {
+        Holder::new(&self.snapshots, Origin::Boundary, &self.log)
+    }
+
+    /// Holds a snapshot of what no crash takes back (or was acknowledged without that promise), outside any session.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManySessions`].
+    pub fn hold_settled(&self) -> Result<Holder, TxnError> {
+        Holder::new(&self.snapshots, Origin::Settled, &self.log)
+    }
+
+    /// Returns how the writer of a version with this stamp word ended.
+    ///
+    /// Cost: one load when the version is stamped, else three. Progress: wait-free; one short read lock for a
+    /// transaction that was open while as many xids as the ring has were given out.
+    ///
+    /// # Panics
+    /// When the writer is unknown: a bug that must not be answered with a guess.
+    #[inline]
+    #[must_use]
+    pub fn resolve(&self, stamp: &AtomicU64) -> Resolution {
+        self.map.resolve(|| Stamp::from_raw(stamp.load(ord!("STAMP_LOAD", Acquire))))
+    }
+
+    /// Returns the horizon as last computed: at or below every present and future snapshot. A version that was
+    /// superseded at `c` is free when `c <` this, strictly. One load.
+    #[must_use]
+    pub fn horizon(&self) -> Lsn {
+        self.snapshots.horizon()
+    }
+
+    /// Does what must be done every few milliseconds: retires finished xids and computes the horizon, which it returns.
+    pub fn tick(&self) -> Lsn {
+        self.map.retire(false);
+        self.snapshots.advance_horizon(&self.log)
+    }
+
+    /// Notes that a commit ending at `end` was acknowledged without waiting for the disk. The boundary is at or above
+    /// `end` already: wait for that first.
+    pub fn acknowledge(&self, end: Lsn) {
+        debug_assert!(self.log.boundary() >= end, "acknowledged {end} before the boundary reached it");
+        self.snapshots.raise_ack_floor(end);
+    }
+
+    /// Returns max(durable, acknowledged floor): where read-only snapshots start.
+    #[must_use]
+    pub fn settled(&self) -> Lsn {
+        self.snapshots.settled(&self.log)
+    }
+
+    /// Returns whether a reply that needs `gate` may leave.
+    #[must_use]
+    pub fn is_open(&self, gate: Gate) -> bool {
+        self.log.boundary() >= gate.boundary && gate.settled.is_none_or(|settled| self.settled() >= settled)
+    }
+
+    /// Returns the xid that will be given out next. Log a limit above it before it gets there.
+    #[must_use]
+    pub fn next_xid(&self) -> Xid {
+        self.map.next_xid()
+    }
+
+    /// Returns the xid below which every transaction is finished or in the sparse map.
+    #[must_use]
+    pub fn floor_xid(&self) -> Xid {
+        self.map.floor_xid()
+    }
+
+    /// Returns how many sessions wait for a lock.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.locks.waiting_len()
+    }
+
+    /// Returns how many snapshots are held, and the lowest.
+    #[must_use]
+    pub fn snapshots_held(&self) -> (usize, Option<Lsn>) {
+        self.snapshots.held()
+    }
+}

@@ -1,0 +1,230 @@
+//! `Locks`: who waits for whom. The one mutex under which queues change and deadlocks are found.
+//!
+//! A row lock is the unfinished version at the head of the row's chain; it is not kept here. Only those who found a
+//! row or a table taken come here, and a session that waits gives its thread away anyway, so one mutex is enough.
+//!
+//! # Invariants
+//! - Q1. Order of locks: `waits`, then one shard of the table locks, then one waiter. Wakers run under none of them.
+//! - Q2. Every open waiter is in exactly one queue and in `waiting`; its row's queue has an unfinished holder, or its
+//!   first entry was woken and is trying. Whoever leaves a queue that has no holder wakes the next.
+//! - Q3. A waiter announces itself to the holder (`Desc::announce_waiter`) under `waits` before it parks; the holder's
+//!   end either sees that and comes here, or the announcement sees the end.
+//! - Q4. No cycle of hard edges is there when a waiter parks: the detector runs under the same hold of `waits`.
+
+use crate::{
+    cancel::Owner,
+    deadlock,
+    desc::{Desc, OwnerId},
+    error::TxnError,
+    row_waits::RowQueue,
+    table_lock::{LockTarget, TableLockMode, TableShards},
+    wait::{Wait, Waiter, Wakes},
+    xid_map::XidMap,
+};
+use collie_base::{CfId, Map, Xid};
+use collie_sync::{Mutex, atomic::Ordering};
+use std::sync::Arc;
+
+/// Which row: its family and its key. Opaque here.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RowKey {
+    cf: CfId,
+    key: Arc<[u8]>,
+}
+
+impl RowKey {
+    /// Names the row with `key` in family `cf`.
+    #[must_use]
+    pub fn new(cf: CfId, key: &[u8]) -> Self {
+        Self { cf, key: key.into() }
+    }
+}
+
+/// What is in the way; [`Session::wait`](crate::Session::wait) waits for it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Blocker {
+    /// A transaction that wrote or locked the row and has not ended.
+    Row {
+        /// The row.
+        row: RowKey,
+        /// The transaction.
+        holder: Xid,
+    },
+    /// A table or advisory lock that conflicts with what is held or was asked for earlier.
+    Table {
+        /// What is to be locked.
+        target: LockTarget,
+        /// How.
+        mode: TableLockMode,
+    },
+}
+
+/// What an owner waits for, as its queue knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum WaitFor {
+    Row(RowKey),
+    Table(LockTarget, TableLockMode),
+}
+
+/// An owner that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Parked {
+    pub(crate) for_what: WaitFor,
+    pub(crate) waiter: Arc<Waiter>,
+}
+
+/// Everything known of waits; under one mutex.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    pub(crate) rows: Map<RowKey, RowQueue>,
+    /// The rows whose queue has this holder.
+    pub(crate) rows_held: Map<Xid, Vec<RowKey>>,
+    /// What each owner with an open waiter waits for.
+    pub(crate) waiting: Map<OwnerId, Parked>,
+    /// The row queue in which each owner has a place, parked or trying.
+    pub(crate) places: Map<OwnerId, RowKey>,
+}
+
+/// Row waits and table locks of a database.
+#[derive(Debug)]
+pub(crate) struct Locks {
+    pub(crate) map: Arc<XidMap>,
+    pub(crate) tables: TableShards,
+    pub(crate) waits: Mutex<Waits>,
+}
+
+impl Locks {
+    pub(crate) fn new(map: Arc<XidMap>) -> Self {
+        Self { map, tables: TableShards::new(), waits: Mutex::new(Waits::default()) }
+    }
+
+    /// Puts `id` into the queue of `blocker` and returns its wait. Nothing is waited for here.
+    pub(crate) fn wait(
+        &self,
+        owner: &Arc<Owner>,
+        id: OwnerId,
+        blocker: &Blocker,
+        still_held: impl FnOnce() -> bool,
+    ) -> Wait {
+        let waiter = Arc::new(Waiter::default());
+        let mut wakes = Wakes::default();
+        let for_what = match blocker {
+            Blocker::Row { row, .. } => WaitFor::Row(row.clone()),
+            Blocker::Table { target, mode } => WaitFor::Table(*target, *mode),
+        };
+        {
+            let mut waits = self.waits.lock();
+            if let Some(Parked { for_what: old, waiter }) = waits.waiting.get(&id).cloned() {
+                // An owner waits once: an older wait that was kept ends here, with its place unless it is the same.
+                waiter.complete(Err(TxnError::Cancelled), &mut wakes);
+                if old != for_what {
+                    self.leave(&mut waits, id, &old, &mut wakes);
+                }
+            }
+            let parked = match blocker {
+                Blocker::Row { row, holder } => {
+                    if waits.places.get(&id).is_some_and(|place| place != row) {
+                        self.leave_place(&mut waits, id, &mut wakes);
+                    }
+                    owner.queued.store(true, Ordering::Relaxed);
+                    self.join_row(&mut waits, id, row, *holder, &waiter, still_held)
+                }
+                Blocker::Table { target, mode } => {
+                    self.leave_place(&mut waits, id, &mut wakes);
+                    self.join_table(&mut waits, id, *target, *mode, &waiter, &mut wakes)
+                }
+            };
+            if parked {
+                waits.waiting.insert(id, Parked { for_what: for_what.clone(), waiter: Arc::clone(&waiter) });
+                owner.begin_wait(&waiter, &mut wakes);
+                self.prevent_deadlocks(&mut waits, id, blocker, &mut wakes);
+            } else {
+                waiter.complete(Ok(()), &mut wakes);
+            }
+        }
+        wakes.run();
+        Wait::new(Arc::clone(owner), id, waiter, for_what)
+    }
+
+    /// Ends the wait of whoever would otherwise be in a cycle now that `id` waits for `blocker`.
+    ///
+    /// That is `id`, or one that waits for the same row: its holder may be a newcomer that took the row between two
+    /// waiters and waits for one of them by now, and only `id` has found out.
+    fn prevent_deadlocks(&self, waits: &mut Waits, id: OwnerId, blocker: &Blocker, wakes: &mut Wakes) {
+        if let Blocker::Row { row, holder } = blocker {
+            // Everyone in a row's queue waits for its holder alone, at last: one that does not wait closes no cycle.
+            let holder = self.map.desc(*holder).map(|desc| desc.owner);
+            if !holder.is_some_and(|holder| waits.waiting.contains_key(&holder)) {
+                return;
+            }
+            let entries = waits.rows.get(row).into_iter().flat_map(|queue| &queue.entries);
+            let others: Vec<OwnerId> = entries.map(|entry| entry.owner).filter(|owner| *owner != id).collect();
+            for other in others {
+                self.prevent_deadlock(waits, other, wakes);
+            }
+        }
+        self.prevent_deadlock(waits, id, wakes);
+    }
+
+    fn prevent_deadlock(&self, waits: &mut Waits, id: OwnerId, wakes: &mut Wakes) {
+        if let Err(transactions) = deadlock::prevent(self, waits, id, wakes)
+            && let Some(Parked { for_what, waiter }) = waits.waiting.get(&id).cloned()
+        {
+            waiter.complete(Err(TxnError::Deadlock { transactions }), wakes);
+            self.leave(waits, id, &for_what, wakes);
+        }
+    }
+
+    /// Takes an owner whose wait ended without a grant out of its queue, and hands on.
+    pub(crate) fn abandon(&self, id: OwnerId, for_what: &WaitFor, waiter: &Arc<Waiter>) {
+        let mut wakes = Wakes::default();
+        {
+            let mut waits = self.waits.lock();
+            // The session may wait elsewhere by now; then this wait left its queue long ago.
+            if waits.waiting.get(&id).is_none_or(|parked| Arc::ptr_eq(&parked.waiter, waiter)) {
+                self.leave(&mut waits, id, for_what, &mut wakes);
+            }
+        }
+        wakes.run();
+    }
+
+    fn leave(&self, waits: &mut Waits, id: OwnerId, for_what: &WaitFor, wakes: &mut Wakes) {
+        waits.waiting.remove(&id);
+        match for_what {
+            WaitFor::Row(row) if waits.places.get(&id) == Some(row) => self.leave_place(waits, id, wakes),
+            WaitFor::Row(_) => {}
+            WaitFor::Table(target, _) => self.leave_table_queue(waits, id, *target, wakes),
+        }
+    }
+
+    /// Gives up the place of an owner in a row's queue, if it has one, and hands on.
+    pub(crate) fn leave_queue(&self, id: OwnerId) {
+        let mut wakes = Wakes::default();
+        self.leave_place(&mut self.waits.lock(), id, &mut wakes);
+        wakes.run();
+    }
+
+    /// Like [`Locks::leave_queue`], for an owner that took the row: the others wait for it from now on.
+    pub(crate) fn leave_queue_as_holder(&self, id: OwnerId, holder: &Desc) {
+        let mut wakes = Wakes::default();
+        self.hand_place_to(&mut self.waits.lock(), id, holder, &mut wakes);
+        wakes.run();
+    }
+
+    /// Wakes the first waiter of each row that `holder` has, after its end or a partial rollback.
+    pub(crate) fn release_rows(&self, holder: Xid) {
+        let mut wakes = Wakes::default();
+        self.wake_rows_of(&mut self.waits.lock(), holder, &mut wakes);
+        wakes.run();
+    }
+
+    /// Returns how many owners wait.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waits.lock().waiting.len()
+    }
+
+    /// Returns whether this owner waits.
+    pub(crate) fn is_waiting(&self, id: OwnerId) -> bool {
+        self.waits.lock().waiting.contains_key(&id)
+    }
+}

@@ -1,0 +1,43 @@
+//! `WriteSet`: a transaction's versions, as far as this crate needs them: how to stamp and how to undo.
+
+use collie_base::Lsn;
+
+/// The versions a transaction wrote, in order. Positions are counts of versions.
+pub trait WriteSet {
+    /// Stamps every version with `csn` (Release). Called once, after the commit is published.
+    fn stamp(&mut self, csn: Lsn);
+
+    /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains.
+    fn undo_to(&mut self, position: u64);
+
+    /// Returns the number of versions, that is, the position of the next.
+    fn position(&self) -> u64;
+}
+
+/// No versions: for transactions that only read or only hold table locks.
+impl WriteSet for () {
+    fn stamp(&mut self, _csn: Lsn) {}
+
+    fn undo_to(&mut self, _position: u64) {}
+
+    fn position(&self) -> u64 {
+        0
+    }
+}
+
+/// A savepoint: how much of a transaction was there when it was set.
+///
+/// Depth and number cost nothing; going back costs what is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub(crate) writes: u64,
+    pub(crate) table_locks: usize,
+}
+
+impl Mark {
+    /// Returns the position in the write set.
+    #[must_use]
+    pub const fn writes(self) -> u64 {
+        self.writes
+    }
+}

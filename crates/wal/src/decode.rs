@@ -1,0 +1,227 @@
+//! The one decoder: bytes to segment headers, frames and records. Recovery, readers, the command line and fuzzing all
+//! come through here.
+//!
+//! # What always holds
+//! - D1. No input panics, and none sizes an allocation beyond [`FRAME_PAYLOAD_MAX`] and the caller's record limit.
+//! - D2. What `format` writes is read back as it was (property test below).
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use collie_base::{Lsn, Map, checksum::crc32c, codec::Reader};
+
+use crate::format::{
+    BLOCK, BLOCK_BYTES, FLAG_END, FLAG_LINK, FLAGS_KNOWN, FORMAT_VERSION, FRAME_MAGIC, FRAME_PAYLOAD_MAX, FrameHeader,
+    HEADER, KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, KIND_VOID, LINK_HEADER, Link, SEGMENT_MAGIC, SegmentHeader,
+    frame_crc,
+};
+
+/// Positions above this are refused, so that sums of a position and a size cannot wrap.
+const LSN_LIMIT: u64 = 1 << 61;
+
+/// Why bytes are not what was looked for, with both checksums (equal when something else is wrong).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bad {
+    pub(crate) stored: u32,
+    pub(crate) computed: u32,
+}
+
+/// What a header block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderBlock {
+    /// A segment of this format.
+    Segment(SegmentHeader),
+    /// A segment of a newer format.
+    Newer(u16),
+    /// Something else, or a header that does not pass its checksum.
+    Bad(Bad),
+}
+
+/// Reads the header block of a segment.
+pub(crate) fn segment_header(block: &[u8]) -> HeaderBlock {
+    let covered = block.get(12..BLOCK).unwrap_or(&[]);
+    let mut bad = Bad { stored: 0, computed: crc32c(covered) };
+    let mut parse = || {
+        let mut reader = Reader::new(block);
+        let magic_holds = reader.bytes(8).ok()? == SEGMENT_MAGIC;
+        bad.stored = reader.u32().ok()?;
+        if !magic_holds || bad.stored != bad.computed {
+            return None;
+        }
+        let version = reader.u16().ok()?;
+        if version > FORMAT_VERSION {
+            return Some(HeaderBlock::Newer(version));
+        }
+        let _block_size = reader.u16().ok()?;
+        let log_id = reader.bytes(16).ok()?.try_into().ok()?;
+        let (number, salt, segment_bytes) = (reader.u64().ok()?, reader.u64().ok()?, reader.u64().ok()?);
+        Some(HeaderBlock::Segment(SegmentHeader { log_id, number, salt, segment_bytes }))
+    };
+    parse().unwrap_or(HeaderBlock::Bad(bad))
+}
+
+/// A frame header that is within its bounds; its checksum is not yet compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) header: FrameHeader,
+    pub(crate) stored: u32,
+}
+
+/// Reads a frame header; `None` when magic or bounds do not hold.
+pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
+    let mut reader = Reader::new(bytes);
+    if reader.bytes(4).ok()? != FRAME_MAGIC {
+        return None;
+    }
+    let stored = reader.u32().ok()?;
+    let (salt, number) = (reader.u64().ok()?, reader.u64().ok()?);
+    let (start, durable) = (reader.u64().ok()?, reader.u64().ok()?);
+    let (payload_bytes, stream_bytes) = (reader.u32().ok()?, reader.u32().ok()?);
+    let previous_crc = reader.u32().ok()?;
+    let (header_bytes, flags) = (reader.u16().ok()?, reader.u16().ok()?);
+    let _term = reader.u64().ok()?;
+    let has_link = flags & FLAG_LINK != 0;
+    let expected_header = if has_link { LINK_HEADER } else { HEADER };
+    let fits = payload_bytes <= FRAME_PAYLOAD_MAX
+        && stream_bytes == payload_bytes
+        && usize::from(header_bytes) == expected_header
+        && flags & !FLAGS_KNOWN == 0
+        && start < LSN_LIMIT
+        && durable < LSN_LIMIT;
+    if !fits {
+        return None;
+    }
+    let link = if has_link {
+        let incarnation = reader.u64().ok()?;
+        let previous_end = Lsn::new(reader.u64().ok()?);
+        let (skip, reason) = (reader.u64().ok()?, reader.u16().ok()?);
+        (skip < LSN_LIMIT).then_some(Link { incarnation, previous_end, skip, reason })
+    } else {
+        None
+    };
+    let (start, durable) = (Lsn::new(start), Lsn::new(durable));
+    let end_mark = flags & FLAG_END != 0;
+    let header = FrameHeader { salt, number, start, durable, payload_bytes, previous_crc, end_mark, link };
+    (header.link.is_some() == has_link).then_some(Claim { header, stored })
+}
+
+/// Compares the checksum of a whole frame (header and payload) and returns the payload.
+pub(crate) fn frame_payload<'a>(claim: &Claim, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
+    let cut = bytes.get(..claim.header.bytes()).unwrap_or(&[]);
+    let computed = frame_crc(claim.header.salt, cut.get(8..).unwrap_or(&[]));
+    if computed != claim.stored {
+        return Err(Bad { stored: claim.stored, computed });
+    }
+    cut.get(claim.header.header_bytes()..).ok_or(Bad { stored: claim.stored, computed })
+}
+
+/// One record as it lies in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawRecord<'a> {
+    pub(crate) kind: u8,
+    pub(crate) tag: u8,
+    pub(crate) payload: &'a [u8],
+    /// Bytes that the record takes in the stream.
+    pub(crate) bytes: u64,
+}
+
+/// Reads the record at the front of `bytes`; `None` when there is no whole record of a known kind.
+pub(crate) fn record(bytes: &[u8]) -> Option<RawRecord<'_>> {
+    let mut reader = Reader::new(bytes);
+    let payload_bytes = usize::try_from(reader.varint().ok()?).ok()?;
+    let kind_and_tag = reader.u8().ok()?;
+    let payload = reader.bytes(payload_bytes).ok()?;
+    let (kind, tag) = (kind_and_tag & 7, kind_and_tag.checked_shr(3)?);
+    let taken = bytes.len().checked_sub(reader.rest().len())?;
+    let known = matches!(kind, KIND_DATA | KIND_PART | KIND_LAST | KIND_VOID | KIND_UNLOGGED);
+    known.then_some(RawRecord { kind, tag, payload, bytes: u64::try_from(taken).ok()? })
+}
+
+/// Returns the bytes of the longest prefix of `bytes` made of whole records; `None` when `bytes` is not empty and does
+/// not start with one.
+pub(crate) fn whole_records(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0_usize;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        match record(rest) {
+            Some(raw) => at = at.checked_add(usize::try_from(raw.bytes).ok()?)?,
+            None if at > 0 => break,
+            None => return None,
+        }
+    }
+    Some(at)
+}
+
+/// What a record means to a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordKind {
+    /// A payload.
+    Data,
+    /// A hole: a write that was made without the log.
+    Unlogged,
+}
+
+/// Joins pieces to payloads, per slot.
+#[derive(Debug, Default)]
+pub(crate) struct Joiner {
+    unfinished: Map<u64, (u64, Vec<u8>)>,
+    limit_bytes: usize,
+}
+
+impl Joiner {
+    /// Joins to at most `limit_bytes`.
+    pub(crate) fn new(limit_bytes: usize) -> Self {
+        Self { unfinished: Map::default(), limit_bytes }
+    }
+
+    /// Takes the next record; returns what it completes.
+    pub(crate) fn take(&mut self, raw: &RawRecord<'_>) -> Option<(RecordKind, Vec<u8>)> {
+        match raw.kind {
+            KIND_DATA => Some((RecordKind::Data, raw.payload.to_vec())),
+            KIND_UNLOGGED => Some((RecordKind::Unlogged, raw.payload.to_vec())),
+            KIND_PART | KIND_LAST => self.piece(raw),
+            _ => None,
+        }
+    }
+
+    fn piece(&mut self, raw: &RawRecord<'_>) -> Option<(RecordKind, Vec<u8>)> {
+        let mut reader = Reader::new(raw.payload);
+        let (slot, piece) = (reader.varint().ok()?, reader.varint().ok()?);
+        let (expected, mut body) = if piece == 0 { (0, Vec::new()) } else { self.unfinished.remove(&slot)? };
+        // A piece out of turn belongs to a payload whose other pieces never came.
+        let whole_bytes = body.len().checked_add(reader.rest().len())?;
+        if piece != expected || whole_bytes > self.limit_bytes {
+            return None;
+        }
+        body.extend_from_slice(reader.rest());
+        if raw.kind == KIND_LAST {
+            self.unfinished.remove(&slot);
+            return Some((RecordKind::Data, body));
+        }
+        self.unfinished.insert(slot, (piece.checked_add(1)?, body));
+        None
+    }
+}
+
+/// Reads `data` as a segment file, the way every reader does, and returns how many payloads it holds. For fuzzing:
+/// must return for any input.
+pub fn fuzz_reader(data: &[u8]) -> usize {
+    let _header = segment_header(data);
+    let (mut joiner, mut yielded) = (Joiner::new(1 << 20), 0_usize);
+    let mut at = 0_usize;
+    while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
+        let mut step = BLOCK_BYTES;
+        if let Some(claim) = frame_claim(rest)
+            && let Ok(mut payload) = frame_payload(&claim, rest)
+        {
+            step = claim.header.padded_bytes();
+            while let Some(raw) = record(payload) {
+                yielded = yielded.saturating_add(usize::from(joiner.take(&raw).is_some()));
+                payload = usize::try_from(raw.bytes).ok().and_then(|taken| payload.get(taken..)).unwrap_or(&[]);
+            }
+        }
+        at = at.saturating_add(usize::try_from(step).unwrap_or(BLOCK));
+    }
+    yielded
+}
+
+#[cfg(test)]
+#[path = "decode_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! `WalError`: why a log call failed, and what the caller can do.
+
+use std::{fmt, io, path::PathBuf};
+
+use collie_base::{Lsn, Remedy};
+
+/// Why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WalError {
+    /// The payload is larger than one record may be.
+    TooLarge {
+        /// Size of the payload.
+        bytes: u64,
+        /// Largest size accepted by this call.
+        limit_bytes: u64,
+    },
+    /// The disk, or the bound on log files, leaves no room: new records are refused before anything is reserved.
+    /// Appends are accepted again by themselves once there is room.
+    Full {
+        /// What holds the space.
+        pinned_by: String,
+    },
+    /// A write or sync failed, so what the kernel holds may never reach the disk. Every later append and wait fails
+    /// with this until the log is opened again. Records at or above `durable` have an unknown outcome.
+    Poisoned {
+        /// Everything below is on disk.
+        durable: Lsn,
+    },
+    /// The log was closed.
+    Closed,
+    /// Bytes that were durable once do not read back.
+    Damaged {
+        /// Everything below was read and is good.
+        lsn: Lsn,
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in the file.
+        offset: u64,
+        /// The checksum found there.
+        stored: u32,
+        /// The checksum of the bytes found there.
+        computed: u32,
+        /// How far the log is known to have been durable.
+        durable: Lsn,
+    },
+    /// The log was not closed cleanly and `wal.recovery_mode = absolute_consistency` asks for that.
+    Unfinished {
+        /// Everything below was read and is good.
+        lsn: Lsn,
+        /// The last file.
+        path: PathBuf,
+        /// Where its good part ends.
+        offset: u64,
+    },
+    /// Records before `start` are gone although somebody needs them.
+    CursorLost {
+        /// The oldest record left.
+        oldest: Lsn,
+    },
+    /// Another process has the log open.
+    Locked {
+        /// Its process id, if known.
+        pid: Option<u32>,
+    },
+    /// A file of another log lies in the directory.
+    ForeignLog {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file was written by a newer version of this program.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// The version it names.
+        version: u16,
+    },
+    /// The settings contradict each other or ask for what is not built.
+    InvalidOptions {
+        /// The setting, its value, and what to use.
+        message: String,
+    },
+    /// The operating system refused `op` on `path`.
+    Io {
+        /// What was tried.
+        op: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl WalError {
+    /// Says what the caller can do. Match on this, not on text.
+    pub fn remedy(&self) -> Remedy {
+        match self {
+            Self::TooLarge { .. } | Self::InvalidOptions { .. } => Remedy::FixCall,
+            Self::Full { .. } | Self::Io { .. } => Remedy::FreeResources,
+            Self::Poisoned { .. } | Self::Closed | Self::Locked { .. } => Remedy::Reopen,
+            Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } => Remedy::RestoreData,
+            Self::ForeignLog { .. } | Self::NewerFormat { .. } => Remedy::FixCall,
+        }
+    }
+
+    pub(crate) fn io(op: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
+        Self::Io { op, path: path.into(), source }
+    }
+
+    pub(crate) fn options(message: impl Into<String>) -> Self {
+        Self::InvalidOptions { message: message.into() }
+    }
+}
+
+impl fmt::Display for WalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge { bytes, limit_bytes } => {
+                write!(f, "wal: a record of {bytes} bytes is above the limit of {limit_bytes}; split it")
+            }
+            Self::Full { pinned_by } => {
+                write!(f, "wal: no room for more records ({pinned_by}); free space, the log goes on by itself")
+            }
+            Self::Poisoned { durable } => write!(
+                f,
+                "wal: a write or sync failed; everything below {durable} is on disk, later records may not be: open the log again"
+            ),
+            Self::Closed => f.write_str("wal: the log is closed; open it again"),
+            Self::Damaged { lsn, path, offset, stored, computed, durable } => write!(
+                f,
+                "wal: damaged at LSN {lsn} ({} offset {offset}): crc {stored:08x} stored, {computed:08x} computed; \
+                 the log was durable to {durable}, so acknowledged commits are lost here: repair from a copy, a \
+                 replica or a backup, or open without them: --set wal.recovery_mode=point_in_time",
+                path.display()
+            ),
+            Self::Unfinished { lsn, path, offset } => write!(
+                f,
+                "wal: not closed cleanly: it ends at LSN {lsn} ({} offset {offset}) without a closing mark; open it \
+                 with --set wal.recovery_mode=tolerate_corrupted_tail_records",
+                path.display()
+            ),
+            Self::CursorLost { oldest } => {
+                write!(f, "wal: the records asked for are gone, the oldest left is at {oldest}; start from a backup")
+            }
+            Self::Locked { pid: Some(pid) } => {
+                write!(f, "wal: the log is open in process {pid}; stop that process or use another directory")
+            }
+            Self::Locked { pid: None } => {
+                f.write_str("wal: the log is open in another process; stop that process or use another directory")
+            }
+            Self::ForeignLog { path } => {
+                write!(f, "wal: {} belongs to another log; remove it or use another directory", path.display())
+            }
+            Self::NewerFormat { path, version } => write!(
+                f,
+                "wal: {} has format version {version}, written by a newer program; use that program",
+                path.display()
+            ),
+            Self::InvalidOptions { message } => write!(f, "wal: {message}"),
+            Self::Io { op, path, source } => write!(f, "wal: cannot {op} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for WalError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

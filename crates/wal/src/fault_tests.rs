@@ -1,0 +1,260 @@
+//! Faults that are no crash: failing calls, a full disk, damage, files that do not belong.
+
+use std::path::{Path, PathBuf};
+
+use collie_env::{Access, Env, Fault, Files, SimFiles};
+
+use crate::{
+    Ending, Level, Log, Lsn, Mark, Options, Protocol, RecoveryMode, RingKind, WalError, crash_tests::tiny, inspect,
+};
+
+const DIR: &str = "/wal";
+
+fn open(disk: &SimFiles, options: Options) -> Result<(Log, crate::Recovered), WalError> {
+    Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options)
+}
+
+fn bodies(log: &Log) -> Vec<Vec<u8>> {
+    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
+}
+
+fn segment_files(disk: &SimFiles) -> Vec<PathBuf> {
+    let names = disk.list(DIR.as_ref()).unwrap();
+    names.iter().filter(|name| name.ends_with(".wal")).map(|name| Path::new(DIR).join(name)).collect()
+}
+
+/// Goal: whichever write or sync fails, the log stops, says so, and a power cut loses nothing it acknowledged. Method:
+/// EIO and ENOSPC at the k-th write or sync of a small workload, for all k.
+#[test]
+fn each_failing_write_or_sync_poisons_and_loses_nothing_acknowledged() {
+    for fault in [Fault::Eio, Fault::Enospc] {
+        let mut k = 0;
+        loop {
+            k += 1;
+            let disk = SimFiles::new();
+            disk.fail_write_or_sync(k, fault);
+            let mut acknowledged = Vec::new();
+            let mut failed = false;
+            match open(&disk, tiny()) {
+                Err(error) => {
+                    assert!(matches!(error, WalError::Io { .. }), "{error}");
+                    failed = true;
+                }
+                Ok((log, _)) => {
+                    let mut writer = log.writer();
+                    for number in 0..12_u8 {
+                        let body = vec![number; 3_000];
+                        match writer.commit(0, &body, Level::Disk) {
+                            Ok(_) => acknowledged.push(body),
+                            Err(WalError::Full { .. }) => failed = true,
+                            Err(error) => {
+                                failed = true;
+                                assert!(matches!(error, WalError::Io { .. } | WalError::Poisoned { .. }), "{error}");
+                                let again = writer.commit(0, b"x", Level::Disk);
+                                assert!(matches!(again, Err(WalError::Poisoned { .. })), "{again:?}");
+                            }
+                        }
+                    }
+                    failed |= log.close().is_err();
+                }
+            }
+            let after = disk.power_cut(k);
+            let (log, _) = open(&after, tiny()).unwrap_or_else(|error| panic!("{fault:?} at {k}: {error}"));
+            let read = bodies(&log);
+            assert!(read.starts_with(&acknowledged), "{fault:?} at {k}: {} of {}", read.len(), acknowledged.len());
+            if !failed && disk.writes_and_syncs() < k {
+                assert!(k > 30, "the workload has only {k} calls");
+                break;
+            }
+        }
+    }
+}
+
+/// Goal: a failing sync wakes everybody who waits, and an abandoned log too. Method: six threads commit with all
+/// background threads on until the fault, or until the log is abandoned under them; the scope ends only if none hangs.
+#[test]
+fn every_waiter_hears_of_a_fault() {
+    for round in 0..40 {
+        let disk = SimFiles::new();
+        let (log, _) = open(&disk, Options { threads: true, ..tiny() }).unwrap();
+        if round % 2 == 0 {
+            // Many in a row: the first ones may hit the preparation of a spare, which is only tried again.
+            let first = disk.writes_and_syncs() + 30 + round;
+            (first..first + 500).for_each(|call| disk.fail_write_or_sync(call, Fault::Eio));
+        }
+        std::thread::scope(|scope| {
+            for thread in 0..6_u8 {
+                let (log, level) = (log.clone(), if thread < 4 { Level::Disk } else { Level::Process });
+                scope.spawn(move || {
+                    let mut writer = log.writer();
+                    for number in 0_u64.. {
+                        match writer.commit(thread, &[1; 700], level) {
+                            Ok(_) if round % 2 == 1 && thread == 0 && number == round => log.abandon(),
+                            Ok(_) | Err(WalError::Full { .. }) => {}
+                            Err(WalError::Poisoned { .. } | WalError::Io { .. } | WalError::Closed) => return,
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// Goal: a full disk refuses new records before anything is reserved, keeps the old ones durable, and takes records
+/// again once there is room. Method: a capacity of two files, then more.
+#[test]
+fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(2 * (40 << 10)));
+    let (log, _) = open(&disk, tiny()).unwrap();
+    let mut writer = log.writer();
+    let mut written = 0_u64;
+    let full = loop {
+        match writer.append(0, &[&[1; 1_000]]) {
+            Ok(_) => written += 1,
+            Err(error) => break error,
+        }
+        assert!(written < 1_000);
+    };
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    let boundary = log.boundary();
+    log.wait(Mark::Durable, boundary).unwrap();
+    assert!(writer.append(0, &[b"no"]).is_err());
+    assert_eq!(log.boundary(), boundary, "nothing was reserved");
+    disk.set_capacity(None);
+    log.tick().unwrap();
+    writer.commit(0, b"again", Level::Disk).unwrap();
+    log.close().unwrap();
+    let (log, found) = open(&disk, tiny()).unwrap();
+    assert_eq!(found.ending, Ending::Clean);
+    assert_eq!(bodies(&log).len() as u64, written + 1);
+}
+
+/// Goal: an unfinished flush is dropped with one line that says where; every mode says what it is for. Method: append a
+/// frame's torn first half behind a good log.
+#[test]
+fn torn_tail_is_trimmed_with_a_line_and_refused_under_absolute_consistency() {
+    let (env, disk) = Env::simulated(1);
+    let (log, _) = Log::open(&env, DIR.as_ref(), tiny()).unwrap();
+    log.writer().commit(0, b"kept", Level::Disk).unwrap();
+    let found = inspect(&env, DIR.as_ref()).unwrap();
+    let segment = &found.segments()[0];
+    log.writer().append(0, &[&[5; 4_090]]).unwrap();
+    log.flush_wal(false).unwrap();
+    let disk = disk.process_kill();
+    let file = disk.open(&segment.path, Access::ReadWrite).unwrap();
+    file.write_at(segment.used_bytes + 1_024, &[0; 512]).unwrap();
+    let refused = open(&disk, Options { recovery_mode: RecoveryMode::AbsoluteConsistency, ..tiny() });
+    assert!(matches!(refused, Err(WalError::Unfinished { .. })), "{refused:?}");
+    let (log, found) = open(&disk, tiny()).unwrap();
+    let expected = format!(
+        "wal: dropped an unfinished flush of 8192 bytes after LSN {} ({} offset {}); no later frame relied on it",
+        found.end,
+        segment.path.file_name().unwrap().to_string_lossy(),
+        segment.used_bytes
+    );
+    assert_eq!(found.notes, [expected]);
+    assert_eq!(bodies(&log), [b"kept"]);
+}
+
+/// Goal: damage is refused with place, checksums and remedy, and point_in_time opens with what lies before it, keeps
+/// the files aside and hands out no position twice. Method: flip a bit in the second of four frames.
+#[test]
+fn damage_is_refused_and_point_in_time_opens_before_it() {
+    let (env, disk) = Env::simulated(1);
+    let (log, _) = Log::open(&env, DIR.as_ref(), tiny()).unwrap();
+    let mut writer = log.writer();
+    let mut last = Lsn::ZERO;
+    for body in [b"one", b"two", b"six", b"ten"] {
+        last = writer.commit(0, body, Level::Disk).unwrap().end;
+    }
+    log.abandon();
+    let disk = disk.process_kill();
+    let path = &segment_files(&disk)[0];
+    // Header block, the opening frame, "one", then "two": its payload follows 64 bytes of header.
+    disk.flip(path, 3 * 4096 + 64 + 2, 0x10).unwrap();
+    let error = open(&disk, tiny()).unwrap_err();
+    let WalError::Damaged { lsn, offset, stored, computed, durable, .. } = &error else { panic!("{error}") };
+    assert_eq!((*lsn, *offset), (Lsn::new(4096 + 5), 3 * 4096));
+    assert_ne!(stored, computed);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("wal: damaged at LSN 0/00001005 (/wal/00000000000000000001.wal offset 12288): crc "),
+        "{text}"
+    );
+    assert!(text.contains(&format!("the log was durable to {durable}")), "{text}");
+    let (log, found) = open(&disk, Options { recovery_mode: RecoveryMode::PointInTime, ..tiny() }).unwrap();
+    assert_eq!(bodies(&log), [b"one"]);
+    assert!(found.next > last, "{} is above every position of the lost life", found.next);
+    assert!(found.notes[0].contains("point_in_time"), "{:?}", found.notes);
+    assert!(disk.list(DIR.as_ref()).unwrap().iter().any(|name| name.ends_with(".bad")));
+    log.writer().commit(0, b"new", Level::Disk).unwrap();
+    log.close().unwrap();
+    let (log, _) = open(&disk, tiny()).unwrap();
+    assert_eq!(bodies(&log), [b"one", b"new"]);
+}
+
+/// Goal: what the caller knows to have been durable counts as proof. Method: tear the only frame off and open with and
+/// without that knowledge.
+#[test]
+fn known_durable_position_turns_a_torn_tail_into_damage() {
+    let (env, disk) = Env::simulated(1);
+    let (log, _) = Log::open(&env, DIR.as_ref(), tiny()).unwrap();
+    let end = log.writer().commit(0, b"gone", Level::Disk).unwrap().end;
+    log.abandon();
+    let disk = disk.process_kill();
+    disk.flip(&segment_files(&disk)[0], 2 * 4096 + 64, 1).unwrap();
+    let error = open(&disk, Options { known_durable: Some(end), ..tiny() }).unwrap_err();
+    assert!(matches!(error, WalError::Damaged { .. }), "{error}");
+    assert_eq!(open(&disk, tiny()).unwrap().1.end, Lsn::FIRST);
+}
+
+/// Goal: files of another log and of a newer format are refused by name. Method: copy one in; raise a version.
+#[test]
+fn foreign_and_newer_files_are_refused() {
+    let ((env, disk), (_, other)) = (Env::simulated(1), Env::simulated(2));
+    let (log, _) = Log::open(&env, DIR.as_ref(), tiny()).unwrap();
+    log.writer().commit(0, b"mine", Level::Disk).unwrap();
+    log.close().unwrap();
+    Log::open(&Env::over(other.clone(), 9), DIR.as_ref(), tiny()).unwrap();
+    let bytes = collie_env::read_all(&other, "/wal/00000000000000000001.wal".as_ref(), 1 << 20).unwrap();
+    let mut foreign = bytes.clone();
+    foreign[32..40].copy_from_slice(&77_u64.to_le_bytes());
+    let crc = collie_base::checksum::crc32c(&foreign[12..4096]);
+    foreign[8..12].copy_from_slice(&crc.to_le_bytes());
+    let path = Path::new("/wal/00000000000000000077.wal");
+    disk.create(path).unwrap().write_at(0, &foreign).unwrap();
+    let error = open(&disk, tiny()).unwrap_err();
+    assert!(matches!(&error, WalError::ForeignLog { path: found } if found == path), "{error}");
+
+    foreign[12] = 9;
+    let crc = collie_base::checksum::crc32c(&foreign[12..4096]);
+    foreign[8..12].copy_from_slice(&crc.to_le_bytes());
+    disk.open(path, Access::ReadWrite).unwrap().write_at(0, &foreign).unwrap();
+    let error = open(&disk, tiny()).unwrap_err();
+    assert!(matches!(&error, WalError::NewerFormat { version: 9, .. }), "{error}");
+    disk.remove(path).unwrap();
+    assert_eq!(bodies(&open(&disk, tiny()).unwrap().0), [b"mine"]);
+}
+
+/// Goal: settings that are not built or out of bounds are refused with what to use. Method: one of each.
+#[test]
+fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
+    let disk = SimFiles::new();
+    let cases = [
+        (Options { protocol: Protocol::Base, ..tiny() }, "wal: wal.protocol = base is not built yet: use oracle"),
+        (Options { ring: RingKind::Shared, ..tiny() }, "wal: wal.ring = shared is not built yet: use private"),
+        (
+            Options { recovery_mode: RecoveryMode::SkipAnyCorruptedRecords, ..tiny() },
+            "wal: wal.recovery_mode = skip_any_corrupted_records is not built yet: use point_in_time",
+        ),
+        (Options { spares: 0, ..tiny() }, "wal: wal.spares = 0 is out of bounds: use 1 to 64"),
+        (Options { ring_bytes: 20_000, ..tiny() }, "wal: wal.ring_size = 20000 is not a power of two"),
+    ];
+    for (options, message) in cases {
+        let error = open(&disk, options).unwrap_err();
+        assert!(matches!(error, WalError::InvalidOptions { .. }));
+        assert_eq!(error.to_string(), message);
+    }
+}

@@ -1,0 +1,72 @@
+//! A write-ahead log that any program can embed: bytes in, positions out, durable in groups, honest after a crash.
+//!
+//! # What it is
+//! Writers append records to a ring in memory and get their position ([`Lsn`]) at once. Whoever needs a record on
+//! disk waits for it; the first to wait writes everything gathered so far as one frame and syncs it for all (group
+//! commit without a timer). After a crash the log opens at the last whole frame. An unfinished flush at the end is
+//! trimmed; damage below what was durable is refused, because acknowledged records would be lost.
+//!
+//! # What it is not
+//! It knows nothing of transactions, rows or replicas: a payload is bytes and a 5-bit tag.
+//!
+//! # The marks
+//! `durable <= written <= boundary <= end of the last append`, each a record boundary, each only growing.
+//!
+//! # Example
+//! ```
+//! use collie_wal::{Level, Log, Mark, Options};
+//! use collie_env::Env;
+//!
+//! let dir = tempfile::tempdir().unwrap();
+//! let (log, _found) = Log::open(&Env::real(), dir.path(), Options::small())?;
+//! let mut writer = log.writer();
+//! let first = writer.append(1, &[b"hello ", b"world"])?; // in memory
+//! log.wait(Mark::Durable, first.end)?; // on disk
+//! writer.commit(2, b"both in one call", Level::Disk)?;
+//! log.close()?;
+//!
+//! let (log, found) = Log::open(&Env::real(), dir.path(), Options::small())?;
+//! let bodies: Result<Vec<_>, _> = log.read(found.start).map(|record| record.map(|r| r.body)).collect();
+//! assert_eq!(bodies?, [&b"hello world"[..], b"both in one call"]);
+//! # Ok::<(), collie_wal::WalError>(())
+//! ```
+//!
+//! Files: [`mod@format`] has the byte tables, `decode` the one decoder, `ring` the memory, `reserve` the commit protocol,
+//! `flush` the leaders and waiters, `segments` the files, `recover` the opening.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod decode;
+mod error;
+mod flight;
+mod flush;
+pub mod format;
+mod keeper;
+mod log;
+mod options;
+mod read;
+mod recover;
+mod reserve;
+mod ring;
+mod segments;
+mod survey;
+mod window;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod log_tests;
+
+pub use collie_base::Lsn;
+pub use decode::{RecordKind, fuzz_reader};
+pub use error::WalError;
+pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
+pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
+pub use read::{Inspection, Record, Records, SegmentInfo, inspect};
+pub use recover::{Ending, Recovered};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,203 @@
+//! `Options`: the settings of a log, with their defaults and bounds.
+
+use std::time::Duration;
+
+use collie_base::Lsn;
+
+use crate::WalError;
+
+/// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
+pub(crate) const RECORD_OVERHEAD: u64 = 32;
+
+/// How positions are handed out and records become part of the boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Protocol {
+    /// One short mutex around taking the position, copying and publishing.
+    #[default]
+    Oracle,
+    /// Lock-free; not built yet, refused.
+    Base,
+    /// Lock-free with staging; not built yet, refused.
+    Help,
+}
+
+/// Where the ring lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RingKind {
+    /// In the process: what is not written yet dies with it.
+    #[default]
+    Private,
+    /// In shared memory, outliving the process; not built yet, refused.
+    Shared,
+}
+
+/// What opening does with an end that is not clean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum RecoveryMode {
+    /// Trims an unfinished flush, refuses damage.
+    #[default]
+    TolerateCorruptedTailRecords,
+    /// Refuses everything but a clean close.
+    AbsoluteConsistency,
+    /// Trims an unfinished flush; opens before the damage, keeping the damaged files under the name `.bad`.
+    PointInTime,
+    /// Salvage; not built yet, refused.
+    SkipAnyCorruptedRecords,
+}
+
+/// How far a commit waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Level {
+    /// Until the boundary has passed it. A crash of the process loses up to the last write.
+    Memory,
+    /// Until the kernel has it. Survives the process, not a power cut.
+    Process,
+    /// Until it is on disk.
+    Disk,
+}
+
+/// A prefix of the log that can be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mark {
+    /// Every record below is complete in memory.
+    Boundary,
+    /// Every byte below was handed to the kernel.
+    Written,
+    /// Every byte below is on disk.
+    Durable,
+}
+
+/// Settings of a log. Sizes in bytes. See [`Options::default`] for the values.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `wal.protocol`: only `Oracle` today.
+    pub protocol: Protocol,
+    /// `wal.ring`: only `Private` today.
+    pub ring: RingKind,
+    /// `wal.ring_size`: bytes in memory that are not durable yet; a power of two, at least 4 chunks. Default 16 MiB.
+    pub ring_bytes: u64,
+    /// `wal.chunk_size`: largest payload of one piece, 4 KiB to 1 MiB. Default 64 KiB.
+    pub chunk_bytes: u64,
+    /// `wal.slots`: writers that need no lock of their own for records of several pieces, 1 to 1024. Default 64.
+    pub slots: u32,
+    /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
+    pub segment_bytes: u64,
+    /// `wal.spares`: files prepared ahead, at least 1. Default 2.
+    pub spares: u32,
+    /// `wal.max_segments`: log files in all, at least 8. Default 1024.
+    pub max_segments: u32,
+    /// `wal.frame_size`: largest flush, at most 2 MiB. Default 1 MiB.
+    pub frame_bytes: u64,
+    /// `wal.max_record`: largest payload, at most 256 MiB. Default 256 MiB.
+    pub max_record_bytes: u64,
+    /// `wal.flush_delay`: how long data that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
+    pub flush_delay: Duration,
+    /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
+    pub flush_bytes: u64,
+    /// `wal.manual_wal_flush`: data that nobody waits for stays until asked for or the ring is half full. Default false.
+    pub manual_wal_flush: bool,
+    /// `wal.recovery_mode`. Default `TolerateCorruptedTailRecords`.
+    pub recovery_mode: RecoveryMode,
+    /// A position that the caller knows to have been durable: an end below it is damage. Default none.
+    pub known_durable: Option<Lsn>,
+    /// Tag and body of a record to append first whenever opening skipped positions. Default none.
+    pub first_record: Option<(u8, Vec<u8>)>,
+    /// Whether the log runs its own threads (keeper, preparer). Without them nothing happens between calls: waits
+    /// flush by themselves, a future is driven by [`Log::try_lead`](crate::Log::try_lead), and the owner calls
+    /// [`Log::tick`](crate::Log::tick). Default true.
+    pub threads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            protocol: Protocol::Oracle,
+            ring: RingKind::Private,
+            ring_bytes: 16 << 20,
+            chunk_bytes: 64 << 10,
+            slots: 64,
+            segment_bytes: 64 << 20,
+            spares: 2,
+            max_segments: 1024,
+            frame_bytes: 1 << 20,
+            max_record_bytes: 256 << 20,
+            flush_delay: Duration::from_millis(10),
+            flush_bytes: 1 << 20,
+            manual_wal_flush: false,
+            recovery_mode: RecoveryMode::default(),
+            known_durable: None,
+            first_record: None,
+            threads: true,
+        }
+    }
+}
+
+impl Options {
+    /// Returns settings for tests and examples: a ring of 256 KiB, files of 1 MiB, one spare.
+    pub fn small() -> Self {
+        Self {
+            ring_bytes: 256 << 10,
+            chunk_bytes: 16 << 10,
+            slots: 8,
+            segment_bytes: 1 << 20,
+            spares: 1,
+            frame_bytes: 128 << 10,
+            flush_bytes: 64 << 10,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the positions that one life of the log may hand out beyond what is durable: what the next open after a
+    /// crash leaves out.
+    pub(crate) fn skip_bytes(&self) -> u64 {
+        self.ring_bytes + u64::from(self.slots) * self.chunk_bytes
+    }
+
+    /// Returns the largest payload of a frame: as set, but no smaller than the largest record.
+    pub(crate) fn frame_bytes_max(&self) -> u64 {
+        self.frame_bytes.max(self.chunk_bytes + RECORD_OVERHEAD)
+    }
+
+    /// Checks every setting against its bounds.
+    pub(crate) fn validate(&self) -> Result<(), WalError> {
+        let refuse = |message: String| Err(WalError::InvalidOptions { message });
+        let within = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(WalError::options(format!("{name} = {value} is out of bounds: use {low} to {high}")))
+        };
+        if self.protocol != Protocol::Oracle {
+            return refuse(format!("wal.protocol = {:?} is not built yet: use oracle", self.protocol).to_lowercase());
+        }
+        if self.ring != RingKind::Private {
+            return refuse("wal.ring = shared is not built yet: use private".to_owned());
+        }
+        if self.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
+            let use_instead = "use point_in_time";
+            return refuse(format!("wal.recovery_mode = skip_any_corrupted_records is not built yet: {use_instead}"));
+        }
+        within("wal.chunk_size", self.chunk_bytes, 4 << 10, 1 << 20)?;
+        within("wal.ring_size", self.ring_bytes, 4 * self.chunk_bytes, 1 << 40)?;
+        if !self.ring_bytes.is_power_of_two() {
+            return refuse(format!("wal.ring_size = {} is not a power of two", self.ring_bytes));
+        }
+        within("wal.slots", u64::from(self.slots), 1, 1024)?;
+        within("wal.segment_size", self.segment_bytes, 2 * self.skip_bytes(), 1 << 40)?;
+        if !self.segment_bytes.is_multiple_of(4096) {
+            return refuse(format!("wal.segment_size = {} is not a multiple of 4096", self.segment_bytes));
+        }
+        within("wal.spares", u64::from(self.spares), 1, 64)?;
+        within("wal.max_segments", u64::from(self.max_segments), 8, 1 << 30)?;
+        within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
+        within("wal.max_record", self.max_record_bytes, self.chunk_bytes, 256 << 20)?;
+        within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
+        let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);
+        within("wal.flush_delay in microseconds", delay_us, 1_000, 10_000_000)
+    }
+}

@@ -1,0 +1,354 @@
+//! Opening: from what a [`Survey`] found to a log that takes appends.
+//!
+//! # Invariants
+//! - O1. What opening accepted is durable under a new incarnation before anything is appended (log.md L10). Nothing
+//!   counts because it sits in the page cache: after a clean end the closing frame is written once more, after an
+//!   unclean end everything above the largest durable LSN that the frames name is.
+//! - O2. After an unclean end the next position lies beyond every position the last life can have handed out (L14).
+//! - O3. Every step may be repeated after another crash: until the new incarnation's frame is durable, the next survey
+//!   finds what this one found.
+//!
+//! Checked by `crash_tests`, which cuts the power during openings too.
+
+use std::path::Path;
+
+use collie_base::Lsn;
+use collie_env::{Access, Env};
+
+use crate::{
+    Options, RecoveryMode, WalError,
+    decode::whole_records,
+    flight::Flight,
+    format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
+    segments::{Span, Spare, Start, prepare, prepare_again},
+    survey::{Leftover, Note, Survey, survey},
+    window::Window,
+};
+
+/// Positions above this are refused at open: the line must not end while the log runs.
+const OPEN_LSN_LIMIT: u64 = 1 << 60;
+
+/// What opening found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Recovered {
+    /// Where the log starts: the position of the oldest record kept.
+    pub start: Lsn,
+    /// End of the last record found.
+    pub end: Lsn,
+    /// The first position of this life; above `end` after an unclean end, because lost positions are not used again.
+    pub next: Lsn,
+    /// Grows with each open.
+    pub incarnation: u64,
+    /// How the last life ended.
+    pub ending: Ending,
+    /// Bytes of an unfinished flush that were dropped.
+    pub torn_bytes: u64,
+    /// What an operator should read, one line each: a trimmed tail, an accepted loss.
+    pub notes: Vec<String>,
+}
+
+/// How the last life of a log ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// There was none: the log is new.
+    New,
+    /// It was closed.
+    Clean,
+    /// It was not closed.
+    Unclean,
+}
+
+/// What the running log starts from.
+pub(crate) struct Opened {
+    pub(crate) flight: Flight,
+    pub(crate) start: Start,
+    pub(crate) recovered: Recovered,
+}
+
+impl Survey {
+    /// Returns the damage as an error.
+    pub(crate) fn damage_error(&self) -> Option<WalError> {
+        self.damage.as_ref().map(|damage| WalError::Damaged {
+            lsn: damage.lsn,
+            path: damage.path.clone(),
+            offset: damage.offset,
+            stored: damage.bad.stored,
+            computed: damage.bad.computed,
+            durable: damage.durable,
+        })
+    }
+
+    /// Returns the line about a trimmed tail, if there is one.
+    pub(crate) fn torn_note(&self) -> Option<String> {
+        let (path, offset) = self.tail()?;
+        let name = path.file_name()?.to_string_lossy();
+        (self.torn_bytes > 0 && self.damage.is_none()).then(|| {
+            format!(
+                "wal: dropped an unfinished flush of {} bytes after LSN {} ({name} offset {offset}); no later frame relied on it",
+                self.torn_bytes, self.end
+            )
+        })
+    }
+}
+
+/// Opens the log in `dir`, which is locked: surveys it, refuses or trims, and writes the new incarnation.
+pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, WalError> {
+    remove_temporaries(env, dir)?;
+    let mut found = survey(&*env.files, dir, options.known_durable)?;
+    let mut notes: Vec<String> = found.torn_note().into_iter().collect();
+    if let Some(error) = found.damage_error() {
+        if options.recovery_mode != RecoveryMode::PointInTime {
+            return Err(error);
+        }
+        notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
+        set_aside(env, dir, &mut found)?;
+    }
+    let ending = match (found.spans.is_empty() && found.damage.is_none(), found.clean && found.damage.is_none()) {
+        (true, _) => Ending::New,
+        (_, true) => Ending::Clean,
+        _ => Ending::Unclean,
+    };
+    if let (RecoveryMode::AbsoluteConsistency, Ending::Unclean, Some((path, offset))) =
+        (options.recovery_mode, ending, found.tail())
+    {
+        return Err(WalError::Unfinished { lsn: found.end, path: path.to_owned(), offset });
+    }
+    let next = match ending {
+        Ending::New | Ending::Clean => found.end,
+        Ending::Unclean => found.end.max(found.end_max).plus(found.skip.max(options.skip_bytes())),
+    };
+    if next.get() >= OPEN_LSN_LIMIT {
+        return Err(WalError::options(format!("log positions are used up at {next}: dump and load into a new log")));
+    }
+    let log_id = found.log_id.unwrap_or_else(|| {
+        let mut id = [0; 16];
+        env.random.fill(&mut id);
+        id
+    });
+    let recovered = Recovered {
+        start: found.start(),
+        end: found.end,
+        next,
+        incarnation: found.incarnation + 1,
+        ending,
+        torn_bytes: found.torn_bytes,
+        notes,
+    };
+    let mut opening = Opening { env, dir, options, next_number: found.segment_number_max + 1, log_id };
+    let link = Link {
+        incarnation: recovered.incarnation,
+        previous_end: found.end,
+        skip: options.skip_bytes(),
+        reason: REASON_OPEN,
+    };
+    let (flight, spans) = match opening.behind_clean_end(&found, ending, link)? {
+        Some(both) => both,
+        None => opening.start_new_segment(&found, next, link)?,
+    };
+    // A segment without a frame that counts must go before older ones are freed: at the front of the log its frames
+    // would look like the start of the chain, and what follows would not join.
+    let (void, spans): (Vec<Span>, Vec<Span>) = spans.into_iter().partition(|span| span.until == Some(BLOCK_BYTES));
+    let mut leftovers = found.leftovers;
+    leftovers.extend(void.into_iter().map(|span| Leftover::void(span.path, span.segment_bytes, span.salt)));
+    let spares = opening.spares_from(leftovers)?;
+    let start = Start { spans, spares, next_number: opening.next_number, log_id };
+    Ok(Opened { flight, start, recovered })
+}
+
+/// Removes half-prepared files of an earlier life.
+fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
+    let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
+    for name in names.iter().filter(|name| name.ends_with(".wal.tmp")) {
+        let path = dir.join(name);
+        env.files.remove(&path).map_err(|source| WalError::io("remove", &path, source))?;
+    }
+    Ok(())
+}
+
+/// Keeps files that hold frames beyond the damage under the name `.bad`, and a copy of the damaged tail.
+fn set_aside(env: &Env, dir: &Path, found: &mut Survey) -> Result<(), WalError> {
+    let bad_name = |path: &Path| path.with_extension("wal.bad");
+    let (lost, kept): (Vec<Leftover>, Vec<Leftover>) = found.leftovers.drain(..).partition(|file| file.lost_frames);
+    found.leftovers = kept;
+    for file in lost {
+        let replaced = env.files.replace(&file.path, &bad_name(&file.path));
+        replaced.map_err(|source| WalError::io("rename", &file.path, source))?;
+    }
+    let Some((tail, _)) = found.tail() else { return Ok(()) };
+    let copy = || {
+        let target = bad_name(tail);
+        let _absent = env.files.remove(&target);
+        let (from, to) = (env.files.open(tail, Access::Read)?, env.files.create(&target)?);
+        let (mut at, mut piece) = (0, vec![0; 1 << 20]);
+        loop {
+            let count = from.read_at(at, &mut piece)?;
+            if count == 0 {
+                break;
+            }
+            to.write_at(at, &piece[..count])?;
+            at += count as u64;
+        }
+        to.sync_data()?;
+        env.files.sync_dir(dir)
+    };
+    copy().map_err(|source| WalError::io("copy aside", tail, source))
+}
+
+struct Opening<'a> {
+    env: &'a Env,
+    dir: &'a Path,
+    options: &'a Options,
+    next_number: u64,
+    log_id: [u8; 16],
+}
+
+impl Opening<'_> {
+    fn flight(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Flight {
+        Flight {
+            file: spare.file,
+            path: spare.path,
+            salt: spare.header.salt,
+            segment_bytes: spare.header.segment_bytes,
+            offset: BLOCK_BYTES,
+            frame_number: found.frame_number_max,
+            previous_crc: previous.map_or(0, |note| note.crc),
+            issued: found.end,
+            unsynced: false,
+            incarnation: link.incarnation,
+            skip: link.skip,
+            frame_bytes: usize::try_from(self.options.frame_bytes_max()).expect("at most 2 MiB"),
+            buffer: Vec::new(),
+            counts: crate::flight::Counts::default(),
+        }
+    }
+
+    /// Goes on in the last segment behind its closing frame, when there is one and room behind it.
+    fn behind_clean_end(
+        &self,
+        found: &Survey,
+        ending: Ending,
+        link: Link,
+    ) -> Result<Option<(Flight, Vec<Span>)>, WalError> {
+        let (Ending::Clean, Some(closing), Some(span)) = (ending, found.recent.back(), found.spans.last()) else {
+            return Ok(None);
+        };
+        let file_bytes = span.segment_bytes;
+        let header = SegmentHeader { log_id: self.log_id, number: 0, salt: span.salt, segment_bytes: file_bytes };
+        if closing.next_offset + BLOCK_BYTES > file_bytes || closing.end != found.end || found.torn_bytes > 0 {
+            return Ok(None);
+        }
+        let io = |source| WalError::io("open", &span.path, source);
+        let file = self.env.files.open(&span.path, Access::ReadWrite).map_err(io)?;
+        let mut block = vec![0; usize::try_from(BLOCK_BYTES).expect("4096")];
+        file.read_at(closing.offset, &mut block).map_err(io)?;
+        // O1: the same bytes again, so that this sync covers them whatever became of the sync at closing.
+        file.write_at(closing.offset, &block).map_err(|source| WalError::io("write", &span.path, source))?;
+        let spare = Spare { file, path: span.path.clone(), header };
+        let mut flight = self.flight(spare, found, Some(closing), link);
+        flight.offset = closing.next_offset;
+        flight.write_payload(&[], found.end, found.end, Some(link), false)?;
+        flight.sync()?;
+        let mut spans = found.spans.clone();
+        if let Some(last) = spans.last_mut() {
+            last.until = None;
+        }
+        Ok(Some((flight, spans)))
+    }
+
+    /// Starts a segment of its own: what the frames do not prove durable is written again, then the new incarnation.
+    fn start_new_segment(&mut self, found: &Survey, next: Lsn, link: Link) -> Result<(Flight, Vec<Span>), WalError> {
+        // The first frame that ends there was synced before any other named that position as durable.
+        let known = found.recent.iter().position(|note| note.end >= found.durable);
+        let anchor = known.map(|at| found.recent[at]);
+        let from = anchor.map_or(Lsn::FIRST, |note| note.end);
+        let (payload, rewritten_to) = self.read_again(found, known)?;
+        let needed = payload.len() as u64 * 2 + 16 * BLOCK_BYTES;
+        let segment_bytes = self.options.segment_bytes.max(needed.next_multiple_of(BLOCK_BYTES));
+        let (number, salt) = (self.next_number, self.env.random.u64());
+        self.next_number += 1;
+        let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
+        let spare = prepare(self.env, self.dir, header, &|| false)?;
+        let path = spare.path.clone();
+        let mut flight = self.flight(spare, found, anchor.as_ref(), link);
+        let (mut at, mut rest) = (from, &payload[..]);
+        let rewrite = Link { previous_end: from, reason: REASON_REWRITE, ..link };
+        let mut rewrite = Some(rewrite);
+        while !rest.is_empty() {
+            let piece = &rest[..rest.len().min(flight.frame_bytes)];
+            let whole = whole_records(piece).filter(|whole| *whole > 0);
+            let Some(whole) = whole else {
+                return Err(WalError::Damaged {
+                    lsn: at,
+                    path: found.tail().map_or_else(|| self.dir.to_owned(), |(path, _)| path.to_owned()),
+                    offset: 0,
+                    stored: 0,
+                    computed: 0,
+                    durable: found.durable,
+                });
+            };
+            at = flight.write_payload(&rest[..whole], at, from, rewrite.take(), false)?;
+            rest = &rest[whole..];
+        }
+        let open = Link { previous_end: rewritten_to, ..link };
+        flight.write_payload(&[], next, from, Some(open), false)?;
+        flight.sync()?;
+        let mut spans = found.spans.clone();
+        if let Some(anchor) = anchor {
+            spans[anchor.span].until = Some(anchor.next_offset);
+            for void in &mut spans[anchor.span + 1..] {
+                void.until = Some(BLOCK_BYTES);
+            }
+        }
+        let first = if payload.is_empty() { next } else { from };
+        spans.push(Span { path, salt, segment_bytes, first, until: None });
+        Ok((flight, spans))
+    }
+
+    /// Reads the records of the frames behind the `known` one, and returns where they end.
+    fn read_again(&self, found: &Survey, known: Option<usize>) -> Result<(Vec<u8>, Lsn), WalError> {
+        let first = known.map_or(0, |at| at + 1);
+        let mut end = known.map_or(Lsn::FIRST, |at| found.recent[at].end);
+        let mut payload = Vec::new();
+        let mut window: Option<(usize, Window)> = None;
+        for note in found.recent.iter().skip(first).filter(|note| note.start < note.end) {
+            let span = &found.spans[note.span];
+            let held = window.take().filter(|(of, _)| *of == note.span);
+            let (_, file) = window.insert(match held {
+                Some(held) => held,
+                None => (note.span, Window::open(&*self.env.files, span.path.clone())?),
+            });
+            assert_eq!(note.start, end, "positions jump only once all before is durable");
+            match file.frame_at(note.offset, Some(span.salt))? {
+                Ok(frame) => payload.extend_from_slice(frame.payload),
+                Err(bad) => {
+                    let (path, offset, lsn) = (span.path.clone(), note.offset, note.start);
+                    let (stored, computed, durable) = (bad.stored, bad.computed, found.durable);
+                    return Err(WalError::Damaged { lsn, path, offset, stored, computed, durable });
+                }
+            }
+            end = note.end;
+        }
+        Ok((payload, end))
+    }
+
+    /// Makes spares of files that hold nothing of the log, and removes the others.
+    fn spares_from(&mut self, leftovers: Vec<Leftover>) -> Result<Vec<Spare>, WalError> {
+        let mut spares = Vec::new();
+        for file in leftovers {
+            let reusable = file.file_bytes == self.options.segment_bytes;
+            if reusable && spares.len() < self.options.spares as usize {
+                let (number, salt) = (self.next_number, self.env.random.u64());
+                self.next_number += 1;
+                let segment_bytes = file.file_bytes;
+                let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
+                spares.push(prepare_again(self.env, self.dir, &file.path, header)?);
+            } else {
+                let io = |source| WalError::io("remove", &file.path, source);
+                self.env.files.remove(&file.path).map_err(io)?;
+                self.env.files.sync_dir(self.dir).map_err(io)?;
+            }
+        }
+        Ok(spares)
+    }
+}

@@ -1,0 +1,369 @@
+//! `Survey`: reads all files of a log directory and decides what the log is: its chain of frames, its end, and whether
+//! the end is clean, an unfinished flush, or damage. Writes nothing.
+//!
+//! # Invariants
+//! - Y1. The chain is a prefix in frame order: a frame joins only behind the frame whose number, end and checksum it
+//!   names. A LINK frame may join further back; what lay behind that point is void.
+//! - Y2. A segment that starts with a REWRITE link counts only if an OPEN link follows in it: its frames were written
+//!   together and synced once, so half of them must not replace what they copy.
+//! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
+//!   LSNs only grow, so a stale frame never proves it.
+//!
+//! Checked by `crash_tests`: every crash point, every flipped bit.
+
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+};
+
+use collie_base::Lsn;
+use collie_env::Files;
+
+use crate::{
+    WalError,
+    decode::{Bad, HeaderBlock},
+    format::{BLOCK_BYTES, REASON_OPEN, REASON_REWRITE, SegmentHeader, segment_number},
+    segments::Span,
+    window::Window,
+};
+
+/// A frame of the chain, as far as a later frame may refer to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) span: usize,
+    pub(crate) offset: u64,
+    pub(crate) next_offset: u64,
+    pub(crate) number: u64,
+    pub(crate) start: Lsn,
+    pub(crate) end: Lsn,
+    pub(crate) crc: u32,
+    pub(crate) end_mark: bool,
+}
+
+/// A file that holds nothing of the chain.
+#[derive(Clone, Debug)]
+pub(crate) struct Leftover {
+    pub(crate) path: PathBuf,
+    pub(crate) number: u64,
+    pub(crate) file_bytes: u64,
+    /// Whether it holds frames that were durable and are lost to the chain.
+    pub(crate) lost_frames: bool,
+    header: Result<u64, Bad>,
+}
+
+impl Leftover {
+    /// Makes one of a segment whose frames are all void.
+    pub(crate) fn void(path: PathBuf, file_bytes: u64, salt: u64) -> Self {
+        Self { path, number: 0, file_bytes, lost_frames: false, header: Ok(salt) }
+    }
+}
+
+/// Bytes below what was durable that do not read back.
+#[derive(Clone, Debug)]
+pub(crate) struct Damage {
+    /// Everything below was read and is good.
+    pub(crate) lsn: Lsn,
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    pub(crate) bad: Bad,
+    pub(crate) durable: Lsn,
+}
+
+/// The chain of frames while it is followed.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    spans: Vec<Span>,
+    /// The frames that a later LINK may refer to: those that end at or above the largest durable LSN seen.
+    recent: VecDeque<Note>,
+    durable: Lsn,
+    incarnation: u64,
+    skip: u64,
+    stopped_by: Option<Bad>,
+}
+
+/// What a directory holds.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) log_id: Option<[u8; 16]>,
+    /// Segments of the chain, oldest first; `until` is set in all.
+    pub(crate) spans: Vec<Span>,
+    pub(crate) recent: VecDeque<Note>,
+    /// The largest durable LSN that the chain's frames name.
+    pub(crate) durable: Lsn,
+    /// End of the chain.
+    pub(crate) end: Lsn,
+    pub(crate) clean: bool,
+    /// Largest incarnation, frame number, segment number and record end seen anywhere.
+    pub(crate) incarnation: u64,
+    pub(crate) frame_number_max: u64,
+    pub(crate) segment_number_max: u64,
+    pub(crate) end_max: Lsn,
+    /// How many positions the last life may have handed out beyond what was durable.
+    pub(crate) skip: u64,
+    pub(crate) leftovers: Vec<Leftover>,
+    pub(crate) damage: Option<Damage>,
+    /// Bytes written behind the end of the chain.
+    pub(crate) torn_bytes: u64,
+}
+
+impl Survey {
+    /// Returns where the chain starts.
+    pub(crate) fn start(&self) -> Lsn {
+        self.spans.first().map_or(Lsn::FIRST, |span| span.first)
+    }
+
+    /// Returns the file and the offset where the chain ends.
+    pub(crate) fn tail(&self) -> Option<(&Path, u64)> {
+        self.spans.last().map(|span| (span.path.as_path(), span.until.unwrap_or(BLOCK_BYTES)))
+    }
+}
+
+/// Reads `dir`. `known_durable`: a position that the caller knows to have been durable.
+pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) -> Result<Survey, WalError> {
+    let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
+    let mut numbers: Vec<(u64, PathBuf)> =
+        names.iter().filter_map(|name| Some((segment_number(name)?, dir.join(name)))).collect();
+    numbers.sort_unstable();
+    let segment_number_max = numbers.last().map_or(0, |(number, _)| *number);
+    let mut chain = Chain::default();
+    let (mut log_id, mut leftovers) = (None, Vec::new());
+    let mut seen = Seen::default();
+    for (number, path) in numbers {
+        let mut window = Window::open(files, path.clone())?;
+        let file_bytes = window.file_bytes();
+        let header = match window.segment_header()? {
+            HeaderBlock::Newer(version) => return Err(WalError::NewerFormat { path, version }),
+            HeaderBlock::Segment(header) if header.number == number => Ok(header),
+            HeaderBlock::Segment(_) => Err(Bad { stored: 0, computed: 0 }),
+            HeaderBlock::Bad(bad) => Err(bad),
+        };
+        let joined = match header {
+            Ok(header) if *log_id.get_or_insert(header.log_id) != header.log_id => {
+                return Err(WalError::ForeignLog { path });
+            }
+            Ok(header) => chain.follow_segment(&mut window, &path, header, &mut seen)?,
+            Err(_) => false,
+        };
+        if !joined {
+            let header = header.map(|header| header.salt);
+            leftovers.push(Leftover { path, number, file_bytes, lost_frames: false, header });
+        }
+    }
+    let last = chain.recent.back().copied();
+    let mut survey = Survey {
+        log_id,
+        end: last.map_or(Lsn::FIRST, |note| note.end),
+        clean: last.is_some_and(|note| note.end_mark),
+        spans: chain.spans,
+        recent: chain.recent,
+        durable: chain.durable.max(Lsn::FIRST),
+        incarnation: seen.incarnation,
+        frame_number_max: seen.frame_number,
+        segment_number_max,
+        end_max: seen.end,
+        skip: chain.skip,
+        leftovers,
+        damage: None,
+        torn_bytes: 0,
+    };
+    look_ahead(files, &mut survey, chain.stopped_by, known_durable)?;
+    Ok(survey)
+}
+
+/// Maxima over every valid frame, in the chain or not.
+#[derive(Debug, Default)]
+struct Seen {
+    incarnation: u64,
+    frame_number: u64,
+    end: Lsn,
+}
+
+impl Seen {
+    fn take(&mut self, header: &crate::format::FrameHeader) {
+        self.incarnation = self.incarnation.max(header.link.map_or(0, |link| link.incarnation));
+        self.frame_number = self.frame_number.max(header.number);
+        self.end = self.end.max(header.end());
+    }
+}
+
+impl Chain {
+    /// Takes the frames of one segment; returns whether it belongs to the chain.
+    fn follow_segment(
+        &mut self,
+        window: &mut Window,
+        path: &Path,
+        header: SegmentHeader,
+        seen: &mut Seen,
+    ) -> Result<bool, WalError> {
+        let (mut offset, mut rewriting) = (BLOCK_BYTES, false);
+        let (mut before, mut stopped_by) = (None, None);
+        while offset < header.segment_bytes.min(window.file_bytes()) {
+            let frame = match window.frame_at(offset, Some(header.salt))? {
+                Ok(frame) => frame,
+                Err(bad) => {
+                    stopped_by = Some(bad);
+                    break;
+                }
+            };
+            let first = offset == BLOCK_BYTES;
+            if !self.joins(&frame.header, first) {
+                break;
+            }
+            seen.take(&frame.header);
+            if let Some(link) = frame.header.link {
+                if link.reason == REASON_REWRITE && before.is_none() {
+                    before = Some(self.clone());
+                }
+                self.cut_to(&frame.header);
+                rewriting = (rewriting || link.reason == REASON_REWRITE) && link.reason != REASON_OPEN;
+                (self.incarnation, self.skip) = (link.incarnation, link.skip);
+            }
+            if first {
+                let (salt, segment_bytes) = (header.salt, header.segment_bytes);
+                let start = frame.header.start;
+                self.spans.push(Span { path: path.to_owned(), salt, segment_bytes, first: start, until: None });
+            }
+            self.push(offset, frame.next_offset, &frame.header, frame.crc);
+            offset = frame.next_offset;
+        }
+        if rewriting {
+            *self = before.expect("a REWRITE link was met");
+            return Ok(false);
+        }
+        if offset == BLOCK_BYTES {
+            return Ok(false);
+        }
+        self.stopped_by = stopped_by;
+        Ok(true)
+    }
+
+    /// Returns whether the frame continues the chain (Y1).
+    fn joins(&self, header: &crate::format::FrameHeader, first_in_segment: bool) -> bool {
+        match (header.link, self.recent.back()) {
+            (None, None) => false,
+            (None, Some(last)) => {
+                !first_in_segment
+                    && header.number == last.number + 1
+                    && header.start == last.end
+                    && header.previous_crc == last.crc
+            }
+            (Some(_), None) => first_in_segment,
+            (Some(link), Some(last)) => {
+                let named = |note: &&Note| note.end == link.previous_end && note.crc == header.previous_crc;
+                header.number > last.number
+                    && header.start >= link.previous_end
+                    && self.recent.iter().any(|n| named(&n))
+            }
+        }
+    }
+
+    /// Makes void what lies behind the frame that a LINK continues from.
+    fn cut_to(&mut self, header: &crate::format::FrameHeader) {
+        let Some(link) = header.link else { return };
+        let named = |note: &Note| note.end == link.previous_end && note.crc == header.previous_crc;
+        let Some(at) = self.recent.iter().rposition(named) else { return };
+        let note = self.recent[at];
+        self.recent.truncate(at + 1);
+        self.spans[note.span].until = Some(note.next_offset);
+        for void in &mut self.spans[note.span + 1..] {
+            void.until = Some(BLOCK_BYTES);
+        }
+    }
+
+    fn push(&mut self, offset: u64, next_offset: u64, header: &crate::format::FrameHeader, crc: u32) {
+        let span = self.spans.len() - 1;
+        self.spans[span].until = Some(next_offset);
+        let (number, start, end, end_mark) = (header.number, header.start, header.end(), header.end_mark);
+        self.recent.push_back(Note { span, offset, next_offset, number, start, end, crc, end_mark });
+        self.durable = self.durable.max(header.durable);
+        while self.recent.len() > 1 && self.recent[0].end < self.durable {
+            self.recent.pop_front();
+        }
+    }
+}
+
+/// Looks at everything behind the end of the chain: is it an unfinished flush, or proof that durable bytes are gone?
+fn look_ahead(
+    files: &dyn Files,
+    survey: &mut Survey,
+    stopped_by: Option<Bad>,
+    known_durable: Option<Lsn>,
+) -> Result<(), WalError> {
+    let mut proof = known_durable.filter(|durable| *durable > survey.end);
+    let tail = survey.tail().map(|(path, offset)| (path.to_owned(), offset));
+    if let Some((path, offset)) = &tail {
+        let salt = survey.spans.last().map(|span| span.salt);
+        let found = proofs_in(files, path, *offset, salt, survey)?;
+        survey.torn_bytes = found.written_to.saturating_sub(*offset);
+        proof = proof.max(found.durable);
+    }
+    let here = |(path, offset): (PathBuf, u64)| (path, offset, stopped_by.unwrap_or(Bad { stored: 0, computed: 0 }));
+    let mut place = proof.and(tail.clone()).map(here);
+    let mut lost_start = false;
+    let chain_from = survey.spans.first().and_then(|span| segment_number(&span.path.file_name()?.to_string_lossy()));
+    for at in 0..survey.leftovers.len() {
+        let Leftover { path, number, header, .. } = survey.leftovers[at].clone();
+        let lost = proofs_in(files, &path, BLOCK_BYTES, header.ok(), survey)?;
+        let (mut found, older) = (lost.durable, chain_from.is_some_and(|from| number < from));
+        if older && lost.frames > 0 {
+            // Freeing removes files whole and in order: a file below the chain that holds frames was part of it.
+            found = found.max(Some(survey.durable));
+            lost_start = true;
+        }
+        if found.is_some() {
+            survey.leftovers[at].lost_frames = true;
+            proof = proof.max(found);
+            let first_frame = Bad { stored: 0, computed: 0 };
+            let beyond_tail = stopped_by.is_none() || tail.is_none() || older;
+            let blame = || match header {
+                Err(bad) => (path.clone(), 0, bad),
+                Ok(_) => (path.clone(), BLOCK_BYTES, first_frame),
+            };
+            let found_here = if beyond_tail { Some(blame()) } else { tail.clone().map(here) };
+            place = place.or(found_here);
+        }
+    }
+    let Some(durable) = proof else { return Ok(()) };
+    let (path, offset, bad) = place.unwrap_or_else(|| (PathBuf::from("(no file)"), 0, Bad { stored: 0, computed: 0 }));
+    let lsn = if lost_start { Lsn::FIRST } else { survey.end };
+    survey.damage = Some(Damage { lsn, path, offset, bad, durable });
+    Ok(())
+}
+
+/// What lies behind a place in a file.
+#[derive(Debug, Default)]
+struct Behind {
+    /// The largest durable LSN above the chain's end that a valid frame names.
+    durable: Option<Lsn>,
+    /// How many valid frames there are.
+    frames: u64,
+    /// Where the written part ends.
+    written_to: u64,
+}
+
+/// Looks for valid frames under `salt` (or any salt, when the header that names it is gone) at or after `offset`.
+fn proofs_in(
+    files: &dyn Files,
+    path: &Path,
+    offset: u64,
+    salt: Option<u64>,
+    survey: &mut Survey,
+) -> Result<Behind, WalError> {
+    let mut window = Window::open(files, path.to_owned())?;
+    let mut behind = Behind { written_to: offset, ..Behind::default() };
+    let mut at = offset;
+    while let Some(block) = window.next_written_block(at)? {
+        at = block + BLOCK_BYTES;
+        behind.written_to = behind.written_to.max(at);
+        let Ok(frame) = window.frame_at(block, salt)? else { continue };
+        survey.end_max = survey.end_max.max(frame.header.end());
+        survey.frame_number_max = survey.frame_number_max.max(frame.header.number);
+        survey.incarnation = survey.incarnation.max(frame.header.link.map_or(0, |link| link.incarnation));
+        behind.frames += 1;
+        if frame.header.durable > survey.end {
+            behind.durable = behind.durable.max(Some(frame.header.durable));
+        }
+        behind.written_to = behind.written_to.max(frame.next_offset);
+    }
+    Ok(behind)
+}

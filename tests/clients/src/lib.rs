@@ -1,0 +1,50 @@
+//! Harness: the real server binary, and real clients against it.
+//!
+//! What the tests in `tests/` share: [`Place`] is a data directory that goes when the test ends, [`Server`] a running
+//! server, [`program`] runs psql, pgbench and Python, [`Wire`] speaks the protocol byte by byte, [`reference`] is a
+//! private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
+//!
+//! # Invariants
+//! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
+//!   statement fails its test instead of stopping the run.
+//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver and PostgreSQL's
+//!   server binaries may be absent, and not under `COLLIE_REQUIRE_LAB=1`.
+#![forbid(unsafe_code)]
+
+pub mod program;
+pub mod reference;
+pub mod server;
+pub mod stopwatch;
+pub mod wire;
+
+pub use program::{Done, Psql};
+pub use server::{Place, Refused, Server};
+pub use stopwatch::Stopwatch;
+pub use wire::{Message, Wire};
+
+/// Returns the SQLSTATE of a driver's error, or the error's text when the server did not send it.
+pub fn state(error: &postgres::Error) -> String {
+    error.code().map_or_else(|| format!("no SQLSTATE: {error}"), |code| code.code().to_owned())
+}
+
+/// Returns the message of a driver's error as the server sent it.
+pub fn message(error: &postgres::Error) -> String {
+    error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
+}
+
+/// Returns the position of a driver's error, counted in characters from 1.
+pub fn position(error: &postgres::Error) -> Option<u32> {
+    match error.as_db_error()?.position()? {
+        postgres::error::ErrorPosition::Original(at) => Some(*at),
+        postgres::error::ErrorPosition::Internal { .. } => None,
+    }
+}
+
+/// Says that a part of the suite did not run because `what` is missing.
+///
+/// # Panics
+/// Under `COLLIE_REQUIRE_LAB=1`, where everything must run.
+pub fn not_run(what: &str) {
+    assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none_or(|value| value != "1"), "COLLIE_REQUIRE_LAB=1 and {what}");
+    println!("NOT RUN: {what}");
+}

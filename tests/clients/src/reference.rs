@@ -1,0 +1,102 @@
+//! A private PostgreSQL 15 to compare with: its own cluster in a temporary directory, without TCP.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    program::{Done, run, run_merged},
+    stopwatch::Stopwatch,
+};
+
+/// Where Debian keeps the binaries of the version that Collie follows.
+const BIN: &str = "/usr/lib/postgresql/15/bin";
+/// Debian's package of them.
+pub const PACKAGE: &str = "postgresql-15";
+
+/// A running cluster, stopped and removed when dropped.
+pub struct Reference {
+    child: Child,
+    dir: TempDir,
+}
+
+impl Reference {
+    /// Starts one, or returns `None` when the binaries are not installed.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start() -> Option<Self> {
+        if !Path::new(BIN).join("initdb").is_file() {
+            return None;
+        }
+        // A short path: Unix sockets take 107 bytes.
+        let dir = tempfile::Builder::new().prefix("collie-pg-").tempdir().expect("a temporary directory");
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("own directory");
+        let data = dir.path().join("data");
+        let made = Self::command("initdb")
+            .args(["--locale=C", "--encoding=UTF8", "-A", "trust", "-U", "collie", "--no-sync", "-D"])
+            .arg(&data)
+            .current_dir(dir.path())
+            .output()
+            .expect("initdb starts");
+        assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        let child = Self::command("postgres")
+            .args(["-c", "fsync=off", "-c", "listen_addresses=", "-c", "timezone=UTC", "-k"])
+            .arg(dir.path())
+            .arg("-D")
+            .arg(&data)
+            .current_dir(dir.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("postgres starts");
+        let cluster = Self { child, dir };
+        let watch = Stopwatch::start();
+        while cluster.psql(&["-d", "postgres", "-c", "CREATE DATABASE collie TEMPLATE template0"], "").code != Some(0) {
+            assert!(watch.elapsed().as_secs() < 30, "PostgreSQL did not start in {}", cluster.dir.path().display());
+        }
+        Some(cluster)
+    }
+
+    /// A command of PostgreSQL, which refuses to run as root: then as user postgres.
+    fn command(name: &str) -> Command {
+        let program = PathBuf::from(BIN).join(name);
+        if rustix::process::geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--pdeathsig=KILL"]).arg(program);
+            command
+        } else {
+            Command::new(program)
+        }
+    }
+
+    /// Runs psql on it.
+    pub fn psql(&self, arguments: &[&str], script: &str) -> Done {
+        let host = self.dir.path().display().to_string();
+        let mut all = vec!["-X", "-w", "-h", &host, "-U", "collie"];
+        all.extend(arguments);
+        run(&PathBuf::from(BIN).join("psql"), &all, &[], script)
+    }
+
+    /// Runs psql on it with standard error among standard output.
+    pub fn merged(&self, arguments: &[&str], script: &str) -> Done {
+        let host = self.dir.path().display().to_string();
+        let mut all = vec!["-X", "-w", "-h", &host, "-U", "collie"];
+        all.extend(arguments);
+        run_merged(&PathBuf::from(BIN).join("psql"), &all, script)
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        // SIGQUIT: stop at once, taking the helpers along; the cluster is thrown away.
+        let _ =
+            rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), rustix::process::Signal::QUIT);
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,278 @@
+//! `Server`: the binary under test, started, waited for, stopped or killed.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
+};
+
+use postgres::{Client, Config, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A server that runs longer than this is killed: a test hangs in it.
+pub const LIFE: Duration = Duration::from_secs(90);
+
+/// Returns the server's binary: `$COLLIE_BIN`, else the one that Cargo built beside the tests.
+///
+/// # Panics
+/// When it is not there.
+pub fn binary() -> PathBuf {
+    let path = std::env::var_os("COLLIE_BIN").map(PathBuf::from).unwrap_or_else(|| {
+        let test = std::env::current_exe().expect("a running test knows its path");
+        let folder = test.parent().and_then(Path::parent).expect("tests lie in target/PROFILE/deps");
+        folder.join("collie")
+    });
+    assert!(path.is_file(), "{} is not there: cargo build -p collie, or set COLLIE_BIN", path.display());
+    path
+}
+
+/// A data directory and a log file, removed when dropped.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// Makes an empty place.
+    ///
+    /// # Panics
+    /// When the temporary directory cannot be made.
+    pub fn new() -> Self {
+        Self { dir: tempfile::Builder::new().prefix("collie-clients-").tempdir().expect("a temporary directory") }
+    }
+
+    /// Returns the data directory, which the server makes.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Returns a path beside the data directory.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Returns what servers in this place wrote to standard error.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.beside("log")).unwrap_or_default()
+    }
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// Kept so that a fresh server's directory lives as long as it does.
+    place: Option<Place>,
+    /// Dropping it ends the watchdog.
+    _alive: Sender<()>,
+}
+
+impl Server {
+    /// Starts a server with a directory of its own.
+    pub fn fresh() -> Self {
+        Self::fresh_with(&[])
+    }
+
+    /// Starts a server with a directory of its own and further arguments.
+    pub fn fresh_with(arguments: &[&str]) -> Self {
+        let place = Place::new();
+        let mut server = Self::start_with(&place, arguments);
+        server.place = Some(place);
+        server
+    }
+
+    /// Starts a server on a place and returns once it listens.
+    pub fn start(place: &Place) -> Self {
+        Self::start_with(place, &[])
+    }
+
+    /// Starts a server on a place with further arguments and returns once it listens.
+    ///
+    /// # Panics
+    /// When it does not come to listen; with what it said.
+    pub fn start_with(place: &Place, arguments: &[&str]) -> Self {
+        let log = File::options().create(true).append(true).open(place.beside("log")).expect("a log file");
+        let mut child = serve(&place.data())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the binary starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
+        let Some(address) = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok()) else {
+            let _ = child.kill();
+            let status = child.wait();
+            panic!("the server did not start ({status:?}): {line}{}", place.log());
+        };
+        let (alive, dead) = mpsc::channel();
+        let pid = pid_of(&child);
+        thread::spawn(move || {
+            if dead.recv_timeout(LIFE) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("the server ran longer than {LIFE:?} and is killed");
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Self { child, address, place: None, _alive: alive }
+    }
+
+    /// Runs the server where it must not start, and returns what it said.
+    ///
+    /// # Panics
+    /// When it starts all the same.
+    pub fn refused(data: &Path, arguments: &[&str]) -> Refused {
+        let mut child = serve(data)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
+        if !line.is_empty() {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the server started: {line}");
+        }
+        let mut said = String::new();
+        child.stderr.take().expect("standard error is a pipe").read_to_string(&mut said).expect("it says text");
+        let status = child.wait().expect("it ends");
+        Refused { code: status.code(), said }
+    }
+
+    /// Returns the address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the port it listens on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns a URL of the database.
+    pub fn url(&self) -> String {
+        format!("postgresql://collie@{}/collie", self.address)
+    }
+
+    /// Returns the driver's configuration.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(self.port()).user("collie").dbname("collie");
+        config.connect_timeout(Duration::from_secs(20));
+        config
+    }
+
+    /// Connects the driver.
+    ///
+    /// # Panics
+    /// When it cannot connect.
+    pub fn connect(&self) -> Client {
+        self.config().connect(NoTls).expect("the server accepts a session")
+    }
+
+    /// Proves that the server still serves a new session.
+    ///
+    /// # Panics
+    /// When it does not; `after` says after what.
+    pub fn serves_after(&self, after: &str) {
+        let answer = self.config().connect(NoTls).and_then(|mut client| client.query_one("SELECT 1 + 1", &[]));
+        match answer {
+            Ok(row) => assert_eq!(row.get::<_, i32>(0), 2, "after {after}"),
+            Err(error) => panic!("after {after} the server does not serve: {error:?}"),
+        }
+    }
+
+    /// Returns the memory that the server holds, in bytes.
+    ///
+    /// # Panics
+    /// When Linux does not say.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the server runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("Linux says it");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("in KiB");
+        kib * 1024
+    }
+
+    /// Ends it with SIGTERM and returns how it ended.
+    ///
+    /// # Panics
+    /// When it cannot be waited for.
+    pub fn stop(mut self) -> ExitStatus {
+        kill_process(pid_of(&self.child), Signal::TERM).expect("the server runs");
+        self.child.wait().expect("the server ends")
+    }
+
+    /// Ends it with SIGKILL.
+    ///
+    /// # Panics
+    /// When it is gone already.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking()
+            && let Some(place) = &self.place
+        {
+            eprintln!("--- the server said:\n{}---", place.log());
+        }
+    }
+}
+
+/// What a server said that did not start.
+#[derive(Debug)]
+pub struct Refused {
+    /// Its exit code.
+    pub code: Option<i32>,
+    /// Its standard error.
+    pub said: String,
+}
+
+impl Refused {
+    /// Returns the one line it said, after checking that it is one and that the exit code is 1.
+    ///
+    /// # Panics
+    /// When it said more or less, or ended otherwise.
+    pub fn line(&self) -> &str {
+        assert_eq!(self.code, Some(1), "exit code; it said: {}", self.said);
+        let line = self.said.strip_suffix('\n').expect("a line ends");
+        assert!(!line.contains('\n'), "more than one line: {}", self.said);
+        line.strip_prefix("error: ").unwrap_or_else(|| panic!("no error line: {line}"))
+    }
+}
+
+fn serve(data: &Path) -> Command {
+    let mut command = Command::new(binary());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+    command
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_child(child)
+}

@@ -1,0 +1,219 @@
+//! Starts that must fail: each ends with exit code 1 and exactly one line that says what happened and what to do.
+
+use std::{fs, net::TcpListener};
+
+use collie_clients_tests::{Place, Server, program};
+
+/// Goal: a taken port is named. Method: bind it first.
+#[test]
+fn port_in_use_is_refused_and_the_directory_is_not_touched() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let refused =
+        program::collie(&["serve", "--data", place.data().to_str().unwrap(), "--listen", &address.to_string()], "");
+    assert_eq!(refused.code, Some(1));
+    assert_eq!(
+        refused.err,
+        format!(
+            "error: {address} is in use by another process: stop it, or choose another port with --listen 127.0.0.1:PORT\n"
+        )
+    );
+    assert!(!place.data().exists(), "a server that cannot listen makes no directory");
+}
+
+/// Goal: two servers never share a directory. Method: start a second on the first's; the message names the process.
+#[test]
+fn data_directory_locked_by_another_server_names_its_process() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let refused = Server::refused(&place.data(), &[]);
+    assert_eq!(
+        refused.line(),
+        format!("wal: the log is open in process {}; stop that process or use another directory", server.pid())
+    );
+    server.serves_after("a second server on its directory");
+}
+
+/// Goal: settings that do not exist or cannot be are refused with help. Method: table of pairs and exact lines; then a file.
+#[test]
+fn unknown_and_ill_typed_settings_are_refused_with_help() {
+    let place = Place::new();
+    let check = |pair: &str, expected: &str| {
+        assert_eq!(Server::refused(&place.data(), &["--set", pair]).line(), expected, "{pair}");
+    };
+    check(
+        "wal.flush_dely=5ms",
+        "unknown setting wal.flush_dely: did you mean wal.flush_delay? `collie config` lists every setting",
+    );
+    check(
+        "max_conections=5",
+        "unknown setting max_conections: did you mean server.max_connections? `collie config` lists every setting",
+    );
+    check("wal.flush_delay=soon", "wal.flush_delay = soon: expected a time, as in 500us, 10ms or 1s");
+    check("server.max_connections=many", "server.max_connections = many: expected a whole number");
+    check("wal.ring_size=big", "wal.ring_size = big: expected bytes, as in 65536, 64KiB or 16MiB");
+    check("wal.manual_wal_flush=perhaps", "wal.manual_wal_flush = perhaps: expected true or false");
+    check("sql.synchronous_commit=maybe", "sql.synchronous_commit = maybe: expected one of on, off");
+    check("server.max_message_size=1", "server.max_message_size = 1: expected 1KiB to 1GiB");
+    check("wal.flush_delay", "--set wal.flush_delay: write key=value, as in wal.flush_delay=5ms");
+    let odd = Server::refused(&place.data(), &["--set", "wal.ring_size=1000000"]);
+    assert!(odd.line().contains("ring"), "{odd:?}");
+    let file = place.beside("collie.toml");
+    fs::write(&file, "[server]\nmax_connections = 10\nprot = 5\n").unwrap();
+    let name = file.display().to_string();
+    let refused = Server::refused(&place.data(), &["--config", &name]);
+    assert!(
+        refused.line().starts_with(&format!("{name}: unknown setting server.prot: did you mean server.")),
+        "{refused:?}"
+    );
+    fs::write(&file, "[server\n").unwrap();
+    let refused = Server::refused(&place.data(), &["--config", &name]);
+    assert!(refused.line().starts_with(&format!("{name}: line 1: ")), "{refused:?}");
+    let refused = Server::refused(&place.data(), &["--config", "/nowhere/collie.toml"]);
+    assert_eq!(
+        refused.line(),
+        "cannot read the configuration file /nowhere/collie.toml: No such file or directory (os error 2)"
+    );
+    let usage = program::collie(&["serve", "--no-such-flag"], "");
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+}
+
+/// Goal: settings from a file and from --set are in force, --set last. Method: a file with both; a 1 KiB message limit shows.
+#[test]
+fn settings_from_file_and_command_line_are_in_force() {
+    let place = Place::new();
+    let file = place.beside("collie.toml");
+    fs::write(&file, "[sql]\nsynchronous_commit = \"off\"\ntimezone = \"+02:00\"\n").unwrap();
+    let server = Server::start_with(&place, &["--config", file.to_str().unwrap(), "--set", "sql.timezone=UTC"]);
+    let mut client = server.connect();
+    let shown = |client: &mut postgres::Client, name: &str| -> String {
+        client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0)
+    };
+    assert_eq!(shown(&mut client, "synchronous_commit"), "off");
+    assert_eq!(shown(&mut client, "timezone"), "UTC");
+}
+
+/// Goal: only loopback is served. Method: the wildcard and an address of another network.
+#[test]
+fn addresses_beyond_loopback_are_refused() {
+    let place = Place::new();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:5433"] {
+        let done = program::collie(&["serve", "--data", place.data().to_str().unwrap(), "--listen", address], "");
+        assert_eq!(done.code, Some(1), "{address}");
+        let port = address.rsplit(':').next().unwrap();
+        assert_eq!(
+            done.err,
+            format!(
+                "error: refusing to listen on {address}: there is no authentication yet, so only loopback addresses are \
+                 served; use --listen 127.0.0.1:{port}\n"
+            )
+        );
+        assert!(!place.data().exists());
+    }
+}
+
+/// Goal: a path that is no directory is refused. Method: a file where the directory should be, and one below a file.
+#[test]
+fn file_in_place_of_the_data_directory_is_refused() {
+    let place = Place::new();
+    fs::write(place.data(), "not a directory").unwrap();
+    for path in [place.data(), place.data().join("below")] {
+        let refused = Server::refused(&path, &[]);
+        let line = refused.line();
+        assert!(line.contains(&place.data().display().to_string()), "{line}");
+        assert!(line.contains("ot a directory") || line.contains("xists"), "{line}");
+    }
+    assert_eq!(fs::read_to_string(place.data()).unwrap(), "not a directory");
+}
+
+/// Goal: a directory of something else is left alone. Method: a folder with files, and one that looks like PostgreSQL's.
+#[test]
+fn foreign_directory_is_refused_and_left_alone() {
+    for files in [&["notes.txt"][..], &["PG_VERSION", "postgresql.conf"]] {
+        let place = Place::new();
+        fs::create_dir(place.data()).unwrap();
+        for file in files {
+            fs::write(place.data().join(file), "mine").unwrap();
+        }
+        let refused = Server::refused(&place.data(), &[]);
+        let line = refused.line();
+        assert!(
+            line.contains(&place.data().display().to_string()) && line.contains("use an empty directory"),
+            "{line}"
+        );
+        assert!(files.iter().any(|file| line.contains(file)) || line.contains("PostgreSQL"), "{line}");
+        let mut left: Vec<_> = fs::read_dir(place.data()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, files, "nothing was added");
+    }
+}
+
+/// Goal: one flipped bit below the durable end is never passed over. Method: commit rows, stop in order, flip a bit inside an
+/// early frame's payload; the server refuses with LSN, file and offset, `collie wal dump` too, and point_in_time opens.
+#[test]
+fn one_flipped_bit_below_the_durable_end_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (n int PRIMARY KEY, t text)").unwrap();
+    for n in 0..50 {
+        client.execute("INSERT INTO t VALUES ($1, 'some text to make it longer')", &[&n]).unwrap();
+    }
+    drop(client);
+    assert!(server.stop().success());
+    let mut segments: Vec<_> = fs::read_dir(place.data().join("wal"))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .filter(|path| {
+            fs::read(path).is_ok_and(|bytes| bytes.starts_with(b"COLLIEWL") && bytes[4096..].starts_with(b"CLF1"))
+        })
+        .collect();
+    segments.sort();
+    let segment = segments.first().expect("a segment with frames").clone();
+    let whole = fs::read(&segment).unwrap();
+    // The tenth frame from the start: frames begin at multiples of 4096.
+    let frame = (1..).map(|block| block * 4096).filter(|at| whole[*at..].starts_with(b"CLF1")).nth(9).unwrap();
+    let mut damaged = whole.clone();
+    damaged[frame + 70] ^= 0x10;
+    fs::write(&segment, &damaged).unwrap();
+    let refused = Server::refused(&place.data(), &[]);
+    let line = refused.line().to_owned();
+    assert!(line.starts_with("wal: damaged at LSN "), "{line}");
+    assert!(line.contains(&format!("({} offset {frame})", segment.display())), "{line}");
+    assert!(line.contains("--set wal.recovery_mode=point_in_time"), "{line}");
+    assert_eq!(fs::read(&segment).unwrap(), damaged, "a refusal changes nothing");
+    let dump = program::collie(&["wal", "dump", place.data().to_str().unwrap()], "");
+    assert_eq!(dump.code, Some(1));
+    assert!(dump.err.contains("damaged at LSN"), "{}", dump.err);
+    // The way out that the message names works, and says what is lost.
+    let server = Server::start_with(&place, &["--set", "wal.recovery_mode=point_in_time"]);
+    let left: i64 = server.connect().query_one("SELECT count(*) FROM t", &[]).unwrap().get(0);
+    assert!(left < 50, "{left} rows");
+    drop(server);
+    assert!(place.log().lines().count() > 1, "{}", place.log());
+}
+
+/// Goal: what was torn off at the end is trimmed, not refused. Method: garbage behind the last frame of a killed server.
+#[test]
+fn torn_tail_of_a_killed_server_is_trimmed() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t VALUES (1), (2)").unwrap();
+    server.kill();
+    let segment = fs::read_dir(place.data().join("wal"))
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .find(|path| fs::read(path).is_ok_and(|bytes| bytes.len() > 4100 && bytes[4096..].starts_with(b"CLF1")))
+        .unwrap();
+    let mut bytes = fs::read(&segment).unwrap();
+    let last = (1..bytes.len() / 4096).map(|block| block * 4096).rfind(|at| bytes[*at..].starts_with(b"CLF1")).unwrap();
+    let torn = last + 4096;
+    if torn + 40 <= bytes.len() {
+        bytes[torn..torn + 40].copy_from_slice(b"CLF1 half a frame, the rest never landed");
+        fs::write(&segment, &bytes).unwrap();
+    }
+    let server = Server::start(&place);
+    assert_eq!(server.connect().query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), 2);
+}

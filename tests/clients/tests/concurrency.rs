@@ -1,0 +1,278 @@
+//! Several real sessions at once: what isolation promises, and who waits for whom.
+//!
+//! A statement that must wait runs on a thread of its own. That it waits is shown by its answer not being there while a
+//! deadline passes; a slow machine can make such a check pass too easily, never fail.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
+use std::{
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::Duration,
+};
+
+use collie_clients_tests::{Server, Stopwatch, message, state};
+use postgres::{Client, Error};
+
+/// A statement on another thread, with its session.
+struct Running {
+    answer: Receiver<(Client, Result<u64, Error>)>,
+}
+
+impl Running {
+    fn start(mut client: Client, sql: &str) -> Self {
+        let sql = sql.to_owned();
+        let (send, answer) = mpsc::channel();
+        thread::spawn(move || {
+            let result = client.execute(sql.as_str(), &[]);
+            let _ = send.send((client, result));
+        });
+        Self { answer }
+    }
+
+    fn must_wait(&self) {
+        let answer = self.answer.recv_timeout(Duration::from_millis(200));
+        assert!(answer.is_err(), "it did not wait: {:?}", answer.map(|(_, result)| result));
+    }
+
+    fn end(self) -> (Client, Result<u64, Error>) {
+        self.answer.recv_timeout(Duration::from_secs(20)).expect("the statement ends")
+    }
+}
+
+fn accounts(server: &Server) -> Client {
+    let mut client = server.connect();
+    client
+        .batch_execute(
+            "CREATE TABLE t (id int PRIMARY KEY, n int, u int UNIQUE); INSERT INTO t VALUES (1, 0, 10), (2, 0, 20)",
+        )
+        .unwrap();
+    client
+}
+
+fn number(client: &mut Client, sql: &str) -> i32 {
+    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
+}
+
+/// Goal: no increment is lost. Method: four sessions, 100 increments each, of one row, autocommit and in blocks.
+#[test]
+fn concurrent_increments_are_all_counted() {
+    let server = Server::fresh();
+    let mut client = accounts(&server);
+    thread::scope(|scope| {
+        for session in 0..4 {
+            let mut client = server.connect();
+            scope.spawn(move || {
+                for _ in 0..100 {
+                    if session % 2 == 0 {
+                        client.execute("UPDATE t SET n = n + 1 WHERE id = 1", &[]).unwrap();
+                    } else {
+                        let mut transaction = client.transaction().unwrap();
+                        let n: i32 =
+                            transaction.query_one("SELECT n FROM t WHERE id = 1 FOR UPDATE", &[]).unwrap().get(0);
+                        transaction.execute("UPDATE t SET n = $1 WHERE id = 1", &[&(n + 1)]).unwrap();
+                        transaction.commit().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(number(&mut client, "SELECT n FROM t WHERE id = 1"), 400);
+}
+
+/// Goal: under READ COMMITTED a waiting UPDATE goes on with the newest row and checks its condition again. Method: one
+/// session changes a row, the other's UPDATE waits; after COMMIT it changes the new value, or nothing where the condition
+/// no longer holds.
+#[test]
+fn read_committed_waits_and_checks_the_condition_again() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    first.batch_execute("BEGIN; UPDATE t SET n = n + 1").unwrap();
+    let adds = Running::start(server.connect(), "UPDATE t SET n = n + 10 WHERE id = 1");
+    let misses = Running::start(server.connect(), "UPDATE t SET n = n + 100 WHERE id = 2 AND n = 0");
+    adds.must_wait();
+    misses.must_wait();
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(adds.end().1.unwrap(), 1);
+    assert_eq!(misses.end().1.unwrap(), 0);
+    assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 1"), 11);
+    assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 2"), 1);
+    // A deleted row is skipped.
+    first.batch_execute("BEGIN; DELETE FROM t WHERE id = 1").unwrap();
+    let gone = Running::start(server.connect(), "UPDATE t SET n = 5 WHERE id = 1");
+    gone.must_wait();
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(gone.end().1.unwrap(), 0);
+}
+
+/// Goal: REPEATABLE READ sees one snapshot and refuses to overwrite what it did not see. Method: 40001 at once for a
+/// committed change, and after waiting for one in progress; a rolled back change is no conflict.
+#[test]
+fn repeatable_read_keeps_its_snapshot_and_ends_conflicts_with_40001() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    let mut second = server.connect();
+    second.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 0);
+    first.batch_execute("UPDATE t SET n = 7 WHERE id = 1").unwrap();
+    assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 0);
+    let conflict = second.execute("UPDATE t SET n = n + 1 WHERE id = 1", &[]).unwrap_err();
+    assert_eq!(state(&conflict), "40001");
+    assert_eq!(message(&conflict), "could not serialize access due to concurrent update");
+    second.batch_execute("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 7);
+    first.batch_execute("BEGIN; UPDATE t SET n = 8 WHERE id = 1").unwrap();
+    let waits = Running::start(second, "UPDATE t SET n = n + 1 WHERE id = 1");
+    waits.must_wait();
+    first.batch_execute("ROLLBACK").unwrap();
+    let (mut second, result) = waits.end();
+    assert_eq!(result.unwrap(), 1);
+    second.batch_execute("COMMIT").unwrap();
+    assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 1"), 8);
+    second.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").unwrap();
+    first.batch_execute("BEGIN; UPDATE t SET n = 9 WHERE id = 1").unwrap();
+    let waits = Running::start(second, "DELETE FROM t WHERE id = 1");
+    waits.must_wait();
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(state(&waits.end().1.unwrap_err()), "40001");
+}
+
+/// Goal: a deadlock ends within a second, for one side only, in both directions. Method: two sessions, two rows, crosswise.
+#[test]
+fn deadlock_is_found_within_a_second() {
+    let server = Server::fresh();
+    drop(accounts(&server));
+    for (mine, other) in [(1, 2), (2, 1)] {
+        let mut first = server.connect();
+        let mut second = server.connect();
+        first.batch_execute(&format!("BEGIN; UPDATE t SET n = n + 1 WHERE id = {mine}")).unwrap();
+        second.batch_execute(&format!("BEGIN; UPDATE t SET n = n + 1 WHERE id = {other}")).unwrap();
+        let waits = Running::start(first, &format!("UPDATE t SET n = n + 1 WHERE id = {other}"));
+        waits.must_wait();
+        let watch = Stopwatch::start();
+        let result = second.execute(&format!("UPDATE t SET n = n + 1 WHERE id = {mine}"), &[]);
+        assert!(watch.elapsed() < Duration::from_secs(1), "found after {:?}", watch.elapsed());
+        // Either side may be chosen; the other goes on.
+        let (mut winner, loser_error) = match result {
+            Err(error) => {
+                second.batch_execute("ROLLBACK").unwrap();
+                let (first, result) = waits.end();
+                assert_eq!(result.unwrap(), 1);
+                (first, error)
+            }
+            Ok(_) => {
+                let (mut first, result) = waits.end();
+                first.batch_execute("ROLLBACK").unwrap();
+                (second, result.unwrap_err())
+            }
+        };
+        assert_eq!(state(&loser_error), "40P01");
+        assert_eq!(message(&loser_error), "deadlock detected");
+        winner.batch_execute("COMMIT").unwrap();
+    }
+}
+
+/// Goal: a row lock is given on when its holder rolls back or disconnects. Method: both.
+#[test]
+fn row_lock_is_released_by_rollback_and_by_a_lost_connection() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    first.batch_execute("BEGIN; UPDATE t SET n = 100 WHERE id = 1").unwrap();
+    let waits = Running::start(server.connect(), "UPDATE t SET n = n + 1 WHERE id = 1");
+    waits.must_wait();
+    first.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(waits.end().1.unwrap(), 1);
+    assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 1"), 1);
+    first.batch_execute("BEGIN; UPDATE t SET n = 100 WHERE id = 1").unwrap();
+    let waits = Running::start(server.connect(), "UPDATE t SET n = n + 1 WHERE id = 1");
+    waits.must_wait();
+    drop(first);
+    let (mut client, result) = waits.end();
+    assert_eq!(result.unwrap(), 1);
+    assert_eq!(number(&mut client, "SELECT n FROM t WHERE id = 1"), 2);
+}
+
+/// Goal: FOR UPDATE locks rows, NOWAIT and SKIP LOCKED do not wait, plain reads never wait. Method: one holder, four readers.
+#[test]
+fn for_update_locks_and_plain_reads_do_not_wait() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    let mut reader = server.connect();
+    first.batch_execute("BEGIN; SELECT * FROM t WHERE id = 1 FOR UPDATE").unwrap();
+    assert_eq!(number(&mut reader, "SELECT n FROM t WHERE id = 1"), 0);
+    assert_eq!(number(&mut reader, "SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED"), 2);
+    let busy = reader.query("SELECT n FROM t WHERE id = 1 FOR UPDATE NOWAIT", &[]).unwrap_err();
+    assert_eq!(state(&busy), "55P03");
+    assert_eq!(message(&busy), "could not obtain lock on row in relation \"t\"");
+    let waits = Running::start(server.connect(), "SELECT n FROM t WHERE id = 1 FOR UPDATE");
+    waits.must_wait();
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(waits.end().1.unwrap(), 1);
+}
+
+/// Goal: a unique violation is decided only when the other transaction has ended. Method: same key twice; after ROLLBACK
+/// the second goes in, after COMMIT it is 23505; by primary key and by a secondary index.
+#[test]
+fn unique_violation_waits_for_the_other_transaction() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    for (sql, other) in [
+        ("INSERT INTO t VALUES (3, 0, 30)", "INSERT INTO t VALUES (3, 1, 31)"),
+        ("INSERT INTO t VALUES (4, 0, 40)", "INSERT INTO t VALUES (5, 1, 40)"),
+    ] {
+        first.batch_execute(&format!("BEGIN; {sql}")).unwrap();
+        let waits = Running::start(server.connect(), other);
+        waits.must_wait();
+        first.batch_execute("ROLLBACK").unwrap();
+        assert_eq!(waits.end().1.unwrap(), 1, "{other}");
+        first.batch_execute("DELETE FROM t WHERE id > 2").unwrap();
+        first.batch_execute(&format!("BEGIN; {sql}")).unwrap();
+        let waits = Running::start(server.connect(), other);
+        waits.must_wait();
+        first.batch_execute("COMMIT").unwrap();
+        assert_eq!(state(&waits.end().1.unwrap_err()), "23505", "{other}");
+    }
+}
+
+/// Goal: synchronous_commit is a session's choice and both kinds are seen at once by others. Method: on, off, SET LOCAL.
+#[test]
+fn synchronous_commit_is_chosen_per_session() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    let mut second = server.connect();
+    first.batch_execute("SET synchronous_commit = off").unwrap();
+    for n in 1..=50 {
+        first.execute("UPDATE t SET n = $1 WHERE id = 1", &[&n]).unwrap();
+        assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), n);
+        second.execute("UPDATE t SET n = $1 WHERE id = 2", &[&n]).unwrap();
+        assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 2"), n);
+    }
+    let shown = |client: &mut Client| client.query_one("SHOW synchronous_commit", &[]).unwrap().get::<_, String>(0);
+    assert_eq!(shown(&mut first), "off");
+    assert_eq!(shown(&mut second), "on");
+    second.batch_execute("BEGIN; SET LOCAL synchronous_commit = off; UPDATE t SET n = 0; COMMIT").unwrap();
+    assert_eq!(shown(&mut second), "on");
+    let bad = second.batch_execute("SET synchronous_commit = maybe").unwrap_err();
+    assert_eq!(state(&bad), "22023");
+}
+
+/// Goal: DDL waits for those who use the table, and they for it, without harm to others. Method: TRUNCATE behind an open
+/// reader; a writer behind an uncommitted CREATE INDEX.
+#[test]
+fn ddl_and_users_of_a_table_wait_for_each_other() {
+    let server = Server::fresh();
+    let mut first = accounts(&server);
+    first.batch_execute("BEGIN; SELECT * FROM t").unwrap();
+    let waits = Running::start(server.connect(), "TRUNCATE t");
+    waits.must_wait();
+    first.batch_execute("COMMIT").unwrap();
+    waits.end().1.unwrap();
+    assert_eq!(first.query("SELECT * FROM t", &[]).unwrap().len(), 0);
+    first.batch_execute("BEGIN; CREATE INDEX t_n ON t (n)").unwrap();
+    let waits = Running::start(server.connect(), "INSERT INTO t VALUES (1, 5, 1)");
+    waits.must_wait();
+    let mut other = server.connect();
+    assert_eq!(other.query("SELECT * FROM t", &[]).unwrap().len(), 0);
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(waits.end().1.unwrap(), 1);
+    assert_eq!(number(&mut other, "SELECT id FROM t WHERE n = 5"), 1);
+}

@@ -1,0 +1,405 @@
+//! Bytes on the wire: the extended protocol message by message, and everything a client must not send.
+//!
+//! After each attack the server must still serve another session. Mistakes that other servers made have their own tests
+//! in `wire_regress.rs`.
+
+use std::time::Duration;
+
+use collie_clients_tests::{
+    Server, Stopwatch, Wire,
+    wire::{
+        bind, bind_body, close_statement, closed_with, describe_portal, describe_statement, ended_with, execute, kinds,
+        message, message_of_length, packet, parse, query, startup, states, sync,
+    },
+};
+
+const TEXT: u16 = 0;
+const BINARY: u16 = 1;
+
+/// Goal: the greeting is what drivers expect. Method: message kinds and reported settings.
+#[test]
+fn startup_answers_with_settings_key_and_readiness() {
+    let server = Server::fresh();
+    let mut wire = Wire::open(server.address());
+    wire.send(&startup(&[
+        ("user", "collie"),
+        ("database", "collie"),
+        ("application_name", "test"),
+        ("client_encoding", "UTF8"),
+    ]));
+    let messages = wire.until_ready();
+    let order = kinds(&messages);
+    assert!(order.starts_with("RS") && order.ends_with("SKZ"), "{order}");
+    assert_eq!(messages[0].body, [0, 0, 0, 0], "no authentication");
+    assert_eq!(messages.last().unwrap().body, b"I");
+    let settings: Vec<String> = messages
+        .iter()
+        .filter(|message| message.kind == b'S')
+        .map(|message| String::from_utf8(message.body.clone()).unwrap().trim_end_matches('\0').replace('\0', "="))
+        .collect();
+    for expected in [
+        "server_encoding=UTF8",
+        "client_encoding=UTF8",
+        "DateStyle=ISO, MDY",
+        "TimeZone=UTC",
+        "integer_datetimes=on",
+        "standard_conforming_strings=on",
+        "application_name=test",
+        "IntervalStyle=postgres",
+        "is_superuser=on",
+        "session_authorization=collie",
+        "default_transaction_read_only=off",
+        "in_hot_standby=off",
+    ] {
+        assert!(settings.iter().any(|setting| setting == expected), "{expected} is not among {settings:?}");
+    }
+    // A change is reported before the statement's readiness.
+    let messages = wire.query("SET application_name = 'other'");
+    assert!(["CSZ", "SCZ"].contains(&kinds(&messages).as_str()), "{messages:?}");
+    // A newer minor version is negotiated down, options are applied.
+    let mut wire = Wire::open(server.address());
+    let mut newer = startup(&[("user", "collie"), ("database", "collie"), ("options", "-c synchronous_commit=off")]);
+    newer[7] = 2;
+    wire.send(&newer);
+    let order = kinds(&wire.until_ready());
+    assert!(order.contains('v'), "{order}");
+    let shown = wire.query("SHOW synchronous_commit");
+    assert_eq!(shown[1].columns(), [Some(b"off".to_vec())]);
+}
+
+/// Goal: simple queries answer as the protocol says. Method: kinds of messages for rows, several statements, nothing, errors.
+#[test]
+fn simple_queries_answer_message_by_message() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    let mut check = |sql: &str, expected: &str| {
+        let messages = wire.query(sql);
+        assert_eq!(kinds(&messages), expected, "{sql}: {messages:?}");
+    };
+    check("SELECT 1", "TDCZ");
+    check("", "IZ");
+    check(";", "IZ");
+    check(" -- only a comment", "IZ");
+    check("SELECT 1; SELECT 2 WHERE false;", "TDCTCZ");
+    check("CREATE TABLE t (n int)", "CZ");
+    check("INSERT INTO t VALUES (1); SELECT nothing; INSERT INTO t VALUES (2)", "CEZ");
+    check("SELECT * FROM t", "TCZ");
+    check("BEGIN; INSERT INTO t VALUES (1); COMMIT; SELECT nothing", "CCCEZ");
+    check("SELECT * FROM t", "TDCZ");
+    check("DROP TABLE IF EXISTS nothing", "NCZ");
+    check("COMMIT", "NCZ");
+    let status = |messages: Vec<collie_clients_tests::Message>| messages.last().unwrap().body.clone();
+    assert_eq!(status(wire.query("BEGIN")), b"T");
+    assert_eq!(status(wire.query("SELECT 1/0")), b"E");
+    let failed = wire.query("SELECT 1");
+    assert_eq!(states(&failed), ["25P02"]);
+    assert_eq!(status(failed), b"E");
+    let commit = wire.query("COMMIT");
+    assert_eq!(commit[0].body, b"ROLLBACK\0");
+    assert_eq!(status(commit), b"I");
+}
+
+/// Goal: the extended protocol in one pipeline: one write, all answers, one implicit transaction. Method: pipelines with and
+/// without an error in the middle.
+#[test]
+fn pipelines_are_answered_in_order_as_one_transaction() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    wire.query("CREATE TABLE t (n int PRIMARY KEY)");
+    let insert = |n: &str| [bind("", "i", TEXT, &[Some(n.as_bytes())], TEXT), execute("", 0)].concat();
+    wire.send(&[parse("i", "INSERT INTO t VALUES ($1)", &[]), insert("1"), insert("2"), sync()].concat());
+    assert_eq!(kinds(&wire.until_ready()), "12C2CZ");
+    // An error: everything of the pipeline is undone, what follows up to Sync is passed over.
+    wire.send(&[insert("3"), insert("1"), insert("4"), sync(), insert("5"), sync()].concat());
+    assert_eq!(kinds(&wire.until_ready()), "2C2EZ");
+    assert_eq!(kinds(&wire.until_ready()), "2CZ");
+    let all = wire.query("SELECT n FROM t ORDER BY n");
+    let found: Vec<_> = all.iter().filter(|m| m.kind == b'D').map(|m| m.columns()[0].clone().unwrap()).collect();
+    assert_eq!(found, [b"1", b"2", b"5"]);
+    // Hundreds of requests without reading an answer.
+    let many: Vec<u8> = (100..600).flat_map(|n: i32| [insert(&n.to_string()), sync()].concat()).collect();
+    wire.send(&many);
+    for _ in 0..500 {
+        assert_eq!(kinds(&wire.until_ready()), "2CZ");
+    }
+    // One byte at a time is the same.
+    for byte in [parse("", "SELECT $1::int + 1", &[]), bind("", "", TEXT, &[Some(b"41")], TEXT), execute("", 0), sync()]
+        .concat()
+    {
+        wire.send(&[byte]);
+    }
+    let messages = wire.until_ready();
+    assert_eq!(kinds(&messages), "12DCZ");
+    assert_eq!(messages[2].columns(), [Some(b"42".to_vec())]);
+}
+
+/// Goal: Describe, Close, row limits, NULL and formats answer as the protocol says. Method: kinds and bodies.
+#[test]
+fn describe_close_limits_and_formats_follow_the_protocol() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    wire.send(&[parse("s", "SELECT $1::int8 AS n, NULL::text AS t", &[]), describe_statement("s"), sync()].concat());
+    let messages = wire.until_ready();
+    assert_eq!(kinds(&messages), "1tTZ");
+    assert_eq!(messages[1].body, [0, 1, 0, 0, 0, 20]);
+    wire.send(
+        &[bind("", "s", BINARY, &[Some(&7_i64.to_be_bytes())], BINARY), describe_portal(""), execute("", 0), sync()]
+            .concat(),
+    );
+    let messages = wire.until_ready();
+    assert_eq!(kinds(&messages), "2TDCZ");
+    assert_eq!(messages[2].columns(), [Some(7_i64.to_be_bytes().to_vec()), None]);
+    // Formats column by column; a wrong count is a violation.
+    let mixed = bind_body("", "s", &[0], &[Some(b"7")], &[1, 0]);
+    wire.send(&[message(b'B', &mixed), execute("", 0), sync()].concat());
+    assert_eq!(wire.until_ready()[1].columns()[0], Some(7_i64.to_be_bytes().to_vec()));
+    wire.send(&[message(b'B', &bind_body("", "s", &[], &[Some(b"7")], &[1, 0, 1])), execute("", 0), sync()].concat());
+    assert_eq!(states(&wire.until_ready()), ["08P01"]);
+    wire.send(&[message(b'B', &bind_body("", "s", &[], &[], &[])), sync()].concat());
+    assert_eq!(states(&wire.until_ready()), ["08P01"]);
+    wire.send(&[message(b'B', &bind_body("", "s", &[7], &[Some(b"7")], &[])), sync()].concat());
+    assert!(!states(&wire.until_ready()).is_empty());
+    // A row limit suspends; the portal ends with its transaction.
+    wire.send(
+        &[
+            parse("", "SELECT n FROM generate_series(1, 5) AS n", &[]),
+            bind("p", "", TEXT, &[], TEXT),
+            execute("p", 2),
+            execute("p", 2),
+            execute("p", 2),
+            sync(),
+            execute("p", 2),
+            sync(),
+        ]
+        .concat(),
+    );
+    assert_eq!(kinds(&wire.until_ready()), "12DDsDDsDCZ");
+    assert_eq!(states(&wire.until_ready()), ["34000"]);
+    wire.send(&[describe_statement("none"), sync()].concat());
+    assert_eq!(states(&wire.until_ready()), ["26000"]);
+    wire.send(&[parse("s", "SELECT 1", &[]), sync()].concat());
+    assert_eq!(states(&wire.until_ready()), ["42P05"]);
+    wire.send(&[close_statement("s"), close_statement("s"), parse("s", "SELECT 1", &[]), sync()].concat());
+    assert_eq!(kinds(&wire.until_ready()), "331Z");
+    wire.send(
+        &[parse("", "", &[]), bind("", "", TEXT, &[], TEXT), describe_portal(""), execute("", 0), sync()].concat(),
+    );
+    assert_eq!(kinds(&wire.until_ready()), "12nIZ");
+    wire.send(&[parse("", "SELECT 1; SELECT 2", &[]), sync()].concat());
+    assert_eq!(states(&wire.until_ready()), ["42601"]);
+    wire.send(
+        &[
+            parse("", "CREATE TABLE x (n int)", &[]),
+            bind("", "", TEXT, &[], TEXT),
+            describe_portal(""),
+            execute("", 0),
+            sync(),
+        ]
+        .concat(),
+    );
+    assert_eq!(kinds(&wire.until_ready()), "12nCZ");
+}
+
+/// Goal: values that do not fit their type are refused by the right code. Method: wrong lengths, bad text, bad UTF-8, NUL.
+#[test]
+fn bad_parameter_values_are_refused_and_the_session_goes_on() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    let mut check = |ty: &str, format: u16, value: &[u8], expected: &str| {
+        let sql = format!("SELECT $1::{ty}");
+        wire.send(&[parse("", &sql, &[]), bind("", "", format, &[Some(value)], TEXT), execute("", 0), sync()].concat());
+        let messages = wire.until_ready();
+        assert_eq!(states(&messages), [expected], "{ty} {value:?}");
+        assert_eq!(messages.last().unwrap().body, b"I");
+    };
+    check("int4", BINARY, &[0, 0, 1], "22P03");
+    check("int4", BINARY, &[0, 0, 0, 0, 1], "22P03");
+    check("int8", BINARY, &[], "22P03");
+    check("bool", BINARY, &[1, 1], "22P03");
+    check("float8", BINARY, &[0; 4], "22P03");
+    check("timestamp", BINARY, &[0; 7], "22P03");
+    check("numeric", BINARY, &[0, 2, 0, 0, 0, 0, 0, 0, 0, 1], "22P03");
+    check("numeric", BINARY, &[0, 1, 0, 0, 0x12, 0x34, 0, 0, 0, 1], "22P03");
+    check("int4", TEXT, b"seven", "22P02");
+    check("int4", TEXT, b"99999999999", "22003");
+    check("date", TEXT, b"2001-02-30", "22008");
+    check("date", TEXT, b"never", "22007");
+    check("bool", TEXT, b"maybe", "22P02");
+    check("text", TEXT, b"a\xff", "22021");
+    check("text", TEXT, b"a\0b", "22021");
+    check("text", BINARY, b"a\0b", "22021");
+    check("bytea", TEXT, b"\\xzz", "22023");
+    assert_eq!(states(&wire.query("SELECT '\u{1f415}'")), [""; 0]);
+    wire.send(&message(b'Q', b"SELECT 'a\xffb'\0"));
+    assert_eq!(states(&wire.until_ready()), ["22021"]);
+    wire.send(&message(b'Q', b"SELECT 1\0 garbage behind\0"));
+    assert_eq!(states(&wire.until_ready()), ["08P01"]);
+    wire.send(&message(b'Q', b"SELECT 1 without an end"));
+    assert_eq!(states(&wire.until_ready()), ["08P01"]);
+    server.serves_after("bad values");
+}
+
+/// Goal: the wrong door is told so. Method: HTTP, random bytes, TLS hello, short and long packets, unknown versions.
+#[test]
+fn strangers_are_turned_away_before_a_session() {
+    let server = Server::fresh();
+    let mut garbage = Vec::new();
+    let mut state = 0x9e37_79b9_u32;
+    for _ in 0..4096 {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        garbage.push(state.to_be_bytes()[0]);
+    }
+    closed_with(server.address(), b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    server.serves_after("an HTTP request");
+    closed_with(server.address(), &garbage);
+    server.serves_after("random bytes");
+    closed_with(server.address(), b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+    server.serves_after("a TLS greeting");
+    closed_with(server.address(), b"");
+    closed_with(server.address(), &[0, 0]);
+    for length in [0_u32, 4, 7, 10_001, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        assert_eq!(closed_with(server.address(), &length.to_be_bytes()).as_deref(), Some("08P01"), "{length}");
+    }
+    let long = "x".repeat(11_000);
+    assert_eq!(closed_with(server.address(), &startup(&[("user", &long)])).as_deref(), Some("08P01"));
+    assert_eq!(closed_with(server.address(), &packet(&[0, 2, 0, 0, 0])).as_deref(), Some("0A000"));
+    assert_eq!(closed_with(server.address(), &packet(&[0, 4, 0, 0, 0])).as_deref(), Some("0A000"));
+    assert_eq!(closed_with(server.address(), &packet(b"\0\x03\0\0user\0collie")).as_deref(), Some("08P01"));
+    assert_eq!(closed_with(server.address(), &packet(b"\0\x03\0\0user\0col\xfflie\0\0")).as_deref(), Some("22021"));
+    assert_eq!(closed_with(server.address(), &startup(&[("database", "collie")])).as_deref(), Some("28000"));
+    assert_eq!(
+        closed_with(server.address(), &startup(&[("user", "nobody"), ("database", "collie")])).as_deref(),
+        Some("28000")
+    );
+    assert_eq!(
+        closed_with(server.address(), &startup(&[("user", "collie"), ("database", "nothing")])).as_deref(),
+        Some("3D000")
+    );
+    let refused = closed_with(
+        server.address(),
+        &startup(&[("user", "collie"), ("database", "collie"), ("client_encoding", "LATIN1")]),
+    );
+    assert!(["0A000", "22023"].contains(&refused.as_deref().unwrap_or("none")), "{refused:?}");
+    assert_eq!(closed_with(server.address(), &query("SELECT 1")).as_deref(), Some("08P01"));
+    server.serves_after("strangers");
+}
+
+/// Goal: wrong database and role say so in the words that tools look for. Method: the driver's errors.
+#[test]
+fn wrong_database_and_role_are_named() {
+    let server = Server::fresh();
+    let refused = |config: &mut postgres::Config| {
+        let error = config.connect(postgres::NoTls).err().expect("refused");
+        (collie_clients_tests::state(&error), collie_clients_tests::message(&error))
+    };
+    assert_eq!(
+        refused(server.config().dbname("shop")),
+        ("3D000".to_owned(), "database \"shop\" does not exist".to_owned())
+    );
+    assert_eq!(refused(server.config().user("bob")), ("28000".to_owned(), "role \"bob\" does not exist".to_owned()));
+}
+
+/// Goal: a broken message ends its own session only, with 08P01. Method: unknown types, lengths below four and above the
+/// limit, messages out of place.
+#[test]
+fn broken_messages_end_their_session_only() {
+    let server = Server::fresh_with(&["--set", "server.max_message_size=1MiB"]);
+    for kind in [b'?', 0, 0xff, b'R', b'Z'] {
+        assert_eq!(ended_with(server.address(), &message(kind, b"abc")).as_deref(), Some("08P01"), "type {kind}");
+    }
+    for length in [0_u32, 3, (1 << 20) + 1, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        let bytes = message_of_length(b'Q', length, b"SELECT 1\0");
+        assert_eq!(ended_with(server.address(), &bytes).as_deref(), Some("08P01"), "{length}");
+    }
+    assert_eq!(ended_with(server.address(), &message(b'p', b"secret\0")).as_deref(), Some("08P01"));
+    // A message as long as the limit is served.
+    let mut wire = Wire::session(server.address());
+    let text = format!("SELECT length('{}')", "x".repeat(1_000_000));
+    assert_eq!(wire.query(&text)[1].columns(), [Some(b"1000000".to_vec())]);
+    // A session that vanishes in the middle of a message.
+    let mut wire = Wire::session(server.address());
+    wire.send(&message_of_length(b'Q', 1000, b"SELECT"));
+    drop(wire);
+    server.serves_after("broken messages");
+}
+
+/// Goal: broken fields inside a message are refused, and the session goes on after Sync. Method: every prefix of a Bind, and
+/// of a Parse, as a whole message.
+#[test]
+fn every_truncated_bind_and_parse_is_refused() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    wire.send(&[parse("s", "SELECT $1::int, $2::text", &[]), sync()].concat());
+    wire.until_ready();
+    let whole = bind_body("portal", "s", &[0, 0], &[Some(b"12"), None], &[0, 0]);
+    for end in 0..whole.len() {
+        wire.send(&[message(b'B', &whole[..end]), execute("portal", 0), sync()].concat());
+        let messages = wire.until_ready();
+        assert_eq!(kinds(&messages), "EZ", "the first {end} bytes of a Bind");
+        assert_eq!(states(&messages), ["08P01"], "the first {end} bytes of a Bind");
+    }
+    let parse = parse("t", "SELECT $1", &[23])[5..].to_vec();
+    for end in 0..parse.len() {
+        wire.send(&[message(b'P', &parse[..end]), sync()].concat());
+        assert_eq!(states(&wire.until_ready()), ["08P01"], "the first {end} bytes of a Parse");
+    }
+    for (kind, body) in
+        [(b'D', &b"X\0"[..]), (b'D', b""), (b'C', b"S"), (b'E', b"p\0\0\0"), (b'B', &[&whole[..], b"more"].concat())]
+    {
+        wire.send(&[message(kind, body), sync()].concat());
+        assert_eq!(states(&wire.until_ready()), ["08P01"], "{}", char::from(kind));
+    }
+    wire.send(&[message(b'F', &[0; 12]), sync()].concat());
+    let messages = wire.until_ready();
+    assert_eq!(states(&messages).len(), 1, "{messages:?}");
+    server.serves_after("truncated messages");
+}
+
+/// Goal: a client that dies or gives up in COPY leaves nothing. Method: CopyFail, another message, a closed socket.
+#[test]
+fn copy_that_is_given_up_leaves_nothing() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    wire.query("CREATE TABLE t (n int)");
+    let begin = |wire: &mut Wire| {
+        wire.send(&query("COPY t FROM STDIN"));
+        assert_eq!(wire.message().unwrap().kind, b'G');
+        wire.send(&message(b'd', b"1\n2\n"));
+    };
+    begin(&mut wire);
+    wire.send(&message(b'f', b"changed my mind\0"));
+    let messages = wire.until_ready();
+    assert_eq!(states(&messages), ["57014"]);
+    assert_eq!(messages[0].field(b'M').unwrap(), "COPY from stdin failed: changed my mind");
+    begin(&mut wire);
+    wire.send(&[message(b'd', b"3\n"), message(b'c', b"")].concat());
+    assert_eq!(kinds(&wire.until_ready()), "CZ");
+    let mut dies = Wire::session(server.address());
+    begin(&mut dies);
+    drop(dies);
+    server.serves_after("a client that died in COPY");
+    assert_eq!(wire.query("SELECT count(*) FROM t")[1].columns(), [Some(b"3".to_vec())]);
+}
+
+/// Goal: more connections than allowed are refused, and a place is free again when one leaves. Method: a limit of three.
+#[test]
+fn connections_above_the_limit_are_refused() {
+    let server = Server::fresh_with(&["--set", "server.max_connections=3"]);
+    let mut held: Vec<_> = (0..3).map(|_| Wire::session(server.address())).collect();
+    let hello = startup(&[("user", "collie"), ("database", "collie")]);
+    assert_eq!(closed_with(server.address(), &hello).as_deref(), Some("53300"));
+    let mut leaver = held.pop().unwrap();
+    leaver.send(&message(b'X', b""));
+    leaver.until_closed();
+    let watch = Stopwatch::start();
+    loop {
+        let mut wire = Wire::open(server.address());
+        wire.send(&hello);
+        if wire.message().is_some_and(|message| message.kind == b'R') {
+            break;
+        }
+        assert!(watch.elapsed() < Duration::from_secs(10), "the place is not free again");
+    }
+}

@@ -1,0 +1,81 @@
+//! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and again on the same directory.
+
+use std::{path::PathBuf, thread, time::Duration};
+
+use anyhow::Context;
+use postgres::NoTls;
+
+use crate::{
+    bank,
+    journal::{Journal, Outcome},
+    random::Random,
+    server::Server,
+};
+
+/// What to do.
+pub(crate) struct Plan {
+    pub(crate) cycles: u64,
+    pub(crate) seed: u64,
+    pub(crate) clients: u64,
+    pub(crate) server: PathBuf,
+}
+
+/// Client numbers of one cycle start at a multiple of this, so that each cycle's transactions can be told apart.
+const CLIENTS_PER_CYCLE: u64 = 1_000;
+
+/// Runs the plan; an error is a violation.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+    let dir = tempfile::Builder::new().prefix("collie-killloop-").tempdir()?;
+    let data = dir.path().join("data");
+    let mut random = Random::new(plan.seed);
+    let mut journals: Vec<Journal> = Vec::new();
+    let server = Server::start(&plan.server, &data)?;
+    bank::create(&mut server.connect()?).context("cannot make the tables")?;
+    let mut server = Some(server);
+    for cycle in 1..=plan.cycles {
+        let running = server.take().context("no server")?;
+        journals.extend(load_and_kill(plan, running, cycle, &mut random)?);
+        // Every fourth time it is killed while it recovers, too: recovery may be repeated from anywhere.
+        if cycle % 4 == 0 {
+            let half_open = Server::start(&plan.server, &data);
+            drop(half_open);
+        }
+        let again = Server::start(&plan.server, &data).with_context(|| format!("cycle {cycle}: reopening"))?;
+        let mut client = again.connect()?;
+        if let Err(error) = bank::verify(&mut client, &journals) {
+            // The evidence stays.
+            let kept = dir.keep();
+            return Err(error.context(format!("cycle {cycle}, data kept in {}", kept.display())));
+        }
+        server = Some(again);
+    }
+    let count = |outcome: Outcome| journals.iter().flat_map(|j| &j.outcomes).filter(|o| **o == outcome).count();
+    Ok(format!(
+        "killloop: {} cycles, {} acknowledged, {} unknown, {} aborted transactions: all oracles hold",
+        plan.cycles,
+        count(Outcome::Acknowledged),
+        count(Outcome::Unknown),
+        count(Outcome::Aborted)
+    ))
+}
+
+fn load_and_kill(plan: &Plan, server: Server, cycle: u64, random: &mut Random) -> anyhow::Result<Vec<Journal>> {
+    let workers: Vec<_> = (0..plan.clients)
+        .map(|number| {
+            let id = cycle * CLIENTS_PER_CYCLE + number;
+            let mut random = Random::new(random.next());
+            let config = server.config();
+            thread::spawn(move || {
+                let mut journal = Journal::new(id, number % 4 != 3);
+                if let Ok(mut client) = config.connect(NoTls) {
+                    bank::work(&mut client, &mut journal, &mut random);
+                }
+                journal
+            })
+        })
+        .collect();
+    // The moment of the kill is the experiment itself, not a wait for something to happen.
+    thread::sleep(Duration::from_millis(20 + random.below(400)));
+    server.kill()?;
+    workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow::anyhow!("a client panicked"))).collect()
+}

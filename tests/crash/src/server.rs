@@ -1,0 +1,61 @@
+//! The server under test: started, waited for, killed.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, bail};
+use postgres::{Client, Config, NoTls};
+
+/// A running server. Dropping it kills it.
+pub(crate) struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// Starts the server on a free port and returns once it listens.
+    pub(crate) fn start(binary: &Path, data: &Path) -> anyhow::Result<Self> {
+        let mut child = Command::new(binary)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().context("no standard output")?;
+        BufReader::new(stdout).read_line(&mut line)?;
+        let Some(port) = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()) else {
+            let output = child.wait_with_output()?;
+            bail!("the server did not start: {}", String::from_utf8_lossy(&output.stderr).trim());
+        };
+        Ok(Self { child, port })
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(self.port).user("collie").dbname("collie");
+        config
+    }
+
+    pub(crate) fn connect(&self) -> anyhow::Result<Client> {
+        self.config().connect(NoTls).context("cannot connect")
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,80 @@
+//! Documents and sources: ASCII, no dead paths on the map, no settings without documentation.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn tracked() -> Vec<PathBuf> {
+    let output = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "git ls-files failed");
+    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|extension| extensions.iter().any(|e| extension == *e))
+}
+
+/// Goal: every source and document is ASCII and ends with one newline. Method: every tracked text file read.
+#[test]
+fn sources_and_documents_are_ascii() {
+    for path in tracked() {
+        if !has_extension(&path, &["rs", "md", "toml", "tsv", "py", "sql"]) {
+            continue;
+        }
+        let Ok(text) = fs::read(root().join(&path)) else { continue };
+        if let Some(at) = text.iter().position(|byte| !byte.is_ascii() || *byte == b'\r') {
+            let line = text[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            panic!("{}:{line}: not ASCII", path.display());
+        }
+        assert!(text.is_empty() || text.ends_with(b"\n"), "{}: no newline at the end", path.display());
+    }
+}
+
+/// Goal: the map names nothing that is gone. Method: every path in backquotes of ARCHITECTURE.md exists.
+#[test]
+fn every_path_on_the_map_exists() {
+    let map = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let mut checked = 0;
+    for word in map.split('`').skip(1).step_by(2) {
+        let is_path = word.contains('/') && !word.contains(' ') && !word.contains("::") && !word.contains("://");
+        if !is_path || word.starts_with(['/', '-', '<']) {
+            continue;
+        }
+        checked += 1;
+        assert!(root().join(word).exists(), "ARCHITECTURE.md names {word}, which is not there");
+    }
+    assert!(checked > 20, "only {checked} paths found: the map names few places, or this test reads it wrongly");
+    assert!(map.lines().count() <= 400, "ARCHITECTURE.md is longer than 400 lines");
+}
+
+/// Goal: every Rust file says what it is. Method: each begins with a `//!` line.
+#[test]
+fn every_source_file_opens_with_its_purpose() {
+    for path in tracked().into_iter().filter(|path| has_extension(path, &["rs"])) {
+        let Ok(text) = fs::read_to_string(root().join(&path)) else { continue };
+        assert!(text.starts_with("//!"), "{}: the first line is not a //! comment", path.display());
+    }
+}
+
+/// Goal: a decision can be found. Method: every record under docs/decisions is numbered and has the six parts.
+#[test]
+fn decision_records_have_their_parts() {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(root().join("docs/decisions")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        numbers.push(name[..4].parse::<u32>().unwrap_or_else(|_| panic!("{name}: no number")));
+        for part in ["**Need", "**Choice", "**Rejected", "**Price", "**Wrong if", "**Touches"] {
+            assert!(text.contains(part), "{name}: no {part}");
+        }
+    }
+    numbers.sort_unstable();
+    assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "two records with one number: {numbers:?}");
+}
