@@ -35,7 +35,7 @@ enum Command {
         #[arg(long, default_value_t = 8)]
         clients: u64,
         /// The server's binary.
-        #[arg(long, default_value = "target/dev/collie")]
+        #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
 }

@@ -1,0 +1,59 @@
+# make run     builds and starts the server
+# make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
+# make crash   the long form of the crash lab
+# make sizes   the largest source files
+
+SHELL := /bin/bash
+CARGO ?= cargo
+DATA ?= ./collie-data
+LISTEN ?= 127.0.0.1:5433
+CYCLES ?= 50
+SEED ?= 1
+VENV := .venv
+# A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
+
+.PHONY: run test crash tools run-tools lint deny unit model build lab sizes
+
+run: run-tools
+	$(CARGO) build --release -p collie
+	@echo "connect with: psql -h 127.0.0.1 -p 5433 -U collie collie"
+	exec $(TARGET)/release/collie serve --data $(DATA) --listen $(LISTEN)
+
+# The parser's build needs libclang, nothing else does.
+run-tools:
+	@./tests/tools libclang-dev
+
+tools:
+	@./tests/tools $(PACKAGES)
+	@test -x $(VENV)/bin/python || python3 -m venv $(VENV)
+	@$(VENV)/bin/python -c 'import psycopg' 2>/dev/null || $(VENV)/bin/pip install --quiet 'psycopg[binary]>=3.1,<4'
+
+test: tools lint build unit model lab
+	@echo "make test: everything passed"
+
+lint: run-tools
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+build: run-tools
+	$(CARGO) build --workspace --all-targets
+
+# Unit, property, fuzz, tidy and client tests. The client tests drive the binary that `build` made.
+unit: tools build
+	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace
+
+# Models of the concurrent parts on the real types, every interleaving up to the preemption bound.
+model:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p collie-txn -p collie-store -p collie-sync --lib loom
+
+lab: build
+	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
+
+crash:
+	$(CARGO) build --release -p collie -p collie-faultlab
+	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
+
+sizes:
+	@git ls-files '*.rs' | xargs wc -l | sort -rn | sed -n '2,21p'

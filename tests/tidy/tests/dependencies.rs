@@ -1,0 +1,58 @@
+//! What a dependency may be: the licences of deny.toml, from the registry, none from git.
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}
+
+fn packages() -> Vec<Value> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let output = Command::new(cargo).args(["metadata", "--format-version", "1"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+/// The list that deny.toml allows.
+fn allowed() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("deny.toml")).unwrap();
+    let line = text.lines().find(|line| line.starts_with("allow = [")).unwrap();
+    line.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// Whether some choice the expression offers needs only allowed licences.
+fn is_allowed(expression: &str, allowed: &[String]) -> bool {
+    let known = |name: &str| allowed.iter().any(|licence| licence == name.trim().trim_matches(['(', ')']));
+    let expression = expression.replace('/', " OR ");
+    // AND binds tighter than OR; brackets around an OR inside an AND are resolved by asking for one of its parts.
+    expression.replace('(', "").replace(')', "").split(" AND ").all(|part| part.split(" OR ").any(known))
+        || expression.split(" OR ").any(|part| part.split(" AND ").all(known))
+}
+
+/// Goal: nothing with a licence nobody agreed to is linked. Method: every package of the lock file against deny.toml.
+#[test]
+fn every_dependency_has_an_allowed_licence() {
+    let allowed = allowed();
+    let mut refused = Vec::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let licence = package["license"].as_str().unwrap_or("none");
+        if !is_allowed(licence, &allowed) {
+            refused.push(format!("{name}: {licence}"));
+        }
+    }
+    assert!(refused.is_empty(), "not in deny.toml:\n{}", refused.join("\n"));
+    assert!(!is_allowed("GPL-3.0-only", &allowed), "the check lets anything pass");
+}
+
+/// Goal: builds are repeatable from the registry alone. Method: no package has another source.
+#[test]
+fn no_dependency_comes_from_git() {
+    for package in packages() {
+        let source = package["source"].as_str().unwrap_or("path");
+        assert!(source == "path" || source.starts_with("registry+"), "{}: {source}", package["name"]);
+    }
+}
