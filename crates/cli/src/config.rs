@@ -20,7 +20,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         println!("{} = {}\n    {}", key.name, key.default, key.effect);
     }
     if args.explain.is_none() {
-        println!("\nGive a setting with --set KEY=VALUE, or in a TOML file (--config FILE) as [section] and name = value.");
+        println!(
+            "\nGive a setting with --set KEY=VALUE, or in a TOML file (--config FILE) as [section] and name = value."
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -30,7 +30,8 @@ impl<'a> Recovery<'a> {
             return;
         }
         let bar = self.bar.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("recovery {bar:40} {percent}% {bytes}/{total_bytes} {msg}, {eta} left");
+            let style =
+                ProgressStyle::with_template("recovery {bar:40} {percent}% {bytes}/{total_bytes} {msg}, {eta} left");
             ProgressBar::new(progress.bytes_total).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         let rows_per_s = u128::from(progress.rows) * 1_000 / since_begin.as_millis().max(1);

@@ -28,7 +28,11 @@ impl Table {
                 .enumerate()
                 .map(|(column, (cell, width))| {
                     let text = cell.as_deref().unwrap_or("");
-                    if self.right.get(column) == Some(&true) { format!(" {text:>width$} ") } else { format!(" {text:<width$} ") }
+                    if self.right.get(column) == Some(&true) {
+                        format!(" {text:>width$} ")
+                    } else {
+                        format!(" {text:<width$} ")
+                    }
                 })
                 .collect();
             println!("{}", cells.join("|").trim_end());

@@ -124,7 +124,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn open(data: &PathBuf, set: &[String]) -> anyhow::Result<Self> {
+    fn open(data: &std::path::Path, set: &[String]) -> anyhow::Result<Self> {
         let config = serve::settings(None, set)?;
         let env = Env::real();
         let clock = env.clock.clone();
@@ -155,7 +155,13 @@ impl Client for Printer {
         self.table = Some(Table { names, right, rows: Vec::new() });
     }
 
-    fn row(&mut self, values: &[Value], columns: &[ResultColumn], _formats: &Formats, text: &TextContext) -> SqlResult<()> {
+    fn row(
+        &mut self,
+        values: &[Value],
+        columns: &[ResultColumn],
+        _formats: &Formats,
+        text: &TextContext,
+    ) -> SqlResult<()> {
         let cell = |(value, column): (&Value, &ResultColumn)| {
             if value.is_null() {
                 return None;
@@ -237,7 +243,10 @@ fn is_number(ty: u32) -> bool {
 async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
     let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
     let (client, connection) = connected.map_err(|error| {
-        anyhow::anyhow!("cannot connect to {url}: {}: is the server running? Start it with `collie serve`", cause(&error))
+        anyhow::anyhow!(
+            "cannot connect to {url}: {}: is the server running? Start it with `collie serve`",
+            cause(&error)
+        )
     })?;
     tokio::spawn(async move {
         let _ = connection.await;

@@ -34,6 +34,9 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let inner = dir.join("wal");
     let dir = if inner.is_dir() { inner } else { dir };
     let found = inspect(&Env::real(), &dir).with_context(|| format!("cannot read the log in {}", dir.display()))?;
+    if found.segments().is_empty() && found.damage().is_none() {
+        anyhow::bail!("cannot read the log in {}: there is no log", dir.display());
+    }
     use std::io::Write;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     for record in found.records(from) {
@@ -63,12 +66,20 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             writeln!(
                 out,
                 "{} {} {kind} tag {} {} bytes {file}:{} {meaning}",
-                record.lsn, record.end, record.tag, record.body.len(), record.offset
+                record.lsn,
+                record.end,
+                record.tag,
+                record.body.len(),
+                record.offset
             )
         };
         if let Err(error) = written {
             // A reader that has seen enough, such as head, is no failure.
-            return if error.kind() == std::io::ErrorKind::BrokenPipe { Ok(ExitCode::SUCCESS) } else { Err(error.into()) };
+            return if error.kind() == std::io::ErrorKind::BrokenPipe {
+                Ok(ExitCode::SUCCESS)
+            } else {
+                Err(error.into())
+            };
         }
     }
     out.flush()?;

@@ -51,6 +51,13 @@ pub enum EngineError {
         /// One of the names in it.
         found: String,
     },
+    /// Log files that this database wrote are gone: the log is kept whole, and its beginning is not there.
+    MissingLog {
+        /// The log's directory.
+        path: PathBuf,
+        /// Where the log that is there starts; `None` when there is none.
+        start: Option<Lsn>,
+    },
     /// A file was written by a newer version of this program.
     NewerFormat {
         /// The file.
@@ -92,7 +99,7 @@ impl EngineError {
             Self::Conflict | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
             Self::TooManySessions { .. } => Remedy::FreeResources,
             Self::Closed => Remedy::Reopen,
-            Self::BadControlFile { .. } | Self::Corruption { .. } => Remedy::RestoreData,
+            Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } => Remedy::RestoreData,
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
@@ -130,6 +137,16 @@ impl fmt::Display for EngineError {
             }
             Self::ForeignDirectory { path, found } => {
                 write!(f, "{} holds {found} but no database: use an empty directory", path.display())
+            }
+            Self::MissingLog { path, start } => {
+                let found =
+                    start.map_or_else(|| "no log file is there".to_owned(), |start| format!("it starts at {start}"));
+                write!(
+                    f,
+                    "log files are missing in {}: {found}, the database needs {} on: put the files back, or restore a copy",
+                    path.display(),
+                    Lsn::FIRST
+                )
             }
             Self::NewerFormat { path, version } => write!(
                 f,

@@ -82,7 +82,16 @@ pub(crate) fn open(
     let mut log_options = options.log.clone();
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
     let chunk_bytes = log_options.chunk_bytes;
-    let (wal, found) = Log::open(env, &Control::log_dir(dir), log_options)?;
+    let log_dir = Control::log_dir(dir);
+    let had_history = !control.histories.is_empty();
+    if had_history && !has_log_files(&log_dir, env)? {
+        return Err(EngineError::MissingLog { path: log_dir, start: None });
+    }
+    let (wal, found) = Log::open(env, &log_dir, log_options)?;
+    // The log is kept whole, so that one that begins later has lost its beginning.
+    if had_history && found.start != Lsn::FIRST {
+        return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start) });
+    }
 
     let families = Arc::new(Families::new());
     let mut replay = Replay::new(&families);
@@ -125,6 +134,15 @@ pub(crate) fn open(
     let report =
         OpenReport { created, notices: found.notes, rows, log_bytes: now.bytes_total, incarnation: found.incarnation };
     Ok((shared, report))
+}
+
+/// Whether the directory holds a file of a log.
+fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
+    match env.files.list(dir) {
+        Ok(names) => Ok(names.iter().any(|name| name.ends_with(".wal"))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(EngineError::io("list", dir.to_owned(), error)),
+    }
 }
 
 /// Reads who the directory is, or makes it somebody. Returns whether it was made.

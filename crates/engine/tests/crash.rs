@@ -144,7 +144,12 @@ fn wrong_directories_are_refused() {
     let mut bad = good.clone();
     bad[20] ^= 1;
     std::fs::write(&control, bad).unwrap();
-    assert!(matches!(open(existing), Err(EngineError::BadControlFile { .. })));
+    assert!(matches!(open(existing.clone()), Err(EngineError::BadControlFile { .. })));
+    // The log is kept whole: a database whose log is gone is not an empty one.
+    std::fs::write(&control, good).unwrap();
+    std::fs::remove_dir_all(dir.path().join("wal")).unwrap();
+    let missing = open(existing).unwrap_err();
+    assert!(matches!(missing, EngineError::MissingLog { start: None, .. }), "{missing}");
 }
 
 /// Goal: one transaction is one place in the order, over families. Method: a snapshot between two commits that each write

@@ -47,21 +47,66 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, effect: &'st
 
 /// Every key, sorted.
 pub const KEYS: &[Key] = &[
-    key("server.listen", Kind::Text, "127.0.0.1:5433", "Address for SQL clients. Only loopback until there is authentication. The flag --listen wins."),
+    key(
+        "server.listen",
+        Kind::Text,
+        "127.0.0.1:5433",
+        "Address for SQL clients. Only loopback until there is authentication. The flag --listen wins.",
+    ),
     key("server.max_connections", Kind::Count, "1000", "Connections at one time; the next one is refused with 53300."),
-    key("server.max_message_size", Kind::Bytes, "64MiB", "Longest protocol message; a longer one is refused with 08P01 and the connection closes."),
+    key(
+        "server.max_message_size",
+        Kind::Bytes,
+        "64MiB",
+        "Longest protocol message; a longer one is refused with 08P01 and the connection closes.",
+    ),
     key("server.worker_threads", Kind::Count, "0", "Threads that run sessions; 0 is one per core, at least two."),
-    key("sql.synchronous_commit", Kind::Word(&["on", "off"]), "on", "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them."),
+    key(
+        "sql.synchronous_commit",
+        Kind::Word(&["on", "off"]),
+        "on",
+        "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them.",
+    ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("wal.chunk_size", Kind::Bytes, "64KiB", "Largest piece of a record; larger records are cut."),
     key("wal.flush_bytes", Kind::Bytes, "1MiB", "The log is flushed when so much waits that nobody waits for."),
-    key("wal.flush_delay", Kind::Time, "10ms", "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose."),
+    key(
+        "wal.flush_delay",
+        Kind::Time,
+        "10ms",
+        "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose.",
+    ),
     key("wal.frame_size", Kind::Bytes, "1MiB", "Most log bytes in one write."),
-    key("wal.manual_wal_flush", Kind::Bool, "false", "true: asynchronous commits reach the disk only with a synchronous one, a half-full ring, or at close. Less durable."),
+    key(
+        "wal.manual_wal_flush",
+        Kind::Bool,
+        "false",
+        "true: asynchronous commits reach the disk only with a synchronous one, a half-full ring, or at close. Less durable.",
+    ),
     key("wal.max_segments", Kind::Count, "1024", "Most segment files; at the limit writes are refused with 53100."),
-    key("wal.protocol", Kind::Word(&["oracle", "base", "help"]), "oracle", "How log space is reserved. Only oracle is built."),
-    key("wal.recovery_mode", Kind::Word(&["tolerate_corrupted_tail_records", "absolute_consistency", "point_in_time", "skip_any_corrupted_records"]), "tolerate_corrupted_tail_records", "What opening does about a damaged log. The default trims an unfinished flush and refuses damage; point_in_time opens with the prefix before the damage and says what is lost."),
-    key("wal.ring", Kind::Word(&["private", "shared"]), "private", "Where log bytes wait for their flush. Only private (this process's memory) is built."),
+    key(
+        "wal.protocol",
+        Kind::Word(&["oracle", "base", "help"]),
+        "oracle",
+        "How log space is reserved. Only oracle is built.",
+    ),
+    key(
+        "wal.recovery_mode",
+        Kind::Word(&[
+            "tolerate_corrupted_tail_records",
+            "absolute_consistency",
+            "point_in_time",
+            "skip_any_corrupted_records",
+        ]),
+        "tolerate_corrupted_tail_records",
+        "What opening does about a damaged log. The default trims an unfinished flush and refuses damage; point_in_time opens with the prefix before the damage and says what is lost.",
+    ),
+    key(
+        "wal.ring",
+        Kind::Word(&["private", "shared"]),
+        "private",
+        "Where log bytes wait for their flush. Only private (this process's memory) is built.",
+    ),
     key("wal.ring_size", Kind::Bytes, "16MiB", "Log bytes in memory; a power of two."),
     key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
     key("wal.slots", Kind::Count, "64", "Threads that append without sharing a slot."),
@@ -295,7 +340,9 @@ mod tests {
         for key in KEYS {
             let mut set = Config::default();
             set.set(key.name, key.default).unwrap();
-            let shown = |config: &Config| format!("{:?}", Config { given: Vec::new(), session: Settings::default(), ..config.clone() });
+            let shown = |config: &Config| {
+                format!("{:?}", Config { given: Vec::new(), session: Settings::default(), ..config.clone() })
+            };
             assert_eq!(shown(&set), shown(&plain), "{}", key.name);
         }
     }

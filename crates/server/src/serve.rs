@@ -64,9 +64,11 @@ impl Server {
             std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address: config.listen },
             _ => ServeError::Io { operation: "listen on", what: config.listen.to_string(), source },
         })?;
-        let address = listener
-            .local_addr()
-            .map_err(|source| ServeError::Io { operation: "listen on", what: config.listen.to_string(), source })?;
+        let address = listener.local_addr().map_err(|source| ServeError::Io {
+            operation: "listen on",
+            what: config.listen.to_string(),
+            source,
+        })?;
         let (database, report) =
             Database::open(data, config.engine.clone(), Env::real(), config.session.clone(), progress)?;
         Ok((Self { runtime, listener, database, config, address }, report))
@@ -93,9 +95,8 @@ impl Server {
 
 async fn accept(listener: TcpListener, database: &Arc<Database>, config: &Config) -> Result<(), ServeError> {
     use tokio::signal::unix::{SignalKind, signal};
-    let catching = |kind| {
-        signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source })
-    };
+    let catching =
+        |kind| signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source });
     let mut terminate = catching(SignalKind::terminate())?;
     let mut interrupt = catching(SignalKind::interrupt())?;
     let (stop, stopping) = watch::channel(false);

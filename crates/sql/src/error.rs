@@ -293,6 +293,13 @@ impl SqlError {
         }
     }
 
+    /// Takes away where in the text it is: for definitions, whose errors PostgreSQL does not place.
+    #[must_use]
+    pub(crate) fn without_position(mut self) -> Self {
+        self.0.position = None;
+        self
+    }
+
     /// Adds more facts.
     #[must_use]
     pub fn detail(mut self, text: impl Into<String>) -> Self {

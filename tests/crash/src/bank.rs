@@ -44,7 +44,10 @@ pub(crate) fn create(client: &mut Client) -> anyhow::Result<()> {
 
 /// Runs transactions of one client until the connection breaks.
 pub(crate) fn work(client: &mut Client, journal: &mut Journal, random: &mut Random) {
-    if client.batch_execute(if journal.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" }).is_err() {
+    if client
+        .batch_execute(if journal.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })
+        .is_err()
+    {
         return;
     }
     loop {
@@ -128,7 +131,11 @@ fn verify_client(client: &mut Client, journal: &Journal) -> anyhow::Result<()> {
     let receipts = present(client, "receipts", journal.client)?;
     if history != receipts {
         let half = history.keys().chain(receipts.keys()).find(|seq| history.get(seq) != receipts.get(seq));
-        bail!("transaction {half:?} is there half: {:?} in history, {:?} in receipts", half.and_then(|s| history.get(s)), half.and_then(|s| receipts.get(s)));
+        bail!(
+            "transaction {half:?} is there half: {:?} in history, {:?} in receipts",
+            half.and_then(|s| history.get(s)),
+            half.and_then(|s| receipts.get(s))
+        );
     }
     let mut lost_one = false;
     for (seq, outcome) in (1..).zip(&journal.outcomes) {

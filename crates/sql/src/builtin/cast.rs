@@ -169,6 +169,11 @@ fn relabelled(value: Value, target: u32) -> Value {
     }
 }
 
+/// Returns the source of the output function of a type whose text form needs the catalog.
+pub fn catalog_output(type_oid: u32) -> Option<&'static str> {
+    catalog_forms(type_oid).map(|(_, output)| output)
+}
+
 /// The input and output functions of the types whose text form needs the catalog.
 fn catalog_forms(type_oid: u32) -> Option<(&'static str, &'static str)> {
     Some(match type_oid {

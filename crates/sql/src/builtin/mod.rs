@@ -34,7 +34,7 @@ mod builtin_tests;
 #[cfg(test)]
 mod robust_tests;
 
-pub use cast::{Conversion, binary_coercible, cast_value, conversion, convert};
+pub use cast::{Conversion, binary_coercible, cast_value, catalog_output, conversion, convert};
 pub use context::{EvalContext, Rows, SystemFunctions};
 pub use implementation::{Accumulator, AggregateFn, Implementation, ScalarFn, SetFn, TypedFn};
 pub use tables::{

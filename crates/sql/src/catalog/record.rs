@@ -125,9 +125,7 @@ fn column_row(relation: Oid, column: &Column) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(column.ty.oid));
     put_varint(&mut value, u64::try_from(i64::from(column.ty.typmod) + 1).expect("a typmod is at least -1"));
-    value.push(
-        u8::from(column.not_null) | u8::from(column.dropped) << 1 | u8::from(column.default.is_some()) << 2,
-    );
+    value.push(u8::from(column.not_null) | u8::from(column.dropped) << 1 | u8::from(column.default.is_some()) << 2);
     put_text(&mut value, &column.name);
     if let Some(default) = &column.default {
         put_text(&mut value, default);
@@ -138,9 +136,7 @@ fn column_row(relation: Oid, column: &Column) -> Row {
 fn index_row(relation: Oid, index: &Index) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(index.cf.get()));
-    value.push(
-        u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2,
-    );
+    value.push(u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2);
     if let Some(constraint) = index.constraint {
         put_varint(&mut value, u64::from(constraint));
     }

@@ -73,7 +73,8 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
         }
         let name = relation.name.clone();
         let parts = (columns.remove(&oid), indexes.remove(&oid), checks.remove(&oid));
-        let (columns, indexes, checks) = (parts.0.unwrap_or_default(), parts.1.unwrap_or_default(), parts.2.unwrap_or_default());
+        let (columns, indexes, checks) =
+            (parts.0.unwrap_or_default(), parts.1.unwrap_or_default(), parts.2.unwrap_or_default());
         match record::assemble(relation, columns, indexes, checks) {
             Ok(relation) => catalog.put_relation(relation.into()),
             Err(error) => damaged.push(format!("table {name} (oid {oid}): {error}; it is left out")),

@@ -70,6 +70,9 @@ impl AggregateState {
         run: &mut Run<'_>,
     ) -> Result<Pull> {
         while !self.built {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             match self.child.pull(&plan.child, frame, outer, run)? {
                 Pull::Row => {
                     run.tick()?;
@@ -82,7 +85,7 @@ impl AggregateState {
                     }
                     self.built = true;
                 }
-                wait @ Pull::Wait(_) => return Ok(wait),
+                wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
         while let Some(group) = self.groups.get_mut(self.next) {

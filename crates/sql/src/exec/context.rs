@@ -74,7 +74,7 @@ pub enum Step {
     Suspended,
     /// Somebody holds what is needed: wait for it, then step again.
     Wait(Blocker),
-    /// The sink is full: drain it, then step again.
+    /// The sink is full, or the statement has run for about a millisecond: drain, let others run, then step again.
     Yield,
 }
 
@@ -109,6 +109,22 @@ impl Run<'_> {
         if self.ticks.is_multiple_of(256) { check_cancel(self.cancel) } else { Ok(()) }
     }
 }
+
+impl Run<'_> {
+    /// Returns whether this step has done its share: the caller should let others run.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.ticks >= STEP_ROWS
+    }
+
+    /// Takes another share in the same step, where the work cannot stop: inside an expression or a shared subquery.
+    pub(crate) fn go_on(&mut self) -> Result<()> {
+        self.ticks = 0;
+        check_cancel(self.cancel)
+    }
+}
+
+/// Rows handled in one step, about a millisecond of work.
+const STEP_ROWS: u32 = 8_192;
 
 /// Fails when the statement was cancelled.
 pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {

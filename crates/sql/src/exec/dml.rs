@@ -27,6 +27,8 @@ pub(crate) enum Advance {
     End,
     /// A lock that is not free.
     Wait(Blocker),
+    /// Enough work for one step; advance again to go on.
+    Yield,
 }
 
 /// Puts a newer version of a row into the frame and evaluates the condition of its level on it (D1).

@@ -1,6 +1,6 @@
 //! Evaluation of compiled expressions over frames: three-valued logic, strictness, short circuit.
 //!
-//! Never waits. A failing call gets the position of the call in the text, unless the function gave one.
+//! Never waits. An error of a call has no position in the text: only analysis gives positions, as PostgreSQL does.
 
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ pub(crate) fn eval(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<Valu
                 return Ok(Value::Null);
             }
             builtin::convert(&cast.how, value, cast.source, cast.to, cast.explicit, &run.eval)
-                .map_err(|error| error.at_opt(cast.pos.get()))
         }
         Code::And(args) => eval_and(args, run, env),
         Code::Or(args) => eval_or(args, run, env),
@@ -172,13 +171,12 @@ pub(crate) fn call(callee: &Callee, args: &[Value], run: &mut Run<'_>) -> Result
     if callee.strict && args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
-    let result = match callee.function {
+    match callee.function {
         Function::Scalar(function) => function(args, &run.eval),
         Function::Typed(function) => function(args, &callee.types, &run.eval),
         Function::System(source) => run.eval.system.call(source, args),
         Function::Misplaced(name) => Err(SqlError::unsupported(format_args!("function {name} in this place"))),
-    };
-    result.map_err(|error| error.at_opt(callee.pos.get()))
+    }
 }
 
 fn eval_call(callee: &Callee, args: &[Code], run: &mut Run<'_>, env: &Env<'_>) -> Result<Value> {

@@ -134,7 +134,7 @@ impl Execution {
                     *emitted = 0;
                     return Ok(Step::Suspended);
                 }
-                if sink.is_full() {
+                if sink.is_full() || run.is_spent() {
                     return Ok(Step::Yield);
                 }
                 match state.pull(query, None, &mut run)? {
@@ -144,6 +144,7 @@ impl Execution {
                     }
                     Pull::End => *done = true,
                     Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                    Pull::Yield => return Ok(Step::Yield),
                 }
             }
         }
@@ -155,7 +156,7 @@ impl Execution {
         };
         let keeps = returns && max_rows > 0;
         while !*done {
-            if returns && !keeps && sink.is_full() {
+            if run.is_spent() || (returns && !keeps && sink.is_full()) {
                 return Ok(Step::Yield);
             }
             let advance = match (&mut *machine, &plan.root) {
@@ -175,6 +176,7 @@ impl Execution {
                 }
                 Advance::End => *done = true,
                 Advance::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                Advance::Yield => return Ok(Step::Yield),
             }
         }
         while !returned.is_empty() {

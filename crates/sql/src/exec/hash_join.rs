@@ -73,6 +73,9 @@ impl HashJoinState {
         run: &mut Run<'_>,
     ) -> Result<Pull> {
         while !self.built {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             match self.right.pull(&join.right, frame, outer, run)? {
                 Pull::Row => {
                     run.tick()?;
@@ -92,7 +95,7 @@ impl HashJoinState {
                     }
                 }
                 Pull::End => self.built = true,
-                wait @ Pull::Wait(_) => return Ok(wait),
+                wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
         if self.rows.is_empty() && !join.left_outer {

@@ -79,6 +79,7 @@ impl InsertState {
                         Pull::Row => {}
                         Pull::End => return Ok(Advance::End),
                         Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                        Pull::Yield => return Ok(Advance::Yield),
                     }
                     run.tick()?;
                     self.make_row(plan, run)?;

@@ -4,8 +4,8 @@
 //! a query: that was `plan`'s work.
 //!
 //! # Invariants
-//! - E1. Only writes and row locks wait. Scans, joins, sorts and expressions run to their end in one step, unless
-//!   an input waits; they then go on where they were.
+//! - E1. Only writes and row locks wait. Scans, joins and sorts stop after about a millisecond, or when an input waits;
+//!   they then go on where they were. Subqueries of expressions run to their end.
 //! - E2. A statement never sees its own writes (the engine's command id), so no operator guards against them.
 //! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one
 //!   statement, whatever it waits for in between (sql.md Q6).

@@ -54,6 +54,9 @@ impl NestLoopState {
         run: &mut Run<'_>,
     ) -> Result<Pull> {
         loop {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             if !self.has_left {
                 match self.left.pull(&join.left, frame, outer, run)? {
                     Pull::Row => {}
@@ -84,7 +87,7 @@ impl NestLoopState {
                         frame[slot] = Value::Null;
                     }
                 }
-                wait @ Pull::Wait(_) => return Ok(wait),
+                wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
             if holds(join.filter.as_ref(), run, &Env::new(frame, outer))? {
                 return Ok(Pull::Row);
@@ -110,7 +113,7 @@ impl NestLoopState {
             match pulled {
                 Pull::Row => self.kept.push(save(&join.saved, frame)),
                 Pull::End => self.complete = true,
-                Pull::Wait(_) => {}
+                Pull::Wait(_) | Pull::Yield => {}
             }
         }
         Ok(pulled)

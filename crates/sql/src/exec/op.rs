@@ -36,6 +36,8 @@ pub(crate) enum Pull {
     End,
     /// A lock that is not free.
     Wait(Blocker),
+    /// Enough work for one step; pull again to go on.
+    Yield,
 }
 
 /// The state of an operator.

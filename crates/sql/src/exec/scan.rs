@@ -119,6 +119,9 @@ impl ScanState {
                     return Ok(Pull::Row);
                 }
             }
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             if !self.read_batch(scan, run)? {
                 return Ok(Pull::End);
             }

@@ -106,7 +106,7 @@ impl SetOperationState {
                     }
                 }
                 Pull::End => self.built = true,
-                wait @ Pull::Wait(_) => return Ok(wait),
+                wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
         loop {

@@ -76,6 +76,9 @@ impl SortState {
             self.started = true;
         }
         while !self.built {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
             match self.child.pull(&sort.child, frame, outer, run)? {
                 Pull::Row => {
                     run.tick()?;
@@ -96,7 +99,7 @@ impl SortState {
                     self.order();
                     self.built = true;
                 }
-                wait @ Pull::Wait(_) => return Ok(wait),
+                wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
         let Some((_, _, row)) = self.rows.get(self.next) else { return Ok(Pull::End) };

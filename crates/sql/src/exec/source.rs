@@ -87,8 +87,7 @@ impl FunctionState {
         }
         while let Some(row) = self.rows.as_mut().and_then(Iterator::next) {
             run.tick()?;
-            let row = row.map_err(|error| error.at_opt(scan.pos.get()))?;
-            match row {
+            match row? {
                 Value::Record(fields) if scan.width > 1 => {
                     for (i, field) in fields.iter().take(scan.width).enumerate() {
                         frame[scan.base + i] = field.clone();
@@ -113,7 +112,7 @@ impl FunctionState {
             args.push(eval(arg, run, &Env::new(frame, outer))?);
         }
         let skipped = scan.strict && args.iter().any(Value::is_null);
-        let rows = match &scan.function {
+        match &scan.function {
             RowsFunction::Set(_) | RowsFunction::SystemSet(_) if skipped => {
                 Ok::<Rows, SqlError>(Box::new(std::iter::empty()))
             }
@@ -129,8 +128,7 @@ impl FunctionState {
                 let value = call(&callee, &args, run)?;
                 Ok::<Rows, SqlError>(Box::new(std::iter::once(Ok(value))))
             }
-        };
-        rows.map_err(|error| error.at_opt(scan.pos.get()))
+        }
     }
 }
 
@@ -232,6 +230,7 @@ fn cte_rows(id: usize, outer: Option<&Env<'_>>, run: &mut Run<'_>) -> Result<Arc
         match state.pull(query, outer, run)? {
             Pull::Row => rows.push(state.row(query).into()),
             Pull::End => break,
+            Pull::Yield => run.go_on()?,
             Pull::Wait(_) => return Err(SqlError::unsupported("FOR UPDATE in a common table expression")),
         }
     }

@@ -110,10 +110,13 @@ fn with_state<T>(
 }
 
 fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>) -> Result<bool> {
-    match state.pull(&sub.query, Some(env), run)? {
-        Pull::Row => Ok(true),
-        Pull::End => Ok(false),
-        Pull::Wait(_) => Err(SqlError::unsupported("FOR UPDATE in a subquery of an expression")),
+    loop {
+        match state.pull(&sub.query, Some(env), run)? {
+            Pull::Row => return Ok(true),
+            Pull::End => return Ok(false),
+            Pull::Yield => run.go_on()?,
+            Pull::Wait(_) => return Err(SqlError::unsupported("FOR UPDATE in a subquery of an expression")),
+        }
     }
 }
 

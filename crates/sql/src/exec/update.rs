@@ -90,6 +90,7 @@ impl UpdateState {
                         Pull::Row => {}
                         Pull::End => return Ok(Advance::End),
                         Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                        Pull::Yield => return Ok(Advance::Yield),
                     }
                     let slot = target.key_slot.expect("an updated table has a slot for its key");
                     let Value::Bytea(key) = &self.frame[slot] else { continue };

@@ -7,7 +7,12 @@ use crate::plan::{
 
 /// Returns the lines that EXPLAIN shows.
 pub fn explain(plan: &Plan) -> Vec<String> {
-    let mut printer = Printer { lines: Vec::new() };
+    explain_with(plan, true)
+}
+
+/// Returns the lines that EXPLAIN shows, with or without the expected rows.
+pub fn explain_with(plan: &Plan, rows: bool) -> Vec<String> {
+    let mut printer = Printer { lines: Vec::new(), rows };
     match &plan.root {
         Root::Query(query) => printer.node(&query.node, 0),
         Root::Insert(insert) => {
@@ -35,6 +40,8 @@ pub fn explain(plan: &Plan) -> Vec<String> {
 
 struct Printer {
     lines: Vec<String>,
+    /// Whether expected rows are shown.
+    rows: bool,
 }
 
 impl Printer {
@@ -43,7 +50,8 @@ impl Printer {
             0 => String::new(),
             depth => format!("{}->  ", " ".repeat(6 * depth - 4)),
         };
-        self.lines.push(format!("{indent}{text}  (rows={:.0})", rows.max(1.0)));
+        let rows = if self.rows { format!("  (rows={:.0})", rows.max(1.0)) } else { String::new() };
+        self.lines.push(format!("{indent}{text}{rows}"));
     }
 
     fn note(&mut self, depth: usize, text: &str) {

@@ -24,7 +24,7 @@ pub mod node;
 
 use collie_base::CfId;
 
-pub use explain::explain;
+pub use explain::{explain, explain_with};
 pub use node::Plan;
 
 use crate::{

@@ -56,6 +56,15 @@ impl PlanCache {
         }
     }
 
+    pub(super) fn remove(&self, key: &Key) {
+        let mut generations = self.0.lock();
+        if generations.young.remove(key).is_some() {
+            let bytes = key.text.len() + ENTRY_BYTES;
+            generations.young_bytes = generations.young_bytes.saturating_sub(bytes);
+        }
+        generations.old.remove(key);
+    }
+
     pub(super) fn clear(&self) {
         *self.0.lock() = Generations::default();
     }

@@ -16,7 +16,9 @@ use crate::{
     session::{
         Client, CopyInput, Session,
         copy_format::{CopyFormat, Fields, Line, LineReader},
+        named::named_columns,
         prepared::{Planned, Verb},
+        run::yield_now,
     },
     types::{Value, io},
 };
@@ -32,6 +34,8 @@ struct CopySink<'a> {
     pieces: Vec<u8>,
 }
 
+/// Rows of input taken before others may run.
+const COPY_ROWS: u64 = 1_024;
 /// Output gathered before it is sent.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -118,6 +122,7 @@ impl Session {
         client: &mut C,
     ) -> Result<u64> {
         let types: Vec<u32> = planned.analyzed.columns.iter().map(|column| column.ty.oid).collect();
+        let named = named_columns(types.iter().copied(), |_| true);
         let text = self.text_context();
         let mut sink = CopySink {
             format,
@@ -133,7 +138,7 @@ impl Session {
         }
         let mut execution = Execution::new(planned.plan.clone(), Vec::new());
         loop {
-            let step = self.step(&mut execution, &text, &mut sink)?;
+            let step = self.step_named(&mut execution, &text, &named, &mut sink)?;
             std::mem::swap(&mut sink.out, &mut sink.pieces);
             // One CopyData message per line, as PostgreSQL sends them: some drivers count on it.
             send_lines(&mut sink.pieces, format, client);
@@ -141,7 +146,10 @@ impl Session {
                 Step::Done { rows } => return Ok(rows),
                 Step::Suspended => {}
                 Step::Wait(blocker) => self.wait(blocker).await?,
-                Step::Yield => client.drain().await?,
+                Step::Yield => {
+                    client.drain().await?;
+                    yield_now().await;
+                }
             }
         }
     }
@@ -182,6 +190,9 @@ impl Session {
                     spare = execution.reset(params);
                     self.insert_row(&mut execution, &text).await.map_err(|error| input.locate(error, None))?;
                     rows += 1;
+                    if rows % COPY_ROWS == 0 {
+                        yield_now().await;
+                    }
                 }
                 Line::End if done => return Ok(rows),
                 Line::End => {
@@ -213,7 +224,8 @@ impl Session {
             match self.step(execution, text, &mut NoRows)? {
                 Step::Done { .. } => return Ok(()),
                 Step::Wait(blocker) => self.wait(blocker).await?,
-                Step::Suspended | Step::Yield => {}
+                Step::Suspended => {}
+                Step::Yield => yield_now().await,
             }
         }
     }
@@ -243,6 +255,16 @@ fn send_lines<C: Client>(pieces: &mut Vec<u8>, format: &CopyFormat, client: &mut
     pieces.clear();
 }
 
+/// Most bytes of input that an error shows.
+const SHOWN_BYTES_MAX: usize = 100;
+
+/// Returns the beginning of input as an error shows it.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let cut = &text[..text.floor_char_boundary(SHOWN_BYTES_MAX)];
+    if cut.len() < text.len() { format!("{cut}...") } else { cut.to_owned() }
+}
+
 /// COPY input on its way to rows.
 struct CopyRows {
     reader: LineReader,
@@ -257,8 +279,7 @@ impl CopyRows {
         let line = self.reader.line();
         let place = match column {
             Some((place, bytes)) => {
-                let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(100)]).into_owned();
-                format!(", column {}: \"{shown}\"", self.names[place])
+                format!(", column {}: \"{}\"", self.names[place], shown(bytes))
             }
             None => String::new(),
         };
@@ -266,7 +287,11 @@ impl CopyRows {
     }
 
     fn values(&self, fields: &Fields, text: &io::TextContext, mut values: Vec<Value>) -> Result<Vec<Value>> {
-        let bad = |message: String| self.locate(SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message), None);
+        let bad = |message: String| {
+            let (relation, line) = (&self.relation, self.reader.line());
+            let error = SqlError::new(SqlState::BAD_COPY_FILE_FORMAT, message);
+            error.context(format!("COPY {relation}, line {line}: \"{}\"", shown(self.reader.line_bytes())))
+        };
         if fields.len() > self.types.len() {
             return Err(bad("extra data after last expected column".to_owned()));
         }
@@ -316,7 +341,15 @@ fn column(name: &str) -> Expr {
 }
 
 fn plain_select(body: SelectBody) -> ast::Select {
-    ast::Select { with: None, body, order_by: Vec::new(), limit: None, with_ties: false, offset: None, locking: Vec::new() }
+    ast::Select {
+        with: None,
+        body,
+        order_by: Vec::new(),
+        limit: None,
+        with_ties: false,
+        offset: None,
+        locking: Vec::new(),
+    }
 }
 
 /// `SELECT columns FROM table`.

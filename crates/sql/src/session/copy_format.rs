@@ -182,13 +182,15 @@ pub struct LineReader {
     quoted: bool,
     /// Lines handed out so far; the number of the last one.
     line: u64,
+    /// Where the last one lies in the buffer, until more is fed.
+    last: std::ops::Range<usize>,
     finished: bool,
 }
 
 impl LineReader {
     /// Reads input of `format`.
     pub fn new(format: CopyFormat) -> Self {
-        Self { format, buffer: Vec::new(), start: 0, searched: 0, quoted: false, line: 0, finished: false }
+        Self { format, buffer: Vec::new(), start: 0, searched: 0, quoted: false, line: 0, last: 0..0, finished: false }
     }
 
     /// Returns the number of the line handed out last, from 1.
@@ -196,8 +198,14 @@ impl LineReader {
         self.line
     }
 
+    /// Returns the bytes of the line handed out last; empty once more was fed.
+    pub fn line_bytes(&self) -> &[u8] {
+        self.buffer.get(self.last.clone()).unwrap_or_default()
+    }
+
     /// Takes more input.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.last = 0..0;
         if self.start > 0 {
             self.buffer.drain(..self.start);
             self.searched -= self.start;
@@ -219,6 +227,7 @@ impl LineReader {
         loop {
             let Some((from, to)) = self.next_line()? else { return Ok(Line::More) };
             self.line += 1;
+            self.last = from..to;
             if &self.buffer[from..to] == b"\\." {
                 return Ok(Line::End);
             }
@@ -227,7 +236,11 @@ impl LineReader {
             }
             fields.clear();
             let line = &self.buffer[from..to];
-            if self.format.csv { split_csv(&self.format, line, fields)? } else { split_text(&self.format, line, fields)? }
+            if self.format.csv {
+                split_csv(&self.format, line, fields)?
+            } else {
+                split_text(&self.format, line, fields)?
+            }
             return Ok(Line::Row);
         }
     }
@@ -246,7 +259,13 @@ impl LineReader {
                 }
                 // A backslash takes the next byte along, also a line end.
                 b'\\' if !self.format.csv => at += 1,
-                byte if self.format.csv && quoted && *byte == self.format.escape && self.format.escape != self.format.quote => at += 1,
+                byte if self.format.csv
+                    && quoted
+                    && *byte == self.format.escape
+                    && self.format.escape != self.format.quote =>
+                {
+                    at += 1
+                }
                 byte if self.format.csv && *byte == self.format.quote => quoted = !quoted,
                 _ => {}
             }

@@ -88,7 +88,9 @@ impl Session {
     /// Finds the schema a name stands in; `None` when it names none.
     pub(super) fn schema_of(&self, name: &ast::RelationName, catalog: &Catalog) -> Result<Option<Oid>> {
         if let Some(database) = name.catalog.as_deref().filter(|database| *database != super::DATABASE) {
-            return Err(SqlError::unsupported(format!("cross-database references (\"{database}\")")).at_opt(name.pos.get()));
+            return Err(
+                SqlError::unsupported(format!("cross-database references (\"{database}\")")).at_opt(name.pos.get())
+            );
         }
         let Some(schema) = &name.schema else { return Ok(None) };
         match catalog.schema_named(schema) {
@@ -103,7 +105,8 @@ impl Session {
         let schema = self.schema_of(name, &catalog)?;
         let oid = catalog.object_named(schema, &self.search_path(&catalog), &name.name);
         let missing = || {
-            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")).at_opt(name.pos.get())
+            SqlError::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+                .at_opt(name.pos.get())
         };
         let oid = oid.ok_or_else(missing)?;
         match catalog.relation(oid) {
@@ -113,7 +116,11 @@ impl Session {
     }
 
     /// Finds a user's table by name and locks it; waits may pass, so the name is looked up again under the lock.
-    pub(super) async fn table_to_change(&mut self, name: &ast::RelationName, mode: TableLockMode) -> Result<Arc<Relation>> {
+    pub(super) async fn table_to_change(
+        &mut self,
+        name: &ast::RelationName,
+        mode: TableLockMode,
+    ) -> Result<Arc<Relation>> {
         let found = self.table_named(name)?;
         refuse_system(&found)?;
         self.lock_table(found.oid, mode).await?;
@@ -180,7 +187,12 @@ impl Session {
             Err(error) => return Err(error),
         };
         let Some(oid) = catalog.object_named(schema, &self.search_path(&catalog), name.last()) else {
-            return missing(drop, client, SqlState::UNDEFINED_TABLE, &format!("table \"{}\" does not exist", name.last()));
+            return missing(
+                drop,
+                client,
+                SqlState::UNDEFINED_TABLE,
+                &format!("table \"{}\" does not exist", name.last()),
+            );
         };
         if catalog.relation(oid).is_none() {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", name.last()))
@@ -210,14 +222,22 @@ impl Session {
         let schema = self.schema_of(&relation_name(name), &catalog)?;
         let found = catalog.object_named(schema, &self.search_path(&catalog), name.last());
         let Some(oid) = found else {
-            return missing(drop, client, SqlState::UNDEFINED_OBJECT, &format!("index \"{}\" does not exist", name.last()));
+            return missing(
+                drop,
+                client,
+                SqlState::UNDEFINED_OBJECT,
+                &format!("index \"{}\" does not exist", name.last()),
+            );
         };
         let Some((table, index)) = catalog.index(oid) else {
             return Err(SqlError::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{}\" is not an index", name.last())));
         };
         refuse_system(table)?;
         if index.constraint.is_some() {
-            let text = format!("cannot drop index {0} because constraint {0} on table {1} requires it", index.name, table.name);
+            let text = format!(
+                "cannot drop index {0} because constraint {0} on table {1} requires it",
+                index.name, table.name
+            );
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text)
                 .hint(format!("You can drop constraint {} on table {} instead.", index.name, table.name)));
         }
@@ -242,13 +262,19 @@ impl Session {
     ) -> Result<()> {
         let catalog = self.catalog();
         let Some(schema) = catalog.schema_named(name.last()).cloned() else {
-            return missing(drop, client, SqlState::INVALID_SCHEMA_NAME, &format!("schema \"{}\" does not exist", name.last()));
+            return missing(
+                drop,
+                client,
+                SqlState::INVALID_SCHEMA_NAME,
+                &format!("schema \"{}\" does not exist", name.last()),
+            );
         };
         if schema.oid < FIRST_USER_OID && schema.oid != PUBLIC {
             let text = format!("cannot drop schema {} because it is required by the database system", schema.name);
             return Err(SqlError::new(SqlState::DEPENDENT_OBJECTS_STILL_EXIST, text));
         }
-        let mut inside: Vec<_> = catalog.relations.values().filter(|table| table.schema == schema.oid).cloned().collect();
+        let mut inside: Vec<_> =
+            catalog.relations.values().filter(|table| table.schema == schema.oid).cloned().collect();
         inside.sort_by_key(|table| table.oid);
         if let (Some(first), ast::Behavior::Restrict) = (inside.first(), drop.behavior) {
             let text = format!("cannot drop schema {} because other objects depend on it", schema.name);

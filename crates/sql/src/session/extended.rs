@@ -10,6 +10,7 @@ use crate::{
     parse::Stmt,
     session::{
         Client, Session,
+        described::Described,
         prepared::{Portal, Prepared, Verb},
         run::Rows,
         transaction::{Block, failed_block},
@@ -56,9 +57,14 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let prepared = self.prepare(text, types)?;
+        let mut prepared = self.prepare(text, types)?;
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
+        }
+        if !self.same_result(&prepared)? {
+            // Sessions that hold it keep it, and are told when they use it; this one begins anew.
+            self.forget_prepared(text, types);
+            prepared = self.prepare(text, types)?;
         }
         self.planned(&prepared)?;
         self.names.statements.insert(name.to_owned(), prepared);
@@ -144,7 +150,8 @@ impl Session {
         Ok(match self.planned(&prepared)? {
             Some(planned) => Description {
                 parameters: planned.analyzed.parameters.clone(),
-                columns: returns_rows(&planned.analyzed.columns, planned.verb).then(|| planned.analyzed.columns.clone()),
+                columns: returns_rows(&planned.analyzed.columns, planned.verb)
+                    .then(|| planned.analyzed.columns.clone()),
                 formats: Vec::new(),
             },
             None => Description {
@@ -199,7 +206,7 @@ impl Session {
             if self.transaction.block == Block::Failed {
                 return Err(failed_block());
             }
-            let tag = self.utility(stmt, client).await?;
+            let tag = self.utility(stmt, &mut Described { client, formats: &portal.formats }).await?;
             client.complete(&tag);
             return Ok(());
         };

@@ -3,7 +3,7 @@
 //! Borrowed for one step of an execution; it changes nothing itself. What `set_config` asks for is noted and done by
 //! the session after the step.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{borrow::Cow, cell::RefCell, sync::Arc};
 
 use collie_base::{CfId, Lsn, Xid};
 
@@ -40,6 +40,22 @@ pub(super) struct Facts<'a> {
     pub(super) changes: RefCell<Vec<(String, String)>>,
 }
 
+impl Facts<'_> {
+    /// Returns the settings with what the running statement asked to change: later calls of the same step see it.
+    fn current_settings(&self) -> Cow<'_, Settings> {
+        let changes = self.changes.borrow();
+        if changes.is_empty() {
+            return Cow::Borrowed(self.settings);
+        }
+        let mut settings = self.settings.clone();
+        for (name, value) in changes.iter() {
+            // Each was tried when it was asked for, so that none fails here.
+            let _ = settings.set(name, Some(value));
+        }
+        Cow::Owned(settings)
+    }
+}
+
 impl SessionFacts for Facts<'_> {
     fn catalog(&self) -> &Catalog {
         self.catalog
@@ -65,7 +81,7 @@ impl SessionFacts for Facts<'_> {
         match name.to_ascii_lowercase().as_str() {
             "transaction_isolation" => Ok(self.isolation.to_owned()),
             "transaction_read_only" => Ok(if self.read_only { "on" } else { "off" }.to_owned()),
-            _ => self.settings.show(name),
+            _ => self.current_settings().show(name),
         }
     }
 
@@ -87,7 +103,7 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn set_config(&self, name: &str, value: &str, _local: bool) -> Result<String> {
-        let mut settings = self.settings.clone();
+        let mut settings = self.current_settings().into_owned();
         settings.set(name, Some(value))?;
         let shown = settings.show(name)?;
         self.changes.borrow_mut().push((name.to_owned(), value.to_owned()));

@@ -12,7 +12,8 @@ use crate::{
     types::Value,
 };
 
-/// A parsed statement. Shared by sessions; its plan is replaced when the catalog has moved on.
+/// A parsed statement. Shared by sessions; its plan is replaced when the catalog has moved on, by one that takes and
+/// returns the same.
 pub struct Prepared {
     /// Text of the statement, for error positions and views.
     pub(super) text: Arc<str>,

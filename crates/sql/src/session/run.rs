@@ -4,10 +4,7 @@
 //! then the catalog's epoch is compared (a change in between means planning again), and only then is the snapshot taken,
 //! so that it lies above every definition it will meet.
 
-use std::{
-    future::Future,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use collie_base::Lsn;
 use collie_engine::{Blocker, StatementKind, TableLock, TableLockMode};
@@ -25,6 +22,7 @@ use crate::{
     session::{
         Client, Formats, Session, cache,
         facts::Facts,
+        named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
     },
     types::{Value, io::TextContext},
@@ -78,11 +76,7 @@ impl<C: Client> RowSink for Sink<'_, '_, C> {
 impl Session {
     /// Returns what `text`, a single statement, was prepared as before, or prepares it.
     pub(super) fn prepare(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
-        let key = cache::Key {
-            text: text.into(),
-            types: declared.to_vec(),
-            search_path: self.settings.get("search_path").into(),
-        };
+        let key = self.cache_key(text, declared);
         if let Some(found) = self.database.plans.get(&key) {
             return Ok(found);
         }
@@ -118,19 +112,47 @@ impl Session {
             return Ok(Some(planned));
         }
         let planned = self.plan(stmt, &prepared.declared)?;
-        *prepared.planned.lock() = Some(planned.clone());
+        let mut kept = prepared.planned.lock();
+        if kept.as_ref().is_some_and(|before| !same_columns(&planned, before)) {
+            return Err(result_type_changed());
+        }
+        *kept = Some(planned.clone());
         Ok(Some(planned))
+    }
+
+    /// Returns whether the statement still takes and returns what its plan does, if it has one.
+    pub(super) fn same_result(&self, prepared: &Prepared) -> Result<bool> {
+        let before = prepared.planned.lock().clone();
+        match (&prepared.stmt, before) {
+            (Some(stmt), Some(before)) if before.epoch != self.catalog().epoch => {
+                Ok(same_columns(&*self.plan(stmt, &prepared.declared)?, &before))
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// Takes a statement out of the cache, so that the next `prepare` makes it anew.
+    pub(super) fn forget_prepared(&self, text: &str, declared: &[u32]) {
+        self.database.plans.remove(&self.cache_key(text, declared));
+    }
+
+    fn cache_key(&self, text: &str, declared: &[u32]) -> cache::Key {
+        cache::Key { text: text.into(), types: declared.to_vec(), search_path: self.settings.get("search_path").into() }
     }
 
     /// Analyzes and plans a statement for the catalog this session sees now.
     pub(super) fn plan(&self, stmt: &Stmt, declared: &[u32]) -> Result<Arc<Planned>> {
-        let (analyzed, epoch) =
-            self.analyzing(declared, |cx| Ok((analyze::analyze(stmt, cx)?, cx.catalog.epoch)))?;
+        let (analyzed, epoch) = self.analyzing(declared, |cx| Ok((analyze::analyze(stmt, cx)?, cx.catalog.epoch)))?;
         self.plan_analyzed(analyzed, Verb::of(stmt).unwrap_or(Verb::Select), epoch)
     }
 
     /// Plans what analysis gave under the epoch of the catalog it read.
-    pub(super) fn plan_analyzed(&self, analyzed: analyze::bound::Analyzed, verb: Verb, epoch: u64) -> Result<Arc<Planned>> {
+    pub(super) fn plan_analyzed(
+        &self,
+        analyzed: analyze::bound::Analyzed,
+        verb: Verb,
+        epoch: u64,
+    ) -> Result<Arc<Planned>> {
         let catalog = self.catalog();
         let row_estimate = |cf| self.database.db.family(cf).stat().rows;
         let plan = plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate })?;
@@ -181,10 +203,7 @@ impl Session {
             }
             let fresh = self.plan(stmt, declared)?;
             if !same_columns(&fresh, &planned) {
-                return Err(SqlError::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    "cached plan must not change result type",
-                ));
+                return Err(result_type_changed());
             }
             planned = fresh;
         }
@@ -211,9 +230,15 @@ impl Session {
         let mut execution = Execution::new(planned.plan.clone(), params);
         let mut sent = 0;
         let text = self.text_context();
+        let types = planned.analyzed.columns.iter().map(|column| column.ty.oid);
+        let named = match &rows {
+            Rows::All(formats) | Rows::Limited { formats, .. } => named_columns(types, |place| is_text(formats, place)),
+            Rows::Kept(_) | Rows::Dropped => Vec::new(),
+        };
         let result = loop {
-            let mut sink = Sink { client, columns: &planned.analyzed.columns, text: &text, rows: &mut rows, sent: &mut sent };
-            match self.step(&mut execution, &text, &mut sink) {
+            let mut sink =
+                Sink { client, columns: &planned.analyzed.columns, text: &text, rows: &mut rows, sent: &mut sent };
+            match self.step_named(&mut execution, &text, &named, &mut sink) {
                 Ok(Step::Done { rows }) => break Ok(rows),
                 Ok(Step::Suspended) => {}
                 Ok(Step::Wait(blocker)) => {
@@ -225,6 +250,7 @@ impl Session {
                     if let Err(error) = client.drain().await {
                         break Err(error);
                     }
+                    yield_now().await;
                 }
                 Err(error) => break Err(error),
             }
@@ -243,7 +269,23 @@ impl Session {
     }
 
     /// Steps an execution once.
-    pub(super) fn step(&mut self, execution: &mut Execution, text: &TextContext, sink: &mut dyn RowSink) -> Result<Step> {
+    pub(super) fn step(
+        &mut self,
+        execution: &mut Execution,
+        text: &TextContext,
+        sink: &mut dyn RowSink,
+    ) -> Result<Step> {
+        self.step_named(execution, text, &[], sink)
+    }
+
+    /// Steps an execution once; its rows reach the sink with the columns of `named` replaced by the names they mean.
+    pub(super) fn step_named(
+        &mut self,
+        execution: &mut Execution,
+        text: &TextContext,
+        named: &[NamedColumn],
+        sink: &mut dyn RowSink,
+    ) -> Result<Step> {
         let catalog = self.catalog();
         let search_path = self.search_path(&catalog);
         let transaction_time = self.transaction_time();
@@ -280,7 +322,12 @@ impl Session {
             row_ids: &database.row_ids,
             cancel,
         };
-        let step = execution.step(&mut context, sink, 0);
+        let step = if named.is_empty() {
+            execution.step(&mut context, sink, 0)
+        } else {
+            let mut sink = NamedSink { inner: sink, columns: named, system: &facts };
+            execution.step(&mut context, &mut sink, 0)
+        };
         let changes = facts.changes.into_inner();
         for (name, value) in changes {
             self.settings.set(&name, Some(&value))?;
@@ -289,18 +336,33 @@ impl Session {
     }
 
     /// Runs a planned statement in a statement of its own and keeps its rows. For statements that need a value computed.
-    pub(super) fn rows_of<'a, C: Client>(
-        &'a mut self,
+    pub(super) async fn rows_of<C: Client>(
+        &mut self,
         planned: Arc<Planned>,
-        client: &'a mut C,
-    ) -> impl Future<Output = Result<Vec<Vec<Value>>>> + Send + 'a {
-        async move {
-            let mut kept = Vec::new();
-            let stmt = Stmt::Checkpoint;
-            self.run(&stmt, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
-            Ok(kept)
-        }
+        client: &mut C,
+    ) -> Result<Vec<Vec<Value>>> {
+        let mut kept = Vec::new();
+        // A statement without names: its plan is never made again.
+        self.run(&Stmt::Checkpoint, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
+        Ok(kept)
     }
+}
+
+/// Lets other sessions of this thread run: pending once, woken at once.
+pub(super) async fn yield_now() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
+fn result_type_changed() -> SqlError {
+    SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, "cached plan must not change result type")
 }
 
 fn same_columns(a: &Planned, b: &Planned) -> bool {
@@ -308,4 +370,12 @@ fn same_columns(a: &Planned, b: &Planned) -> bool {
     a.parameters == b.parameters
         && a.columns.len() == b.columns.len()
         && a.columns.iter().zip(&b.columns).all(|(a, b)| a.ty.oid == b.ty.oid && a.name == b.name)
+}
+
+/// Whether a column goes out as text.
+fn is_text(formats: &Formats, place: usize) -> bool {
+    match formats {
+        [one] => *one == 0,
+        many => many.get(place).is_none_or(|format| *format == 0),
+    }
 }

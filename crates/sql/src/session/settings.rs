@@ -71,7 +71,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("cpu_index_tuple_cost", Kind::Accepted, "0.005", "No effect: the planner has its own costs."),
     setting("cpu_operator_cost", Kind::Accepted, "0.0025", "No effect: the planner has its own costs."),
     setting("cpu_tuple_cost", Kind::Accepted, "0.01", "No effect: the planner has its own costs."),
-    reported("datestyle", Kind::Word(&["iso, mdy", "iso, dmy", "iso, ymd"]), "ISO, MDY", "How dates are written, and read when ambiguous."),
+    reported(
+        "datestyle",
+        Kind::Word(&["iso, mdy", "iso, dmy", "iso, ymd"]),
+        "ISO, MDY",
+        "How dates are written, and read when ambiguous.",
+    ),
     setting("deadlock_timeout", Kind::Accepted, "1s", "No effect: deadlocks are found when a wait begins."),
     setting("default_table_access_method", Kind::Accepted, "heap", "No effect: there is one."),
     setting("default_tablespace", Kind::Accepted, "", "No effect: there are no tablespaces."),
@@ -127,7 +132,12 @@ pub const SETTINGS: &[Setting] = &[
     reported("standard_conforming_strings", Kind::Fixed, "on", "Backslashes in plain strings are themselves."),
     setting("statement_timeout", Kind::Fixed, "0", "Not built: only 0, which is no limit."),
     setting("synchronize_seqscans", Kind::Accepted, "on", "No effect."),
-    setting("synchronous_commit", Kind::Word(SYNC), "on", "on: a commit is answered once it is on disk; off: once it is in order in memory."),
+    setting(
+        "synchronous_commit",
+        Kind::Word(SYNC),
+        "on",
+        "on: a commit is answered once it is on disk; off: once it is in order in memory.",
+    ),
     setting("temp_buffers", Kind::Accepted, "8MB", "No effect."),
     reported("timezone", Kind::Text, "UTC", "Time zone of timestamps with time zone: UTC or a fixed offset."),
     setting("transaction_deferrable", Kind::Bool, "off", "Whether this transaction is deferrable."),
@@ -263,7 +273,12 @@ fn check(setting: &Setting, value: &str) -> Result<String> {
     Ok(match setting.kind {
         Kind::Bool => if parse_bool(value).ok_or_else(|| {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))
-        })? { "on" } else { "off" }.to_owned(),
+        })? {
+            "on"
+        } else {
+            "off"
+        }
+        .to_owned(),
         Kind::Integer(least, most) => {
             let number: i64 = value.trim().parse().map_err(|_| invalid())?;
             if number < least || number > most {
@@ -325,8 +340,13 @@ pub fn time_zone_offset(zone: &str) -> Option<i32> {
         _ => return None,
     };
     let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
-    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
-    (hours <= 15 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+    let number = |digits: &str| {
+        // A second sign would pass `parse`.
+        let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        if plain { digits.parse::<i32>().ok() } else { None }
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours <= 15 && minutes < 60).then(|| sign * (hours * 3600 + minutes * 60))
 }
 
 fn check_time_zone(value: &str) -> Option<String> {
@@ -381,6 +401,8 @@ mod tests {
             ("standard_conforming_strings", "off", SqlState::INVALID_PARAMETER_VALUE),
             ("client_encoding", "latin1", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "Mars/Olympus", SqlState::INVALID_PARAMETER_VALUE),
+            ("timezone", "-15859859", SqlState::INVALID_PARAMETER_VALUE),
+            ("timezone", "--15", SqlState::INVALID_PARAMETER_VALUE),
             ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
             ("default_transaction_read_only", "maybe", SqlState::INVALID_PARAMETER_VALUE),
         ] {

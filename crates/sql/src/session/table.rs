@@ -16,7 +16,7 @@ use crate::{
         relation::{Check, Column, Index, IndexColumn, Relation, Storage, TableKey},
     },
     error::{Result, SqlError, SqlState},
-    exec::{Execution, RowSink, index_build},
+    exec::{Execution, RowSink, Step, index_build},
     parse::ast,
     session::{
         Client, Session,
@@ -99,7 +99,7 @@ impl Session {
         let name = definition.name.as_str();
         if relation.column(name).is_some() {
             let text = format!("column \"{name}\" specified more than once");
-            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, text).at_opt(definition.pos.get()));
+            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, text));
         }
         if let Some(collation) = &definition.collation {
             check_collation(collation)?;
@@ -154,7 +154,12 @@ impl Session {
     }
 
     /// Adds a constraint to a definition that is being put together. `column` is set for a column's own constraint.
-    fn add_constraint(&mut self, relation: &mut Relation, column: Option<usize>, constraint: &ast::Constraint) -> Result<()> {
+    fn add_constraint(
+        &mut self,
+        relation: &mut Relation,
+        column: Option<usize>,
+        constraint: &ast::Constraint,
+    ) -> Result<()> {
         let refuse = |what: &str| Err(SqlError::unsupported(what).at_opt(constraint.pos.get()));
         if constraint.deferrable && !matches!(constraint.kind, ast::ConstraintKind::ForeignKey(_)) {
             return refuse("a DEFERRABLE constraint");
@@ -180,13 +185,23 @@ impl Session {
         let seen = Arc::new(relation.clone());
         let bool_type = SqlType::new(oid::BOOL);
         let bound = self.analyzing(&[], |cx| analyze::expression(condition, Some(&seen), Some(bool_type), cx))?;
+        // The deparser asks for the name of each column as it prints it, and so tells which columns are used.
+        let used = std::cell::RefCell::new(Vec::new());
         let text = deparse::expression(&bound, &|_, place| {
+            if !used.borrow().contains(&place) {
+                used.borrow_mut().push(place);
+            }
             relation.columns.get(place).map_or_else(String::new, |column| column.name.to_string())
         });
         let name = match &constraint.name {
             Some(name) => name.clone(),
             None => {
-                let middle = column.and_then(|place| relation.columns.get(place)).map(|column| column.name.to_string());
+                let only = match used.borrow().as_slice() {
+                    [place] => Some(*place),
+                    _ => None,
+                };
+                let named = column.or(only).and_then(|place| relation.columns.get(place));
+                let middle = named.map(|column| column.name.to_string());
                 unused_name(&relation.name, middle.as_deref(), "check", |name| {
                     relation.checks.iter().any(|check| &*check.name == name)
                 })
@@ -312,11 +327,11 @@ impl Session {
             if let Some(collation) = &element.collation {
                 check_collation(collation)?;
             }
-            if let Some(class) = &element.operator_class {
-                if builtin::op_class_by_name(class.last()).next().is_none() {
-                    let text = format!("operator class \"{class}\" does not exist for access method \"btree\"");
-                    return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text));
-                }
+            if let Some(class) = &element.operator_class
+                && builtin::op_class_by_name(class.last()).next().is_none()
+            {
+                let text = format!("operator class \"{class}\" does not exist for access method \"btree\"");
+                return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text));
             }
             let (place, _) = table.column(name).ok_or_else(|| {
                 SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
@@ -359,7 +374,16 @@ impl Session {
         self.begin_statement(true)?;
         let built = index_build::build_index(&self.database.db, &mut self.engine, &self.cancel, table, index);
         self.engine.end_statement();
-        built
+        built.map_err(|error| self.about(table, error))
+    }
+
+    /// Names the table in an error about one of its constraints.
+    fn about(&self, table: &Relation, error: SqlError) -> SqlError {
+        let catalog = self.catalog();
+        match catalog.schemas.get(&table.schema) {
+            Some(schema) if error.report().constraint.is_some() => error.table(&*schema.name, &*table.name),
+            _ => error,
+        }
     }
 
     pub(super) async fn alter_table<C: Client>(&mut self, alter: &ast::AlterTable, client: &mut C) -> Result<()> {
@@ -371,8 +395,8 @@ impl Session {
             skipped(client, SqlState(*b"00000"), &text);
             return Ok(());
         }
-        let table = self.table_to_change(&alter.table.name, TableLockMode::AccessExclusive).await?;
-        refuse_system(&table)?;
+        let table = self.table_to_change(&alter.table.name, TableLockMode::AccessExclusive).await;
+        refuse_system(&*table.map_err(SqlError::without_position)?)?;
         for command in &alter.commands {
             let table = self.table_named(&alter.table.name)?;
             self.alter(&table, command, client)?;
@@ -427,7 +451,10 @@ impl Session {
         }
         let mut changed = (**table).clone();
         changed.version += 1;
-        self.add_constraint(&mut changed, None, constraint)?;
+        self.add_constraint(&mut changed, None, constraint).map_err(|error| match error.state() {
+            SqlState::INVALID_TABLE_DEFINITION => error.without_position(),
+            _ => error,
+        })?;
         match &constraint.kind {
             ast::ConstraintKind::PrimaryKey(_) => self.rewrite_by_primary_key(table, changed),
             ast::ConstraintKind::Unique(_) => {
@@ -458,7 +485,7 @@ impl Session {
         self.begin_statement(true)?;
         let built = index_build::rewrite_table(&self.database.db, &mut self.engine, &self.cancel, table, &changed);
         self.engine.end_statement();
-        built?;
+        built.map_err(|error| self.about(table, error))?;
         self.replace_family(table.family());
         for index in table.indexes.iter().filter(|index| !index.primary) {
             self.replace_family(index.cf);
@@ -468,11 +495,13 @@ impl Session {
 
     fn verify_check(&mut self, table: &Arc<Relation>, name: &str, condition: &str) -> Result<()> {
         let bool_type = SqlType::new(oid::BOOL);
-        let bound = self.analyzing(&[], |cx| analyze::stored_expression(condition, Some(table), Some(bool_type), cx))?;
+        let bound =
+            self.analyzing(&[], |cx| analyze::stored_expression(condition, Some(table), Some(bool_type), cx))?;
         let violated = self.any_row_violates(table, bound)?;
         if violated {
             let text = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
-            return Err(SqlError::new(SqlState::CHECK_VIOLATION, text).constraint(name));
+            let error = SqlError::new(SqlState::CHECK_VIOLATION, text).constraint(name);
+            return Err(self.about(table, error));
         }
         Ok(())
     }
@@ -509,9 +538,16 @@ impl Session {
         let mut execution = Execution::new(planned.plan.clone(), Vec::new());
         let mut counted = Counted(0);
         let text = self.text_context();
-        let step = self.step(&mut execution, &text, &mut counted);
+        let result = loop {
+            match self.step(&mut execution, &text, &mut counted) {
+                Ok(Step::Done { .. }) => break Ok(counted.0 > 0),
+                // A plain read waits for nobody; it only pauses.
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
         self.engine.end_statement();
-        step.map(|_| counted.0 > 0)
+        result
     }
 
     fn drop_constraint<C: Client>(
@@ -562,8 +598,9 @@ fn index_column(relation: &Relation, place: usize, desc: bool, nulls_first: bool
     let column = &relation.columns[place];
     if builtin::op_class_for(column.ty.oid).is_none() {
         let text = format!("data type {} has no default operator class for access method \"btree\"", column.ty.name());
-        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text)
-            .hint("You must specify an operator class for the index or define a default operator class for the data type."));
+        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text).hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        ));
     }
     Ok(IndexColumn { column: place, key: key_column(column, desc, nulls_first) })
 }
@@ -639,7 +676,8 @@ fn unused_name(start: &str, middle: Option<&str>, end: &str, taken: impl Fn(&str
 /// Joins the parts with underscores, shortening the longer of the first two until the whole fits.
 fn joined_name(start: &str, middle: Option<&str>, end: &str) -> String {
     let (mut start, mut middle) = (start.to_owned(), middle.map(str::to_owned));
-    let length = |start: &str, middle: &Option<String>| start.len() + middle.as_ref().map_or(0, |m| m.len() + 1) + end.len() + 1;
+    let length =
+        |start: &str, middle: &Option<String>| start.len() + middle.as_ref().map_or(0, |m| m.len() + 1) + end.len() + 1;
     while length(&start, &middle) > NAME_BYTES_MAX {
         match &mut middle {
             Some(middle) if middle.len() > start.len() => middle.pop(),

@@ -201,7 +201,8 @@ impl Session {
     }
 
     fn begin_block<C: Client>(&mut self, modes: &[ast::TransactionMode], client: &mut C) -> Result<()> {
-        match self.transaction.block {
+        let block = self.transaction.block;
+        match block {
             Block::Failed => return Err(failed_block()),
             Block::Explicit => {
                 let text = "there is already a transaction in progress";
@@ -210,7 +211,12 @@ impl Session {
             Block::None => self.open_block(Block::Explicit)?,
             Block::Implicit => self.transaction.block = Block::Explicit,
         }
-        self.transaction_modes(modes)
+        let applied = self.transaction_modes(modes);
+        if applied.is_err() && block != Block::Explicit {
+            // A BEGIN that fails did not happen: no block is left that would have to be ended.
+            self.roll_back();
+        }
+        applied
     }
 
     /// Applies BEGIN's or SET TRANSACTION's modes to the open block.

@@ -195,14 +195,16 @@ impl Session {
     }
 
     async fn explain<C: Client>(&mut self, explain: &ast::Explain, client: &mut C) -> Result<()> {
-        let mut analyze = false;
+        let (mut analyze, mut costs) = (false, true);
         for option in &explain.options {
             let on = !matches!(option.value, Some(ast::OptionValue::Bool(false)))
                 && !matches!(&option.value, Some(ast::OptionValue::Text(text)) if super::settings::parse_bool(text) == Some(false));
             match option.name.as_str() {
                 "analyze" => analyze = on,
-                "costs" | "verbose" | "timing" | "summary" | "buffers" | "settings" => {}
-                "format" if matches!(&option.value, Some(ast::OptionValue::Text(text)) if text.eq_ignore_ascii_case("text")) => {}
+                "costs" => costs = on,
+                "verbose" | "timing" | "summary" | "buffers" | "settings" => {}
+                "format" if matches!(&option.value, Some(ast::OptionValue::Text(text)) if text.eq_ignore_ascii_case("text")) =>
+                    {}
                 other => {
                     return Err(SqlError::unsupported(format!("EXPLAIN option {other}")).at_opt(option.pos.get()));
                 }
@@ -213,7 +215,7 @@ impl Session {
         };
         self.ensure_transaction()?;
         let planned = self.plan(&explain.stmt, &[])?;
-        let mut lines = plan::explain(&planned.plan);
+        let mut lines = plan::explain_with(&planned.plan, costs);
         if analyze {
             let clock = self.database.env.clock.clone();
             let begun = clock.now_ns();
@@ -397,7 +399,7 @@ fn isolation_level(text: &str) -> Result<ast::IsolationLevel> {
 
 /// Writes a schema name of the search path so that splitting the path finds it again.
 fn quoted_if_needed(name: &str) -> String {
-    let plain = !name.is_empty()
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    let plain =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     if plain || name.contains('"') || name.contains(',') { name.to_owned() } else { format!("\"{name}\"") }
 }

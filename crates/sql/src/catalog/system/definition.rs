@@ -86,7 +86,7 @@ pub(super) fn constraint(
             format!("{} ({columns})", if index.primary { "PRIMARY KEY" } else { "UNIQUE" })
         }
         Constraint::Check(check) => {
-            let condition = if pretty { without_brackets(&check.condition) } else { &check.condition };
+            let condition = if pretty { pretty_expression(&check.condition) } else { check.condition.to_string() };
             format!("CHECK ({condition})")
         }
         Constraint::Foreign(key) => {
@@ -101,6 +101,35 @@ pub(super) fn constraint(
 
 fn names(relation: &Relation, places: impl Iterator<Item = usize>) -> String {
     places.map(|place| quoted(&relation.columns[place].name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Writes a stored expression with fewer brackets: none around the whole, and none around a number that is cast.
+pub(super) fn pretty_expression(text: &str) -> String {
+    let text = without_brackets(text);
+    let mut out = String::with_capacity(text.len());
+    let (mut rest, mut quote) = (text, None);
+    while let Some(c) = rest.chars().next() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c == '(' => {
+                let number =
+                    rest[1..].find(|c: char| !c.is_ascii_digit() && c != '.').map(|end| rest.split_at(end + 1));
+                if let Some((number, after)) = number
+                    && number.len() > 1
+                    && after.starts_with(")::")
+                {
+                    out.push_str(&number[1..]);
+                    rest = &after[1..];
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        out.push(c);
+        rest = &rest[c.len_utf8()..];
+    }
+    out
 }
 
 /// Takes off the brackets around a whole expression, if there are any.

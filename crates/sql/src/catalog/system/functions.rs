@@ -192,7 +192,7 @@ fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result
         },
         // Expressions are stored as the text that shows them.
         "pg_get_expr" => args[0].clone(),
-        "pg_get_expr_ext" if bool_of(args, 2) => Value::text(definition::without_brackets(text_of(args, 0))),
+        "pg_get_expr_ext" if bool_of(args, 2) => definition::pretty_expression(text_of(args, 0)).into(),
         "pg_get_expr_ext" => args[0].clone(),
         "pg_get_indexdef" => match catalog.index(oid_of(args, 0)) {
             Some((relation, index)) => definition::index(catalog, None, relation, index).into(),

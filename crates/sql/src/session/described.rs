@@ -1,0 +1,87 @@
+//! `Described`: a client that knows the columns of the rows already, because it sent Describe for the portal.
+//!
+//! Statements that are not planned say their columns and send rows as the simple protocol wants it; behind this the
+//! columns are left out and the rows get the formats the portal was bound with.
+//!
+//! Checked by the protocol tests of the clients.
+
+use crate::{
+    analyze::bound::ResultColumn,
+    error::{Report, Result, SqlError},
+    session::{Client, CopyInput, Formats, NoticeLevel},
+    types::{Value, io::TextContext},
+};
+
+/// A client in front of which columns are not described again.
+pub(super) struct Described<'a, C> {
+    /// Where the answers go.
+    pub(super) client: &'a mut C,
+    /// Formats the portal was bound with.
+    pub(super) formats: &'a Formats,
+}
+
+impl<C: Client> Client for Described<'_, C> {
+    fn columns(&mut self, _columns: &[ResultColumn], _formats: &Formats) {}
+
+    fn row(
+        &mut self,
+        values: &[Value],
+        columns: &[ResultColumn],
+        _formats: &Formats,
+        text: &TextContext,
+    ) -> Result<()> {
+        self.client.row(values, columns, self.formats, text)
+    }
+
+    fn complete(&mut self, tag: &str) {
+        self.client.complete(tag);
+    }
+
+    fn empty(&mut self) {
+        self.client.empty();
+    }
+
+    fn suspended(&mut self) {
+        self.client.suspended();
+    }
+
+    fn notice(&mut self, level: NoticeLevel, report: &Report) {
+        self.client.notice(level, report);
+    }
+
+    fn error(&mut self, error: &SqlError, text: &str) {
+        self.client.error(error, text);
+    }
+
+    fn parameter(&mut self, name: &str, value: &str) {
+        self.client.parameter(name, value);
+    }
+
+    fn copy_in(&mut self, columns: usize) {
+        self.client.copy_in(columns);
+    }
+
+    fn copy_out(&mut self, columns: usize) {
+        self.client.copy_out(columns);
+    }
+
+    fn copy_data(&mut self, data: &[u8]) {
+        self.client.copy_data(data);
+    }
+
+    fn copy_done(&mut self) {
+        self.client.copy_done();
+    }
+
+    fn is_full(&self) -> bool {
+        self.client.is_full()
+    }
+
+    async fn drain(&mut self) -> Result<()> {
+        self.client.drain().await
+    }
+
+    async fn next_copy(&mut self) -> Result<CopyInput> {
+        self.client.next_copy().await
+    }
+}

@@ -1,0 +1,32 @@
+//! Fuzz targets: one function of bytes per decoder, the seeds to start from, and the mutations in between.
+//!
+//! Not a fuzzer of its own: coverage feedback is left to an outside one, which calls a function of [`TARGETS`] and takes
+//! [`seeds::of`] as its corpus. What runs with the other tests is `tests/brief.rs`, which only mutates seeds.
+//!
+//! # Invariants
+//! - Z1. A target returns for every input: it neither panics nor runs on.
+//! - Z2. A target depends on nothing but its input, so that an input that fails once fails always.
+//! - Z3. Every target has seeds that its decoder accepts: mutations of garbage test only the first check.
+//!
+//! Checked by `tests/brief.rs`.
+#![forbid(unsafe_code)]
+
+pub mod mutate;
+pub mod seeds;
+mod targets;
+
+/// A target: takes any bytes and returns.
+pub type Target = fn(&[u8]);
+
+/// Every target with its name, sorted.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("catalog_record", targets::catalog_record),
+    ("config", targets::config),
+    ("copy_input", targets::copy_input),
+    ("key_codec", targets::key_codec),
+    ("log_reader", targets::log_reader),
+    ("redo_record", targets::redo_record),
+    ("row_codec", targets::row_codec),
+    ("sql_parse", targets::sql_parse),
+    ("wire_frontend", targets::wire_frontend),
+];

@@ -1,0 +1,142 @@
+//! The targets themselves. Where a decoder has an inverse, a target also checks that what it accepts survives a round
+//! trip.
+//!
+//! Not a second decoder: the only format known here is the place of checksums in log segments, which a mutation must
+//! not be stopped by.
+
+use collie_base::checksum::{Crc32c, crc32c};
+use collie_sql::{
+    catalog::record::{self, Record},
+    codec::{
+        RowLayout,
+        key::{decode_key, encode_key},
+    },
+    types::Value,
+};
+use collie_wal::format::{BLOCK_BYTES, FRAME_MAGIC, SEGMENT_MAGIC};
+
+use crate::seeds;
+
+/// Takes the first byte off, as a choice that the input makes.
+fn choice(bytes: &[u8]) -> (u8, &[u8]) {
+    bytes.split_first().map_or((0, bytes), |(first, rest)| (*first, rest))
+}
+
+/// Messages of a client: the first byte says how they are cut and whether the session has started.
+pub(crate) fn wire_frontend(bytes: &[u8]) {
+    collie_wire::fuzz_frontend(bytes);
+}
+
+/// A segment of the log, as it is and with the checksums that would make its headers hold.
+pub(crate) fn log_reader(bytes: &[u8]) {
+    collie_wal::fuzz_reader(bytes);
+    let mut sealed = bytes.to_vec();
+    seal(&mut sealed);
+    collie_wal::fuzz_reader(&sealed);
+}
+
+/// Puts right checksums into the header block and every frame of a segment (offsets: the table in `wal::format`).
+fn seal(segment: &mut [u8]) {
+    let block = usize::try_from(BLOCK_BYTES).expect("a block fits memory");
+    if segment.len() >= block && segment.starts_with(SEGMENT_MAGIC) {
+        let crc = crc32c(&segment[12..block]);
+        segment[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+    for at in (0..segment.len()).step_by(block) {
+        let frame = &mut segment[at..];
+        if frame.len() < 64 || !frame.starts_with(FRAME_MAGIC) {
+            continue;
+        }
+        let word = |from: usize| u32::from_le_bytes(frame[from..from + 4].try_into().expect("4 bytes"));
+        let (salt, payload) = (word(8), usize::try_from(word(40)).unwrap_or(usize::MAX));
+        let header = usize::from(u16::from_le_bytes([frame[52], frame[53]]));
+        if let Some(covered) = frame.get(8..header.saturating_add(payload)) {
+            let mut crc = Crc32c::with_seed(salt);
+            crc.update(covered);
+            frame[4..8].copy_from_slice(&crc.finish().to_le_bytes());
+        }
+    }
+}
+
+/// A log record as people see it: a tag, then the payload.
+pub(crate) fn redo_record(bytes: &[u8]) {
+    let (tag, payload) = choice(bytes);
+    let line = collie_engine::describe_record(tag, payload);
+    assert!(!line.contains('\n'), "one record is one line: {line:?}");
+}
+
+/// The text of a query.
+pub(crate) fn sql_parse(bytes: &[u8]) {
+    collie_sql::parse::fuzz_parse(bytes);
+}
+
+/// Data of COPY FROM: the first byte says the format and how it is cut.
+pub(crate) fn copy_input(bytes: &[u8]) {
+    collie_sql::session::copy_format::fuzz_copy(bytes);
+}
+
+/// Settings, one `key=value` a line.
+pub(crate) fn config(bytes: &[u8]) {
+    collie_server::config::fuzz_config(&String::from_utf8_lossy(bytes));
+}
+
+/// A row of the catalog: the length of its key, the key, the value. What is read is also put together as a table.
+pub(crate) fn catalog_record(bytes: &[u8]) {
+    let (key_bytes, rest) = choice(bytes);
+    let (key, value) = rest.split_at(usize::from(key_bytes).min(rest.len()));
+    let Ok(read) = record::decode(key, value) else { return };
+    let table = seeds::relation();
+    let (mut columns, mut indexes) = (table.columns.clone(), Vec::new());
+    let mut checks = table.checks.clone();
+    let whole = match read {
+        Record::Relation(relation) => *relation,
+        other => {
+            match other {
+                Record::Column(_, column) => columns.push(column),
+                Record::Index(_, index) => indexes.push(index),
+                Record::Check(_, check) => checks.push(check),
+                _ => {}
+            }
+            table
+        }
+    };
+    drop(record::assemble(whole, columns, indexes, checks));
+}
+
+/// A stored row of a table with a column of each type. What is read is written and read again.
+pub(crate) fn row_codec(bytes: &[u8]) {
+    let oids = seeds::ROW_TYPES;
+    let layout = RowLayout::new(oids);
+    let all: Vec<usize> = (0..oids.len()).collect();
+    let read = |bytes: &[u8]| {
+        let mut values = vec![Value::Null; oids.len()];
+        layout.decode_into(bytes, &all, &mut values).map(|()| values)
+    };
+    for column in &all {
+        drop(layout.column_bytes(bytes, *column));
+        drop(layout.decode_column(bytes, *column));
+    }
+    let Ok(values) = read(bytes) else { return };
+    let mut again = Vec::new();
+    layout.encode(&values, &mut again).expect("values that were read have their columns' types");
+    let reread = read(&again).expect("what was just written can be read");
+    for (column, oid) in oids.iter().enumerate() {
+        assert!(values[column].compare(&reread[column], *oid).is_eq(), "column {column} does not survive");
+    }
+}
+
+/// A key over one of several lists of columns, which the first byte chooses. What is read is written and read again.
+pub(crate) fn key_codec(bytes: &[u8]) {
+    let (which, bytes) = choice(bytes);
+    let shapes = seeds::key_shapes();
+    let columns = &shapes[usize::from(which) % shapes.len()];
+    let Ok(values) = decode_key(bytes, columns) else { return };
+    let mut again = Vec::new();
+    if encode_key(&mut again, columns, &values).is_err() {
+        return;
+    }
+    let reread = decode_key(&again, columns).expect("what was just written can be read");
+    for (column, (value, other)) in columns.iter().zip(values.iter().zip(&reread)) {
+        assert!(column.compare(value, other).is_eq(), "a value of type {} does not survive", column.oid);
+    }
+}
