@@ -32,5 +32,5 @@ SELECT power(0.0, -1);
 SELECT exp(1000.0::float8);
 SELECT pi(), degrees(pi()), radians(180::float8), sin(0), cos(0), atan2(1, 1);
 SELECT 5::int8 / 2, -5::int8 / 2, 5::int2 % 3::int2, gcd(12, 18), lcm(4, 6);
-SELECT scale(1.500), min_scale(1.500), trim_scale(1.500);
+SELECT scale(1.500);
 SELECT to_char(1234.5, '9,999.99'), to_char(-7, '999'), to_char(5, '000'), to_char(0.5, 'FM0.00');

@@ -110,7 +110,8 @@ fn sigterm_ends_idle_and_busy_sessions_in_order() {
     let place = Place::new();
     let server = Server::start(&place);
     let mut idle = server.connect();
-    idle.batch_execute("CREATE TABLE t (n int); BEGIN; INSERT INTO t VALUES (1)").unwrap();
+    idle.batch_execute("CREATE TABLE t (n int)").unwrap();
+    idle.batch_execute("BEGIN; INSERT INTO t VALUES (1)").unwrap();
     let mut busy = server.connect();
     let runs = std::thread::spawn(move || {
         busy.query("SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b", &[]).unwrap_err()

@@ -162,6 +162,7 @@ fn run(sql: &str) -> Result<Analyzed> {
         catalog: &catalog,
         search_path: &[PUBLIC],
         parameter_types: &[],
+        parameters_allowed: true,
         text: &text,
         database: "postgres",
     };
@@ -345,6 +346,7 @@ fn declared_parameter_types_stand() {
         catalog: &catalog,
         search_path: &[PUBLIC],
         parameter_types: &[oid::INT8, 0],
+        parameters_allowed: true,
         text: &text,
         database: "postgres",
     };
@@ -361,6 +363,7 @@ fn defaults_and_checks_refuse_what_cannot_stand_in_them() {
         catalog: &catalog,
         search_path: &[PUBLIC],
         parameter_types: &[],
+        parameters_allowed: true,
         text: &text,
         database: "postgres",
     };

@@ -127,7 +127,8 @@ impl Analyzer<'_> {
     }
 
     fn param(&mut self, number: u32, pos: Pos) -> Result<Typed> {
-        if self.levels.last().is_some_and(|level| matches!(level.clause, Clause::Default | Clause::Check)) {
+        let stored = self.levels.last().is_some_and(|level| matches!(level.clause, Clause::Default | Clause::Check));
+        if stored || !self.cx.parameters_allowed {
             return Err(error(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), pos));
         }
         let (place, ty) = self.params.use_at(number, pos)?;

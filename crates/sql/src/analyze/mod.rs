@@ -69,6 +69,8 @@ pub struct AnalyzeContext<'a> {
     pub search_path: &'a [Oid],
     /// Declared type of each parameter `$1..`; 0 is not declared. There may be more parameters than entries.
     pub parameter_types: &'a [u32],
+    /// Whether parameters may stand in the statement at all.
+    pub parameters_allowed: bool,
     /// How literals of dates and times are read.
     pub text: &'a TextContext,
     /// Name of the database, which a three-part name may repeat.

@@ -164,15 +164,17 @@ impl Session {
         first.ok_or_else(|| SqlError::new(SqlState::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))
     }
 
-    /// Calls `work` with what analysis needs to know of this session. `declared` are parameter types, 0 for unknown.
-    fn analyzing<T>(&self, declared: &[u32], work: impl FnOnce(&AnalyzeContext<'_>) -> Result<T>) -> Result<T> {
+    /// Calls `work` with what analysis needs to know of this session. `declared` are parameter types, 0 for
+    /// unknown; `None` where no parameter may stand.
+    fn analyzing<T>(&self, declared: Option<&[u32]>, work: impl FnOnce(&AnalyzeContext<'_>) -> Result<T>) -> Result<T> {
         let catalog = self.catalog();
         let search_path = self.search_path(&catalog);
         let text = self.text_context();
         work(&AnalyzeContext {
             catalog: &catalog,
             search_path: &search_path,
-            parameter_types: declared,
+            parameter_types: declared.unwrap_or(&[]),
+            parameters_allowed: declared.is_some(),
             text: &text,
             database: DATABASE,
         })

@@ -142,6 +142,15 @@ impl Session {
 
     /// Analyzes and plans a statement for the catalog this session sees now.
     pub(super) fn plan(&self, stmt: &Stmt, declared: &[u32]) -> Result<Arc<Planned>> {
+        self.plan_with(stmt, Some(declared))
+    }
+
+    /// As [`Session::plan`], for a statement that came as text: no parameter may stand in it.
+    pub(super) fn plan_text(&self, stmt: &Stmt) -> Result<Arc<Planned>> {
+        self.plan_with(stmt, None)
+    }
+
+    fn plan_with(&self, stmt: &Stmt, declared: Option<&[u32]>) -> Result<Arc<Planned>> {
         let (analyzed, epoch) = self.analyzing(declared, |cx| Ok((analyze::analyze(stmt, cx)?, cx.catalog.epoch)))?;
         self.plan_analyzed(analyzed, Verb::of(stmt).unwrap_or(Verb::Select), epoch)
     }

@@ -55,13 +55,7 @@ impl Session {
         let Some(verb) = Verb::of(stmt) else {
             return self.utility(stmt, client).await;
         };
-        let planned = self.plan(stmt, &[])?;
-        if !planned.analyzed.parameters.is_empty() {
-            return Err(crate::error::SqlError::new(
-                crate::error::SqlState::UNDEFINED_PARAMETER,
-                "there is no parameter $1",
-            ));
-        }
+        let planned = self.plan_text(stmt)?;
         if !planned.analyzed.columns.is_empty() || matches!(**stmt, ast::Stmt::Select(_)) {
             client.columns(&planned.analyzed.columns, &[]);
         }

@@ -104,7 +104,7 @@ impl Session {
         if let Some(collation) = &definition.collation {
             check_collation(collation)?;
         }
-        let ty = self.analyzing(&[], |cx| analyze::type_name(&definition.ty, cx))?;
+        let ty = self.analyzing(None, |cx| analyze::type_name(&definition.ty, cx))?;
         let mut not_null: Option<bool> = None;
         let mut default = None;
         for constraint in &definition.constraints {
@@ -146,7 +146,7 @@ impl Session {
 
     /// Returns a default as text that reads back as the same bound tree; `None` for NULL.
     fn default_text(&self, column: &str, ty: SqlType, expr: &ast::Expr) -> Result<Option<Arc<str>>> {
-        let bound = self.analyzing(&[], |cx| analyze::default(expr, column, ty, cx))?;
+        let bound = self.analyzing(None, |cx| analyze::default(expr, column, ty, cx))?;
         if matches!(bound, Expr::Const(Value::Null, _)) {
             return Ok(None);
         }
@@ -184,7 +184,7 @@ impl Session {
     ) -> Result<()> {
         let seen = Arc::new(relation.clone());
         let bool_type = SqlType::new(oid::BOOL);
-        let bound = self.analyzing(&[], |cx| analyze::expression(condition, Some(&seen), Some(bool_type), cx))?;
+        let bound = self.analyzing(None, |cx| analyze::expression(condition, Some(&seen), Some(bool_type), cx))?;
         // The deparser asks for the name of each column as it prints it, and so tells which columns are used.
         let used = std::cell::RefCell::new(Vec::new());
         let text = deparse::expression(&bound, &|_, place| {
@@ -496,7 +496,7 @@ impl Session {
     fn verify_check(&mut self, table: &Arc<Relation>, name: &str, condition: &str) -> Result<()> {
         let bool_type = SqlType::new(oid::BOOL);
         let bound =
-            self.analyzing(&[], |cx| analyze::stored_expression(condition, Some(table), Some(bool_type), cx))?;
+            self.analyzing(None, |cx| analyze::stored_expression(condition, Some(table), Some(bool_type), cx))?;
         let violated = self.any_row_violates(table, bound)?;
         if violated {
             let text = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);

@@ -240,7 +240,7 @@ impl Session {
                 format!("prepared statement \"{}\" already exists", prepare.name),
             ));
         }
-        let declared = self.analyzing(&[], |cx| {
+        let declared = self.analyzing(None, |cx| {
             prepare.types.iter().map(|name| Ok(analyze::type_name(name, cx)?.oid)).collect::<Result<Vec<_>>>()
         })?;
         let prepared = Prepared {
@@ -292,7 +292,7 @@ impl Session {
             return Ok(Vec::new());
         }
         let types: Vec<SqlType> = types.iter().map(|oid| SqlType::new(*oid)).collect();
-        let row = self.analyzing(&[], |cx| {
+        let row = self.analyzing(None, |cx| {
             args.iter().zip(&types).map(|(arg, ty)| analyze::expression(arg, None, Some(*ty), cx)).collect()
         })?;
         let columns = types.iter().map(|ty| ResultColumn { name: String::new(), ty: *ty, origin: None }).collect();

@@ -319,6 +319,7 @@ impl Client<'_> {
             catalog: &self.fixture.catalog,
             search_path: &[PUBLIC],
             parameter_types: &[],
+            parameters_allowed: true,
             text: &TextContext::default(),
             database: "test",
         };
