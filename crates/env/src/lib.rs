@@ -5,7 +5,7 @@
 //! mean.
 //!
 //! The simulated disk ([`SimFiles`]) remembers which 512-byte sectors and directory entries were synced. At a
-//! simulated power cut it keeps any subset of the others, chosen by a seed.
+//! simulated power cut it keeps any subset of the others, chosen by a seed; [`CrashPoint`] lists all of them.
 //!
 //! ```
 //! use collie_env::Env;
@@ -20,15 +20,18 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod crash_point;
 mod files;
 mod random;
 mod real_files;
+mod sim_blocks;
 mod sim_disk;
 mod sim_files;
 
 use std::sync::Arc;
 
 pub use clock::{Clock, RealClock, SimClock};
+pub use crash_point::{CrashPoint, Limits, Picks};
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;

@@ -2,130 +2,157 @@
 //!
 //! # What always holds
 //! - S1. `durable` of a file and `durable_names` are what every power cut keeps.
-//! - S2. `dirty` lists, oldest first, what a sector held at each write since its last successful sync; a power cut
-//!   keeps the durable content or any one of them, each sector by itself (torn and reordered writes).
+//! - S2. `dirty` lists, oldest first, what the sectors of a block held at each write since their last successful sync;
+//!   a power cut keeps the durable content or any one of them, each sector by itself (torn and reordered writes).
 //! - S3. A failed sync moves `dirty` to `orphaned`: the process still reads it, no later sync makes it durable.
+//! - S4. A clone shares all content: it costs a few reference counts per file.
+//!
+//! What a power cut may make of this is `crash_point`'s.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::Arc,
+};
 
 use collie_base::{Map, Set};
 
-use crate::random::{Random, SimRandom};
+use crate::sim_blocks::{Block, Blocks, SECTOR, SECTORS, sector_of};
 
-/// The unit that a power cut keeps or drops as a whole.
-pub(crate) const SECTOR: usize = 512;
+/// What a block held after a write.
+#[derive(Clone, Debug)]
+pub(crate) struct Version {
+    /// Number of the write among all writes to the disk.
+    pub(crate) write: u64,
+    /// The sectors that were written: bit i is sector i of the block.
+    pub(crate) sectors: u8,
+    pub(crate) content: Block,
+}
 
-type Sector = [u8; SECTOR];
+/// Versions by block, oldest first.
+pub(crate) type Versions = BTreeMap<usize, Vec<Version>>;
 
 /// A file, by its number; names point to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inode {
     /// What the process reads.
-    pub(crate) current: Vec<u8>,
-    durable: Vec<u8>,
-    dirty: BTreeMap<usize, Vec<Sector>>,
-    orphaned: BTreeMap<usize, Vec<Sector>>,
+    pub(crate) current: Blocks,
+    pub(crate) durable: Blocks,
+    pub(crate) dirty: Versions,
+    pub(crate) orphaned: Versions,
+    /// Lengths that the file had since the last successful sync, oldest first, without the durable one.
+    pub(crate) lens: Vec<usize>,
 }
 
 impl Inode {
-    /// Writes `bytes` at `offset`, growing the file with zeros.
-    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
+    /// Makes a file whose content is durable.
+    pub(crate) fn durable(content: Blocks) -> Self {
+        Self { current: content.clone(), durable: content, ..Self::default() }
+    }
+
+    /// Writes `bytes` at `offset` as the disk's `write`-th write, growing the file with zeros.
+    pub(crate) fn write(&mut self, write: u64, offset: usize, bytes: &[u8]) {
         let end = offset + bytes.len();
-        if self.current.len() < end {
-            self.current.resize(end, 0);
+        self.current.write(offset, bytes);
+        self.note_len();
+        let (mut sector, last) = (offset / SECTOR, end.div_ceil(SECTOR));
+        while sector < last {
+            let (block, from) = (sector / SECTORS, sector % SECTORS);
+            let to = SECTORS.min(from + last - sector);
+            let sectors = mask(from, to);
+            let content = self.current.block(block).clone();
+            self.dirty.entry(block).or_default().push(Version { write, sectors, content });
+            sector += to - from;
         }
-        self.current[offset..end].copy_from_slice(bytes);
-        for sector in offset / SECTOR..end.div_ceil(SECTOR) {
-            let content = sector_of(&self.current, sector);
-            self.dirty.entry(sector).or_default().push(content);
+    }
+
+    /// Cuts the file or grows it with zeros; as lasting as a write.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        self.current.set_len(len);
+        self.note_len();
+    }
+
+    fn note_len(&mut self) {
+        let len = self.current.len();
+        if self.lens.last().copied().unwrap_or(self.durable.len()) != len {
+            self.lens.push(len);
         }
     }
 
     /// Makes everything that is not orphaned durable.
     pub(crate) fn sync(&mut self) {
-        let len = self.current.len();
-        self.durable.resize(len, 0);
-        for (sector, versions) in std::mem::take(&mut self.dirty) {
-            let content = versions.last().expect("an entry is made with a version");
-            put_sector(&mut self.durable, sector, content);
-            self.orphaned.remove(&sector);
+        self.lens.clear();
+        for (block, versions) in std::mem::take(&mut self.dirty) {
+            let written = versions.iter().fold(0, |all, version| all | version.sectors);
+            let newest = versions.last().expect("an entry is made with a version");
+            if written == u8::MAX {
+                self.durable.put(block, newest.content.clone());
+            } else {
+                for sector in (0..SECTORS).filter(|sector| written & 1 << sector != 0) {
+                    put_sector(&mut self.durable, block, sector, sector_of(&newest.content, sector));
+                }
+            }
+            if let Some(lost) = self.orphaned.get_mut(&block) {
+                lost.iter_mut().for_each(|version| version.sectors &= !written);
+                lost.retain(|version| version.sectors != 0);
+            }
         }
+        self.durable.set_len(self.current.len());
     }
 
     /// Forgets that anything is to be written (S3).
     pub(crate) fn fail_sync(&mut self) {
-        for (sector, versions) in std::mem::take(&mut self.dirty) {
-            self.orphaned.entry(sector).or_default().extend(versions);
+        for (block, versions) in std::mem::take(&mut self.dirty) {
+            self.orphaned.entry(block).or_default().extend(versions);
         }
     }
 
-    /// Returns what a power cut may leave.
-    fn after_power_cut(&self, random: &SimRandom) -> Self {
-        let lens = [self.durable.len(), self.current.len()];
-        let len = if self.dirty.is_empty() && self.orphaned.is_empty() {
-            lens[0]
-        } else {
-            lens[usize::from(random.below(2) == 1)]
-        };
-        let mut kept = self.durable.clone();
-        kept.resize(len, 0);
-        // Most cuts keep nearly all or nearly none; the rest mix.
-        let keep_of_100 = [0, 10, 50, 90, 100][pick(random, 5)];
-        let unsynced: std::collections::BTreeSet<usize> =
-            self.orphaned.keys().chain(self.dirty.keys()).copied().collect();
-        for sector in unsynced {
-            if random.below(100) >= keep_of_100 {
-                continue;
-            }
-            let versions: Vec<&Sector> =
-                [&self.orphaned, &self.dirty].iter().filter_map(|side| side.get(&sector)).flatten().collect();
-            // The newest version is the likely one.
-            let at = if random.below(4) > 0 { versions.len() - 1 } else { pick(random, versions.len()) };
-            put_sector(&mut kept, sector, versions[at]);
-        }
-        Self { current: kept.clone(), durable: kept, dirty: BTreeMap::new(), orphaned: BTreeMap::new() }
+    /// Returns whether a power cut may leave more than one content.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        !self.dirty.is_empty() || !self.orphaned.is_empty() || !self.lens.is_empty()
     }
 }
 
-/// Returns an index below `count`.
-fn pick(random: &SimRandom, count: usize) -> usize {
-    usize::try_from(random.below(count as u64)).expect("below a usize")
+/// Returns the bits of the sectors `from..to` of a block.
+fn mask(from: usize, to: usize) -> u8 {
+    (from..to).fold(0, |bits, sector| bits | 1 << sector)
 }
 
-/// Returns a sector's content, with zeros behind the end of the file.
-fn sector_of(bytes: &[u8], sector: usize) -> Sector {
-    let mut content = [0; SECTOR];
-    let from = (sector * SECTOR).min(bytes.len());
-    let to = (from + SECTOR).min(bytes.len());
-    content[..to - from].copy_from_slice(&bytes[from..to]);
-    content
+/// Stores a sector's content.
+pub(crate) fn put_sector(content: &mut Blocks, block: usize, sector: usize, bytes: &[u8]) {
+    content.change(block)[sector * SECTOR..(sector + 1) * SECTOR].copy_from_slice(bytes);
 }
 
-/// Stores a sector's content, as far as the file reaches.
-fn put_sector(bytes: &mut [u8], sector: usize, content: &Sector) {
-    let from = (sector * SECTOR).min(bytes.len());
-    let to = (from + SECTOR).min(bytes.len());
-    bytes[from..to].copy_from_slice(&content[..to - from]);
-}
+/// Which file a name means.
+pub(crate) type Names = BTreeMap<Arc<Path>, u64>;
 
 /// A change of names that no `sync_dir` has covered.
 #[derive(Clone, Debug)]
 pub(crate) enum NameChange {
     /// The name now means the file.
-    Link(PathBuf, u64),
+    Link(Arc<Path>, u64),
     /// The name means nothing.
-    Unlink(PathBuf),
+    Unlink(Arc<Path>),
     /// The file moved from the first name to the second, in one step.
-    Rename(PathBuf, PathBuf, u64),
+    Rename(Arc<Path>, Arc<Path>, u64),
 }
 
 impl NameChange {
-    fn touches_dir(&self, dir: &std::path::Path) -> bool {
+    fn touches_dir(&self, dir: &Path) -> bool {
         let (Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _)) = self;
         path.parent() == Some(dir)
     }
 
-    fn apply(&self, names: &mut BTreeMap<PathBuf, u64>) {
+    /// Returns the file that the change gives a name.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        match self {
+            Self::Link(_, inode) | Self::Rename(_, _, inode) => Some(*inode),
+            Self::Unlink(_) => None,
+        }
+    }
+
+    /// Makes the change.
+    pub(crate) fn apply(&self, names: &mut Names) {
         match self {
             Self::Link(path, inode) => {
                 names.insert(path.clone(), *inode);
@@ -141,18 +168,26 @@ impl NameChange {
             }
         }
     }
+
+    /// Makes the half of a rename that names the file anew; its old name stays, if it has one.
+    pub(crate) fn apply_target_only(&self, names: &mut Names) {
+        if let Self::Rename(_, to, inode) = self {
+            names.insert(to.clone(), *inode);
+        }
+    }
 }
 
 /// The whole disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) inodes: Map<u64, Inode>,
-    pub(crate) names: BTreeMap<PathBuf, u64>,
-    durable_names: BTreeMap<PathBuf, u64>,
-    changes: Vec<NameChange>,
-    pub(crate) dirs: std::collections::BTreeSet<PathBuf>,
-    pub(crate) locks: Set<PathBuf>,
+    pub(crate) names: Names,
+    pub(crate) durable_names: Names,
+    pub(crate) changes: Vec<NameChange>,
+    pub(crate) dirs: Arc<BTreeSet<Arc<Path>>>,
+    pub(crate) locks: Set<Arc<Path>>,
     pub(crate) next_inode: u64,
+    pub(crate) writes: u64,
 }
 
 impl Disk {
@@ -163,7 +198,7 @@ impl Disk {
     }
 
     /// Makes the changes of names in `dir` durable.
-    pub(crate) fn sync_dir(&mut self, dir: &std::path::Path) {
+    pub(crate) fn sync_dir(&mut self, dir: &Path) {
         let mut kept = Vec::new();
         for change in std::mem::take(&mut self.changes) {
             if change.touches_dir(dir) {
@@ -175,33 +210,20 @@ impl Disk {
         self.changes = kept;
     }
 
+    /// Writes to a file.
+    pub(crate) fn write(&mut self, inode: u64, offset: usize, bytes: &[u8]) {
+        self.writes += 1;
+        let write = self.writes;
+        self.inode(inode).write(write, offset, bytes);
+    }
+
+    /// Returns a file.
+    pub(crate) fn inode(&mut self, number: u64) -> &mut Inode {
+        self.inodes.get_mut(&number).expect("files outlive their names here")
+    }
+
     /// Returns the bytes that the files behind names hold.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.current.len() as u64).sum()
-    }
-
-    /// Returns what a power cut may leave: durable state, and any subset of the rest.
-    pub(crate) fn after_power_cut(&self, random: &SimRandom) -> Self {
-        let mut names = self.durable_names.clone();
-        let keep_of_100 = [0, 50, 100][pick(random, 3)];
-        for change in &self.changes {
-            if random.u64() % 100 < keep_of_100 {
-                change.apply(&mut names);
-            }
-        }
-        let mut inodes = Map::default();
-        for number in names.values() {
-            let inode = self.inodes.get(number).expect("a name points to a file that is kept");
-            inodes.insert(*number, inode.after_power_cut(random));
-        }
-        Self {
-            inodes,
-            durable_names: names.clone(),
-            names,
-            changes: Vec::new(),
-            dirs: self.dirs.clone(),
-            locks: Set::default(),
-            next_inode: self.next_inode,
-        }
     }
 }
