@@ -40,6 +40,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
     let env = Env::real();
     let mut recovery = Recovery::new(&*env.clock);
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;

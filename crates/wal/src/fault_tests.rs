@@ -1,11 +1,16 @@
 //! Faults that are no crash: failing calls, a full disk, damage, files that do not belong.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collie_env::{Access, Env, Fault, Files, SimFiles};
+use parking_lot::Mutex;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, Protocol, RecoveryMode, RingKind, WalError, crash_tests::tiny, inspect,
+    Ending, Level, Log, Lsn, Mark, Options, Protocol, RecoveryMode, RingKind, WalError, Warnings, crash_tests::tiny,
+    inspect, log_tests::eventually,
 };
 
 const DIR: &str = "/wal";
@@ -101,34 +106,84 @@ fn every_waiter_hears_of_a_fault() {
     }
 }
 
-/// Goal: a full disk refuses new records before anything is reserved, keeps the old ones durable, and takes records
-/// again once there is room. Method: a capacity of two files, then more.
+/// Appends until the log refuses; returns how many records it took and the refusal.
+fn fill(log: &Log) -> (u64, WalError) {
+    let mut writer = log.writer();
+    for taken in 0..1_000 {
+        if let Err(error) = writer.append(0, &[&[1; 1_000]]) {
+            return (taken, error);
+        }
+    }
+    panic!("the log never refuses");
+}
+
+/// Goal: a full disk refuses new records before anything is reserved, with the emergency spare untouched and one
+/// warning said, keeps the old ones durable, and takes records again once there is room. Method: room for the first file
+/// (64 KiB, for what opening writes) and one spare, then more.
 #[test]
 fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
     let disk = SimFiles::new();
-    disk.set_capacity(Some(2 * (40 << 10)));
-    let (log, _) = open(&disk, tiny()).unwrap();
-    let mut writer = log.writer();
-    let mut written = 0_u64;
-    let full = loop {
-        match writer.append(0, &[&[1; 1_000]]) {
-            Ok(_) => written += 1,
-            Err(error) => break error,
-        }
-        assert!(written < 1_000);
-    };
+    disk.set_capacity(Some((64 + 40) << 10));
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let warnings = Warnings::to({
+        let said = said.clone();
+        move |line| said.lock().push(line.to_owned())
+    });
+    let (log, _) = open(&disk, Options { warnings, ..tiny() }).unwrap();
+    let (written, full) = fill(&log);
     assert!(matches!(&full, WalError::Full { .. }), "{full}");
     let boundary = log.boundary();
     log.wait(Mark::Durable, boundary).unwrap();
-    assert!(writer.append(0, &[b"no"]).is_err());
+    assert!(log.writer().append(0, &[b"no"]).is_err());
     assert_eq!(log.boundary(), boundary, "nothing was reserved");
+    let stat = log.stat();
+    assert_eq!((stat.segments, stat.spares), (1, 1), "the emergency spare is still there");
+    let alarm = stat.alarm.expect("a shortage");
+    assert!(
+        alarm.starts_with("wal: 1 spare log files are left and no more can be prepared (wal: cannot prepare"),
+        "{alarm}"
+    );
+    assert_eq!(*said.lock(), [alarm]);
     disk.set_capacity(None);
     log.tick().unwrap();
-    writer.commit(0, b"again", Level::Disk).unwrap();
+    assert_eq!(log.stat().alarm, None);
+    log.writer().commit(0, b"again", Level::Disk).unwrap();
     log.close().unwrap();
     let (log, found) = open(&disk, tiny()).unwrap();
     assert_eq!(found.ending, Ending::Clean);
     assert_eq!(bodies(&log).len() as u64, written + 1);
+}
+
+/// Goal: room returns on the same full disk by freeing old segments, which are used again. Method: room for five files,
+/// filled; then truncate.
+#[test]
+fn freed_segments_reopen_a_log_on_a_full_disk() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(5 * (40 << 10)));
+    let (log, _) = open(&disk, tiny()).unwrap();
+    let (_, full) = fill(&log);
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    log.flush_wal(true).unwrap();
+    let (segments, used) = (log.stat().segments, disk.used_bytes());
+    assert!(segments >= 4, "{segments}");
+    log.truncate_before(log.durable()).unwrap();
+    log.tick().unwrap();
+    log.writer().commit(0, b"again", Level::Disk).unwrap();
+    assert!(disk.used_bytes() <= used);
+}
+
+/// Goal: with threads the log reopens without any call when room returns. Method: fill, lift the bound, append until it
+/// is taken.
+#[test]
+fn preparer_reopens_a_log_on_a_full_disk() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(3 * (40 << 10)));
+    let (log, _) = open(&disk, Options { threads: true, ..tiny() }).unwrap();
+    let (_, full) = fill(&log);
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    disk.set_capacity(None);
+    eventually("room for a record", || log.writer().append(0, &[b"again"]).is_ok());
+    log.flush_wal(true).unwrap();
 }
 
 /// Goal: an unfinished flush is dropped with one line that says where; every mode says what it is for. Method: append a

@@ -19,7 +19,8 @@ use crate::{
     decode::whole_records,
     format::{BLOCK_BYTES, FrameHeader, HEADER, LINK_HEADER, Link, REASON_ROTATION},
     reserve::Reserve,
-    segments::{Segments, Spare},
+    segments::Segments,
+    spare::Spare,
 };
 
 /// Where the next frame goes, and what it continues.

@@ -32,7 +32,7 @@
 //! ```
 //!
 //! Files: [`mod@format`] has the byte tables, `decode` the one decoder, `ring` the memory, `reserve` the commit protocol,
-//! `flush` the leaders and waiters, `segments` the files, `recover` the opening.
+//! `flush` the leaders and waiters, `segments` and `spare` the files, `recover` the opening.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -49,7 +49,9 @@ mod recover;
 mod reserve;
 mod ring;
 mod segments;
+mod spare;
 mod survey;
+mod warning;
 mod window;
 
 #[cfg(test)]
@@ -58,6 +60,8 @@ mod crash_tests;
 mod fault_tests;
 #[cfg(test)]
 mod log_tests;
+#[cfg(test)]
+mod recycle_tests;
 
 pub use collie_base::Lsn;
 pub use decode::{RecordKind, fuzz_reader};
@@ -66,6 +70,7 @@ pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
 pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use read::{Inspection, Record, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
+pub use warning::Warnings;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

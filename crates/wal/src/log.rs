@@ -54,6 +54,8 @@ pub struct Stat {
     pub segments: usize,
     /// Files prepared ahead.
     pub spares: usize,
+    /// What is wrong now and will stop commits if nobody acts, if anything is.
+    pub alarm: Option<String>,
 }
 
 #[derive(Debug)]
@@ -265,6 +267,7 @@ impl Log {
             slotless_writers: self.core().slotless_writers.load(Ordering::Relaxed),
             segments,
             spares,
+            alarm: self.flusher().segments.alarm(),
         }
     }
 

@@ -32,7 +32,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Waits, without a fixed sleep, for something that another thread is about to do; fails after 10 seconds.
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let start = RealClock.now_ns();
     while !holds() {
         assert!(RealClock.now_ns() - start < 10_000_000_000, "{what} does not happen");

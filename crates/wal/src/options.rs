@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use collie_base::Lsn;
 
-use crate::WalError;
+use crate::{WalError, Warnings};
 
 /// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
@@ -87,7 +87,7 @@ pub struct Options {
     pub slots: u32,
     /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_bytes: u64,
-    /// `wal.spares`: files prepared ahead, at least 1. Default 2.
+    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. Default 2.
     pub spares: u32,
     /// `wal.max_segments`: log files in all, at least 8. Default 1024.
     pub max_segments: u32,
@@ -107,6 +107,8 @@ pub struct Options {
     pub known_durable: Option<Lsn>,
     /// Tag and body of a record to append first whenever opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,
+    /// Takes what an operator should read while the log runs. Default nobody.
+    pub warnings: Warnings,
     /// Whether the log runs its own threads (keeper, preparer). Without them nothing happens between calls: waits
     /// flush by themselves, a future is driven by [`Log::try_lead`](crate::Log::try_lead), and the owner calls
     /// [`Log::tick`](crate::Log::tick). Default true.
@@ -132,6 +134,7 @@ impl Default for Options {
             recovery_mode: RecoveryMode::default(),
             known_durable: None,
             first_record: None,
+            warnings: Warnings::default(),
             threads: true,
         }
     }

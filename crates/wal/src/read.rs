@@ -106,6 +106,13 @@ impl Records {
         let frame = match window.frame_at(at, Some(span.salt))? {
             Ok(frame) => frame,
             Err(bad) => {
+                let salt = window.salt_now()?;
+                if salt.is_some_and(|salt| salt != span.salt) {
+                    // Freed and prepared again while we read it.
+                    return Err(WalError::CursorLost {
+                        oldest: self.spans.front().map_or(self.limit, |next| next.first),
+                    });
+                }
                 let (lsn, path, durable) = (self.position, span.path.clone(), self.limit);
                 return Err(WalError::Damaged {
                     lsn,

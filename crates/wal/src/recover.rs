@@ -20,7 +20,8 @@ use crate::{
     decode::whole_records,
     flight::Flight,
     format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
-    segments::{Span, Spare, Start, prepare, prepare_again},
+    segments::{EMERGENCY_SPARES, Span, Start},
+    spare::{Spare, prepare, prepare_again},
     survey::{Leftover, Note, Survey, survey},
     window::Window,
 };
@@ -337,7 +338,7 @@ impl Opening<'_> {
         let mut spares = Vec::new();
         for file in leftovers {
             let reusable = file.file_bytes == self.options.segment_bytes;
-            if reusable && spares.len() < self.options.spares as usize {
+            if reusable && spares.len() < self.options.spares as usize + EMERGENCY_SPARES {
                 let (number, salt) = (self.next_number, self.env.random.u64());
                 self.next_number += 1;
                 let segment_bytes = file.file_bytes;

@@ -1,32 +1,32 @@
 //! `Segments`: the files of an open log: which exist, what they hold, and the spares prepared ahead.
 //!
 //! # Invariants
-//! - G1. A spare has its number, a fresh salt, zeros or void bytes behind the header, and a durable name, before the
-//!   flight writes to it: turning to it costs no extra sync.
+//! - G1. A spare is whole and durable (`spare` H1, H2) before the flight writes to it: turning to it costs no extra sync.
 //! - G2. Segment numbers grow; a number is used once per log, a salt once.
-//! - G3. Freeing goes oldest first, each removal durable before the next, and never takes the last two segments: the
-//!   end of the one before the current is where an open after a crash continues from.
+//! - G3. Freeing goes oldest first, one at a time, each durable before the next, and never takes the last two segments:
+//!   the end of the one before the current is where an open after a crash continues from.
+//! - G4. A freed file becomes a spare again while spares are wanted, and is removed otherwise.
+//! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
+//!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
+//!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11).
 //!
-//! Checked by the crash tests (names lost at power cuts) and by `log_tests` (full disk, freeing).
+//! Checked by the crash tests (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, path::PathBuf};
 
 use collie_base::Lsn;
-use collie_env::{Env, File};
-use parking_lot::{Condvar, Mutex};
+use collie_env::Env;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     WalError,
-    format::{BLOCK, BLOCK_BYTES, SegmentHeader, segment_name},
+    format::SegmentHeader,
+    spare::{self, Spare},
+    warning::Warnings,
 };
 
-/// A file ready to be written to.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    pub(crate) file: Arc<dyn File>,
-    pub(crate) path: PathBuf,
-    pub(crate) header: SegmentHeader,
-}
+/// Spares kept beside `wal.spares`, for what is reserved when no more can be prepared (G5).
+pub(crate) const EMERGENCY_SPARES: usize = 1;
 
 /// A segment that holds part of the log.
 #[derive(Clone, Debug)]
@@ -43,13 +43,24 @@ pub(crate) struct Span {
 struct Inner {
     spares: VecDeque<Spare>,
     spans: Vec<Span>,
+    /// Files that held the log and wait to be prepared again (G4).
+    freed: VecDeque<PathBuf>,
     next_number: u64,
     preparing: bool,
     /// Why the last preparation failed; cleared by a success.
     failed: Option<String>,
     /// Whether the current segment is more than half written.
     half_full: bool,
+    /// Whether the shortage of spares was announced; until there are two again.
+    announced: bool,
     stop: bool,
+}
+
+impl Inner {
+    /// Returns whether the emergency spare is all that is left, if that.
+    fn scarce(&self) -> bool {
+        self.spares.len() <= EMERGENCY_SPARES
+    }
 }
 
 /// The files of an open log.
@@ -61,69 +72,11 @@ pub(crate) struct Segments {
     segment_bytes: u64,
     wanted_spares: usize,
     max_segments: usize,
+    warnings: Warnings,
     inner: Mutex<Inner>,
     changed: Condvar,
-}
-
-/// Writes a fresh segment file under a temporary name and gives it its number. Gives up early once `stopped`.
-pub(crate) fn prepare(
-    env: &Env,
-    dir: &std::path::Path,
-    header: SegmentHeader,
-    stopped: &dyn Fn() -> bool,
-) -> Result<Spare, WalError> {
-    let name = segment_name(header.number);
-    let (path, temporary) = (dir.join(&name), dir.join(format!("{name}.tmp")));
-    let fill = || {
-        // A left-over of an earlier try; absent in the usual case.
-        let _absent = env.files.remove(&temporary);
-        let file = env.files.create(&temporary)?;
-        let zeros = vec![0; usize::try_from(header.segment_bytes.min(1 << 20)).expect("at most 1 MiB")];
-        let mut at = 0;
-        while at < header.segment_bytes {
-            if stopped() {
-                return Err(std::io::ErrorKind::Interrupted.into());
-            }
-            let piece = zeros.len().min(usize::try_from(header.segment_bytes - at).unwrap_or(usize::MAX));
-            file.write_at(at, &zeros[..piece])?;
-            at += piece as u64;
-            // In steps, so that the commits going on beside this never queue behind a whole segment.
-            if at.is_multiple_of(8 << 20) {
-                file.sync_data()?;
-            }
-        }
-        file.write_at(0, &header.encode())?;
-        file.sync_data()?;
-        env.files.replace(&temporary, &path)?;
-        Ok(file)
-    };
-    match fill() {
-        Ok(file) => Ok(Spare { file, path, header }),
-        Err(source) => {
-            let _best_effort = env.files.remove(&temporary);
-            Err(WalError::io("prepare", path, source))
-        }
-    }
-}
-
-/// Gives a file that holds nothing any more a new number and salt.
-pub(crate) fn prepare_again(
-    env: &Env,
-    dir: &std::path::Path,
-    old: &std::path::Path,
-    header: SegmentHeader,
-) -> Result<Spare, WalError> {
-    let path = dir.join(segment_name(header.number));
-    let io = |source| WalError::io("prepare", old, source);
-    let file = env.files.open(old, collie_env::Access::ReadWrite).map_err(io)?;
-    file.write_at(0, &header.encode()).map_err(io)?;
-    // Nothing of the first frame may count by chance; its salt is old anyway.
-    file.write_at(BLOCK_BYTES, &[0; BLOCK]).map_err(io)?;
-    file.sync_data().map_err(io)?;
-    if old != path {
-        env.files.replace(old, &path).map_err(io)?;
-    }
-    Ok(Spare { file, path, header })
+    /// Held while files are freed (G3).
+    freeing: Mutex<()>,
 }
 
 /// What [`Segments::new`] starts from.
@@ -142,47 +95,67 @@ impl Segments {
             dir,
             log_id: start.log_id,
             segment_bytes: options.segment_bytes,
-            wanted_spares: options.spares as usize,
+            wanted_spares: options.spares as usize + EMERGENCY_SPARES,
             max_segments: options.max_segments as usize,
+            warnings: options.warnings.clone(),
             inner: Mutex::new(Inner {
                 spares: start.spares.into(),
                 spans: start.spans,
+                freed: VecDeque::new(),
                 next_number: start.next_number,
                 preparing: false,
                 failed: None,
                 half_full: false,
+                announced: false,
                 stop: false,
             }),
             changed: Condvar::new(),
+            freeing: Mutex::new(()),
         }
     }
 
-    /// Returns what refuses appends now, if anything does: the current file is half full and there is no next one.
+    /// Returns what refuses appends now, if anything does (G5).
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
-        if inner.half_full && inner.spares.is_empty() { inner.failed.clone() } else { None }
+        if inner.half_full && inner.scarce() { inner.failed.clone() } else { None }
+    }
+
+    /// Returns what an operator should know about the spares: that they run out, and why.
+    pub(crate) fn alarm(&self) -> Option<String> {
+        let inner = self.inner.lock();
+        inner.failed.as_deref().filter(|_| inner.scarce()).map(|cause| shortage(inner.spares.len(), cause))
     }
 
     /// Prepares one spare if there are too few; `Ok(false)` when there was nothing to do.
     pub(crate) fn prepare_one(&self) -> Result<bool, WalError> {
-        let header = {
+        let (header, freed) = {
             let mut inner = self.inner.lock();
             if inner.preparing || inner.stop || inner.spares.len() >= self.wanted_spares {
                 return Ok(false);
             }
-            let files = inner.spans.len() + inner.spares.len();
-            if files >= self.max_segments {
+            let freed = inner.freed.pop_front();
+            let files = inner.spans.len() + inner.spares.len() + inner.freed.len();
+            if freed.is_none() && files >= self.max_segments {
                 let limit = self.max_segments;
-                inner.failed = Some(format!("wal.max_segments = {limit} files hold records that are still needed"));
-                return Err(WalError::Full { pinned_by: inner.failed.clone().unwrap_or_default() });
+                let pinned_by = format!("wal.max_segments = {limit} files hold records that are still needed");
+                self.note_failure(inner, pinned_by.clone());
+                return Err(WalError::Full { pinned_by });
             }
             inner.preparing = true;
             let number = inner.next_number;
             inner.next_number += 1;
             let salt = self.env.random.u64();
-            SegmentHeader { log_id: self.log_id, number, salt, segment_bytes: self.segment_bytes }
+            let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes: self.segment_bytes };
+            (header, freed)
         };
-        let prepared = prepare(&self.env, &self.dir, header, &|| self.inner.lock().stop);
+        let prepared = match &freed {
+            Some(file) => spare::prepare_again(&self.env, &self.dir, file, header),
+            None => spare::prepare(&self.env, &self.dir, header, &|| self.inner.lock().stop),
+        };
+        if let (Err(_), Some(file)) = (&prepared, &freed) {
+            // Opening removes it if this does not.
+            let _best_effort = spare::remove(&self.env, file);
+        }
         let mut inner = self.inner.lock();
         inner.preparing = false;
         self.changed.notify_all();
@@ -190,23 +163,34 @@ impl Segments {
             Ok(spare) => {
                 inner.spares.push_back(spare);
                 inner.failed = None;
+                inner.announced &= inner.scarce();
                 Ok(true)
             }
             Err(error) => {
-                inner.failed = Some(error.to_string());
+                self.note_failure(inner, error.to_string());
                 Err(error)
             }
         }
     }
 
-    /// Tells how far the current segment is written. More than half, without a spare: waits for the preparer, or
-    /// prepares one here unless the last try failed, so that whatever is reserved fits into what is allocated.
-    /// Returns whether appends must be refused now.
+    /// Notes why no spare could be prepared and says so, once per shortage.
+    fn note_failure(&self, mut inner: MutexGuard<'_, Inner>, cause: String) {
+        let line = (inner.scarce() && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
+        inner.announced |= line.is_some();
+        inner.failed = Some(cause);
+        drop(inner);
+        if let Some(line) = line {
+            self.warnings.say(&line);
+        }
+    }
+
+    /// Tells how far the current segment is written. More than half, and only the emergency spare left: waits for the
+    /// preparer, or prepares one here unless the last try failed (G5). Returns whether appends must be refused now.
     pub(crate) fn ensure_room(&self, half_full: bool) -> bool {
         let mut inner = self.inner.lock();
         inner.half_full = half_full;
         loop {
-            if !half_full || !inner.spares.is_empty() {
+            if !half_full || !inner.scarce() {
                 return false;
             }
             if inner.preparing {
@@ -286,25 +270,41 @@ impl Segments {
         (inner.spans.len(), inner.spares.len())
     }
 
-    /// Removes whole segments that end at or below `lsn` (G3); returns where the log starts now.
+    /// Frees whole segments that end at or below `lsn` (G3, G4); returns where the log starts now.
+    ///
+    /// # Errors
+    /// `Io`: that segment still counts as part of the log, and the next call tries it again.
     pub(crate) fn free_before(&self, lsn: Lsn) -> Result<Lsn, WalError> {
+        let _one_at_a_time = self.freeing.lock();
         loop {
-            let oldest = {
-                let mut inner = self.inner.lock();
+            let (oldest, wanted) = {
+                let inner = self.inner.lock();
                 let first = inner.spans.first().map_or(lsn, |span| span.first);
                 let ends = inner.spans.get(1).map(|next| next.first);
                 if inner.spans.len() <= 2 || ends.is_none_or(|end| end > lsn) {
                     return Ok(first);
                 }
-                let oldest = inner.spans.remove(0);
-                if inner.failed.is_some() {
-                    self.changed.notify_all();
-                }
-                oldest
+                let coming = inner.spares.len() + inner.freed.len() + usize::from(inner.preparing);
+                (inner.spans[0].clone(), coming < self.wanted_spares)
             };
-            let io = |source| WalError::io("remove", &oldest.path, source);
-            self.env.files.remove(&oldest.path).map_err(io)?;
-            self.env.files.sync_dir(&self.dir).map_err(io)?;
+            let kept = if wanted && oldest.segment_bytes == self.segment_bytes {
+                Some(spare::set_free(&self.env, &oldest.path)?)
+            } else {
+                spare::remove(&self.env, &oldest.path)?;
+                None
+            };
+            let mut inner = self.inner.lock();
+            inner.spans.remove(0);
+            inner.freed.extend(kept);
+            self.changed.notify_all();
         }
     }
+}
+
+/// Says that spares run out.
+fn shortage(spares: usize, cause: &str) -> String {
+    format!(
+        "wal: {spares} spare log files are left and no more can be prepared ({cause}); appends are refused once the \
+         current file is half full: free space, the log goes on by itself"
+    )
 }

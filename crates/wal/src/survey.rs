@@ -102,7 +102,7 @@ pub(crate) struct Survey {
     pub(crate) skip: u64,
     pub(crate) leftovers: Vec<Leftover>,
     pub(crate) damage: Option<Damage>,
-    /// Bytes written behind the end of the chain.
+    /// Bytes of flushes that began behind the end of the chain.
     pub(crate) torn_bytes: u64,
 }
 
@@ -337,7 +337,7 @@ struct Behind {
     durable: Option<Lsn>,
     /// How many valid frames there are.
     frames: u64,
-    /// Where the written part ends.
+    /// Where the last flush that began under the segment's salt would end. What else is not zero is an earlier use's.
     written_to: u64,
 }
 
@@ -354,8 +354,12 @@ fn proofs_in(
     let mut at = offset;
     while let Some(block) = window.next_written_block(at)? {
         at = block + BLOCK_BYTES;
-        behind.written_to = behind.written_to.max(at);
-        let Ok(frame) = window.frame_at(block, salt)? else { continue };
+        let Ok(frame) = window.frame_at(block, salt)? else {
+            if let Some(end) = window.claimed_end(block, salt)? {
+                behind.written_to = behind.written_to.max(end);
+            }
+            continue;
+        };
         survey.end_max = survey.end_max.max(frame.header.end());
         survey.frame_number_max = survey.frame_number_max.max(frame.header.number);
         survey.incarnation = survey.incarnation.max(frame.header.link.map_or(0, |link| link.incarnation));

@@ -89,6 +89,24 @@ impl Window {
         }))
     }
 
+    /// Returns where the frame at `offset` would end if it were whole; `None` when no frame under `salt` begins there.
+    pub(crate) fn claimed_end(&mut self, offset: u64, salt: Option<u64>) -> Result<Option<u64>, WalError> {
+        let claim = decode::frame_claim(self.bytes_at(offset, LINK_HEADER)?);
+        let ours = claim.filter(|claim| salt.is_none_or(|salt| salt == claim.header.salt));
+        Ok(ours.map(|claim| offset + claim.header.padded_bytes()))
+    }
+
+    /// Returns the salt that the file carries now, read anew: another one than before says that it is used again.
+    pub(crate) fn salt_now(&self) -> Result<Option<u64>, WalError> {
+        let mut block = vec![0; BLOCK];
+        let read = self.file.read_at(0, &mut block);
+        let count = read.map_err(|source| WalError::io("read", &self.path, source))?;
+        match decode::segment_header(&block[..count]) {
+            HeaderBlock::Segment(header) => Ok(Some(header.salt)),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the first block at or after `offset` that holds anything, or `None` to the end of the file.
     pub(crate) fn next_written_block(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
         let mut at = offset;

@@ -1,0 +1,116 @@
+//! `Spare`: a segment file that is ready to be written to, and the two ways to get one: a new file filled with zeros, or
+//! a file that held an earlier part of the log.
+//!
+//! # Invariants
+//! - H1. A spare's header, with its own number and a fresh salt, is on disk, and so is its name, before this returns.
+//! - H2. Every byte behind the header exists in the file, so that a sync of a frame changes no length and allocates
+//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (log.md L6).
+//! - H3. Preparation happens under a name that ends in `.tmp`, which opening removes: a crash on the way leaves nothing
+//!   that could be taken for a segment.
+//!
+//! Checked by `recycle_tests` (crashes at every call and every block) and the crash tests.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collie_env::{Access, Env, File};
+
+use crate::{
+    WalError,
+    format::{SegmentHeader, segment_name},
+};
+
+/// A file ready to be written to.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) path: PathBuf,
+    pub(crate) header: SegmentHeader,
+}
+
+/// Writes a new segment file under a temporary name and gives it its number. Gives up early once `stopped`.
+pub(crate) fn prepare(
+    env: &Env,
+    dir: &Path,
+    header: SegmentHeader,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Spare, WalError> {
+    let name = segment_name(header.number);
+    let (path, temporary) = (dir.join(&name), dir.join(format!("{name}.tmp")));
+    let fill = || {
+        // A left-over of an earlier try; absent in the usual case.
+        let _absent = env.files.remove(&temporary);
+        let file = env.files.create(&temporary)?;
+        let zeros = vec![0; usize::try_from(header.segment_bytes.min(1 << 20)).expect("at most 1 MiB")];
+        let mut at = 0;
+        while at < header.segment_bytes {
+            if stopped() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let piece = zeros.len().min(usize::try_from(header.segment_bytes - at).unwrap_or(usize::MAX));
+            file.write_at(at, &zeros[..piece])?;
+            at += piece as u64;
+            // In steps, so that the commits going on beside this never queue behind a whole segment.
+            if at.is_multiple_of(8 << 20) {
+                file.sync_data()?;
+            }
+        }
+        finish(env, &*file, &temporary, &path, header)?;
+        Ok(file)
+    };
+    match fill() {
+        Ok(file) => Ok(Spare { file, path, header }),
+        Err(source) => {
+            let _best_effort = env.files.remove(&temporary);
+            Err(WalError::io("prepare", path, source))
+        }
+    }
+}
+
+/// Gives a file that holds nothing of the log any more a new number and salt. Its content stays (H2).
+pub(crate) fn prepare_again(env: &Env, dir: &Path, old: &Path, header: SegmentHeader) -> Result<Spare, WalError> {
+    let path = dir.join(segment_name(header.number));
+    let again = || {
+        let file = env.files.open(old, Access::ReadWrite)?;
+        finish(env, &*file, old, &path, header)?;
+        Ok(file)
+    };
+    again()
+        .map(|file| Spare { file, path: path.clone(), header })
+        .map_err(|source| WalError::io("prepare", old, source))
+}
+
+/// Takes a segment's name away, durably, and returns the name under which the file waits to be prepared again.
+pub(crate) fn set_free(env: &Env, path: &Path) -> Result<PathBuf, WalError> {
+    let waiting = path.with_extension("wal.tmp");
+    match env.files.replace(path, &waiting) {
+        // An earlier try renamed it and then could not sync the directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let dir = path.parent().unwrap_or(path);
+            env.files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))?;
+        }
+        renamed => renamed.map_err(|source| WalError::io("rename", path, source))?,
+    }
+    Ok(waiting)
+}
+
+/// Takes a segment away, durably.
+pub(crate) fn remove(env: &Env, path: &Path) -> Result<(), WalError> {
+    match env.files.remove(path) {
+        // As in `set_free`.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.map_err(|source| WalError::io("remove", path, source))?,
+    }
+    let dir = path.parent().unwrap_or(path);
+    env.files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))
+}
+
+/// Writes the header and gives the file its name, each durable (H1).
+fn finish(env: &Env, file: &dyn File, old: &Path, new: &Path, header: SegmentHeader) -> io::Result<()> {
+    file.write_at(0, &header.encode())?;
+    file.sync_data()?;
+    if old == new { Ok(()) } else { env.files.replace(old, new) }
+}
