@@ -293,7 +293,7 @@ impl SqlError {
         }
     }
 
-    /// Takes away where in the text it is: for definitions, whose errors PostgreSQL does not place.
+    /// Takes away where in the text it is: for errors that PostgreSQL does not place, or that lie in another text.
     #[must_use]
     pub(crate) fn without_position(mut self) -> Self {
         self.0.position = None;

@@ -91,7 +91,7 @@ impl Analyzer<'_> {
                 let expr = parse_expression(&format!("NULL::{text}"))?;
                 match &expr.kind {
                     ast::ExprKind::Cast { ty, .. } => {
-                        Some(super::type_name(ty, self.cx).map_err(SqlError::unplaced)?.oid)
+                        Some(super::type_name(ty, self.cx).map_err(SqlError::without_position)?.oid)
                     }
                     _ => None,
                 }
@@ -168,20 +168,5 @@ pub(super) fn parse_expression(text: &str) -> Result<ast::Expr> {
     match (targets.pop(), targets.is_empty()) {
         (Some(target), true) => Ok(target.expr),
         _ => Err(broken()),
-    }
-}
-
-impl SqlError {
-    /// Takes the position away: it was one in another text.
-    pub(super) fn unplaced(self) -> Self {
-        let report = self.report();
-        let mut error = Self::new(report.state, report.message.clone());
-        if let Some(detail) = &report.detail {
-            error = error.detail(detail.clone());
-        }
-        if let Some(hint) = &report.hint {
-            error = error.hint(hint.clone());
-        }
-        error
     }
 }

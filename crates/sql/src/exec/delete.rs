@@ -1,20 +1,20 @@
 //! DELETE: rows of a scan or join are removed with all their index entries.
 //!
-//! A row that somebody changed first is judged again on its newest version, as in UPDATE.
+//! A row that somebody changed first is judged again on its newest version (`target_row`).
 
 use std::sync::Arc;
 
-use collie_engine::{Basis, Family, Outcome, Write};
+use collie_engine::{Family, Write};
 
 use crate::{
     error::Result,
     exec::{
         context::{Env, Run},
-        dml::{Advance, Removal, look_again, write_entry},
+        dml::{Advance, Removal, write_entry},
         entry,
-        error::from_engine,
         eval::eval,
-        op::{Op, Pull},
+        op::Pull,
+        target_row::{TargetRow, Written},
     },
     plan::node::DeletePlan,
     types::Value,
@@ -29,86 +29,56 @@ enum Stage {
 
 /// The state of a DELETE.
 pub(crate) struct DeleteState {
-    op: Op,
-    frame: Vec<Value>,
+    row: TargetRow,
     stage: Stage,
-    basis: Basis,
-    table: Option<Arc<Family>>,
     entries: Vec<Option<Arc<Family>>>,
-    key: Vec<u8>,
     entry: Vec<u8>,
 }
 
 impl DeleteState {
     pub(crate) fn new(plan: &DeletePlan) -> Self {
         Self {
-            op: Op::new(&plan.node),
-            frame: vec![Value::Null; plan.slots],
+            row: TargetRow::new(&plan.node, plan.slots),
             stage: Stage::Fetch,
-            basis: Basis::Snapshot,
-            table: None,
             entries: plan.target.relation.indexes.iter().map(|_| None).collect(),
-            key: Vec::new(),
             entry: Vec::new(),
         }
     }
 
     pub(crate) fn rewind(&mut self) {
-        self.op.rewind();
+        self.row.rewind();
         self.stage = Stage::Fetch;
     }
 
     /// Removes the next row; RETURNING goes to `out`.
     pub(crate) fn advance(&mut self, plan: &DeletePlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
         let target = &plan.target;
-        let relation = &target.relation;
         loop {
             match self.stage {
-                Stage::Fetch => {
-                    match self.op.pull(&plan.node, &mut self.frame, None, run)? {
-                        Pull::Row => {}
-                        Pull::End => return Ok(Advance::End),
-                        Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                        Pull::Yield => return Ok(Advance::Yield),
-                    }
-                    let slot = target.key_slot.expect("a table deleted from has a slot for its key");
-                    let Value::Bytea(key) = &self.frame[slot] else { continue };
-                    self.key.clear();
-                    self.key.extend_from_slice(key);
-                    self.basis = Basis::Snapshot;
-                    self.stage = Stage::Write;
-                }
-                Stage::Write => {
-                    let table = self.table.get_or_insert_with(|| run.db.family(relation.family()));
-                    match run.session.write(table, &self.key, self.basis, Write::Delete).map_err(from_engine)? {
-                        Outcome::Done => self.stage = Stage::Entry(0),
-                        Outcome::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                        Outcome::Changed { csn, row } => {
-                            self.basis = Basis::After(csn);
-                            if !look_again(target, &row, plan.recheck.as_ref(), &mut self.frame, None, run)? {
-                                self.stage = Stage::Fetch;
-                            }
-                        }
-                        Outcome::Moved(key) => {
-                            self.key = key;
-                            self.basis = Basis::Snapshot;
-                        }
-                        Outcome::Gone | Outcome::SelfModified => self.stage = Stage::Fetch,
-                    }
-                }
+                Stage::Fetch => match self.row.fetch(&plan.node, target, run)? {
+                    Pull::Row => self.stage = Stage::Write,
+                    Pull::End => return Ok(Advance::End),
+                    Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                    Pull::Yield => return Ok(Advance::Yield),
+                },
+                Stage::Write => match self.row.write(target, plan.recheck.as_ref(), Write::Delete, run)? {
+                    Written::Done => self.stage = Stage::Entry(0),
+                    Written::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                    Written::Changed | Written::Moved => {}
+                    Written::Passed => self.stage = Stage::Fetch,
+                },
                 Stage::Entry(at) => {
-                    let Some(index) = relation.indexes.get(at) else {
+                    let Some(index) = target.relation.indexes.get(at) else {
                         self.stage = Stage::Fetch;
                         out.clear();
                         for code in &plan.returning {
-                            out.push(eval(code, run, &Env::new(&self.frame, None))?);
+                            out.push(eval(code, run, &Env::new(&self.row.frame, None))?);
                         }
                         return Ok(Advance::Row);
                     };
                     if !index.primary {
-                        let row = &self.frame[target.base..target.base + relation.columns.len()];
                         self.entry.clear();
-                        entry::entry_key(index, row, &self.key, &mut self.entry)?;
+                        entry::entry_key(index, self.row.columns(target), &self.row.key, &mut self.entry)?;
                         let family = self.entries[at].get_or_insert_with(|| run.db.family(index.cf));
                         match write_entry(run.session, family, &self.entry, Write::Delete)? {
                             Removal::Done => {}

@@ -34,6 +34,7 @@ mod set_operation;
 mod sort;
 mod source;
 mod subquery;
+mod target_row;
 mod update;
 
 pub use context::{EvalParts, ExecContext, RowSink, Step, VirtualTables};

@@ -119,12 +119,8 @@ impl FunctionState {
             RowsFunction::Set(function) => function(&args, &run.eval),
             RowsFunction::SystemSet(source) => run.eval.system.call_set(source, &args),
             RowsFunction::One(function) => {
-                let callee = Callee {
-                    function: Function::clone(function),
-                    strict: scan.strict,
-                    types: scan.types.clone(),
-                    pos: scan.pos,
-                };
+                let callee =
+                    Callee { function: Function::clone(function), strict: scan.strict, types: scan.types.clone() };
                 let value = call(&callee, &args, run)?;
                 Ok::<Rows, SqlError>(Box::new(std::iter::once(Ok(value))))
             }

@@ -2,23 +2,23 @@
 //!
 //! # Invariants
 //! - U1. The frame's slots of the table hold the version the new row was computed from; the new row is beside it.
-//! - U2. A row that somebody changed first is judged and computed again on the newest version, and written on top of
-//!   exactly that one.
+//! - U2. A row that was judged again on a newer version (`target_row` T2) is computed again from that version.
 //! - U3. A row is updated once per statement, however often a join meets it.
 
 use std::sync::Arc;
 
-use collie_engine::{Basis, Family, Insert, Outcome, Write};
+use collie_engine::{Family, Insert, Write};
 
 use crate::{
     error::Result,
     exec::{
         context::{Env, Run},
-        dml::{self, Advance, Removal, look_again, write_entry},
+        dml::{self, Advance, Removal, write_entry},
         entry,
         error::from_engine,
         eval::eval,
-        op::{Op, Pull},
+        op::Pull,
+        target_row::{TargetRow, Written},
     },
     plan::node::UpdatePlan,
     types::Value,
@@ -39,14 +39,11 @@ enum Stage {
 
 /// The state of an UPDATE.
 pub(crate) struct UpdateState {
-    op: Op,
-    frame: Vec<Value>,
+    /// The row as it is.
+    old: TargetRow,
     stage: Stage,
-    basis: Basis,
     table: Option<Arc<Family>>,
     entries: Vec<Option<Arc<Family>>>,
-    /// Where the row is.
-    key: Vec<u8>,
     /// Where it will be.
     new_key: Vec<u8>,
     /// The new row.
@@ -59,13 +56,10 @@ pub(crate) struct UpdateState {
 impl UpdateState {
     pub(crate) fn new(plan: &UpdatePlan) -> Self {
         Self {
-            op: Op::new(&plan.node),
-            frame: vec![Value::Null; plan.slots],
+            old: TargetRow::new(&plan.node, plan.slots),
             stage: Stage::Fetch,
-            basis: Basis::Snapshot,
             table: None,
             entries: plan.target.relation.indexes.iter().map(|_| None).collect(),
-            key: Vec::new(),
             new_key: Vec::new(),
             new: Vec::new(),
             row: Vec::new(),
@@ -75,7 +69,7 @@ impl UpdateState {
     }
 
     pub(crate) fn rewind(&mut self) {
-        self.op.rewind();
+        self.old.rewind();
         self.stage = Stage::Fetch;
     }
 
@@ -85,42 +79,26 @@ impl UpdateState {
         let relation = &target.relation;
         loop {
             match self.stage {
-                Stage::Fetch => {
-                    match self.op.pull(&plan.node, &mut self.frame, None, run)? {
-                        Pull::Row => {}
-                        Pull::End => return Ok(Advance::End),
-                        Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                        Pull::Yield => return Ok(Advance::Yield),
-                    }
-                    let slot = target.key_slot.expect("an updated table has a slot for its key");
-                    let Value::Bytea(key) = &self.frame[slot] else { continue };
-                    self.key.clear();
-                    self.key.extend_from_slice(key);
-                    self.basis = Basis::Snapshot;
-                    self.stage = Stage::Compute;
-                }
+                Stage::Fetch => match self.old.fetch(&plan.node, target, run)? {
+                    Pull::Row => self.stage = Stage::Compute,
+                    Pull::End => return Ok(Advance::End),
+                    Pull::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                    Pull::Yield => return Ok(Advance::Yield),
+                },
                 Stage::Compute => {
                     self.compute(plan, run)?;
                     self.stage = Stage::Write;
                 }
                 Stage::Write => {
-                    let table = self.table.get_or_insert_with(|| run.db.family(relation.family()));
-                    let moved = plan.moves && self.new_key != self.key;
-                    let what = if moved { Write::MoveTo { new_key: &self.new_key } } else { Write::Put(&self.row) };
-                    match run.session.write(table, &self.key, self.basis, what).map_err(from_engine)? {
-                        Outcome::Done if moved => self.stage = Stage::Arrive,
-                        Outcome::Done => self.stage = Stage::Remove(0),
-                        Outcome::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                        Outcome::Changed { csn, row } => {
-                            let matches = look_again(target, &row, plan.recheck.as_ref(), &mut self.frame, None, run)?;
-                            self.basis = Basis::After(csn);
-                            self.stage = if matches { Stage::Compute } else { Stage::Fetch };
-                        }
-                        Outcome::Moved(key) => {
-                            self.key = key;
-                            self.basis = Basis::Snapshot;
-                        }
-                        Outcome::Gone | Outcome::SelfModified => self.stage = Stage::Fetch,
+                    let moves = plan.moves && self.new_key != self.old.key;
+                    let what = if moves { Write::MoveTo { new_key: &self.new_key } } else { Write::Put(&self.row) };
+                    match self.old.write(target, plan.recheck.as_ref(), what, run)? {
+                        Written::Done if moves => self.stage = Stage::Arrive,
+                        Written::Done => self.stage = Stage::Remove(0),
+                        Written::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                        Written::Changed => self.stage = Stage::Compute,
+                        Written::Moved => {}
+                        Written::Passed => self.stage = Stage::Fetch,
                     }
                 }
                 Stage::Arrive => {
@@ -141,7 +119,7 @@ impl UpdateState {
                             self.exchange(plan);
                             out.clear();
                             for code in &plan.returning {
-                                out.push(eval(code, run, &Env::new(&self.frame, None))?);
+                                out.push(eval(code, run, &Env::new(&self.old.frame, None))?);
                             }
                         }
                         return Ok(Advance::Row);
@@ -172,14 +150,14 @@ impl UpdateState {
         let target = &plan.target;
         let relation = &target.relation;
         self.new.clear();
-        self.new.extend_from_slice(&self.frame[target.base..target.base + relation.columns.len()]);
+        self.new.extend_from_slice(self.old.columns(target));
         for (column, code) in &plan.assignments {
-            self.new[*column] = eval(code, run, &Env::new(&self.frame, None))?;
+            self.new[*column] = eval(code, run, &Env::new(&self.old.frame, None))?;
         }
         dml::check_not_null(relation, &self.new, run)?;
         if !plan.checks.is_empty() {
             self.exchange(plan);
-            let checked = dml::check_conditions(target, &plan.checks, &self.frame, run);
+            let checked = dml::check_conditions(target, &plan.checks, &self.old.frame, run);
             self.exchange(plan);
             checked?;
         }
@@ -188,7 +166,7 @@ impl UpdateState {
         self.new_key.clear();
         match relation.primary_key() {
             Some(index) if plan.moves => entry::primary_key(index, &self.new, &mut self.new_key)?,
-            _ => self.new_key.extend_from_slice(&self.key),
+            _ => self.new_key.extend_from_slice(&self.old.key),
         }
         Ok(())
     }
@@ -197,7 +175,7 @@ impl UpdateState {
     fn exchange(&mut self, plan: &UpdatePlan) {
         let base = plan.target.base;
         let width = self.new.len();
-        self.frame[base..base + width].swap_with_slice(&mut self.new);
+        self.old.frame[base..base + width].swap_with_slice(&mut self.new);
     }
 
     /// Removes the old entry of an index; `None` when the entry stays as it is.
@@ -205,13 +183,13 @@ impl UpdateState {
         let target = &plan.target;
         let relation = &target.relation;
         let index = &relation.indexes[place];
-        let old = &self.frame[target.base..target.base + relation.columns.len()];
+        let old = self.old.columns(target);
         self.old_entry.clear();
         self.new_entry.clear();
-        entry::entry_key(index, old, &self.key, &mut self.old_entry)?;
+        entry::entry_key(index, old, &self.old.key, &mut self.old_entry)?;
         entry::entry_key(index, &self.new, &self.new_key, &mut self.new_entry)?;
         let same_key = self.old_entry == self.new_entry;
-        if same_key && (!index.unique || self.key == self.new_key) {
+        if same_key && (!index.unique || self.old.key == self.new_key) {
             return Ok(None);
         }
         let family = self.entries[place].get_or_insert_with(|| run.db.family(index.cf));

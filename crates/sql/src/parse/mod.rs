@@ -18,6 +18,7 @@
 
 pub mod ast;
 mod convert;
+mod normal;
 mod raw;
 mod scan;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod tests;
 use std::ops::Range;
 
 pub use ast::*;
+pub use normal::{Literal, NormalForm, normal_form};
 
 use crate::error::{Result, SqlError, SqlState};
 

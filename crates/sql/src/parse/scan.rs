@@ -21,6 +21,8 @@
 //!
 //! Checked by `parse/tests/depth.rs` on generated statements.
 
+use std::ops::Range;
+
 /// What is known about a text before it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -98,7 +100,7 @@ enum Token {
 
 /// Bounds the depth and the expansion of `text`.
 pub(super) fn shape(text: &str) -> Shape {
-    let mut tokens = Tokens { bytes: text.as_bytes(), at: 0 };
+    let mut tokens = Tokens::new(text);
     let mut levels = Vec::with_capacity(16);
     levels.push(Level::new(Opener::Text, 1));
     let mut shape = Shape { depth: 0, expansion: 0 };
@@ -176,12 +178,36 @@ fn close(levels: &mut Vec<Level>) -> u64 {
 }
 
 /// The tokens of a text.
-struct Tokens<'a> {
+#[derive(Clone)]
+pub(super) struct Tokens<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Tokens<'_> {
+impl<'a> Tokens<'a> {
+    /// Starts at the beginning of `text`.
+    pub(super) fn new(text: &'a str) -> Self {
+        Self { bytes: text.as_bytes(), at: 0 }
+    }
+
+    /// Returns where the next token stands and goes behind it. A run of operator characters comes one by one.
+    pub(super) fn next_span(&mut self) -> Option<Range<usize>> {
+        self.skip_blanks();
+        let start = self.at;
+        self.next()?;
+        Some(start..self.at)
+    }
+
+    /// Goes on at `at`, the end of a token.
+    pub(super) fn seek(&mut self, at: usize) {
+        self.at = at;
+    }
+
+    /// Returns where the last token ended.
+    pub(super) fn end(&self) -> usize {
+        self.at
+    }
+
     fn peek(&self, ahead: usize) -> u8 {
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }

@@ -11,7 +11,6 @@
 use crate::{
     analyze::bound::RowComparison,
     builtin::{Conversion, Implementation, ScalarFn, TypedFn},
-    parse::ast::Pos,
     types::{SqlType, Value},
 };
 
@@ -133,8 +132,6 @@ pub struct Callee {
     pub strict: bool,
     /// Types of the arguments.
     pub types: Box<[u32]>,
-    /// Where the call stands in the text.
-    pub pos: Pos,
 }
 
 /// A call of a procedure.
@@ -170,8 +167,6 @@ pub struct CastCode {
     pub to: SqlType,
     /// Whether the user wrote it.
     pub explicit: bool,
-    /// Where it stands in the text.
-    pub pos: Pos,
 }
 
 /// CASE.

@@ -11,7 +11,6 @@ use crate::{
     analyze::bound::{Expr, Query, SubqueryKind},
     builtin::{self, CastContext, Conversion, Proc, Strategy, Volatility},
     error::{Result, SqlError, SqlState},
-    parse::ast::Pos,
     plan::{
         PlanContext, code,
         code::{Call, Callee, CastCode, Code, Function, Pair},
@@ -129,8 +128,8 @@ impl<'a> Planner<'a> {
             }
             Expr::GroupKey { up, index, .. } => self.slot(*up, |level| Some(level.key_base + index))?,
             Expr::Aggregate { up, index, .. } => self.slot(*up, |level| Some(level.call_base + index))?,
-            Expr::Call { proc, args, pos, .. } => {
-                let callee = callee(proc, args.iter().map(|arg| arg.ty().oid), *pos);
+            Expr::Call { proc, args, .. } => {
+                let callee = callee(proc, args.iter().map(|arg| arg.ty().oid));
                 let args = self.compile_all(args)?;
                 if proc.volatility == Volatility::Immutable
                     && let Some(value) = fold::call(&callee.function, callee.strict, &callee.types, &args)
@@ -139,7 +138,7 @@ impl<'a> Planner<'a> {
                 }
                 Code::Call(Box::new(Call { callee, args }))
             }
-            Expr::Cast { arg, to, explicit, pos } => self.compile_cast(arg, *to, *explicit, *pos)?,
+            Expr::Cast { arg, to, explicit, .. } => self.compile_cast(arg, *to, *explicit)?,
             Expr::And(args) => Code::And(self.compile_all(args)?),
             Expr::Or(args) => Code::Or(self.compile_all(args)?),
             Expr::Not(arg) => Code::Not(Box::new(self.compile(arg)?)),
@@ -170,7 +169,7 @@ impl<'a> Planner<'a> {
             Expr::InList { arg, list, equal, negated } => {
                 let item = list.first().map_or(oid::UNKNOWN, |item| item.ty().oid);
                 Code::InList(Box::new(code::InList {
-                    equal: callee(equal, [arg.ty().oid, item], Pos::NONE),
+                    equal: callee(equal, [arg.ty().oid, item]),
                     arg: self.compile(arg)?,
                     list: self.compile_all(list)?,
                     negated: *negated,
@@ -183,7 +182,7 @@ impl<'a> Planner<'a> {
             Expr::RowCompare { kind, left, right, equal, less } => {
                 let types: Vec<[u32; 2]> = left.iter().zip(right).map(|(l, r)| [l.ty().oid, r.ty().oid]).collect();
                 let callees = |procs: &[&'static Proc]| -> Box<[Callee]> {
-                    procs.iter().zip(&types).map(|(proc, types)| callee(proc, *types, Pos::NONE)).collect()
+                    procs.iter().zip(&types).map(|(proc, types)| callee(proc, *types)).collect()
                 };
                 Code::RowCompare(Box::new(code::RowCompare {
                     kind: *kind,
@@ -207,20 +206,20 @@ impl<'a> Planner<'a> {
 
     fn pair(&mut self, proc: &'static Proc, left: &Expr, right: &Expr, right_oid: u32) -> Result<Pair> {
         Ok(Pair {
-            callee: callee(proc, [left.ty().oid, right_oid], Pos::NONE),
+            callee: callee(proc, [left.ty().oid, right_oid]),
             left: self.compile(left)?,
             right: self.compile(right)?,
         })
     }
 
-    fn compile_cast(&mut self, arg: &Expr, to: SqlType, explicit: bool, pos: Pos) -> Result<Code> {
+    fn compile_cast(&mut self, arg: &Expr, to: SqlType, explicit: bool) -> Result<Code> {
         let source = arg.ty().oid;
         let how = builtin::conversion(source, to.oid, CastContext::Explicit).unwrap_or(Conversion::ViaText);
         let arg = self.compile(arg)?;
         if matches!(how, Conversion::Same) && to.typmod < 0 {
             return Ok(arg);
         }
-        let cast = CastCode { arg, how, source, to, explicit, pos };
+        let cast = CastCode { arg, how, source, to, explicit };
         Ok(match fold::cast(&cast) {
             Some(value) => Code::Const(value),
             None => Code::Cast(Box::new(cast)),
@@ -254,7 +253,7 @@ impl<'a> Planner<'a> {
                 // With several columns, ALL over <> is not the negation of a look-up unless every column differs.
                 let hashed = if *all && procs.len() > 1 { None } else { hashed };
                 SubPlanKind::Compare {
-                    callees: procs.iter().zip(&types).map(|(proc, types)| callee(proc, *types, Pos::NONE)).collect(),
+                    callees: procs.iter().zip(&types).map(|(proc, types)| callee(proc, *types)).collect(),
                     left: self.compile_all(left)?,
                     all: *all,
                     hashed,
@@ -268,12 +267,11 @@ impl<'a> Planner<'a> {
 }
 
 /// Makes the callee of a procedure.
-pub(crate) fn callee(proc: &'static Proc, types: impl IntoIterator<Item = u32>, pos: Pos) -> Callee {
+pub(crate) fn callee(proc: &'static Proc, types: impl IntoIterator<Item = u32>) -> Callee {
     Callee {
         function: Function::of(&proc.implementation, proc.name),
         strict: proc.strict,
         types: types.into_iter().collect(),
-        pos,
     }
 }
 

@@ -11,7 +11,6 @@ use crate::{
     builtin::{Implementation, Strategy},
     catalog::relation::Storage,
     error::{Result, SqlError},
-    parse::ast::Pos,
     plan::{
         access::Wanted,
         code::{Code, Function},
@@ -525,7 +524,6 @@ impl Planner<'_> {
                     width,
                     ordinality: *ordinality,
                     filter: self.condition(conjuncts)?,
-                    pos: Pos::NONE,
                 };
                 let rows = if proc.returns_set { FUNCTION_ROWS } else { 1.0 };
                 (Kind::Function(Box::new(scan)), rows * share(conjuncts.len()))

@@ -18,7 +18,7 @@ use crate::{
     builtin::{AggregateFn, SetFn},
     catalog::relation::Relation,
     codec::key::KeyColumn,
-    parse::ast::{LockStrength, LockWait, Pos},
+    parse::ast::{LockStrength, LockWait},
     plan::code::{Callee, Code, Function},
 };
 
@@ -269,8 +269,6 @@ pub struct FunctionScan {
     pub ordinality: bool,
     /// What must hold of a row.
     pub filter: Option<Code>,
-    /// Where the call stands, if known.
-    pub pos: Pos,
 }
 
 /// How a function in FROM is called.

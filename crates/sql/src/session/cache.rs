@@ -5,8 +5,16 @@
 //!   Its plan carries the epoch it was made for; the session checks that after it has the table locks (sql.md Q5).
 //! - P2. Texts kept are at most [`CACHE_BYTES`] in each of two generations. What is not asked for while a generation
 //!   fills is forgotten: least recently used, coarsely.
+//! - P3. Simple text gets an entry when its form is seen again, so that texts sent once leave no trace but a hash, and
+//!   never again after its form could not be planned.
 
-use std::sync::Arc;
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use collie_base::Map;
 use parking_lot::Mutex;
@@ -35,13 +43,67 @@ struct Generations {
     young_bytes: usize,
 }
 
+/// Forms of which a sight is remembered.
+const SIGHTS: usize = 4096;
+/// Low bits of a sight: what is known of the form.
+const SEEN: u64 = 1;
+const REFUSED: u64 = 2;
+const KNOWN: u64 = 3;
+
+/// Hashes of the forms seen last, and whether they could be planned (P3). A form may be forgotten, or taken for another
+/// one with its hash: both only change how soon it gets an entry.
+struct Sights {
+    slots: Box<[AtomicU64]>,
+    hasher: RandomState,
+}
+
+impl Default for Sights {
+    fn default() -> Self {
+        Self { slots: (0..SIGHTS).map(|_| AtomicU64::new(0)).collect(), hasher: RandomState::new() }
+    }
+}
+
+impl Sights {
+    fn slot(&self, form: &str) -> (&AtomicU64, u64) {
+        let hash = self.hasher.hash_one(form);
+        let place = usize::try_from(hash >> 32).expect("32 bits") % SIGHTS;
+        (&self.slots[place], hash & !KNOWN)
+    }
+}
+
 /// The cache.
 #[derive(Default)]
-pub(super) struct PlanCache(Mutex<Generations>);
+pub(super) struct PlanCache {
+    generations: Mutex<Generations>,
+    sights: Sights,
+}
 
 impl PlanCache {
+    /// Notes that simple text of this form came; returns whether it came before and may have an entry (P3).
+    pub(super) fn seen_before(&self, form: &str) -> bool {
+        let (slot, hash) = self.sights.slot(form);
+        let before = slot.load(Ordering::Relaxed);
+        if before & !KNOWN == hash {
+            return before & KNOWN == SEEN;
+        }
+        slot.store(hash | SEEN, Ordering::Relaxed);
+        false
+    }
+
+    /// Returns whether the form could not be planned.
+    pub(super) fn is_refused(&self, form: &str) -> bool {
+        let (slot, hash) = self.sights.slot(form);
+        slot.load(Ordering::Relaxed) == hash | REFUSED
+    }
+
+    /// Notes that the form cannot be planned.
+    pub(super) fn refuse(&self, form: &str) {
+        let (slot, hash) = self.sights.slot(form);
+        slot.store(hash | REFUSED, Ordering::Relaxed);
+    }
+
     pub(super) fn get(&self, key: &Key) -> Option<Arc<Prepared>> {
-        let mut generations = self.0.lock();
+        let mut generations = self.generations.lock();
         if let Some(found) = generations.young.get(key) {
             return Some(found.clone());
         }
@@ -52,12 +114,12 @@ impl PlanCache {
 
     pub(super) fn put(&self, key: Key, prepared: Arc<Prepared>) {
         if key.text.len() <= TEXT_BYTES_MAX {
-            self.0.lock().put(key, prepared);
+            self.generations.lock().put(key, prepared);
         }
     }
 
     pub(super) fn remove(&self, key: &Key) {
-        let mut generations = self.0.lock();
+        let mut generations = self.generations.lock();
         if generations.young.remove(key).is_some() {
             let bytes = key.text.len() + ENTRY_BYTES;
             generations.young_bytes = generations.young_bytes.saturating_sub(bytes);
@@ -66,7 +128,7 @@ impl PlanCache {
     }
 
     pub(super) fn clear(&self) {
-        *self.0.lock() = Generations::default();
+        *self.generations.lock() = Generations::default();
     }
 }
 

@@ -57,14 +57,9 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let mut prepared = self.prepare(text, types)?;
+        let prepared = self.prepare_current(text, types)?;
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
-        }
-        if !self.same_result(&prepared)? {
-            // Sessions that hold it keep it, and are told when they use it; this one begins anew.
-            self.forget_prepared(text, types);
-            prepared = self.prepare(text, types)?;
         }
         self.planned(&prepared)?;
         self.names.statements.insert(name.to_owned(), prepared);

@@ -3,7 +3,11 @@
 //! Borrowed for one step of an execution; it changes nothing itself. What `set_config` asks for is noted and done by
 //! the session after the step.
 
-use std::{borrow::Cow, cell::RefCell, sync::Arc};
+use std::{
+    borrow::Cow,
+    cell::{OnceCell, RefCell},
+    sync::Arc,
+};
 
 use collie_base::{CfId, Lsn, Xid};
 
@@ -19,7 +23,9 @@ use crate::{
     session::{
         Connected, DATABASE, Database,
         prepared::Names,
+        search_path,
         settings::{Kind, SETTINGS, Settings},
+        transaction::Transaction,
     },
     types::Value,
 };
@@ -28,13 +34,13 @@ use crate::{
 pub(super) struct Facts<'a> {
     pub(super) database: &'a Arc<Database>,
     pub(super) catalog: &'a Catalog,
-    pub(super) search_path: &'a [Oid],
+    /// Resolved when first asked for: few statements do.
+    pub(super) search_path: OnceCell<Vec<Oid>>,
     pub(super) settings: &'a Settings,
+    pub(super) transaction: &'a Transaction,
     pub(super) identity: &'a Connected,
     pub(super) pid: u32,
     pub(super) xid: Option<Xid>,
-    pub(super) isolation: &'a str,
-    pub(super) read_only: bool,
     pub(super) names: &'a Names,
     /// Settings to change after the step.
     pub(super) changes: RefCell<Vec<(String, String)>>,
@@ -62,7 +68,7 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn search_path(&self) -> &[Oid] {
-        self.search_path
+        self.search_path.get_or_init(|| search_path(self.settings, &self.identity.user, self.catalog))
     }
 
     fn user(&self) -> &str {
@@ -79,8 +85,8 @@ impl SessionFacts for Facts<'_> {
 
     fn setting(&self, name: &str) -> Result<String> {
         match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Ok(self.isolation.to_owned()),
-            "transaction_read_only" => Ok(if self.read_only { "on" } else { "off" }.to_owned()),
+            "transaction_isolation" => Ok(self.transaction.isolation_name(self.settings).to_owned()),
+            "transaction_read_only" => Ok(if self.transaction.read_only { "on" } else { "off" }.to_owned()),
             _ => self.current_settings().show(name),
         }
     }

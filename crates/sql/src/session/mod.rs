@@ -23,6 +23,7 @@ pub mod copy_format;
 mod database;
 mod definition;
 mod described;
+mod effective;
 mod extended;
 mod facts;
 mod named;
@@ -51,10 +52,7 @@ use crate::{
         snapshot::{Catalog, PG_CATALOG},
     },
     error::{Result, SqlError, SqlState},
-    types::{
-        datetime::DateOrder,
-        io::{ByteaOutput, TextContext},
-    },
+    types::io::TextContext,
 };
 
 /// One user's session. Dropping it rolls back what is open.
@@ -148,14 +146,7 @@ impl Session {
 
     /// Returns the schemas of the search path that exist, in order.
     fn search_path(&self, catalog: &Catalog) -> Vec<Oid> {
-        let mut path = Vec::new();
-        for name in self.settings.get("search_path").split(',') {
-            let name = name.trim();
-            let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
-            let name = if name == "$user" { &*self.identity.user } else { name };
-            path.extend(catalog.schema_named(name).map(|schema| schema.oid).filter(|oid| !path.contains(oid)));
-        }
-        path
+        search_path(&self.settings, &self.identity.user, catalog)
     }
 
     /// Returns the schema in which unqualified names are made.
@@ -182,19 +173,7 @@ impl Session {
 
     /// Returns how values are read from and written as text.
     pub fn text_context(&self) -> TextContext {
-        TextContext {
-            date_order: match self.settings.get("datestyle") {
-                "ISO, DMY" => DateOrder::Dmy,
-                "ISO, YMD" => DateOrder::Ymd,
-                _ => DateOrder::Mdy,
-            },
-            timezone_offset: settings::time_zone_offset(self.settings.get("timezone")).unwrap_or(0),
-            now: self.transaction_time(),
-            bytea_output: match self.settings.get("bytea_output") {
-                "escape" => ByteaOutput::Escape,
-                _ => ByteaOutput::Hex,
-            },
-        }
+        self.settings.effective().text_context(self.transaction_time())
     }
 
     /// Returns when the transaction began, or the message arrived outside one.
@@ -214,6 +193,18 @@ impl Drop for Session {
         self.roll_back();
         self.database.disconnect(self.pid);
     }
+}
+
+/// Returns the schemas of a user's search path that exist, in order.
+fn search_path(settings: &Settings, user: &str, catalog: &Catalog) -> Vec<Oid> {
+    let mut path = Vec::new();
+    for name in settings.get("search_path").split(',') {
+        let name = name.trim();
+        let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
+        let name = if name == "$user" { user } else { name };
+        path.extend(catalog.schema_named(name).map(|schema| schema.oid).filter(|oid| !path.contains(oid)));
+    }
+    path
 }
 
 /// A session that is running a statement.

@@ -74,8 +74,19 @@ impl<C: Client> RowSink for Sink<'_, '_, C> {
 }
 
 impl Session {
+    /// Returns what `text`, a single statement, was prepared as before and still returns, or prepares it; with a plan.
+    pub(super) fn prepare_current(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
+        let mut prepared = self.prepare(text, declared)?;
+        if !self.same_result(&prepared)? {
+            // Sessions that hold it keep it, and are told when they use it; this one begins anew.
+            self.forget_prepared(text, declared);
+            prepared = self.prepare(text, declared)?;
+        }
+        Ok(prepared)
+    }
+
     /// Returns what `text`, a single statement, was prepared as before, or prepares it.
-    pub(super) fn prepare(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
+    fn prepare(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
         let key = self.cache_key(text, declared);
         if let Some(found) = self.database.plans.get(&key) {
             return Ok(found);
@@ -121,7 +132,7 @@ impl Session {
     }
 
     /// Returns whether the statement still takes and returns what its plan does, if it has one.
-    pub(super) fn same_result(&self, prepared: &Prepared) -> Result<bool> {
+    fn same_result(&self, prepared: &Prepared) -> Result<bool> {
         let before = prepared.planned.lock().clone();
         match (&prepared.stmt, before) {
             (Some(stmt), Some(before)) if before.epoch != self.catalog().epoch => {
@@ -132,11 +143,11 @@ impl Session {
     }
 
     /// Takes a statement out of the cache, so that the next `prepare` makes it anew.
-    pub(super) fn forget_prepared(&self, text: &str, declared: &[u32]) {
+    fn forget_prepared(&self, text: &str, declared: &[u32]) {
         self.database.plans.remove(&self.cache_key(text, declared));
     }
 
-    fn cache_key(&self, text: &str, declared: &[u32]) -> cache::Key {
+    pub(super) fn cache_key(&self, text: &str, declared: &[u32]) -> cache::Key {
         cache::Key { text: text.into(), types: declared.to_vec(), search_path: self.settings.get("search_path").into() }
     }
 
@@ -296,22 +307,18 @@ impl Session {
         sink: &mut dyn RowSink,
     ) -> Result<Step> {
         let catalog = self.catalog();
-        let search_path = self.search_path(&catalog);
         let transaction_time = self.transaction_time();
         let xid = self.engine.xid();
-        let isolation = self.isolation_name().to_owned();
-        let read_only = self.is_read_only();
-        let Self { database, engine, cancel, settings, identity, pid, statement_time, names, .. } = self;
+        let Self { database, engine, cancel, settings, transaction, identity, pid, statement_time, names, .. } = self;
         let facts = Facts {
             database,
             catalog: &catalog,
-            search_path: &search_path,
+            search_path: Default::default(),
             settings,
+            transaction,
             identity,
             pid: *pid,
             xid,
-            isolation: &isolation,
-            read_only,
             names,
             changes: Default::default(),
         };

@@ -7,12 +7,16 @@
 //! - S1. Every value stored for an effective setting has passed its check, so reading one never fails.
 //! - S2. SET LOCAL and SET inside a transaction end with it as PostgreSQL says: the caller keeps a copy of the whole
 //!   value set at BEGIN and at each savepoint, and puts it back.
+//! - S3. `effective` is what the values say: every function that changes a value that it holds reads it anew.
 
 use std::sync::Arc;
 
 use collie_base::Map;
 
-use crate::error::{Result, SqlError, SqlState};
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::effective::Effective,
+};
 
 /// What a setting's value may be and whether it does anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +60,7 @@ const fn reported(name: &'static str, kind: Kind, default: &'static str, descrip
 
 const ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
 const SYNC: &[&str] = &["on", "off", "local", "remote_write", "remote_apply"];
+const PLAN_CACHE_MODES: &[&str] = &["auto", "force_generic_plan", "force_custom_plan"];
 const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
 /// Version of PostgreSQL whose dialect is spoken, as clients choose their catalog queries by it.
@@ -118,7 +123,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("max_identifier_length", Kind::Fixed, "63", "Bytes of a name that are kept."),
     setting("max_index_keys", Kind::Fixed, "32", "Columns of an index."),
     setting("max_parallel_workers_per_gather", Kind::Accepted, "0", "No effect."),
-    setting("plan_cache_mode", Kind::Accepted, "auto", "No effect: plans are generic."),
+    setting(
+        "plan_cache_mode",
+        Kind::Word(PLAN_CACHE_MODES),
+        "auto",
+        "Plans of simple text: auto shares them from the second sight, the others always or never.",
+    ),
     setting("quote_all_identifiers", Kind::Accepted, "off", "No effect."),
     setting("random_page_cost", Kind::Accepted, "4", "No effect: the planner has its own costs."),
     setting("row_security", Kind::Accepted, "on", "No effect: there are no row policies."),
@@ -170,6 +180,8 @@ impl Setting {
 /// The values of one session: those that differ from the defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
+    /// What statements ask for again and again, kept in step with the values (S3).
+    effective: Effective,
     /// Values set in this session, by lower-case name.
     values: Map<&'static str, Arc<str>>,
     /// Defaults given at connect or by the server's configuration.
@@ -205,8 +217,19 @@ impl Settings {
     /// # Panics
     /// For a name that is not in the table: a bug of the caller.
     pub fn get(&self, name: &str) -> &str {
-        let setting = find(name).expect("callers name settings of the table");
+        let at = SETTINGS.binary_search_by(|setting| setting.name.cmp(name));
+        let setting = &SETTINGS[at.expect("callers name settings of the table")];
         self.values.get(setting.name).or_else(|| self.defaults.get(setting.name)).map_or(setting.default, |v| v)
+    }
+
+    /// Returns the values that statements ask for, read already.
+    pub(in crate::session) fn effective(&self) -> &Effective {
+        &self.effective
+    }
+
+    /// Keeps S3 after a change.
+    fn refresh(&mut self) {
+        self.effective = Effective::of(self);
     }
 
     /// Returns whether a switch is on.
@@ -238,6 +261,7 @@ impl Settings {
                 self.values.remove(setting.name);
             }
         }
+        self.refresh();
         Ok(setting.reported.then_some(setting))
     }
 
@@ -249,6 +273,7 @@ impl Settings {
         let setting = find(name).ok_or_else(|| unknown(name))?;
         let value = check(setting, value)?;
         self.defaults.insert(setting.name, value.into());
+        self.refresh();
         Ok(())
     }
 
@@ -261,6 +286,7 @@ impl Settings {
     pub fn reset_all(&mut self) {
         self.values.clear();
         self.custom.clear();
+        self.refresh();
     }
 }
 

@@ -1,17 +1,28 @@
 //! The simple query protocol: one string of statements, run in order, in one implicit transaction unless it says BEGIN.
+//!
+//! A single statement whose normal form came before runs by the plan kept for that form, without being parsed.
 
 use std::sync::Arc;
 
 use crate::{
-    error::Result,
-    parse::{Statement, Stmt, ast},
+    error::{Result, SqlError},
+    parse::{NormalForm, Statement, Stmt, normal_form},
     session::{
         Client, Session,
-        prepared::Verb,
+        effective::TextPlans,
+        prepared::{Planned, Prepared, Verb},
         run::Rows,
         transaction::{Block, failed_block},
     },
+    types::{Value, io},
 };
+
+/// A text whose plan was found, with its literals as parameters.
+struct Known {
+    prepared: Arc<Prepared>,
+    planned: Option<Arc<Planned>>,
+    params: Vec<Value>,
+}
 
 impl Session {
     /// Runs a string of statements. Answers go to `client`, an error included; the caller then says it is ready.
@@ -29,6 +40,9 @@ impl Session {
     }
 
     async fn run_text<C: Client>(&mut self, text: &str, client: &mut C) -> Result<()> {
+        if let Some(known) = self.known_text(text) {
+            return self.run_known(known, client).await;
+        }
         let statements = crate::parse::statements(text)?;
         if statements.is_empty() {
             client.empty();
@@ -52,14 +66,80 @@ impl Session {
 
     /// Runs one statement that is no transaction command; returns its command tag.
     async fn run_statement<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<String> {
-        let Some(verb) = Verb::of(stmt) else {
+        if Verb::of(stmt).is_none() {
             return self.utility(stmt, client).await;
-        };
+        }
         let planned = self.plan_text(stmt)?;
-        if !planned.analyzed.columns.is_empty() || matches!(**stmt, ast::Stmt::Select(_)) {
+        self.run_plan(stmt, &[], planned, Vec::new(), client).await
+    }
+
+    /// Runs a planned statement, with all its answers but the tag, which it returns.
+    async fn run_plan<C: Client>(
+        &mut self,
+        stmt: &Stmt,
+        declared: &[u32],
+        planned: Arc<Planned>,
+        params: Vec<Value>,
+        client: &mut C,
+    ) -> Result<String> {
+        let verb = planned.verb;
+        if !planned.analyzed.columns.is_empty() || verb == Verb::Select {
             client.columns(&planned.analyzed.columns, &[]);
         }
-        let rows = self.run(stmt, &[], planned, Vec::new(), Rows::All(&[]), client).await?;
+        let rows = self.run(stmt, declared, planned, params, Rows::All(&[]), client).await?;
         Ok(verb.tag(rows))
+    }
+
+    /// Finds the shared plan of a text by its normal form; makes it at the second sight. `None`, for whatever reason,
+    /// means that the text is to be parsed.
+    fn known_text(&mut self, text: &str) -> Option<Known> {
+        let mode = self.settings.effective().text_plans;
+        if mode == TextPlans::Never {
+            return None;
+        }
+        let form = normal_form(text)?;
+        let plans = &self.database.plans;
+        let wanted =
+            if mode == TextPlans::Always { !plans.is_refused(&form.text) } else { plans.seen_before(&form.text) };
+        if !wanted {
+            return None;
+        }
+        let Some((prepared, planned)) = self.plan_form(&form) else {
+            self.database.plans.refuse(&form.text);
+            return None;
+        };
+        let types = planned.as_ref().map_or(&[][..], |planned| &planned.analyzed.parameters);
+        let context = self.text_context();
+        let values = form.literals.iter().zip(types).map(|(literal, ty)| io::text_in(*ty, -1, &literal.text, &context));
+        let params = values.collect::<Result<_>>().ok()?;
+        Some(Known { prepared, planned, params })
+    }
+
+    fn plan_form(&mut self, form: &NormalForm<'_>) -> Option<(Arc<Prepared>, Option<Arc<Planned>>)> {
+        let types: Vec<u32> = form.literals.iter().map(|literal| literal.ty).collect();
+        let prepared = self.prepare_current(&form.text, &types).ok()?;
+        let planned = self.planned(&prepared).ok()?;
+        let parameters = planned.as_ref().map_or(0, |planned| planned.analyzed.parameters.len());
+        (parameters == types.len()).then_some((prepared, planned))
+    }
+
+    async fn run_known<C: Client>(&mut self, known: Known, client: &mut C) -> Result<()> {
+        let Known { prepared, planned, params } = known;
+        let Some(stmt) = prepared.stmt.as_deref() else { unreachable!("a form holds a statement") };
+        let tag = match (stmt, planned) {
+            (Stmt::Transaction(command), _) => self.transaction_command(command, client).await?.to_owned(),
+            _ if self.transaction.block == Block::Failed => return Err(failed_block()),
+            (_, Some(planned)) => {
+                // Its text is not the client's: no position in it means anything there.
+                let run = self.run_plan(stmt, &prepared.declared, planned, params, client).await;
+                run.map_err(SqlError::without_position)?
+            }
+            (_, None) => unreachable!("a form begins with a word of a planned statement or a transaction command"),
+        };
+        if self.transaction.block == Block::Implicit {
+            self.commit().await?;
+        }
+        client.complete(&tag);
+        Ok(())
     }
 }

@@ -41,7 +41,7 @@ pub(super) struct Transaction {
     pub(super) block: Block,
     began: i64,
     isolation: Option<Isolation>,
-    read_only: bool,
+    pub(super) read_only: bool,
     /// Whether a statement ran, after which SET TRANSACTION ISOLATION LEVEL is refused.
     used: bool,
     /// Settings as they were at BEGIN, when they were changed since.
@@ -78,6 +78,15 @@ impl Transaction {
     pub(super) fn began(&self) -> Option<i64> {
         (self.block != Block::None).then_some(self.began)
     }
+
+    /// Returns the name of the isolation level in force, as SHOW prints it.
+    pub(super) fn isolation_name<'a>(&self, settings: &'a Settings) -> &'a str {
+        match (self.block, self.isolation) {
+            (Block::Explicit | Block::Failed, Some(Isolation::RepeatableRead)) => "repeatable read",
+            (Block::Explicit | Block::Failed, Some(Isolation::ReadCommitted)) => "read committed",
+            _ => settings.get("default_transaction_isolation"),
+        }
+    }
 }
 
 /// The error for any statement of a failed block.
@@ -104,7 +113,7 @@ impl Session {
         if !self.engine.in_transaction() {
             let isolation = match self.transaction.isolation {
                 Some(isolation) => isolation,
-                None => self.isolation_named("default_transaction_isolation")?,
+                None => self.default_isolation()?,
             };
             self.engine.begin(isolation, self.transaction.read_only)?;
         }
@@ -115,31 +124,17 @@ impl Session {
         self.transaction = Transaction {
             block,
             began: self.statement_time,
-            read_only: self.settings.is_on("default_transaction_read_only"),
+            read_only: self.settings.effective().read_only,
             ..Transaction::default()
         };
         Ok(())
     }
 
-    fn isolation_named(&self, setting: &str) -> Result<Isolation> {
-        match self.settings.get(setting) {
+    fn default_isolation(&self) -> Result<Isolation> {
+        match self.settings.get("default_transaction_isolation") {
             "repeatable read" => Ok(Isolation::RepeatableRead),
             "serializable" => Err(serializable()),
             _ => Ok(Isolation::ReadCommitted),
-        }
-    }
-
-    /// Returns whether writes are refused.
-    pub(super) fn is_read_only(&self) -> bool {
-        self.transaction.read_only
-    }
-
-    /// Returns the name of the isolation level in force, as SHOW prints it.
-    pub(super) fn isolation_name(&self) -> &str {
-        match (self.transaction.block, self.transaction.isolation) {
-            (Block::Explicit | Block::Failed, Some(Isolation::RepeatableRead)) => "repeatable read",
-            (Block::Explicit | Block::Failed, Some(Isolation::ReadCommitted)) => "read committed",
-            _ => self.settings.get("default_transaction_isolation"),
         }
     }
 
@@ -156,7 +151,7 @@ impl Session {
 
     /// Refuses a write in a read-only transaction.
     pub(super) fn refuse_read_only(&self, what: &str) -> Result<()> {
-        if self.is_read_only() {
+        if self.transaction.read_only {
             return Err(SqlError::new(
                 SqlState::READ_ONLY_SQL_TRANSACTION,
                 format!("cannot execute {what} in a read-only transaction"),
@@ -276,7 +271,7 @@ impl Session {
         if !self.engine.in_transaction() {
             return Ok(());
         }
-        let sync = self.settings.get("synchronous_commit") != "off";
+        let sync = self.settings.effective().synchronous_commit;
         // D1: the new catalog is there before the locks that keep others from it end.
         let before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
         let changed = before.is_some();

@@ -153,8 +153,8 @@ impl Session {
 
     fn shown(&self, name: &str) -> Result<String> {
         match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Ok(self.isolation_name().to_owned()),
-            "transaction_read_only" => Ok(on_off(self.is_read_only()).to_owned()),
+            "transaction_isolation" => Ok(self.transaction.isolation_name(&self.settings).to_owned()),
+            "transaction_read_only" => Ok(on_off(self.transaction.read_only).to_owned()),
             _ => self.settings.show(name),
         }
     }

@@ -1,0 +1,111 @@
+//! `Effective`: the settings that statements ask for on their way, as values instead of words.
+
+use crate::{
+    session::settings::{self, Settings},
+    types::{
+        datetime::DateOrder,
+        io::{ByteaOutput, TextContext},
+    },
+};
+
+/// When simple text runs by a plan shared with texts that differ in their literals only (`plan_cache_mode`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::session) enum TextPlans {
+    /// From the second sight on.
+    Auto,
+    Always,
+    Never,
+}
+
+/// Values read from the words of [`Settings`].
+#[derive(Clone, Copy, Debug)]
+pub(in crate::session) struct Effective {
+    date_order: DateOrder,
+    timezone_offset: i32,
+    bytea_output: ByteaOutput,
+    /// Whether a commit waits for the disk.
+    pub(in crate::session) synchronous_commit: bool,
+    /// When simple text runs by a shared plan.
+    pub(in crate::session) text_plans: TextPlans,
+    /// Whether new transactions refuse writes.
+    pub(in crate::session) read_only: bool,
+}
+
+impl Default for Effective {
+    fn default() -> Self {
+        Self {
+            date_order: DateOrder::Mdy,
+            timezone_offset: 0,
+            bytea_output: ByteaOutput::Hex,
+            synchronous_commit: true,
+            text_plans: TextPlans::Auto,
+            read_only: false,
+        }
+    }
+}
+
+impl Effective {
+    /// Reads the words.
+    pub(in crate::session) fn of(settings: &Settings) -> Self {
+        Self {
+            date_order: match settings.get("datestyle") {
+                "ISO, DMY" => DateOrder::Dmy,
+                "ISO, YMD" => DateOrder::Ymd,
+                _ => DateOrder::Mdy,
+            },
+            timezone_offset: settings::time_zone_offset(settings.get("timezone")).unwrap_or(0),
+            bytea_output: match settings.get("bytea_output") {
+                "escape" => ByteaOutput::Escape,
+                _ => ByteaOutput::Hex,
+            },
+            synchronous_commit: settings.get("synchronous_commit") != "off",
+            text_plans: match settings.get("plan_cache_mode") {
+                "force_generic_plan" => TextPlans::Always,
+                "force_custom_plan" => TextPlans::Never,
+                _ => TextPlans::Auto,
+            },
+            read_only: settings.is_on("default_transaction_read_only"),
+        }
+    }
+
+    /// Returns how values are read from and written as text in a transaction that began at `now`.
+    pub(in crate::session) fn text_context(&self, now: i64) -> TextContext {
+        TextContext {
+            date_order: self.date_order,
+            timezone_offset: self.timezone_offset,
+            now,
+            bytea_output: self.bytea_output,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: the values follow every way a setting changes (S3), and start as the table's defaults say. Method: each
+    /// way once, compared with reading the words.
+    #[test]
+    fn values_follow_the_words() {
+        let same = |settings: &Settings| {
+            let (held, read) = (settings.effective(), Effective::of(settings));
+            assert_eq!(format!("{held:?}"), format!("{read:?}"));
+        };
+        let mut settings = Settings::default();
+        same(&settings);
+        settings.set("synchronous_commit", Some("off")).expect("known");
+        assert!(!settings.effective().synchronous_commit);
+        same(&settings);
+        settings.set_default("datestyle", "ISO, DMY").expect("known");
+        settings.set_default("timezone", "+02").expect("known");
+        same(&settings);
+        settings.set("synchronous_commit", None).expect("known");
+        assert!(settings.effective().synchronous_commit);
+        settings.set("default_transaction_read_only", Some("on")).expect("known");
+        settings.set("bytea_output", Some("escape")).expect("known");
+        same(&settings);
+        settings.reset_all();
+        assert!(!settings.effective().read_only);
+        same(&settings);
+    }
+}
