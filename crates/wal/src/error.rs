@@ -21,8 +21,9 @@ pub enum WalError {
         /// What holds the space.
         pinned_by: String,
     },
-    /// A write or sync failed, so what the kernel holds may never reach the disk. Every later append and wait fails
-    /// with this until the log is opened again. Records at or above `durable` have an unknown outcome.
+    /// A write or sync failed, so what the kernel holds may never reach the disk, and writing it to another file failed
+    /// too. Every later append and wait fails with this until the log is opened again. Records at or above `durable`
+    /// have an unknown outcome.
     Poisoned {
         /// Everything below is on disk.
         durable: Lsn,

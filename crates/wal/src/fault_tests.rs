@@ -28,53 +28,6 @@ fn segment_files(disk: &SimFiles) -> Vec<PathBuf> {
     names.iter().filter(|name| name.ends_with(".wal")).map(|name| Path::new(DIR).join(name)).collect()
 }
 
-/// Goal: whichever write or sync fails, the log stops, says so, and a power cut loses nothing it acknowledged. Method:
-/// EIO and ENOSPC at the k-th write or sync of a small workload, for all k.
-#[test]
-fn each_failing_write_or_sync_poisons_and_loses_nothing_acknowledged() {
-    for fault in [Fault::Eio, Fault::Enospc] {
-        let mut k = 0;
-        loop {
-            k += 1;
-            let disk = SimFiles::new();
-            disk.fail_write_or_sync(k, fault);
-            let mut acknowledged = Vec::new();
-            let mut failed = false;
-            match open(&disk, tiny()) {
-                Err(error) => {
-                    assert!(matches!(error, WalError::Io { .. }), "{error}");
-                    failed = true;
-                }
-                Ok((log, _)) => {
-                    let mut writer = log.writer();
-                    for number in 0..12_u8 {
-                        let body = vec![number; 3_000];
-                        match writer.commit(0, &body, Level::Disk) {
-                            Ok(_) => acknowledged.push(body),
-                            Err(WalError::Full { .. }) => failed = true,
-                            Err(error) => {
-                                failed = true;
-                                assert!(matches!(error, WalError::Io { .. } | WalError::Poisoned { .. }), "{error}");
-                                let again = writer.commit(0, b"x", Level::Disk);
-                                assert!(matches!(again, Err(WalError::Poisoned { .. })), "{again:?}");
-                            }
-                        }
-                    }
-                    failed |= log.close().is_err();
-                }
-            }
-            let after = disk.power_cut(k);
-            let (log, _) = open(&after, tiny()).unwrap_or_else(|error| panic!("{fault:?} at {k}: {error}"));
-            let read = bodies(&log);
-            assert!(read.starts_with(&acknowledged), "{fault:?} at {k}: {} of {}", read.len(), acknowledged.len());
-            if !failed && disk.writes_and_syncs() < k {
-                assert!(k > 30, "the workload has only {k} calls");
-                break;
-            }
-        }
-    }
-}
-
 /// Goal: a failing sync wakes everybody who waits, and an abandoned log too. Method: six threads commit with all
 /// background threads on until the fault, or until the log is abandoned under them; the scope ends only if none hangs.
 #[test]

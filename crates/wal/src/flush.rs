@@ -11,7 +11,9 @@
 //!   waking: no wake-up is lost.
 //! - W3. When a flight ends and somebody is left waiting, a thread beyond it or the keeper is woken to lead.
 //! - W4. `durable <= written <= boundary`; `durable` moves only after a successful sync of all below it (log.md L8).
-//! - W5. After a failed write or sync no file is written or synced again (log.md L9), and every wait fails.
+//! - W5. After a failed write or sync that file is left for good (log.md L9). Its leader keeps the right to fly, so nothing
+//!   is acknowledged, until everything above `durable` is written and synced elsewhere (`flight` A5); when that fails
+//!   too, the log is poisoned: every wait fails.
 //! - W6. No I/O under the queue's mutex.
 //!
 //! Checked by the concurrency test, the fault sweep and the crash tests.
@@ -26,7 +28,7 @@ use collie_base::Lsn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Mark, WalError,
+    Mark, WalError, Warnings,
     flight::Flight,
     reserve::{Reserve, State, Word},
     segments::Segments,
@@ -79,6 +81,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Flusher {
     pub(crate) reserve: Reserve,
     pub(crate) segments: Segments,
+    warnings: Warnings,
     pub(crate) written: Word,
     pub(crate) durable: Word,
     /// The durable position that the last frame names.
@@ -99,11 +102,12 @@ pub(crate) struct Flusher {
 pub(crate) struct Right(Purpose);
 
 impl Flusher {
-    pub(crate) fn new(reserve: Reserve, segments: Segments, flight: Flight) -> Self {
+    pub(crate) fn new(reserve: Reserve, segments: Segments, flight: Flight, warnings: Warnings) -> Self {
         let start = flight.issued;
         Self {
             reserve,
             segments,
+            warnings,
             written: Word::new(start),
             durable: Word::new(start),
             named: Word::new(start),
@@ -181,9 +185,16 @@ impl Flusher {
             // Closed between taking the right and using it: the files are somebody else's by now.
             return Err(self.refusal(state));
         }
+        match self.fly_here(&mut flight, purpose, boundary) {
+            Err(cause) if flight.broken => self.fly_elsewhere(&mut flight, purpose, boundary, &cause),
+            flown => flown,
+        }
+    }
+
+    fn fly_here(&self, flight: &mut Flight, purpose: Purpose, boundary: Lsn) -> Result<(), WalError> {
         if purpose == Purpose::Close {
             flight.write_end(&self.segments, self.durable.load())?;
-            return self.sync(&mut flight);
+            return self.sync(flight);
         }
         let pending = boundary > flight.issued && purpose != Purpose::SyncOnly && purpose != Purpose::Heartbeat;
         if pending || purpose == Purpose::Heartbeat {
@@ -192,7 +203,7 @@ impl Flusher {
             let full = self.segments.ensure_room(flight.half_full());
             self.full.store(u8::from(full), Ordering::Release);
             if flight.must_turn(boundary) && flight.unsynced {
-                self.sync(&mut flight)?;
+                self.sync(flight)?;
             }
             let durable = self.durable.load();
             let end = flight.write_from_ring(&self.reserve, &self.segments, boundary, durable)?;
@@ -203,7 +214,41 @@ impl Flusher {
             }
         }
         if flight.unsynced && matches!(purpose, Purpose::Sync | Purpose::SyncOnly) {
-            self.sync(&mut flight)?;
+            self.sync(flight)?;
+        }
+        Ok(())
+    }
+
+    /// Does what the flight was for in another file, after `cause` broke the current one (W5).
+    fn fly_elsewhere(
+        &self,
+        flight: &mut Flight,
+        purpose: Purpose,
+        boundary: Lsn,
+        cause: &WalError,
+    ) -> Result<(), WalError> {
+        let writes = matches!(purpose, Purpose::Write | Purpose::Sync);
+        let to = if writes { boundary.max(flight.issued) } else { flight.issued };
+        let durable = self.durable.load();
+        let rewritten = flight.rewrite(&self.reserve, &self.segments, to);
+        if let Err(error) = rewritten {
+            self.warnings.say(&format!(
+                "{cause}; writing what lies above {durable} to another file failed too ({error}): nothing is \
+                 acknowledged until the log is opened again"
+            ));
+            return Err(error);
+        }
+        self.warnings.say(&format!(
+            "{cause}; that file is not used again, {} bytes above {durable} were written to {} instead and the log goes on",
+            to.bytes_since(durable),
+            flight.path.display()
+        ));
+        self.named.store(durable);
+        self.written.store(flight.issued);
+        self.durable.store(flight.issued);
+        if purpose == Purpose::Close {
+            flight.write_end(&self.segments, self.durable.load())?;
+            return self.sync(flight);
         }
         Ok(())
     }
@@ -258,7 +303,7 @@ impl Flusher {
         futures && self.keeper_poked.notify_one()
     }
 
-    /// Stops everything after a failed write or sync (W5).
+    /// Stops everything after a failed write or sync whose repair failed too (W5).
     fn poison(&self) {
         self.reserve.stop(State::Poisoned);
         self.end(State::Poisoned);

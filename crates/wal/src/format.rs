@@ -44,6 +44,8 @@ pub(crate) const HEADER: usize = 64;
 pub(crate) const LINK_HEADER: usize = 128;
 /// Largest payload of a frame; checked before anything is read.
 pub const FRAME_PAYLOAD_MAX: u32 = 4 << 20;
+/// Largest frame that this program writes, header and padding included.
+pub(crate) const FRAME_BYTES_MAX: u32 = 2 << 20;
 /// The frame says where the chain continues from; its header is the long one.
 pub(crate) const FLAG_LINK: u16 = 1;
 /// The log was closed cleanly here.
@@ -55,7 +57,7 @@ pub(crate) const FLAGS_KNOWN: u16 = FLAG_LINK | FLAG_END;
 pub(crate) const REASON_ROTATION: u16 = 1;
 /// The first frame of a new incarnation.
 pub(crate) const REASON_OPEN: u16 = 2;
-/// What follows was written again; counts once a LINK of reason OPEN follows in the same segment.
+/// What follows was written again; counts once a LINK of another reason follows in the same segment.
 pub(crate) const REASON_REWRITE: u16 = 3;
 
 /// Kind of a record (low 3 bits): one payload.

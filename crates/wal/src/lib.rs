@@ -62,6 +62,8 @@ mod fault_tests;
 mod log_tests;
 #[cfg(test)]
 mod recycle_tests;
+#[cfg(test)]
+mod rewrite_tests;
 
 pub use collie_base::Lsn;
 pub use decode::{RecordKind, fuzz_reader};

@@ -52,6 +52,8 @@ pub struct Stat {
     pub slotless_writers: u64,
     /// Files that hold records.
     pub segments: usize,
+    /// Files left because a write or sync of them failed.
+    pub rewrites: u64,
     /// Files prepared ahead.
     pub spares: usize,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
@@ -106,7 +108,7 @@ impl Log {
         let reserve = Reserve::new(options.ring_bytes, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
         let core = Arc::new(Core {
-            flusher: Flusher::new(reserve, segments, opened.flight),
+            flusher: Flusher::new(reserve, segments, opened.flight, options.warnings.clone()),
             env: env.clone(),
             dir: dir.to_owned(),
             slots: Mutex::new((0..options.slots).rev().collect()),
@@ -263,6 +265,7 @@ impl Log {
             syncs: counts.syncs,
             stream_bytes: counts.stream_bytes,
             file_bytes: counts.file_bytes,
+            rewrites: counts.rewrites,
             ring_full: self.core().ring_full.load(Ordering::Relaxed),
             slotless_writers: self.core().slotless_writers.load(Ordering::Relaxed),
             segments,
@@ -371,7 +374,7 @@ impl Lead {
     /// Writes and syncs everything gathered so far (up to one frame) and wakes whoever waits for it.
     ///
     /// # Errors
-    /// `Io`: the log is poisoned.
+    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned.
     pub fn run(mut self) -> Result<(), WalError> {
         let right = self.right.take().expect("taken here and in drop only");
         self.core.flusher.fly(right)

@@ -18,7 +18,7 @@ use collie_env::{Access, Env};
 use crate::{
     Options, RecoveryMode, WalError,
     decode::whole_records,
-    flight::Flight,
+    flight::{Anchor, Flight},
     format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     segments::{EMERGENCY_SPARES, Span, Start},
     spare::{Spare, prepare, prepare_again},
@@ -216,6 +216,8 @@ impl Opening<'_> {
             previous_crc: previous.map_or(0, |note| note.crc),
             issued: found.end,
             unsynced: false,
+            anchor: Anchor::default(),
+            broken: false,
             incarnation: link.incarnation,
             skip: link.skip,
             frame_bytes: usize::try_from(self.options.frame_bytes_max()).expect("at most 2 MiB"),
@@ -302,7 +304,7 @@ impl Opening<'_> {
             }
         }
         let first = if payload.is_empty() { next } else { from };
-        spans.push(Span { path, salt, segment_bytes, first, until: None });
+        spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
         Ok((flight, spans))
     }
 

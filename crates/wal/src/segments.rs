@@ -10,6 +10,9 @@
 //!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
 //!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11).
 //!
+//! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
+//!   freed: at the front of the log its frames would look like the log's start.
+//!
 //! Checked by the crash tests (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
 
 use std::{collections::VecDeque, path::PathBuf};
@@ -20,6 +23,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     WalError,
+    flight::Anchor,
     format::SegmentHeader,
     spare::{self, Spare},
     warning::Warnings,
@@ -37,12 +41,16 @@ pub(crate) struct Span {
     pub(crate) first: Lsn,
     /// Where its frames stop counting; `None` while it is the current one.
     pub(crate) until: Option<u64>,
+    /// Whether a write or sync of it failed: it is never written again, not even as a spare (log.md L9).
+    pub(crate) broken: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
     spares: VecDeque<Spare>,
     spans: Vec<Span>,
+    /// Broken segments without a frame that counts, still to be removed (G6).
+    condemned: Vec<PathBuf>,
     /// Files that held the log and wait to be prepared again (G4).
     freed: VecDeque<PathBuf>,
     next_number: u64,
@@ -101,6 +109,7 @@ impl Segments {
             inner: Mutex::new(Inner {
                 spares: start.spares.into(),
                 spans: start.spans,
+                condemned: Vec::new(),
                 freed: VecDeque::new(),
                 next_number: start.next_number,
                 preparing: false,
@@ -207,10 +216,17 @@ impl Segments {
         }
     }
 
-    /// Leaves the current segment at `until` and takes the next spare, whose first record will be at `first`.
-    pub(crate) fn turn(&self, until: u64, first: Lsn) -> Result<Spare, WalError> {
+    /// Takes the next spare, preparing one if there is none.
+    ///
+    /// # Errors
+    /// Why none can be prepared.
+    pub(crate) fn take_spare(&self) -> Result<Spare, WalError> {
         let mut inner = self.inner.lock();
-        while inner.spares.is_empty() {
+        loop {
+            if let Some(spare) = inner.spares.pop_front() {
+                self.changed.notify_all();
+                return Ok(spare);
+            }
             if inner.preparing {
                 self.changed.wait(&mut inner);
                 continue;
@@ -222,16 +238,48 @@ impl Segments {
             self.prepare_one()?;
             inner = self.inner.lock();
         }
-        let spare = inner.spares.pop_front().expect("the loop ends with one");
+    }
+
+    /// Leaves the current segment at `until` and takes the next spare, whose first record will be at `first`.
+    pub(crate) fn turn(&self, until: u64, first: Lsn) -> Result<Spare, WalError> {
+        let spare = self.take_spare()?;
+        let mut inner = self.inner.lock();
         if let Some(span) = inner.spans.last_mut() {
             span.until = Some(until);
         }
         let path = spare.path.clone();
         let (salt, segment_bytes) = (spare.header.salt, spare.header.segment_bytes);
-        inner.spans.push(Span { path, salt, segment_bytes, first, until: None });
+        inner.spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
         inner.half_full = false;
-        self.changed.notify_all();
         Ok(spare)
+    }
+
+    /// Cuts the log behind `anchor`, where `current` goes on, because the current segment failed. What lay between holds
+    /// nothing that counts any more (G6).
+    pub(crate) fn replace_tail(&self, anchor: Anchor, current: Span) {
+        let mut inner = self.inner.lock();
+        let kept = inner.spans.iter().rposition(|span| span.salt == anchor.salt);
+        let kept = kept.expect("the anchor's segment is not freed: it is one of the last two (G3)");
+        let behind = inner.spans.split_off(kept + 1);
+        let span = &mut inner.spans[kept];
+        span.until = Some(anchor.until);
+        // The failed file: what was current, be it the anchor's or one behind.
+        span.broken |= behind.is_empty();
+        inner.spans.push(current);
+        inner.half_full = false;
+        inner.condemned.extend(behind.into_iter().map(|span| span.path));
+        drop(inner);
+        // Tried again before an older segment is freed.
+        let _best_effort = self.remove_condemned();
+    }
+
+    /// Removes what a rewrite left without a frame that counts (G6).
+    fn remove_condemned(&self) -> Result<(), WalError> {
+        loop {
+            let Some(path) = self.inner.lock().condemned.last().cloned() else { return Ok(()) };
+            spare::remove(&self.env, &path)?;
+            self.inner.lock().condemned.retain(|other| *other != path);
+        }
     }
 
     /// The preparer thread: keeps the spares coming until [`Segments::stop`]; calls `changed` after each try.
@@ -276,6 +324,7 @@ impl Segments {
     /// `Io`: that segment still counts as part of the log, and the next call tries it again.
     pub(crate) fn free_before(&self, lsn: Lsn) -> Result<Lsn, WalError> {
         let _one_at_a_time = self.freeing.lock();
+        self.remove_condemned()?;
         loop {
             let (oldest, wanted) = {
                 let inner = self.inner.lock();
@@ -287,7 +336,8 @@ impl Segments {
                 let coming = inner.spares.len() + inner.freed.len() + usize::from(inner.preparing);
                 (inner.spans[0].clone(), coming < self.wanted_spares)
             };
-            let kept = if wanted && oldest.segment_bytes == self.segment_bytes {
+            let again = wanted && !oldest.broken && oldest.segment_bytes == self.segment_bytes;
+            let kept = if again {
                 Some(spare::set_free(&self.env, &oldest.path)?)
             } else {
                 spare::remove(&self.env, &oldest.path)?;

@@ -4,8 +4,8 @@
 //! # Invariants
 //! - Y1. The chain is a prefix in frame order: a frame joins only behind the frame whose number, end and checksum it
 //!   names. A LINK frame may join further back; what lay behind that point is void.
-//! - Y2. A segment that starts with a REWRITE link counts only if an OPEN link follows in it: its frames were written
-//!   together and synced once, so half of them must not replace what they copy.
+//! - Y2. A segment that starts with a REWRITE link counts only if a link of another reason follows in it: its frames were
+//!   written together and synced once, so half of them must not replace what they copy.
 //! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
 //!   LSNs only grow, so a stale frame never proves it.
 //!
@@ -22,7 +22,7 @@ use collie_env::Files;
 use crate::{
     WalError,
     decode::{Bad, HeaderBlock},
-    format::{BLOCK_BYTES, REASON_OPEN, REASON_REWRITE, SegmentHeader, segment_number},
+    format::{BLOCK_BYTES, REASON_REWRITE, SegmentHeader, segment_number},
     segments::Span,
     window::Window,
 };
@@ -215,13 +215,14 @@ impl Chain {
                     before = Some(self.clone());
                 }
                 self.cut_to(&frame.header);
-                rewriting = (rewriting || link.reason == REASON_REWRITE) && link.reason != REASON_OPEN;
+                rewriting = link.reason == REASON_REWRITE;
                 (self.incarnation, self.skip) = (link.incarnation, link.skip);
             }
             if first {
                 let (salt, segment_bytes) = (header.salt, header.segment_bytes);
                 let start = frame.header.start;
-                self.spans.push(Span { path: path.to_owned(), salt, segment_bytes, first: start, until: None });
+                let path = path.to_owned();
+                self.spans.push(Span { path, salt, segment_bytes, first: start, until: None, broken: false });
             }
             self.push(offset, frame.next_offset, &frame.header, frame.crc);
             offset = frame.next_offset;

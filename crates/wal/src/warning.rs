@@ -7,8 +7,8 @@ use std::{fmt, sync::Arc};
 
 /// Takes the warnings of a log. By default they go nowhere; [`Stat`](crate::Stat) shows what is wrong now.
 ///
-/// The function is called by whichever thread noticed, without a lock held: it may block or call the log, but a leader
-/// that waits for it keeps others waiting.
+/// The function is called by whichever thread noticed, perhaps in the midst of a flush that others wait for: it must not
+/// call the log, and should not block.
 #[derive(Clone, Default)]
 pub struct Warnings(Option<Arc<Take>>);
 
