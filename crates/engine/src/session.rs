@@ -18,6 +18,7 @@ use collie_txn::{
     Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, Start, StatementKind, TableLock,
     TableLockMode, Transaction,
 };
+use collie_wal::Level;
 
 use crate::log::EngineLog;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
@@ -394,6 +395,7 @@ impl Session {
         self.redo.clear();
         match ended? {
             Ended::Committed { at, locks } => {
+                let sync = log.wal.commit_level(if sync { Level::Disk } else { Level::Memory }) == Level::Disk;
                 if !sync {
                     log.wal.flush_soon();
                 }

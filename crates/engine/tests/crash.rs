@@ -44,6 +44,31 @@ fn reopen_after_power_cut_keeps_every_acknowledged_commit() {
     }
 }
 
+/// Goal: with `wal.sync_every` = 3, a power cut takes at most the last two asynchronous commits. Method: count up, cut
+/// after each count, several outcomes.
+#[test]
+fn every_nth_asynchronous_commit_reaches_the_disk() {
+    for (commits, seed) in (0..9_u8).flat_map(|commits| (0..4).map(move |seed| (commits, seed))) {
+        let (env, disk) = Env::simulated(seed);
+        let mut options = Options { background: false, ..Options::small() };
+        (options.log.threads, options.log.sync_every) = (false, 3);
+        let (db, _) = Db::open(Path::new(DIR), options, env, &mut |_| ()).unwrap();
+        let cf = db.create_family();
+        let f = db.family(cf);
+        let mut session = db.session().unwrap();
+        for n in 0..commits {
+            begin(&mut session);
+            put(&mut session, &f, &[n], b"");
+            session.commit(false).unwrap().block().unwrap();
+        }
+        let (db, _) = open_still(Env::over(disk.power_cut(seed), seed + 1)).unwrap();
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        let back = all(&session, &db.family(cf)).len();
+        assert!(back >= usize::from(commits / 3 * 3), "{back} of {commits} are back");
+    }
+}
+
 /// Goal: a transaction larger than a piece of the log is whole after a reopen, without what it rolled back. Method: rows of
 /// 10 kB around savepoints, some voided after they went to the log; then one that never commits.
 #[test]

@@ -111,6 +111,12 @@ pub const KEYS: &[Key] = &[
     key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
     key("wal.slots", Kind::Count, "64", "Threads that append without sharing a slot."),
     key("wal.spares", Kind::Count, "2", "Segment files prepared ahead; one more is kept for emergencies."),
+    key(
+        "wal.sync_every",
+        Kind::Count,
+        "0",
+        "Every so-many-th commit is answered once it is on disk, also with synchronous_commit off; 0: none.",
+    ),
 ];
 
 /// The settings of a server.
@@ -253,6 +259,7 @@ impl Config {
             "wal.segment_size" => log.segment_bytes = bytes()?,
             "wal.slots" => log.slots = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.spares" => log.spares = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            "wal.sync_every" => log.sync_every = count()?,
             other => unreachable!("{other} is in the table and has no arm"),
         }
         self.given.retain(|(given, _)| *given != key.name);

@@ -157,7 +157,7 @@ impl Flusher {
         }
         queue.leading = true;
         queue.flight += 1;
-        queue.target = self.reserve.boundary();
+        queue.target = if purpose == Purpose::SyncOnly { self.written.load() } else { self.reserve.boundary() };
         queue.syncs = matches!(purpose, Purpose::Sync | Purpose::SyncOnly);
         Some(Right(purpose))
     }
@@ -331,6 +331,12 @@ impl Flusher {
     /// # Errors
     /// `Poisoned` or `Closed` when it never will.
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
+        let purpose = if mark == Mark::Durable { Purpose::Sync } else { Purpose::Write };
+        self.wait_leading(mark, lsn, purpose)
+    }
+
+    /// As [`Flusher::wait`], with what the flights it leads are for.
+    pub(crate) fn wait_leading(&self, mark: Mark, lsn: Lsn, purpose: Purpose) -> Result<(), WalError> {
         if self.mark(mark) >= lsn {
             return Ok(());
         }
@@ -347,7 +353,6 @@ impl Flusher {
             if queue.state != State::Open {
                 return Err(self.refusal(queue.state));
             }
-            let purpose = if mark == Mark::Durable { Purpose::Sync } else { Purpose::Write };
             if let Some(right) = self.begin(&mut queue, purpose) {
                 drop(queue);
                 self.fly(right)?;

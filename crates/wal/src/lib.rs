@@ -53,11 +53,14 @@ mod spare;
 mod survey;
 mod warning;
 mod window;
+mod write_options;
 
 #[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod level_tests;
 #[cfg(test)]
 mod log_tests;
 #[cfg(test)]
@@ -73,6 +76,7 @@ pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use read::{Inspection, Record, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
 pub use warning::Warnings;
+pub use write_options::WriteOptions;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

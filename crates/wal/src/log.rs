@@ -17,9 +17,9 @@ use collie_env::{Env, FileLock, LockError};
 use parking_lot::Mutex;
 
 use crate::{
-    Level, Mark, Options, Records, Recovered, WalError,
+    Level, Mark, Options, Records, Recovered, WalError, WriteOptions,
     flush::{Flusher, Purpose, Right},
-    format::{KIND_DATA, KIND_LAST, KIND_PART, RecordHead, TAG_MAX, piece_head},
+    format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
     keeper, recover,
     reserve::{Reserve, State, Try},
     segments::Segments,
@@ -71,6 +71,8 @@ struct Core {
     slotless: Mutex<()>,
     ring_full: AtomicU64,
     slotless_writers: AtomicU64,
+    /// Commits counted for `wal.sync_every`; stays 0 without it.
+    commits: AtomicU64,
     lock: Mutex<Option<Box<dyn FileLock>>>,
 }
 
@@ -115,6 +117,7 @@ impl Log {
             slotless: Mutex::new(()),
             ring_full: AtomicU64::new(0),
             slotless_writers: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
             lock: Mutex::new(Some(lock)),
             options,
         });
@@ -156,7 +159,19 @@ impl Log {
         if slot.is_none() {
             self.core().slotless_writers.fetch_add(1, Ordering::Relaxed);
         }
-        Writer { log: self.clone(), slot }
+        Writer { log: self.clone(), slot, waits: true }
+    }
+
+    /// Counts a commit and returns how far it has to wait: `level`, or `Disk` when `wal.sync_every` says that it is its
+    /// turn. For callers that append and wait by themselves; [`Writer::commit`] and [`Writer::write`] do it. What is not
+    /// logged does not count.
+    pub fn commit_level(&self, level: Level) -> Level {
+        let (core, every) = (self.core(), self.core().options.sync_every);
+        if every == 0 || level == Level::None {
+            return level;
+        }
+        let nth = core.commits.fetch_add(1, Ordering::Relaxed) + 1;
+        if nth.is_multiple_of(every) { Level::Disk } else { level }
     }
 
     /// Returns the boundary: every record below is complete in memory.
@@ -231,14 +246,7 @@ impl Log {
     /// # Errors
     /// As [`Log::wait`].
     pub fn sync_wal(&self) -> Result<(), WalError> {
-        let (flusher, written) = (self.flusher(), self.written());
-        let right = flusher.begin(&mut flusher.queue.lock(), Purpose::SyncOnly);
-        match right {
-            Some(right) => flusher.fly(right)?,
-            // A flight is on its way; whether it syncs or not, the next wait sees to the rest.
-            None => flusher.wait(Mark::Durable, written)?,
-        }
-        flusher.wait(Mark::Durable, written)
+        self.flusher().wait_leading(Mark::Durable, self.written(), Purpose::SyncOnly)
     }
 
     /// Reads the records at or above `from` up to what is durable now.
@@ -304,6 +312,12 @@ impl Log {
     pub(crate) fn heartbeat(&self) -> Result<(), WalError> {
         let right = self.flusher().begin(&mut self.flusher().queue.lock(), Purpose::Heartbeat);
         right.map_or(Ok(()), |right| self.flusher().fly(right))
+    }
+
+    /// Returns what the keeper is doing.
+    #[cfg(test)]
+    pub(crate) fn keeper_state(&self) -> &std::sync::atomic::AtomicU8 {
+        &self.flusher().keeper
     }
 
     /// Returns the directory.
@@ -433,6 +447,8 @@ impl Drop for Reached {
 pub struct Writer {
     log: Log,
     slot: Option<u32>,
+    /// Whether an append may wait for room in the ring.
+    waits: bool,
 }
 
 impl Writer {
@@ -484,14 +500,35 @@ impl Writer {
         self.append_record(&[head.as_slice(), bytes], Some(publish))
     }
 
-    /// Appends, then waits for `level`.
+    /// Appends a marker for a write that is not logged: it has a position in the order of commits, and readers yield a
+    /// hole of kind [`Unlogged`](crate::RecordKind::Unlogged) with `note`, at most 6 bytes (which family it was, say).
+    /// `publish` as in [`Writer::append_with`].
+    ///
+    /// # Durability
+    /// None, whatever is waited for: only the marker is.
+    ///
+    /// # Errors
+    /// As [`Writer::append_with`].
+    pub fn append_unlogged(&mut self, tag: u8, note: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, WalError> {
+        if note.len() as u64 > UNLOGGED_NOTE_MAX {
+            return Err(WalError::TooLarge { bytes: note.len() as u64, limit_bytes: UNLOGGED_NOTE_MAX });
+        }
+        let head = RecordHead::new(note.len(), KIND_UNLOGGED, tag);
+        self.append_record(&[head.as_slice(), note], Some(publish))
+    }
+
+    /// Appends, then waits for `level`; with [`Level::None`] a marker without a note is all that is appended. Counts for
+    /// `wal.sync_every`.
     ///
     /// # Errors
     /// As [`Writer::append`] and [`Log::wait`].
     pub fn commit(&mut self, tag: u8, bytes: &[u8], level: Level) -> Result<Appended, WalError> {
-        let appended = self.append(tag, &[bytes])?;
-        match level {
-            Level::Memory => self.log.flush_soon(),
+        let appended = match level {
+            Level::None => self.append_unlogged(tag, &[], |_| ())?,
+            _ => self.append(tag, &[bytes])?,
+        };
+        match self.log.commit_level(level) {
+            Level::None | Level::Memory => self.log.flush_soon(),
             Level::Process => {
                 self.log.wait(Mark::Written, appended.end)?;
                 self.log.flush_soon();
@@ -499,6 +536,19 @@ impl Writer {
             Level::Disk => self.log.wait(Mark::Durable, appended.end)?,
         }
         Ok(appended)
+    }
+
+    /// [`Writer::commit`] with RocksDB's options.
+    ///
+    /// # Errors
+    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `Full` for `no_slowdown` when the ring is
+    /// full.
+    pub fn write(&mut self, tag: u8, bytes: &[u8], options: WriteOptions) -> Result<Appended, WalError> {
+        let level = options.level(self.log.core().options.ring)?;
+        self.waits = !options.no_slowdown;
+        let committed = self.commit(tag, bytes, level);
+        self.waits = true;
+        committed
     }
 
     /// Returns the log.
@@ -543,6 +593,10 @@ impl Writer {
                 }
                 Try::RingFull { until } => {
                     self.log.core().ring_full.fetch_add(1, Ordering::Relaxed);
+                    if !self.waits {
+                        let pinned_by = format!("the ring, whose bytes up to {until} wait for the disk");
+                        return Err(WalError::Full { pinned_by });
+                    }
                     flusher.wait(Mark::Durable, until)?;
                 }
                 Try::Refused(state) => return Err(flusher.refusal(state)),
@@ -558,5 +612,8 @@ impl Drop for Writer {
         }
     }
 }
+
+/// Longest note of a marker: the marker takes 2 to 8 bytes in all.
+const UNLOGGED_NOTE_MAX: u64 = 6;
 
 const _: () = assert!(TAG_MAX == 31, "Writer::append says so");

@@ -48,13 +48,22 @@ pub enum RecoveryMode {
     SkipAnyCorruptedRecords,
 }
 
-/// How far a commit waits.
+/// How far a commit waits, and so what it survives.
+///
+/// | level | returns when | process killed | power cut |
+/// |---|---|---|---|
+/// | `None` | the boundary has passed its marker | lost | lost |
+/// | `Memory` | the boundary has passed it | lost if it was not written yet | lost if it was not flushed yet |
+/// | `Process` | the kernel has it (one write per group) | kept | lost if it was not flushed yet: at most `wal.flush_delay` and one flush |
+/// | `Disk` | it is on disk | kept | kept |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
-    /// Until the boundary has passed it. A crash of the process loses up to the last write.
+    /// Not logged: a marker takes its place in the order, and readers see a hole there.
+    None,
+    /// Until the boundary has passed it.
     Memory,
-    /// Until the kernel has it. Survives the process, not a power cut.
+    /// Until the kernel has it.
     Process,
     /// Until it is on disk.
     Disk,
@@ -99,8 +108,12 @@ pub struct Options {
     pub flush_delay: Duration,
     /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
     pub flush_bytes: u64,
-    /// `wal.manual_wal_flush`: data that nobody waits for stays until asked for or the ring is half full. Default false.
+    /// `wal.manual_wal_flush`: data that nobody waits for stays in memory until [`flush_wal`](crate::Log::flush_wal), a
+    /// `Process` or `Disk` commit, a ring half full, or close: `true` is less durable. Default false.
     pub manual_wal_flush: bool,
+    /// `wal.sync_every`: every so-many-th commit, counted over all threads, is `Disk`, at most 1,000,000; 0: none. With N
+    /// one writer loses at most N - 1 returned commits, T writers T x (N - 1). Default 0.
+    pub sync_every: u64,
     /// `wal.recovery_mode`. Default `TolerateCorruptedTailRecords`.
     pub recovery_mode: RecoveryMode,
     /// A position that the caller knows to have been durable: an end below it is damage. Default none.
@@ -131,6 +144,7 @@ impl Default for Options {
             flush_delay: Duration::from_millis(10),
             flush_bytes: 1 << 20,
             manual_wal_flush: false,
+            sync_every: 0,
             recovery_mode: RecoveryMode::default(),
             known_durable: None,
             first_record: None,
@@ -200,6 +214,7 @@ impl Options {
         within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
         within("wal.max_record", self.max_record_bytes, self.chunk_bytes, 256 << 20)?;
         within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
+        within("wal.sync_every", self.sync_every, 0, 1_000_000)?;
         let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);
         within("wal.flush_delay in microseconds", delay_us, 1_000, 10_000_000)
     }

@@ -1,0 +1,32 @@
+//! `WriteOptions`: how one record is written, under RocksDB's names.
+
+use crate::{Level, RingKind, WalError};
+
+/// How [`Writer::write`](crate::Writer::write) writes one record. The default waits for nothing but the boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WriteOptions {
+    /// Return once the record is on disk.
+    pub sync: bool,
+    /// Log a marker instead of the record: readers see a hole. Refused together with `sync`.
+    pub disable_wal: bool,
+    /// Fail with `Full` instead of waiting when the ring is full. Nothing is appended then; of a record larger than
+    /// `wal.chunk_size` some pieces may have been, which no reader yields.
+    pub no_slowdown: bool,
+}
+
+impl WriteOptions {
+    /// Returns how far a write waits. Without `sync` the promise is to survive the process: a ring that outlives it keeps
+    /// that by itself at [`Level::Process`], a private one gives [`Level::Memory`].
+    ///
+    /// # Errors
+    /// `InvalidOptions` for `sync` with `disable_wal`.
+    pub fn level(&self, ring: RingKind) -> Result<Level, WalError> {
+        match (self.sync, self.disable_wal) {
+            (true, true) => Err(WalError::options("sync asks for what disable_wal leaves out: set one of them")),
+            (true, false) => Ok(Level::Disk),
+            (false, true) => Ok(Level::None),
+            (false, false) if ring == RingKind::Shared => Ok(Level::Process),
+            (false, false) => Ok(Level::Memory),
+        }
+    }
+}
