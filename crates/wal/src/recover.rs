@@ -339,7 +339,9 @@ impl Opening<'_> {
     fn spares_from(&mut self, leftovers: Vec<Leftover>) -> Result<Vec<Spare>, WalError> {
         let mut spares = Vec::new();
         for file in leftovers {
-            let reusable = file.file_bytes == self.options.segment_bytes;
+            // A header that names another file: a rename that a crash left half done may have left the same file under
+            // both names, and as two spares it would be written twice.
+            let reusable = file.is_named_right() && file.file_bytes == self.options.segment_bytes;
             if reusable && spares.len() < self.options.spares as usize + EMERGENCY_SPARES {
                 let (number, salt) = (self.next_number, self.env.random.u64());
                 self.next_number += 1;

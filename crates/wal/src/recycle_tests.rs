@@ -155,3 +155,29 @@ fn reader_of_a_recycled_file_hears_that_its_records_are_gone() {
     let outcome = reader.find_map(Result::err).expect("the file is another one by now");
     assert!(matches!(outcome, WalError::CursorLost { .. }), "{outcome}");
 }
+
+/// Goal: a file that a half-done rename left under two names becomes one spare, not two that overwrite each other.
+/// Method: link a spare under a second name, open, and turn segments until both would have been written.
+#[test]
+fn file_under_two_names_is_one_spare() {
+    let (dir, env) = (tempfile::tempdir().unwrap(), Env::real());
+    let options = || Options { threads: false, segment_bytes: 1 << 20, ..Options::small() };
+    let (log, _) = Log::open(&env, dir.path(), options()).unwrap();
+    log.tick().unwrap();
+    log.writer().commit(0, &body(0), Level::Disk).unwrap();
+    log.abandon();
+    drop(log);
+    let name = |number: u64| dir.path().join(crate::format::segment_name(number));
+    std::fs::hard_link(name(2), name(3)).unwrap();
+    let (log, _) = Log::open(&env, dir.path(), options()).unwrap();
+    let mut writer = log.writer();
+    let mut count = 1;
+    while log.stat().segments < 6 {
+        writer.commit(0, &body(count).repeat(20), Level::Disk).unwrap();
+        count += 1;
+    }
+    log.close().unwrap();
+    drop((writer, log));
+    let (log, _) = Log::open(&env, dir.path(), options()).unwrap();
+    assert_eq!(log.read(Lsn::ZERO).map(Result::unwrap).count() as u64, count);
+}

@@ -52,6 +52,11 @@ pub(crate) struct Leftover {
 }
 
 impl Leftover {
+    /// Returns whether the file has a good header, which names the number that the file has.
+    pub(crate) fn is_named_right(&self) -> bool {
+        self.header.is_ok()
+    }
+
     /// Makes one of a segment whose frames are all void.
     pub(crate) fn void(path: PathBuf, file_bytes: u64, salt: u64) -> Self {
         Self { path, number: 0, file_bytes, lost_frames: false, header: Ok(salt) }
