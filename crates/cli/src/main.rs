@@ -3,6 +3,7 @@
 //! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod config;
 mod progress;
 mod render;
@@ -40,6 +41,11 @@ enum Command {
         #[command(subcommand)]
         command: wal::Command,
     },
+    /// Measure a part of Collie beside its floor and its peers.
+    Bench {
+        #[command(subcommand)]
+        command: bench::Command,
+    },
     /// List every setting with its default and effect, or explain one.
     Config(config::Args),
 }
@@ -49,6 +55,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
         Command::Wal { command } => wal::run(command),
+        Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),
     };
     match result {

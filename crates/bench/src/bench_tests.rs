@@ -1,0 +1,85 @@
+//! The benchmark runs, and its rows are whole. No figure is judged here: that would make a test depend on the machine.
+
+use crate::{
+    Figure, Pace, Plan, Report, log_bench,
+    subjects::{ALL, OWN},
+};
+
+fn run(only: &str) -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let plan = Plan { only: vec![only.to_owned()], ..Plan::new(dir.path(), Pace::Touch) };
+    let report = log_bench(&plan).unwrap();
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "files left behind: {left:?}");
+    report
+}
+
+/// Checks what holds of every row (report T1, T2), and that each of `subjects` has one.
+fn check<'a>(report: &Report, subjects: impl IntoIterator<Item = &'a str>) {
+    let section = &report.sections[0];
+    for row in &section.rows {
+        assert!(!row.level.is_empty() && !row.ring.is_empty() && !row.figures.is_empty(), "{row:?}");
+        for (key, figure) in &row.figures {
+            let units =
+                ["_ns", "_us", "_ms", "_bytes", "_per_s", "_per_append", "_per_commit", "_per_record", "_per_frame"];
+            let counts = ["files_turned", "syncs_beyond_one_per_commit", "above_1ms_per_million"];
+            assert!(units.iter().any(|unit| key.ends_with(unit)) || counts.contains(key), "{key} carries no unit");
+            if let Figure::Runs(spread) = figure {
+                assert!(spread.median.is_finite() && spread.low >= 0.0, "{key} of {row:?}");
+            }
+        }
+    }
+    for subject in subjects {
+        assert!(section.rows.iter().any(|row| row.subject == subject), "{subject} has no row");
+    }
+}
+
+/// Goal: the sections in memory have a row for every protocol, and no file stays. Method: a touch of each.
+#[test]
+fn memory_sections_have_a_row_for_every_protocol() {
+    check(&run("append"), ALL.map(|kind| kind.name()));
+    check(&run("threads"), ALL.map(|kind| kind.name()));
+    check(&run("boundary"), ALL[1..].iter().map(|kind| kind.name()));
+    check(&run("frozen"), ALL[1..].iter().map(|kind| kind.name()));
+}
+
+/// Goal: a rate times the time per operation is one. Method: the floor's rows, one writer without pauses, whose mean
+/// time lies between its shortest and its longest.
+#[test]
+fn durable_rates_and_times_agree() {
+    let report = run("durable");
+    check(&report, OWN.map(|kind| kind.name()));
+    let floor = report.sections[0].rows.iter().find(|row| row.subject.contains("floor")).unwrap();
+    let mean_us = 1e6 / floor.median("commits_per_s").unwrap();
+    let (p50, p999) = (floor.median("p50_us").unwrap(), floor.median("p999_us").unwrap());
+    assert!(mean_us > p50 / 10.0 && mean_us < p999 * 10.0, "mean {mean_us} us, p50 {p50} us, p99.9 {p999} us");
+}
+
+/// Goal: what is counted is right whatever the machine: bytes per record, syncs per file. Method: the counted section.
+#[test]
+fn overhead_is_counted() {
+    let report = run("overhead");
+    check(&report, []);
+    let rows = &report.sections[0].rows;
+    for (row, added) in rows.iter().zip([2.0, 3.0, 3.0]) {
+        let found = row.median("added_bytes_per_record").unwrap();
+        assert!((found - added).abs() < 1e-9, "{found} in {row:?}");
+    }
+    let turning = rows.last().unwrap();
+    assert_eq!(turning.median("file_bytes_per_record"), Some(4096.0));
+    assert!(turning.median("files_turned").unwrap() >= 1.0);
+}
+
+/// Goal: every record that was written is read back under the clock. Method: the section itself counts them.
+#[test]
+fn recovery_reads_back_what_was_written() {
+    check(&run("recovery"), ["read and sum (floor)", "survey, every frame", "every record", "open after a crash"]);
+}
+
+/// Goal: a misspelt section is an error that names the right ones. Method: ask for one.
+#[test]
+fn unknown_section_is_refused() {
+    let plan = Plan { only: vec!["apend".to_owned()], ..Plan::new(std::env::temp_dir().as_path(), Pace::Touch) };
+    let error = log_bench(&plan).unwrap_err().to_string();
+    assert!(error.starts_with("no section apend: use append, threads"), "{error}");
+}

@@ -1,0 +1,109 @@
+//! `Latencies`: counts of durations in buckets that are at most 1/64 wide, so percentiles of millions cost 30 KiB.
+
+const SUB_BITS: u32 = 6;
+const SUBS: u64 = 1 << SUB_BITS;
+const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
+
+/// A histogram of nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    buckets: Box<[u64]>,
+    count: u64,
+    max_ns: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, max_ns: 0 }
+    }
+}
+
+fn bucket(ns: u64) -> usize {
+    let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(SUB_BITS + 1);
+    usize::try_from(u64::from(shift) * SUBS + (ns >> shift)).expect("below BUCKETS")
+}
+
+/// The highest duration that falls into `bucket`.
+fn highest(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    let shift = (bucket >> SUB_BITS).saturating_sub(1);
+    let low = bucket - shift * SUBS;
+    ((low + 1) << shift).wrapping_sub(1)
+}
+
+impl Latencies {
+    /// Counts one duration.
+    pub fn record(&mut self, ns: u64) {
+        self.buckets[bucket(ns)] += 1;
+        self.count += 1;
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    /// Adds the counts of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        for (mine, others) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine += others;
+        }
+        self.count += other.count;
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Returns how many were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the longest, exactly; 0 of none.
+    pub fn max_ns(&self) -> u64 {
+        self.max_ns
+    }
+
+    /// Returns the duration that `per_mille` of 1000 do not exceed, rounded up by at most 1/64; 0 of none.
+    pub fn at_per_mille(&self, per_mille: u64) -> u64 {
+        let wanted = (self.count * per_mille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (bucket, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return highest(bucket).min(self.max_ns);
+            }
+        }
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every duration has a bucket, buckets are in order and at most 1/64 wide. Method: values around all powers.
+    #[test]
+    fn buckets_are_narrow_and_ordered() {
+        let mut last = 0;
+        for power in 0..64 {
+            for ns in [1_u64 << power, (1 << power) + (1 << power) / 3, ((1 << power) - 1) * 2 + 1] {
+                let at = bucket(ns);
+                assert!(at >= last && at < BUCKETS, "{ns}");
+                let top = highest(at);
+                assert!(top >= ns && top - ns <= ns / 64, "{ns} to {top}");
+                last = at;
+            }
+        }
+        assert_eq!((bucket(0), highest(0)), (0, 0));
+    }
+
+    /// Goal: percentiles are those of the sorted list. Method: 1 to 1000, in two halves merged.
+    #[test]
+    fn percentiles_match_a_sorted_list() {
+        let (mut low, mut high) = (Latencies::default(), Latencies::default());
+        (1..=500).for_each(|us| low.record(us * 1000));
+        (501..=1000).for_each(|us| high.record(us * 1000));
+        low.merge(&high);
+        for (per_mille, exact) in [(500, 500_000), (990, 990_000), (999, 999_000), (1000, 1_000_000)] {
+            let found = low.at_per_mille(per_mille);
+            assert!(found >= exact && found <= exact + exact / 64, "{per_mille}: {found}");
+        }
+        assert_eq!((low.count(), low.max_ns()), (1000, 1_000_000));
+        assert_eq!(Latencies::default().at_per_mille(500), 0);
+    }
+}

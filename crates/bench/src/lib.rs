@@ -1,0 +1,53 @@
+//! Measures Collie's parts, each figure beside its floor or its peers, taken in the same run on the same machine.
+//!
+//! # What it is
+//! `collie bench log` calls [`log_bench`] with a [`Plan`] and prints the [`Report`]. In memory, Collie's own log and the
+//! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
+//! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs.
+//!
+//! # What it is not
+//! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the tables
+//! are right. Peers from other projects are in `bench/compare`, outside the workspace.
+//!
+//! # How to read a row
+//! Every row names its level and ring and what it stands beside; figures are medians with the lowest and highest run;
+//! a target that is missed is marked `LOST` and stays in. Ratios travel between machines, figures do not.
+
+mod collie;
+mod counters;
+mod disk_floor;
+mod files;
+mod harness;
+mod hog;
+mod latency;
+mod log_bench;
+mod machine;
+mod measures;
+mod null_files;
+mod plan;
+mod plots;
+mod protocols;
+mod readme;
+mod record;
+mod report;
+mod ring;
+mod spread;
+mod subject;
+mod subjects;
+mod write_each;
+
+#[cfg(test)]
+mod bench_tests;
+#[cfg(test)]
+mod protocols_tests;
+
+pub use disk_floor::{DiskFloor, FloorSlice};
+pub use files::Scratch;
+pub use latency::Latencies;
+pub use log_bench::{log_bench, section_names};
+pub use machine::Machine;
+pub use plan::{Pace, Plan};
+pub use plots::draw;
+pub use readme::{markdown_table, protocols_table, replace_between};
+pub use report::{Beside, Figure, Report, Row, Section, Target};
+pub use spread::Spread;

@@ -1,0 +1,40 @@
+//! `log_bench`: all sections of `collie bench log`, in order.
+
+use crate::{
+    Machine, Plan, Report, Section,
+    measures::{append, boundary, durable, frozen, overhead, recovery, threads},
+};
+
+type Measure = fn(&Plan) -> anyhow::Result<Section>;
+
+const SECTIONS: [(&str, Measure); 7] = [
+    ("append", append::measure),
+    ("threads", threads::measure),
+    ("boundary", boundary::measure),
+    ("frozen", frozen::measure),
+    ("durable", durable::measure),
+    ("recovery", recovery::measure),
+    ("overhead", overhead::measure),
+];
+
+/// Returns the names of the sections.
+pub fn section_names() -> impl Iterator<Item = &'static str> {
+    SECTIONS.iter().map(|(name, _)| *name)
+}
+
+/// Measures the log as `plan` says.
+///
+/// # Errors
+/// An unknown section; what the operating system says of files and directories; what the log says.
+pub fn log_bench(plan: &Plan) -> anyhow::Result<Report> {
+    for only in &plan.only {
+        let known = section_names().collect::<Vec<_>>();
+        anyhow::ensure!(known.contains(&only.as_str()), "no section {only}: use {}", known.join(", "));
+    }
+    plan.env.files.create_dir_all(&plan.dir)?;
+    let mut sections = Vec::new();
+    for (_, measure) in SECTIONS.iter().filter(|(name, _)| plan.wants(name)) {
+        sections.push(measure(plan)?);
+    }
+    Ok(Report { machine: Machine::of(&plan.dir), runs: plan.runs(), sections })
+}

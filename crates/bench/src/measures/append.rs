@@ -1,0 +1,173 @@
+//! What does appending one record cost, with nobody else at work? In bursts that fit into the ring, emptied between
+//! them and outside the measured time, so that neither the sink nor the disk is in the figure.
+
+use std::time::Duration;
+
+use super::{NOT_BUILT, RING, RING_BYTES, float, median};
+use crate::{
+    Plan, Section,
+    counters::Instructions,
+    report::{Figure, Row},
+    ring::Ring,
+    subject::{Append, Subject},
+    subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},
+};
+
+/// Bodies in bytes.
+const SIZES: [usize; 3] = [64, 256, 1024];
+/// Records of a burst take about this: far below half the ring, where the log starts to flush, and short enough that most
+/// bursts are over before the scheduler takes the processor away.
+const BURST_BYTES: usize = 1 << 20;
+/// Bursts that go once around the ring.
+const WARM_BURSTS: usize = 17;
+const TIME: Duration = Duration::from_millis(400);
+
+/// Cost of an append in one run.
+struct Cost {
+    ns: f64,
+    instructions: Option<f64>,
+}
+
+/// Copies the bytes of records into a ring and does nothing else: what no log can be cheaper than.
+struct CopyAlone(Ring);
+
+impl Append for (&CopyAlone, u64) {
+    fn append_with<F: FnOnce()>(&mut self, body: &[u8], hook: F) -> u64 {
+        let (copy, at) = self;
+        let head = crate::record::Head::new(body.len());
+        let head = head.as_slice();
+        hook();
+        // SAFETY: ring R1: one thread has this ring, and nobody reads it.
+        unsafe {
+            copy.0.write(*at, head);
+            copy.0.write(*at + head.len() as u64, body);
+        }
+        *at += (head.len() + body.len()) as u64;
+        *at
+    }
+
+    fn wait_boundary(&mut self, _end: u64) {}
+}
+
+impl Subject for CopyAlone {
+    type Writer<'a> = (&'a CopyAlone, u64);
+
+    fn writer(&self, _thread: usize) -> (&CopyAlone, u64) {
+        (self, 0)
+    }
+
+    fn reserved(&self) -> u64 {
+        0
+    }
+
+    fn boundary(&self) -> u64 {
+        0
+    }
+
+    fn drain(&self) {}
+}
+
+/// Bursts of appends of one size on one thread.
+struct Bursts<'a> {
+    plan: &'a Plan,
+    size: usize,
+}
+
+impl Visit for Bursts<'_> {
+    type Out = Cost;
+
+    fn visit<S: Subject>(self, subject: &S) -> Cost {
+        let Self { plan, size } = self;
+        let body = vec![0xA5; size];
+        let burst = BURST_BYTES / (size + 4);
+        let mut writer = subject.writer(0);
+        let mut instructions = Instructions::new();
+        let limit_ns = plan.time(TIME).as_nanos();
+        // The first bursts touch the whole ring and are not counted.
+        for _ in 0..WARM_BURSTS {
+            for _ in 0..burst {
+                writer.append(&body);
+            }
+            subject.drain();
+        }
+        let (mut times_ns, mut counts, mut spent_ns) = (Vec::new(), Vec::new(), 0);
+        while spent_ns < limit_ns {
+            let (ns, count) = instructions.of(|| {
+                let begun = plan.now_ns();
+                for _ in 0..burst {
+                    std::hint::black_box(writer.append(std::hint::black_box(&body)));
+                }
+                plan.now_ns() - begun
+            });
+            subject.drain();
+            spent_ns += u128::from(ns);
+            times_ns.push(float(ns) / float(burst as u64));
+            counts.push(count.map(|count| float(count) / float(burst as u64)));
+        }
+        // The middle burst: one that lost the processor says nothing about the append.
+        let counts: Option<Vec<f64>> = counts.into_iter().collect();
+        Cost { ns: median(&times_ns), instructions: counts.map(|counts| median(&counts)) }
+    }
+}
+
+/// Measures every protocol at every size.
+pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+    let question = "what does one append cost, alone, in memory? (floor: copying the same bytes and nothing else)";
+    let mut section = Section::new("append", question);
+    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
+    let setup =
+        Setup { threads: 1, ring_bytes: RING_BYTES, flush_bytes: RING_BYTES / 2, dir: scratch.path().to_owned() };
+    let mut counted = true;
+    for size in SIZES {
+        let case = format!("{size} B, 1 thread");
+        let (mut floor, mut costs) = (Vec::new(), ALL.map(|_| Vec::new()));
+        for run in 0..plan.runs() {
+            plan.say(&format!("append: {size} B, run {}", run + 1));
+            floor.push(Bursts { plan, size }.visit(&CopyAlone(Ring::new(RING_BYTES))));
+            for (kind, costs) in ALL.into_iter().zip(&mut costs) {
+                costs.extend(with_subject(kind, &setup, Bursts { plan, size })?);
+            }
+        }
+        let ns = |costs: &[Cost]| costs.iter().map(|cost| cost.ns).collect::<Vec<_>>();
+        let (floor_ns, mutex_ns) = (ns(&floor), ns(&costs[1]));
+        let with_costs = |row: Row, costs: &[Cost], rmws| {
+            let counts: Option<Vec<f64>> = costs.iter().map(|cost| cost.instructions).collect();
+            let row = row.runs("append_ns", &ns(costs));
+            let row = match &counts {
+                Some(counts) => row.runs("instructions_per_append", counts),
+                None => row.figure("instructions_per_append", Figure::Absent("not available")),
+            };
+            row.figure("shared_rmws_per_append", Figure::Count(rmws))
+        };
+        counted &= floor.iter().all(|cost| cost.instructions.is_some());
+        section.rows.push(with_costs(
+            Row::new("copy alone (floor)", &case, "none", "16 MiB").at(float(size as u64)),
+            &floor,
+            0,
+        ));
+        for (kind, costs) in ALL.into_iter().zip(&costs) {
+            let ring = if kind == Kind::WriteEach { "none, a file" } else { RING };
+            let row = Row::new(kind.name(), &case, "memory", ring).at(float(size as u64));
+            if costs.is_empty() {
+                section.rows.push(row.figure("append_ns", Figure::Absent(NOT_BUILT)));
+                continue;
+            }
+            let mine = median(&ns(costs));
+            let mut row = with_costs(row, costs, kind.shared_rmws().into());
+            row = row.beside("floor", mine / median(&floor_ns));
+            if OWN.contains(&kind) {
+                row = row.beside("mutex, buffered", mine / median(&mutex_ns));
+                if size == SIZES[0] {
+                    row = row.target("<= 20 ns", mine <= 20.0);
+                    row = row.target("1 shared RMW", kind.shared_rmws() == 1);
+                }
+            }
+            section.rows.push(row);
+        }
+    }
+    if !counted {
+        section.notes.push("instructions: this machine's kernel offers no counter for them".to_owned());
+    }
+    section.notes.push("shared_rmws_per_append is counted in the code of each protocol, without contention".to_owned());
+    Ok(section)
+}

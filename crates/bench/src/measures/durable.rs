@@ -1,0 +1,180 @@
+//! What do clients reach that wait for the disk, beside what the disk does for one writer and nothing else?
+//!
+//! Slices of the floor lie between the cases, so each case has its floor from just before and just after.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use collie_wal::{Level, Log, Options, WalError};
+
+use super::{NOT_BUILT, RING, disk_options, float, median, micros, per_s};
+use crate::{
+    Pace, Plan, Section,
+    disk_floor::{DiskFloor, FloorSlice},
+    hog::Hog,
+    latency::Latencies,
+    report::{Figure, Row},
+    subjects::{Kind, OWN},
+};
+
+const CLIENTS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
+const SIZE: usize = 100;
+const TIME: Duration = Duration::from_millis(1000);
+const FLOOR_TIME: Duration = Duration::from_millis(500);
+
+/// What all clients together did in one run, and what one flush could do around it.
+struct Load {
+    latencies: Latencies,
+    ns: u64,
+    flushes: u64,
+    floor: FloorSlice,
+}
+
+impl Load {
+    fn rate(&self) -> f64 {
+        per_s(self.latencies.count(), self.ns)
+    }
+
+    /// Commits per second by those that one flush at a time allows.
+    fn of_one_flush_at_a_time(&self) -> f64 {
+        let commits_per_flush = float(self.latencies.count()) / float(self.flushes.max(1));
+        self.rate() / (self.floor.per_s() * commits_per_flush)
+    }
+}
+
+/// Lets `clients` commit for `time`; `floor` is filled in by the caller.
+fn commit(plan: &Plan, log: &Log, clients: usize) -> Result<Load, WalError> {
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(clients + 1));
+    let run = || {
+        let (mut writer, mut latencies) = (log.writer(), Latencies::default());
+        ready.wait();
+        while !stop.load(Ordering::Relaxed) {
+            let begun = plan.now_ns();
+            writer.commit(1, &[0xA5; SIZE], Level::Disk)?;
+            latencies.record(plan.now_ns() - begun);
+        }
+        Ok(latencies)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..clients).map(|_| scope.spawn(run)).collect();
+        ready.wait();
+        let (begun, syncs) = (plan.now_ns(), log.stat().syncs);
+        let limit_ns = plan.time(TIME).as_nanos();
+        while u128::from(plan.now_ns() - begun) < limit_ns {
+            std::thread::sleep(Duration::from_millis(20));
+            // So that files are used again, as under a database.
+            log.truncate_before(log.durable())?;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let mut latencies = Latencies::default();
+        for thread in running {
+            latencies.merge(&thread.join().expect("a client returns its error")?);
+        }
+        let ns = plan.now_ns() - begun;
+        Ok(Load { latencies, ns, flushes: log.stat().syncs - syncs, floor: FloorSlice::default() })
+    })
+}
+
+/// Runs all cases of one protocol once; `None` when it is not built.
+fn run_once(plan: &Plan, kind: Kind, floor: &mut DiskFloor) -> anyhow::Result<Option<Vec<Load>>> {
+    let options = Options {
+        protocol: kind.protocol().expect("the log's own kinds have one"),
+        slots: if plan.pace == Pace::Touch { 8 } else { 256 },
+        chunk_bytes: 16 << 10,
+        ..disk_options(plan)
+    };
+    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
+    let log = match Log::open(&plan.env, scratch.path(), options) {
+        Ok((log, _found)) => log,
+        Err(WalError::InvalidOptions { message }) if message.contains("not built") => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let slice = plan.time(FLOOR_TIME);
+    let mut loads = Vec::new();
+    let mut before = floor.slice(slice)?;
+    for clients in CLIENTS {
+        let mut load = commit(plan, &log, clients)?;
+        let after = floor.slice(slice)?;
+        load.floor = before.and(&after);
+        loads.push(load);
+        before = after;
+    }
+    log.close()?;
+    Ok(Some(loads))
+}
+
+/// Adds a row of `kind` under `clients`.
+fn row(kind: Kind, clients: usize, hog: &str, loads: &[&Load]) -> Row {
+    let of = |figure: fn(&Load) -> f64| loads.iter().map(|load| figure(load)).collect::<Vec<_>>();
+    let row =
+        Row::new(kind.name(), format!("{clients} client{}{hog}", if clients == 1 { "" } else { "s" }), "disk", RING)
+            .at(float(clients as u64))
+            .runs("commits_per_s", &of(Load::rate))
+            .runs("p50_us", &of(|load| micros(load.latencies.at_per_mille(500))))
+            .runs("p99_us", &of(|load| micros(load.latencies.at_per_mille(990))))
+            .runs("p999_us", &of(|load| micros(load.latencies.at_per_mille(999))))
+            .runs("flushes_per_commit", &of(|load| float(load.flushes) / float(load.latencies.count().max(1))))
+            .runs("floor_p50_us", &of(|load| load.floor.p50_us()));
+    let p50 = median(&of(|load| micros(load.latencies.at_per_mille(500)) / load.floor.p50_us()));
+    let batching = median(&of(Load::of_one_flush_at_a_time));
+    let flushes = median(&of(|load| float(load.flushes) / float(load.latencies.count().max(1))));
+    let row = row.beside("floor p50", p50);
+    match clients {
+        1 => row.target("p50 <= 1.10x floor", p50 <= 1.10),
+        64 => {
+            let row = row.beside("floor x batching", batching);
+            let row = row.target(">= 0.95x floor x batching", batching >= 0.95);
+            row.target("<= 1 flush per commit", flushes <= 1.0)
+        }
+        _ => row.beside("floor x batching", batching),
+    }
+}
+
+/// Measures the log's own protocols, with and without a processor hog.
+pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+    let question = "what do clients reach that wait for the disk? (floor: write 4 KiB over a filled file and sync)";
+    let mut section = Section::new("durable", question);
+    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
+    let mut floor = DiskFloor::create(&plan.env, scratch.path())?;
+    for with_hog in [false, true] {
+        let hog = if with_hog { ", 1 hog" } else { "" };
+        let mut runs = OWN.map(|_| Vec::new());
+        for run in 0..plan.runs() {
+            for (kind, runs) in OWN.into_iter().zip(&mut runs) {
+                plan.say(&format!("durable: {}{hog}, run {}", kind.name(), run + 1));
+                let _hog = with_hog.then(Hog::start);
+                runs.extend(run_once(plan, kind, &mut floor)?);
+            }
+        }
+        let slices: Vec<&FloorSlice> = runs.iter().flatten().flatten().map(|load| &load.floor).collect();
+        let of = |figure: fn(&FloorSlice) -> f64| slices.iter().map(|slice| figure(slice)).collect::<Vec<_>>();
+        if !slices.is_empty() {
+            let row = Row::new("write + fdatasync (floor)", format!("1 client{hog}"), "disk", "none, a file")
+                .at(1.0)
+                .runs("commits_per_s", &of(FloorSlice::per_s))
+                .runs("p50_us", &of(FloorSlice::p50_us))
+                .runs("p99_us", &of(|slice| micros(slice.latencies.at_per_mille(990))))
+                .runs("p999_us", &of(|slice| micros(slice.latencies.at_per_mille(999))));
+            section.rows.push(row.figure("flushes_per_commit", Figure::Count(1)));
+        }
+        for (kind, runs) in OWN.into_iter().zip(&runs) {
+            if runs.is_empty() {
+                let row = Row::new(kind.name(), format!("any{hog}"), "disk", RING);
+                section.rows.push(row.figure("commits_per_s", Figure::Absent(NOT_BUILT)));
+            }
+            for (at, clients) in CLIENTS.into_iter().enumerate().filter(|_| !runs.is_empty()) {
+                let loads: Vec<&Load> = runs.iter().map(|loads| &loads[at]).collect();
+                section.rows.push(row(kind, clients, hog, &loads));
+            }
+        }
+    }
+    section
+        .notes
+        .push("floor x batching: floor flushes per second times commits per flush, of the same case".to_owned());
+    Ok(section)
+}

@@ -1,0 +1,149 @@
+//! What do many appenders reach together, and how long does one append take then? The sink empties the ring beside them,
+//! on the same processors: copies into a frame, checksums, drops.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros, per_s};
+use crate::{
+    Plan, Section,
+    counters::context_switches,
+    latency::Latencies,
+    report::{Figure, Row},
+    subject::{Append, Subject},
+    subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},
+};
+
+const THREADS: [usize; 5] = [1, 2, 8, 32, 128];
+const SIZE: usize = 64;
+const TIME: Duration = Duration::from_millis(800);
+/// One append in so many is timed, so that reading the clock does not become the measure.
+const TIMED: u64 = 64;
+
+/// What all threads together did in one run.
+#[derive(Default)]
+struct Load {
+    count: u64,
+    ns: u64,
+    switches: u64,
+    latencies: Latencies,
+}
+
+impl Load {
+    fn rate(&self) -> f64 {
+        per_s(self.count, self.ns)
+    }
+}
+
+/// Appends on many threads for a while.
+struct Together<'a> {
+    plan: &'a Plan,
+    threads: usize,
+}
+
+impl Visit for Together<'_> {
+    type Out = Load;
+
+    fn visit<S: Subject>(self, subject: &S) -> Load {
+        let Self { plan, threads } = self;
+        let (stop, ready) = (AtomicBool::new(false), Barrier::new(threads + 1));
+        let run = |thread: usize| {
+            let (body, mut writer, mut load) = ([0xA5; SIZE], subject.writer(thread), Load::default());
+            ready.wait();
+            let switches = context_switches();
+            while !stop.load(Ordering::Relaxed) {
+                if load.count.is_multiple_of(TIMED) {
+                    let begun = plan.now_ns();
+                    writer.append(&body);
+                    load.latencies.record(plan.now_ns() - begun);
+                } else {
+                    std::hint::black_box(writer.append(std::hint::black_box(&body)));
+                }
+                load.count += 1;
+            }
+            load.switches = context_switches() - switches;
+            load
+        };
+        std::thread::scope(|scope| {
+            let run = &run;
+            let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+            ready.wait();
+            let begun = plan.now_ns();
+            std::thread::sleep(plan.time(TIME));
+            stop.store(true, Ordering::Relaxed);
+            let mut all = Load::default();
+            for thread in running {
+                let load = thread.join().expect("appending does not fail");
+                all.count += load.count;
+                all.switches += load.switches;
+                all.latencies.merge(&load.latencies);
+            }
+            // Up to the last one's end: what was appended while the threads came to a stop is counted.
+            all.ns = plan.now_ns() - begun;
+            all
+        })
+    }
+}
+
+/// Measures every protocol at every number of threads.
+pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+    let question = "what do many appenders reach together, 64 B records, null sink? (peers: the mutex logs)";
+    let mut section = Section::new("threads", question);
+    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
+    let mut rates_at_2 = ALL.map(|_| None);
+    for threads in THREADS {
+        let dir = scratch.path().to_owned();
+        let setup = Setup { threads, ring_bytes: RING_BYTES, flush_bytes: FLUSH_BYTES, dir };
+        let mut loads = ALL.map(|_| Vec::new());
+        for run in 0..plan.runs() {
+            plan.say(&format!("threads: {threads} threads, run {}", run + 1));
+            for (kind, loads) in ALL.into_iter().zip(&mut loads) {
+                loads.extend(with_subject(kind, &setup, Together { plan, threads })?);
+            }
+        }
+        let rates = |loads: &[Load]| loads.iter().map(Load::rate).collect::<Vec<_>>();
+        let (each, buffered) = (median(&rates(&loads[0])), median(&rates(&loads[1])));
+        for (at, (kind, loads)) in ALL.into_iter().zip(&loads).enumerate() {
+            let case = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
+            let ring = if kind == Kind::WriteEach { "none, a file" } else { RING };
+            let row = Row::new(kind.name(), case, "memory", ring).at(float(threads as u64));
+            if loads.is_empty() {
+                section.rows.push(row.figure("appends_per_s", Figure::Absent(NOT_BUILT)));
+                continue;
+            }
+            let of = |figure: fn(&Load) -> f64| loads.iter().map(figure).collect::<Vec<_>>();
+            let rate = median(&rates(loads));
+            let mut row = row
+                .runs("appends_per_s", &rates(loads))
+                .runs("p50_us", &of(|load| micros(load.latencies.at_per_mille(500))))
+                .runs("p99_us", &of(|load| micros(load.latencies.at_per_mille(990))))
+                .runs("p999_us", &of(|load| micros(load.latencies.at_per_mille(999))))
+                .runs("max_us", &of(|load| micros(load.latencies.max_ns())))
+                .runs("context_switches_per_s", &of(|load| per_s(load.switches, load.ns)));
+            if kind != Kind::WriteEach {
+                row = row.beside("a write per record", rate / each);
+            }
+            if kind != Kind::OneMutex {
+                row = row.beside("mutex, buffered", rate / buffered);
+            }
+            if threads == 2 {
+                rates_at_2[at] = Some(rate);
+            }
+            if OWN.contains(&kind) && threads == 32 {
+                row = row.target(">= 10x a write per record", rate >= 10.0 * each);
+                row = row.target(">= 3x mutex, buffered", rate >= 3.0 * buffered);
+            }
+            if let Some(at_2) = rates_at_2[at].filter(|_| OWN.contains(&kind) && threads == 128) {
+                row = row.beside("itself at 2 threads", rate / at_2).target(">= 0.90x itself at 2", rate >= 0.9 * at_2);
+            }
+            section.rows.push(row);
+        }
+    }
+    section.notes.push(format!("one append in {TIMED} is timed; max_us is the longest of those"));
+    Ok(section)
+}

@@ -1,0 +1,83 @@
+//! `Plan`: how long to measure, where, and what.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use collie_env::Env;
+
+/// How much time a benchmark takes for its figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Five runs a case.
+    Full,
+    /// Three runs a case, each a tenth as long: shows that it works, and roughly where things stand.
+    Quick,
+    /// One run a case, as short as it can be: for tests of the benchmark itself.
+    Touch,
+}
+
+/// Settings of one run of a benchmark.
+#[derive(Clone)]
+pub struct Plan {
+    /// Clock and files.
+    pub env: Env,
+    /// Where files are made; they go when the benchmark ends.
+    pub dir: PathBuf,
+    /// How long each case runs.
+    pub pace: Pace,
+    /// Names of the sections to run; empty for all.
+    pub only: Vec<String>,
+    /// Told what is being measured, before it is.
+    pub on_progress: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Plan {
+    /// Plans to measure in `dir`.
+    pub fn new(dir: &Path, pace: Pace) -> Self {
+        Self { env: Env::real(), dir: dir.to_owned(), pace, only: Vec::new(), on_progress: Arc::new(|_| ()) }
+    }
+
+    /// Returns how often a case is run.
+    pub fn runs(&self) -> usize {
+        match self.pace {
+            Pace::Full => 5,
+            Pace::Quick => 3,
+            Pace::Touch => 1,
+        }
+    }
+
+    /// Returns how long a case runs that takes `full` at full pace.
+    pub fn time(&self, full: Duration) -> Duration {
+        full / self.divisor()
+    }
+
+    /// Returns how much of a case there is that counts `full` at full pace.
+    pub fn amount(&self, full: u64) -> u64 {
+        full / u64::from(self.divisor())
+    }
+
+    fn divisor(&self) -> u32 {
+        match self.pace {
+            Pace::Full => 1,
+            Pace::Quick => 10,
+            Pace::Touch => 100,
+        }
+    }
+
+    /// Returns whether section `name` is to run.
+    pub fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// Tells what is being measured.
+    pub fn say(&self, what: &str) {
+        (self.on_progress)(what);
+    }
+
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.env.clock.now_ns()
+    }
+}

@@ -1,0 +1,196 @@
+//! `draw`: the sections of a report as line plots, one SVG file each.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow};
+use plotters::prelude::*;
+
+use crate::{Report, Row};
+
+/// A plot of one figure of one section.
+struct Plot {
+    section: &'static str,
+    figure: &'static str,
+    file: &'static str,
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    wanted: fn(&Row) -> bool,
+}
+
+fn any(_row: &Row) -> bool {
+    true
+}
+
+fn without_hog(row: &Row) -> bool {
+    !row.case.contains("hog")
+}
+
+const PLOTS: [Plot; 6] = [
+    Plot {
+        section: "append",
+        figure: "append_ns",
+        file: "append.svg",
+        title: "Cost of one append, 1 thread, null sink",
+        x: "bytes of a record",
+        y: "ns",
+        wanted: any,
+    },
+    Plot {
+        section: "threads",
+        figure: "appends_per_s",
+        file: "threads.svg",
+        title: "Appends per second together, 64 B, null sink",
+        x: "threads",
+        y: "appends/s",
+        wanted: any,
+    },
+    Plot {
+        section: "threads",
+        figure: "p999_us",
+        file: "threads-p999.svg",
+        title: "p99.9 of one append, 64 B, null sink",
+        x: "threads",
+        y: "us",
+        wanted: any,
+    },
+    Plot {
+        section: "boundary",
+        figure: "look_ns",
+        file: "boundary.svg",
+        title: "Cost of asking for the boundary, idle writers",
+        x: "writers",
+        y: "ns",
+        wanted: any,
+    },
+    Plot {
+        section: "durable",
+        figure: "commits_per_s",
+        file: "durable.svg",
+        title: "Durable commits per second, 100 B (floor: one write and sync at a time)",
+        x: "clients",
+        y: "commits/s",
+        wanted: without_hog,
+    },
+    Plot {
+        section: "durable",
+        figure: "p99_us",
+        file: "durable-p99.svg",
+        title: "p99 of a durable commit, 100 B",
+        x: "clients",
+        y: "us",
+        wanted: without_hog,
+    },
+];
+
+/// The lines of a plot, by subject, in the order of the table.
+fn lines(rows: &[Row], plot: &Plot) -> Vec<(String, Vec<(f64, f64)>)> {
+    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+    for row in rows.iter().filter(|row| (plot.wanted)(row)) {
+        // Both axes are logarithmic.
+        let Some((x, y)) = row.at.zip(row.median(plot.figure)).filter(|(x, y)| *x > 0.0 && *y > 0.0) else { continue };
+        match lines.iter_mut().find(|(subject, _)| *subject == row.subject) {
+            Some((_, points)) => points.push((x, y)),
+            None => lines.push((row.subject.clone(), vec![(x, y)])),
+        }
+    }
+    lines
+}
+
+fn range(values: impl Iterator<Item = f64> + Clone) -> std::ops::Range<f64> {
+    let low = values.clone().fold(f64::INFINITY, f64::min);
+    let high = values.fold(0.0, f64::max);
+    low / 1.25..high * 1.25
+}
+
+fn draw_one(path: &Path, plot: &Plot, lines: &[(String, Vec<(f64, f64)>)], machine: &str) -> anyhow::Result<()> {
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let (x, y) = (range(points().map(|point| point.0)), range(points().map(|point| point.1)));
+    let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
+    let root = SVGBackend::new(path, (960, 600)).into_drawing_area();
+    root.fill(&WHITE).map_err(|e| failed(&e))?;
+    let title = root.titled(plot.title, ("sans-serif", 20)).map_err(|e| failed(&e))?;
+    let (area, foot) = title.split_vertically(540);
+    foot.draw(&Text::new(machine.to_owned(), (10, 5), ("sans-serif", 12))).map_err(|e| failed(&e))?;
+    let mut builder = ChartBuilder::on(&area);
+    builder.margin(10).x_label_area_size(40).y_label_area_size(90);
+    let mut chart = builder.build_cartesian_2d(x.log_scale(), y.log_scale()).map_err(|e| failed(&e))?;
+    let number = |value: &f64| crate::report::digits(*value);
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(plot.x).y_desc(plot.y).x_label_formatter(&number).y_label_formatter(&number).max_light_lines(1);
+    mesh.draw().map_err(|e| failed(&e))?;
+    for (at, (subject, points)) in lines.iter().enumerate() {
+        let own = subject.starts_with("collie");
+        let color = Palette99::pick(at).to_rgba();
+        let style = color.stroke_width(if own { 4 } else { 2 });
+        let line = LineSeries::new(points.iter().copied(), style).point_size(4);
+        let drawn = chart.draw_series(line).map_err(|e| failed(&e))?;
+        drawn.label(subject).legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
+    }
+    let mut labels = chart.configure_series_labels();
+    labels.background_style(WHITE.mix(0.8)).border_style(BLACK).position(SeriesLabelPosition::UpperLeft);
+    labels.draw().map_err(|e| failed(&e))?;
+    root.present().map_err(|e| failed(&e))?;
+    Ok(())
+}
+
+/// Draws a plot of each figure that the report has into `dir`; returns the files.
+///
+/// # Errors
+/// What the operating system says of `dir` and the files.
+pub fn draw(report: &Report, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let machine = format!("{}; median of {} runs", report.machine, report.runs);
+    let mut drawn = Vec::new();
+    for plot in &PLOTS {
+        let Some(rows) = report.rows(plot.section) else { continue };
+        let lines = lines(rows, plot);
+        if lines.is_empty() {
+            continue;
+        }
+        let path = dir.join(plot.file);
+        draw_one(&path, plot, &lines, &machine)?;
+        // The drawing library ends its files without a newline.
+        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        if !text.ends_with('\n') {
+            std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        drawn.push(path);
+    }
+    Ok(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Machine, Section};
+
+    /// Goal: a plot names its subjects and machine, and a section that was not run is left out. Method: two sections, one of
+    /// them without a figure.
+    #[test]
+    fn a_plot_is_drawn_for_each_section_with_figures() {
+        let mut append = Section::new("append", "?");
+        for (subject, ns) in [("collie oracle", 20.0), ("mutex, buffered", 30.0)] {
+            for (at, factor) in [(64.0, 1.0), (256.0, 1.5), (1024.0, 4.0)] {
+                append.rows.push(Row::new(subject, "c", "memory", "r").at(at).runs("append_ns", &[ns * factor]));
+            }
+        }
+        let boundary = Section::new("boundary", "?");
+        let machine = Machine {
+            cores: 2,
+            processor: "a processor".to_owned(),
+            kernel: "1".to_owned(),
+            file_system: "f".to_owned(),
+            optimized: true,
+        };
+        let report = Report { machine, runs: 3, sections: vec![append, boundary] };
+        let dir = tempfile::tempdir().unwrap();
+        let drawn = draw(&report, dir.path()).unwrap();
+        assert_eq!(drawn, [dir.path().join("append.svg")]);
+        let svg = std::fs::read_to_string(&drawn[0]).unwrap();
+        for word in ["<svg", "collie oracle", "mutex, buffered", "2 cores, a processor", "bytes of a record"] {
+            assert!(svg.contains(word), "no {word}");
+        }
+        assert!(svg.ends_with(">\n"));
+    }
+}

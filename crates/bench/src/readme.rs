@@ -1,0 +1,114 @@
+//! Tables of a report in a document: written between two markers, so that figures in prose come from a run.
+//!
+//! The markers are comments of their own lines: `<!-- bench NAME begin -->` and `<!-- bench NAME end -->`.
+
+use anyhow::Context;
+
+use crate::{
+    Figure, Report,
+    report::{Row, digits},
+    subjects::ALL,
+};
+
+/// Returns a table in Markdown, headings first.
+pub fn markdown_table(lines: &[Vec<String>]) -> String {
+    let mut text = String::new();
+    for (at, line) in lines.iter().enumerate() {
+        text.push_str(&format!("| {} |\n", line.join(" | ")));
+        if at == 0 {
+            text.push_str(&format!("|{}\n", "---|".repeat(line.len())));
+        }
+    }
+    text
+}
+
+/// Returns `document` with `content` between the markers of `name`.
+///
+/// # Errors
+/// A marker is missing, or they are in the wrong order.
+pub fn replace_between(document: &str, name: &str, content: &str) -> anyhow::Result<String> {
+    let (begin, end) = (format!("<!-- bench {name} begin -->\n"), format!("<!-- bench {name} end -->\n"));
+    let from = document.find(&begin).with_context(|| format!("no line {}", begin.trim_end()))? + begin.len();
+    let to = document[from..].find(&end).with_context(|| format!("no line {} behind it", end.trim_end()))? + from;
+    Ok(format!("{}{content}{}", &document[..from], &document[to..]))
+}
+
+fn cell(row: Option<&Row>, key: &str, scale: f64) -> String {
+    let Some((_, figure)) = row.and_then(|row| row.figures.iter().find(|(name, _)| *name == key)) else {
+        return "-".to_owned();
+    };
+    match figure {
+        Figure::Runs(spread) => digits(spread.median * scale),
+        Figure::Count(count) => count.to_string(),
+        Figure::Absent(why) => (*why).to_owned(),
+    }
+}
+
+/// Returns the comparison of the protocols: cost alone, rate together, what one stopped appender does to others.
+///
+/// # Errors
+/// The report lacks a section that the table needs.
+pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
+    let rows =
+        |name: &str| report.rows(name).with_context(|| format!("the table needs the section {name}: run it too"));
+    let (append, threads, frozen) = (rows("append")?, rows("threads")?, rows("frozen")?);
+    let find = |rows: &'static str, subject: &str, at: f64| {
+        let rows = match rows {
+            "append" => append,
+            "threads" => threads,
+            _ => frozen,
+        };
+        rows.iter().find(|row| row.subject == subject && row.at.is_none_or(|found| (found - at).abs() < 0.5))
+    };
+    let heads = [
+        "protocol",
+        "append 64 B, ns",
+        "shared RMWs",
+        "M appends/s, 1 thread",
+        "2 threads",
+        "32 threads",
+        "128 threads",
+        "longest append of others while one is stopped for 10 ms, ms",
+    ];
+    let mut lines = vec![heads.map(str::to_owned).to_vec()];
+    let name = |kind: crate::subjects::Kind| kind.name();
+    for subject in ["copy alone (floor)"].into_iter().chain(ALL.map(name)) {
+        let alone = find("append", subject, 64.0);
+        let mut line =
+            vec![subject.to_owned(), cell(alone, "append_ns", 1.0), cell(alone, "shared_rmws_per_append", 1.0)];
+        for count in [1.0, 2.0, 32.0, 128.0] {
+            line.push(cell(find("threads", subject, count), "appends_per_s", 1e-6));
+        }
+        line.push(cell(find("frozen", subject, 10.0), "append_max_us", 1e-3));
+        lines.push(line);
+    }
+    let machine = &report.machine;
+    let intro = format!("Medians of {} runs on {machine}; ring of 16 MiB, null sink, level memory.\n\n", report.runs);
+    Ok(format!("{intro}{}", markdown_table(&lines)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: only what lies between the markers of that name changes, and again the same way. Method: a document with two
+    /// pairs; markers missing and swapped.
+    #[test]
+    fn replacing_touches_only_its_own_place() {
+        let document =
+            "a\n<!-- bench x begin -->\nold\n<!-- bench x end -->\nb\n<!-- bench y begin -->\n<!-- bench y end -->\n";
+        let once = replace_between(document, "x", "new\n").unwrap();
+        assert_eq!(once, document.replace("old", "new"));
+        assert_eq!(replace_between(&once, "x", "new\n").unwrap(), once);
+        assert!(replace_between(document, "z", "").unwrap_err().to_string().contains("bench z begin"));
+        let swapped = "<!-- bench x end -->\n<!-- bench x begin -->\n";
+        assert!(replace_between(swapped, "x", "").is_err());
+    }
+
+    /// Goal: a table in Markdown has its rule under the headings. Method: two lines.
+    #[test]
+    fn table_has_a_rule_under_its_headings() {
+        let lines = [["a", "b"], ["1", "2"]].map(|line| line.map(str::to_owned).to_vec());
+        assert_eq!(markdown_table(&lines), "| a | b |\n|---|---|\n| 1 | 2 |\n");
+    }
+}

@@ -1,0 +1,95 @@
+//! `Ring`: the memory that every protocol under comparison copies its records into; the crate's only unsafe code.
+//!
+//! The same shape as the log's own ring: a power of two of bytes, addressed by position, read by one sink.
+//!
+//! # Invariants
+//! - R1. A byte is written only by the holder of the turn that covers it ([`Protocol`](crate::protocols::Protocol),
+//!   K1), and only while its position is below `sunk + len`: no two live positions share a byte.
+//! - R2. A byte is read only by the one sink, at positions from `sunk` to a boundary (K2): the writer is done, and R1
+//!   keeps the next one away until `sunk` has passed.
+//!
+//! Checked by `protocols_tests`, which sends every record through a small ring and compares what comes out.
+
+use std::cell::UnsafeCell;
+
+/// A power-of-two number of bytes.
+pub(crate) struct Ring {
+    bytes: Box<[UnsafeCell<u8>]>,
+    mask: u64,
+}
+
+// SAFETY: by R1 and R2 a byte is touched by one side at a time; the boundary and `sunk`, stored with Release and loaded
+// with Acquire, hand it to and fro.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// Allocates `len_bytes`, a power of two, and touches every page.
+    pub(crate) fn new(len_bytes: u64) -> Self {
+        assert!(len_bytes.is_power_of_two(), "a ring is a power of two");
+        let len = usize::try_from(len_bytes).expect("a ring fits into memory");
+        let mut bytes = Vec::with_capacity(len);
+        bytes.resize_with(len, || UnsafeCell::new(0));
+        Self { bytes: bytes.into_boxed_slice(), mask: len_bytes - 1 }
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Returns where `at` lies, and how many of `len` bytes lie before the end of the memory.
+    fn split(&self, at: u64, len: usize) -> (usize, usize) {
+        let from = usize::try_from(at & self.mask).expect("below the length");
+        assert!(len <= self.bytes.len(), "a record is at most the ring");
+        (from, len.min(self.bytes.len() - from))
+    }
+
+    /// Copies `source` to position `at`.
+    ///
+    /// # Safety
+    /// The caller holds the turn of these positions (R1).
+    pub(crate) unsafe fn write(&self, at: u64, source: &[u8]) {
+        let (from, first) = self.split(at, source.len());
+        let base = UnsafeCell::raw_get(self.bytes.as_ptr());
+        // SAFETY: `split` keeps both ranges inside the allocation; R1: nobody else touches them now.
+        unsafe {
+            std::ptr::copy_nonoverlapping(source.as_ptr(), base.add(from), first);
+            std::ptr::copy_nonoverlapping(source.as_ptr().add(first), base, source.len() - first);
+        }
+    }
+
+    /// Appends the bytes of the positions `from` to `to` to `target`.
+    ///
+    /// # Safety
+    /// The caller is the one sink, and the positions lie between `sunk` and a boundary (R2).
+    pub(crate) unsafe fn read_into(&self, from: u64, to: u64, target: &mut Vec<u8>) {
+        let len = usize::try_from(to - from).expect("at most the ring");
+        let (offset, first) = self.split(from, len);
+        let base = UnsafeCell::raw_get(self.bytes.as_ptr()).cast_const();
+        // SAFETY: `split` keeps both ranges inside the allocation; R2: they are not written while we look.
+        let (head, tail) = unsafe {
+            (std::slice::from_raw_parts(base.add(offset), first), std::slice::from_raw_parts(base, len - first))
+        };
+        target.extend_from_slice(head);
+        target.extend_from_slice(tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: bytes that wrap around the end come back whole. Method: every start in a ring of 16.
+    #[test]
+    fn ring_wraps() {
+        let ring = Ring::new(16);
+        for start in 0..40 {
+            // SAFETY: one thread.
+            unsafe { ring.write(start, b"0123456789") };
+            let mut back = Vec::new();
+            // SAFETY: one thread.
+            unsafe { ring.read_into(start, start + 10, &mut back) };
+            assert_eq!(back, b"0123456789", "start {start}");
+        }
+    }
+}
