@@ -1,45 +1,71 @@
-//! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and a pool of its writers.
+//! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread.
+//!
+//! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
+//! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
+//! compare-exchange on a line that nobody else uses.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use collie_base::Lsn;
 use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
 use parking_lot::Mutex;
 
+/// How many cells a thread tries before it makes a writer for one append.
+const PROBES: usize = 4;
+
 /// The log under the transactions.
 #[derive(Debug)]
 pub(crate) struct EngineLog {
     pub(crate) wal: Log,
-    /// Writers that nobody uses: as many as there ever were appenders at one time.
-    idle: Mutex<Vec<Writer>>,
+    /// Writers by thread number.
+    cells: Box<[Cell]>,
+}
+
+/// A thread's writer, made when it first appends; alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Cell(Mutex<Option<Writer>>);
+
+std::thread_local! {
+    static THREAD: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
 }
 
 impl EngineLog {
-    pub(crate) fn new(wal: Log) -> Self {
-        Self { wal, idle: Mutex::default() }
+    /// For threads that share `slots` slots.
+    pub(crate) fn new(wal: Log, slots: u32) -> Self {
+        Self { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() }
     }
 
     /// Calls `append` with a writer of its own.
     pub(crate) fn with_writer<R>(&self, append: impl FnOnce(&mut Writer) -> R) -> R {
-        let idle = self.idle.lock().pop();
-        let mut writer = idle.unwrap_or_else(|| self.wal.writer());
-        let answer = append(&mut writer);
-        self.idle.lock().push(writer);
-        answer
+        let (first, cells) = (THREAD.with(|thread| *thread), self.cells.len());
+        // Its own cell, but for more threads than cells, and for appends inside of appends.
+        for number in first..first + PROBES {
+            if let Some(mut writer) = self.cells[number % cells].0.try_lock() {
+                return append(writer.get_or_insert_with(|| self.wal.writer()));
+            }
+        }
+        append(&mut self.wal.writer())
     }
 
-    /// Waits until the boundary has passed a commit that somebody saw published below `lsn`. Between the two its appender
-    /// has a few instructions left, and nothing in them can fail, so nobody needs to be woken.
-    pub(crate) fn pass_boundary(&self, lsn: Lsn) {
-        let mut looks = 0_u32;
-        while self.wal.boundary() < lsn {
-            looks += 1;
-            if looks < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    /// Blocks until the boundary has passed `lsn`, below which somebody saw a commit published: its appender has a few
+    /// instructions left.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub(crate) fn wait_boundary(&self, lsn: Lsn) -> Result<(), WalError> {
+        if self.wal.boundary() >= lsn {
+            return Ok(());
         }
+        self.wal.wait(Mark::Boundary, lsn)
     }
 
     /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
-        self.pass_boundary(lsn);
         self.wal.wait(Mark::Durable, lsn)
     }
 }

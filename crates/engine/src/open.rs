@@ -81,7 +81,7 @@ pub(crate) fn open(
     };
     let mut log_options = options.log.clone();
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
-    let chunk_bytes = log_options.chunk_bytes;
+    let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
     let log_dir = Control::log_dir(dir);
     let had_history = !control.histories.is_empty();
     if had_history && !has_log_files(&log_dir, env)? {
@@ -110,7 +110,7 @@ pub(crate) fn open(
     }
     let Replay { rows, xid_limit: first_xid, mut incarnations, .. } = replay;
 
-    let log = EngineLog::new(wal);
+    let log = EngineLog::new(wal, slots);
     if incarnations.is_empty() {
         incarnation.reason = 0;
         let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;

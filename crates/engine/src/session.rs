@@ -97,7 +97,7 @@ impl Session {
                 Start::Wait(Behind::Settled(_)) if !t.is_read_only() && from == StatementKind::ReadOnly => {
                     from = StatementKind::Write;
                 }
-                Start::Wait(Behind::Boundary(lsn)) => self.shared.txns.log().pass_boundary(lsn),
+                Start::Wait(Behind::Boundary(lsn)) => self.shared.txns.log().wait_boundary(lsn)?,
                 Start::Wait(Behind::Settled(lsn)) => self.shared.txns.log().wait_durable(lsn)?,
             }
         };

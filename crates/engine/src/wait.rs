@@ -99,13 +99,15 @@ impl Ack {
         Self { txns: Arc::clone(txns), receipt: Receipt { csn: None }, needs, reached: None, locks: None }
     }
 
-    /// Returns the position below which the disk must still get everything.
-    fn missing(&self) -> Option<Lsn> {
+    /// Returns the mark that must still move, and where to.
+    fn missing(&self) -> Option<(Mark, Lsn)> {
         let Needs { boundary, durable, or_acknowledged, .. } = self.needs;
         let log = self.txns.log();
-        log.pass_boundary(boundary);
+        if !log.wal.is_reached(Mark::Boundary, boundary) {
+            return Some((Mark::Boundary, boundary));
+        }
         let there = if or_acknowledged { self.txns.settled() } else { log.wal.durable() };
-        (there < durable).then_some(durable)
+        (there < durable).then_some((Mark::Durable, durable))
     }
 
     fn finish(&mut self) -> Receipt {
@@ -116,7 +118,8 @@ impl Ack {
         self.receipt
     }
 
-    /// Returns whether the reply may leave already. One or two loads.
+    /// Returns whether the reply may leave already. One or two loads, and a look at the log's slots after a commit that
+    /// does not wait for the disk.
     pub fn is_ready(&self) -> bool {
         self.missing().is_none()
     }
@@ -126,8 +129,8 @@ impl Ack {
     /// # Errors
     /// The log's: the transaction may or may not be there after the next open.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
-        while let Some(lsn) = self.missing() {
-            self.txns.log().wait_durable(lsn)?;
+        while let Some((mark, lsn)) = self.missing() {
+            self.txns.log().wal.wait(mark, lsn)?;
         }
         Ok(self.finish())
     }
@@ -146,13 +149,10 @@ impl Future for Ack {
     type Output = Result<Receipt, EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        while let Some(lsn) = self.missing() {
+        while let Some((mark, lsn)) = self.missing() {
             let this = &mut *self;
             let log = this.txns.log();
-            let reached = this.reached.get_or_insert_with(|| {
-                log.pass_boundary(lsn);
-                log.wal.reached(Mark::Durable, lsn)
-            });
+            let reached = this.reached.get_or_insert_with(|| log.wal.reached(mark, lsn));
             match Pin::new(reached).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(outcome) => {

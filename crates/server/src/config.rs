@@ -88,7 +88,7 @@ pub const KEYS: &[Key] = &[
         "wal.protocol",
         Kind::Word(&["oracle", "base", "help"]),
         "oracle",
-        "How log space is reserved. Only oracle is built.",
+        "How log space is reserved. oracle: one mutex. base: lock-free; others wait for a commit that stalls while it copies. help: lock-free, and nobody waits for its copy; one more copy of each record.",
     ),
     key(
         "wal.recovery_mode",

@@ -78,7 +78,7 @@ impl Model {
             };
             let mut body = vec![0; usize::try_from(size).unwrap()];
             collie_env::Random::fill(random, &mut body);
-            let first_piece = log.boundary();
+            let first_piece = log.glsn();
             let appended = writer.append(3, &[&body])?;
             self.records.push((appended.start, appended.end, body, first_piece));
             self.highest = self.highest.max(appended.end);

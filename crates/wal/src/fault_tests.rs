@@ -9,8 +9,8 @@ use collie_env::{Access, Env, Fault, Files, SimFiles};
 use parking_lot::Mutex;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, Protocol, RecoveryMode, RingKind, WalError, Warnings, crash_tests::tiny,
-    inspect, log_tests::eventually,
+    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, RingKind, WalError, Warnings, crash_tests::tiny, inspect,
+    log_tests::eventually,
 };
 
 const DIR: &str = "/wal";
@@ -85,10 +85,10 @@ fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
     let (log, _) = open(&disk, Options { warnings, ..tiny() }).unwrap();
     let (written, full) = fill(&log);
     assert!(matches!(&full, WalError::Full { .. }), "{full}");
-    let boundary = log.boundary();
-    log.wait(Mark::Durable, boundary).unwrap();
+    let next = log.glsn();
+    log.wait(Mark::Durable, next).unwrap();
     assert!(log.writer().append(0, &[b"no"]).is_err());
-    assert_eq!(log.boundary(), boundary, "nothing was reserved");
+    assert_eq!(log.glsn(), next, "nothing was reserved");
     let stat = log.stat();
     assert_eq!((stat.segments, stat.spares), (1, 1), "the emergency spare is still there");
     let alarm = stat.alarm.expect("a shortage");
@@ -251,7 +251,6 @@ fn foreign_and_newer_files_are_refused() {
 fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
     let disk = SimFiles::new();
     let cases = [
-        (Options { protocol: Protocol::Base, ..tiny() }, "wal: wal.protocol = base is not built yet: use oracle"),
         (Options { ring: RingKind::Shared, ..tiny() }, "wal: wal.ring = shared is not built yet: use private"),
         (
             Options { recovery_mode: RecoveryMode::SkipAnyCorruptedRecords, ..tiny() },

@@ -116,7 +116,7 @@ impl Flight {
         buffer.clear();
         buffer.resize(head, 0);
         // SAFETY: ring R2: we are the flight, `issued` is at or above `durable`, and `boundary` was loaded with Acquire.
-        unsafe { reserve.read_into(self.issued, self.issued.plus(most), &mut buffer) };
+        unsafe { reserve.read_into(self.issued, self.issued.plus(most), boundary, &mut buffer) };
         if self.issued.plus(most) < boundary {
             let whole = whole_records(&buffer[head..]);
             buffer.truncate(head + whole.expect("the ring holds whole records: we wrote them"));

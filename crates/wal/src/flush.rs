@@ -157,7 +157,7 @@ impl Flusher {
         }
         queue.leading = true;
         queue.flight += 1;
-        queue.target = if purpose == Purpose::SyncOnly { self.written.load() } else { self.reserve.boundary() };
+        queue.target = if purpose == Purpose::SyncOnly { self.written.load() } else { self.reserve.advance() };
         queue.syncs = matches!(purpose, Purpose::Sync | Purpose::SyncOnly);
         Some(Right(purpose))
     }
@@ -304,13 +304,14 @@ impl Flusher {
     }
 
     /// Stops everything after a failed write or sync whose repair failed too (W5).
-    fn poison(&self) {
+    pub(crate) fn poison(&self) {
         self.reserve.stop(State::Poisoned);
         self.end(State::Poisoned);
     }
 
     /// Fails every wait from now on and wakes all.
     pub(crate) fn end(&self, state: State) {
+        self.reserve.end(state);
         let mut queue = self.queue.lock();
         if queue.state == State::Open {
             queue.state = state;
@@ -340,7 +341,10 @@ impl Flusher {
         if self.mark(mark) >= lsn {
             return Ok(());
         }
-        assert!(lsn <= self.reserve.boundary(), "waits are for records that were appended");
+        assert!(self.reserve.has_reserved(lsn), "waits are for records that were appended");
+        if mark == Mark::Boundary {
+            return self.wait_boundary(lsn);
+        }
         let mut queue = self.queue.lock();
         loop {
             if self.mark(mark) >= lsn {
@@ -354,8 +358,15 @@ impl Flusher {
                 return Err(self.refusal(queue.state));
             }
             if let Some(right) = self.begin(&mut queue, purpose) {
+                let covered = lsn <= queue.target;
                 drop(queue);
-                self.fly(right)?;
+                if covered {
+                    self.fly(right)?;
+                } else {
+                    // Leadership is never held while waiting for the boundary.
+                    self.give_up(right);
+                    self.wait_boundary(lsn)?;
+                }
                 queue = self.queue.lock();
                 continue;
             }
@@ -373,11 +384,22 @@ impl Flusher {
         }
     }
 
+    /// Blocks until the boundary reaches `lsn`.
+    fn wait_boundary(&self, lsn: Lsn) -> Result<(), WalError> {
+        match self.reserve.wait_boundary(lsn, None) {
+            Ok(_there) => Ok(()),
+            Err(state) => Err(self.refusal(state)),
+        }
+    }
+
     /// Leaves a waker until `mark` reaches `lsn`; `id` is the future's number from its last call.
     ///
     /// # Errors
     /// `Poisoned` or `Closed` when it never will.
     pub(crate) fn register(&self, mark: Mark, lsn: Lsn, id: &mut Option<u64>, waker: &Waker) -> Result<bool, WalError> {
+        if mark == Mark::Boundary {
+            return self.reserve.park(lsn, id, waker).map_err(|state| self.refusal(state));
+        }
         let mut queue = self.queue.lock();
         if self.mark(mark) >= lsn {
             return Ok(true);
@@ -397,25 +419,26 @@ impl Flusher {
 
     /// Forgets the waker of a dropped future.
     pub(crate) fn forget(&self, mark: Mark, lsn: Lsn, id: u64) {
+        if mark == Mark::Boundary {
+            return self.reserve.forget(lsn, id);
+        }
         let mut queue = self.queue.lock();
         let wakers = if mark == Mark::Durable { &mut queue.durable_wakers } else { &mut queue.written_wakers };
         wakers.remove(&(lsn, id));
     }
 
-    /// Returns what the futures need, if they need a flight.
-    pub(crate) fn futures_need(&self, queue: &Queue) -> Option<Purpose> {
-        let needs = |wakers: &Wakers| !wakers.is_empty();
-        match (needs(&queue.durable_wakers), needs(&queue.written_wakers)) {
-            (true, _) => Some(Purpose::Sync),
-            (false, true) => Some(Purpose::Write),
-            (false, false) => None,
-        }
+    /// Returns what the futures need, if they need a flight, and the lowest position that would help one.
+    pub(crate) fn futures_need(&self, queue: &Queue) -> Option<(Purpose, Lsn)> {
+        let lowest = |wakers: &Wakers| wakers.first_key_value().map(|((lsn, _), _)| *lsn);
+        let durable = lowest(&queue.durable_wakers).map(|lsn| (Purpose::Sync, lsn));
+        durable.or_else(|| lowest(&queue.written_wakers).map(|lsn| (Purpose::Write, lsn)))
     }
 
     /// Wakes the keeper if it sleeps, or also if it waits for its delay, after an append that nobody waits for.
     ///
-    /// The fence stands between the append's store of the boundary and the load of `keeper`; the keeper stores
-    /// `keeper`, fences, and loads the boundary. One of the two sees the other.
+    /// The fence stands between the append's reservation and the load of `keeper`; the keeper stores `keeper`, fences, and
+    /// loads the next free position. One of the two sees the other.
+    #[inline(never)]
     pub(crate) fn poke(&self, also_delayed: bool) {
         fence(Ordering::SeqCst);
         let keeper = self.keeper.load(Ordering::Relaxed);

@@ -211,6 +211,13 @@ impl RecordHead {
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+
+    /// Returns the head of a VOID record of the same size.
+    pub(crate) fn void(&self) -> Self {
+        let mut void = *self;
+        void.bytes[self.len - 1] = KIND_VOID;
+        void
+    }
 }
 
 /// Returns the bytes before a piece's content: the slot and the number of the piece.

@@ -26,10 +26,19 @@ pub(crate) fn run(flusher: &Flusher, options: &Options) {
             flusher.keeper_poked.wait(&mut queue);
             continue;
         }
-        let (boundary, durable) = (flusher.reserve.boundary(), flusher.durable.load());
+        let (boundary, durable) = (flusher.reserve.advance(), flusher.durable.load());
         let pending = boundary.bytes_since(durable);
         let limit = if options.manual_wal_flush { options.ring_bytes / 2 } else { options.flush_bytes };
-        let due = flusher.futures_need(&queue).or((pending >= limit).then_some(Purpose::Sync));
+        let needed = flusher.futures_need(&queue);
+        if let Some((_, lsn)) = needed.filter(|(_, lsn)| *lsn > boundary) {
+            // A flight would not help them: a writer is still between its reservation and the end of its copy.
+            drop(queue);
+            let _there = flusher.reserve.wait_boundary(lsn, Some(options.flush_delay));
+            queue = flusher.queue.lock();
+            continue;
+        }
+        let needed = needed.map(|(purpose, _)| purpose);
+        let due = needed.or((pending >= limit).then_some(Purpose::Sync));
         if let Some(right) = due.and_then(|purpose| flusher.begin(&mut queue, purpose)) {
             drop(queue);
             // A failure has poisoned the log, which is how everybody hears of it.
@@ -37,8 +46,10 @@ pub(crate) fn run(flusher: &Flusher, options: &Options) {
             queue = flusher.queue.lock();
             continue;
         }
-        let delayed = pending > 0 && !options.manual_wal_flush;
-        let silent = pending == 0 && flusher.named.load() < durable;
+        // Also what is still being copied will have to be flushed.
+        let in_flight = flusher.reserve.next() > durable;
+        let delayed = in_flight && !options.manual_wal_flush;
+        let silent = !in_flight && flusher.named.load() < durable;
         if delayed || silent {
             let flight = queue.flight;
             flusher.keeper.store(KEEPER_DELAYS, Ordering::Relaxed);
@@ -61,7 +72,7 @@ pub(crate) fn run(flusher: &Flusher, options: &Options) {
         flusher.keeper.store(KEEPER_SLEEPS, Ordering::Relaxed);
         // Pairs with the fence in `Flusher::poke`.
         fence(Ordering::SeqCst);
-        let woken_early = flusher.reserve.boundary() > flusher.durable.load() && !options.manual_wal_flush;
+        let woken_early = flusher.reserve.next() > flusher.durable.load() && !options.manual_wal_flush;
         if !woken_early {
             flusher.keeper_poked.wait(&mut queue);
         }

@@ -21,7 +21,7 @@ use crate::{
     flush::{Flusher, Purpose, Right},
     format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
     keeper, recover,
-    reserve::{Reserve, State, Try},
+    reserve::{POSITION_MAX, Record, Reserve, Room, Slot, State},
     segments::Segments,
 };
 
@@ -50,6 +50,8 @@ pub struct Stat {
     pub ring_full: u64,
     /// Writers made beyond `wal.slots`.
     pub slotless_writers: u64,
+    /// Records flushed from a staging buffer because their writer had not copied them into the ring yet (`help`).
+    pub staged_taken: u64,
     /// Files that hold records.
     pub segments: usize,
     /// Files left because a write or sync of them failed.
@@ -66,9 +68,6 @@ struct Core {
     options: Options,
     env: Env,
     dir: PathBuf,
-    slots: Mutex<Vec<u32>>,
-    /// Held while a writer without a slot appends a record of several pieces.
-    slotless: Mutex<()>,
     ring_full: AtomicU64,
     slotless_writers: AtomicU64,
     /// Commits counted for `wal.sync_every`; stays 0 without it.
@@ -107,14 +106,16 @@ impl Log {
             LockError::Io(source) => WalError::io("lock", &lock_path, source),
         })?;
         let opened = recover::open(env, dir, &options)?;
-        let reserve = Reserve::new(options.ring_bytes, opened.recovered.next);
+        if opened.recovered.next.get() > POSITION_MAX {
+            let next = opened.recovered.next;
+            return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
+        }
+        let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
         let core = Arc::new(Core {
             flusher: Flusher::new(reserve, segments, opened.flight, options.warnings.clone()),
             env: env.clone(),
             dir: dir.to_owned(),
-            slots: Mutex::new((0..options.slots).rev().collect()),
-            slotless: Mutex::new(()),
             ring_full: AtomicU64::new(0),
             slotless_writers: AtomicU64::new(0),
             commits: AtomicU64::new(0),
@@ -149,13 +150,13 @@ impl Log {
         &self.owner.core
     }
 
-    fn flusher(&self) -> &Flusher {
+    pub(crate) fn flusher(&self) -> &Flusher {
         &self.core().flusher
     }
 
-    /// Makes a writer. Never fails: writers beyond `wal.slots` take turns at records of several pieces.
+    /// Makes a writer. Never fails: writers beyond `wal.slots` take turns at two shared slots.
     pub fn writer(&self) -> Writer {
-        let slot = self.core().slots.lock().pop();
+        let slot = self.flusher().reserve.take_slot();
         if slot.is_none() {
             self.core().slotless_writers.fetch_add(1, Ordering::Relaxed);
         }
@@ -174,14 +175,15 @@ impl Log {
         if nth.is_multiple_of(every) { Level::Disk } else { level }
     }
 
-    /// Returns the boundary: every record below is complete in memory.
+    /// Returns the boundary as it was moved last: every record below is complete in memory. One Acquire load; with a
+    /// lock-free protocol an append that has returned may not be below it yet: wait for [`Mark::Boundary`].
     pub fn boundary(&self) -> Lsn {
         self.flusher().mark(Mark::Boundary)
     }
 
     /// Returns the next free position.
     pub fn glsn(&self) -> Lsn {
-        self.flusher().mark(Mark::Boundary)
+        self.flusher().reserve.next()
     }
 
     /// Returns what the kernel has: every byte below.
@@ -192,6 +194,15 @@ impl Log {
     /// Returns what is on disk: every byte below.
     pub fn durable(&self) -> Lsn {
         self.flusher().mark(Mark::Durable)
+    }
+
+    /// Returns whether `mark` has reached `lsn`. For the boundary a look at every slot in use, unless it is known already.
+    ///
+    /// # Progress
+    /// Wait-free, but for the boundary's `fetch_max` (lock-free).
+    pub fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
+        let flusher = self.flusher();
+        flusher.mark(mark) >= lsn || (mark == Mark::Boundary && flusher.reserve.advance() >= lsn)
     }
 
     /// Blocks until `mark` reaches `lsn`, which an append of this log returned.
@@ -219,7 +230,7 @@ impl Log {
     /// Takes the right to flush now on this thread, when records wait to become durable and nobody flushes.
     pub fn try_lead(&self) -> Option<Lead> {
         let flusher = self.flusher();
-        if flusher.mark(Mark::Durable) >= flusher.mark(Mark::Boundary) {
+        if flusher.mark(Mark::Durable) >= flusher.reserve.advance() {
             return None;
         }
         let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Sync)?;
@@ -238,7 +249,7 @@ impl Log {
     /// As [`Log::wait`].
     pub fn flush_wal(&self, sync: bool) -> Result<(), WalError> {
         let mark = if sync { Mark::Durable } else { Mark::Written };
-        self.flusher().wait(mark, self.boundary())
+        self.flusher().wait(mark, self.flusher().reserve.advance())
     }
 
     /// Makes everything `written` durable; what is only in the ring stays there.
@@ -276,6 +287,7 @@ impl Log {
             rewrites: counts.rewrites,
             ring_full: self.core().ring_full.load(Ordering::Relaxed),
             slotless_writers: self.core().slotless_writers.load(Ordering::Relaxed),
+            staged_taken: self.flusher().reserve.staged_taken(),
             segments,
             spares,
             alarm: self.flusher().segments.alarm(),
@@ -354,7 +366,8 @@ impl Owner {
         if flusher.queue.lock().state == State::Closed {
             return Ok(());
         }
-        flusher.wait(Mark::Durable, flusher.mark(Mark::Boundary))?;
+        // Nothing is reserved any more; what was is on its way through the ring.
+        flusher.wait(Mark::Durable, flusher.reserve.next())?;
         loop {
             let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
             match right {
@@ -425,7 +438,7 @@ impl Future for Reached {
             }
             return Poll::Ready(Ok(()));
         }
-        assert!(this.lsn <= flusher.mark(Mark::Boundary), "waits are for records that were appended");
+        assert!(flusher.reserve.has_reserved(this.lsn), "waits are for records that were appended");
         match flusher.register(this.mark, this.lsn, &mut this.id, context.waker()) {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => Poll::Pending,
@@ -446,8 +459,9 @@ impl Drop for Reached {
 #[derive(Debug)]
 pub struct Writer {
     log: Log,
-    slot: Option<u32>,
-    /// Whether an append may wait for room in the ring.
+    /// Its own; without one it takes a turn at a shared slot for each record.
+    slot: Option<Slot>,
+    /// Whether an append waits while the ring is full; `false` inside a write with `no_slowdown`.
     waits: bool,
 }
 
@@ -458,11 +472,13 @@ impl Writer {
     /// None yet: wait for `end`.
     ///
     /// # Progress
-    /// Blocks for one copy by another appender, and on a flush while the ring is full.
+    /// Lock-free protocols: wait-free until the ring is full, then blocks on a flush. The oracle blocks for one copy by
+    /// another appender. A writer beyond `wal.slots` also waits for its turn.
     ///
     /// # Errors
     /// `TooLarge`, `Full`: nothing was appended. `Poisoned`, `Closed`: nothing can be; of a record larger than
     /// `wal.chunk_size` some pieces may have been, which no reader yields.
+    #[inline]
     pub fn append(&mut self, tag: u8, parts: &[&[u8]]) -> Result<Appended, WalError> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let options = &self.log.core().options;
@@ -473,21 +489,12 @@ impl Writer {
             return self.append_pieces(tag, &parts.concat());
         }
         let head = RecordHead::new(usize::try_from(bytes).expect("at most a piece"), KIND_DATA, tag);
-        const FEW: usize = 8;
-        if parts.len() < FEW {
-            let mut all = [&[][..]; FEW];
-            all[0] = head.as_slice();
-            all[1..=parts.len()].copy_from_slice(parts);
-            return self.append_record(&all[..=parts.len()], None::<fn(Lsn)>);
-        }
-        let mut all = Vec::with_capacity(parts.len() + 1);
-        all.push(head.as_slice());
-        all.extend_from_slice(parts);
-        self.append_record(&all, None::<fn(Lsn)>)
+        self.append_record(&Record::new(head, parts), |_| ())
     }
 
-    /// Appends one record of at most `wal.chunk_size` and calls `publish` with its position, in the order of positions
-    /// and before the boundary passes it. `publish` runs under the log's lock: it must not block, panic or append.
+    /// Appends one record of at most `wal.chunk_size` and calls `publish` with its position before the boundary passes
+    /// it. `publish` runs where a stall holds everybody's boundary back: it must not block, allocate, lock or append. A
+    /// panic in it leaves a VOID record, which no reader yields, and goes on to the caller.
     ///
     /// # Errors
     /// As [`Writer::append`]; `publish` was not called then.
@@ -497,7 +504,7 @@ impl Writer {
             return Err(WalError::TooLarge { bytes: bytes.len() as u64, limit_bytes });
         }
         let head = RecordHead::new(bytes.len(), KIND_DATA, tag);
-        self.append_record(&[head.as_slice(), bytes], Some(publish))
+        self.append_record(&Record::new(head, &[bytes]), publish)
     }
 
     /// Appends a marker for a write that is not logged: it has a position in the order of commits, and readers yield a
@@ -514,7 +521,7 @@ impl Writer {
             return Err(WalError::TooLarge { bytes: note.len() as u64, limit_bytes: UNLOGGED_NOTE_MAX });
         }
         let head = RecordHead::new(note.len(), KIND_UNLOGGED, tag);
-        self.append_record(&[head.as_slice(), note], Some(publish))
+        self.append_record(&Record::new(head, &[note]), publish)
     }
 
     /// Appends, then waits for `level`; with [`Level::None`] a marker without a note is all that is appended. Counts for
@@ -528,7 +535,10 @@ impl Writer {
             _ => self.append(tag, &[bytes])?,
         };
         match self.log.commit_level(level) {
-            Level::None | Level::Memory => self.log.flush_soon(),
+            Level::None | Level::Memory => {
+                self.wait_boundary(appended.end)?;
+                self.log.flush_soon();
+            }
             Level::Process => {
                 self.log.wait(Mark::Written, appended.end)?;
                 self.log.flush_soon();
@@ -556,64 +566,139 @@ impl Writer {
         &self.log
     }
 
-    fn append_pieces(&self, tag: u8, body: &[u8]) -> Result<Appended, WalError> {
-        let core = self.log.core();
-        let _turn = self.slot.is_none().then(|| core.slotless.lock());
-        let slot = self.slot.unwrap_or(core.options.slots);
+    /// Waits for the boundary at the end of this writer's last record.
+    fn wait_boundary(&self, end: Lsn) -> Result<(), WalError> {
+        let (flusher, Some(slot)) = (self.log.flusher(), &self.slot) else {
+            return self.log.flusher().wait(Mark::Boundary, end);
+        };
+        flusher.reserve.wait_own(slot, end).map_err(|state| flusher.refusal(state))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_pieces(&mut self, tag: u8, body: &[u8]) -> Result<Appended, WalError> {
+        let (core, waits) = (self.log.core(), self.waits);
         let piece_bytes = usize::try_from(core.options.chunk_bytes).expect("at most 1 MiB") - 16;
         let (count, mut last) = (body.len().div_ceil(piece_bytes), None);
+        // Readers join the pieces by the slot's number, so a shared slot is kept until the last.
+        let mut turn = None;
+        let slot = match &mut self.slot {
+            Some(slot) => slot,
+            None => turn.insert(core.flusher.reserve.shared_slot()).slot(),
+        };
         for (number, piece) in body.chunks(piece_bytes).enumerate() {
             let kind = if number + 1 == count { KIND_LAST } else { KIND_PART };
-            let within = piece_head(slot, number as u64);
+            let within = piece_head(slot.number(), number as u64);
             let head = RecordHead::new(within.len() + piece.len(), kind, tag);
-            last = Some(self.append_record(&[head.as_slice(), &within, piece], None::<fn(Lsn)>)?);
+            let parts = [within.as_slice(), piece];
+            let record = Record::new(head, &parts);
+            if !waits {
+                core.look_for_room_in_the_ring(&record)?;
+            }
+            last = Some(core.append(slot, &record, |_| ())?);
         }
         Ok(last.expect("a body above one piece has pieces"))
     }
 
-    fn append_record<F: FnOnce(Lsn)>(&self, parts: &[&[u8]], mut publish: Option<F>) -> Result<Appended, WalError> {
-        let flusher = self.log.flusher();
-        if flusher.full.load(Ordering::Acquire) != 0 {
-            flusher.refresh_full();
-            let state = flusher.queue.lock().state;
-            if state != State::Open {
-                return Err(flusher.refusal(state));
-            }
-            if let Some(pinned_by) = flusher.segments.full() {
-                return Err(WalError::Full { pinned_by });
-            }
+    #[inline]
+    fn append_record<F: FnOnce(Lsn)>(&mut self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
+        let core = &self.log.owner.core;
+        if !self.waits {
+            core.look_for_room_in_the_ring(record)?;
         }
-        loop {
-            match flusher.reserve.append(&flusher.durable, parts, &mut publish) {
-                Try::Done { start, end } => {
-                    if end.bytes_since(flusher.durable.load()) >= self.log.core().options.flush_bytes {
-                        flusher.poke(true);
-                    }
-                    return Ok(Appended { start, end });
-                }
-                Try::RingFull { until } => {
-                    self.log.core().ring_full.fetch_add(1, Ordering::Relaxed);
-                    if !self.waits {
-                        let pinned_by = format!("the ring, whose bytes up to {until} wait for the disk");
-                        return Err(WalError::Full { pinned_by });
-                    }
-                    flusher.wait(Mark::Durable, until)?;
-                }
-                Try::Refused(state) => return Err(flusher.refusal(state)),
-            }
+        match &mut self.slot {
+            Some(slot) => core.append(slot, record, publish),
+            None => core.append_in_turn(record, publish),
         }
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot {
-            self.log.core().slots.lock().push(slot);
+        if let Some(slot) = self.slot.take() {
+            self.log.flusher().reserve.give_back(slot);
         }
     }
 }
 
 /// Longest note of a marker: the marker takes 2 to 8 bytes in all.
 const UNLOGGED_NOTE_MAX: u64 = 6;
+
+impl Core {
+    #[inline]
+    fn append<F: FnOnce(Lsn)>(&self, slot: &mut Slot, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
+        if self.flusher.full.load(Ordering::Acquire) != 0 {
+            self.look_for_room_on_disk()?;
+        }
+        let start = self.flusher.reserve.append(slot, self, record, publish)?;
+        let end = start.plus(record.bytes());
+        if end.bytes_since(self.flusher.durable.load()) >= self.options.flush_bytes {
+            self.flusher.poke(true);
+        }
+        Ok(Appended { start, end })
+    }
+
+    /// Appends through a shared slot.
+    #[cold]
+    #[inline(never)]
+    fn append_in_turn<F: FnOnce(Lsn)>(&self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
+        self.append(self.flusher.reserve.shared_slot().slot(), record, publish)
+    }
+
+    /// Refuses an append that would have to wait for a flush. Another's append may take the room in between: then it does.
+    #[cold]
+    #[inline(never)]
+    fn look_for_room_in_the_ring(&self, record: &Record<'_>) -> Result<(), WalError> {
+        let end = self.flusher.reserve.next().plus(record.bytes());
+        if end.bytes_since(self.flusher.durable.load()) <= self.options.ring_bytes {
+            return Ok(());
+        }
+        self.ring_full.fetch_add(1, Ordering::Relaxed);
+        let until = Lsn::new(end.get() - self.options.ring_bytes);
+        Err(WalError::Full { pinned_by: format!("the ring, whose bytes up to {until} wait for the disk") })
+    }
+
+    /// Refuses an append while the disk, or the bound on files, has no room for it.
+    #[cold]
+    #[inline(never)]
+    fn look_for_room_on_disk(&self) -> Result<(), WalError> {
+        self.flusher.refresh_full();
+        let state = self.flusher.queue.lock().state;
+        if state != State::Open {
+            return Err(self.flusher.refusal(state));
+        }
+        match self.flusher.segments.full() {
+            Some(pinned_by) => Err(WalError::Full { pinned_by }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Room for Core {
+    fn durable(&self) -> Lsn {
+        self.flusher.durable.load()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_durable(&self, until: Lsn) -> Result<(), WalError> {
+        self.ring_full.fetch_add(1, Ordering::Relaxed);
+        self.flusher.wait(Mark::Durable, until)
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.flusher.queue.lock().state != State::Open
+    }
+
+    fn poison(&self) {
+        self.flusher.poison();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, state: State) -> WalError {
+        self.flusher.refusal(state)
+    }
+}
 
 const _: () = assert!(TAG_MAX == 31, "Writer::append says so");

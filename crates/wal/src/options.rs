@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use collie_base::Lsn;
 
-use crate::{WalError, Warnings};
+use crate::{WalError, Warnings, reserve::SHARED_SLOTS};
 
 /// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
@@ -16,10 +16,33 @@ pub enum Protocol {
     /// One short mutex around taking the position, copying and publishing.
     #[default]
     Oracle,
-    /// Lock-free; not built yet, refused.
+    /// Lock-free: one `fetch_add` gives the position; the boundary waits for whoever is between that and the end of its
+    /// copy.
     Base,
-    /// Lock-free with staging; not built yet, refused.
+    /// Lock-free with staging: the boundary passes a writer that stalls in its copy. Costs a second copy of each record
+    /// and a buffer of `wal.chunk_size` per slot in use.
     Help,
+}
+
+impl Protocol {
+    /// Returns the default.
+    #[cfg(not(test))]
+    fn of_this_run() -> Self {
+        Self::default()
+    }
+
+    /// Returns the protocol that the tests of this crate run under: the default, or what `COLLIE_WAL_PROTOCOL` names
+    /// (`make unit` runs them under each).
+    #[cfg(test)]
+    fn of_this_run() -> Self {
+        match std::env::var("COLLIE_WAL_PROTOCOL").as_deref() {
+            Ok("oracle") => Self::Oracle,
+            Ok("base") => Self::Base,
+            Ok("help") => Self::Help,
+            Ok(other) => panic!("COLLIE_WAL_PROTOCOL = {other} is none of oracle, base, help"),
+            Err(_) => Self::default(),
+        }
+    }
 }
 
 /// Where the ring lives.
@@ -84,7 +107,7 @@ pub enum Mark {
 /// Settings of a log. Sizes in bytes. See [`Options::default`] for the values.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `wal.protocol`: only `Oracle` today.
+    /// `wal.protocol`: default `Oracle`.
     pub protocol: Protocol,
     /// `wal.ring`: only `Private` today.
     pub ring: RingKind,
@@ -92,7 +115,8 @@ pub struct Options {
     pub ring_bytes: u64,
     /// `wal.chunk_size`: largest payload of one piece, 4 KiB to 1 MiB. Default 64 KiB.
     pub chunk_bytes: u64,
-    /// `wal.slots`: writers that need no lock of their own for records of several pieces, 1 to 1024. Default 64.
+    /// `wal.slots`: writers at one time that share nothing with each other, 1 to 1024; later ones take turns at two more
+    /// slots. Default 64.
     pub slots: u32,
     /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_bytes: u64,
@@ -131,7 +155,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            protocol: Protocol::Oracle,
+            protocol: Protocol::of_this_run(),
             ring: RingKind::Private,
             ring_bytes: 16 << 20,
             chunk_bytes: 64 << 10,
@@ -172,7 +196,8 @@ impl Options {
     /// Returns the positions that one life of the log may hand out beyond what is durable: what the next open after a
     /// crash leaves out.
     pub(crate) fn skip_bytes(&self) -> u64 {
-        self.ring_bytes + u64::from(self.slots) * self.chunk_bytes
+        let slots = u64::from(self.slots + SHARED_SLOTS);
+        self.ring_bytes + slots * (self.chunk_bytes + RECORD_OVERHEAD)
     }
 
     /// Returns the largest payload of a frame: as set, but no smaller than the largest record.
@@ -189,9 +214,6 @@ impl Options {
             }
             Err(WalError::options(format!("{name} = {value} is out of bounds: use {low} to {high}")))
         };
-        if self.protocol != Protocol::Oracle {
-            return refuse(format!("wal.protocol = {:?} is not built yet: use oracle", self.protocol).to_lowercase());
-        }
         if self.ring != RingKind::Private {
             return refuse("wal.ring = shared is not built yet: use private".to_owned());
         }
@@ -205,7 +227,9 @@ impl Options {
             return refuse(format!("wal.ring_size = {} is not a power of two", self.ring_bytes));
         }
         within("wal.slots", u64::from(self.slots), 1, 1024)?;
-        within("wal.segment_size", self.segment_bytes, 2 * self.skip_bytes(), 1 << 40)?;
+        // Twice, so that all of `skip_bytes` fits into one file, whatever the slots: a ring is at least four chunks.
+        let reserved = self.ring_bytes + u64::from(self.slots) * self.chunk_bytes;
+        within("wal.segment_size", self.segment_bytes, 2 * reserved, 1 << 40)?;
         if !self.segment_bytes.is_multiple_of(4096) {
             return refuse(format!("wal.segment_size = {} is not a multiple of 4096", self.segment_bytes));
         }

@@ -5,15 +5,23 @@
 //!
 //! # Invariants
 //! - R1. A byte is written only by the holder of the reservation that covers it, and only while its position is below
-//!   `durable + len` (log.md L4), so no two live positions share a byte.
+//!   `durable + len` (log.md L4), so no two live positions share a byte. With the helping protocol `recycle` takes the
+//!   place of `durable`: no slot that is not white holds a position a ring below.
 //! - R2. A byte is read only by the flight, and only at positions from `durable` to the boundary, which was loaded
-//!   with Acquire after the writer stored it with Release: the writer is done and no other writer comes (R1).
+//!   with Acquire after the writer stored it with Release: the writer is done and no other writer comes (R1). Positions
+//!   of a record that is still staged are not read here.
 //!
-//! Checked by the crash and concurrency tests, which compare every record that comes back.
+//! Checked by the crash and concurrency tests, which compare every record that comes back, and by the models, in which
+//! every byte is a cell that tells who touches it at one time.
 
+#[cfg(not(loom))]
 use std::cell::UnsafeCell;
 
 use collie_base::Lsn;
+#[cfg(loom)]
+use collie_sync::UnsafeCell;
+
+use crate::reserve::Record;
 
 /// A power-of-two number of bytes.
 pub(crate) struct Ring {
@@ -35,6 +43,24 @@ impl Ring {
         Self { bytes: bytes.into_boxed_slice(), mask: len_bytes - 1 }
     }
 
+    /// Returns the size.
+    pub(crate) fn len_bytes(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// Copies a record to position `at`.
+    ///
+    /// # Safety
+    /// As [`Ring::write`].
+    pub(crate) unsafe fn write_record(&self, at: Lsn, record: &Record<'_>) {
+        let mut at = at;
+        for part in record.parts() {
+            // SAFETY: the caller's.
+            unsafe { self.write(at, part) };
+            at = at.plus(part.len() as u64);
+        }
+    }
+
     /// Returns the ranges of the bytes from `at` on: the second is what wraps to the front.
     fn split(&self, at: Lsn, len: usize) -> (usize, usize, usize) {
         let from = usize::try_from(at.get() & self.mask).expect("below the length");
@@ -47,6 +73,7 @@ impl Ring {
     ///
     /// # Safety
     /// The caller holds the reservation of these positions (R1).
+    #[cfg(not(loom))]
     pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
         let (from, first, second) = self.split(at, source.len());
         let base = UnsafeCell::raw_get(self.bytes.as_ptr());
@@ -61,6 +88,7 @@ impl Ring {
     ///
     /// # Safety
     /// The caller is the flight, and the positions lie between `durable` and a boundary it loaded with Acquire (R2).
+    #[cfg(not(loom))]
     pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
         let (from, first, second) = self.split(at, len);
         let base = UnsafeCell::raw_get(self.bytes.as_ptr()).cast_const();
@@ -69,6 +97,34 @@ impl Ring {
             unsafe { (std::slice::from_raw_parts(base.add(from), first), std::slice::from_raw_parts(base, second)) };
         target.extend_from_slice(head);
         target.extend_from_slice(tail);
+    }
+
+    /// As above, in cells that a model watches.
+    ///
+    /// # Safety
+    /// As above.
+    #[cfg(loom)]
+    pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
+        let (from, first, _) = self.split(at, source.len());
+        for (offset, byte) in source.iter().enumerate() {
+            let index = if offset < first { from + offset } else { offset - first };
+            // SAFETY: R1, which the model checks.
+            self.bytes[index].with_mut(|cell| unsafe { *cell = *byte });
+        }
+    }
+
+    /// As above, in cells that a model watches.
+    ///
+    /// # Safety
+    /// As above.
+    #[cfg(loom)]
+    pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
+        let (from, first, _) = self.split(at, len);
+        for offset in 0..len {
+            let index = if offset < first { from + offset } else { offset - first };
+            // SAFETY: R2, which the model checks.
+            target.push(self.bytes[index].with(|cell| unsafe { *cell }));
+        }
     }
 }
 
@@ -79,6 +135,7 @@ impl std::fmt::Debug for Ring {
 }
 
 #[cfg(test)]
+#[cfg(not(loom))]
 mod tests {
     use super::*;
 

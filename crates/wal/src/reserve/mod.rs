@@ -1,0 +1,291 @@
+//! `Reserve`: hands out positions, takes bytes into the ring and moves the boundary, by one of three protocols.
+//!
+//! The seam: nothing outside this folder knows which protocol runs. It never hears of files; whoever needs room in the
+//! ring asks [`Room`].
+//!
+//! # Invariants
+//! - P1. `boundary` is the end of a record and only grows; every record below it is complete: in the ring, or, with the
+//!   helping protocol, in a staging buffer that the flush looks at.
+//! - P2. `publish` of a record runs before the boundary passes it. With the oracle also in the order of positions.
+//! - P3. Nothing is reserved once the state is not open: what fails later was reserved before.
+//! - P4. At most a ring and one record per slot are reserved beyond what is durable (log.md L1).
+//!
+//! | file       | holds                                                         |
+//! |------------|---------------------------------------------------------------|
+//! | `oracle`   | the mutex                                                     |
+//! | `base`     | the append without helping                                    |
+//! | `help`     | the append with staging, and what the flush takes from there  |
+//! | `slots`    | flags, scan, who wakes whom                                   |
+//! | `staging`  | the copy of a record that is not in the ring yet              |
+//! | `seats`    | which writer has which slot                                   |
+//! | `sleepers` | who waits for the boundary                                    |
+//! | `words`    | the layout of the shared words                                |
+
+use std::{task::Waker, time::Duration};
+
+use collie_base::Lsn;
+
+use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring};
+
+mod base;
+mod help;
+mod oracle;
+mod seats;
+mod sleepers;
+mod slots;
+mod staging;
+mod words;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod freeze_tests;
+
+pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
+pub(crate) use words::Word;
+
+use help::Helping;
+use oracle::Oracle;
+use slots::{Limit, Slots};
+
+/// A log that would go on above this does not open: the words have 61 bits for a position, and some room is kept.
+pub(crate) const POSITION_MAX: u64 = 1 << 60;
+
+/// Whether appends are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    Poisoned,
+    Closed,
+}
+
+/// What an append needs of the flush.
+pub(crate) trait Room {
+    /// Everything below is on disk.
+    fn durable(&self) -> Lsn;
+    /// Flushes, or waits for who does, until `until` may be durable; counted.
+    fn wait_durable(&self, until: Lsn) -> Result<(), WalError>;
+    /// Whether nothing will become durable any more.
+    fn has_stopped(&self) -> bool;
+    /// Stops the log: a reservation can never be completed.
+    fn poison(&self);
+    /// The error of a log that takes no more records.
+    fn refusal(&self, state: State) -> WalError;
+}
+
+/// A record to append: its head and the parts of its payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Record<'a> {
+    head: RecordHead,
+    body: &'a [&'a [u8]],
+    bytes: u64,
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(head: RecordHead, body: &'a [&'a [u8]]) -> Self {
+        let body_bytes: usize = body.iter().map(|part| part.len()).sum();
+        Self { head, body, bytes: (head.as_slice().len() + body_bytes) as u64 }
+    }
+
+    /// Returns the size of the whole record.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the parts, head first.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::once(self.head.as_slice()).chain(self.body.iter().copied())
+    }
+
+    /// Returns the VOID record of the same size.
+    fn void(&self) -> Self {
+        Self { head: self.head.void(), ..*self }
+    }
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per log; a box would put a load in front of every word")]
+enum Rule {
+    Oracle(Oracle),
+    Base(Slots),
+    Help(Slots, Helping),
+}
+
+/// The appending side of the log.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    ring: Ring,
+    seats: Seats,
+    rule: Rule,
+}
+
+impl Reserve {
+    /// Starts handing out positions at `next`.
+    pub(crate) fn new(options: &Options, next: Lsn) -> Self {
+        let slots = (options.slots + SHARED_SLOTS) as usize;
+        let rule = match options.protocol {
+            Protocol::Oracle => Rule::Oracle(Oracle::new(next)),
+            Protocol::Base => Rule::Base(Slots::new(slots, next)),
+            Protocol::Help => {
+                let record_bytes_max = options.chunk_bytes + RECORD_OVERHEAD;
+                Rule::Help(Slots::new(slots, next), Helping::new(slots, record_bytes_max, next))
+            }
+        };
+        Self { ring: Ring::new(options.ring_bytes), seats: Seats::new(options.slots), rule }
+    }
+
+    fn slots(&self) -> Option<&Slots> {
+        match &self.rule {
+            Rule::Oracle(_) => None,
+            Rule::Base(slots) | Rule::Help(slots, _) => Some(slots),
+        }
+    }
+
+    /// Returns how far the log is known to be complete: one load.
+    pub(crate) fn boundary(&self) -> Lsn {
+        match &self.rule {
+            Rule::Oracle(oracle) => oracle.boundary(),
+            Rule::Base(slots) | Rule::Help(slots, _) => slots.boundary(),
+        }
+    }
+
+    /// Returns the next free position; at least that of any record whose `publish` has begun.
+    pub(crate) fn next(&self) -> Lsn {
+        match &self.rule {
+            Rule::Oracle(oracle) => oracle.next(),
+            Rule::Base(slots) | Rule::Help(slots, _) => slots.next(),
+        }
+    }
+
+    /// Returns whether a record may end at `lsn`, so that waiting for it makes sense.
+    pub(crate) fn has_reserved(&self, lsn: Lsn) -> bool {
+        lsn <= self.boundary() || lsn <= self.next()
+    }
+
+    /// Moves the boundary as far as it goes and returns it.
+    pub(crate) fn advance(&self) -> Lsn {
+        self.slots().map_or_else(|| self.boundary(), |slots| slots.scan(Limit::Next, None).boundary)
+    }
+
+    /// Appends one record and returns its position, calling `publish` with it before the boundary passes it.
+    ///
+    /// Fails with nothing published, or not at all.
+    #[inline]
+    pub(crate) fn append<R: Room, F: FnOnce(Lsn)>(
+        &self,
+        slot: &mut Slot,
+        room: &R,
+        record: &Record<'_>,
+        publish: F,
+    ) -> Result<Lsn, WalError> {
+        match &self.rule {
+            Rule::Oracle(oracle) => oracle.append(&self.ring, room, record, publish),
+            Rule::Base(slots) => base::append(slots, &self.ring, slot, room, record, publish),
+            Rule::Help(slots, helping) => help::append((slots, helping), &self.ring, slot, room, record, publish),
+        }
+    }
+
+    fn register(&self) -> impl FnOnce(usize) {
+        |index| {
+            if let Rule::Help(_, helping) = &self.rule {
+                helping.register(index);
+            }
+            if let Some(slots) = self.slots() {
+                slots.register(index);
+            }
+        }
+    }
+
+    /// Gives a writer a slot of its own; `None` when all are taken.
+    pub(crate) fn take_slot(&self) -> Option<Slot> {
+        self.seats.take(self.register())
+    }
+
+    /// Takes a writer's slot back.
+    pub(crate) fn give_back(&self, slot: Slot) {
+        self.seats.give_back(slot);
+    }
+
+    /// Waits for a turn at one of the slots that writers without one share.
+    pub(crate) fn shared_slot(&self) -> Turn<'_> {
+        self.seats.shared(self.register())
+    }
+
+    /// Blocks until the boundary is at `lsn`, at most the next free position, or for about `limit`; returns whether it is.
+    ///
+    /// # Errors
+    /// The state in which it will not get there.
+    pub(crate) fn wait_boundary(&self, lsn: Lsn, limit: Option<Duration>) -> Result<bool, State> {
+        match &self.rule {
+            Rule::Oracle(oracle) => {
+                oracle.wait();
+                Ok(true)
+            }
+            Rule::Base(slots) | Rule::Help(slots, _) => slots.wait(lsn, Limit::Next, None, limit),
+        }
+    }
+
+    /// Blocks until the boundary has passed the last record of `slot`, which ends at `end`.
+    ///
+    /// # Errors
+    /// As [`Reserve::wait_boundary`].
+    pub(crate) fn wait_own(&self, slot: &Slot, end: Lsn) -> Result<(), State> {
+        let Some(slots) = self.slots() else { return Ok(()) };
+        slots.wait(end, Limit::End(end), Some(Slots::own(slot)), None).map(|_there| ())
+    }
+
+    /// Tries once to see the boundary at `lsn`, else leaves `waker`; `number` is the sleeper's, from its last call.
+    ///
+    /// # Errors
+    /// As [`Reserve::wait_boundary`].
+    pub(crate) fn park(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<bool, State> {
+        match &self.rule {
+            Rule::Oracle(oracle) => {
+                oracle.wait();
+                Ok(true)
+            }
+            Rule::Base(slots) | Rule::Help(slots, _) => slots.park(lsn, Limit::Next, None, number, waker),
+        }
+    }
+
+    /// Forgets a sleeper.
+    pub(crate) fn forget(&self, lsn: Lsn, number: u64) {
+        if let Some(slots) = self.slots() {
+            slots.forget(lsn, number);
+        }
+    }
+
+    /// Stops taking appends; the first reason stays. Those on their way finish, or fail when they wait for room.
+    pub(crate) fn stop(&self, state: State) {
+        match &self.rule {
+            Rule::Oracle(oracle) => oracle.stop(state),
+            Rule::Base(slots) | Rule::Help(slots, _) => slots.close(state),
+        }
+    }
+
+    /// Fails every wait for the boundary from now on.
+    pub(crate) fn end(&self, state: State) {
+        if let Some(slots) = self.slots() {
+            slots.end(state);
+        }
+    }
+
+    /// Returns how many records were flushed from a staging buffer.
+    pub(crate) fn staged_taken(&self) -> u64 {
+        if let Rule::Help(_, helping) = &self.rule { helping.taken() } else { 0 }
+    }
+
+    /// Appends the bytes from `from` to `to` to `target`. `boundary` is at least `to` and was returned by
+    /// [`Reserve::advance`] before this call.
+    ///
+    /// # Safety
+    /// As [`Ring::read_into`].
+    pub(crate) unsafe fn read_into(&self, from: Lsn, to: Lsn, boundary: Lsn, target: &mut Vec<u8>) {
+        if let Rule::Help(slots, helping) = &self.rule {
+            // SAFETY: the caller's.
+            return unsafe { helping.read_into(slots, &self.ring, [from, to], boundary, target) };
+        }
+        let len = usize::try_from(to.bytes_since(from)).expect("at most the ring");
+        // SAFETY: the caller's.
+        unsafe { self.ring.read_into(from, len, target) };
+    }
+}

@@ -1,0 +1,90 @@
+//! The oracle protocol: one short mutex around taking the position, copying, publishing and moving the boundary. The
+//! reference that the lock-free protocols are compared with.
+//!
+//! # Invariants
+//! - O1. The boundary is the next free position, so everything below it is plainly complete and published.
+//!
+//! # Ordering
+//! | store                        | pairs with              | carries                                  |
+//! |------------------------------|-------------------------|------------------------------------------|
+//! | `boundary` Release, appender | `boundary` Acquire, all | the record's bytes and what publish did  |
+//!
+//! # Progress
+//! `append` blocks on the mutex (held for one copy of at most a piece) and, when the ring is full, on the flush.
+
+use collie_base::Lsn;
+use collie_sync::Mutex;
+
+use crate::{WalError, ring::Ring};
+
+use super::{Record, Room, State, words::Word};
+
+#[derive(Debug)]
+struct Tail {
+    next: Lsn,
+    state: State,
+}
+
+/// The words of a log with the oracle protocol.
+#[derive(Debug)]
+pub(super) struct Oracle {
+    tail: Mutex<Tail>,
+    boundary: Word,
+}
+
+impl Oracle {
+    pub(super) fn new(next: Lsn) -> Self {
+        Self { tail: Mutex::new(Tail { next, state: State::Open }), boundary: Word::new(next) }
+    }
+
+    pub(super) fn boundary(&self) -> Lsn {
+        self.boundary.load()
+    }
+
+    /// Appends one record; returns its position. A panic in `publish` leaves nothing behind.
+    #[inline(never)]
+    pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
+        &self,
+        ring: &Ring,
+        room: &R,
+        record: &Record<'_>,
+        publish: F,
+    ) -> Result<Lsn, WalError> {
+        loop {
+            let mut tail = self.tail.lock();
+            if tail.state != State::Open {
+                return Err(room.refusal(tail.state));
+            }
+            let (start, end) = (tail.next, tail.next.plus(record.bytes()));
+            if end.bytes_since(room.durable()) > ring.len_bytes() {
+                drop(tail);
+                room.wait_durable(Lsn::new(end.get() - ring.len_bytes()))?;
+                continue;
+            }
+            // SAFETY: ring R1: the mutex makes us the only writer, and `end` is within a ring of `durable`.
+            unsafe { ring.write_record(start, record) };
+            publish(start);
+            tail.next = end;
+            self.boundary.store(end);
+            return Ok(start);
+        }
+    }
+
+    /// Returns the next free position; waits for whoever is about to take it.
+    pub(super) fn next(&self) -> Lsn {
+        self.tail.lock().next
+    }
+
+    /// Waits for whoever holds the mutex: what it published lies below the boundary then.
+    pub(super) fn wait(&self) {
+        drop(self.tail.lock());
+    }
+
+    /// Stops taking appends; the first reason stays.
+    pub(super) fn stop(&self, state: State) {
+        let mut tail = self.tail.lock();
+        if tail.state == State::Open {
+            tail.state = state;
+        }
+    }
+}

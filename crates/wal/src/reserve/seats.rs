@@ -1,0 +1,118 @@
+//! `Seats`: which writer has which slot. A slot goes with its handle from one writer to the next.
+//!
+//! # Invariants
+//! - T1. A slot has one handle, and a handle one user at a time: a writer of its own, or whoever holds a shared seat's
+//!   mutex. So only one thread at a time stores into a slot's flag.
+//! - T2. Slots are numbered in the order of their first use, so a scan looks at as many as were ever in use at one time.
+//! - T3. A stranded slot (its record can never be completed, because the log stopped) is not given out again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use collie_base::Lsn;
+use collie_sync::{Mutex, MutexGuard};
+
+/// Slots that writers beyond `wal.slots` take turns at.
+pub(crate) const SHARED_SLOTS: u32 = 2;
+
+/// The handle of a slot: what its owner knows without looking at shared memory.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(super) index: usize,
+    /// End of the last record appended here.
+    pub(super) end: Lsn,
+    /// Asked to notify while it could not yet: drains when it leaves black.
+    pub(super) owes: bool,
+    /// Its last record can never be completed.
+    pub(super) stranded: bool,
+}
+
+impl Slot {
+    pub(super) fn new(index: usize) -> Self {
+        Self { index, end: Lsn::ZERO, owes: false, stranded: false }
+    }
+
+    /// Returns the number of the slot.
+    pub(crate) fn number(&self) -> u32 {
+        u32::try_from(self.index).expect("at most 1026 slots")
+    }
+}
+
+#[derive(Debug)]
+struct Free {
+    slots: Vec<Slot>,
+    next: usize,
+}
+
+/// The slots of a log.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    free: Mutex<Free>,
+    own_max: usize,
+    /// How many slots with a writer of their own exist.
+    own: AtomicU64,
+    shared: [Mutex<Option<Slot>>; SHARED_SLOTS as usize],
+    next_shared: AtomicU64,
+}
+
+/// A shared slot while somebody uses it.
+#[derive(Debug)]
+pub(crate) struct Turn<'a>(MutexGuard<'a, Option<Slot>>);
+
+impl Turn<'_> {
+    pub(crate) fn slot(&mut self) -> &mut Slot {
+        self.0.as_mut().expect("filled when the turn was taken")
+    }
+}
+
+impl Seats {
+    pub(super) fn new(own_max: u32) -> Self {
+        Self {
+            free: Mutex::new(Free { slots: Vec::new(), next: 0 }),
+            own_max: own_max as usize,
+            own: AtomicU64::new(0),
+            shared: [Mutex::new(None), Mutex::new(None)],
+            next_shared: AtomicU64::new(0),
+        }
+    }
+
+    /// Gives out a slot, calling `register` with its number if it was never in use; `None` when all are taken.
+    pub(super) fn take(&self, register: impl FnOnce(usize)) -> Option<Slot> {
+        let mut free = self.free.lock();
+        if let Some(slot) = free.slots.pop() {
+            return Some(slot);
+        }
+        if self.own.load(Ordering::Relaxed) >= self.own_max as u64 {
+            return None;
+        }
+        self.own.fetch_add(1, Ordering::Relaxed);
+        Some(Self::make(&mut free, register))
+    }
+
+    fn make(free: &mut Free, register: impl FnOnce(usize)) -> Slot {
+        let index = free.next;
+        free.next += 1;
+        // Under the lock, so that the number of registered slots only grows.
+        register(index);
+        Slot::new(index)
+    }
+
+    /// Takes a slot back.
+    pub(super) fn give_back(&self, slot: Slot) {
+        if !slot.stranded {
+            self.free.lock().slots.push(slot);
+        }
+    }
+
+    /// Waits for a turn at a shared slot.
+    pub(super) fn shared(&self, register: impl FnOnce(usize)) -> Turn<'_> {
+        let free_now = self.shared.iter().find_map(Mutex::try_lock);
+        let mut slot = free_now.unwrap_or_else(|| {
+            let number = self.next_shared.fetch_add(1, Ordering::Relaxed) % u64::from(SHARED_SLOTS);
+            self.shared[usize::from(number == 1)].lock()
+        });
+        if slot.is_none() {
+            *slot = Some(Self::make(&mut self.free.lock(), register));
+        }
+        Turn(slot)
+    }
+}

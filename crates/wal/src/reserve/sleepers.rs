@@ -1,0 +1,65 @@
+//! `Sleepers`: who waits for the boundary, by position.
+//!
+//! Not on the path of an append: it is touched by whoever must sleep and by whoever was asked to notify. That nobody
+//! sleeps for ever is the business of NOTIFY (`slots`), not of this list.
+//!
+//! # Invariants
+//! - E1. After `end` nobody is in the list and nobody enters it.
+//! - E2. Wakers are called outside the lock.
+
+use std::{collections::BTreeMap, task::Waker};
+
+use collie_base::Lsn;
+use collie_sync::Mutex;
+
+use super::State;
+
+#[derive(Debug, Default)]
+struct Inner {
+    parked: BTreeMap<(Lsn, u64), Waker>,
+    next: u64,
+    ended: Option<State>,
+}
+
+/// Wakers that wait for the boundary.
+#[derive(Debug, Default)]
+pub(super) struct Sleepers(Mutex<Inner>);
+
+impl Sleepers {
+    /// Puts `waker` at `lsn`, under the number it got the first time; or says why nobody waits any more.
+    pub(super) fn enter(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<(), State> {
+        let mut inner = self.0.lock();
+        if let Some(state) = inner.ended {
+            return Err(state);
+        }
+        let number = *number.get_or_insert(inner.next);
+        inner.next = inner.next.max(number + 1);
+        inner.parked.insert((lsn, number), waker.clone());
+        Ok(())
+    }
+
+    /// Takes a waker out.
+    pub(super) fn leave(&self, lsn: Lsn, number: u64) {
+        self.0.lock().parked.remove(&(lsn, number));
+    }
+
+    /// Wakes all at or below `boundary`; returns whether anybody is left.
+    pub(super) fn wake_through(&self, boundary: Lsn) -> bool {
+        let mut inner = self.0.lock();
+        let left = inner.parked.split_off(&(boundary.plus(1), 0));
+        let woken = std::mem::replace(&mut inner.parked, left);
+        let any_left = !inner.parked.is_empty();
+        drop(inner);
+        woken.into_values().for_each(Waker::wake);
+        any_left
+    }
+
+    /// Fails every wait from now on; the first reason stays.
+    pub(super) fn end(&self, state: State) {
+        let mut inner = self.0.lock();
+        inner.ended.get_or_insert(state);
+        let woken = std::mem::take(&mut inner.parked);
+        drop(inner);
+        woken.into_values().for_each(Waker::wake);
+    }
+}

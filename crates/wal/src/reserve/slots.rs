@@ -1,0 +1,436 @@
+//! `Slots`: the words of the lock-free protocols, the scan that moves the boundary, and who wakes whom.
+//!
+//! A worker shows in its flag what it is about to reserve before it reserves; whoever wants to know how far the log is
+//! complete looks at all flags. No writer waits for another, and nobody is asked to keep an order.
+//!
+//! # Invariants
+//! - S1. The value a scan uses for a slot is a safe bound: all records of that slot below it are complete, and it will
+//!   never reserve below it.
+//! - S2. `boundary` is the end of a record and only grows: it is moved by `fetch_max` alone.
+//! - S3. `glsn` is moved by `fetch_add` alone: a store would end the chain of read-modify-writes that lets a scan which
+//!   loads it see the flags of every reservation below.
+//! - S4. Whoever leaves black and finds NOTIFY drains or hands the duty on; nobody sleeps without NOTIFY on the black
+//!   slot with the lowest bound.
+//! - S5. Once `glsn` carries CLOSED nothing is reserved; `last` is where it ended.
+//!
+//! # Ordering
+//! | store                            | pairs with                 | carries                                         |
+//! |----------------------------------|----------------------------|-------------------------------------------------|
+//! | black Release, owner             | flag Acquire, scan         | completeness of the owner's earlier records     |
+//! | `glsn` fetch_add AcqRel, owner   | `glsn` Acquire, scan       | black of every reservation below, and `used`    |
+//! | white, staged AcqRel, owner      | flag Acquire, scan         | bytes of the record and what publish did        |
+//! | `boundary` fetch_max AcqRel      | `boundary` Acquire, all    | everything below the boundary                   |
+//! | NOTIFY compare-exchange AcqRel   | swap AcqRel, owner         | the sleeper's entry and the position it is at   |
+//! | `used` Release, registration     | `used` Acquire, scan       | nothing by itself: see `glsn`                   |
+//! | `last` Release, who closes       | `last` Acquire, scan       | the chain of `glsn` up to the close             |
+//!
+//! # Progress
+//! `blacken`, `reserve`, `whiten`: wait-free, but for the drain when NOTIFY was set. `scan`: wait-free in the number of
+//! slots, but for `fetch_max`, which is a compare-exchange loop on x86-64 (lock-free).
+//!
+//! Checked by `freeze_tests`, which stop a worker at every step.
+
+use std::{
+    sync::Arc,
+    task::{Wake, Waker},
+    thread::Thread,
+    time::Duration,
+};
+
+use collie_base::Lsn;
+use collie_sync::{
+    Mutex, Padded,
+    atomic::{AtomicU64, AtomicUsize, Ordering},
+    hint, mutant, ord,
+};
+
+use super::{
+    State,
+    seats::Slot,
+    sleepers::Sleepers,
+    words::{Colour, Flag, Word},
+};
+
+/// Set in `glsn` once nothing is reserved any more. Positions stay below 2^60, and no crowd of late writers adds 2^61.
+const CLOSED: u64 = 1 << 62;
+
+/// Looks at a black flag before its watcher sleeps: well below a microsecond.
+const SPINS: u32 = 48;
+
+/// The words of a log with a lock-free protocol.
+#[derive(Debug)]
+pub(super) struct Slots {
+    glsn: Padded<AtomicU64>,
+    boundary: Padded<AtomicU64>,
+    last: Word,
+    used: Padded<AtomicUsize>,
+    flags: Box<[Padded<AtomicU64>]>,
+    sleepers: Sleepers,
+    state: Mutex<State>,
+}
+
+/// What a scan compares the flags with.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// The next free position, loaded before the flags.
+    Next,
+    /// The end of a record of the scanning thread itself.
+    End(Lsn),
+}
+
+/// The scanning thread's own slot, whose flag it does not load.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Own {
+    index: usize,
+    flag: Flag,
+}
+
+/// A slot that holds the boundary back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocker {
+    index: usize,
+    flag: Flag,
+}
+
+/// What a scan found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scan {
+    /// At least this far the log is complete.
+    pub(super) boundary: Lsn,
+    /// What the flags were compared with.
+    limit: Lsn,
+    /// The black slot with the lowest bound.
+    blocker: Option<Blocker>,
+}
+
+/// The log takes no more records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Closed;
+
+impl Slots {
+    /// Starts handing out positions at `next`, to at most `slots` writers at a time.
+    pub(super) fn new(slots: usize, next: Lsn) -> Self {
+        let flag = || Padded::new(AtomicU64::new(Flag::white(Lsn::ZERO).raw()));
+        Self {
+            glsn: Padded::new(AtomicU64::new(next.get())),
+            boundary: Padded::new(AtomicU64::new(next.get())),
+            last: Word::new(next),
+            used: Padded::new(AtomicUsize::new(0)),
+            flags: (0..slots).map(|_| flag()).collect(),
+            sleepers: Sleepers::default(),
+            state: Mutex::new(State::Open),
+        }
+    }
+
+    /// Has scans look at slot `index` from now on; called in the order of the numbers.
+    pub(super) fn register(&self, index: usize) {
+        self.used.store(index + 1, ord!("USED_STORE", Release));
+    }
+
+    /// Returns how many slots were ever in use.
+    pub(super) fn used(&self) -> usize {
+        self.used.load(ord!("USED_LOAD", Acquire))
+    }
+
+    /// Returns the boundary.
+    pub(super) fn boundary(&self) -> Lsn {
+        Lsn::new(self.boundary.load(ord!("BOUNDARY_LOAD", Acquire)))
+    }
+
+    /// Returns the next free position, or where the log ended.
+    pub(super) fn next(&self) -> Lsn {
+        let next = self.glsn.load(ord!("GLSN_LOAD", Acquire));
+        if next < CLOSED { Lsn::new(next) } else { self.last.load() }
+    }
+
+    pub(super) fn flag(&self, index: usize) -> Flag {
+        Flag::from_raw(self.flags[index].load(ord!("FLAG_LOAD", Acquire)))
+    }
+
+    /// W1: shows that a reservation is coming, at or above the end of the last one.
+    pub(super) fn blacken(&self, slot: &Slot) {
+        if mutant!("NO_BLACK") {
+            return;
+        }
+        if mutant!("BLACK_AFTER_ADD") {
+            return;
+        }
+        self.flags[slot.index].store(Flag::black(slot.end).raw(), ord!("BLACK_STORE", Release));
+    }
+
+    /// W2: takes `bytes` positions and with them the place in the order of the log.
+    pub(super) fn reserve(&self, slot: &mut Slot, bytes: u64) -> Result<Lsn, Closed> {
+        let start = self.glsn.fetch_add(bytes, add_ordering());
+        if start >= CLOSED {
+            self.withdraw(slot);
+            return Err(Closed);
+        }
+        let start = Lsn::new(start);
+        if mutant!("BLACK_AFTER_ADD") {
+            self.flags[slot.index].store(Flag::black(start).raw(), Ordering::Release);
+        }
+        Ok(start)
+    }
+
+    /// Leaves black without having reserved.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn withdraw(&self, slot: &mut Slot) {
+        let end = slot.end;
+        self.leave_black(slot, Flag::white(end));
+    }
+
+    /// Raises the bound of a black slot to what it reserved, before it waits for anything (N11).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn raise(&self, slot: &mut Slot, start: Lsn) {
+        let raised = Flag::black(start);
+        if mutant!("RAISE_BY_STORE") {
+            self.flags[slot.index].store(raised.raw(), Ordering::Release);
+            return;
+        }
+        let old = Flag::from_raw(self.flags[slot.index].swap(raised.raw(), ord!("RAISE_SWAP", AcqRel)));
+        if old.has_notify() {
+            self.drain(slot, raised);
+        }
+    }
+
+    /// Leaves black for `flag`: white or staged, at the end of the record. Wakes whoever was told to wait for this.
+    pub(super) fn leave_black(&self, slot: &mut Slot, flag: Flag) {
+        slot.end = flag.lsn();
+        if mutant!("WHITE_BY_STORE") {
+            self.flags[slot.index].store(flag.raw(), Ordering::Release);
+            return;
+        }
+        let old = Flag::from_raw(self.flags[slot.index].swap(flag.raw(), ord!("WHITE_SWAP", AcqRel)));
+        if old.has_notify() || slot.owes {
+            self.drain(slot, flag);
+        }
+    }
+
+    /// Leaves staged for white: the ring has the bytes. A plain store, since NOTIFY is only ever set on black.
+    pub(super) fn whiten_staged(&self, slot: &Slot) {
+        self.flags[slot.index].store(Flag::white(slot.end).raw(), ord!("STAGED_TO_WHITE", Release));
+    }
+
+    /// Returns how a thread that owns `slot`, which is white, is to scan.
+    pub(super) fn own(slot: &Slot) -> Own {
+        Own { index: slot.index, flag: Flag::white(slot.end) }
+    }
+
+    /// Looks at every flag and moves the boundary to what is complete.
+    pub(super) fn scan(&self, limit: Limit, own: Option<Own>) -> Scan {
+        let load_limit = || match limit {
+            Limit::Next => self.next(),
+            Limit::End(end) => end,
+        };
+        let early = (!mutant!("LIMIT_AFTER_FLAGS")).then(load_limit);
+        let used = self.used();
+        let (mut blocker, mut complete, mut any_complete) = (None::<Blocker>, Lsn::MAX, used == 0);
+        for index in 0..used {
+            let flag = match own {
+                Some(own) if own.index == index => own.flag,
+                _ => self.flag(index),
+            };
+            if flag.colour() == Colour::Black {
+                if blocker.is_none_or(|lowest| flag.lsn() < lowest.flag.lsn()) {
+                    blocker = Some(Blocker { index, flag });
+                }
+            } else {
+                complete = complete.min(flag.lsn());
+                any_complete = true;
+            }
+        }
+        let limit = early.unwrap_or_else(load_limit);
+        // min over the slots of: black: its bound; else: max(limit, its end).
+        let mut bound = if any_complete && complete != Lsn::MAX { limit.max(complete) } else { limit };
+        if let Some(blocker) = blocker {
+            bound = if any_complete { bound.min(blocker.flag.lsn()) } else { blocker.flag.lsn() };
+        }
+        Scan { boundary: self.raise_boundary(bound), limit, blocker }
+    }
+
+    /// Moves the boundary to `bound` unless it is further already; returns where it is at least.
+    fn raise_boundary(&self, bound: Lsn) -> Lsn {
+        if mutant!("BOUNDARY_BY_STORE") {
+            self.boundary.store(bound.get(), Ordering::Release);
+            return bound;
+        }
+        let now = self.boundary();
+        if now >= bound {
+            return now;
+        }
+        let before = self.boundary.fetch_max(bound.get(), ord!("BOUNDARY_MAX", AcqRel));
+        bound.max(Lsn::new(before))
+    }
+
+    /// Has the owner of a black slot notify when it leaves black. Fails when it has left.
+    fn hand_on(&self, blocker: Blocker) -> bool {
+        let (old, new) = (blocker.flag.raw(), blocker.flag.with_notify().raw());
+        let flag = &self.flags[blocker.index];
+        flag.compare_exchange(old, new, ord!("NOTIFY_CAS", AcqRel), ord!("_", Acquire)).is_ok()
+    }
+
+    /// Moves the boundary for those who sleep and wakes them; if something else holds it back, hands the duty on (S4).
+    #[cold]
+    #[inline(never)]
+    fn drain(&self, slot: &mut Slot, flag: Flag) {
+        let own = Own { index: slot.index, flag };
+        slot.owes = false;
+        loop {
+            let limit = if mutant!("DRAIN_WITH_OWN_END") { Limit::End(slot.end) } else { Limit::Next };
+            let scan = self.scan(limit, Some(own));
+            let anybody_left = self.sleepers.wake_through(scan.boundary);
+            if scan.boundary >= scan.limit || !anybody_left || mutant!("DUTY_NOT_HANDED_ON") {
+                return;
+            }
+            match scan.blocker {
+                Some(blocker) if blocker.index == own.index => {
+                    slot.owes = true;
+                    return;
+                }
+                Some(blocker) if self.hand_on(blocker) => return,
+                _ => hint::spin_loop(),
+            }
+        }
+    }
+
+    /// Tries once to see the boundary at `lsn`; else leaves `waker` to be called when it may be there. `number` is the
+    /// sleeper's, from its last call.
+    ///
+    /// # Errors
+    /// The state in which the boundary will not get there.
+    pub(super) fn park(
+        &self,
+        lsn: Lsn,
+        limit: Limit,
+        own: Option<Own>,
+        number: &mut Option<u64>,
+        waker: &Waker,
+    ) -> Result<bool, State> {
+        loop {
+            let scan = self.scan(limit, own);
+            if scan.boundary >= lsn {
+                return Ok(true);
+            }
+            let Some(blocker) = scan.blocker else {
+                // Somebody is closing the log and has not said yet where it ends.
+                assert!(lsn <= self.next() || self.is_closed(), "waits are for records that were appended");
+                hint::spin_loop();
+                continue;
+            };
+            if self.leaves_soon(blocker) {
+                continue;
+            }
+            self.sleepers.enter(lsn, number, waker)?;
+            if self.hand_on(blocker) {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Looks at a black flag for a short while.
+    #[cfg(not(loom))]
+    fn leaves_soon(&self, blocker: Blocker) -> bool {
+        (0..SPINS).any(|_| {
+            hint::spin_loop();
+            self.flags[blocker.index].load(Ordering::Relaxed) != blocker.flag.raw()
+        })
+    }
+
+    /// A model has no time, so it sleeps at once.
+    #[cfg(loom)]
+    fn leaves_soon(&self, _: Blocker) -> bool {
+        let _ = SPINS;
+        false
+    }
+
+    /// Forgets a sleeper that was left by [`Slots::park`].
+    pub(super) fn forget(&self, lsn: Lsn, number: u64) {
+        self.sleepers.leave(lsn, number);
+    }
+
+    /// Blocks until the boundary is at `lsn`, or for at most about `limit_time`; returns whether it is there.
+    ///
+    /// # Errors
+    /// As [`Slots::park`].
+    pub(super) fn wait(
+        &self,
+        lsn: Lsn,
+        limit: Limit,
+        own: Option<Own>,
+        limit_time: Option<Duration>,
+    ) -> Result<bool, State> {
+        if self.boundary() >= lsn {
+            return Ok(true);
+        }
+        let mut number = None;
+        let outcome = THREAD_WAKER.with(|waker| {
+            loop {
+                if self.park(lsn, limit, own, &mut number, waker)? {
+                    return Ok(true);
+                }
+                match limit_time {
+                    None => std::thread::park(),
+                    Some(time) => {
+                        std::thread::park_timeout(time);
+                        return Ok(self.scan(limit, own).boundary >= lsn);
+                    }
+                }
+            }
+        });
+        if let Some(number) = number {
+            self.forget(lsn, number);
+        }
+        outcome
+    }
+
+    fn is_closed(&self) -> bool {
+        self.glsn.load(Ordering::Acquire) >= CLOSED
+    }
+
+    /// Takes no more reservations; the first reason stays.
+    pub(super) fn close(&self, state: State) {
+        let mut now = self.state.lock();
+        if *now == State::Open {
+            *now = state;
+            let last = Lsn::new(self.glsn.fetch_add(CLOSED, Ordering::AcqRel));
+            self.last.store(last);
+        }
+    }
+
+    /// Returns why nothing is reserved any more.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn state(&self) -> State {
+        *self.state.lock()
+    }
+
+    /// Fails every wait for the boundary from now on.
+    pub(super) fn end(&self, state: State) {
+        self.sleepers.end(state);
+    }
+}
+
+/// The ordering of W2: both halves are needed (S3), and a model leaves out one at a time.
+fn add_ordering() -> Ordering {
+    if mutant!("GLSN_ADD_ACQUIRE") {
+        return Ordering::Acquire;
+    }
+    if mutant!("GLSN_ADD_RELEASE") {
+        return Ordering::Release;
+    }
+    ord!("GLSN_ADD", AcqRel)
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+std::thread_local! {
+    static THREAD_WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+}

@@ -1,0 +1,130 @@
+//! `Staging`: a copy of the record a worker is about to append, so that the flush need not wait for the copy into the
+//! ring.
+//!
+//! One buffer per slot, written by the slot's owner, read by whoever flushes. The two may overlap: the words are atomic,
+//! and a reader throws away what it read unless the flag it saw before is still there afterwards. The end of a record is
+//! unique, so the flag is the sequence number.
+//!
+//! # Ordering
+//! | store                                        | pairs with                        | carries                        |
+//! |----------------------------------------------|-----------------------------------|--------------------------------|
+//! | staged swap, owner (`slots`)                 | flag Acquire before the words     | the words                      |
+//! | fence Release before the words, owner        | fence Acquire after them, reader  | the white before this record   |
+//!
+//! The second row: a reader that saw a word of a newer record sees, at its second look, that the flag has moved on.
+
+use std::sync::OnceLock;
+
+use collie_base::Lsn;
+use collie_sync::{
+    atomic::{AtomicU64, Ordering, fence},
+    mutant,
+};
+
+use super::Record;
+
+const WORD: usize = 8;
+
+#[derive(Debug)]
+struct Buffer {
+    bytes: AtomicU64,
+    words: Box<[AtomicU64]>,
+}
+
+/// The staging buffer of one slot, made when the slot is first used.
+#[derive(Debug, Default)]
+pub(super) struct Staging(OnceLock<Buffer>);
+
+/// Bytes that a reader took, from `start` on.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) start: Lsn,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Staging {
+    /// Makes room for records of up to `bytes` and touches every page of it.
+    pub(super) fn prepare(&self, bytes: usize) {
+        self.0.get_or_init(|| Buffer {
+            bytes: AtomicU64::new(0),
+            words: (0..bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(),
+        });
+    }
+
+    fn buffer(&self) -> &Buffer {
+        self.0.get().expect("prepared when the slot was registered")
+    }
+
+    /// Stores a record. The slot's flag is not staged, so nobody takes what is here.
+    pub(super) fn put(&self, record: &Record<'_>) {
+        let buffer = self.buffer();
+        if !mutant!("NO_WRITER_FENCE") {
+            // N10: the words below stay behind our last white.
+            fence(Ordering::Release);
+        }
+        buffer.bytes.store(record.bytes(), Ordering::Relaxed);
+        let (mut word, mut bits, mut at) = (0_u64, 0_u32, 0);
+        let mut push = |value: u64, value_bits: u32| {
+            word |= value << bits;
+            if bits + value_bits >= u64::BITS {
+                buffer.words[at].store(word, Ordering::Relaxed);
+                at += 1;
+                word = if bits == 0 { 0 } else { value >> (u64::BITS - bits) };
+                bits = bits + value_bits - u64::BITS;
+            } else {
+                bits += value_bits;
+            }
+        };
+        for part in record.parts() {
+            let (words, rest) = part.as_chunks::<WORD>();
+            words.iter().for_each(|bytes| push(u64::from_le_bytes(*bytes), u64::BITS));
+            rest.iter().for_each(|byte| push(u64::from(*byte), u8::BITS));
+        }
+        if bits > 0 {
+            buffer.words[at].store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a copy of the record that ends at `end`; it counts only if `unchanged` says so afterwards.
+    pub(super) fn take(&self, end: Lsn, unchanged: impl FnOnce() -> bool) -> Option<Staged> {
+        let buffer = self.buffer();
+        // A newer record's length may be here: bounded by the buffer, and thrown away below.
+        let len = usize::try_from(buffer.bytes.load(Ordering::Relaxed)).expect("a record fits into its buffer");
+        let mut bytes = Vec::with_capacity(len.next_multiple_of(WORD));
+        for word in &buffer.words[..len.div_ceil(WORD)] {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        bytes.truncate(len);
+        if !mutant!("NO_READER_FENCE") {
+            fence(Ordering::Acquire);
+        }
+        (unchanged() || mutant!("NO_SECOND_LOOK")).then(|| Staged { start: Lsn::new(end.get() - len as u64), bytes })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+    use crate::format::{KIND_DATA, RecordHead};
+
+    /// Goal: what is put is what is taken, however the parts fall into words. Method: sizes around multiples of a word,
+    /// each cut into two parts at every place.
+    #[test]
+    fn staged_record_is_taken_whole() {
+        let staging = Staging::default();
+        staging.prepare(64);
+        for len in 0..40_usize {
+            let body: Vec<u8> = (1..=40).take(len).collect();
+            for cut in 0..=len {
+                let parts = [&body[..cut], &body[cut..]];
+                let record = Record::new(RecordHead::new(len, KIND_DATA, 3), &parts);
+                staging.put(&record);
+                let taken = staging.take(Lsn::new(10_000), || true).unwrap();
+                assert_eq!(taken.start.get() + taken.bytes.len() as u64, 10_000);
+                assert_eq!(taken.bytes, record.parts().flatten().copied().collect::<Vec<u8>>());
+                assert!(staging.take(Lsn::new(10_000), || false).is_none());
+            }
+        }
+    }
+}
