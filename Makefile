@@ -8,6 +8,7 @@ CARGO ?= cargo
 DATA ?= ./collie-data
 LISTEN ?= 127.0.0.1:5433
 CYCLES ?= 50
+STATES ?= 1000000
 SEED ?= 1
 VENV := .venv
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
@@ -49,11 +50,16 @@ unit: tools build
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p collie-txn -p collie-store -p collie-sync --lib loom
 
+# The lab's slice for every test run; `make crash` is the long form.
 lab: build
+	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
+	$(TARGET)/release/faultlab log-states --states $(STATES) --seed $(SEED)
+	$(TARGET)/release/faultlab log-flips --seed $(SEED)
+	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 
 sizes:

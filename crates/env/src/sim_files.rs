@@ -140,6 +140,13 @@ impl SimFiles {
         self.0.lock().io_faults.push((call, fault));
     }
 
+    /// Forgets the faults that are still to come.
+    pub fn clear_faults(&self) {
+        let mut state = self.0.lock();
+        state.faults.clear();
+        state.io_faults.clear();
+    }
+
     /// Bounds the bytes that all files together may hold; `None` lifts the bound.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity_bytes = bytes;

@@ -80,8 +80,8 @@ pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
     let _term = reader.u64().ok()?;
     let has_link = flags & FLAG_LINK != 0;
     let expected_header = if has_link { LINK_HEADER } else { HEADER };
-    let fits = payload_bytes <= FRAME_PAYLOAD_MAX
-        && stream_bytes == payload_bytes
+    let sized = payload_bytes <= FRAME_PAYLOAD_MAX && stream_bytes == payload_bytes;
+    let fits = (sized || mistake!("LENGTH_TRUSTED"))
         && usize::from(header_bytes) == expected_header
         && flags & !FLAGS_KNOWN == 0
         && start < LSN_LIMIT
@@ -107,7 +107,7 @@ pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
 pub(crate) fn frame_payload<'a>(claim: &Claim, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
     let cut = bytes.get(..claim.header.bytes()).unwrap_or(&[]);
     let computed = frame_crc(claim.header.salt, cut.get(8..).unwrap_or(&[]));
-    if computed != claim.stored {
+    if computed != claim.stored && !mistake!("CRC_IGNORED") {
         return Err(Bad { stored: claim.stored, computed });
     }
     cut.get(claim.header.header_bytes()..).ok_or(Bad { stored: claim.stored, computed })

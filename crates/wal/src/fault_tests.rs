@@ -2,10 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use collie_env::{Access, Env, Fault, Files, SimFiles};
+use collie_env::{Access, Env, Fault, Files, SimClock, SimFiles};
 use parking_lot::Mutex;
 
 use crate::{
@@ -68,6 +71,52 @@ fn fill(log: &Log) -> (u64, WalError) {
         }
     }
     panic!("the log never refuses");
+}
+
+/// Goal: a device that stalls for a minute delays acknowledgements and nothing else: no commit returns meanwhile, appends
+/// go on until the ring is full and no further, reads go on, and all is well afterwards. Method: stall the simulated
+/// device under four committers and one appender, move the clock, look, lift the stall.
+#[test]
+fn stalled_device_delays_acknowledgements_and_loses_nothing() {
+    let disk = SimFiles::new();
+    let clock = Arc::new(SimClock::new());
+    let env = Env { clock: clock.clone(), ..Env::over(disk.clone(), 1) };
+    let (log, _) = Log::open(&env, DIR.as_ref(), Options { threads: true, ..tiny() }).unwrap();
+    log.writer().commit(0, b"before", Level::Disk).unwrap();
+    disk.set_stalled(true);
+    let durable = log.durable();
+    let (acknowledged, appended) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut writer = log.writer();
+            let acknowledged = &acknowledged;
+            scope.spawn(move || {
+                writer.commit(1, &[1; 100], Level::Disk).unwrap();
+                acknowledged.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        let (mut writer, appended) = (log.writer(), &appended);
+        scope.spawn(move || {
+            for _ in 0..40 {
+                writer.append(2, &[&[2; 1_000]]).unwrap();
+                appended.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        // The ring holds 16 KiB: the appender gets so far and then waits.
+        let mut last = 0;
+        for _ in 0..200 {
+            clock.advance_ns(300_000_000);
+            std::thread::yield_now();
+            last = appended.load(Ordering::SeqCst);
+            assert_eq!((acknowledged.load(Ordering::SeqCst), log.durable()), (0, durable));
+        }
+        assert!(last <= 16, "{last} records of 1000 bytes in a ring of 16 KiB");
+        assert_eq!(bodies(&log), [b"before"]);
+        disk.set_stalled(false);
+    });
+    assert_eq!((acknowledged.into_inner(), appended.into_inner()), (4, 40));
+    log.close().unwrap();
+    assert_eq!(bodies(&open(&disk.power_cut(1), tiny()).unwrap().0).len(), 45);
 }
 
 /// Goal: a full disk refuses new records before anything is reserved, with the emergency spare untouched and one

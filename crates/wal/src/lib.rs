@@ -36,12 +36,25 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+/// Whether the running test has this mistake made (`mistakes`); `false` in a product build.
+macro_rules! mistake {
+    ($name:literal) => {{
+        #[cfg(test)]
+        let made = crate::mistakes::is_made($name);
+        #[cfg(not(test))]
+        let made = false;
+        made
+    }};
+}
+
 mod decode;
 mod error;
 mod flight;
 mod flush;
 pub mod format;
 mod keeper;
+#[cfg(any(test, feature = "lab"))]
+pub mod lab;
 mod log;
 mod options;
 mod read;
@@ -60,9 +73,13 @@ mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod lab_tests;
+#[cfg(test)]
 mod level_tests;
 #[cfg(test)]
 mod log_tests;
+#[cfg(test)]
+mod mistakes;
 #[cfg(test)]
 mod recycle_tests;
 #[cfg(test)]

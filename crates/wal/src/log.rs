@@ -100,7 +100,7 @@ impl Log {
     pub fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
         options.validate()?;
         env.files.create_dir_all(dir).map_err(|source| WalError::io("create", dir, source))?;
-        let lock_path = dir.join("LOCK");
+        let lock_path = dir.join(if mistake!("LOCK_SKIPPED") { "OTHER" } else { "LOCK" });
         let lock = env.files.lock(&lock_path).map_err(|error| match error {
             LockError::Held { pid } => WalError::Locked { pid },
             LockError::Io(source) => WalError::io("lock", &lock_path, source),
@@ -320,7 +320,7 @@ impl Log {
     }
 
     /// Writes the empty frame that follows a silence.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "lab"))]
     pub(crate) fn heartbeat(&self) -> Result<(), WalError> {
         let right = self.flusher().begin(&mut self.flusher().queue.lock(), Purpose::Heartbeat);
         right.map_or(Ok(()), |right| self.flusher().fly(right))

@@ -241,10 +241,17 @@ impl Inspection {
         self.survey.leftovers.len()
     }
 
-    /// Iterates over the records from `from` to the end of the chain, or to the damage.
+    /// Iterates over the records from `from` to the end of the chain, or to the damage: nothing behind a gap.
     pub fn records(&self, from: Lsn) -> Records {
-        Records::new(self.files.clone(), self.survey.spans.clone(), from, self.survey.end, 256 << 20)
+        let good = self.survey.damage.as_ref().map_or(self.survey.end, |damage| damage.lsn.min(self.survey.end));
+        Records::new(self.files.clone(), self.survey.spans.clone(), from, good, 256 << 20)
     }
+}
+
+/// Reads the log directory `dir` once; nobody writes to it.
+#[cfg(any(test, feature = "lab"))]
+pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
+    Ok(Inspection { files: env.files.clone(), survey: survey(&*env.files, dir, None)? })
 }
 
 /// Reads the log directory `dir` without locking or changing it. A running log is read as far as it was written when

@@ -117,6 +117,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
     }
     let next = match ending {
         Ending::New | Ending::Clean => found.end,
+        Ending::Unclean if mistake!("POSITION_REUSED") => found.end,
         Ending::Unclean => found.end.max(found.end_max).plus(found.skip.max(options.skip_bytes())),
     };
     if next.get() >= OPEN_LSN_LIMIT {
@@ -167,33 +168,44 @@ fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
     Ok(())
 }
 
-/// Keeps files that hold frames beyond the damage under the name `.bad`, and a copy of the damaged tail.
+/// Keeps copies of the damaged tail and of the files beyond it under the name `.bad`. The files themselves stay as they
+/// are until the new incarnation is durable: they are the proof of the damage and know which positions were used, should
+/// this opening be cut short (O2, O3). Damage before the first frame that is left leaves no prefix: all goes.
 fn set_aside(env: &Env, dir: &Path, found: &mut Survey) -> Result<(), WalError> {
-    let bad_name = |path: &Path| path.with_extension("wal.bad");
-    let (lost, kept): (Vec<Leftover>, Vec<Leftover>) = found.leftovers.drain(..).partition(|file| file.lost_frames);
-    found.leftovers = kept;
-    for file in lost {
-        let replaced = env.files.replace(&file.path, &bad_name(&file.path));
-        replaced.map_err(|source| WalError::io("rename", &file.path, source))?;
+    let lost = found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.as_path());
+    for path in lost.chain(found.tail().map(|(path, _)| path)) {
+        copy_aside(env, path)?;
     }
-    let Some((tail, _)) = found.tail() else { return Ok(()) };
+    if found.damage.as_ref().is_some_and(|damage| damage.lsn < found.start()) {
+        // They go newest first, and before the file that is the proof: what is left never looks like a whole log.
+        for (at, span) in std::mem::take(&mut found.spans).into_iter().rev().enumerate() {
+            copy_aside(env, &span.path)?;
+            found.leftovers.insert(at, Leftover::void(span.path, span.segment_bytes, span.salt));
+        }
+        found.recent.clear();
+        (found.end, found.durable) = (Lsn::FIRST, Lsn::FIRST);
+    }
+    env.files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))
+}
+
+/// Copies a segment to its `.bad` name, durably but for the name.
+fn copy_aside(env: &Env, path: &Path) -> Result<(), WalError> {
     let copy = || {
-        let target = bad_name(tail);
+        let target = path.with_extension("wal.bad");
+        // A half-made copy of an earlier try; absent in the usual case.
         let _absent = env.files.remove(&target);
-        let (from, to) = (env.files.open(tail, Access::Read)?, env.files.create(&target)?);
+        let (from, to) = (env.files.open(path, Access::Read)?, env.files.create(&target)?);
         let (mut at, mut piece) = (0, vec![0; 1 << 20]);
         loop {
             let count = from.read_at(at, &mut piece)?;
             if count == 0 {
-                break;
+                return to.sync_data();
             }
             to.write_at(at, &piece[..count])?;
             at += count as u64;
         }
-        to.sync_data()?;
-        env.files.sync_dir(dir)
     };
-    copy().map_err(|source| WalError::io("copy aside", tail, source))
+    copy().map_err(|source| WalError::io("copy aside", path, source))
 }
 
 struct Opening<'a> {
@@ -295,7 +307,9 @@ impl Opening<'_> {
         }
         let open = Link { previous_end: rewritten_to, ..link };
         flight.write_payload(&[], next, from, Some(open), false)?;
-        flight.sync()?;
+        if !mistake!("OPEN_UNSYNCED") {
+            flight.sync()?;
+        }
         let mut spans = found.spans.clone();
         if let Some(anchor) = anchor {
             spans[anchor.span].until = Some(anchor.next_offset);
@@ -341,7 +355,8 @@ impl Opening<'_> {
         for file in leftovers {
             // A header that names another file: a rename that a crash left half done may have left the same file under
             // both names, and as two spares it would be written twice.
-            let reusable = file.is_named_right() && file.file_bytes == self.options.segment_bytes;
+            let named = file.is_named_right() || mistake!("ONE_FILE_TWO_SPARES");
+            let reusable = named && file.file_bytes == self.options.segment_bytes;
             if reusable && spares.len() < self.options.spares as usize + EMERGENCY_SPARES {
                 let (number, salt) = (self.next_number, self.env.random.u64());
                 self.next_number += 1;

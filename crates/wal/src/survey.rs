@@ -203,13 +203,16 @@ impl Chain {
         let (mut offset, mut rewriting) = (BLOCK_BYTES, false);
         let (mut before, mut stopped_by) = (None, None);
         while offset < header.segment_bytes.min(window.file_bytes()) {
-            let frame = match window.frame_at(offset, Some(header.salt))? {
+            #[cfg_attr(not(test), expect(unused_mut, reason = "a test's mistake changes it"))]
+            let mut frame = match window.frame_at(offset, Some(header.salt))? {
                 Ok(frame) => frame,
                 Err(bad) => {
                     stopped_by = Some(bad);
                     break;
                 }
             };
+            #[cfg(test)]
+            self.mistake_for_next(&mut frame.header);
             let first = offset == BLOCK_BYTES;
             if !self.joins(&frame.header, first) {
                 break;
@@ -232,7 +235,7 @@ impl Chain {
             self.push(offset, frame.next_offset, &frame.header, frame.crc);
             offset = frame.next_offset;
         }
-        if rewriting {
+        if rewriting && !mistake!("HALF_REWRITE_COUNTS") {
             *self = before.expect("a REWRITE link was met");
             return Ok(false);
         }
@@ -260,6 +263,14 @@ impl Chain {
                     && header.start >= link.previous_end
                     && self.recent.iter().any(|n| named(&n))
             }
+        }
+    }
+
+    /// The mistake of a format without epochs and positions: whatever frame stands behind the last one is the next.
+    #[cfg(test)]
+    fn mistake_for_next(&self, header: &mut crate::format::FrameHeader) {
+        if let (true, None, Some(last)) = (mistake!("NO_EPOCH"), header.link, self.recent.back()) {
+            (header.number, header.start, header.previous_crc) = (last.number + 1, last.end, last.crc);
         }
     }
 
@@ -328,6 +339,12 @@ fn look_ahead(
             let found_here = if beyond_tail { Some(blame()) } else { tail.clone().map(here) };
             place = place.or(found_here);
         }
+    }
+    if mistake!("DAMAGE_TRIMMED") {
+        proof = None;
+    }
+    if mistake!("TAIL_REFUSED") && survey.torn_bytes > 0 {
+        proof = proof.max(Some(survey.end));
     }
     let Some(durable) = proof else { return Ok(()) };
     let (path, offset, bad) = place.unwrap_or_else(|| (PathBuf::from("(no file)"), 0, Bad { stored: 0, computed: 0 }));

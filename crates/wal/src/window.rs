@@ -77,7 +77,7 @@ impl Window {
     pub(crate) fn frame_at(&mut self, offset: u64, salt: Option<u64>) -> Result<Result<Frame<'_>, Bad>, WalError> {
         let none = Bad { stored: 0, computed: 0 };
         let Some(claim) = decode::frame_claim(self.bytes_at(offset, LINK_HEADER)?) else { return Ok(Err(none)) };
-        if salt.is_some_and(|salt| salt != claim.header.salt) {
+        if salt.is_some_and(|salt| salt != claim.header.salt) && !mistake!("NO_EPOCH") {
             return Ok(Err(none));
         }
         let bytes = self.bytes_at(offset, claim.header.bytes())?;

@@ -2,11 +2,16 @@
 //!
 //! `killloop`: SIGKILL at random moments under a bank load over real connections. The journal of what was acknowledged
 //! lives in this process, which nobody kills.
+//!
+//! `log-states`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
+//! flipped bit, and a real process on real files under SIGKILL.
 #![forbid(unsafe_code)]
 
 mod bank;
 mod journal;
 mod killloop;
+mod log_kill;
+mod log_sweeps;
 mod random;
 mod server;
 
@@ -38,22 +43,74 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
+    /// Open a log in every state that a simulated disk may be in after a crash.
+    LogStates {
+        /// How many states at least.
+        #[arg(long, default_value_t = 1_000_000)]
+        states: u64,
+        /// The first workload.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Print the figures as one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Flip every bit of a log's files, one at a time.
+    LogFlips {
+        /// Decides what the log holds.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Flip one bit of each byte instead of all eight.
+        #[arg(long)]
+        one_bit: bool,
+    },
+    /// Kill a process that appends to a log, open the log, compare with what it acknowledged.
+    LogKill {
+        /// How often.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// Decides when it is killed and what is written.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Writers at one time; every other one commits to the kernel only.
+        #[arg(long, default_value_t = 4)]
+        writers: u64,
+    },
+    /// The process that `log-kill` kills.
+    #[command(hide = true)]
+    LogChild {
+        #[arg(long)]
+        dir: PathBuf,
+        #[arg(long)]
+        seed: u64,
+        #[arg(long)]
+        writers: u64,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Killloop { cycles, seed, clients, server } = Cli::parse().command;
-    let plan = killloop::Plan { cycles, seed, clients, server };
-    match killloop::run(&plan) {
+    let (outcome, repeat) = match Cli::parse().command {
+        Command::Killloop { cycles, seed, clients, server } => {
+            let again = format!("--clients {clients} --server {}", server.display());
+            let plan = killloop::Plan { cycles, seed, clients, server };
+            (killloop::run(&plan), format!("killloop --cycles {cycles} --seed {seed} {again}"))
+        }
+        Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
+        Command::LogFlips { seed, one_bit } => log_sweeps::flips(seed, one_bit),
+        Command::LogKill { cycles, seed, writers } => {
+            let repeat = format!("log-kill --cycles {cycles} --seed {seed} --writers {writers}");
+            (log_kill::run(cycles, seed, writers), repeat)
+        }
+        Command::LogChild { dir, seed, writers } => (log_kill::child(&dir, seed, writers), String::new()),
+    };
+    match outcome {
         Ok(summary) => {
             println!("{summary}");
             ExitCode::SUCCESS
         }
         Err(error) => {
             eprintln!("violation: {error:#}");
-            eprintln!(
-                "repeat: faultlab killloop --cycles {cycles} --seed {seed} --clients {clients} --server {}",
-                plan.server.display()
-            );
+            eprintln!("repeat: faultlab {repeat}");
             ExitCode::FAILURE
         }
     }

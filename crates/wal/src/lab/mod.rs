@@ -1,0 +1,54 @@
+//! The crash lab of the log: workloads, oracles and sweeps over every state that a disk may be in after a crash.
+//!
+//! Not part of the log: compiled for the crate's own tests and, with the feature `lab`, for `faultlab`. It uses the
+//! log as any program does, on the simulated disk of `collie-env`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `payload` | records that say who wrote them, where, and after what |
+//! | `model` | what a run appended and was promised, and the comparison with what an opened log yields |
+//! | `workload` | several lives of one log, from a seed; collects crash points |
+//! | `states` | visits the states of each crash point and opens the log in each |
+//! | `flips` | flips every bit of the files |
+
+mod flips;
+mod model;
+mod payload;
+mod states;
+mod workload;
+
+use std::{fmt, time::Duration};
+
+pub use flips::{Bits, FlipReport, sweep_flips};
+pub use payload::{STAMP_BYTES, Stamp};
+#[cfg(test)]
+pub(crate) use states::explore;
+pub use states::{StatesPlan, StatesReport, check_states};
+#[cfg(test)]
+pub(crate) use workload::Lies;
+pub use workload::{Coverage, lab_options};
+
+/// A broken promise, and how to see it again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The seed of the one workload that shows it.
+    pub seed: u64,
+    /// How many of its states were to be visited: the same number visits the same ones.
+    pub states: u64,
+    /// What is wrong, and in which state of the disk.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {}: {}", self.seed, self.message)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+/// Returns `count` per second of `time`, in whole numbers; 0 when no time passed.
+pub fn per_second(count: u64, time: Duration) -> u64 {
+    let rate = u128::from(count) * 1_000_000_000 / time.as_nanos().max(1);
+    if time.is_zero() { 0 } else { u64::try_from(rate).unwrap_or(u64::MAX) }
+}

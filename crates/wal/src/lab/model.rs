@@ -1,0 +1,223 @@
+//! `Model`: what a run appended and what it was promised; `Expectation`: the same at one moment, to compare with what
+//! an opened log yields.
+//!
+//! # Oracles
+//! - E1. Every acknowledged record is back, with its bytes, unless it was freed.
+//! - E2. What comes back is a prefix of what was appended: nothing behind a gap, nothing from an earlier life or an
+//!   earlier use of a file, nothing that an opening had left out.
+//! - E3. No position is handed out twice, no incarnation is used twice.
+//! - E4. A log that was closed comes back clean and whole.
+//! - E5. What one opening yields, every later one does.
+
+use std::sync::Arc;
+
+use crate::{
+    Ending, Log, Lsn, Recovered,
+    lab::payload::{STAMP_BYTES, Stamp},
+};
+
+/// A record that was appended.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    pub(crate) start: Lsn,
+    pub(crate) end: Lsn,
+    pub(crate) body: Vec<u8>,
+    /// Where its first piece starts.
+    first_piece: Lsn,
+    stamp: Stamp,
+}
+
+/// What one life after the other appended and was promised.
+#[derive(Debug, Default)]
+pub(crate) struct Model {
+    /// Records that can come back, in order.
+    records: Vec<Arc<Appended>>,
+    /// Everything below was acknowledged.
+    acknowledged: Lsn,
+    /// The largest end ever handed out.
+    highest: Lsn,
+    closed: bool,
+    /// Everything below may have been freed.
+    freed: Lsn,
+    /// Where the running log starts.
+    start: Lsn,
+    incarnation: u64,
+    /// The running log: what it calls durable must be so at every moment, whether anybody asks or not.
+    log: Option<Log>,
+}
+
+/// What must hold after a crash now.
+#[derive(Clone, Debug)]
+pub(crate) struct Expectation {
+    records: Vec<Arc<Appended>>,
+    acknowledged: Lsn,
+    highest: Lsn,
+    closed: bool,
+    freed: Lsn,
+    incarnation: u64,
+}
+
+/// What an opened log yields.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Yield {
+    pub(crate) start: Lsn,
+    pub(crate) next: Lsn,
+    pub(crate) incarnation: u64,
+    pub(crate) clean: bool,
+    pub(crate) records: Vec<(Lsn, Lsn, Vec<u8>)>,
+}
+
+impl Yield {
+    /// Reads everything that `log` has.
+    pub(crate) fn of(log: &Log, found: &Recovered) -> Result<Self, String> {
+        let read: Result<Vec<_>, _> =
+            log.read(Lsn::ZERO).map(|record| record.map(|record| (record.lsn, record.end, record.body))).collect();
+        Ok(Self {
+            start: found.start,
+            next: found.next,
+            incarnation: found.incarnation,
+            clean: found.ending == Ending::Clean,
+            records: read.map_err(|error| format!("reading after opening: {error}"))?,
+        })
+    }
+
+    /// Says what record `at` claims to be.
+    fn describe(&self, at: usize) -> String {
+        let (lsn, _, body) = &self.records[at];
+        match Stamp::of(body) {
+            Some(stamp) => format!(
+                "record {at} at {lsn} was written as number {} of incarnation {} at {}",
+                stamp.number,
+                stamp.incarnation,
+                Lsn::new(stamp.position)
+            ),
+            None => format!("record {at} at {lsn} of {} bytes has no stamp that fits", body.len()),
+        }
+    }
+}
+
+impl Model {
+    /// Notes that an opening is under way: a close counts no more.
+    pub(crate) fn opens(&mut self) {
+        self.closed = false;
+    }
+
+    /// Takes what an opening yielded as the new truth.
+    pub(crate) fn opened(&mut self, log: &Log, found: &Recovered) -> Result<(), String> {
+        let expectation = self.expectation();
+        let yielded = Yield::of(log, found)?;
+        expectation.check(&yielded)?;
+        self.records.retain(|record| record.first_piece >= yielded.start);
+        self.records.truncate(yielded.records.len());
+        self.acknowledged = self.acknowledged.max(found.end);
+        self.highest = self.highest.max(found.next);
+        (self.incarnation, self.start) = (found.incarnation, found.start);
+        self.log = Some(log.clone());
+        Ok(())
+    }
+
+    /// Returns the body of the next record, of `len` bytes, or of none.
+    pub(crate) fn next_body(&self, position: Lsn, len: usize) -> (Stamp, Vec<u8>) {
+        let last = self.records.last().map(|record| record.stamp).unwrap_or_default();
+        if len < STAMP_BYTES {
+            return (last, Vec::new());
+        }
+        let stamp = last.next(self.incarnation, position.get(), len);
+        (stamp, stamp.body(len))
+    }
+
+    /// Notes a record that was appended.
+    pub(crate) fn appended(&mut self, at: crate::Appended, first_piece: Lsn, stamp: Stamp, body: Vec<u8>) {
+        self.highest = self.highest.max(at.end);
+        self.records.push(Arc::new(Appended { start: at.start, end: at.end, body, first_piece, stamp }));
+    }
+
+    /// Notes that everything below `lsn` may be freed.
+    pub(crate) fn frees(&mut self, lsn: Lsn) {
+        self.freed = self.freed.max(lsn);
+    }
+
+    /// Returns where the running log starts.
+    pub(crate) fn started_at(&self) -> Lsn {
+        self.start
+    }
+
+    /// Notes where the running log starts.
+    pub(crate) fn starts_at(&mut self, start: Lsn) {
+        self.start = start;
+    }
+
+    /// Notes that the log was closed, which acknowledges everything.
+    pub(crate) fn closed(&mut self) {
+        self.closed = true;
+        self.acknowledged = self.highest.max(self.acknowledged);
+    }
+
+    /// Lets go of the log at the end of its life.
+    pub(crate) fn ended(&mut self) {
+        self.acknowledged = self.acknowledged.max(self.durable());
+        self.log = None;
+    }
+
+    fn durable(&self) -> Lsn {
+        self.log.as_ref().map_or(Lsn::ZERO, Log::durable)
+    }
+
+    /// Returns what must hold after a crash now.
+    pub(crate) fn expectation(&self) -> Expectation {
+        Expectation {
+            records: self.records.clone(),
+            acknowledged: self.acknowledged.max(self.durable()),
+            highest: self.highest,
+            closed: self.closed,
+            freed: self.freed,
+            incarnation: self.incarnation,
+        }
+    }
+}
+
+impl Expectation {
+    /// Compares what an opening yields with what was promised (E1 to E4).
+    pub(crate) fn check(&self, yielded: &Yield) -> Result<(), String> {
+        let whole = |record: &&Arc<Appended>| record.first_piece >= yielded.start;
+        let lost = |record: &&Arc<Appended>| {
+            record.first_piece < yielded.start && record.end <= self.acknowledged && record.first_piece >= self.freed
+        };
+        if let Some(lost) = self.records.iter().find(lost) {
+            let (start, freed) = (yielded.start, self.freed);
+            return Err(format!(
+                "acknowledged record {} is lost; the log starts at {start}, freed to {freed}",
+                lost.start
+            ));
+        }
+        // What began in a freed file is not whole any more.
+        let mut expected = self.records.iter().filter(whole);
+        for (at, (lsn, end, body)) in yielded.records.iter().enumerate() {
+            let Some(record) = expected.next() else {
+                return Err(format!("a record that was not written: {}", yielded.describe(at)));
+            };
+            if (*lsn, *end, body) != (record.start, record.end, &record.body) {
+                return Err(format!("instead of the record at {}: {}", record.start, yielded.describe(at)));
+            }
+        }
+        if let Some(lost) = expected.next().filter(|lost| lost.end <= self.acknowledged) {
+            return Err(format!("acknowledged record {} is lost; durable to {}", lost.start, self.acknowledged));
+        }
+        if self.closed && (!yielded.clean || expected.next().is_some()) {
+            return Err("a closed log did not come back clean and whole".to_owned());
+        }
+        if yielded.next < self.highest {
+            return Err(format!("position {} is handed out again, up to {} was used", yielded.next, self.highest));
+        }
+        if yielded.incarnation <= self.incarnation {
+            return Err(format!("incarnation {} is used again, {} was", yielded.incarnation, self.incarnation));
+        }
+        Ok(())
+    }
+
+    /// Returns the body of a record to append after `yielded`.
+    pub(crate) fn next_body(&self, yielded: &Yield) -> Vec<u8> {
+        let last = self.records.get(yielded.records.len().wrapping_sub(1)).map(|record| record.stamp);
+        last.unwrap_or_default().next(yielded.incarnation, yielded.next.get(), 777).body(777)
+    }
+}

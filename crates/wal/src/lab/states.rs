@@ -1,0 +1,237 @@
+//! Crash-state enumeration: for each crash point of each workload, visits the states that the disk may be in, opens the
+//! log in each with the real code, and compares with what was promised (`model`, E1 to E5).
+//!
+//! Of every few states the opening is itself crashed: its crash points are visited in the same way, and so is the
+//! moment after the first commit of the new life.
+
+use std::{
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use collie_env::{CrashPoint, Env, Limits, Picks, SimFiles, SimRandom};
+
+use crate::{
+    Level, Log, Lsn,
+    lab::{
+        Stamp, Violation,
+        model::{Expectation, Yield},
+        workload::{self, Coverage, DIR, Lies, Moment, lab_options},
+    },
+};
+
+/// What to visit.
+#[derive(Clone, Copy, Debug)]
+pub struct StatesPlan {
+    /// Goes on with further workloads until so many states were checked.
+    pub states: u64,
+    /// The first workload; the others follow by one.
+    pub seed: u64,
+    /// Per crash point.
+    pub limits: Limits,
+    /// Per workload, so that many workloads are visited; 0 is no bound.
+    pub states_per_workload: u64,
+    /// The opening of every how-manieth state is crashed again; 0 is none.
+    pub crash_again_every: u64,
+}
+
+impl StatesPlan {
+    /// Returns the usual plan for so many states.
+    pub fn new(states: u64, seed: u64) -> Self {
+        Self { states, seed, limits: Limits::default(), states_per_workload: 4_000, crash_again_every: 64 }
+    }
+}
+
+/// What was visited so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatesReport {
+    /// Workloads, each from its own seed.
+    pub workloads: u64,
+    /// Crash points of them.
+    pub crash_points: u64,
+    /// States in which the log was opened and compared, those of second crashes included.
+    pub states: u64,
+    /// Crash points whose states were all visited.
+    pub exhausted_points: u64,
+    /// States of crashes during or right after an opening in a crash state.
+    pub second_crash_states: u64,
+    /// Records that were read back and compared.
+    pub records: u64,
+    /// What the workloads went through.
+    pub coverage: Coverage,
+}
+
+/// Visits states as `plan` says; `progress` hears after every workload.
+///
+/// # Errors
+/// The first broken promise.
+pub fn check_states(plan: &StatesPlan, progress: &mut dyn FnMut(&StatesReport)) -> Result<StatesReport, Violation> {
+    let mut report = StatesReport::default();
+    let mut seed = plan.seed;
+    while report.states < plan.states {
+        explore(plan, seed, Lies::default(), &mut report)?;
+        progress(&report);
+        seed += 1;
+    }
+    Ok(report)
+}
+
+/// Visits the states of one workload.
+pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut StatesReport) -> Result<(), Violation> {
+    let most = if plan.states_per_workload == 0 { u64::MAX } else { plan.states_per_workload };
+    let states = most.min(plan.states - report.states);
+    let violation = |message: String| Violation { seed, states, message };
+    let (moments, seen) = workload::run(seed, lies).map_err(violation)?;
+    report.workloads += 1;
+    report.coverage.add(seen);
+    let mut left = states;
+    let before_this = report.states - report.second_crash_states;
+    for (number, Moment { point, expectation }) in moments.iter().enumerate() {
+        report.crash_points += 1;
+        report.exhausted_points += u64::from(point.state_count().is_some_and(|count| count <= plan.limits.exhaustive));
+        let random = SimRandom::new(seed ^ (number as u64) << 40);
+        let mut states = point.states(plan.limits, seed);
+        // What is left is spread over the moments to come, so that the late ones have their share.
+        let share = left / (moments.len() - number) as u64;
+        draw_first(&mut states, share.max(1), &random);
+        for picks in &states {
+            let first = report.states - report.second_crash_states - before_this;
+            let again = plan.crash_again_every > 0 && first.is_multiple_of(plan.crash_again_every);
+            let before = report.states;
+            let state = point.state(picks);
+            let checked = panic::catch_unwind(AssertUnwindSafe(|| {
+                check_state(&state, expectation, again.then_some(&random), report)
+            }));
+            checked
+                .unwrap_or_else(|_| Err("a panic, with the message above".to_owned()))
+                .map_err(|message| violation(format!("moment {number}: {message}; {}", point.describe(picks))))?;
+            left = left.saturating_sub(report.states - before);
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps `most` of the list, drawn when there are more.
+fn draw_first(states: &mut Vec<Picks>, most: u64, random: &SimRandom) {
+    let most = usize::try_from(most).unwrap_or(usize::MAX).min(states.len());
+    if most < states.len() {
+        for at in 0..most {
+            let other = random.below((states.len() - at) as u64);
+            states.swap(at, at + usize::try_from(other).expect("below a usize"));
+        }
+        states.truncate(most);
+    }
+}
+
+fn open(disk: &SimFiles, seed: u64) -> Result<(Log, Yield), String> {
+    let opened = Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), lab_options());
+    let (log, found) = opened.map_err(|error| format!("opening is refused: {error}"))?;
+    let yielded = Yield::of(&log, &found)?;
+    Ok((log, yielded))
+}
+
+/// Opens the log on `disk` and compares; crashes that opening when `again` says from which chance.
+fn check_state(
+    disk: &SimFiles,
+    expectation: &Expectation,
+    again: Option<&SimRandom>,
+    report: &mut StatesReport,
+) -> Result<(), String> {
+    let points: Arc<Mutex<Vec<CrashPoint>>> = Arc::default();
+    if again.is_some() {
+        let sink = points.clone();
+        disk.watch(move |point| sink.lock().unwrap_or_else(PoisonError::into_inner).push(point));
+    }
+    report.states += 1;
+    let (log, yielded) = open(disk, 1)?;
+    report.records += yielded.records.len() as u64;
+    expectation.check(&yielded)?;
+    let Some(random) = again else {
+        log.abandon();
+        return Ok(());
+    };
+    // A new life's first commit, so that the moment after it is a crash point too.
+    let body = expectation.next_body(&yielded);
+    let appended = log.writer().commit(3, &body, Level::Disk).map_err(|error| format!("first commit: {error}"))?;
+    log.abandon();
+    let first = First { yielded, commit: (appended.start, appended.end, body) };
+    let during = std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner));
+    let after = disk.crash_point();
+    let few = Limits { exhaustive: 8, sampled: 4, structured: 4 };
+    for (point, committed) in during.iter().map(|point| (point, false)).chain([(&after, true)]) {
+        let mut states = point.states(few, random.below(u64::MAX));
+        draw_first(&mut states, 6, random);
+        for picks in &states {
+            report.states += 1;
+            report.second_crash_states += 1;
+            let wears = random.below(4) == 0;
+            first
+                .check_second(&point.state(picks), committed, wears)
+                .map_err(|message| format!("second crash: {message}; {}", point.describe(picks)))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the opening of a crash state yielded and took.
+struct First {
+    yielded: Yield,
+    commit: (Lsn, Lsn, Vec<u8>),
+}
+
+impl First {
+    /// Opens again after a crash of that opening (E5), or after its first commit, which then was acknowledged.
+    fn check_second(&self, disk: &SimFiles, committed: bool, wears: bool) -> Result<(), String> {
+        let (log, second) = open(disk, 2)?;
+        let (before, then) = (self.yielded.records.len(), second.records.len());
+        if committed && then == before {
+            return Err(format!("acknowledged record {} is lost", self.commit.0));
+        }
+        let commit = (then > before).then(|| self.commit.clone());
+        let expected = self.yielded.records.iter().cloned().chain(commit);
+        if !expected.eq(second.records.iter().cloned()) || second.start != self.yielded.start {
+            return Err(format!(
+                "{before} records from {} after the first opening, {then} from {} after the second",
+                self.yielded.start, second.start
+            ));
+        }
+        if committed && second.next < self.commit.1 {
+            return Err(format!("position {} is handed out again", second.next));
+        }
+        if wears {
+            return wear(disk, log, second);
+        }
+        log.abandon();
+        Ok(())
+    }
+}
+
+/// Writes until every spare was turned to, cuts the power, and opens once more: what an earlier opening prepared must
+/// be good for use.
+fn wear(disk: &SimFiles, log: Log, before: Yield) -> Result<(), String> {
+    let mut expected = before.records;
+    let mut writer = log.writer();
+    let mut stamp = Stamp::default();
+    // Two blocks each, four to a segment: the current one, the spares and one more.
+    for _ in 0..16 {
+        stamp = stamp.next(before.incarnation, log.boundary().get(), 4_050);
+        let body = stamp.body(4_050);
+        let appended = writer.commit(3, &body, Level::Disk).map_err(|error| format!("using the spares: {error}"))?;
+        expected.push((appended.start, appended.end, body));
+    }
+    log.abandon();
+    let point = disk.crash_point();
+    let (log, third) = open(&point.state(&point.none_kept()), 3).map_err(|error| format!("third crash: {error}"))?;
+    log.abandon();
+    if let Some(lost) = expected.get(third.records.len()) {
+        return Err(format!("third crash: acknowledged record {} is lost", lost.0));
+    }
+    if third.records != expected {
+        return Err("third crash: other records than were written".to_owned());
+    }
+    Ok(())
+}

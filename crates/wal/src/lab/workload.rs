@@ -1,0 +1,218 @@
+//! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
+//!
+//! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, orderly closes,
+//! kills, power cuts and failing calls. Files are so small that segments turn every few records. The log runs without
+//! threads of its own, so that one seed is one run.
+
+use std::{
+    cell::Cell,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use collie_env::{CrashPoint, Env, Fault, SimFiles, SimRandom};
+
+use crate::{
+    Log, Mark, Options, WalError,
+    lab::model::{Expectation, Model},
+};
+
+/// The log's directory on the simulated disk.
+pub(crate) const DIR: &str = "/wal";
+
+/// Returns the settings of lab logs: files of 40 KiB, frames of about a block, no threads.
+pub fn lab_options() -> Options {
+    Options {
+        ring_bytes: 16 << 10,
+        chunk_bytes: 4 << 10,
+        slots: 1,
+        segment_bytes: 40 << 10,
+        spares: 1,
+        frame_bytes: 4 << 10,
+        flush_bytes: 4 << 10,
+        max_record_bytes: 64 << 10,
+        threads: false,
+        ..Options::default()
+    }
+}
+
+/// What may be wrong with the disk of a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lies {
+    /// No sync does anything.
+    pub(crate) syncs: bool,
+    /// No sync of a directory does anything.
+    pub(crate) names: bool,
+}
+
+/// A moment of a workload and what must hold if the power goes then.
+pub(crate) struct Moment {
+    pub(crate) point: CrashPoint,
+    pub(crate) expectation: Expectation,
+}
+
+/// What workloads went through, to see that they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Times that opening followed a power cut or a kill.
+    pub crashes: u64,
+    /// Logs closed in order.
+    pub closes: u64,
+    /// Calls that freed at least one file, which is used again.
+    pub frees: u64,
+    /// Times that a log left a failed file and went on in the next one.
+    pub rewrites: u64,
+    /// Lives that a failing call ended.
+    pub failures: u64,
+}
+
+impl Coverage {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.crashes += other.crashes;
+        self.closes += other.closes;
+        self.frees += other.frees;
+        self.rewrites += other.rewrites;
+        self.failures += other.failures;
+    }
+}
+
+/// A workload while it runs.
+struct Run {
+    random: SimRandom,
+    /// Whether lives are long and free files often, so that files are used again and again.
+    recycles: bool,
+    model: Arc<Mutex<Model>>,
+    moments: Arc<Mutex<Vec<Moment>>>,
+    coverage: Cell<Coverage>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic in between is the test's failure already.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the workload of `seed`; returns its moments in order. An error is a violation that needed no crash to show.
+pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), String> {
+    let random = SimRandom::new(seed);
+    let recycles = random.below(3) == 0;
+    let run = Run { random, recycles, model: Arc::default(), moments: Arc::default(), coverage: Cell::default() };
+    let mut disk = SimFiles::new();
+    let lives = 2 + run.random.below(3);
+    for life in 0..lives {
+        disk.set_lying_names(lies.names);
+        if lies.syncs {
+            disk.set_lying_sync(true);
+        }
+        let outcome = run.live(&disk, seed ^ life << 32);
+        lock(&run.model).ended();
+        run.note(disk.crash_point());
+        outcome.map_err(|error| format!("life {life}: {error}"))?;
+        run.count(|seen| seen.crashes += 1);
+        disk = match run.random.below(4) {
+            0 => disk.process_kill(),
+            1 => disk.power_cut(run.random.below(u64::MAX)),
+            // The same disk goes on: what the last life left unsynced may still be lost.
+            _ => disk,
+        };
+    }
+    let moments = std::mem::take(&mut *lock(&run.moments));
+    Ok((moments, run.coverage.get()))
+}
+
+impl Run {
+    fn count(&self, add: impl FnOnce(&mut Coverage)) {
+        let mut seen = self.coverage.get();
+        add(&mut seen);
+        self.coverage.set(seen);
+    }
+
+    fn note(&self, point: CrashPoint) {
+        let expectation = lock(&self.model).expectation();
+        lock(&self.moments).push(Moment { point, expectation });
+    }
+
+    /// Opens the log, works, and ends somehow.
+    fn live(&self, disk: &SimFiles, seed: u64) -> Result<(), String> {
+        let random = &self.random;
+        let (model, moments) = (self.model.clone(), self.moments.clone());
+        disk.watch(move |point| {
+            let expectation = lock(&model).expectation();
+            lock(&moments).push(Moment { point, expectation });
+        });
+        disk.clear_faults();
+        let failing = random.below(4) == 0;
+        if failing {
+            let after = 1 + random.below(40);
+            match random.below(2) {
+                0 => disk.fail_call(disk.calls() + after, Fault::Eio),
+                _ => disk.fail_write_or_sync(disk.writes_and_syncs() + after, Fault::Eio),
+            }
+        }
+        lock(&self.model).opens();
+        let (log, found) = match Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), lab_options()) {
+            Ok(both) => both,
+            Err(WalError::Io { .. }) if failing => return Ok(()),
+            Err(error) => return Err(format!("opening is refused: {error}")),
+        };
+        lock(&self.model).opened(&log, &found)?;
+        match self.work(&log) {
+            Err(WalError::Io { .. } | WalError::Poisoned { .. } | WalError::Full { .. }) if failing => {
+                self.count(|seen| seen.failures += 1);
+            }
+            other => other.map_err(|error| format!("a call fails on a healthy disk: {error}"))?,
+        }
+        self.count(|seen| seen.rewrites += log.stat().rewrites);
+        lock(&self.model).ended();
+        log.abandon();
+        Ok(())
+    }
+
+    fn work(&self, log: &Log) -> Result<(), WalError> {
+        let random = &self.random;
+        let (steps, kinds) = if self.recycles { (20 + random.below(40), 16) } else { (random.below(24), 12) };
+        for _ in 0..steps {
+            self.append(log)?;
+            match random.below(kinds) {
+                0..=3 => log.wait(Mark::Durable, log.boundary())?,
+                4 => log.flush_wal(false)?,
+                5 => log.sync_wal()?,
+                6 => log.tick()?,
+                7 => log.wait(Mark::Written, log.boundary())?,
+                8 => log.heartbeat()?,
+                9 | 12.. => {
+                    let durable = log.durable();
+                    lock(&self.model).frees(durable);
+                    let (start, before) = (log.truncate_before(durable)?, lock(&self.model).started_at());
+                    self.count(|seen| seen.frees += u64::from(start > before));
+                    lock(&self.model).starts_at(start);
+                    if self.recycles {
+                        log.tick()?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if random.below(3) == 0 {
+            log.close()?;
+            lock(&self.model).closed();
+            self.count(|seen| seen.closes += 1);
+        }
+        Ok(())
+    }
+
+    fn append(&self, log: &Log) -> Result<(), WalError> {
+        let random = &self.random;
+        let len = match random.below(16) {
+            0 => 0,
+            1 => 4_060 + random.below(60),
+            2 => 4_096 + random.below(9_000),
+            3..=7 => 40 + random.below(100),
+            _ => 40 + random.below(2_500),
+        };
+        let first_piece = log.boundary();
+        let (stamp, body) = lock(&self.model).next_body(first_piece, usize::try_from(len).expect("at most 64 KiB"));
+        let appended = log.writer().append(3, &[&body])?;
+        lock(&self.model).appended(appended, first_piece, stamp, body);
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! The crash lab's slice for every test run, and that it can fail: each mistake of the ancestors and of ours, made on
+//! purpose, is caught with the message that names it.
+//!
+//! | log.md section 12 | made here as | must show as |
+//! |---|---|---|
+//! | C1 sync does not reach the records | `SYNC_SKIPPED`, `ACK_BEFORE_SYNC` | an acknowledged record is lost |
+//! | C2 files used again without an epoch | `NO_EPOCH` | a record of an earlier use comes back |
+//! | C3 length trusted before its checksum | `LENGTH_TRUSTED` | a read larger than a frame may be |
+//! | C4 no tail policy, or one for all | `TAIL_REFUSED`, `DAMAGE_TRIMMED`, `CRC_IGNORED` | refusal; silence; wrong bytes |
+//! | C5 directories not synced | a disk that lies about names | an acknowledged record is lost |
+//! | C6 no lock | `LOCK_SKIPPED` | the second owner gets in |
+//! | C7 batching promised as durability | `level_tests`: the loss bound of `wal.sync_every` | more records lost than the bound |
+//! | C8 wrong units, wrong ratios | `rate_times_time_is_the_count`, `json_keys_carry_units_and_figures_agree` | the sum is off |
+
+use collie_env::Env;
+
+use crate::{
+    Level, Log, Lsn, Options, WalError, inspect,
+    lab::{self, Bits, Lies, Stamp, StatesPlan, StatesReport, Violation, check_states, explore, sweep_flips},
+    mistakes,
+};
+
+/// Returns what the enumeration finds while `mistake` is made, in up to 300 workloads, once it is what is `expected`.
+fn caught(mistake: &'static str, crash_again_every: u64, expected: &str) -> Result<Violation, String> {
+    let mut last = None;
+    for seed in 1..=300 {
+        let plan = StatesPlan { crash_again_every, ..StatesPlan::new(400, seed) };
+        match mistakes::with(mistake, || check_states(&plan, &mut |_| {})) {
+            Err(violation) if violation.message.contains(expected) => return Ok(violation),
+            Err(violation) => last = Some(violation.message),
+            Ok(_) => {}
+        }
+    }
+    Err(format!("{mistake} goes unnoticed; last: {last:?}"))
+}
+
+/// Goal: in every crash state every acknowledged record is back, nothing follows a gap, nothing stale appears, no
+/// position is used twice; also when the opening crashes. Method: a slice of the enumeration that `make crash` runs at
+/// full length.
+#[test]
+fn log_keeps_its_promises_in_every_crash_state() {
+    let report = check_states(&StatesPlan::new(20_000, 1), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+    assert!(report.states >= 20_000 && report.second_crash_states > 500, "{report:?}");
+    assert!(report.exhausted_points * 2 > report.crash_points, "{report:?}");
+    let seen = report.coverage;
+    assert!(seen.crashes > 20 && seen.closes > 5 && seen.frees > 5 && seen.rewrites > 2, "{report:?}");
+    assert!(report.records > report.states * 4, "the states hold too little to lose: {report:?}");
+}
+
+/// Goal: one seed is one enumeration. Method: twice, comparing all counts.
+#[test]
+fn one_seed_visits_the_same_states_twice() {
+    let visit = || check_states(&StatesPlan::new(2_000, 77), &mut |_| {});
+    assert_eq!(visit(), visit());
+}
+
+/// Goal: the enumeration catches each planted mistake, by its intended message. Method: one at a time.
+#[test]
+fn planted_mistakes_are_caught_by_the_enumeration() {
+    for (mistake, again, expected) in [
+        ("SYNC_SKIPPED", 0, "acknowledged record"),
+        ("ACK_BEFORE_SYNC", 0, "acknowledged record"),
+        ("SYNC_RETRIED", 0, "acknowledged record"),
+        ("CRC_IGNORED", 0, "has no stamp that fits"),
+        ("NO_EPOCH", 0, "was written as number"),
+        ("TAIL_REFUSED", 0, "opening is refused"),
+        ("POSITION_REUSED", 0, "is handed out again"),
+        ("HALF_REWRITE_COUNTS", 16, "after the first opening"),
+        ("ONE_FILE_TWO_SPARES", 4, "third crash"),
+        ("OPEN_UNSYNCED", 0, "is handed out again"),
+    ] {
+        caught(mistake, again, expected).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Goal: a disk that lies about syncs, or about directories alone, is caught. Method: workloads on either; each loses
+/// acknowledged records or files in some state.
+#[test]
+fn lying_syncs_and_unsynced_names_are_caught() {
+    for lies in [Lies { syncs: true, names: true }, Lies { names: true, syncs: false }] {
+        let messages: Vec<String> = (1..=40)
+            .filter_map(|seed| {
+                let plan = StatesPlan::new(400, seed);
+                explore(&plan, seed, lies, &mut StatesReport::default()).err().map(|violation| violation.message)
+            })
+            .collect();
+        let losses = messages.iter().filter(|message| message.contains("acknowledged record")).count();
+        assert!(messages.len() > 35 && losses > 5, "{lies:?}: {losses} losses among {messages:#?}");
+    }
+}
+
+/// Goal: every flipped bit below the durable position is reported, nothing wrong is yielded, nothing else is damage.
+/// Method: one bit of every byte that carries the log; `faultlab log-flips` flips all eight.
+#[test]
+fn flipped_bits_are_reported_byte_by_byte() {
+    let report = sweep_flips(3, Bits::One, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(report.reported, report.protected_bytes, "{report:?}");
+    assert!(report.protected_bytes > 20_000 && report.harmless > 500, "{report:?}");
+}
+
+/// Goal: damage that is trimmed like a torn tail is caught. Method: the sweep while the look ahead is left out.
+#[test]
+fn trimmed_damage_is_caught_by_the_flips() {
+    let violation = mistakes::with("DAMAGE_TRIMMED", || sweep_flips(3, Bits::One, &mut |_| {})).unwrap_err();
+    assert!(violation.message.contains("nothing is reported"), "{violation}");
+}
+
+/// Goal: no bit of a frame header makes a reader ask for more than a frame may hold (4 MiB and its header). Method: flip
+/// every bit of the headers of a log whose files are larger than that; the disk keeps the largest read. The mistake of
+/// trusting the length must show.
+#[test]
+fn flipped_header_bits_do_not_size_an_allocation() {
+    const LIMIT: u64 = (4 << 20) + 128;
+    let largest = |mistake: &'static str| {
+        let (env, disk) = Env::simulated(8);
+        let options = Options { segment_bytes: 6 << 20, ..lab::lab_options() };
+        let (log, _) = Log::open(&env, "/wal".as_ref(), options).unwrap();
+        log.writer().commit(1, &[7; 500], Level::Disk).unwrap();
+        log.abandon();
+        let disk = disk.process_kill();
+        let before = inspect(&Env::over(disk.clone(), 1), "/wal".as_ref()).unwrap();
+        let path = before.segments()[0].path.clone();
+        for bit in 0..2 * 64 * 8_u64 {
+            // The opening frame, which has a LINK, then the record's.
+            let offset = (1 + bit / 512) * 4096 + bit / 8 % 64;
+            disk.flip(&path, offset, 1 << (bit % 8)).unwrap();
+            let env = Env::over(disk.clone(), 1);
+            let looked = mistakes::with(mistake, || inspect(&env, "/wal".as_ref()));
+            assert!(looked.is_ok_and(|found| found.end() <= before.end()), "bit {bit}");
+            disk.flip(&path, offset, 1 << (bit % 8)).unwrap();
+        }
+        disk.largest_read_bytes()
+    };
+    let honest = largest("NONE");
+    assert!(honest <= LIMIT, "a read of {honest} bytes for one frame");
+    assert!(largest("LENGTH_TRUSTED") > LIMIT, "a length that is trusted goes unnoticed");
+}
+
+/// Goal: one log, one owner: eight writers lose nothing, a second opener is refused, and would be noticed if it were
+/// not. Method: eight threads on one log; open again meanwhile; then the same without the lock.
+#[test]
+fn eight_writers_share_a_log_and_a_second_owner_is_refused() {
+    let (env, disk) = Env::simulated(9);
+    let (log, _) = Log::open(&env, "/wal".as_ref(), Options { slots: 4, ..Options::small() }).unwrap();
+    let again = || Log::open(&env, "/wal".as_ref(), Options::small()).map(|_| ());
+    assert!(matches!(again(), Err(WalError::Locked { .. })));
+    std::thread::scope(|scope| {
+        for writer in 0..8_u64 {
+            let mut appender = log.writer();
+            scope.spawn(move || {
+                let mut stamp = Stamp { writer, ..Stamp::default() };
+                for _ in 0..50 {
+                    stamp = stamp.next(1, 0, 200);
+                    appender.commit(1, &stamp.body(200), Level::Disk).unwrap();
+                }
+            });
+        }
+    });
+    log.abandon();
+    let (log, _) = Log::open(&Env::over(disk.power_cut(1), 2), "/wal".as_ref(), Options::small()).unwrap();
+    let mut last = [Stamp::default(); 8];
+    for record in log.read(Lsn::ZERO) {
+        let stamp = Stamp::of(&record.unwrap().body).unwrap();
+        let before = &mut last[usize::try_from(stamp.writer).unwrap()];
+        before.writer = stamp.writer;
+        assert!(before.is_continued_by(&stamp, 200), "{before:?}, then {stamp:?}");
+        *before = stamp;
+    }
+    assert!(last.iter().all(|stamp| stamp.number == 50), "{last:?}");
+
+    let (env, _disk) = Env::simulated(9);
+    let (_log, _) = Log::open(&env, "/wal".as_ref(), lab::lab_options()).unwrap();
+    let second = mistakes::with("LOCK_SKIPPED", || Log::open(&env, "/wal".as_ref(), lab::lab_options()).map(|_| ()));
+    assert!(second.is_ok(), "without the lock the second opener is not refused: {second:?}");
+}
+
+/// Goal: figures carry their unit and agree with each other. Method: a rate times its time is the count.
+#[test]
+fn rate_times_time_is_the_count() {
+    let time = std::time::Duration::from_millis(2_500);
+    assert_eq!(lab::per_second(1_000_000, time), 400_000);
+    assert_eq!(lab::per_second(7, std::time::Duration::ZERO), 0);
+}

@@ -1,0 +1,221 @@
+//! The log alone under SIGKILL: a real process on real files.
+//!
+//! The child appends from several threads and says over a pipe what was acknowledged. Its records are stamped
+//! (`collie_wal::lab::Stamp`): each names its writer and number and holds a running hash over that writer's earlier ones,
+//! so this process needs no copy of what was written.
+//!
+//! # Oracles
+//! - K1. Every acknowledged record is there, of `Level::Disk` and of `Level::Process`: SIGKILL takes nothing from the
+//!   kernel.
+//! - K2. Each writer's records are a chain without a gap; every byte of each is as it was written.
+//! - K3. No position and no incarnation is used twice.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, Write},
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use collie_env::Env;
+use collie_wal::{
+    Ending, Level, Log, Lsn, Options,
+    lab::{STAMP_BYTES, Stamp},
+};
+
+use crate::random::Random;
+
+/// What was acknowledged, by writer: number and end of its last record.
+type Acknowledged = BTreeMap<u64, (u64, Lsn)>;
+
+/// What one life of the child said.
+#[derive(Default)]
+struct Said {
+    acknowledged: Acknowledged,
+    /// How many acknowledgements.
+    count: u64,
+    /// Everything below may be freed.
+    freed: Lsn,
+}
+
+fn options() -> Options {
+    Options { slots: 3, ..Options::small() }
+}
+
+/// Runs `cycles` lives; an error is a violation.
+pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String> {
+    let dir = tempfile::Builder::new().prefix("collie-logkill-").tempdir()?;
+    let mut random = Random::new(seed);
+    let mut checks = Checks::default();
+    for cycle in 1..=cycles {
+        let outcome = checks.cycle(dir.path(), cycle, writers, &mut random);
+        if let Err(error) = outcome {
+            // The evidence stays.
+            let kept = dir.keep();
+            return Err(error.context(format!("cycle {cycle}, log kept in {}", kept.display())));
+        }
+    }
+    ensure!(checks.acknowledged > 0, "nothing was ever acknowledged: the kills come too early");
+    Ok(format!(
+        "log-kill: {cycles} kills, {} records acknowledged, {} read back and compared: all promises hold",
+        checks.acknowledged, checks.records
+    ))
+}
+
+/// What is known over all lives.
+#[derive(Default)]
+struct Checks {
+    acknowledged: u64,
+    records: u64,
+    highest: Lsn,
+    incarnation: u64,
+    freed: Lsn,
+    last: BTreeMap<u64, Stamp>,
+}
+
+impl Checks {
+    fn cycle(&mut self, dir: &Path, cycle: u64, writers: u64, random: &mut Random) -> anyhow::Result<()> {
+        // Every fourth child is killed while it opens the log.
+        let life_us = if cycle.is_multiple_of(4) { random.below(4_000) } else { 5_000 + random.below(120_000) };
+        let said = live(dir, random.next(), writers, Duration::from_micros(life_us))?;
+        self.acknowledged += said.count;
+        self.freed = self.freed.max(said.freed);
+        // Opened without threads, so that nothing but the opening itself writes.
+        let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options() })?;
+        ensure!(found.incarnation > self.incarnation, "K3: incarnation {} is used again", found.incarnation);
+        ensure!(
+            found.start <= self.freed.max(Lsn::FIRST),
+            "the log starts at {}, freed to {}",
+            found.start,
+            self.freed
+        );
+        self.incarnation = found.incarnation;
+        let mut last: BTreeMap<u64, Stamp> = BTreeMap::new();
+        let mut position = Lsn::ZERO;
+        for record in log.read(found.start) {
+            let record = record.context("reading after opening")?;
+            self.records += 1;
+            ensure!(record.lsn >= position, "K3: record {} stands behind {position}", record.lsn);
+            position = record.end;
+            let stamp =
+                Stamp::of(&record.body).with_context(|| format!("K2: record {} is not as written", record.lsn))?;
+            if let Some(before) = last.insert(stamp.writer, stamp) {
+                let continued = before.is_continued_by(&stamp, record.body.len());
+                ensure!(continued, "K2: writer {}: {before:?} is followed by {stamp:?}", stamp.writer);
+            }
+        }
+        for (writer, (number, end)) in &said.acknowledged {
+            ensure!(*end <= found.next, "K3: position {} is handed out again, {end} was acknowledged", found.next);
+            if *end <= self.freed && !last.contains_key(writer) {
+                continue;
+            }
+            let there = last.get(writer).map_or(0, |stamp| stamp.number);
+            ensure!(
+                there >= *number,
+                "K1: writer {writer}: record {number} was acknowledged, {there} is the last there"
+            );
+        }
+        ensure!(found.next >= self.highest, "K3: position {} is handed out again after {}", found.next, self.highest);
+        self.highest = self.highest.max(found.next);
+        self.last = last;
+        if random.below(3) == 0 {
+            log.close()?;
+            let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options() })?;
+            ensure!(found.ending == Ending::Clean, "a closed log is not clean");
+            self.incarnation = found.incarnation;
+            log.abandon();
+        } else {
+            log.abandon();
+        }
+        Ok(())
+    }
+}
+
+/// Runs a child for a while, kills it, and returns what it said.
+fn live(dir: &Path, seed: u64, writers: u64, life: Duration) -> anyhow::Result<Said> {
+    let program = std::env::current_exe()?;
+    let mut child = Command::new(program)
+        .args(["log-child", "--seed", &seed.to_string(), "--writers", &writers.to_string(), "--dir"])
+        .arg(dir)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let output = child.stdout.take().context("no standard output")?;
+    let listener = thread::spawn(move || listen(BufReader::new(output)));
+    // The moment of the kill is the experiment itself, not a wait for something to happen.
+    thread::sleep(life);
+    let ended = child.try_wait()?;
+    child.kill()?;
+    child.wait()?;
+    let said = listener.join().map_err(|_| anyhow::anyhow!("the listener panicked"))??;
+    if let Some(status) = ended {
+        bail!("the child ended by itself, {status}");
+    }
+    Ok(said)
+}
+
+fn listen(mut output: impl BufRead) -> anyhow::Result<Said> {
+    let (mut said, mut line) = (Said::default(), String::new());
+    loop {
+        line.clear();
+        output.read_line(&mut line)?;
+        // The last line may be cut off: it was not said.
+        let Some(whole) = line.strip_suffix('\n') else { return Ok(said) };
+        let numbers: Result<Vec<u64>, _> = whole[1..].split_whitespace().map(str::parse).collect();
+        match (whole.as_bytes()[0], numbers?.as_slice()) {
+            (b'A', [writer, number, end]) => {
+                said.count += 1;
+                let last = said.acknowledged.entry(*writer).or_default();
+                *last = (*last).max((*number, Lsn::new(*end)));
+            }
+            (b'F', [lsn]) => said.freed = said.freed.max(Lsn::new(*lsn)),
+            other => bail!("the child says {other:?}"),
+        }
+    }
+}
+
+/// Opens the log in `dir` and appends until it is killed.
+pub(crate) fn child(dir: &Path, seed: u64, writers: u64) -> anyhow::Result<String> {
+    let (log, found) = Log::open(&Env::real(), dir, options())?;
+    let mut last: BTreeMap<u64, Stamp> = BTreeMap::new();
+    for record in log.read(found.start) {
+        let stamp = Stamp::of(&record?.body).context("a record without a stamp")?;
+        last.insert(stamp.writer, stamp);
+    }
+    let threads: Vec<_> = (0..writers)
+        .map(|writer| {
+            let (log, random) = (log.clone(), Random::new(seed ^ writer << 32));
+            let stamp = last.get(&writer).copied().unwrap_or(Stamp { writer, ..Stamp::default() });
+            thread::spawn(move || write(&log, stamp, found.incarnation, random))
+        })
+        .collect();
+    for thread in threads {
+        thread.join().map_err(|_| anyhow::anyhow!("a writer panicked"))??;
+    }
+    Ok(String::new())
+}
+
+fn write(log: &Log, mut stamp: Stamp, incarnation: u64, mut random: Random) -> anyhow::Result<()> {
+    let mut writer = log.writer();
+    let level = if stamp.writer.is_multiple_of(2) { Level::Disk } else { Level::Process };
+    let say = |line: String| std::io::stdout().lock().write_all(line.as_bytes());
+    loop {
+        let len = match random.below(40) {
+            // Longer than a chunk: in pieces.
+            0 => 16_000 + random.below(30_000),
+            _ => STAMP_BYTES as u64 + random.below(600),
+        };
+        let len = usize::try_from(len)?;
+        stamp = stamp.next(incarnation, log.boundary().get(), len);
+        let appended = writer.commit(1, &stamp.body(len), level)?;
+        say(format!("A {} {} {}\n", stamp.writer, stamp.number, appended.end.get()))?;
+        if stamp.writer == 0 && random.below(200) == 0 {
+            // The last half megabyte stays, so that there is something to compare.
+            let lsn = Lsn::new(log.durable().get().saturating_sub(512 << 10));
+            say(format!("F {}\n", lsn.get()))?;
+            log.truncate_before(lsn)?;
+        }
+    }
+}
