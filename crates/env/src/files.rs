@@ -9,6 +9,8 @@
 
 use std::{fmt, fmt::Debug, io, path::Path, sync::Arc};
 
+use crate::Mapping;
+
 /// How an existing file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -56,6 +58,26 @@ pub trait File: Send + Sync + Debug {
     /// As `len`.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
+    }
+
+    /// Says that `bytes` from `offset` on will be read soon. A hint: nothing depends on it, and nothing waits.
+    fn prefetch(&self, _offset: u64, _bytes: u64) {}
+
+    /// Returns the first `bytes` of the file without reading them one by one; a copy where files cannot be mapped.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file is shorter, or what the operating system says.
+    ///
+    /// # Safety
+    /// Until the mapping is dropped nobody writes to these bytes and nobody cuts the file below them (`Mapping`, M1).
+    #[allow(unsafe_code, reason = "a mapping is as steady as its maker promises")]
+    unsafe fn map(&self, bytes: u64) -> io::Result<Mapping> {
+        let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        let mut copy = vec![0; len];
+        if self.read_at(0, &mut copy)? < len {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(Mapping::of_copy(copy))
     }
 }
 

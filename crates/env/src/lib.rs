@@ -17,11 +17,12 @@
 //! let after = disk.power_cut(1);
 //! assert_eq!(collie_env::read_all(&after, "/data/a".as_ref(), 100).unwrap(), b"synced");
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod crash_point;
 mod files;
+mod mapping;
 mod random;
 mod real_files;
 mod sim_blocks;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
+pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;
 pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};

@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::files::{Access, File, FileLock, Files, LockError};
+use crate::{
+    Mapping,
+    files::{Access, File, FileLock, Files, LockError},
+};
 
 /// The operating system's disk. Files have mode 0600, directories 0700.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +45,18 @@ impl File for fs::File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn prefetch(&self, offset: u64, bytes: u64) {
+        let Some(bytes) = std::num::NonZeroU64::new(bytes) else { return };
+        // A hint: where it is refused, reading is only slower.
+        let _hint = rustix::fs::fadvise(self, offset, Some(bytes), rustix::fs::Advice::WillNeed);
+    }
+
+    #[allow(unsafe_code, reason = "hands the caller's promise on")]
+    unsafe fn map(&self, bytes: u64) -> io::Result<Mapping> {
+        // SAFETY: the caller's promise is the one asked for.
+        unsafe { Mapping::of_file(self, bytes) }
     }
 }
 
@@ -155,6 +170,29 @@ mod tests {
         assert_eq!(crate::read_all(&RealFiles, &to, 14).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         RealFiles.remove(&to).unwrap();
         assert!(RealFiles.list(&deep).unwrap().is_empty());
+    }
+
+    /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file of
+    /// three pages, mapped in part, whole, empty and too long.
+    #[test]
+    #[allow(unsafe_code, reason = "the test keeps the promise: it writes nothing while the mappings live")]
+    fn mapping_shows_the_file_and_is_refused_beyond_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m");
+        let file = RealFiles.create(&path).unwrap();
+        let bytes: Vec<u8> = (0..12_288_u32).map(|n| n.to_le_bytes()[0] ^ n.to_le_bytes()[1]).collect();
+        file.write_at(0, &bytes).unwrap();
+        file.prefetch(0, 12_288);
+        // SAFETY: M1: nothing is written to the file below.
+        let maps = [0, 1, 4096, 12_288].map(|len| unsafe { file.map(len) }.unwrap());
+        // SAFETY: as above.
+        let beyond = unsafe { file.map(12_289) };
+        assert_eq!(beyond.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(file);
+        for map in &maps {
+            assert_eq!(map[..], bytes[..map.len()]);
+        }
+        assert_eq!(maps[3].len(), 12_288);
     }
 
     /// Goal: a lock excludes, names its holder and is given back on drop. Method: take it twice in one process.

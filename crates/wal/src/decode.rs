@@ -9,8 +9,8 @@
 use collie_base::{Lsn, Map, checksum::crc32c, codec::Reader};
 
 use crate::format::{
-    BLOCK, BLOCK_BYTES, FLAG_END, FLAG_LINK, FLAGS_KNOWN, FORMAT_VERSION, FRAME_MAGIC, FRAME_PAYLOAD_MAX, FrameHeader,
-    HEADER, KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, KIND_VOID, LINK_HEADER, Link, SEGMENT_MAGIC, SegmentHeader,
+    BLOCK, FLAG_END, FLAG_LINK, FLAGS_KNOWN, FORMAT_VERSION, FRAME_MAGIC, FRAME_PAYLOAD_MAX, FrameHeader, HEADER,
+    KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, KIND_VOID, LINK_HEADER, Link, SEGMENT_MAGIC, SegmentHeader,
     frame_crc,
 };
 
@@ -158,10 +158,18 @@ pub enum RecordKind {
     Unlogged,
 }
 
+/// A payload whose last piece has not come yet.
+#[derive(Debug)]
+struct Unfinished {
+    /// Number of the piece that must come next.
+    expected: u64,
+    body: Vec<u8>,
+}
+
 /// Joins pieces to payloads, per slot.
 #[derive(Debug, Default)]
 pub(crate) struct Joiner {
-    unfinished: Map<u64, (u64, Vec<u8>)>,
+    unfinished: Map<u64, Unfinished>,
     limit_bytes: usize,
 }
 
@@ -184,7 +192,9 @@ impl Joiner {
     fn piece(&mut self, raw: &RawRecord<'_>) -> Option<(RecordKind, Vec<u8>)> {
         let mut reader = Reader::new(raw.payload);
         let (slot, piece) = (reader.varint().ok()?, reader.varint().ok()?);
-        let (expected, mut body) = if piece == 0 { (0, Vec::new()) } else { self.unfinished.remove(&slot)? };
+        let begun = self.unfinished.remove(&slot);
+        let fresh = || Unfinished { expected: 0, body: Vec::new() };
+        let Unfinished { expected, mut body } = if piece == 0 { fresh() } else { begun? };
         // A piece out of turn belongs to a payload whose other pieces never came.
         let whole_bytes = body.len().checked_add(reader.rest().len())?;
         if piece != expected || whole_bytes > self.limit_bytes {
@@ -192,34 +202,16 @@ impl Joiner {
         }
         body.extend_from_slice(reader.rest());
         if raw.kind == KIND_LAST {
-            self.unfinished.remove(&slot);
             return Some((RecordKind::Data, body));
         }
-        self.unfinished.insert(slot, (piece.checked_add(1)?, body));
+        self.unfinished.insert(slot, Unfinished { expected: piece.checked_add(1)?, body });
         None
     }
-}
 
-/// Reads `data` as a segment file, the way every reader does, and returns how many payloads it holds. For fuzzing:
-/// must return for any input.
-pub fn fuzz_reader(data: &[u8]) -> usize {
-    let _header = segment_header(data);
-    let (mut joiner, mut yielded) = (Joiner::new(1 << 20), 0_usize);
-    let mut at = 0_usize;
-    while let Some(rest) = data.get(at..).filter(|rest| !rest.is_empty()) {
-        let mut step = BLOCK_BYTES;
-        if let Some(claim) = frame_claim(rest)
-            && let Ok(mut payload) = frame_payload(&claim, rest)
-        {
-            step = claim.header.padded_bytes();
-            while let Some(raw) = record(payload) {
-                yielded = yielded.saturating_add(usize::from(joiner.take(&raw).is_some()));
-                payload = usize::try_from(raw.bytes).ok().and_then(|taken| payload.get(taken..)).unwrap_or(&[]);
-            }
-        }
-        at = at.saturating_add(usize::try_from(step).unwrap_or(BLOCK));
+    /// Forgets every piece.
+    pub(crate) fn clear(&mut self) {
+        self.unfinished.clear();
     }
-    yielded
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::format::{RecordHead, piece_head};
+use crate::fuzz_reader;
 
 fn put_record(out: &mut Vec<u8>, kind: u8, tag: u8, payload: &[u8]) {
     out.extend_from_slice(RecordHead::new(payload.len(), kind, tag).as_slice());

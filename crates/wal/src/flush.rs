@@ -28,10 +28,12 @@ use collie_base::Lsn;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
-    Mark, WalError, Warnings,
+    Mark, Options, WalError, Warnings,
     flight::Flight,
+    recent::{Recent, Wrote},
     reserve::{Reserve, State, Word},
     segments::Segments,
+    watch::Watch,
 };
 
 /// The keeper runs, or will look again soon.
@@ -93,6 +95,10 @@ pub(crate) struct Flusher {
     written_moved: Condvar,
     pub(crate) keeper_poked: Condvar,
     pub(crate) keeper: AtomicU8,
+    /// What the flights wrote last, for readers.
+    pub(crate) recent: Recent,
+    /// Those who follow the durable mark.
+    pub(crate) watch: Watch,
     flight: Mutex<Flight>,
 }
 
@@ -102,12 +108,13 @@ pub(crate) struct Flusher {
 pub(crate) struct Right(Purpose);
 
 impl Flusher {
-    pub(crate) fn new(reserve: Reserve, segments: Segments, flight: Flight, warnings: Warnings) -> Self {
+    pub(crate) fn new(reserve: Reserve, segments: Segments, flight: Flight, options: &Options) -> Self {
         let start = flight.issued;
+        let recent = Recent::new(options.recent_bytes, start, &flight.path, flight.offset);
         Self {
             reserve,
             segments,
-            warnings,
+            warnings: options.warnings.clone(),
             written: Word::new(start),
             durable: Word::new(start),
             named: Word::new(start),
@@ -129,6 +136,8 @@ impl Flusher {
             written_moved: Condvar::new(),
             keeper_poked: Condvar::new(),
             keeper: AtomicU8::new(KEEPER_BUSY),
+            recent,
+            watch: Watch::default(),
             flight: Mutex::new(flight),
         }
     }
@@ -205,8 +214,10 @@ impl Flusher {
             if flight.must_turn(boundary) && flight.unsynced {
                 self.sync(flight)?;
             }
-            let durable = self.durable.load();
+            let (durable, start) = (self.durable.load(), flight.issued);
             let end = flight.write_from_ring(&self.reserve, &self.segments, boundary, durable)?;
+            let (path, next_offset, bytes) = (&*flight.path, flight.offset, &*flight.buffer);
+            self.recent.wrote(&Wrote { start, end, path, next_offset, bytes }, durable);
             self.named.store(durable);
             self.written.store(end);
             if purpose == Purpose::Write || purpose == Purpose::Sync {
@@ -245,6 +256,7 @@ impl Flusher {
         ));
         self.named.store(durable);
         self.written.store(flight.issued);
+        self.recent.written_elsewhere(flight.issued, &flight.path, flight.offset);
         self.durable.store(flight.issued);
         if purpose == Purpose::Close {
             flight.write_end(&self.segments, self.durable.load())?;
@@ -294,6 +306,7 @@ impl Flusher {
         }
         drop(queue);
         durable_wakers.into_values().chain(written_wakers.into_values()).for_each(Waker::wake);
+        self.watch.notify();
     }
 
     /// Wakes one that will lead (W3): a thread that waits for the flight of the given parity, or the keeper when
@@ -328,6 +341,7 @@ impl Flusher {
         self.keeper_poked.notify_one();
         drop(queue);
         durable_wakers.into_values().chain(written_wakers.into_values()).for_each(Waker::wake);
+        self.watch.notify();
     }
 
     /// Blocks until `mark` reaches `lsn`, leading when nobody does.

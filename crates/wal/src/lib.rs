@@ -32,7 +32,8 @@
 //! ```
 //!
 //! Files: [`mod@format`] has the byte tables, `decode` the one decoder, `ring` the memory, `reserve` the commit protocol,
-//! `flush` the leaders and waiters, `segments` and `spare` the files, `recover` the opening.
+//! `flush` the leaders and waiters, `segments` and `spare` the files, `recover` the opening; `source`, `window` and
+//! `frame_reader` get at frames, `assemble` makes records of them, `read`, `recent`, `watch` and `tail` hand them out.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -47,24 +48,31 @@ macro_rules! mistake {
     }};
 }
 
+mod assemble;
 mod decode;
 mod error;
 mod flight;
 mod flush;
 pub mod format;
+mod frame_reader;
+mod holds;
 mod keeper;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
 mod log;
 mod options;
 mod read;
+mod recent;
 mod recover;
 mod reserve;
 mod ring;
 mod segments;
+mod source;
 mod spare;
 mod survey;
+mod tail;
 mod warning;
+mod watch;
 mod window;
 mod write_options;
 
@@ -81,17 +89,24 @@ mod log_tests;
 #[cfg(test)]
 mod mistakes;
 #[cfg(test)]
+mod read_tests;
+#[cfg(test)]
 mod recycle_tests;
 #[cfg(test)]
 mod rewrite_tests;
+#[cfg(test)]
+mod tail_tests;
 
 pub use collie_base::Lsn;
-pub use decode::{RecordKind, fuzz_reader};
+pub use decode::RecordKind;
 pub use error::WalError;
 pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
 pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
-pub use read::{Inspection, Record, Records, SegmentInfo, inspect};
+pub use read::{Inspection, ReadMode, Record, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
+pub use segments::Freed;
+pub use source::fuzz_reader;
+pub use tail::{NextRecord, Tail, TailOptions};
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
 

@@ -17,9 +17,10 @@ use collie_env::{Env, FileLock, LockError};
 use parking_lot::Mutex;
 
 use crate::{
-    Level, Mark, Options, Records, Recovered, WalError, WriteOptions,
+    Freed, Level, Mark, Options, ReadMode, Records, Recovered, Tail, TailOptions, WalError, WriteOptions,
     flush::{Flusher, Purpose, Right},
     format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
+    frame_reader::{FrameReader, Running},
     keeper, recover,
     reserve::{POSITION_MAX, Record, Reserve, Room, Slot, State},
     segments::Segments,
@@ -58,15 +59,17 @@ pub struct Stat {
     pub rewrites: u64,
     /// Files prepared ahead.
     pub spares: usize,
+    /// Bytes of frames kept in memory for tails.
+    pub recent_bytes: u64,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
     pub alarm: Option<String>,
 }
 
 #[derive(Debug)]
-struct Core {
-    flusher: Flusher,
-    options: Options,
-    env: Env,
+pub(crate) struct Core {
+    pub(crate) flusher: Flusher,
+    pub(crate) options: Options,
+    pub(crate) env: Env,
     dir: PathBuf,
     ring_full: AtomicU64,
     slotless_writers: AtomicU64,
@@ -113,7 +116,7 @@ impl Log {
         let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
         let core = Arc::new(Core {
-            flusher: Flusher::new(reserve, segments, opened.flight, options.warnings.clone()),
+            flusher: Flusher::new(reserve, segments, opened.flight, &options),
             env: env.clone(),
             dir: dir.to_owned(),
             ring_full: AtomicU64::new(0),
@@ -260,18 +263,54 @@ impl Log {
         self.flusher().wait_leading(Mark::Durable, self.written(), Purpose::SyncOnly)
     }
 
-    /// Reads the records at or above `from` up to what is durable now.
+    /// Reads the records at or above `from` up to what is durable now, by file reads: see [`Log::read_with`].
     pub fn read(&self, from: Lsn) -> Records {
-        let (durable, spans) = (self.durable(), self.flusher().segments.spans());
-        let max_record = usize::try_from(self.core().options.max_record_bytes).unwrap_or(usize::MAX);
-        Records::new(self.core().env.files.clone(), spans, from, durable, max_record)
+        self.records(from, ReadMode::File)
     }
 
-    /// Frees whole files whose records all lie below `lsn`, but never the last two; returns where the log starts now.
+    /// Reads the records at or above `from` up to what is durable now. A `from` below the oldest record reads from there.
+    ///
+    /// # Errors
+    /// None yet; files are opened as the iterator comes to them.
+    ///
+    /// # Progress
+    /// Takes three short mutexes; the log goes on while the iterator reads.
+    pub fn read_with(&self, from: Lsn, mode: ReadMode) -> Result<Records, WalError> {
+        Ok(self.records(from, mode))
+    }
+
+    fn records(&self, from: Lsn, mode: ReadMode) -> Records {
+        let core = self.core();
+        // In this order: what is durable lies in the segments that are listed afterwards.
+        let end = core.flusher.recent.durable_end(self.durable());
+        let (limit, holds) = (end.lsn, core.flusher.segments.holds.clone());
+        let (hold, spans) = core.flusher.segments.hold_from(from, format!("a mapped reader from {from}"));
+        let running = Running { holds, end, mapped: (mode == ReadMode::Map).then_some(hold) };
+        let frames = FrameReader::new(core.env.files.clone(), spans, from, Some(running));
+        Records::new(frames, from, limit, core.options.max_record_bytes)
+    }
+
+    /// Follows the log from a position on: yields each record once it is durable. `name` says in errors and figures who
+    /// reads.
+    ///
+    /// # Errors
+    /// `CursorLost` when records at or above the position were freed.
+    ///
+    /// # Progress
+    /// Takes a few short mutexes.
+    pub fn tail(&self, name: &str, options: TailOptions) -> Result<Tail, WalError> {
+        Tail::new(self.core().clone(), name, options)
+    }
+
+    /// Frees whole files whose records all lie below `lsn` and below what is held, oldest first, but never the last two.
+    /// Returns where the log starts now, and who holds the rest.
     ///
     /// # Errors
     /// `Io`; what was freed before stays freed.
-    pub fn truncate_before(&self, lsn: Lsn) -> Result<Lsn, WalError> {
+    ///
+    /// # Durability
+    /// What is freed is gone once this returns, and after a crash too.
+    pub fn truncate_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
         self.flusher().segments.free_before(lsn.min(self.durable()))
     }
 
@@ -290,6 +329,7 @@ impl Log {
             staged_taken: self.flusher().reserve.staged_taken(),
             segments,
             spares,
+            recent_bytes: self.flusher().recent.held_bytes(),
             alarm: self.flusher().segments.alarm(),
         }
     }
@@ -330,6 +370,12 @@ impl Log {
     #[cfg(test)]
     pub(crate) fn keeper_state(&self) -> &std::sync::atomic::AtomicU8 {
         &self.flusher().keeper
+    }
+
+    /// Returns the frames written last.
+    #[cfg(test)]
+    pub(crate) fn recent(&self) -> &crate::recent::Recent {
+        &self.flusher().recent
     }
 
     /// Returns the directory.

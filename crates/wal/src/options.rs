@@ -9,6 +9,9 @@ use crate::{WalError, Warnings, reserve::SHARED_SLOTS};
 /// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
 
+/// Largest payload of a record, whatever the settings say: the bound of a reader that does not know them.
+pub(crate) const RECORD_BYTES_LIMIT: u64 = 256 << 20;
+
 /// How positions are handed out and records become part of the boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -128,6 +131,9 @@ pub struct Options {
     pub frame_bytes: u64,
     /// `wal.max_record`: largest payload, at most 256 MiB. Default 256 MiB.
     pub max_record_bytes: u64,
+    /// `wal.recent_size`: bytes of frames kept in memory for tails, at most 1 GiB; nothing is kept without a tail.
+    /// Default 8 MiB.
+    pub recent_bytes: u64,
     /// `wal.flush_delay`: how long data that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
     /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
@@ -164,7 +170,8 @@ impl Default for Options {
             spares: 2,
             max_segments: 1024,
             frame_bytes: 1 << 20,
-            max_record_bytes: 256 << 20,
+            max_record_bytes: RECORD_BYTES_LIMIT,
+            recent_bytes: 8 << 20,
             flush_delay: Duration::from_millis(10),
             flush_bytes: 1 << 20,
             manual_wal_flush: false,
@@ -236,7 +243,8 @@ impl Options {
         within("wal.spares", u64::from(self.spares), 1, 64)?;
         within("wal.max_segments", u64::from(self.max_segments), 8, 1 << 30)?;
         within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
-        within("wal.max_record", self.max_record_bytes, self.chunk_bytes, 256 << 20)?;
+        within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
+        within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
         within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
         within("wal.sync_every", self.sync_every, 0, 1_000_000)?;
         let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);

@@ -1,9 +1,8 @@
 //! `Records`: reads a log's records back from its files, oldest first; `inspect` does so without opening the log.
 //!
-//! Never reads the ring: what is not durable is not there. Every byte comes through `decode`.
+//! Never reads the ring: what is not durable is not there. `frames` finds the frames, `assemble` makes records of them.
 
 use std::{
-    collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,11 +12,13 @@ use collie_env::{Env, Files};
 
 use crate::{
     WalError,
-    decode::{self, Joiner, RecordKind},
+    assemble::Assembler,
+    decode::RecordKind,
     format::BLOCK_BYTES,
+    frame_reader::FrameReader,
+    options::RECORD_BYTES_LIMIT,
     segments::Span,
     survey::{Survey, survey},
-    window::Window,
 };
 
 /// One record read back.
@@ -39,106 +40,54 @@ pub struct Record {
     pub offset: u64,
 }
 
-/// Iterates over records; made by [`Log::read`](crate::Log::read) and [`Inspection::records`].
+/// How [`Log::read_with`](crate::Log::read_with) gets at the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ReadMode {
+    /// By reads of 1 MiB, the next one announced ahead. Holds no file: one that is freed meanwhile ends the reading with
+    /// `CursorLost`.
+    #[default]
+    File,
+    /// Mapped into memory, without a copy before the records themselves. The files still to be read are held against
+    /// freeing and reuse until the iterator goes.
+    Map,
+}
+
+/// Iterates over records; made by [`Log::read`](crate::Log::read), [`Log::read_with`](crate::Log::read_with) and
+/// [`Inspection::records`].
 ///
 /// Yields those at or above the asked position, up to what was durable when it was made, in order; ends after the first
 /// error. A record of several pieces is yielded if all of them lie in or behind the file that holds the asked position.
+///
+/// # Errors
+/// `Damaged`: bytes that were durable do not read back. `CursorLost`: the log freed the next records meanwhile. `Io`.
+///
+/// # Progress
+/// Blocks on reading files, on nothing else; the log goes on.
 #[derive(Debug)]
 pub struct Records {
-    files: Arc<dyn Files>,
-    spans: VecDeque<Span>,
-    from: Lsn,
+    frames: FrameReader,
+    assembler: Assembler,
     limit: Lsn,
-    position: Lsn,
-    current: Option<(Window, Span, Arc<Path>, u64)>,
-    ready: VecDeque<Record>,
-    joiner: Joiner,
-    failed: bool,
+    ended: bool,
+    error: Option<WalError>,
 }
 
 impl Records {
-    pub(crate) fn new(files: Arc<dyn Files>, spans: Vec<Span>, from: Lsn, limit: Lsn, max_record: usize) -> Self {
-        let skip = spans.iter().rposition(|span| span.first <= from).unwrap_or(0);
-        Self {
-            files,
-            spans: spans.into_iter().skip(skip).collect(),
-            from,
-            limit,
-            position: Lsn::ZERO,
-            current: None,
-            ready: VecDeque::new(),
-            joiner: Joiner::new(max_record),
-            failed: false,
-        }
+    pub(crate) fn new(frames: FrameReader, from: Lsn, limit: Lsn, max_record: u64) -> Self {
+        let max_record = usize::try_from(max_record).unwrap_or(usize::MAX);
+        Self { frames, assembler: Assembler::new(from, max_record), limit, ended: false, error: None }
     }
 
     /// Returns the position behind the last frame read: how far the iteration has come.
     pub fn position(&self) -> Lsn {
-        self.position
+        self.frames.position()
     }
 
-    /// Reads one frame into `ready`; `Ok(false)` at the end.
+    /// Reads one frame; `Ok(false)` at the end.
     fn read_frame(&mut self) -> Result<bool, WalError> {
-        if self.current.is_none() {
-            let Some(span) = self.spans.pop_front() else { return Ok(false) };
-            if span.first >= self.limit {
-                return Ok(false);
-            }
-            let window = Window::open(&*self.files, span.path.clone());
-            let window = window.map_err(|error| match (&error, self.spans.front()) {
-                (WalError::Io { source, .. }, Some(next)) if source.kind() == std::io::ErrorKind::NotFound => {
-                    WalError::CursorLost { oldest: next.first }
-                }
-                _ => error,
-            })?;
-            let path: Arc<Path> = Arc::from(span.path.as_path());
-            self.current = Some((window, span, path, BLOCK_BYTES));
-        }
-        let Some((window, span, path, offset)) = &mut self.current else { return Ok(false) };
-        if span.until.is_some_and(|until| *offset >= until) {
-            self.current = None;
-            return Ok(true);
-        }
-        if span.until.is_none() && self.position >= self.limit {
-            return Ok(false);
-        }
-        let at = *offset;
-        let frame = match window.frame_at(at, Some(span.salt))? {
-            Ok(frame) => frame,
-            Err(bad) => {
-                let salt = window.salt_now()?;
-                if salt.is_some_and(|salt| salt != span.salt) {
-                    // Freed and prepared again while we read it.
-                    return Err(WalError::CursorLost {
-                        oldest: self.spans.front().map_or(self.limit, |next| next.first),
-                    });
-                }
-                let (lsn, path, durable) = (self.position, span.path.clone(), self.limit);
-                return Err(WalError::Damaged {
-                    lsn,
-                    path,
-                    offset: at,
-                    stored: bad.stored,
-                    computed: bad.computed,
-                    durable,
-                });
-            }
-        };
-        let (mut lsn, mut rest) = (frame.header.start, frame.payload);
-        while !rest.is_empty() {
-            let Some(raw) = decode::record(rest) else {
-                let (path, durable) = (span.path.clone(), self.limit);
-                return Err(WalError::Damaged { lsn, path, offset: at, stored: 0, computed: 0, durable });
-            };
-            let end = lsn.plus(raw.bytes);
-            if let Some((kind, body)) = self.joiner.take(&raw).filter(|_| lsn >= self.from && end <= self.limit) {
-                self.ready.push_back(Record { lsn, end, kind, tag: raw.tag, body, path: path.clone(), offset: at });
-            }
-            rest = rest.get(usize::try_from(raw.bytes).unwrap_or(usize::MAX)..).unwrap_or(&[]);
-            lsn = end;
-        }
-        self.position = frame.header.end();
-        *offset = frame.next_offset;
+        let Some((frame, place)) = self.frames.next_frame(self.limit)? else { return Ok(false) };
+        self.assembler.take(&frame, &place, self.limit)?;
         Ok(true)
     }
 }
@@ -148,22 +97,17 @@ impl Iterator for Records {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(record) = self.ready.pop_front() {
+            if let Some(record) = self.assembler.next() {
                 return Some(Ok(record));
             }
-            if self.failed {
-                return None;
+            if self.ended {
+                return self.error.take().map(Err);
             }
             match self.read_frame() {
                 Ok(true) => {}
-                Ok(false) => {
-                    self.failed = true;
-                    return None;
-                }
-                Err(error) => {
-                    self.failed = true;
-                    return Some(Err(error));
-                }
+                Ok(false) => self.ended = true,
+                // Comes after what was read before the bad place.
+                Err(error) => (self.ended, self.error) = (true, Some(error)),
             }
         }
     }
@@ -244,7 +188,8 @@ impl Inspection {
     /// Iterates over the records from `from` to the end of the chain, or to the damage: nothing behind a gap.
     pub fn records(&self, from: Lsn) -> Records {
         let good = self.survey.damage.as_ref().map_or(self.survey.end, |damage| damage.lsn.min(self.survey.end));
-        Records::new(self.files.clone(), self.survey.spans.clone(), from, good, 256 << 20)
+        let frames = FrameReader::new(self.files.clone(), self.survey.spans.clone(), from, None);
+        Records::new(frames, from, good, RECORD_BYTES_LIMIT)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     flight::{Anchor, Flight},
     format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     segments::{EMERGENCY_SPARES, Span, Start},
+    source::FrameSource,
     spare::{Spare, prepare, prepare_again},
     survey::{Leftover, Note, Survey, survey},
     window::Window,

@@ -9,13 +9,14 @@
 //! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
 //!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
 //!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11).
+//! - G6. A segment with records at or above a hold is not freed; holds are made under the same mutex.
 //!
 //! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
 //!   freed: at the front of the log its frames would look like the log's start.
 //!
 //! Checked by the crash tests (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
 
-use std::{collections::VecDeque, path::PathBuf};
+use std::{collections::VecDeque, path::PathBuf, sync::Arc};
 
 use collie_base::Lsn;
 use collie_env::Env;
@@ -25,6 +26,7 @@ use crate::{
     WalError,
     flight::Anchor,
     format::SegmentHeader,
+    holds::{Hold, Holds},
     spare::{self, Spare},
     warning::Warnings,
 };
@@ -81,10 +83,22 @@ pub(crate) struct Segments {
     wanted_spares: usize,
     max_segments: usize,
     warnings: Warnings,
+    /// Positions that readers need (G6).
+    pub(crate) holds: Arc<Holds>,
     inner: Mutex<Inner>,
     changed: Condvar,
     /// Held while files are freed (G3).
     freeing: Mutex<()>,
+}
+
+/// What freeing came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Freed {
+    /// Where the log starts now.
+    pub start: Lsn,
+    /// Who holds records below the position asked for, if that kept a file: a consumer or a reader by mapping.
+    pub held_by: Option<String>,
 }
 
 /// What [`Segments::new`] starts from.
@@ -106,6 +120,7 @@ impl Segments {
             wanted_spares: options.spares as usize + EMERGENCY_SPARES,
             max_segments: options.max_segments as usize,
             warnings: options.warnings.clone(),
+            holds: Holds::new(start.spans.first().map_or(Lsn::FIRST, |span| span.first)),
             inner: Mutex::new(Inner {
                 spares: start.spares.into(),
                 spans: start.spans,
@@ -318,21 +333,34 @@ impl Segments {
         (inner.spans.len(), inner.spares.len())
     }
 
-    /// Frees whole segments that end at or below `lsn` (G3, G4); returns where the log starts now.
+    /// Returns the segments that hold the log, and a hold of those with records at or above `from` (G6).
+    pub(crate) fn hold_from(&self, from: Lsn, who: String) -> (Hold, Vec<Span>) {
+        let inner = self.inner.lock();
+        let start = self.holds.start();
+        // A segment that is being freed counts as gone.
+        let gone = inner.spans.iter().skip(1).take_while(|next| next.first <= start).count();
+        (self.holds.hold(from, who), inner.spans[gone..].to_vec())
+    }
+
+    /// Frees whole segments that end at or below `lsn` and every hold (G3, G4, G6).
     ///
     /// # Errors
-    /// `Io`: that segment still counts as part of the log, and the next call tries it again.
-    pub(crate) fn free_before(&self, lsn: Lsn) -> Result<Lsn, WalError> {
+    /// `Io`: that segment is not read any more, and the next call tries it again.
+    pub(crate) fn free_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
         let _one_at_a_time = self.freeing.lock();
         self.remove_condemned()?;
         loop {
             let (oldest, wanted) = {
                 let inner = self.inner.lock();
-                let first = inner.spans.first().map_or(lsn, |span| span.first);
-                let ends = inner.spans.get(1).map(|next| next.first);
-                if inner.spans.len() <= 2 || ends.is_none_or(|end| end > lsn) {
-                    return Ok(first);
+                let start = inner.spans.first().map_or(lsn, |span| span.first);
+                let second = inner.spans.get(1).map(|next| next.first);
+                let Some(second) = second.filter(|second| inner.spans.len() > 2 && *second <= lsn) else {
+                    return Ok(Freed { start, held_by: None });
+                };
+                if let Some((_, who)) = self.holds.lowest().filter(|(held, _)| second > *held) {
+                    return Ok(Freed { start, held_by: Some(who) });
                 }
+                self.holds.set_start(second);
                 let coming = inner.spares.len() + inner.freed.len() + usize::from(inner.preparing);
                 (inner.spans[0].clone(), coming < self.wanted_spares)
             };

@@ -24,6 +24,7 @@ use crate::{
     decode::{Bad, HeaderBlock},
     format::{BLOCK_BYTES, REASON_REWRITE, SegmentHeader, segment_number},
     segments::Span,
+    source::FrameSource,
     window::Window,
 };
 

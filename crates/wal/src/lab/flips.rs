@@ -23,6 +23,7 @@ use crate::{
         workload::{DIR, lab_options},
     },
     read::inspect_resting,
+    source::FrameSource,
     window::Window,
 };
 

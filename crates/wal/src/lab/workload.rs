@@ -182,7 +182,7 @@ impl Run {
                 9 | 12.. => {
                     let durable = log.durable();
                     lock(&self.model).frees(durable);
-                    let (start, before) = (log.truncate_before(durable)?, lock(&self.model).started_at());
+                    let (start, before) = (log.truncate_before(durable)?.start, lock(&self.model).started_at());
                     self.count(|seen| seen.frees += u64::from(start > before));
                     lock(&self.model).starts_at(start);
                     if self.recycles {

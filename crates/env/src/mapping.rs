@@ -1,0 +1,66 @@
+//! `Mapping`: the first bytes of a file as one slice, without a copy where the operating system can do that.
+//!
+//! Not a way to write: a mapping is read-only. Not a snapshot either: it is the file, so it is only as steady as
+//! whoever made it promised.
+//!
+//! # What always holds
+//! - M1. While a mapping lives its bytes do not change and the file is not cut below them: the caller of
+//!   [`File::map`](crate::File::map) promised that. The log keeps it by holding the segment against reuse (its
+//!   `Consumers`) and by mapping only what is durable, which is never written again.
+//! - M2. A mapping is no longer than the file was when it was made.
+//!
+//! What no promise covers: another program that cuts the file. Touching the lost part then ends the process (SIGBUS).
+//!
+//! Checked by the tests of `real_files` and of `collie-wal`.
+#![allow(unsafe_code, reason = "the one place in this crate that maps memory")]
+
+use std::{fs, io, ops::Deref};
+
+use memmap2::{Advice, Mmap, MmapOptions};
+
+/// The first bytes of a file, read-only. Dropping it unmaps them.
+#[derive(Debug)]
+pub struct Mapping(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Copied(Box<[u8]>),
+}
+
+impl Mapping {
+    /// Makes one of bytes that were read, for files that cannot be mapped.
+    pub fn of_copy(bytes: Vec<u8>) -> Self {
+        Self(Bytes::Copied(bytes.into_boxed_slice()))
+    }
+
+    /// Maps the first `bytes` of `file` and tells the system that they are read front to back.
+    ///
+    /// # Safety
+    /// M1.
+    pub(crate) unsafe fn of_file(file: &fs::File, bytes: u64) -> io::Result<Self> {
+        if file.metadata()?.len() < bytes {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        if len == 0 {
+            return Ok(Self::of_copy(Vec::new()));
+        }
+        // SAFETY: M2 by the length above; nobody writes or cuts these bytes while the mapping lives: M1, the caller's.
+        let map = unsafe { MmapOptions::new().len(len).map(file)? };
+        // A hint; without it the same bytes come more slowly.
+        let _hint = map.advise(Advice::Sequential);
+        Ok(Self(Bytes::Mapped(map)))
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Bytes::Mapped(map) => map,
+            Bytes::Copied(bytes) => bytes,
+        }
+    }
+}

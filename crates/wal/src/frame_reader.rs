@@ -1,0 +1,242 @@
+//! `FrameReader`: the frames of a log's files in the order of the chain.
+//!
+//! Takes the segments as somebody else found them (`Segments` of a running log, `Survey` of a closed one) and decides
+//! nothing: a frame that does not read back below the limit is damage.
+//!
+//! # Invariants
+//! - T1. Positions only grow, and jump only at a LINK: a frame without one starts where the frame before it ended.
+//! - T2. Nothing at or above the limit of a call is looked at, and no byte behind the last durable one is read: it may be
+//!   half written.
+//! - T3. A segment is mapped only while a hold stands at its first record, and only up to what is durable in it.
+//!
+//! Checked by `read_tests`.
+
+use std::{collections::VecDeque, path::Path, sync::Arc};
+
+use collie_base::Lsn;
+use collie_env::Files;
+
+use crate::{
+    WalError,
+    assemble::Place,
+    decode::{Bad, HeaderBlock},
+    format::BLOCK_BYTES,
+    holds::{Hold, Holds},
+    recent::End,
+    segments::Span,
+    source::{Frame, FrameSource, MappedSegment},
+    window::Window,
+};
+
+/// The segment being read.
+#[derive(Debug)]
+struct Entered {
+    source: Box<dyn FrameSource>,
+    span: Span,
+    /// The frame read last; its offset is that of the next one between calls.
+    place: Place,
+}
+
+/// What reading a running log takes.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Say whether a file that is gone was freed.
+    pub(crate) holds: Arc<Holds>,
+    /// Where the records end on disk: the file may be written behind that place.
+    pub(crate) end: End,
+    /// Whether to read through mappings, and then what keeps the files (T3).
+    pub(crate) mapped: Option<Hold>,
+}
+
+/// Reads frames one after the other.
+#[derive(Debug)]
+pub(crate) struct FrameReader {
+    files: Arc<dyn Files>,
+    spans: VecDeque<Span>,
+    entered: Option<Entered>,
+    /// Where reading begins.
+    from: Lsn,
+    position: Lsn,
+    running: Option<Running>,
+}
+
+impl FrameReader {
+    /// Starts at the segment of `spans` that holds `from`, or at the oldest. `running` for segments that are written or
+    /// freed meanwhile.
+    pub(crate) fn new(files: Arc<dyn Files>, spans: Vec<Span>, from: Lsn, running: Option<Running>) -> Self {
+        let skip = spans.iter().rposition(|span| span.first <= from).unwrap_or(0);
+        let spans = spans.into_iter().skip(skip).collect();
+        Self { files, spans, entered: None, from, position: Lsn::ZERO, running }
+    }
+
+    /// Returns the position behind the last frame read.
+    pub(crate) fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Goes on behind a frame that ended at `position`, at `offset` of the segment at `path`, unless nothing follows it
+    /// there.
+    ///
+    /// # Errors
+    /// `CursorLost` when what follows was freed; `Io`.
+    pub(crate) fn go_on_at(&mut self, path: &Path, offset: u64, position: Lsn) -> Result<(), WalError> {
+        self.position = position;
+        let at = self.spans.iter().position(|span| *span.path == *path);
+        if let Some(at) = at {
+            self.spans.drain(..at);
+            self.enter(Lsn::MAX)?;
+        }
+        if let Some(entered) = &mut self.entered {
+            entered.place.offset = offset;
+        }
+        let oldest = self.spans.front().map_or(position, |span| span.first);
+        if self.entered.is_none() && oldest > position { Err(WalError::CursorLost { oldest }) } else { Ok(()) }
+    }
+
+    /// Takes note that nothing lies below `limit` any more: positions jump there.
+    pub(crate) fn reach(&mut self, limit: Lsn) {
+        self.position = self.position.max(limit);
+    }
+
+    /// Takes the segments of a running log as they are now, and where its records end: more of them, or more in the last
+    /// one.
+    ///
+    /// # Errors
+    /// `CursorLost` when the records that come next were freed.
+    pub(crate) fn follow(&mut self, spans: Vec<Span>, end: End) -> Result<(), WalError> {
+        if let Some(running) = &mut self.running {
+            running.end = end;
+        }
+        let mut spans = VecDeque::from(spans);
+        let oldest = spans.front().map_or(Lsn::FIRST, |span| span.first);
+        match &mut self.entered {
+            Some(entered) => {
+                let at = spans.iter().position(|span| span.path == entered.span.path);
+                let known = at.and_then(|at| spans.drain(..=at).next_back());
+                match known {
+                    Some(span) => {
+                        entered.source.extend_to(steady_bytes(&span, self.running.as_ref()));
+                        entered.span = span;
+                    }
+                    // Freed: lawful once everything in it was read.
+                    None if oldest > self.position => return Err(WalError::CursorLost { oldest }),
+                    None => self.entered = None,
+                }
+            }
+            None if oldest > self.position && self.position > Lsn::ZERO => {
+                return Err(WalError::CursorLost { oldest });
+            }
+            None => {}
+        }
+        if self.entered.is_none() {
+            let next = self.position.max(self.from);
+            let skip = spans.iter().rposition(|span| span.first <= next).unwrap_or(0);
+            spans.drain(..skip);
+        }
+        self.spans = spans;
+        Ok(())
+    }
+
+    /// Returns the next frame that starts below `limit`, with its place; `None` when there is none yet.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`; `CursorLost` when a running log has freed what comes next.
+    pub(crate) fn next_frame(&mut self, limit: Lsn) -> Result<Option<(Frame<'_>, Place)>, WalError> {
+        if !self.stand_before_a_frame(limit)? {
+            return Ok(None);
+        }
+        let Some(entered) = &mut self.entered else { return Ok(None) };
+        let place = entered.place.clone();
+        let below = self.position.max(entered.span.first);
+        let bad = match entered.source.frame_at(place.offset, Some(entered.span.salt))? {
+            Ok(frame) => {
+                let links = frame.header.link.is_some() && frame.header.start >= self.position;
+                if links || self.position == Lsn::ZERO || frame.header.start == self.position {
+                    self.position = frame.header.end();
+                    entered.place.offset = frame.next_offset;
+                    return Ok(Some((frame, place)));
+                }
+                Bad { stored: frame.crc, computed: frame.crc }
+            }
+            Err(bad) => bad,
+        };
+        // Asked after the bytes were read: `start` moves before they change (holds K3).
+        let start = self.running.as_ref().map(|running| running.holds.start());
+        if let Some(oldest) = start.filter(|start| below < *start) {
+            return Err(WalError::CursorLost { oldest });
+        }
+        if self.running.is_none() && was_freed(&*self.files, &entered.span)? {
+            return Err(WalError::CursorLost { oldest: self.spans.front().map_or(limit, |next| next.first) });
+        }
+        let (path, offset) = (place.path.to_path_buf(), place.offset);
+        Err(WalError::Damaged { lsn: below, path, offset, stored: bad.stored, computed: bad.computed, durable: limit })
+    }
+
+    /// Goes to the next segment while the one at hand is at its end; `false` when nothing starts below `limit` (T2).
+    fn stand_before_a_frame(&mut self, limit: Lsn) -> Result<bool, WalError> {
+        loop {
+            if self.position >= limit {
+                return Ok(false);
+            }
+            if let Some(entered) = &self.entered {
+                if entered.span.until.is_none_or(|until| entered.place.offset < until) {
+                    return Ok(true);
+                }
+                self.entered = None;
+            }
+            if !self.enter(limit)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Opens the next segment; `false` when there is none that starts below `limit`.
+    fn enter(&mut self, limit: Lsn) -> Result<bool, WalError> {
+        let Some(span) = self.spans.pop_front_if(|span| span.first < limit) else { return Ok(false) };
+        let opened = self.open(&span);
+        let source = opened.map_err(|error| match &error {
+            WalError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                let next = self.spans.front().map_or(Lsn::FIRST, |next| next.first);
+                WalError::CursorLost { oldest: self.running.as_ref().map_or(next, |running| running.holds.start()) }
+            }
+            _ => error,
+        })?;
+        let place = Place { path: Arc::from(span.path.as_path()), offset: BLOCK_BYTES };
+        self.entered = Some(Entered { source, span, place });
+        Ok(true)
+    }
+
+    fn open(&self, span: &Span) -> Result<Box<dyn FrameSource>, WalError> {
+        let steady = steady_bytes(span, self.running.as_ref());
+        if let Some(hold) = self.running.as_ref().and_then(|running| running.mapped.as_ref()) {
+            // A segment without records is not held by a hold at its first one.
+            let empty = self.spans.front().is_some_and(|next| next.first == span.first);
+            if !empty {
+                hold.move_to(span.first);
+                // SAFETY: T3: the hold at its first record keeps the segment, and these bytes are durable.
+                let mapped = unsafe { MappedSegment::new(&*self.files, &span.path, steady) };
+                return Ok(Box::new(mapped?));
+            }
+        }
+        let mut window = Window::open(&*self.files, span.path.clone())?;
+        window.extend_to(steady);
+        Ok(Box::new(window))
+    }
+}
+
+/// Returns how many bytes of the segment are not written any more: up to where its frames stop counting, or in the last
+/// one of a running log to where the records end on disk.
+fn steady_bytes(span: &Span, running: Option<&Running>) -> u64 {
+    let last = running.filter(|running| *running.end.path == *span.path);
+    last.map(|running| running.end.offset).or(span.until).unwrap_or(BLOCK_BYTES)
+}
+
+/// Returns whether the log of somebody else has freed the segment since it was listed: its name is gone, or the file has
+/// another salt.
+fn was_freed(files: &dyn Files, span: &Span) -> Result<bool, WalError> {
+    match Window::open(files, span.path.clone()) {
+        Ok(mut window) => Ok(matches!(window.segment_header()?, HeaderBlock::Segment(now) if now.salt != span.salt)),
+        Err(WalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}

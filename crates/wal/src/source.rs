@@ -1,0 +1,136 @@
+//! `FrameSource`: where the bytes of a segment's frames come from. The one place that turns them into frames.
+//!
+//! Three sources exist: a file by reads ([`Window`](crate::window::Window)), a file mapped into memory
+//! ([`MappedSegment`]), and a frame that is still in memory ([`HeldFrame`](crate::recent::HeldFrame)). They hand out
+//! bytes and know nothing of frames; recovery, readers, tails and tools all read frames through [`FrameSource::frame_at`].
+//!
+//! # Invariants
+//! - N1. Which source the bytes come from never shows: same bytes, same frames, same errors (log.md L13).
+//! - N2. No source allocates more than a window, or one frame (format: 4 MiB) if that is larger (log.md L15).
+//!
+//! Checked by `read_tests` (random logs read through all three) and by the fuzz target of the reader.
+
+use std::{fmt::Debug, path::Path, sync::Arc};
+
+use collie_base::Lsn;
+use collie_env::{Access, Files, Mapping, SimFiles};
+
+use crate::{
+    WalError,
+    assemble::{Assembler, Place},
+    decode::{self, Bad},
+    format::{BLOCK_BYTES, FrameHeader, LINK_HEADER},
+    window::Window,
+};
+
+/// A frame whose checksum holds.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) header: FrameHeader,
+    pub(crate) crc: u32,
+    pub(crate) payload: &'a [u8],
+    /// Where the next frame would be.
+    pub(crate) next_offset: u64,
+}
+
+/// The bytes of one segment, as far as this source has them.
+pub(crate) trait FrameSource: Debug + Send {
+    /// Returns up to `len` bytes from `offset` of the segment on; fewer where the source ends.
+    fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError>;
+
+    /// Says that the first `bytes` of the segment are not written any more: more of them than before.
+    fn extend_to(&mut self, _bytes: u64) {}
+
+    /// Reads the frame at `offset`, under `salt`, or under its own when none is given.
+    fn frame_at(&mut self, offset: u64, salt: Option<u64>) -> Result<Result<Frame<'_>, Bad>, WalError> {
+        let none = Bad { stored: 0, computed: 0 };
+        let Some(claim) = decode::frame_claim(self.bytes_at(offset, LINK_HEADER)?) else { return Ok(Err(none)) };
+        if salt.is_some_and(|salt| salt != claim.header.salt) && !mistake!("NO_EPOCH") {
+            return Ok(Err(none));
+        }
+        let bytes = self.bytes_at(offset, claim.header.bytes())?;
+        Ok(decode::frame_payload(&claim, bytes).map(|payload| Frame {
+            header: claim.header,
+            crc: claim.stored,
+            payload,
+            next_offset: offset.saturating_add(claim.header.padded_bytes()),
+        }))
+    }
+}
+
+/// Returns up to `len` bytes of `bytes`, which start at `base` of a segment, from `offset` of the segment on.
+pub(crate) fn part_of(bytes: &[u8], base: u64, offset: u64, len: usize) -> &[u8] {
+    let skip = offset.checked_sub(base).and_then(|skip| usize::try_from(skip).ok());
+    let Some(rest) = skip.and_then(|skip| bytes.get(skip..)) else { return &[] };
+    rest.get(..len).unwrap_or(rest)
+}
+
+/// Bytes that lie in memory from the first byte of the segment on.
+impl FrameSource for &[u8] {
+    fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
+        Ok(part_of(self, 0, offset, len))
+    }
+}
+
+/// Reads `data` as a segment file through every source, the way every reader does, and returns how many payloads it
+/// holds. For fuzzing: must return for any input, and no source may see another frame than the others (N1).
+pub fn fuzz_reader(data: &[u8]) -> usize {
+    const NAME: &str = "/segment";
+    let disk = SimFiles::new();
+    let written = disk.create(NAME.as_ref()).and_then(|file| file.write_at(0, data));
+    written.expect("the simulated disk has room");
+    let mut window = Window::open(&disk, NAME.into()).expect("the file is there");
+    // SAFETY: nobody else knows this disk.
+    let mapped = unsafe { MappedSegment::new(&disk, NAME.as_ref(), data.len() as u64) };
+    let mut mapped = mapped.expect("the file is that long");
+    let _header = window.segment_header().expect("the simulated disk reads");
+    let (mut assembler, mut yielded, mut at) = (Assembler::new(Lsn::ZERO, 1 << 20), 0, 0);
+    while at < data.len() as u64 {
+        let mut whole = data;
+        let mut sources: [&mut dyn FrameSource; 3] = [&mut whole, &mut window, &mut mapped];
+        let [found, again @ ..] =
+            sources.each_mut().map(|source| source.frame_at(at, None).expect("memory does not fail"));
+        for other in again {
+            match (&found, &other) {
+                (Ok(frame), Ok(other)) => {
+                    assert_eq!((frame.header, frame.crc, frame.payload), (other.header, other.crc, other.payload));
+                }
+                _ => assert_eq!(found.as_ref().err(), other.as_ref().err(), "at {at}"),
+            }
+        }
+        let Ok(frame) = found else {
+            at += BLOCK_BYTES;
+            continue;
+        };
+        at = frame.next_offset;
+        let place = Place { path: Arc::from(Path::new(NAME)), offset: at };
+        // A payload that is not whole records yields what comes before the bad one.
+        let _damaged = assembler.take(&frame, &place, Lsn::MAX);
+        yielded += std::iter::from_fn(|| assembler.next()).count();
+    }
+    yielded
+}
+
+/// The front of a segment file, mapped into memory.
+#[derive(Debug)]
+pub(crate) struct MappedSegment(Mapping);
+
+impl MappedSegment {
+    /// Maps the first `bytes` of the segment at `path`.
+    ///
+    /// # Safety
+    /// All of these bytes are durable, and the segment is held against freeing and reuse until this value is dropped:
+    /// then nobody writes them (log.md L3) and nobody cuts the file.
+    pub(crate) unsafe fn new(files: &dyn Files, path: &Path, bytes: u64) -> Result<Self, WalError> {
+        let file = files.open(path, Access::Read).map_err(|source| WalError::io("open", path, source))?;
+        // SAFETY: the caller's promise is the one asked for.
+        let mapping = unsafe { file.map(bytes) };
+        mapping.map(Self).map_err(|source| WalError::io("map", path, source))
+    }
+}
+
+impl FrameSource for MappedSegment {
+    fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
+        Ok(part_of(&self.0, 0, offset, len))
+    }
+}

@@ -1,0 +1,69 @@
+//! `Watch`: those who wait for the durable mark to move without asking for a flush: tails.
+//!
+//! Who asks for a flush waits in `flush`. A tail takes what comes, so it neither leads nor keeps the keeper awake.
+//!
+//! # Invariants
+//! - V1. Whoever parks, or leaves a waker, has seen under the mutex that there is nothing for it; whoever moves the mark
+//!   or ends the log does so before it takes the mutex and wakes all: no wake-up is lost.
+//! - V2. No I/O and no waker's code runs under the mutex.
+//!
+//! Checked by `tail_tests`.
+
+use std::{collections::BTreeMap, task::Waker};
+
+use parking_lot::{Condvar, Mutex};
+
+#[derive(Debug, Default)]
+struct Inner {
+    parked: usize,
+    wakers: BTreeMap<u64, Waker>,
+    next_id: u64,
+}
+
+/// Threads and futures that wait for news.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    inner: Mutex<Inner>,
+    moved: Condvar,
+}
+
+impl Watch {
+    /// Wakes everybody: the durable mark has moved, or the log has ended.
+    pub(crate) fn notify(&self) {
+        let mut inner = self.inner.lock();
+        if inner.parked > 0 {
+            self.moved.notify_all();
+        }
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// Blocks until `news`, which is asked under the mutex and after each [`Watch::notify`].
+    pub(crate) fn wait(&self, news: impl Fn() -> bool) {
+        let mut inner = self.inner.lock();
+        inner.parked += 1;
+        while !news() {
+            self.moved.wait(&mut inner);
+        }
+        inner.parked -= 1;
+    }
+
+    /// Leaves a waker for the next [`Watch::notify`] unless there is `news` already; returns whether there is. `id` is
+    /// the waiter's number from its last call.
+    pub(crate) fn register(&self, id: &mut Option<u64>, waker: &Waker, news: impl Fn() -> bool) -> bool {
+        let mut inner = self.inner.lock();
+        if news() {
+            return true;
+        }
+        let number = *id.get_or_insert(inner.next_id);
+        inner.next_id = inner.next_id.max(number + 1);
+        inner.wakers.insert(number, waker.clone());
+        false
+    }
+
+    /// Forgets the waker of a dropped future.
+    pub(crate) fn forget(&self, id: u64) {
+        self.inner.lock().wakers.remove(&id);
+    }
+}
