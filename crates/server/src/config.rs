@@ -91,6 +91,12 @@ pub const KEYS: &[Key] = &[
         "How log space is reserved. oracle: one mutex. base: lock-free; others wait for a commit that stalls while it copies. help: lock-free, and nobody waits for its copy; one more copy of each record.",
     ),
     key(
+        "wal.recent_size",
+        Kind::Bytes,
+        "8MiB",
+        "Log bytes kept in memory for readers that follow the log; none without such a reader.",
+    ),
+    key(
         "wal.recovery_mode",
         Kind::Word(&[
             "tolerate_corrupted_tail_records",
@@ -246,6 +252,7 @@ impl Config {
                     _ => Protocol::Oracle,
                 }
             }
+            "wal.recent_size" => log.recent_bytes = bytes()?,
             "wal.recovery_mode" => {
                 log.recovery_mode = match value {
                     "absolute_consistency" => RecoveryMode::AbsoluteConsistency,

@@ -4,6 +4,7 @@
 //! # Invariants
 //! - J1. Records come out in the order of their positions, each once, all at or above the position asked for.
 //! - J2. Pieces of one life are never joined to pieces of another: a life that ended inside a record left it unfinished.
+//! - J3. [`Assembler::restart`] is at or below the first piece of every record that ends above the position.
 //!
 //! Checked by `read_tests` and `tail_tests`.
 
@@ -13,7 +14,7 @@ use collie_base::Lsn;
 
 use crate::{
     Record, WalError,
-    decode::{self, Joiner},
+    decode::{self, Joined, Joiner},
     format::REASON_OPEN,
     source::Frame,
 };
@@ -29,8 +30,13 @@ pub(crate) struct Place {
 #[derive(Debug)]
 pub(crate) struct Assembler {
     from: Lsn,
+    /// End of the last record taken: a frame that repeats some is taken from there on.
+    taken: Lsn,
     joiner: Joiner,
     ready: VecDeque<Record>,
+    /// First piece and position of the records of several pieces that were finished at or above the last
+    /// [`Assembler::restart`].
+    long: VecDeque<(Lsn, Lsn)>,
     /// Where a payload was not whole records, and what was durable then: nothing follows.
     broken: Option<(Lsn, Place, Lsn)>,
 }
@@ -38,7 +44,14 @@ pub(crate) struct Assembler {
 impl Assembler {
     /// Hands out records at or above `from`, joining pieces to at most `limit_bytes`.
     pub(crate) fn new(from: Lsn, limit_bytes: usize) -> Self {
-        Self { from, joiner: Joiner::new(limit_bytes), ready: VecDeque::new(), broken: None }
+        Self {
+            from,
+            taken: Lsn::ZERO,
+            joiner: Joiner::new(limit_bytes),
+            ready: VecDeque::new(),
+            long: VecDeque::new(),
+            broken: None,
+        }
     }
 
     /// Takes the records of the next frame, those that end at or below `limit`.
@@ -58,9 +71,15 @@ impl Assembler {
                 return self.check();
             };
             let end = lsn.plus(raw.bytes);
-            if let Some((kind, body)) = self.joiner.take(&raw).filter(|_| lsn >= self.from && end <= limit) {
+            let joined = if lsn < self.taken { None } else { self.joiner.take(&raw, lsn) };
+            self.taken = self.taken.max(end);
+            if let Some(joined) = joined.filter(|_| lsn >= self.from && end <= limit) {
+                let Joined { kind, body, first } = joined;
                 let (tag, path, offset) = (raw.tag, place.path.clone(), place.offset);
                 self.ready.push_back(Record { lsn, end, kind, tag, body, path, offset });
+                if first < lsn {
+                    self.long.push_back((first, lsn));
+                }
             }
             rest = rest.get(usize::try_from(raw.bytes).unwrap_or(usize::MAX)..).unwrap_or(&[]);
             lsn = end;
@@ -78,5 +97,20 @@ impl Assembler {
     /// Returns the next record that is ready.
     pub(crate) fn next(&mut self) -> Option<Record> {
         self.ready.pop_front()
+    }
+
+    /// Returns the position of the next record that is ready.
+    pub(crate) fn front(&self) -> Option<Lsn> {
+        self.ready.front().map(|record| record.lsn)
+    }
+
+    /// Returns where a reader must start to be given every record at or above `lsn`, of those taken and to come (J3).
+    /// `lsn` never falls from call to call.
+    pub(crate) fn restart(&mut self, lsn: Lsn) -> Lsn {
+        while self.long.front().is_some_and(|(_, of)| *of < lsn) {
+            self.long.pop_front();
+        }
+        let begun = self.long.iter().map(|(first, _)| *first).chain(self.joiner.oldest());
+        begun.fold(lsn, Lsn::min)
     }
 }

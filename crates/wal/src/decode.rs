@@ -158,9 +158,20 @@ pub enum RecordKind {
     Unlogged,
 }
 
+/// A payload that is whole.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) kind: RecordKind,
+    pub(crate) body: Vec<u8>,
+    /// Position of its first piece.
+    pub(crate) first: Lsn,
+}
+
 /// A payload whose last piece has not come yet.
 #[derive(Debug)]
 struct Unfinished {
+    /// Position of piece 0.
+    first: Lsn,
     /// Number of the piece that must come next.
     expected: u64,
     body: Vec<u8>,
@@ -179,22 +190,22 @@ impl Joiner {
         Self { unfinished: Map::default(), limit_bytes }
     }
 
-    /// Takes the next record; returns what it completes.
-    pub(crate) fn take(&mut self, raw: &RawRecord<'_>) -> Option<(RecordKind, Vec<u8>)> {
+    /// Takes the next record, which starts at `lsn`; returns what it completes.
+    pub(crate) fn take(&mut self, raw: &RawRecord<'_>, lsn: Lsn) -> Option<Joined> {
         match raw.kind {
-            KIND_DATA => Some((RecordKind::Data, raw.payload.to_vec())),
-            KIND_UNLOGGED => Some((RecordKind::Unlogged, raw.payload.to_vec())),
-            KIND_PART | KIND_LAST => self.piece(raw),
+            KIND_DATA => Some(Joined { kind: RecordKind::Data, body: raw.payload.to_vec(), first: lsn }),
+            KIND_UNLOGGED => Some(Joined { kind: RecordKind::Unlogged, body: raw.payload.to_vec(), first: lsn }),
+            KIND_PART | KIND_LAST => self.piece(raw, lsn),
             _ => None,
         }
     }
 
-    fn piece(&mut self, raw: &RawRecord<'_>) -> Option<(RecordKind, Vec<u8>)> {
+    fn piece(&mut self, raw: &RawRecord<'_>, lsn: Lsn) -> Option<Joined> {
         let mut reader = Reader::new(raw.payload);
         let (slot, piece) = (reader.varint().ok()?, reader.varint().ok()?);
         let begun = self.unfinished.remove(&slot);
-        let fresh = || Unfinished { expected: 0, body: Vec::new() };
-        let Unfinished { expected, mut body } = if piece == 0 { fresh() } else { begun? };
+        let fresh = || Unfinished { first: lsn, expected: 0, body: Vec::new() };
+        let Unfinished { first, expected, mut body } = if piece == 0 { fresh() } else { begun? };
         // A piece out of turn belongs to a payload whose other pieces never came.
         let whole_bytes = body.len().checked_add(reader.rest().len())?;
         if piece != expected || whole_bytes > self.limit_bytes {
@@ -202,10 +213,15 @@ impl Joiner {
         }
         body.extend_from_slice(reader.rest());
         if raw.kind == KIND_LAST {
-            return Some((RecordKind::Data, body));
+            return Some(Joined { kind: RecordKind::Data, body, first });
         }
-        self.unfinished.insert(slot, Unfinished { expected: piece.checked_add(1)?, body });
+        self.unfinished.insert(slot, Unfinished { first, expected: piece.checked_add(1)?, body });
         None
+    }
+
+    /// Returns the position of the oldest piece kept.
+    pub(crate) fn oldest(&self) -> Option<Lsn> {
+        self.unfinished.values().map(|begun| begun.first).min()
     }
 
     /// Forgets every piece.

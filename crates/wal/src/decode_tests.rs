@@ -76,7 +76,7 @@ fn joiner_joins_pieces_per_slot_and_drops_incomplete_ones() {
     let mut take = |kind, slot, piece, body: &[u8]| {
         let mut payload = piece_head(slot, piece);
         payload.extend_from_slice(body);
-        joiner.take(&RawRecord { kind, tag: 0, payload: &payload, bytes: 0 }).map(|(_, body)| body)
+        joiner.take(&RawRecord { kind, tag: 0, payload: &payload, bytes: 0 }, Lsn::FIRST).map(|joined| joined.body)
     };
     assert_eq!(take(KIND_PART, 0, 0, b"a"), None);
     assert_eq!(take(KIND_PART, 1, 0, b"x"), None);
@@ -89,6 +89,23 @@ fn joiner_joins_pieces_per_slot_and_drops_incomplete_ones() {
     assert_eq!(take(KIND_LAST, 0, 1, b"!"), Some(b"new!".to_vec()));
     assert_eq!(take(KIND_PART, 0, 0, &[0; 60]), None);
     assert_eq!(take(KIND_LAST, 0, 1, &[0; 60]), None, "above the limit");
+}
+
+/// Goal: the joiner knows from where it must be fed again. Method: begin two payloads, restart one, finish them.
+#[test]
+fn joiner_names_its_oldest_unfinished_piece() {
+    let mut joiner = Joiner::new(100);
+    let mut take = |kind, slot, piece, at: u64| {
+        let payload = piece_head(slot, piece);
+        joiner.take(&RawRecord { kind, tag: 0, payload: &payload, bytes: 0 }, Lsn::new(at));
+        joiner.oldest().map(Lsn::get)
+    };
+    assert_eq!(take(KIND_DATA, 9, 9, 10), None);
+    assert_eq!(take(KIND_PART, 0, 0, 20), Some(20));
+    assert_eq!(take(KIND_PART, 1, 0, 30), Some(20));
+    assert_eq!(take(KIND_PART, 0, 0, 40), Some(30), "the first try is given up");
+    assert_eq!(take(KIND_LAST, 1, 1, 50), Some(40));
+    assert_eq!(take(KIND_LAST, 0, 1, 60), None);
 }
 
 /// Goal: a header block reads back, a newer format is named, a flipped bit is noticed. Method: one of each.

@@ -76,6 +76,15 @@ pub enum WalError {
         /// The version it names.
         version: u16,
     },
+    /// The file with the consumers' cursors does not read back. The log itself was not looked at.
+    BadConsumers {
+        /// The file.
+        path: PathBuf,
+        /// The checksum found there.
+        stored: u32,
+        /// The checksum of the bytes found there; the same when something else is wrong.
+        computed: u32,
+    },
     /// The settings contradict each other or ask for what is not built.
     InvalidOptions {
         /// The setting, its value, and what to use.
@@ -99,7 +108,9 @@ impl WalError {
             Self::TooLarge { .. } | Self::InvalidOptions { .. } => Remedy::FixCall,
             Self::Full { .. } | Self::Io { .. } => Remedy::FreeResources,
             Self::Poisoned { .. } | Self::Closed | Self::Locked { .. } => Remedy::Reopen,
-            Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } => Remedy::RestoreData,
+            Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } | Self::BadConsumers { .. } => {
+                Remedy::RestoreData
+            }
             Self::ForeignLog { .. } | Self::NewerFormat { .. } => Remedy::FixCall,
         }
     }
@@ -155,6 +166,12 @@ impl fmt::Display for WalError {
             Self::NewerFormat { path, version } => write!(
                 f,
                 "wal: {} has format version {version}, written by a newer program; use that program",
+                path.display()
+            ),
+            Self::BadConsumers { path, stored, computed } => write!(
+                f,
+                "wal: {} is damaged: crc {stored:08x} stored, {computed:08x} computed; no record is lost: remove the file \
+                 to open without consumers, each of which must then say where it starts",
                 path.display()
             ),
             Self::InvalidOptions { message } => write!(f, "wal: {message}"),

@@ -9,19 +9,46 @@
 //! - K2. A hold only moves up; dropping it lets go.
 //! - K3. `start` is the position of the oldest record kept. It moves before the files below it are touched, so a reader
 //!   that finds a file changed finds `start` moved too.
+//! - K4. A hold with a bound holds at most that much: at the bound it closes admission, or it is lost, or it lets go
+//!   until it is below the bound again, as its policy says. A hold without one is a mapped reader's.
 //!
-//! Checked by `read_tests` (mapped files are not freed) and `consumers_tests`.
+//! Checked by `read_tests` (mapped files are not freed) and `consumers_tests` (every policy at its bound).
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use collie_base::Lsn;
 use parking_lot::Mutex;
 
+use crate::{LagPolicy, segments::Span};
+
+/// How far a hold may fall behind, and what happens then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    pub(crate) policy: LagPolicy,
+    /// Files that were begun since the one that holds the position.
+    pub(crate) segments: u32,
+    /// Bytes of records up to the file being written.
+    pub(crate) bytes: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    lsn: Lsn,
+    who: String,
+    bound: Option<Bound>,
+    /// Lost for good (`Invalidate`).
+    lost: bool,
+    /// Let go while it is beyond its bound (`Files`).
+    released: bool,
+}
+
 #[derive(Debug)]
 struct Inner {
     next_id: u64,
-    held: BTreeMap<u64, (Lsn, String)>,
+    held: BTreeMap<u64, Held>,
     start: Lsn,
+    /// Why appends are refused: a hold with policy `Hold` is at its bound.
+    closed: Option<String>,
 }
 
 /// The positions that are held, and by whom.
@@ -31,21 +58,55 @@ pub(crate) struct Holds(Mutex<Inner>);
 impl Holds {
     /// Starts with nothing held and the oldest record at `start`.
     pub(crate) fn new(start: Lsn) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Inner { next_id: 0, held: BTreeMap::new(), start })))
+        Arc::new(Self(Mutex::new(Inner { next_id: 0, held: BTreeMap::new(), start, closed: None })))
     }
 
     /// Holds everything at or above `lsn` for `who`. K1: called through `Segments::hold_from`.
-    pub(crate) fn hold(self: &Arc<Self>, lsn: Lsn, who: String) -> Hold {
+    pub(crate) fn hold(self: &Arc<Self>, lsn: Lsn, who: String, bound: Option<Bound>) -> Hold {
         let mut inner = self.0.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        inner.held.insert(id, (lsn, who));
+        inner.held.insert(id, Held { lsn, who, bound, lost: false, released: false });
         Hold { holds: self.clone(), id }
     }
 
     /// Returns the lowest position held, and by whom.
     pub(crate) fn lowest(&self) -> Option<(Lsn, String)> {
-        self.0.lock().held.values().min_by_key(|(lsn, _)| *lsn).cloned()
+        let inner = self.0.lock();
+        let holding = inner.held.values().filter(|held| !held.lost && !held.released);
+        holding.min_by_key(|held| held.lsn).map(|held| (held.lsn, held.who.clone()))
+    }
+
+    /// Applies the bounds to the segments as they are now (K4); called with every change of either.
+    pub(crate) fn enforce(&self, spans: &[Span]) {
+        let mut inner = self.0.lock();
+        let inner = &mut *inner;
+        inner.closed = None;
+        for held in inner.held.values_mut() {
+            let Some(bound) = held.bound.filter(|_| !held.lost) else { continue };
+            let (segments, bytes) = lag(spans, held.lsn);
+            let beyond = segments >= bound.segments as usize || bytes >= bound.bytes;
+            match bound.policy {
+                LagPolicy::Hold if beyond => {
+                    let (who, lsn) = (&held.who, held.lsn);
+                    let limit = if segments >= bound.segments as usize {
+                        format!("{} files", bound.segments)
+                    } else {
+                        format!("{} bytes", bound.bytes)
+                    };
+                    let closed = format!("{who} has fallen behind by its bound of {limit} and holds all from {lsn}");
+                    inner.closed.get_or_insert(closed);
+                }
+                LagPolicy::Hold => {}
+                LagPolicy::Invalidate => held.lost = beyond,
+                LagPolicy::Files => held.released = beyond,
+            }
+        }
+    }
+
+    /// Returns what closes admission, if a hold does.
+    pub(crate) fn closed(&self) -> Option<String> {
+        self.0.lock().closed.clone()
     }
 
     /// Returns the position of the oldest record kept.
@@ -59,6 +120,12 @@ impl Holds {
     }
 }
 
+/// Returns how far `lsn` lies behind: files begun since the one that holds it, and bytes up to the last of those.
+pub(crate) fn lag(spans: &[Span], lsn: Lsn) -> (usize, u64) {
+    let segments = spans.iter().filter(|span| span.first > lsn).count();
+    (segments, spans.last().map_or(0, |last| last.first.bytes_since(lsn)))
+}
+
 /// One position held; dropping it lets go.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -69,9 +136,31 @@ pub(crate) struct Hold {
 impl Hold {
     /// Lets go of what lies below `lsn` (K2).
     pub(crate) fn move_to(&self, lsn: Lsn) {
-        if let Some((held, _)) = self.holds.0.lock().held.get_mut(&self.id) {
-            *held = lsn.max(*held);
+        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+            held.lsn = lsn.max(held.lsn);
         }
+    }
+
+    /// Takes it as lost for good: it holds nothing any more.
+    pub(crate) fn lose(&self) {
+        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+            held.lost = true;
+        }
+    }
+
+    /// Returns the position held.
+    pub(crate) fn lsn(&self) -> Lsn {
+        self.holds.0.lock().held.get(&self.id).map_or(Lsn::MAX, |held| held.lsn)
+    }
+
+    /// Returns whether it lets files go now: lost, or released until it catches up.
+    pub(crate) fn is_loose(&self) -> bool {
+        self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost || held.released)
+    }
+
+    /// Returns whether it was lost for good.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost)
     }
 }
 

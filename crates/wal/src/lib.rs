@@ -49,6 +49,8 @@ macro_rules! mistake {
 }
 
 mod assemble;
+mod consumers;
+mod cursor_file;
 mod decode;
 mod error;
 mod flight;
@@ -77,6 +79,8 @@ mod window;
 mod write_options;
 
 #[cfg(test)]
+mod consumers_tests;
+#[cfg(test)]
 mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
@@ -98,6 +102,8 @@ mod rewrite_tests;
 mod tail_tests;
 
 pub use collie_base::Lsn;
+pub use consumers::ConsumerStat;
+pub use cursor_file::fuzz_cursors;
 pub use decode::RecordKind;
 pub use error::WalError;
 pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
@@ -106,7 +112,7 @@ pub use read::{Inspection, ReadMode, Record, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
 pub use segments::Freed;
 pub use source::fuzz_reader;
-pub use tail::{NextRecord, Tail, TailOptions};
+pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
 

@@ -17,7 +17,9 @@ use collie_env::{Env, FileLock, LockError};
 use parking_lot::Mutex;
 
 use crate::{
-    Freed, Level, Mark, Options, ReadMode, Records, Recovered, Tail, TailOptions, WalError, WriteOptions,
+    ConsumerStat, Freed, Level, Mark, Options, ReadMode, Records, Recovered, Tail, TailOptions, WalError, WriteOptions,
+    consumers::Consumers,
+    cursor_file::{self, StoredCursors},
     flush::{Flusher, Purpose, Right},
     format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
     frame_reader::{FrameReader, Running},
@@ -61,6 +63,8 @@ pub struct Stat {
     pub spares: usize,
     /// Bytes of frames kept in memory for tails.
     pub recent_bytes: u64,
+    /// The consumers by name, and the files that each keeps.
+    pub consumers: Vec<ConsumerStat>,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
     pub alarm: Option<String>,
 }
@@ -68,6 +72,7 @@ pub struct Stat {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) flusher: Flusher,
+    pub(crate) consumers: Consumers,
     pub(crate) options: Options,
     pub(crate) env: Env,
     dir: PathBuf,
@@ -108,15 +113,22 @@ impl Log {
             LockError::Held { pid } => WalError::Locked { pid },
             LockError::Io(source) => WalError::io("lock", &lock_path, source),
         })?;
+        // Before anything is written.
+        let stored = StoredCursors::read(&*env.files, dir)?;
         let opened = recover::open(env, dir, &options)?;
+        if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
+            return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
+        }
         if opened.recovered.next.get() > POSITION_MAX {
             let next = opened.recovered.next;
             return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
         }
         let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
+        let flusher = Flusher::new(reserve, segments, opened.flight, &options);
         let core = Arc::new(Core {
-            flusher: Flusher::new(reserve, segments, opened.flight, &options),
+            consumers: Consumers::new(env, &options, &flusher.segments, stored),
+            flusher,
             env: env.clone(),
             dir: dir.to_owned(),
             ring_full: AtomicU64::new(0),
@@ -222,7 +234,38 @@ impl Log {
         self.flusher().wait(mark, lsn)
     }
 
-    /// Returns a future that is ready once `mark` reaches `lsn`. Its first poll starts a flush on the keeper.
+    /// Returns a future that is ready once `mark` reaches `lsn`. Its first poll starts a flush on the keeper. Futures of
+    /// one mark complete in the order of their positions, and one thread may have thousands in flight:
+    ///
+    /// ```
+    /// # use collie_wal::{Log, Mark, Options};
+    /// # use std::{future::Future, pin::pin, sync::Arc, task::{Context, Poll, Wake}, thread::Thread};
+    /// # struct Unpark(Thread);
+    /// # impl Wake for Unpark { fn wake(self: Arc<Self>) { self.0.unpark() } }
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let waker = Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut future = pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    /// #             Poll::Ready(output) => return output,
+    /// #             Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (log, _) = Log::open(&collie_env::Env::real(), dir.path(), Options::small())?;
+    /// let mut writer = log.writer();
+    /// let mut in_flight = Vec::new();
+    /// for number in 0..10_000_u32 {
+    ///     let end = writer.append(1, &[&number.to_le_bytes()])?.end; // returns at once
+    ///     in_flight.push(log.reached(Mark::Durable, end));
+    /// }
+    /// // With the executor of your choice; the first wait flushes for many.
+    /// for acknowledged in in_flight {
+    ///     block_on(acknowledged)?;
+    /// }
+    /// # Ok::<(), collie_wal::WalError>(())
+    /// ```
     ///
     /// # Cancel safety
     /// Dropping it forgets the waiter and nothing else.
@@ -284,22 +327,41 @@ impl Log {
         // In this order: what is durable lies in the segments that are listed afterwards.
         let end = core.flusher.recent.durable_end(self.durable());
         let (limit, holds) = (end.lsn, core.flusher.segments.holds.clone());
-        let (hold, spans) = core.flusher.segments.hold_from(from, format!("a mapped reader from {from}"));
+        let (hold, spans) = core.flusher.segments.hold_from(from, format!("a mapped reader from {from}"), None);
         let running = Running { holds, end, mapped: (mode == ReadMode::Map).then_some(hold) };
         let frames = FrameReader::new(core.env.files.clone(), spans, from, Some(running));
         Records::new(frames, from, limit, core.options.max_record_bytes)
     }
 
-    /// Follows the log from a position on: yields each record once it is durable. `name` says in errors and figures who
-    /// reads.
+    /// Follows the log as the consumer `name`: yields each record at or above its cursor once it is durable, and keeps the
+    /// files it needs, up to its bound. The cursor stays when the tail goes: it keeps files until the consumer comes back,
+    /// falls behind its bound, or is removed.
     ///
     /// # Errors
-    /// `CursorLost` when records at or above the position were freed.
+    /// `CursorLost` when records at or above the cursor were freed, or it fell behind its bound: place it anew with
+    /// [`TailOptions::from`]. `InvalidOptions`: the name, the bound, or another tail has the cursor. `Io`, `Closed`.
+    ///
+    /// # Durability
+    /// The cursor is on disk once this returns.
     ///
     /// # Progress
-    /// Takes a few short mutexes.
+    /// Writes and syncs a small file.
     pub fn tail(&self, name: &str, options: TailOptions) -> Result<Tail, WalError> {
-        Tail::new(self.core().clone(), name, options)
+        Tail::new(self.core().clone(), name, &options)
+    }
+
+    /// Forgets the consumer `name` and its cursor; returns whether there was one.
+    ///
+    /// # Errors
+    /// `InvalidOptions` while a tail has it; `Io`: it may come back after a crash.
+    ///
+    /// # Durability
+    /// Gone once this returns.
+    pub fn remove_consumer(&self, name: &str) -> Result<bool, WalError> {
+        let (core, segments) = (self.core(), &self.flusher().segments);
+        let removed = core.consumers.remove(segments, name);
+        self.flusher().refresh_full();
+        removed
     }
 
     /// Frees whole files whose records all lie below `lsn` and below what is held, oldest first, but never the last two.
@@ -311,7 +373,10 @@ impl Log {
     /// # Durability
     /// What is freed is gone once this returns, and after a crash too.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
-        self.flusher().segments.free_before(lsn.min(self.durable()))
+        let segments = &self.flusher().segments;
+        // So that consumers let go of all that they have passed.
+        self.core().consumers.save(segments)?;
+        segments.free_before(lsn.min(self.durable()))
     }
 
     /// Returns figures. Waits for a flush on its way.
@@ -330,6 +395,7 @@ impl Log {
             segments,
             spares,
             recent_bytes: self.flusher().recent.held_bytes(),
+            consumers: self.core().consumers.stats(&self.flusher().segments.spans(), self.durable()),
             alarm: self.flusher().segments.alarm(),
         }
     }
@@ -402,8 +468,9 @@ impl Owner {
                 return Err(WalError::Poisoned { durable: flusher.mark(Mark::Durable) });
             }
         }
+        let stored = self.core.consumers.close(&flusher.segments, orderly);
         self.core.lock.lock().take();
-        outcome
+        outcome.and(stored)
     }
 
     /// Flushes and writes the closing frame, once.

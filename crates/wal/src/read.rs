@@ -11,8 +11,10 @@ use collie_base::Lsn;
 use collie_env::{Env, Files};
 
 use crate::{
-    WalError,
+    ConsumerStat, WalError,
     assemble::Assembler,
+    consumers,
+    cursor_file::{self, StoredCursors},
     decode::RecordKind,
     format::BLOCK_BYTES,
     frame_reader::FrameReader,
@@ -130,6 +132,7 @@ pub struct SegmentInfo {
 #[derive(Debug)]
 pub struct Inspection {
     files: Arc<dyn Files>,
+    dir: PathBuf,
     survey: Survey,
 }
 
@@ -185,6 +188,19 @@ impl Inspection {
         self.survey.leftovers.len()
     }
 
+    /// Reads the cursors of the log's consumers, by name, and the files that each keeps.
+    ///
+    /// # Errors
+    /// `BadConsumers`, `NewerFormat`, `Io`; `ForeignLog` when the file is another log's.
+    pub fn consumers(&self) -> Result<Vec<ConsumerStat>, WalError> {
+        let Some(stored) = StoredCursors::read(&*self.files, &self.dir)? else { return Ok(Vec::new()) };
+        if self.survey.log_id.is_some_and(|log_id| log_id != stored.log_id) {
+            return Err(WalError::ForeignLog { path: self.dir.join(cursor_file::FILE_NAME) });
+        }
+        let stat = |cursor| consumers::stat_of(cursor, &self.survey.spans, self.durable());
+        Ok(stored.cursors.into_iter().map(stat).collect())
+    }
+
     /// Iterates over the records from `from` to the end of the chain, or to the damage: nothing behind a gap.
     pub fn records(&self, from: Lsn) -> Records {
         let good = self.survey.damage.as_ref().map_or(self.survey.end, |damage| damage.lsn.min(self.survey.end));
@@ -196,7 +212,7 @@ impl Inspection {
 /// Reads the log directory `dir` once; nobody writes to it.
 #[cfg(any(test, feature = "lab"))]
 pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
-    Ok(Inspection { files: env.files.clone(), survey: survey(&*env.files, dir, None)? })
+    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), survey: survey(&*env.files, dir, None)? })
 }
 
 /// Reads the log directory `dir` without locking or changing it. A running log is read as far as it was written when
@@ -226,5 +242,5 @@ pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
             (found.damage, found.torn_bytes) = (None, 0);
         }
     }
-    Ok(Inspection { files: env.files.clone(), survey: found })
+    Ok(Inspection { files: env.files.clone(), dir: dir.to_owned(), survey: found })
 }

@@ -8,15 +8,19 @@
 //! - G4. A freed file becomes a spare again while spares are wanted, and is removed otherwise.
 //! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
 //!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
-//!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11).
-//! - G6. A segment with records at or above a hold is not freed; holds are made under the same mutex.
-//!
+//!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11). A consumer
+//!   at its bound (`holds` K4) closes admission too.
 //! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
 //!   freed: at the front of the log its frames would look like the log's start.
+//! - G7. A segment with records at or above a hold is not freed; holds are made under the same mutex.
 //!
 //! Checked by the crash tests (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{
+    collections::VecDeque,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collie_base::Lsn;
 use collie_env::Env;
@@ -26,7 +30,7 @@ use crate::{
     WalError,
     flight::Anchor,
     format::SegmentHeader,
-    holds::{Hold, Holds},
+    holds::{Bound, Hold, Holds},
     spare::{self, Spare},
     warning::Warnings,
 };
@@ -83,7 +87,7 @@ pub(crate) struct Segments {
     wanted_spares: usize,
     max_segments: usize,
     warnings: Warnings,
-    /// Positions that readers need (G6).
+    /// Positions that readers need (G7).
     pub(crate) holds: Arc<Holds>,
     inner: Mutex<Inner>,
     changed: Condvar,
@@ -141,7 +145,8 @@ impl Segments {
     /// Returns what refuses appends now, if anything does (G5).
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
-        if inner.half_full && inner.scarce() { inner.failed.clone() } else { None }
+        let scarce = inner.half_full && inner.scarce();
+        inner.failed.clone().filter(|_| scarce).or_else(|| self.holds.closed())
     }
 
     /// Returns what an operator should know about the spares: that they run out, and why.
@@ -161,7 +166,10 @@ impl Segments {
             let files = inner.spans.len() + inner.spares.len() + inner.freed.len();
             if freed.is_none() && files >= self.max_segments {
                 let limit = self.max_segments;
-                let pinned_by = format!("wal.max_segments = {limit} files hold records that are still needed");
+                let held =
+                    self.holds.lowest().filter(|(lsn, _)| inner.spans.get(1).is_some_and(|next| *lsn < next.first));
+                let by = held.map_or(String::new(), |(lsn, who)| format!(": {who} holds all from {lsn}"));
+                let pinned_by = format!("wal.max_segments = {limit} files hold records that are still needed{by}");
                 self.note_failure(inner, pinned_by.clone());
                 return Err(WalError::Full { pinned_by });
             }
@@ -211,6 +219,10 @@ impl Segments {
     /// Tells how far the current segment is written. More than half, and only the emergency spare left: waits for the
     /// preparer, or prepares one here unless the last try failed (G5). Returns whether appends must be refused now.
     pub(crate) fn ensure_room(&self, half_full: bool) -> bool {
+        self.lacks_spares(half_full) || self.holds.closed().is_some()
+    }
+
+    fn lacks_spares(&self, half_full: bool) -> bool {
         let mut inner = self.inner.lock();
         inner.half_full = half_full;
         loop {
@@ -266,6 +278,7 @@ impl Segments {
         let (salt, segment_bytes) = (spare.header.salt, spare.header.segment_bytes);
         inner.spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
         inner.half_full = false;
+        self.holds.enforce(&inner.spans);
         Ok(spare)
     }
 
@@ -333,16 +346,36 @@ impl Segments {
         (inner.spans.len(), inner.spares.len())
     }
 
-    /// Returns the segments that hold the log, and a hold of those with records at or above `from` (G6).
-    pub(crate) fn hold_from(&self, from: Lsn, who: String) -> (Hold, Vec<Span>) {
+    /// Returns the segments that hold the log, and a hold of those with records at or above `from` (G7).
+    pub(crate) fn hold_from(&self, from: Lsn, who: String, bound: Option<Bound>) -> (Hold, Vec<Span>) {
         let inner = self.inner.lock();
         let start = self.holds.start();
         // A segment that is being freed counts as gone.
         let gone = inner.spans.iter().skip(1).take_while(|next| next.first <= start).count();
-        (self.holds.hold(from, who), inner.spans[gone..].to_vec())
+        (self.holds.hold(from, who, bound), inner.spans[gone..].to_vec())
     }
 
-    /// Frees whole segments that end at or below `lsn` and every hold (G3, G4, G6).
+    /// Applies the bounds of the holds, after they have moved.
+    pub(crate) fn enforce(&self) {
+        self.holds.enforce(&self.inner.lock().spans);
+    }
+
+    /// Returns whether a segment begins above `from` and at or below `to`.
+    pub(crate) fn turned_between(&self, from: Lsn, to: Lsn) -> bool {
+        self.inner.lock().spans.iter().any(|span| from < span.first && span.first <= to)
+    }
+
+    /// Returns the directory.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the id of the log.
+    pub(crate) fn log_id(&self) -> [u8; 16] {
+        self.log_id
+    }
+
+    /// Frees whole segments that end at or below `lsn` and every hold (G3, G4, G7).
     ///
     /// # Errors
     /// `Io`: that segment is not read any more, and the next call tries it again.

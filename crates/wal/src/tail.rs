@@ -7,7 +7,8 @@
 //! - C1. `position` is the end of the last frame taken, and the next frame taken starts there or, at a LINK that jumps,
 //!   behind it: no record is skipped or yielded twice, whichever source it comes from (log.md L12).
 //! - C2. Nothing at or above `durable` is yielded.
-//! - C3. A record that was begun before the position and ends behind it is yielded: reading starts early enough.
+//! - C3. A record that was begun before the position and ends behind it is yielded: reading starts early enough, at the
+//!   cursor's restart position, or in the file that holds the position when there is no cursor yet.
 //!
 //! Checked by `tail_tests`.
 
@@ -24,6 +25,7 @@ use collie_base::Lsn;
 use crate::{
     Record, WalError,
     assemble::Assembler,
+    consumers::Attached,
     frame_reader::{FrameReader, Running},
     log::Core,
     recent::HeldFrame,
@@ -31,18 +33,60 @@ use crate::{
     source::FrameSource,
 };
 
-/// Where a [`Tail`] starts.
-#[derive(Clone, Debug)]
+/// What happens when a consumer has fallen behind by its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
+pub enum LagPolicy {
+    /// Block: appends are refused with `Full`, which names the consumer, until it has moved on or was removed. For
+    /// consumers that must see everything, such as an archive.
+    Hold,
+    /// Drop: the consumer loses its place, hears `CursorLost`, and the files it kept may go. Never stops an append.
+    #[default]
+    Invalidate,
+    /// Read from files: the consumer keeps no file any more, reads on while they last, and hears `CursorLost` only when
+    /// one that it needs is gone. Below the bound it keeps files again. Never stops an append.
+    Files,
+}
+
+/// Where a [`Tail`] starts, and how far it may fall behind.
+#[derive(Clone, Debug, Default)]
 pub struct TailOptions {
-    /// Yields the records at or above this position.
-    pub from: Lsn,
+    pub(crate) from: Option<Lsn>,
+    pub(crate) policy: LagPolicy,
+    pub(crate) bound_segments: Option<u32>,
+    pub(crate) bound_bytes: Option<u64>,
 }
 
 impl TailOptions {
-    /// Starts with the first record at or above `from`; anything below the first position of a log means that one.
+    /// Starts with the first record at or above `from`, wherever the cursor of that name stood. Anything below the first
+    /// position of a log means that one.
     pub fn from(from: Lsn) -> Self {
-        Self { from }
+        Self { from: Some(from), ..Self::default() }
+    }
+
+    /// Goes on where the cursor of that name stands; a new one starts with the oldest record.
+    pub fn resume() -> Self {
+        Self::default()
+    }
+
+    /// Says what happens at the bound. Default [`LagPolicy::Invalidate`].
+    #[must_use]
+    pub fn policy(self, policy: LagPolicy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Bounds the lag in log files: as many may be begun behind the one that holds the cursor, less one. At least 1, and
+    /// below `wal.max_segments` by the spares and a few. Default a quarter of `wal.max_segments`.
+    #[must_use]
+    pub fn bound_segments(self, segments: u32) -> Self {
+        Self { bound_segments: Some(segments), ..self }
+    }
+
+    /// Bounds the lag in bytes of records besides, counted up to the beginning of the file being written. Default: by
+    /// files only.
+    #[must_use]
+    pub fn bound_bytes(self, bytes: u64) -> Self {
+        Self { bound_bytes: Some(bytes), ..self }
     }
 }
 
@@ -51,7 +95,11 @@ impl TailOptions {
 pub struct Tail {
     core: Arc<Core>,
     name: String,
+    /// Where yielding begins, and reading.
     from: Lsn,
+    read_from: Lsn,
+    /// The cursor: everything below was consumed.
+    advanced: Lsn,
     position: Lsn,
     /// Everything below may be taken; what is durable above it is looked at when this is reached.
     limit: Lsn,
@@ -63,29 +111,67 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn new(core: Arc<Core>, name: &str, options: TailOptions) -> Result<Self, WalError> {
-        let from = options.from.max(Lsn::FIRST);
-        let oldest = core.flusher.segments.holds.start();
-        if from < oldest {
-            return Err(WalError::CursorLost { oldest });
-        }
+    pub(crate) fn new(core: Arc<Core>, name: &str, options: &TailOptions) -> Result<Self, WalError> {
+        let Attached { lsn, restart } = core.consumers.attach(&core.flusher.segments, name, options)?;
         core.flusher.recent.attach();
         let max_record = usize::try_from(core.options.max_record_bytes).unwrap_or(usize::MAX);
-        Ok(Self {
+        let tail = Self {
             core,
             name: name.to_owned(),
-            from,
+            from: lsn,
+            read_from: restart,
+            advanced: lsn,
             position: Lsn::ZERO,
             limit: Lsn::ZERO,
-            assembler: Assembler::new(from, max_record),
+            assembler: Assembler::new(lsn, max_record),
             frames: None,
             behind: None,
-        })
+        };
+        // It may have been at its bound, and was moved.
+        tail.core.flusher.refresh_full();
+        Ok(tail)
     }
 
     /// Returns the name it was made with.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns how far it has come: every record below was yielded. What to give [`Tail::advance`] once all of them are
+    /// dealt with.
+    pub fn position(&self) -> Lsn {
+        self.assembler.front().unwrap_or(self.position.max(self.from))
+    }
+
+    /// Moves the cursor up to `lsn`: every record below is dealt with. Files that only they needed may go.
+    ///
+    /// # Errors
+    /// `CursorLost`: it fell behind its bound. `Io`, `Closed`: the cursor could not be stored; it has moved in memory.
+    /// `InvalidOptions`: `lsn` is above [`Tail::position`].
+    ///
+    /// # Durability
+    /// The cursor is stored when it comes to another log file, by [`Log::truncate_before`](crate::Log::truncate_before),
+    /// when the tail is dropped and when the log is closed. After a crash, records above what is stored come again.
+    ///
+    /// # Progress
+    /// A short mutex; once per log file also a small file written and synced on this thread.
+    pub fn advance(&mut self, lsn: Lsn) -> Result<(), WalError> {
+        let position = self.position();
+        if lsn > position {
+            return Err(WalError::options(format!(
+                "consumer {} cannot advance to {lsn}: it has come to {position}",
+                self.name
+            )));
+        }
+        if lsn <= self.advanced {
+            return Ok(());
+        }
+        let restart = self.assembler.restart(lsn);
+        self.advanced = lsn;
+        let flusher = &self.core.flusher;
+        let moved = self.core.consumers.advance(&flusher.segments, &self.name, lsn, restart);
+        flusher.refresh_full();
+        moved
     }
 
     /// Returns the next record if one is durable, without waiting.
@@ -152,6 +238,9 @@ impl Tail {
     fn take_frame(&mut self) -> Result<bool, WalError> {
         self.assembler.check()?;
         let flusher = &self.core.flusher;
+        if self.core.consumers.is_lost(&self.name) {
+            return Err(WalError::CursorLost { oldest: flusher.segments.holds.start() });
+        }
         let durable = flusher.durable.load();
         if self.position >= durable {
             return Ok(false);
@@ -204,7 +293,7 @@ impl Tail {
             return frames.follow(spans, end);
         }
         let running = Running { holds: holds.clone(), end, mapped: None };
-        let from = self.position.max(self.from);
+        let from = self.position.max(self.read_from);
         let mut frames = FrameReader::new(self.core.env.files.clone(), spans, from, Some(running));
         if let Some((path, offset)) = &self.behind {
             frames.go_on_at(path, *offset, self.position)?;
@@ -217,6 +306,7 @@ impl Tail {
 impl Drop for Tail {
     fn drop(&mut self) {
         self.core.flusher.recent.detach();
+        self.core.consumers.detach(&self.core.flusher.segments, &self.name);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use collie_env::{Env, SimFiles, SimRandom};
 
-use crate::{Level, Log, Lsn, Mark, Options, Tail, TailOptions, WalError, crash_tests::tiny};
+use crate::{LagPolicy, Level, Log, Lsn, Mark, Options, Tail, TailOptions, WalError, crash_tests::tiny};
 
 const DIR: &str = "/wal";
 
@@ -84,8 +84,10 @@ fn tail_starts_anywhere_and_crosses_lives() {
             }
             continue;
         }
-        let mut tails: Vec<Tail> =
-            expected.iter().map(|(start, _)| log.tail("from", TailOptions::from(*start)).unwrap()).collect();
+        let mut tails: Vec<Tail> = expected
+            .iter()
+            .map(|(start, _)| log.tail(&start.get().to_string(), TailOptions::from(*start)).unwrap())
+            .collect();
         let now = log.tail("now", TailOptions::from(log.durable())).unwrap();
         expected.push((writer.commit(0, b"news", Level::Disk).unwrap().start, b"news".to_vec()));
         for (at, tail) in tails.iter_mut().chain([&mut { now }]).enumerate() {
@@ -164,7 +166,7 @@ fn tails_on_threads_follow_writers_to_the_end() {
     std::thread::scope(|scope| {
         let tails: Vec<_> = (0..3_u8)
             .map(|number| {
-                let mut tail = log.tail(&format!("tail {number}"), TailOptions::from(Lsn::ZERO)).unwrap();
+                let mut tail = log.tail(&format!("tail-{number}"), TailOptions::from(Lsn::ZERO)).unwrap();
                 scope.spawn(move || {
                     let mut last = [0_u32; 4];
                     loop {
@@ -209,7 +211,8 @@ fn tails_on_threads_follow_writers_to_the_end() {
 #[test]
 fn freed_records_are_reported_as_a_lost_cursor() {
     let log = open(&SimFiles::new(), Options { recent_bytes: 0, ..tiny() });
-    let (mut writer, mut tail) = (log.writer(), from_start(&log));
+    let loose = |from| TailOptions::from(from).policy(LagPolicy::Files).bound_segments(1);
+    let (mut writer, mut tail) = (log.writer(), log.tail("feed", loose(Lsn::ZERO)).unwrap());
     writer.commit(0, &[0; 1_500], Level::Disk).unwrap();
     assert_eq!(drain(&mut tail).len(), 1);
     for number in 1..60_u8 {
@@ -218,7 +221,7 @@ fn freed_records_are_reported_as_a_lost_cursor() {
     let freed = log.truncate_before(log.durable()).unwrap();
     let lost = tail.try_next().unwrap_err();
     assert!(matches!(lost, WalError::CursorLost { oldest } if oldest == freed.start), "{lost}");
-    let lost = log.tail("late", TailOptions::from(Lsn::FIRST)).unwrap_err();
+    let lost = log.tail("late", loose(Lsn::FIRST)).unwrap_err();
     assert!(matches!(lost, WalError::CursorLost { oldest } if oldest == freed.start), "{lost}");
-    assert!(!drain(&mut log.tail("on time", TailOptions::from(freed.start)).unwrap()).is_empty());
+    assert!(!drain(&mut log.tail("on-time", loose(freed.start)).unwrap()).is_empty());
 }

@@ -1,0 +1,334 @@
+//! `Consumers`: named readers of a log, each with a cursor that survives a crash and keeps the files it needs, up to a
+//! bound.
+//!
+//! Knows names and positions; what a hold does at its bound is `holds`' rule, the bytes are `cursor_file`'s.
+//!
+//! # Invariants
+//! - U1. What a hold protects is what the file says: a hold moves up only after the file was replaced, so a crash takes
+//!   no cursor back below what was freed.
+//! - U2. A cursor is in the file before its tail exists, and again at least whenever it comes to another log file. What
+//!   was advanced since is sent again after a crash.
+//! - U3. Every cursor has a bound, and every bound is reached before `wal.max_segments` is.
+//! - U4. One tail at a time has a cursor.
+//! - U5. Nothing is written once the log is closed: the directory is somebody else's then.
+//!
+//! # Locks
+//! `saving`, then `cursors`, then `Segments`; no I/O under `cursors`.
+//!
+//! Checked by `consumers_tests`.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::PathBuf,
+    time::Duration,
+};
+
+use collie_base::Lsn;
+use collie_env::Env;
+use parking_lot::Mutex;
+
+use crate::{
+    LagPolicy, Options, TailOptions, WalError,
+    cursor_file::{CONSUMERS_MAX, StoredCursor, StoredCursors, name_refusal},
+    holds::{Bound, Hold, lag},
+    segments::{Segments, Span},
+};
+
+/// A consumer of a log, as figures show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConsumerStat {
+    /// Its name.
+    pub name: String,
+    /// Everything below was consumed.
+    pub lsn: Lsn,
+    /// From here on files are needed: `lsn`, or below it the beginning of a record that was not finished there. What is
+    /// on disk of the cursor.
+    pub restart: Lsn,
+    /// What happens at the bound.
+    pub policy: LagPolicy,
+    /// The bound, in log files begun since.
+    pub bound_segments: u32,
+    /// The bound, in bytes of records.
+    pub bound_bytes: u64,
+    /// Whether a tail has it now.
+    pub attached: bool,
+    /// Whether it fell behind its bound and lost its place.
+    pub lost: bool,
+    /// Bytes of records between `restart` and the durable end.
+    pub lag_bytes: u64,
+    /// The files that are kept for it, oldest first: those that hold records at or above `restart`, but for the one being
+    /// written. None when it keeps nothing.
+    pub pins: Vec<PathBuf>,
+    /// How long it has stood at `restart`; zero in a log that is not open.
+    pub stands_for: Duration,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    lsn: Lsn,
+    restart: Lsn,
+    bound: Bound,
+    hold: Hold,
+    attached: bool,
+    /// Whether the file says something else.
+    dirty: bool,
+    moved_ns: u64,
+}
+
+/// The consumers of an open log.
+#[derive(Debug)]
+pub(crate) struct Consumers {
+    env: Env,
+    dir: PathBuf,
+    log_id: [u8; 16],
+    max_segments: u32,
+    spares: u32,
+    cursors: Mutex<BTreeMap<String, Cursor>>,
+    /// Whether the file may be written (U5); held while it is.
+    saving: Mutex<bool>,
+}
+
+/// Where a tail that got a cursor starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attached {
+    pub(crate) lsn: Lsn,
+    pub(crate) restart: Lsn,
+}
+
+impl Consumers {
+    /// Takes the cursors that were `stored` and holds what they need.
+    pub(crate) fn new(env: &Env, options: &Options, segments: &Segments, stored: Option<StoredCursors>) -> Self {
+        let mut cursors = BTreeMap::new();
+        let moved_ns = env.clock.now_ns();
+        for StoredCursor { name, lsn, restart, bound, lost } in stored.map_or(Vec::new(), |stored| stored.cursors) {
+            let (hold, _) = segments.hold_from(restart, who(&name), Some(bound));
+            if lost || restart < segments.holds.start() {
+                hold.lose();
+            }
+            cursors.insert(name, Cursor { lsn, restart, bound, hold, attached: false, dirty: false, moved_ns });
+        }
+        segments.enforce();
+        Self {
+            env: env.clone(),
+            dir: segments.dir().to_owned(),
+            log_id: segments.log_id(),
+            max_segments: options.max_segments,
+            spares: options.spares,
+            cursors: Mutex::new(cursors),
+            saving: Mutex::new(true),
+        }
+    }
+
+    /// Checks the bounds of a tail and completes them with the defaults.
+    fn bound(&self, options: &TailOptions) -> Result<Bound, WalError> {
+        // The last files before the limit are spares and the one being written (U3).
+        let most = self.max_segments.saturating_sub(self.spares + 4).max(1);
+        let segments = options.bound_segments.unwrap_or((self.max_segments / 4).min(most));
+        if !(1..=most).contains(&segments) {
+            return Err(WalError::options(format!(
+                "a consumer bound of {segments} files is out of bounds under wal.max_segments = {}: use 1 to {most}",
+                self.max_segments
+            )));
+        }
+        let bytes = options.bound_bytes.unwrap_or(u64::MAX);
+        if bytes == 0 {
+            return Err(WalError::options("a consumer bound of 0 bytes holds nothing: use 1 or more"));
+        }
+        Ok(Bound { policy: options.policy, segments, bytes })
+    }
+
+    /// Gives the cursor `name` to a tail, placed as `options` say, and makes it durable (U2, U4).
+    pub(crate) fn attach(&self, segments: &Segments, name: &str, options: &TailOptions) -> Result<Attached, WalError> {
+        if let Some(refusal) = name_refusal(name) {
+            return Err(WalError::options(refusal));
+        }
+        let bound = self.bound(options)?;
+        let attached = {
+            let mut cursors = self.cursors.lock();
+            if cursors.len() >= CONSUMERS_MAX && !cursors.contains_key(name) {
+                return Err(WalError::options(format!(
+                    "the log has {CONSUMERS_MAX} consumers already: remove one with remove_consumer"
+                )));
+            }
+            let entry = cursors.entry(name.to_owned());
+            let known = match &entry {
+                Entry::Occupied(held) if held.get().attached => {
+                    return Err(WalError::options(format!("consumer {name} is being read by another tail")));
+                }
+                Entry::Occupied(held) => Some((held.get().lsn, held.get().restart, held.get().hold.is_lost())),
+                Entry::Vacant(_) => None,
+            };
+            let oldest = segments.holds.start();
+            let (lsn, restart) = match (options.from, known) {
+                (None, Some((_, _, true))) => return Err(WalError::CursorLost { oldest }),
+                (None, Some((lsn, restart, false))) => (lsn, restart),
+                (None, None) => (oldest, oldest),
+                // The same place again: with what was not finished there.
+                (Some(from), Some((lsn, restart, false))) if from == lsn => (lsn, restart),
+                (Some(from), _) => (from.max(Lsn::FIRST), from.max(Lsn::FIRST)),
+            };
+            // Held first, so that what the check finds stays.
+            let (hold, _) = segments.hold_from(restart, who(name), Some(bound));
+            let oldest = segments.holds.start();
+            if restart < oldest {
+                return Err(WalError::CursorLost { oldest });
+            }
+            let moved_ns = self.env.clock.now_ns();
+            let cursor = Cursor { lsn, restart, bound, hold, attached: true, dirty: true, moved_ns };
+            match entry {
+                Entry::Occupied(mut held) => drop(held.insert(cursor)),
+                Entry::Vacant(vacant) => drop(vacant.insert(cursor)),
+            }
+            Attached { lsn, restart }
+        };
+        let saved = self.save(segments);
+        if saved.is_err() {
+            self.detach(segments, name);
+        }
+        saved.map(|()| attached)
+    }
+
+    /// Moves the cursor up to `lsn`, from where reading would start again at `restart`.
+    pub(crate) fn advance(&self, segments: &Segments, name: &str, lsn: Lsn, restart: Lsn) -> Result<(), WalError> {
+        let elsewhere = {
+            let mut cursors = self.cursors.lock();
+            let Some(cursor) = cursors.get_mut(name) else { return Ok(()) };
+            if cursor.hold.is_lost() {
+                return Err(WalError::CursorLost { oldest: segments.holds.start() });
+            }
+            if lsn <= cursor.lsn {
+                return Ok(());
+            }
+            (cursor.lsn, cursor.restart) = (lsn, restart.max(cursor.restart));
+            cursor.dirty = true;
+            segments.turned_between(cursor.hold.lsn(), cursor.restart)
+        };
+        if elsewhere { self.save(segments) } else { Ok(()) }
+    }
+
+    /// Returns whether the cursor was lost.
+    pub(crate) fn is_lost(&self, name: &str) -> bool {
+        self.cursors.lock().get(name).is_some_and(|cursor| cursor.hold.is_lost())
+    }
+
+    /// Takes the cursor back from its tail.
+    pub(crate) fn detach(&self, segments: &Segments, name: &str) {
+        if let Some(cursor) = self.cursors.lock().get_mut(name) {
+            cursor.attached = false;
+        }
+        // A lost update only re-sends.
+        let _best_effort = self.save(segments);
+    }
+
+    /// Forgets the cursor; returns whether there was one.
+    pub(crate) fn remove(&self, segments: &Segments, name: &str) -> Result<bool, WalError> {
+        {
+            let mut cursors = self.cursors.lock();
+            match cursors.get(name) {
+                None => return Ok(false),
+                Some(cursor) if cursor.attached => {
+                    return Err(WalError::options(format!("consumer {name} is being read: drop its tail first")));
+                }
+                Some(_) => drop(cursors.remove(name)),
+            }
+        }
+        self.write(segments)?;
+        Ok(true)
+    }
+
+    /// Writes the cursors if they have moved, and lets go of what they have passed (U1).
+    pub(crate) fn save(&self, segments: &Segments) -> Result<(), WalError> {
+        let dirty = self.cursors.lock().values().any(|cursor| cursor.dirty);
+        if dirty { self.write(segments) } else { Ok(()) }
+    }
+
+    fn write(&self, segments: &Segments) -> Result<(), WalError> {
+        let open = self.saving.lock();
+        if !*open {
+            return Err(WalError::Closed);
+        }
+        let cursors: Vec<StoredCursor> = {
+            let mut cursors = self.cursors.lock();
+            let stored = |(name, cursor): (&String, &mut Cursor)| {
+                cursor.dirty = false;
+                let (name, lost) = (name.clone(), cursor.hold.is_lost());
+                StoredCursor { name, lsn: cursor.lsn, restart: cursor.restart, bound: cursor.bound, lost }
+            };
+            cursors.iter_mut().map(stored).collect()
+        };
+        let stored = StoredCursors { log_id: self.log_id, cursors };
+        let written = stored.write(&*self.env.files, &self.dir);
+        let now_ns = self.env.clock.now_ns();
+        let mut cursors = self.cursors.lock();
+        for saved in stored.cursors {
+            let Some(cursor) = cursors.get_mut(&saved.name) else { continue };
+            cursor.dirty |= written.is_err();
+            if written.is_ok() && saved.restart > cursor.hold.lsn() {
+                cursor.hold.move_to(saved.restart);
+                cursor.moved_ns = now_ns;
+            }
+        }
+        drop(cursors);
+        segments.enforce();
+        written
+    }
+
+    /// Ends all writing, after one last time if the log is closed in order.
+    pub(crate) fn close(&self, segments: &Segments, orderly: bool) -> Result<(), WalError> {
+        let saved = if orderly && *self.saving.lock() { self.save(segments) } else { Ok(()) };
+        *self.saving.lock() = false;
+        saved
+    }
+
+    /// Returns figures of all, by name.
+    pub(crate) fn stats(&self, spans: &[Span], durable: Lsn) -> Vec<ConsumerStat> {
+        let now_ns = self.env.clock.now_ns();
+        let cursors = self.cursors.lock();
+        let stat = |(name, cursor): (&String, &Cursor)| {
+            let held = cursor.hold.lsn();
+            let stored = StoredCursor {
+                name: name.clone(),
+                lsn: cursor.lsn,
+                restart: held,
+                bound: cursor.bound,
+                lost: cursor.hold.is_lost(),
+            };
+            let stands_for = Duration::from_nanos(now_ns.saturating_sub(cursor.moved_ns));
+            let mut stat = stat_of(stored, spans, durable);
+            (stat.attached, stat.stands_for) = (cursor.attached, stands_for);
+            if cursor.hold.is_loose() {
+                stat.pins.clear();
+            }
+            stat
+        };
+        cursors.iter().map(stat).collect()
+    }
+}
+
+/// Returns how a consumer is called in messages.
+fn who(name: &str) -> String {
+    format!("consumer {name}")
+}
+
+/// Returns the figures of a cursor in a log with these segments.
+pub(crate) fn stat_of(cursor: StoredCursor, spans: &[Span], durable: Lsn) -> ConsumerStat {
+    let StoredCursor { name, lsn, restart, bound, lost } = cursor;
+    let (behind, _) = lag(spans, restart);
+    let complete = spans.len().saturating_sub(1);
+    let pinned = if lost { 0 } else { behind.min(complete) };
+    let pins = spans[complete - pinned..complete].iter().map(|span| span.path.clone()).collect();
+    ConsumerStat {
+        name,
+        lsn,
+        restart,
+        policy: bound.policy,
+        bound_segments: bound.segments,
+        bound_bytes: bound.bytes,
+        attached: false,
+        lost,
+        lag_bytes: durable.bytes_since(restart),
+        pins,
+        stands_for: Duration::ZERO,
+    }
+}

@@ -1,0 +1,361 @@
+//! Consumers: cursors that survive crashes, what each policy does at its bound, who pins what.
+
+use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
+
+use crate::{
+    LagPolicy, Level, Log, Lsn, Options, ReadMode, Tail, TailOptions, WalError, Writer, crash_tests::tiny, inspect,
+};
+
+const DIR: &str = "/wal";
+
+fn open(disk: &SimFiles) -> Log {
+    Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), tiny()).unwrap().0
+}
+
+/// Commits `count` records that fill a file in ten or so, numbered from `first`; returns their ends.
+fn commit(writer: &mut Writer, first: u8, count: u8) -> Vec<Lsn> {
+    let one = |number| writer.commit(0, &[number; 3_000], Level::Disk).unwrap().end;
+    (first..first + count).map(one).collect()
+}
+
+fn numbers(tail: &mut Tail) -> Vec<u8> {
+    std::iter::from_fn(|| tail.try_next().unwrap()).map(|record| record.body[0]).collect()
+}
+
+fn options_with(policy: LagPolicy) -> TailOptions {
+    TailOptions::resume().policy(policy).bound_segments(2)
+}
+
+/// Goal: a cursor is where it was left after a close, after a kill, and after a power cut at worst where it was when it
+/// last came to another file. Method: three lives with the same consumer.
+#[test]
+fn cursor_survives_close_kill_and_power_cut() {
+    let disk = SimFiles::new();
+    let log = open(&disk);
+    commit(&mut log.writer(), 0, 30);
+    let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+    let middle = (0..12).map(|_| tail.next().unwrap().end).last().unwrap();
+    tail.advance(middle).unwrap();
+    drop(tail);
+    log.close().unwrap();
+    let log = open(&disk);
+    let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+    assert_eq!(numbers(&mut tail), (12..30).collect::<Vec<_>>());
+    tail.advance(tail.position()).unwrap();
+    log.abandon();
+    let disk = disk.process_kill();
+    let log = open(&disk);
+    let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+    let again = numbers(&mut tail);
+    assert!(again.is_empty() || again.ends_with(&[29]) && again.len() < 11, "{again:?}: at most a file's worth");
+    tail.advance(tail.position()).unwrap();
+    commit(&mut log.writer(), 30, 30);
+    assert_eq!(numbers(&mut tail), (30..60).collect::<Vec<_>>());
+    tail.advance(tail.position()).unwrap();
+    log.abandon();
+    for seed in 0..20 {
+        let log = open(&disk.process_kill().power_cut(seed));
+        let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+        let again = numbers(&mut tail);
+        assert!(again.is_empty() || again.ends_with(&[59]) && again.len() < 11, "seed {seed}: {again:?}");
+    }
+}
+
+/// Goal: freeing stops at the lowest cursor, says whose it is, and goes on when it moves; figures name the files. Method:
+/// two consumers at different places.
+#[test]
+fn truncate_before_stops_at_the_lowest_cursor_and_names_it() {
+    let disk = SimFiles::new();
+    let log = open(&disk);
+    let mut writer = log.writer();
+    let ends = commit(&mut writer, 0, 60);
+    let mut slow = log.tail("slow", TailOptions::from(ends[4])).unwrap();
+    let _fast = log.tail("fast", TailOptions::from(ends[50])).unwrap();
+    let freed = log.truncate_before(ends[55]).unwrap();
+    assert_eq!((freed.start < ends[4], freed.held_by.as_deref()), (true, Some("consumer slow")));
+    let stat = log.stat();
+    let pins = |name: &str| stat.consumers.iter().find(|consumer| consumer.name == name).unwrap().pins.len();
+    assert_eq!(pins("slow"), stat.segments - 1);
+    assert!(pins("fast") < pins("slow"), "{stat:?}");
+    assert_eq!(inspect(&Env::over(disk, 1), DIR.as_ref()).unwrap().consumers().unwrap().len(), 2);
+
+    while slow.position() < ends[40] {
+        slow.next().unwrap();
+    }
+    slow.advance(ends[40]).unwrap();
+    let freed = log.truncate_before(ends[55]).unwrap();
+    assert!(freed.start > ends[25] && freed.start <= ends[40] && freed.held_by.is_some(), "{freed:?}");
+    drop(slow);
+    assert!(log.remove_consumer("slow").unwrap());
+    assert!(!log.remove_consumer("slow").unwrap());
+    let freed = log.truncate_before(ends[55]).unwrap();
+    assert!(freed.start > ends[40] && freed.start <= ends[50], "{freed:?}");
+}
+
+/// Goal: policy Hold closes admission at the bound before anything is reserved, names the consumer, and opens it again
+/// once the consumer moves on, or goes. Method: commit until refused, twice.
+#[test]
+fn hold_closes_admission_at_its_bound_and_opens_it_again() {
+    let log = open(&SimFiles::new());
+    let mut writer = log.writer();
+    let mut tail = log.tail("archive", options_with(LagPolicy::Hold)).unwrap();
+    for round in 0..2 {
+        let refused = (0..100).find_map(|_| writer.commit(0, &[7; 3_000], Level::Disk).err()).unwrap();
+        let WalError::Full { pinned_by } = &refused else { panic!("{refused}") };
+        assert!(pinned_by.starts_with("consumer archive has fallen behind by its bound of 2 files"), "{pinned_by}");
+        let boundary = log.boundary();
+        assert!(writer.append(0, &[b"no"]).is_err());
+        assert_eq!(log.boundary(), boundary, "nothing was reserved");
+        assert!(log.stat().consumers[0].pins.len() >= 2);
+        if round == 0 {
+            numbers(&mut tail);
+            tail.advance(tail.position()).unwrap();
+            writer.commit(0, b"again", Level::Disk).unwrap();
+        }
+    }
+    drop(tail);
+    assert!(writer.append(0, &[b"no"]).is_err(), "the cursor stays when its tail goes");
+    log.remove_consumer("archive").unwrap();
+    writer.commit(0, b"yes", Level::Disk).unwrap();
+}
+
+/// Goal: policy Invalidate never stops an append: the consumer is lost, its files go, and it can be placed anew. Method:
+/// fall behind, hear it, start again; also over a restart.
+#[test]
+fn invalidate_loses_the_place_at_its_bound_and_frees_the_files() {
+    let disk = SimFiles::new();
+    let log = open(&disk);
+    let mut writer = log.writer();
+    let mut tail = log.tail("feed", options_with(LagPolicy::Invalidate)).unwrap();
+    commit(&mut writer, 0, 8);
+    assert_eq!(tail.next().unwrap().body[0], 0);
+    let ends = commit(&mut writer, 8, 40);
+    let lost = std::iter::from_fn(|| tail.try_next().transpose()).find_map(Result::err).unwrap();
+    assert!(matches!(lost, WalError::CursorLost { .. }), "{lost}");
+    assert!(matches!(tail.advance(tail.position()), Err(WalError::CursorLost { .. }) | Ok(())));
+    let freed = log.truncate_before(log.durable()).unwrap();
+    assert!(freed.start > ends[20] && freed.held_by.is_none(), "{freed:?}");
+    let stat = log.stat();
+    assert!(stat.consumers[0].lost && stat.consumers[0].pins.is_empty(), "{stat:?}");
+    drop(tail);
+    log.close().unwrap();
+    let log = open(&disk);
+    assert!(matches!(log.tail("feed", TailOptions::resume()), Err(WalError::CursorLost { .. })));
+    let mut tail = log.tail("feed", TailOptions::from(freed.start)).unwrap();
+    assert!(numbers(&mut tail).ends_with(&[46, 47]));
+    assert!(!log.stat().consumers[0].lost);
+}
+
+/// Goal: policy Files lets go of its files at the bound but reads on while they last, and holds again once it has caught
+/// up. Method: fall behind without freeing, catch up, fall behind with freeing.
+#[test]
+fn files_reads_on_beyond_its_bound_while_they_last() {
+    let options = Options { recent_bytes: 0, ..tiny() };
+    let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), DIR.as_ref(), options).unwrap();
+    let mut writer = log.writer();
+    let mut tail = log.tail("feed", options_with(LagPolicy::Files)).unwrap();
+    commit(&mut writer, 0, 60);
+    assert!(log.stat().consumers[0].pins.is_empty(), "it let go");
+    assert_eq!(numbers(&mut tail), (0..60).collect::<Vec<_>>());
+    tail.advance(tail.position()).unwrap();
+    commit(&mut writer, 60, 12);
+    assert!(!log.stat().consumers[0].pins.is_empty(), "it holds again");
+    let held = log.truncate_before(log.durable()).unwrap();
+    assert_eq!(held.held_by, None, "the last two files are not freed anyway");
+    commit(&mut writer, 72, 60);
+    log.truncate_before(log.durable()).unwrap();
+    let lost = std::iter::from_fn(|| tail.try_next().transpose()).find_map(Result::err).unwrap();
+    assert!(matches!(lost, WalError::CursorLost { .. }), "{lost}");
+}
+
+/// Goal: a bound in bytes counts too. Method: large bound in files, small one in bytes.
+#[test]
+fn bound_in_bytes_counts_too() {
+    let log = open(&SimFiles::new());
+    let options = TailOptions::resume().policy(LagPolicy::Hold).bound_segments(900).bound_bytes(40_000);
+    let _tail = log.tail("archive", options).unwrap();
+    let mut writer = log.writer();
+    let refused = (0..100).find_map(|_| writer.commit(0, &[7; 3_000], Level::Disk).err()).unwrap();
+    assert!(
+        refused.to_string().contains("consumer archive has fallen behind by its bound of 40000 bytes"),
+        "{refused}"
+    );
+    assert!((2..5).contains(&log.stat().segments));
+}
+
+/// Goal: no cursor without a bound can be made, and bad calls say what to do. Method: one of each.
+#[test]
+fn bounds_names_and_second_tails_are_refused() {
+    let disk = SimFiles::new();
+    let log = open(&disk);
+    let tail = log.tail("feed", TailOptions::resume()).unwrap();
+    let by_default = &log.stat().consumers[0];
+    assert_eq!((by_default.policy, by_default.bound_segments), (LagPolicy::Invalidate, 256));
+    let message = |refused: Result<Tail, WalError>| refused.unwrap_err().to_string();
+    let from = || TailOptions::from(Lsn::ZERO);
+    assert_eq!(
+        message(log.tail("x", from().bound_segments(1_020))),
+        "wal: a consumer bound of 1020 files is out of bounds under wal.max_segments = 1024: use 1 to 1019"
+    );
+    assert!(message(log.tail("x", from().bound_segments(0))).contains("use 1 to 1019"));
+    assert_eq!(
+        message(log.tail("x", from().bound_bytes(0))),
+        "wal: a consumer bound of 0 bytes holds nothing: use 1 or more"
+    );
+    for name in ["", "a b", "\u{e4}", &"x".repeat(64)] {
+        assert!(message(log.tail(name, from())).contains("cannot be called"));
+    }
+    assert_eq!(message(log.tail("feed", from())), "wal: consumer feed is being read by another tail");
+    assert!(log.remove_consumer("feed").unwrap_err().to_string().contains("drop its tail first"));
+    assert_eq!(log.stat().consumers.len(), 1, "nothing refused left a cursor");
+    let mut tail = tail;
+    let beyond = tail.advance(log.durable().plus(1)).unwrap_err().to_string();
+    assert_eq!(beyond, "wal: consumer feed cannot advance to 0/00001001: it has come to 0/00001000");
+    log.close().unwrap();
+    drop(tail);
+    assert!(matches!(log.tail("late", from()), Err(WalError::Closed)));
+}
+
+/// Goal: a record of many files that was not finished at the cursor comes whole after a restart, and its first files stay
+/// until then (J3). Method: a long record around which short ones are consumed one by one.
+#[test]
+fn long_record_around_the_cursor_comes_whole_after_a_restart() {
+    let disk = SimFiles::new();
+    let options = || Options { max_record_bytes: 256 << 10, recent_bytes: 0, ..tiny() };
+    let reopen = |disk: &SimFiles| Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options()).unwrap().0;
+    let log = reopen(&disk);
+    let mut writer = log.writer();
+    let before = commit(&mut writer, 1, 3);
+    let long = writer.append(9, &[&[200; 200_000]]).unwrap();
+    log.flush_wal(true).unwrap();
+    let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+    for _ in 0..3 {
+        tail.next().unwrap();
+    }
+    // The whole was read by now; only what lies before it is dealt with.
+    assert_eq!(tail.next().unwrap().lsn, long.start);
+    tail.advance(long.start).unwrap();
+    let freed = log.truncate_before(log.durable()).unwrap();
+    assert!(freed.start <= before[2], "{freed:?}: the first piece is needed");
+    drop(tail);
+    log.abandon();
+    let log = reopen(&disk.process_kill());
+    let mut tail = log.tail("feed", TailOptions::resume()).unwrap();
+    let records: Vec<_> = std::iter::from_fn(|| tail.try_next().unwrap()).collect();
+    let seen: Vec<_> = records.iter().filter(|r| r.lsn >= long.start).map(|r| (r.lsn, r.body.len())).collect();
+    assert_eq!(seen, [(long.start, 200_000)]);
+    tail.advance(tail.position()).unwrap();
+    assert!(log.truncate_before(log.durable()).unwrap().start > before[2]);
+}
+
+/// Goal: whatever is freed, a crash at any call leaves every cursor with all its records (U1, U2). Method: seeded runs of
+/// commits, consumption, advancing and freeing, cut at a random call; after the cut the consumer goes on where it stood
+/// or earlier, and misses nothing.
+#[test]
+fn no_crash_takes_a_cursor_below_what_was_freed() {
+    let (mut resumed, mut moved) = (0, 0);
+    for seed in 0..150 {
+        let (random, mut disk) = (SimRandom::new(seed), SimFiles::new());
+        let (mut consumed, mut acknowledged) = (0_u64, 0_u64);
+        for life in 0..4_u64 {
+            disk.fail_call(disk.calls() + 20 + random.below(150), Fault::PowerCut);
+            let outcome = (|| -> Result<(), WalError> {
+                let (log, _) = Log::open(&Env::over(disk.clone(), seed ^ life << 32), DIR.as_ref(), tiny())?;
+                let mut tail = log.tail("feed", TailOptions::resume().policy(LagPolicy::Hold))?;
+                let mut writer = log.writer();
+                let mut next = None;
+                for _ in 0..60 {
+                    while let Some(record) = tail.try_next()? {
+                        let number = u64::from_le_bytes(record.body[..8].try_into().unwrap());
+                        assert!(next.is_some() || number <= consumed, "seed {seed}: {number} after {consumed}");
+                        assert_eq!(number, next.unwrap_or(number), "seed {seed}");
+                        next = Some(number + 1);
+                        if random.below(2) == 0 {
+                            // Whether the cursor has moved is open when this fails.
+                            (consumed, moved) = (consumed.max(number + 1), moved + 1);
+                            tail.advance(record.end)?;
+                        }
+                    }
+                    let mut body = vec![1; 2_500];
+                    body[..8].copy_from_slice(&acknowledged.to_le_bytes());
+                    acknowledged += 1;
+                    writer.commit(0, &body, Level::Disk)?;
+                    if random.below(4) == 0 {
+                        log.truncate_before(log.durable())?;
+                    }
+                }
+                log.close()
+            })();
+            match outcome {
+                Ok(()) | Err(WalError::Io { .. } | WalError::Poisoned { .. }) => {}
+                Err(error) => panic!("seed {seed} life {life}: {error}"),
+            }
+            disk = disk.power_cut(random.below(u64::MAX));
+            let (log, _) = Log::open(&Env::over(disk.clone(), seed), DIR.as_ref(), tiny())
+                .unwrap_or_else(|error| panic!("seed {seed} life {life}: {error}"));
+            let tail = log.tail("feed", TailOptions::resume().policy(LagPolicy::Hold));
+            let mut tail = tail.unwrap_or_else(|error| panic!("seed {seed} life {life}: {error}"));
+            let mut left = Vec::new();
+            while let Some(record) = tail.try_next().unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
+                left.push(u64::from_le_bytes(record.body[..8].try_into().unwrap()));
+            }
+            // The last commit may or may not have come to be.
+            let last = log.read(Lsn::ZERO).last().map(|record| record.unwrap().body);
+            let end = last.map_or(0, |body| u64::from_le_bytes(body[..8].try_into().unwrap()) + 1);
+            let first = left.first().copied().unwrap_or(end);
+            assert!(left.iter().copied().eq(first..end), "seed {seed} life {life}: {left:?}");
+            assert!(first <= consumed && end + 1 >= acknowledged, "seed {seed} life {life}: {first} to {end}");
+            (acknowledged, resumed) = (end, resumed + 1);
+            consumed = consumed.min(end);
+            drop(tail);
+            log.close().unwrap();
+        }
+    }
+    assert!(resumed == 600 && moved > 1_000, "{resumed} lives, {moved} moves");
+}
+
+/// Goal: a damaged or foreign file of cursors refuses the open before anything is written, and says what to do. Method:
+/// flip a byte; copy another log's file.
+#[test]
+fn damaged_or_foreign_cursors_refuse_the_open() {
+    let (disk, other) = (SimFiles::new(), SimFiles::new());
+    for (disk, seed) in [(&disk, 1), (&other, 2)] {
+        let (log, _) = Log::open(&Env::over(disk.clone(), seed), DIR.as_ref(), tiny()).unwrap();
+        drop(log.tail("feed", TailOptions::resume()).unwrap());
+        log.close().unwrap();
+    }
+    let path = std::path::Path::new("/wal/consumers");
+    disk.flip(path, 40, 1).unwrap();
+    let calls = disk.calls();
+    let error = Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), tiny()).unwrap_err();
+    assert!(error.to_string().starts_with("wal: /wal/consumers is damaged: crc "), "{error}");
+    assert_eq!(disk.calls(), calls);
+    let foreign = collie_env::read_all(&other, path, 1 << 20).unwrap();
+    disk.open(path, Access::ReadWrite).unwrap().write_at(0, &foreign).unwrap();
+    let error = Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), tiny()).unwrap_err();
+    assert!(matches!(&error, WalError::ForeignLog { path: found } if found == path), "{error}");
+    disk.remove(path).unwrap();
+    assert!(open(&disk).stat().consumers.is_empty());
+}
+
+/// Goal: the limit on files names who holds them, a mapped reader too. Method: eight files, an idle mapped reader.
+#[test]
+fn limit_on_files_names_the_holder() {
+    let disk = SimFiles::new();
+    let options = Options { max_segments: 8, ..tiny() };
+    let (log, _) = Log::open(&Env::over(disk, 1), DIR.as_ref(), options).unwrap();
+    let mut writer = log.writer();
+    let first = writer.commit(0, b"first", Level::Disk).unwrap();
+    let mut mapped = log.read_with(first.start, ReadMode::Map).unwrap();
+    mapped.next().unwrap().unwrap();
+    let refused = (0..200).find_map(|_| {
+        log.truncate_before(log.durable()).unwrap();
+        writer.commit(0, &[7; 3_000], Level::Disk).err()
+    });
+    let refused = refused.unwrap().to_string();
+    assert!(refused.contains("a mapped reader from 0/00001000 holds all from 0/00001000"), "{refused}");
+    drop(mapped);
+    log.truncate_before(log.durable()).unwrap();
+    log.tick().unwrap();
+    writer.commit(0, b"again", Level::Disk).unwrap();
+}
