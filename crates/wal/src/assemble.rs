@@ -99,6 +99,11 @@ impl Assembler {
         self.ready.pop_front()
     }
 
+    /// Drops what is unfinished: the pieces that would finish it are lost.
+    pub(crate) fn gap(&mut self) {
+        self.joiner.clear();
+    }
+
     /// Returns the position of the next record that is ready.
     pub(crate) fn front(&self) -> Option<Lsn> {
         self.ready.front().map(|record| record.lsn)

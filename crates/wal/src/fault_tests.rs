@@ -303,7 +303,8 @@ fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
         (Options { ring: RingKind::Shared, ..tiny() }, "wal: wal.ring = shared is not built yet: use private"),
         (
             Options { recovery_mode: RecoveryMode::SkipAnyCorruptedRecords, ..tiny() },
-            "wal: wal.recovery_mode = skip_any_corrupted_records is not built yet: use point_in_time",
+            "wal: wal.recovery_mode = skip_any_corrupted_records only reads and opens nothing: read what is left with \
+             collie wal dump --skip-bad (collie_wal::salvage), or open with point_in_time",
         ),
         (Options { spares: 0, ..tiny() }, "wal: wal.spares = 0 is out of bounds: use 1 to 64"),
         (Options { ring_bytes: 20_000, ..tiny() }, "wal: wal.ring_size = 20000 is not a power of two"),

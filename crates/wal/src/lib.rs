@@ -68,6 +68,7 @@ mod recent;
 mod recover;
 mod reserve;
 mod ring;
+mod salvage;
 mod segments;
 mod source;
 mod spare;
@@ -85,6 +86,8 @@ mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod future_tests;
+#[cfg(test)]
 mod lab_tests;
 #[cfg(test)]
 mod level_tests;
@@ -99,6 +102,8 @@ mod recycle_tests;
 #[cfg(test)]
 mod rewrite_tests;
 #[cfg(test)]
+mod salvage_tests;
+#[cfg(test)]
 mod tail_tests;
 
 pub use collie_base::Lsn;
@@ -110,6 +115,7 @@ pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
 pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use read::{Inspection, ReadMode, Record, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
+pub use salvage::{Hole, Salvage, Salvaged, salvage};
 pub use segments::Freed;
 pub use source::fuzz_reader;
 pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};

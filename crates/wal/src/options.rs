@@ -70,7 +70,8 @@ pub enum RecoveryMode {
     AbsoluteConsistency,
     /// Trims an unfinished flush; opens before the damage, keeping the damaged files under the name `.bad`.
     PointInTime,
-    /// Salvage; not built yet, refused.
+    /// Reads all that is readable and declares the holes. Opens nothing for writing, so opening refuses it: see
+    /// [`salvage`](crate::salvage).
     SkipAnyCorruptedRecords,
 }
 
@@ -225,8 +226,11 @@ impl Options {
             return refuse("wal.ring = shared is not built yet: use private".to_owned());
         }
         if self.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
-            let use_instead = "use point_in_time";
-            return refuse(format!("wal.recovery_mode = skip_any_corrupted_records is not built yet: {use_instead}"));
+            return refuse(
+                "wal.recovery_mode = skip_any_corrupted_records only reads and opens nothing: read what is left with \
+                 collie wal dump --skip-bad (collie_wal::salvage), or open with point_in_time"
+                    .to_owned(),
+            );
         }
         within("wal.chunk_size", self.chunk_bytes, 4 << 10, 1 << 20)?;
         within("wal.ring_size", self.ring_bytes, 4 * self.chunk_bytes, 1 << 40)?;

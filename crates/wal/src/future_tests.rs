@@ -1,0 +1,99 @@
+//! Asynchronous commits: thousands in flight from one thread, completed in the order of their positions.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+};
+
+use collie_env::{Env, SimFiles};
+use parking_lot::Mutex;
+
+use crate::{Log, Lsn, Mark, Options, Reached, WalError, crash_tests::tiny};
+
+/// Writes its number down when it is woken.
+struct Noted {
+    number: usize,
+    order: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Wake for Noted {
+    fn wake(self: Arc<Self>) {
+        self.order.lock().push(self.number);
+    }
+}
+
+/// Settings without threads under which many small records gather and leave in several frames.
+fn roomy() -> Options {
+    Options { ring_bytes: 1 << 20, segment_bytes: 4 << 20, frame_bytes: 32 << 10, flush_bytes: 512 << 10, ..tiny() }
+}
+
+fn poll(future: &mut Pin<Box<Reached>>, waker: &Waker) -> Poll<Result<(), WalError>> {
+    future.as_mut().poll(&mut Context::from_waker(waker))
+}
+
+/// Goal: one thread has 10,000 commits in flight; each future is woken once, in the order of positions per mark, and is
+/// ready then; dropping one forgets that waiter and nothing else. Method: futures of two marks over 10,000 records, every
+/// seventh dropped, then flushes by hand.
+#[test]
+fn ten_thousand_commits_in_flight_from_one_thread_complete_in_order() {
+    let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
+    let (mut writer, order) = (log.writer(), Arc::new(Mutex::new(Vec::new())));
+    let mark_of = |number: usize| if number.is_multiple_of(3) { Mark::Written } else { Mark::Durable };
+    let mut ends: Vec<Lsn> = Vec::new();
+    let mut futures: Vec<Option<Pin<Box<Reached>>>> = Vec::new();
+    for number in 0..10_000_usize {
+        let end = writer.append(0, &[&number.to_le_bytes()]).unwrap().end;
+        let mut future = Box::pin(log.reached(mark_of(number), end));
+        let waker = Waker::from(Arc::new(Noted { number, order: order.clone() }));
+        assert!(poll(&mut future, &waker).is_pending());
+        ends.push(end);
+        futures.push(Some(future));
+    }
+    for dropped in futures.iter_mut().step_by(7) {
+        *dropped = None;
+    }
+    assert_eq!(order.lock().len(), 0, "nothing was flushed yet");
+    let mut flights = 0;
+    while let Some(lead) = log.try_lead() {
+        lead.run().unwrap();
+        flights += 1;
+        let (written, durable) = (log.written(), log.durable());
+        let reached =
+            |number: &usize| ends[*number] <= if mark_of(*number) == Mark::Written { written } else { durable };
+        let covered = (0..10_000).filter(|number| number % 7 > 0 && reached(number)).count();
+        assert_eq!(order.lock().len(), covered, "after flight {flights}");
+    }
+    assert!(flights > 3, "{flights}");
+    let order = std::mem::take(&mut *order.lock());
+    for mark in [Mark::Written, Mark::Durable] {
+        let woken: Vec<usize> = order.iter().copied().filter(|number| mark_of(*number) == mark).collect();
+        let expected = (0..10_000).filter(|number| number % 7 > 0 && mark_of(*number) == mark);
+        assert!(expected.eq(woken), "{mark:?} is out of order");
+    }
+    for future in futures.iter_mut().flatten() {
+        assert!(matches!(poll(future, Waker::noop()), Poll::Ready(Ok(()))));
+    }
+}
+
+/// Goal: every future hears when the log ends, none before. Method: close without flushing, as a dying process does.
+#[test]
+fn futures_hear_of_the_end_of_the_log() {
+    let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
+    let (mut writer, order) = (log.writer(), Arc::new(Mutex::new(Vec::new())));
+    let mut futures: Vec<_> = (0..1_000_usize)
+        .map(|number| {
+            let end = writer.append(0, &[b"x"]).unwrap().end;
+            let mut future = Box::pin(log.reached(Mark::Durable, end));
+            let waker = Waker::from(Arc::new(Noted { number, order: order.clone() }));
+            assert!(poll(&mut future, &waker).is_pending());
+            future
+        })
+        .collect();
+    log.abandon();
+    assert!(order.lock().iter().copied().eq(0..1_000));
+    for future in &mut futures {
+        assert!(matches!(poll(future, Waker::noop()), Poll::Ready(Err(WalError::Closed))));
+    }
+}
