@@ -24,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("config", targets::config),
     ("copy_input", targets::copy_input),
     ("key_codec", targets::key_codec),
+    ("log_cursors", targets::log_cursors),
     ("log_reader", targets::log_reader),
     ("redo_record", targets::redo_record),
     ("row_codec", targets::row_codec),

@@ -18,7 +18,7 @@ use collie_sql::{
     codec::{KeyColumn, RowLayout, key::encode_key},
     types::{Numeric, SqlType, Value, oid},
 };
-use collie_wal::{Log, Options};
+use collie_wal::{LagPolicy, Log, Options, TailOptions};
 
 /// Types of the columns of the rows that `row_codec` reads.
 pub(crate) const ROW_TYPES: &[u32] = &[
@@ -49,6 +49,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "config" => config(),
         "copy_input" => copy_input(),
         "key_codec" => key_codec(),
+        "log_cursors" => log_cursors(),
         "log_reader" => log_reader(),
         "redo_record" => redo_record(),
         "row_codec" => row_codec(),
@@ -99,6 +100,24 @@ fn wire_frontend() -> Vec<Vec<u8>> {
         with(255, &[&extended, &copy, &message(b'p', b"password\0"), &message(b'X', b"")]),
         with(3, &[&copy]),
     ]
+}
+
+/// The cursors of one consumer, then of three with other policies.
+fn log_cursors() -> Vec<Vec<u8>> {
+    let (env, _disk) = Env::simulated(1);
+    let dir = Path::new("/log");
+    let (log, _) = Log::open(&env, dir, Options { threads: false, ..Options::small() }).expect("a fresh disk");
+    let stored = || read_all(&*env.files, &dir.join("consumers"), 1 << 20).expect("the cursors are readable");
+    let mut tails = Vec::new();
+    let mut tail = |name: &str, policy| {
+        let options = TailOptions::resume().policy(policy).bound_segments(9).bound_bytes(1 << 30);
+        tails.push(log.tail(name, options).expect("a consumer"));
+    };
+    tail("feed", LagPolicy::Invalidate);
+    let one = stored();
+    tail("archive:1", LagPolicy::Hold);
+    tail("replica.north_2-b", LagPolicy::Files);
+    vec![one, stored()]
 }
 
 /// Segments of a log with short, long and cut records, after one open and after a second one.

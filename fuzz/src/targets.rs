@@ -27,6 +27,15 @@ pub(crate) fn wire_frontend(bytes: &[u8]) {
     collie_wire::fuzz_frontend(bytes);
 }
 
+/// The file of a log's consumers, as it is and with the checksum that would make it hold.
+pub(crate) fn log_cursors(bytes: &[u8]) {
+    collie_wal::fuzz_cursors(bytes);
+    if let Some((head, body)) = bytes.split_at_checked(12) {
+        let sealed = [&head[..8], &crc32c(body).to_le_bytes(), body].concat();
+        collie_wal::fuzz_cursors(&sealed);
+    }
+}
+
 /// A segment of the log, as it is and with the checksums that would make its headers hold.
 pub(crate) fn log_reader(bytes: &[u8]) {
     collie_wal::fuzz_reader(bytes);

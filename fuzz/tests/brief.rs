@@ -98,6 +98,7 @@ brief! {
     config: 50_000, "any settings are taken or refused.";
     copy_input: 150_000, "any COPY data ends in rows or an error.";
     key_codec: 100_000, "a damaged key is an error, and one that is read survives a round trip.";
+    log_cursors: 100_000, "a damaged file of cursors is an error, and one that is read survives a round trip.";
     log_reader: 40_000, "a damaged segment is read up to the damage, even where checksums hold.";
     redo_record: 150_000, "a damaged log record is shown as such.";
     row_codec: 100_000, "a damaged row is an error, and one that is read survives a round trip.";

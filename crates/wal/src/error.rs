@@ -45,6 +45,44 @@ pub enum WalError {
         /// How far the log is known to have been durable.
         durable: Lsn,
     },
+    /// Files between the readable part of the log and what was durable are not there.
+    MissingSegment {
+        /// Which, as far as their numbers tell.
+        missing: String,
+        /// Everything below was read and is good.
+        lsn: Lsn,
+        /// How far the log is known to have been durable.
+        durable: Lsn,
+    },
+    /// The log starts above what the caller's checkpoint needs (`Options::known_start`).
+    MissingStart {
+        /// Where it starts.
+        start: Lsn,
+        /// What is needed.
+        needed: Lsn,
+        /// The file before the first one.
+        missing: String,
+    },
+    /// A log file is smaller than it was: it was cut, or copied in part.
+    Shortened {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The size that its header names.
+        segment_bytes: u64,
+        /// Everything below was read and is good.
+        lsn: Lsn,
+        /// How far the log is known to have been durable.
+        durable: Lsn,
+    },
+    /// A log file lies there under another's name: a copy, or one that was renamed.
+    WrongName {
+        /// The file.
+        path: PathBuf,
+        /// The name that its header asks for.
+        name: String,
+    },
     /// The log was not closed cleanly and `wal.recovery_mode = absolute_consistency` asks for that.
     Unfinished {
         /// Everything below was read and is good.
@@ -111,7 +149,8 @@ impl WalError {
             Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } | Self::BadConsumers { .. } => {
                 Remedy::RestoreData
             }
-            Self::ForeignLog { .. } | Self::NewerFormat { .. } => Remedy::FixCall,
+            Self::MissingSegment { .. } | Self::MissingStart { .. } | Self::Shortened { .. } => Remedy::RestoreData,
+            Self::ForeignLog { .. } | Self::NewerFormat { .. } | Self::WrongName { .. } => Remedy::FixCall,
         }
     }
 
@@ -143,6 +182,27 @@ impl fmt::Display for WalError {
                 "wal: damaged at LSN {lsn} ({} offset {offset}): crc {stored:08x} stored, {computed:08x} computed; \
                  the log was durable to {durable}, so acknowledged commits are lost here: repair from a copy, a \
                  replica or a backup, or open without them: --set wal.recovery_mode=point_in_time",
+                path.display()
+            ),
+            Self::MissingSegment { missing, lsn, durable } => write!(
+                f,
+                "wal: {missing}: the log reads to LSN {lsn} and was durable to {durable}, so acknowledged commits are \
+                 lost here: put it back, repair from a copy, a replica or a backup, or open without them: --set \
+                 wal.recovery_mode=point_in_time"
+            ),
+            Self::MissingStart { start, needed, missing } => {
+                write!(f, "wal: starts at {start} but the checkpoint needs {needed}: segment {missing} is missing")
+            }
+            Self::Shortened { path, bytes, segment_bytes, lsn, durable } => write!(
+                f,
+                "wal: {} has {bytes} of its {segment_bytes} bytes: it was cut, or copied in part; the log reads to LSN \
+                 {lsn} and was durable to {durable} at least: copy it again, repair from a copy, a replica or a backup, \
+                 or open with what reads: --set wal.recovery_mode=point_in_time",
+                path.display()
+            ),
+            Self::WrongName { path, name } => write!(
+                f,
+                "wal: {} is segment {name} by its header: rename it, or remove it if that file is there too",
                 path.display()
             ),
             Self::Unfinished { lsn, path, offset } => write!(

@@ -62,6 +62,7 @@ mod keeper;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
 mod log;
+mod misplaced;
 mod options;
 mod read;
 mod recent;
@@ -93,6 +94,8 @@ mod lab_tests;
 mod level_tests;
 #[cfg(test)]
 mod log_tests;
+#[cfg(test)]
+mod misplaced_tests;
 #[cfg(test)]
 mod mistakes;
 #[cfg(test)]

@@ -149,6 +149,8 @@ pub struct Options {
     pub recovery_mode: RecoveryMode,
     /// A position that the caller knows to have been durable: an end below it is damage. Default none.
     pub known_durable: Option<Lsn>,
+    /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. Default none.
+    pub known_start: Option<Lsn>,
     /// Tag and body of a record to append first whenever opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,
     /// Takes what an operator should read while the log runs. Default nobody.
@@ -179,6 +181,7 @@ impl Default for Options {
             sync_every: 0,
             recovery_mode: RecoveryMode::default(),
             known_durable: None,
+            known_start: None,
             first_record: None,
             warnings: Warnings::default(),
             threads: true,

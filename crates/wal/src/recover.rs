@@ -20,10 +20,11 @@ use crate::{
     decode::whole_records,
     flight::{Anchor, Flight},
     format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
+    misplaced::{Cause, Shortened, refuse_late_start},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
     spare::{Spare, prepare, prepare_again},
-    survey::{Leftover, Note, Survey, survey},
+    survey::{Damage, Leftover, Note, Survey, survey},
     window::Window,
 };
 
@@ -71,13 +72,15 @@ pub(crate) struct Opened {
 impl Survey {
     /// Returns the damage as an error.
     pub(crate) fn damage_error(&self) -> Option<WalError> {
-        self.damage.as_ref().map(|damage| WalError::Damaged {
-            lsn: damage.lsn,
-            path: damage.path.clone(),
-            offset: damage.offset,
-            stored: damage.bad.stored,
-            computed: damage.bad.computed,
-            durable: damage.durable,
+        let Damage { lsn, path, offset, bad, durable, cause } = self.damage.clone()?;
+        Some(match cause {
+            Cause::Bytes => {
+                WalError::Damaged { lsn, path, offset, stored: bad.stored, computed: bad.computed, durable }
+            }
+            Cause::Shortened(Shortened { path, bytes, segment_bytes }) => {
+                WalError::Shortened { path, bytes, segment_bytes, lsn, durable }
+            }
+            Cause::Missing(missing) => WalError::MissingSegment { missing, lsn, durable },
         })
     }
 
@@ -98,6 +101,7 @@ impl Survey {
 pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, WalError> {
     remove_temporaries(env, dir)?;
     let mut found = survey(&*env.files, dir, options.known_durable)?;
+    refuse_late_start(&found, options.known_start)?;
     let mut notes: Vec<String> = found.torn_note().into_iter().collect();
     if let Some(error) = found.damage_error() {
         if options.recovery_mode != RecoveryMode::PointInTime {

@@ -10,10 +10,10 @@
 //!
 //! Checked by `read_tests` (random logs read through all three) and by the fuzz target of the reader.
 
-use std::{fmt::Debug, path::Path, sync::Arc};
+use std::{fmt::Debug, io, path::Path, sync::Arc};
 
 use collie_base::Lsn;
-use collie_env::{Access, Files, Mapping, SimFiles};
+use collie_env::{Access, File, Files, Mapping};
 
 use crate::{
     WalError,
@@ -76,14 +76,12 @@ impl FrameSource for &[u8] {
 /// holds. For fuzzing: must return for any input, and no source may see another frame than the others (N1).
 pub fn fuzz_reader(data: &[u8]) -> usize {
     const NAME: &str = "/segment";
-    let disk = SimFiles::new();
-    let written = disk.create(NAME.as_ref()).and_then(|file| file.write_at(0, data));
-    written.expect("the simulated disk has room");
-    let mut window = Window::open(&disk, NAME.into()).expect("the file is there");
-    // SAFETY: nobody else knows this disk.
-    let mapped = unsafe { MappedSegment::new(&disk, NAME.as_ref(), data.len() as u64) };
-    let mut mapped = mapped.expect("the file is that long");
-    let _header = window.segment_header().expect("the simulated disk reads");
+    let file = Arc::new(InMemory(data.to_vec()));
+    // SAFETY: nobody writes to this file.
+    let mapping = unsafe { file.map(data.len() as u64) };
+    let mut mapped = MappedSegment(mapping.expect("the file is that long"));
+    let mut window = Window::of(file, NAME.into()).expect("the file has a length");
+    let _header = window.segment_header().expect("memory reads");
     let (mut assembler, mut yielded, mut at) = (Assembler::new(Lsn::ZERO, 1 << 20), 0, 0);
     while at < data.len() as u64 {
         let mut whole = data;
@@ -109,6 +107,34 @@ pub fn fuzz_reader(data: &[u8]) -> usize {
         yielded += std::iter::from_fn(|| assembler.next()).count();
     }
     yielded
+}
+
+/// A file for fuzzing: bytes that are only read.
+#[derive(Debug)]
+struct InMemory(Vec<u8>);
+
+impl File for InMemory {
+    fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        let part = part_of(&self.0, 0, offset, bytes.len());
+        bytes[..part.len()].copy_from_slice(part);
+        Ok(part.len())
+    }
+
+    fn write_at(&self, _offset: u64, _bytes: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_len(&self, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
 }
 
 /// The front of a segment file, mapped into memory.

@@ -23,6 +23,7 @@ use crate::{
     WalError,
     decode::{Bad, HeaderBlock},
     format::{BLOCK_BYTES, REASON_REWRITE, SegmentHeader, segment_number},
+    misplaced::{Cause, Shortened, explain, refuse_wrong_name},
     segments::Span,
     source::FrameSource,
     window::Window,
@@ -73,6 +74,7 @@ pub(crate) struct Damage {
     pub(crate) offset: u64,
     pub(crate) bad: Bad,
     pub(crate) durable: Lsn,
+    pub(crate) cause: Cause,
 }
 
 /// The chain of frames while it is followed.
@@ -133,16 +135,24 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
     let segment_number_max = numbers.last().map_or(0, |(number, _)| *number);
     let mut chain = Chain::default();
     let (mut log_id, mut leftovers) = (None, Vec::new());
-    let mut seen = Seen::default();
+    let (mut seen, mut shortened) = (Seen::default(), Vec::new());
     for (number, path) in numbers {
         let mut window = Window::open(files, path.clone())?;
         let file_bytes = window.file_bytes();
         let header = match window.segment_header()? {
             HeaderBlock::Newer(version) => return Err(WalError::NewerFormat { path, version }),
             HeaderBlock::Segment(header) if header.number == number => Ok(header),
-            HeaderBlock::Segment(_) => Err(Bad { stored: 0, computed: 0 }),
+            HeaderBlock::Segment(header) => {
+                refuse_wrong_name(&mut window, &path, &header)?;
+                Err(Bad { stored: 0, computed: 0 })
+            }
             HeaderBlock::Bad(bad) => Err(bad),
         };
+        if let Ok(SegmentHeader { segment_bytes, .. }) = header
+            && file_bytes < segment_bytes
+        {
+            shortened.push(Shortened { path: path.clone(), bytes: file_bytes, segment_bytes });
+        }
         let joined = match header {
             Ok(header) if *log_id.get_or_insert(header.log_id) != header.log_id => {
                 return Err(WalError::ForeignLog { path });
@@ -173,6 +183,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
         torn_bytes: 0,
     };
     look_ahead(files, &mut survey, chain.stopped_by, known_durable)?;
+    explain(files, &mut survey, &shortened)?;
     Ok(survey)
 }
 
@@ -350,7 +361,7 @@ fn look_ahead(
     let Some(durable) = proof else { return Ok(()) };
     let (path, offset, bad) = place.unwrap_or_else(|| (PathBuf::from("(no file)"), 0, Bad { stored: 0, computed: 0 }));
     let lsn = if lost_start { Lsn::FIRST } else { survey.end };
-    survey.damage = Some(Damage { lsn, path, offset, bad, durable });
+    survey.damage = Some(Damage { lsn, path, offset, bad, durable, cause: Cause::Bytes });
     Ok(())
 }
 

@@ -32,7 +32,12 @@ impl Window {
     pub(crate) fn open(files: &dyn Files, path: PathBuf) -> Result<Self, WalError> {
         let io = |source| WalError::io("open", &path, source);
         let file = files.open(&path, Access::Read).map_err(io)?;
-        let file_bytes = file.len().map_err(io)?;
+        Self::of(file, path)
+    }
+
+    /// Reads `file`, which is called `path` in errors.
+    pub(crate) fn of(file: Arc<dyn File>, path: PathBuf) -> Result<Self, WalError> {
+        let file_bytes = file.len().map_err(|source| WalError::io("open", &path, source))?;
         Ok(Self { file, path, bytes: Vec::new(), offset: 0, file_bytes, steady_bytes: file_bytes })
     }
 

@@ -1,0 +1,122 @@
+//! What is wrong with the set of files, beyond bytes that do not read back: a file that is missing, that was shortened by
+//! a copy, or that lies there under another's name. So that the message names the file to put back, not a checksum.
+//!
+//! # Invariants
+//! - X1. A segment has its full size before its header says that it is one (`spare` H1): a smaller one was cut or copied in
+//!   part. What was behind the cut is unknown, so the log is not opened as if nothing had been there.
+//! - X2. A file whose header carries another number is a spare on its way to that name, which holds no frame yet, or a copy.
+//! - X3. A file is called missing only if numbers are missing between the end of the chain and the first file that does not
+//!   join, nothing was begun behind that end, and that file continues from records that are not there.
+//!
+//! Checked by `misplaced_tests`; that no crash looks like this, by the crash tests.
+
+use std::path::{Path, PathBuf};
+
+use collie_base::Lsn;
+use collie_env::Files;
+
+use crate::{
+    WalError,
+    decode::Bad,
+    format::{BLOCK, BLOCK_BYTES, SegmentHeader, segment_name, segment_number},
+    source::FrameSource,
+    survey::{Damage, Survey},
+    window::Window,
+};
+
+/// Why the log ends before it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Bytes do not read back.
+    Bytes,
+    /// The last file that joins is not as long as it was.
+    Shortened(Shortened),
+    /// Files are not there.
+    Missing(String),
+}
+
+/// A segment that is smaller than its header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shortened {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) segment_bytes: u64,
+}
+
+/// Refuses a segment that lies there under another number than its header's, unless it is a spare that was not renamed
+/// yet (X2).
+pub(crate) fn refuse_wrong_name(window: &mut Window, path: &Path, header: &SegmentHeader) -> Result<(), WalError> {
+    if window.frame_at(BLOCK_BYTES, Some(header.salt))?.is_err() {
+        return Ok(());
+    }
+    Err(WalError::WrongName { path: path.to_owned(), name: segment_name(header.number) })
+}
+
+/// Returns the number in a file's name.
+fn number_of(path: &Path) -> Option<u64> {
+    segment_number(&path.file_name()?.to_string_lossy())
+}
+
+/// Finds out whether the chain ends for a reason that a checksum does not tell.
+pub(crate) fn explain(files: &dyn Files, survey: &mut Survey, shortened: &[Shortened]) -> Result<(), WalError> {
+    let Some((tail, offset)) = survey.tail().map(|(path, offset)| (path.to_owned(), offset)) else { return Ok(()) };
+    if let Some(short) = shortened.iter().find(|short| short.path == tail) {
+        // X1: also where no frame that is left proves it.
+        let durable = survey.damage.as_ref().map_or(survey.durable, |damage| damage.durable);
+        let (lsn, offset, bad) = (survey.end, short.bytes, Bad { stored: 0, computed: 0 });
+        let cause = Cause::Shortened(short.clone());
+        survey.damage = Some(Damage { lsn, path: tail, offset, bad, durable, cause });
+        return Ok(());
+    }
+    if survey.damage.is_none() || survey.torn_bytes > 0 || was_begun(files, &tail, offset)? {
+        return Ok(());
+    }
+    let Some(names) = missing_behind(files, survey, &tail)? else { return Ok(()) };
+    if let Some(damage) = &mut survey.damage {
+        damage.cause = Cause::Missing(names);
+    }
+    Ok(())
+}
+
+/// Returns whether something that is not from an earlier use of the file was written at `offset`.
+fn was_begun(files: &dyn Files, path: &Path, offset: u64) -> Result<bool, WalError> {
+    let mut window = Window::open(files, path.to_owned())?;
+    if window.frame_at(offset, None)?.is_ok() {
+        return Ok(false);
+    }
+    Ok(window.bytes_at(offset, BLOCK)?.iter().any(|byte| *byte != 0))
+}
+
+/// Returns the names of the files that are missing behind the chain's last one (X3).
+fn missing_behind(files: &dyn Files, survey: &Survey, tail: &Path) -> Result<Option<String>, WalError> {
+    let Some(last) = number_of(tail) else { return Ok(None) };
+    let behind = survey.leftovers.iter().filter(|file| file.lost_frames && file.number > last);
+    let Some(next) = behind.min_by_key(|file| file.number) else { return Ok(None) };
+    let mut window = Window::open(files, next.path.clone())?;
+    let Ok(frame) = window.frame_at(BLOCK_BYTES, None)? else { return Ok(None) };
+    if frame.header.link.is_none_or(|link| link.previous_end <= survey.end) {
+        return Ok(None);
+    }
+    let present = |number: &u64| survey.leftovers.iter().any(|file| file.number == *number);
+    // Each search passes present files only, however far apart the numbers are.
+    let between = last + 1..next.number;
+    let ends = between.clone().find(|number| !present(number)).zip(between.rev().find(|number| !present(number)));
+    Ok(ends.map(|(first, last)| {
+        if first == last {
+            format!("segment {} is missing", segment_name(first))
+        } else {
+            format!("segments {} to {} are missing", segment_name(first), segment_name(last))
+        }
+    }))
+}
+
+/// Refuses a log that starts above what the caller's checkpoint needs.
+pub(crate) fn refuse_late_start(survey: &Survey, needed: Option<Lsn>) -> Result<(), WalError> {
+    let Some((first, needed)) = survey.spans.first().zip(needed) else { return Ok(()) };
+    let start = first.first;
+    if needed >= start {
+        return Ok(());
+    }
+    let before = number_of(&first.path).unwrap_or(1).saturating_sub(1);
+    Err(WalError::MissingStart { start, needed, missing: segment_name(before) })
+}
