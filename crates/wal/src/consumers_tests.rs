@@ -3,7 +3,8 @@
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
 use crate::{
-    LagPolicy, Level, Log, Lsn, Options, ReadMode, Tail, TailOptions, WalError, Writer, crash_tests::tiny, inspect,
+    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Writer, crash_tests::tiny,
+    inspect,
 };
 
 const DIR: &str = "/wal";
@@ -246,6 +247,32 @@ fn long_record_around_the_cursor_comes_whole_after_a_restart() {
     assert_eq!(seen, [(long.start, 200_000)]);
     tail.advance(tail.position()).unwrap();
     assert!(log.truncate_before(log.durable()).unwrap().start > before[2]);
+}
+
+/// Goal: a record that a consumer's own bound cut short does not keep that consumer at its bound for ever. Method: a
+/// record of several files under a bound of one, with each protocol; the consumer catches up, then the same record fits.
+#[test]
+fn record_cut_short_by_a_bound_does_not_keep_the_consumer_there() {
+    for protocol in [Protocol::Oracle, Protocol::Base, Protocol::Help] {
+        let options = Options { protocol, max_record_bytes: 256 << 10, recent_bytes: 0, ..tiny() };
+        let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), DIR.as_ref(), options).unwrap();
+        let hold = TailOptions::resume().policy(LagPolicy::Hold).bound_segments(1);
+        let (mut writer, mut tail) = (log.writer(), log.tail("archive", hold).unwrap());
+        writer.commit(0, b"before", Level::Disk).unwrap();
+        let refused = writer.append(0, &[&[1; 200_000]]).unwrap_err();
+        assert!(refused.to_string().contains("consumer archive"), "{refused}");
+        log.flush_wal(true).unwrap();
+        assert_eq!(numbers(&mut tail), [b'b'], "{protocol:?}");
+        tail.advance(tail.position()).unwrap();
+        assert!(log.stat().consumers[0].pins.is_empty(), "{protocol:?}");
+        writer.commit(0, b"after", Level::Disk).unwrap();
+        assert_eq!(numbers(&mut tail), [b'a']);
+        drop(tail);
+        log.remove_consumer("archive").unwrap();
+        writer.append(0, &[&[2; 200_000]]).unwrap();
+        log.flush_wal(true).unwrap();
+        assert_eq!(log.read(Lsn::ZERO).last().unwrap().unwrap().body, vec![2; 200_000]);
+    }
 }
 
 /// Goal: whatever is freed, a crash at any call leaves every cursor with all its records (U1, U2). Method: seeded runs of

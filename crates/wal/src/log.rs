@@ -23,7 +23,9 @@ use crate::{
     flush::{Flusher, Purpose, Right},
     format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
     frame_reader::{FrameReader, Running},
-    keeper, recover,
+    keeper,
+    options::RECORD_OVERHEAD,
+    recover,
     reserve::{POSITION_MAX, Record, Reserve, Room, Slot, State},
     segments::Segments,
 };
@@ -699,16 +701,23 @@ impl Writer {
             Some(slot) => slot,
             None => turn.insert(core.flusher.reserve.shared_slot()).slot(),
         };
+        if !waits {
+            // For the whole of it: once begun it goes on.
+            core.look_for_room_in_the_ring(body.len() as u64 + count as u64 * RECORD_OVERHEAD)?;
+        }
         for (number, piece) in body.chunks(piece_bytes).enumerate() {
             let kind = if number + 1 == count { KIND_LAST } else { KIND_PART };
             let within = piece_head(slot.number(), number as u64);
             let head = RecordHead::new(within.len() + piece.len(), kind, tag);
-            let parts = [within.as_slice(), piece];
-            let record = Record::new(head, &parts);
-            if !waits {
-                core.look_for_room_in_the_ring(&record)?;
+            match core.append(slot, &Record::new(head, &[within.as_slice(), piece]), |_| ()) {
+                Ok(appended) => last = Some(appended),
+                Err(error) => {
+                    if number > 0 {
+                        core.give_up_pieces(slot, number as u64, tag);
+                    }
+                    return Err(error);
+                }
             }
-            last = Some(core.append(slot, &record, |_| ())?);
         }
         Ok(last.expect("a body above one piece has pieces"))
     }
@@ -717,7 +726,7 @@ impl Writer {
     fn append_record<F: FnOnce(Lsn)>(&mut self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
         let core = &self.log.owner.core;
         if !self.waits {
-            core.look_for_room_in_the_ring(record)?;
+            core.look_for_room_in_the_ring(record.bytes())?;
         }
         match &mut self.slot {
             Some(slot) => core.append(slot, record, publish),
@@ -761,14 +770,26 @@ impl Core {
     /// Refuses an append that would have to wait for a flush. Another's append may take the room in between: then it does.
     #[cold]
     #[inline(never)]
-    fn look_for_room_in_the_ring(&self, record: &Record<'_>) -> Result<(), WalError> {
-        let end = self.flusher.reserve.next().plus(record.bytes());
+    fn look_for_room_in_the_ring(&self, bytes: u64) -> Result<(), WalError> {
+        let end = self.flusher.reserve.next().plus(bytes);
         if end.bytes_since(self.flusher.durable.load()) <= self.options.ring_bytes {
             return Ok(());
         }
         self.ring_full.fetch_add(1, Ordering::Relaxed);
         let until = Lsn::new(end.get() - self.options.ring_bytes);
         Err(WalError::Full { pinned_by: format!("the ring, whose bytes up to {until} wait for the disk") })
+    }
+
+    /// Ends a payload of which `pieces` were appended and no more will be, with a last piece out of turn: readers drop the
+    /// payload, and no longer start at its first piece. Otherwise a consumer whose bound refuses the rest of a record would
+    /// keep that record's files, stay at its bound, and refuse for ever.
+    #[cold]
+    fn give_up_pieces(&self, slot: &mut Slot, pieces: u64, tag: u8) {
+        let within = piece_head(slot.number(), pieces + 1);
+        let head = RecordHead::new(within.len(), KIND_LAST, tag);
+        // A log that has stopped needs no end. It is let in without a look at the room on disk: it is a few bytes, and what
+        // was reserved has room.
+        let _unless_stopped = self.flusher.reserve.append(slot, self, &Record::new(head, &[&within]), |_| ());
     }
 
     /// Refuses an append while the disk, or the bound on files, has no room for it.
