@@ -99,15 +99,15 @@ pub(crate) fn open(
     let mut now =
         OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };
     let mut records = 0_u64;
-    for record in wal.read(found.start) {
-        let record = record?;
-        replay.apply(record.lsn, record.tag, &record.body)?;
+    wal.read(found.start).visit(|record| -> Result<(), EngineError> {
+        replay.apply(record.lsn, record.tag, record.body)?;
         records += 1;
         if records.is_multiple_of(PROGRESS_RECORDS) {
             (now.bytes_done, now.rows) = (record.end.bytes_since(found.start), replay.rows);
             progress(&now);
         }
-    }
+        Ok(())
+    })?;
     let Replay { rows, xid_limit: first_xid, mut incarnations, .. } = replay;
 
     let log = EngineLog::new(wal, slots);

@@ -13,8 +13,8 @@ use std::{collections::VecDeque, path::Path, sync::Arc};
 use collie_base::Lsn;
 
 use crate::{
-    Record, WalError,
-    decode::{self, Joined, Joiner},
+    Record, RecordRef, WalError,
+    decode::{self, Joiner},
     format::REASON_OPEN,
     source::Frame,
 };
@@ -59,6 +59,26 @@ impl Assembler {
     /// # Errors
     /// `Damaged` when the payload is not whole records, from then on; those before the bad one are ready.
     pub(crate) fn take(&mut self, frame: &Frame<'_>, place: &Place, limit: Lsn) -> Result<(), WalError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        let taken = self.visit(frame, place, limit, |RecordRef { lsn, end, kind, tag, body }| {
+            let (body, path, offset) = (body.to_vec(), place.path.clone(), place.offset);
+            ready.push_back(Record { lsn, end, kind, tag, body, path, offset });
+        });
+        self.ready = ready;
+        taken
+    }
+
+    /// Calls `visit` with the records of the next frame, those that end at or below `limit`.
+    ///
+    /// # Errors
+    /// As [`Assembler::take`]; those before the bad one were visited.
+    pub(crate) fn visit(
+        &mut self,
+        frame: &Frame<'_>,
+        place: &Place,
+        limit: Lsn,
+        mut visit: impl FnMut(RecordRef<'_>),
+    ) -> Result<(), WalError> {
         self.check()?;
         if frame.header.link.is_some_and(|link| link.reason == REASON_OPEN) {
             // J2.
@@ -71,14 +91,13 @@ impl Assembler {
                 return self.check();
             };
             let end = lsn.plus(raw.bytes);
-            let joined = if lsn < self.taken { None } else { self.joiner.take(&raw, lsn) };
-            self.taken = self.taken.max(end);
-            if let Some(joined) = joined.filter(|_| lsn >= self.from && end <= limit) {
-                let Joined { kind, body, first } = joined;
-                let (tag, path, offset) = (raw.tag, place.path.clone(), place.offset);
-                self.ready.push_back(Record { lsn, end, kind, tag, body, path, offset });
-                if first < lsn {
-                    self.long.push_back((first, lsn));
+            if lsn >= self.taken {
+                self.taken = end;
+                if let Some(joined) = self.joiner.take(&raw, lsn).filter(|_| lsn >= self.from && end <= limit) {
+                    visit(RecordRef { lsn, end, kind: joined.kind, tag: raw.tag, body: &joined.body });
+                    if joined.first < lsn {
+                        self.long.push_back((joined.first, lsn));
+                    }
                 }
             }
             rest = rest.get(usize::try_from(raw.bytes).unwrap_or(usize::MAX)..).unwrap_or(&[]);

@@ -6,6 +6,8 @@
 //! - D2. What `format` writes is read back as it was (property test below).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use std::borrow::Cow;
+
 use collie_base::{Lsn, Map, checksum::crc32c, codec::Reader};
 
 use crate::format::{
@@ -160,9 +162,10 @@ pub enum RecordKind {
 
 /// A payload that is whole.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct Joined<'a> {
     pub(crate) kind: RecordKind,
-    pub(crate) body: Vec<u8>,
+    /// As it lies in the frame, or put together of pieces.
+    pub(crate) body: Cow<'a, [u8]>,
     /// Position of its first piece.
     pub(crate) first: Lsn,
 }
@@ -191,16 +194,16 @@ impl Joiner {
     }
 
     /// Takes the next record, which starts at `lsn`; returns what it completes.
-    pub(crate) fn take(&mut self, raw: &RawRecord<'_>, lsn: Lsn) -> Option<Joined> {
+    pub(crate) fn take<'a>(&mut self, raw: &RawRecord<'a>, lsn: Lsn) -> Option<Joined<'a>> {
         match raw.kind {
-            KIND_DATA => Some(Joined { kind: RecordKind::Data, body: raw.payload.to_vec(), first: lsn }),
-            KIND_UNLOGGED => Some(Joined { kind: RecordKind::Unlogged, body: raw.payload.to_vec(), first: lsn }),
+            KIND_DATA => Some(Joined { kind: RecordKind::Data, body: raw.payload.into(), first: lsn }),
+            KIND_UNLOGGED => Some(Joined { kind: RecordKind::Unlogged, body: raw.payload.into(), first: lsn }),
             KIND_PART | KIND_LAST => self.piece(raw, lsn),
             _ => None,
         }
     }
 
-    fn piece(&mut self, raw: &RawRecord<'_>, lsn: Lsn) -> Option<Joined> {
+    fn piece<'a>(&mut self, raw: &RawRecord<'a>, lsn: Lsn) -> Option<Joined<'a>> {
         let mut reader = Reader::new(raw.payload);
         let (slot, piece) = (reader.varint().ok()?, reader.varint().ok()?);
         let begun = self.unfinished.remove(&slot);
@@ -213,7 +216,7 @@ impl Joiner {
         }
         body.extend_from_slice(reader.rest());
         if raw.kind == KIND_LAST {
-            return Some(Joined { kind: RecordKind::Data, body, first });
+            return Some(Joined { kind: RecordKind::Data, body: body.into(), first });
         }
         self.unfinished.insert(slot, Unfinished { first, expected: piece.checked_add(1)?, body });
         None

@@ -76,7 +76,9 @@ fn joiner_joins_pieces_per_slot_and_drops_incomplete_ones() {
     let mut take = |kind, slot, piece, body: &[u8]| {
         let mut payload = piece_head(slot, piece);
         payload.extend_from_slice(body);
-        joiner.take(&RawRecord { kind, tag: 0, payload: &payload, bytes: 0 }, Lsn::FIRST).map(|joined| joined.body)
+        joiner
+            .take(&RawRecord { kind, tag: 0, payload: &payload, bytes: 0 }, Lsn::FIRST)
+            .map(|joined| joined.body.into_owned())
     };
     assert_eq!(take(KIND_PART, 0, 0, b"a"), None);
     assert_eq!(take(KIND_PART, 1, 0, b"x"), None);

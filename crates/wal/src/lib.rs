@@ -116,7 +116,7 @@ pub use decode::RecordKind;
 pub use error::WalError;
 pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
 pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
-pub use read::{Inspection, ReadMode, Record, Records, SegmentInfo, inspect};
+pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
 pub use salvage::{Hole, Salvage, Salvaged, salvage};
 pub use segments::Freed;

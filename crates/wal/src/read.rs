@@ -42,6 +42,21 @@ pub struct Record {
     pub offset: u64,
 }
 
+/// One record read back, where it was read: as [`Record`], without a copy of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordRef<'a> {
+    /// Its position (of the last piece, when it was long).
+    pub lsn: Lsn,
+    /// The position after it.
+    pub end: Lsn,
+    /// Payload or hole.
+    pub kind: RecordKind,
+    /// The appender's tag.
+    pub tag: u8,
+    /// The payload.
+    pub body: &'a [u8],
+}
+
 /// How [`Log::read_with`](crate::Log::read_with) gets at the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -84,6 +99,33 @@ impl Records {
     /// Returns the position behind the last frame read: how far the iteration has come.
     pub fn position(&self) -> Lsn {
         self.frames.position()
+    }
+
+    /// Calls `visit` with every record that is left, without copying payloads: what replay uses. Costs no allocation per
+    /// record, but for those of several pieces.
+    ///
+    /// # Errors
+    /// The first one, of reading or of `visit`, which is not called again after it.
+    pub fn visit<E: From<WalError>>(mut self, mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>) -> Result<(), E> {
+        while let Some(Record { lsn, end, kind, tag, body, .. }) = self.assembler.next() {
+            visit(RecordRef { lsn, end, kind, tag, body: &body })?;
+        }
+        if let Some(error) = self.error.take() {
+            return Err(error.into());
+        }
+        while let Some((frame, place)) = self.frames.next_frame(self.limit)?.filter(|_| !self.ended) {
+            let mut stopped = None;
+            let read = self.assembler.visit(&frame, &place, self.limit, |record| {
+                if stopped.is_none() {
+                    stopped = visit(record).err();
+                }
+            });
+            if let Some(error) = stopped {
+                return Err(error);
+            }
+            read?;
+        }
+        Ok(())
     }
 
     /// Reads one frame; `Ok(false)` at the end.

@@ -4,8 +4,8 @@ use collie_env::{Env, Random, SimRandom};
 use proptest::prelude::*;
 
 use crate::{
-    Level, Log, Lsn, Options, ReadMode, Record, RecordKind, WalError, crash_tests::tiny, inspect, recent::HeldFrame,
-    source::FrameSource,
+    Level, Log, Lsn, Options, ReadMode, Record, RecordKind, RecordRef, WalError, crash_tests::tiny, inspect,
+    recent::HeldFrame, source::FrameSource,
 };
 
 /// Opens a log on the real file system with small files and no threads of its own.
@@ -51,6 +51,16 @@ proptest! {
         let came_back: Vec<_> = from_file.iter().map(|r| (r.lsn, r.end, r.tag, r.body.clone())).collect();
         prop_assert_eq!(&came_back, &written);
         prop_assert_eq!(&all(log.read_with(Lsn::ZERO, ReadMode::Map).unwrap()), &from_file);
+        for (mode, begun) in [(ReadMode::File, 0), (ReadMode::File, written.len() / 2), (ReadMode::Map, 1)] {
+            let (mut records, mut visited) = (log.read_with(Lsn::ZERO, mode).unwrap(), Vec::new());
+            prop_assert_eq!(records.by_ref().take(begun).count(), begun);
+            let visit = |r: RecordRef<'_>| -> Result<(), WalError> {
+                visited.push((r.lsn, r.end, r.tag, r.body.to_vec()));
+                Ok(())
+            };
+            records.visit(visit).unwrap();
+            prop_assert_eq!(&visited[..], &written[begun..], "visited after {}", begun);
+        }
         let middle = written[written.len() / 2].0;
         for from in [middle, middle.plus(1), written[0].1, log.durable()] {
             let expected: Vec<_> = from_file.iter().filter(|record| record.lsn >= from).cloned().collect();
@@ -66,6 +76,26 @@ proptest! {
         prop_assert!(found.damage().is_none());
         prop_assert_eq!(&all(found.records(Lsn::ZERO)), &from_file);
     }
+}
+
+/// Goal: a visitor that fails is not called again, and its error comes out. Method: fail at the fifth of many records that
+/// share a frame.
+#[test]
+fn visitor_stops_at_its_own_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let mut writer = log.writer();
+    for number in 0..20_u8 {
+        writer.append(0, &[&[number]]).unwrap();
+    }
+    log.flush_wal(true).unwrap();
+    let mut seen = Vec::new();
+    let outcome = log.read(Lsn::ZERO).visit(|record| {
+        seen.push(record.body[0]);
+        if seen.len() == 5 { Err(WalError::Closed) } else { Ok(()) }
+    });
+    assert!(matches!(outcome, Err(WalError::Closed)));
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
 /// Goal: the reader takes a log that is written to: every iterator ends at what was durable when it was made. Method: an

@@ -20,7 +20,9 @@ const WINDOW_BYTES: usize = 1 << 20;
 pub(crate) struct Window {
     file: Arc<dyn File>,
     path: PathBuf,
+    /// The first `filled` of these are the bytes from `offset` on.
     bytes: Vec<u8>,
+    filled: usize,
     offset: u64,
     file_bytes: u64,
     /// Bytes that may be read ahead; at most the file's.
@@ -38,12 +40,32 @@ impl Window {
     /// Reads `file`, which is called `path` in errors.
     pub(crate) fn of(file: Arc<dyn File>, path: PathBuf) -> Result<Self, WalError> {
         let file_bytes = file.len().map_err(|source| WalError::io("open", &path, source))?;
-        Ok(Self { file, path, bytes: Vec::new(), offset: 0, file_bytes, steady_bytes: file_bytes })
+        Ok(Self { file, path, bytes: Vec::new(), filled: 0, offset: 0, file_bytes, steady_bytes: file_bytes })
     }
 
     /// Returns the length of the file when it was opened.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// Reads the window that starts at `offset` and holds `len` bytes at least; what of it is held already is kept.
+    fn fill(&mut self, offset: u64, len: usize) -> Result<(), WalError> {
+        let skip = offset.checked_sub(self.offset).and_then(|skip| usize::try_from(skip).ok());
+        let kept = skip.and_then(|skip| self.filled.checked_sub(skip)).unwrap_or(0);
+        self.bytes.copy_within(self.filled - kept..self.filled, 0);
+        (self.offset, self.filled) = (offset, kept);
+        let wanted = (len.max(WINDOW_BYTES) as u64).min(self.steady_bytes.saturating_sub(offset));
+        let wanted = usize::try_from(wanted).expect("bounded by the window or a frame");
+        if self.bytes.len() < wanted {
+            self.bytes.resize(wanted, 0);
+        }
+        if kept < wanted {
+            let read = self.file.read_at(offset + kept as u64, &mut self.bytes[kept..wanted]);
+            self.filled += read.map_err(|source| WalError::io("read", &self.path, source))?;
+            let ahead = offset + self.filled as u64;
+            self.file.prefetch(ahead, (WINDOW_BYTES as u64).min(self.steady_bytes.saturating_sub(ahead)));
+        }
+        Ok(())
     }
 
     /// Reads the header block.
@@ -78,19 +100,11 @@ impl Window {
 impl FrameSource for Window {
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
         let end = offset.saturating_add(len as u64).min(self.steady_bytes);
-        let held = self.offset..=self.offset + self.bytes.len() as u64;
+        let held = self.offset..=self.offset + self.filled as u64;
         if !held.contains(&offset) || !held.contains(&end) {
-            let wanted = len.max(WINDOW_BYTES) as u64;
-            let count = wanted.min(self.steady_bytes.saturating_sub(offset));
-            self.bytes.resize(usize::try_from(count).expect("bounded by the window or a frame"), 0);
-            let read = self.file.read_at(offset, &mut self.bytes);
-            let read = read.map_err(|source| WalError::io("read", &self.path, source))?;
-            self.bytes.truncate(read);
-            self.offset = offset;
-            let ahead = offset.saturating_add(read as u64);
-            self.file.prefetch(ahead, (WINDOW_BYTES as u64).min(self.steady_bytes.saturating_sub(ahead)));
+            self.fill(offset, len)?;
         }
-        Ok(part_of(&self.bytes, self.offset, offset, len))
+        Ok(part_of(&self.bytes[..self.filled], self.offset, offset, len))
     }
 
     fn extend_to(&mut self, bytes: u64) {
