@@ -42,6 +42,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: Versions,
     /// Lengths that the file had since the last successful sync, oldest first, without the durable one.
     pub(crate) lens: Vec<usize>,
+    /// How many syncs failed: each description of the file hears of each once.
+    pub(crate) failed_syncs: u64,
 }
 
 impl Inode {
@@ -105,6 +107,7 @@ impl Inode {
         for (block, versions) in std::mem::take(&mut self.dirty) {
             self.orphaned.entry(block).or_default().extend(versions);
         }
+        self.failed_syncs += 1;
     }
 
     /// Returns whether a power cut may leave more than one content.

@@ -8,7 +8,10 @@
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -28,7 +31,8 @@ pub const SECTOR_BYTES: u64 = SECTOR as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The call fails with an I/O error. A failed write may have written half; a failed sync drops what it should have
-    /// written (the process still reads it, no later sync writes it).
+    /// written (the process still reads it, no later sync writes it), and the next sync through each other description
+    /// of the file that is open then fails too.
     Eio,
     /// The call fails because the disk is full.
     Enospc,
@@ -286,6 +290,8 @@ struct SimFile {
     disk: Arc<Shared>,
     inode: u64,
     access: Access,
+    /// How many failed syncs this description has heard of.
+    heard: AtomicU64,
 }
 
 impl SimFile {
@@ -342,11 +348,17 @@ impl File for SimFile {
             None if lying => Ok(()),
             None => {
                 inode.sync();
-                Ok(())
+                // What another description's sync lost, this one hears of as well, once (Linux's error sequence).
+                if self.heard.swap(inode.failed_syncs, Ordering::Relaxed) == inode.failed_syncs {
+                    Ok(())
+                } else {
+                    Err(error_of(Fault::Eio))
+                }
             }
             Some(fault) => {
                 if fault != Fault::PowerCut {
                     inode.fail_sync();
+                    self.heard.store(inode.failed_syncs, Ordering::Relaxed);
                 }
                 Err(error_of(fault))
             }
@@ -402,16 +414,17 @@ impl Files for SimFiles {
         state.disk.next_inode += 1;
         state.disk.inodes.insert(inode, Inode::default());
         state.disk.change(NameChange::Link(path.into(), inode));
-        Ok(Arc::new(SimFile { disk: self.0.clone(), inode, access: Access::ReadWrite }))
+        Ok(Arc::new(SimFile { disk: self.0.clone(), inode, access: Access::ReadWrite, heard: AtomicU64::new(0) }))
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn File>> {
-        let state = self.0.lock();
+        let mut state = self.0.lock();
         if state.off {
             return Err(error_of(Fault::PowerCut));
         }
         let inode = *state.disk.names.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(SimFile { disk: self.0.clone(), inode, access }))
+        let heard = AtomicU64::new(state.disk.inode(inode).failed_syncs);
+        Ok(Arc::new(SimFile { disk: self.0.clone(), inode, access, heard }))
     }
 
     fn replace(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -539,6 +552,20 @@ mod tests {
         file.sync_data().unwrap();
         assert_eq!(read_all(&disk, A.as_ref(), 4096).unwrap()[0], 3, "the process still reads what it wrote");
         assert!((0..50).any(|seed| read_all(&disk.power_cut(seed), A.as_ref(), 4096).unwrap()[0] == 1));
+    }
+
+    /// Goal: a failed sync is told once to each description of the file, so none takes what another lost for durable.
+    /// Method: two open descriptions and one opened later; the first one's sync fails.
+    #[test]
+    fn each_description_hears_once_of_a_failed_sync() {
+        let (disk, file) = disk_with_synced_file();
+        let open = || disk.open(A.as_ref(), Access::ReadWrite).unwrap();
+        let other = open();
+        other.write_at(0, &[3; 512]).unwrap();
+        disk.fail_call(disk.calls() + 1, Fault::Eio);
+        assert!(file.sync_data().is_err());
+        assert!(other.sync_data().is_err(), "what it wrote is lost");
+        assert!(file.sync_data().is_ok() && other.sync_data().is_ok() && open().sync_data().is_ok(), "told once");
     }
 
     /// Goal: a lying sync loses, a full disk refuses, a cut stops everything. Method: one of each.

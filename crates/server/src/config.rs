@@ -69,6 +69,12 @@ pub const KEYS: &[Key] = &[
     ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("wal.chunk_size", Kind::Bytes, "64KiB", "Largest piece of a record; larger records are cut."),
+    key(
+        "wal.flights",
+        Kind::Count,
+        "1",
+        "Log writes and syncs at one time, 1 to 8. More help where the device syncs in parallel.",
+    ),
     key("wal.flush_bytes", Kind::Bytes, "1MiB", "The log is flushed when so much waits that nobody waits for."),
     key(
         "wal.flush_delay",
@@ -236,6 +242,7 @@ impl Config {
                 self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
             }
             "wal.chunk_size" => log.chunk_bytes = bytes()?,
+            "wal.flights" => log.flights = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.flush_bytes" => log.flush_bytes = bytes()?,
             "wal.flush_delay" => {
                 log.flush_delay = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;

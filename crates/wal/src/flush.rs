@@ -1,38 +1,49 @@
 //! Group commit: who leads a flush, who waits for it, and who is woken.
 //!
-//! Whoever needs a mark first leads a flush for everybody (one at a time); the others park. While a flush is on its
-//! way new records gather, and the next leader is woken the moment it ends: no timer is on that path. Threads park on
-//! one of two condition variables, by the parity of the flight that will cover them, so a flight wakes its own and one
-//! next leader. Futures leave their waker and the keeper leads for them.
+//! Whoever needs a mark first leads a flush for everybody; the others park. Up to `wal.flights` flushes are in the air at
+//! one time. Meanwhile new records gather, and the next leader is woken the moment a flight ends: no timer is on that path.
+//! Threads park in the lane of the flight that will cover them, so a flight wakes its own and one next leader. Futures
+//! leave their waker and the keeper leads for them.
+//!
+//! A flight: take the right (`begin`), place a frame while holding the course, write it, sync, land.
 //!
 //! # Invariants
-//! - W1. `leading` is set by one thread at a time, under the queue's mutex, and that thread alone uses the flight.
+//! - W1. Rights are handed out under the queue's mutex, at most `wal.flights` at a time, each with a file description of
+//!   its own. A flight that closes the log or writes an empty frame is alone.
 //! - W2. Whoever parks has seen its mark not reached under the mutex, and whoever moves a mark takes the mutex before
 //!   waking: no wake-up is lost.
-//! - W3. When a flight ends and somebody is left waiting, a thread beyond it or the keeper is woken to lead.
-//! - W4. `durable <= written <= boundary`; `durable` moves only after a successful sync of all below it (log.md L8).
-//! - W5. After a failed write or sync that file is left for good (log.md L9). Its leader keeps the right to fly, so nothing
-//!   is acknowledged, until everything above `durable` is written and synced elsewhere (`flight` A5); when that fails
-//!   too, the log is poisoned: every wait fails.
-//! - W6. No I/O under the queue's mutex.
+//! - W3. When a flight ends and somebody is left waiting beyond those in the air, a thread or the keeper is woken to lead.
+//! - W4. `durable <= written <= boundary`; both move as [`Track`] says (log.md L8).
+//! - W5. After a failed write or sync that file is left for good (log.md L9). Nothing is placed, and whoever takes the course
+//!   next waits for the flights on their way and writes everything above `durable` elsewhere (`course` A5); when that
+//!   fails too, the log is poisoned: every wait fails.
+//! - W6. No I/O under the queue's mutex, nor under the track's.
+//! - W7. The current file is left only when no flight writes or syncs: whoever leaves it holds the course and waits for
+//!   them. Order of locks: course, then queue or track.
 //!
-//! Checked by the concurrency test, the fault sweep and the crash tests.
+//! Checked by the concurrency test, the fault sweep, the crash tests and `flights_tests`.
 
 use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicU8, Ordering, fence},
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering, fence},
+    },
     task::Waker,
 };
 
 use collie_base::Lsn;
+use collie_env::File;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Mark, Options, WalError, Warnings,
-    flight::Flight,
+    course::{Counts, Course, Placed, sync_file},
+    options::FLIGHTS_MAX,
     recent::{Recent, Wrote},
     reserve::{Reserve, State, Word},
     segments::Segments,
+    track::{Legs, Track},
     watch::Watch,
 };
 
@@ -46,15 +57,41 @@ pub(crate) const KEEPER_SLEEPS: u8 = 2;
 /// Futures that wait, by position and a number of their own.
 type Wakers = BTreeMap<(Lsn, u64), Waker>;
 
+/// Lanes to park in: one for each flight that is in the air or next. Numbers of flights are taken modulo this.
+const LANES: usize = 16;
+const _: () =
+    assert!(LANES as u64 > 2 * FLIGHTS_MAX - 1, "landed flights wait for those before them: at most twice as many");
+
+/// A flight that has begun and is not done with.
+#[derive(Clone, Copy, Debug)]
+struct InAir {
+    number: u64,
+    purpose: Purpose,
+    /// What it covers, down to the disk if it syncs.
+    target: Lsn,
+    /// Whether it has landed, and only waits for those before it.
+    landed: bool,
+}
+
+impl InAir {
+    fn covers(&self, mark: Mark, lsn: Lsn) -> bool {
+        let purposes: &[Purpose] = match mark {
+            Mark::Durable => &[Purpose::Sync, Purpose::SyncOnly],
+            _ => &[Purpose::Sync, Purpose::Write],
+        };
+        self.target >= lsn && purposes.contains(&self.purpose)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) leading: bool,
-    /// Number of the flight now or last on its way.
+    /// Oldest first, numbered without a gap.
+    air: VecDeque<InAir>,
+    /// File descriptions that no flight uses.
+    free: Vec<usize>,
+    /// Number of the flight that began last.
     pub(crate) flight: u64,
-    /// What the flight will cover, and whether down to the disk.
-    target: Lsn,
-    syncs: bool,
-    parked: [usize; 2],
+    parked: [usize; LANES],
     parked_written: usize,
     durable_wakers: Wakers,
     written_wakers: Wakers,
@@ -91,7 +128,7 @@ pub(crate) struct Flusher {
     /// Whether appends are refused for lack of room.
     pub(crate) full: AtomicU8,
     pub(crate) queue: Mutex<Queue>,
-    flight_ended: [Condvar; 2],
+    flight_ended: [Condvar; LANES],
     written_moved: Condvar,
     pub(crate) keeper_poked: Condvar,
     pub(crate) keeper: AtomicU8,
@@ -99,18 +136,61 @@ pub(crate) struct Flusher {
     pub(crate) recent: Recent,
     /// Those who follow the durable mark.
     pub(crate) watch: Watch,
-    flight: Mutex<Flight>,
+    course: Mutex<Course>,
+    track: Arc<Track>,
+    /// Of each flight, for its frames.
+    buffers: Vec<Mutex<Vec<u8>>>,
 }
 
-/// The right to fly, held while `Queue::leading`.
+/// The right to fly, until it lands.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Right(Purpose);
+pub(crate) struct Right {
+    number: u64,
+    purpose: Purpose,
+    /// The file description that is its own.
+    description: usize,
+    /// What it is to cover.
+    target: Lsn,
+}
+
+/// What a flight does once it has let go of the course.
+#[derive(Debug)]
+struct Departed {
+    placed: Option<Placed>,
+    file: Arc<dyn File>,
+    path: std::path::PathBuf,
+}
+
+impl Queue {
+    /// Returns the flight in the air that will bring `mark` to `lsn`.
+    fn ride(&self, mark: Mark, lsn: Lsn) -> Option<u64> {
+        self.air.iter().find(|flight| flight.covers(mark, lsn)).map(|flight| flight.number)
+    }
+
+    /// Returns how many threads wait for a flight to end.
+    #[cfg(test)]
+    pub(crate) fn parked_threads(&self) -> usize {
+        self.parked.iter().sum::<usize>() + self.parked_written
+    }
+
+    /// Returns whether a flight with `purpose` may begin (W1).
+    fn may_begin(&self, purpose: Purpose) -> bool {
+        let alone = |purpose| matches!(purpose, Purpose::Close | Purpose::Heartbeat);
+        let mut flying = self.air.iter().filter(|flight| !flight.landed);
+        let blocked = if alone(purpose) { flying.next().is_some() } else { flying.any(|flight| alone(flight.purpose)) };
+        !blocked && !self.free.is_empty() && self.state == State::Open
+    }
+}
+
+fn lane(flight: u64) -> usize {
+    usize::try_from(flight % LANES as u64).expect("below the number of lanes")
+}
 
 impl Flusher {
-    pub(crate) fn new(reserve: Reserve, segments: Segments, flight: Flight, options: &Options) -> Self {
-        let start = flight.issued;
-        let recent = Recent::new(options.recent_bytes, start, &flight.path, flight.offset);
+    pub(crate) fn new(reserve: Reserve, segments: Segments, course: Course, options: &Options) -> Self {
+        let (start, flights) = (course.issued, course.files.len());
+        let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
         Self {
             reserve,
             segments,
@@ -120,11 +200,10 @@ impl Flusher {
             named: Word::new(start),
             full: AtomicU8::new(0),
             queue: Mutex::new(Queue {
-                leading: false,
+                air: VecDeque::new(),
+                free: (0..flights).rev().collect(),
                 flight: 0,
-                target: start,
-                syncs: false,
-                parked: [0; 2],
+                parked: [0; LANES],
                 parked_written: 0,
                 durable_wakers: Wakers::new(),
                 written_wakers: Wakers::new(),
@@ -132,13 +211,15 @@ impl Flusher {
                 state: State::Open,
                 stop: false,
             }),
-            flight_ended: [Condvar::new(), Condvar::new()],
+            flight_ended: std::array::from_fn(|_| Condvar::new()),
             written_moved: Condvar::new(),
             keeper_poked: Condvar::new(),
             keeper: AtomicU8::new(KEEPER_BUSY),
             recent,
             watch: Watch::default(),
-            flight: Mutex::new(flight),
+            track: course.track.clone(),
+            course: Mutex::new(course),
+            buffers: (0..flights).map(|_| Mutex::default()).collect(),
         }
     }
 
@@ -159,90 +240,183 @@ impl Flusher {
         }
     }
 
-    /// Takes the right to fly if nobody has it.
+    /// Takes a right to fly, if one is free.
     pub(crate) fn begin(&self, queue: &mut Queue, purpose: Purpose) -> Option<Right> {
-        if queue.leading || queue.state != State::Open {
+        if !queue.may_begin(purpose) {
             return None;
         }
-        queue.leading = true;
+        let description = queue.free.pop()?;
         queue.flight += 1;
-        queue.target = if purpose == Purpose::SyncOnly { self.written.load() } else { self.reserve.advance() };
-        queue.syncs = matches!(purpose, Purpose::Sync | Purpose::SyncOnly);
-        Some(Right(purpose))
+        let boundary = self.reserve.advance();
+        let target = if purpose == Purpose::SyncOnly { self.written.load() } else { boundary };
+        let number = queue.flight;
+        queue.air.push_back(InAir { number, purpose, target, landed: false });
+        Some(Right { number, purpose, description, target })
     }
 
     /// Flies once, then wakes whoever is covered and a next leader.
     pub(crate) fn fly(&self, right: Right) -> Result<(), WalError> {
-        let mut landing = Landing { flusher: self, failed: true };
-        let flown = self.fly_inner(right.0);
+        let mut landing = Landing { flusher: self, number: right.number, description: right.description, failed: true };
+        let flown = self.fly_inner(&right);
         landing.failed = flown.is_err();
         flown
     }
 
     /// Gives the right back unused.
-    pub(crate) fn give_up(&self, _right: Right) {
-        self.land();
+    pub(crate) fn give_up(&self, right: Right) {
+        self.land(right.number, right.description);
     }
 
-    fn fly_inner(&self, purpose: Purpose) -> Result<(), WalError> {
-        let mut flight = self.flight.lock();
-        let (boundary, state) = {
-            let queue = self.queue.lock();
-            (queue.target, queue.state)
+    fn fly_inner(&self, right: &Right) -> Result<(), WalError> {
+        let mut course = self.course.lock();
+        if self.mend(&mut course, right.target)? {
+            // The rewrite covers what this flight was for, but for a closing frame.
+            return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
+        }
+        let departed = match self.depart(&mut course, right) {
+            Ok(Some(departed)) => departed,
+            Ok(None) => return Ok(()),
+            Err(error) => {
+                if !self.mend(&mut course, right.target)? {
+                    return Err(error);
+                }
+                return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
+            }
         };
-        if state != State::Open {
-            // Closed between taking the right and using it: the files are somebody else's by now.
-            return Err(self.refusal(state));
-        }
-        match self.fly_here(&mut flight, purpose, boundary) {
-            Err(cause) if flight.broken => self.fly_elsewhere(&mut flight, purpose, boundary, &cause),
-            flown => flown,
-        }
-    }
-
-    fn fly_here(&self, flight: &mut Flight, purpose: Purpose, boundary: Lsn) -> Result<(), WalError> {
-        if purpose == Purpose::Close {
-            flight.write_end(&self.segments, self.durable.load())?;
-            return self.sync(flight);
-        }
-        let pending = boundary > flight.issued && purpose != Purpose::SyncOnly && purpose != Purpose::Heartbeat;
-        if pending || purpose == Purpose::Heartbeat {
-            let boundary = if pending { boundary } else { flight.issued };
-            // What is reserved must fit into what is allocated, so this comes before anything is written.
-            let full = self.segments.ensure_room(flight.half_full());
-            self.full.store(u8::from(full), Ordering::Release);
-            if flight.must_turn(boundary) && flight.unsynced {
-                self.sync(flight)?;
-            }
-            let (durable, start) = (self.durable.load(), flight.issued);
-            let end = flight.write_from_ring(&self.reserve, &self.segments, boundary, durable)?;
-            let (path, next_offset, bytes) = (&*flight.path, flight.offset, &*flight.buffer);
-            self.recent.wrote(&Wrote { start, end, path, next_offset, bytes }, durable);
-            self.named.store(durable);
-            self.written.store(end);
-            if purpose == Purpose::Write || purpose == Purpose::Sync {
-                self.wake_written();
-            }
-        }
-        if flight.unsynced && matches!(purpose, Purpose::Sync | Purpose::SyncOnly) {
-            self.sync(flight)?;
+        self.track.begin();
+        drop(course);
+        let carried = self.carry_out(right, departed);
+        self.track.end();
+        if carried.is_err() {
+            // Unless another flight that met the same break has done it by now.
+            let _mended = self.mend(&mut self.course.lock(), right.target)?;
         }
         Ok(())
     }
 
-    /// Does what the flight was for in another file, after `cause` broke the current one (W5).
-    fn fly_elsewhere(
-        &self,
-        flight: &mut Flight,
-        purpose: Purpose,
-        boundary: Lsn,
-        cause: &WalError,
-    ) -> Result<(), WalError> {
-        let writes = matches!(purpose, Purpose::Write | Purpose::Sync);
-        let to = if writes { boundary.max(flight.issued) } else { flight.issued };
-        let durable = self.durable.load();
-        let rewritten = flight.rewrite(&self.reserve, &self.segments, to);
-        if let Err(error) = rewritten {
+    /// Does what must be done in the order of the log: leaves a full file and places a frame. Returns what is left to do
+    /// beside other flights.
+    fn depart(&self, course: &mut Course, right: &Right) -> Result<Option<Departed>, WalError> {
+        let state = self.queue.lock().state;
+        if state != State::Open {
+            // Closed between taking the right and using it: the files are somebody else's by now.
+            return Err(self.refusal(state));
+        }
+        let placed = match right.purpose {
+            Purpose::Close => {
+                self.close_course(course)?;
+                return Ok(None);
+            }
+            Purpose::SyncOnly => None,
+            Purpose::Write | Purpose::Sync if right.target <= course.issued => None,
+            Purpose::Write | Purpose::Sync => Some(self.place(course, right, right.target)?),
+            Purpose::Heartbeat => Some(self.place(course, right, course.issued)?),
+        };
+        let syncs = matches!(right.purpose, Purpose::Sync | Purpose::SyncOnly);
+        if placed.is_none() && !(syncs && self.track.lock().is_unsynced()) {
+            return Ok(None);
+        }
+        let file = course.files[right.description].clone();
+        Ok(Some(Departed { placed, file, path: course.path.clone() }))
+    }
+
+    fn place(&self, course: &mut Course, right: &Right, boundary: Lsn) -> Result<Placed, WalError> {
+        // What is reserved must fit into what is allocated, so this comes before anything is written.
+        let full = self.segments.ensure_room(course.half_full());
+        self.full.store(u8::from(full), Ordering::Release);
+        if course.must_turn(boundary) {
+            // W7.
+            self.track.wait_quiet();
+            if self.track.lock().is_unsynced() {
+                self.sync_course(course)?;
+            }
+        }
+        let (durable, start) = (self.durable.load(), course.issued);
+        let buffer = std::mem::take(&mut *self.buffers[right.description].lock());
+        let placed = course.place_from_ring(&self.reserve, &self.segments, boundary, durable, buffer)?;
+        let (path, next_offset, bytes) = (&*course.path, course.offset, &*placed.bytes);
+        self.recent.wrote(&Wrote { start, end: placed.end, path, next_offset, bytes }, durable);
+        self.named.store(durable);
+        if placed.end < right.target {
+            let mut queue = self.queue.lock();
+            let flight = queue.air.iter_mut().find(|flight| flight.number == right.number);
+            flight.expect("it has not landed").target = placed.end;
+        }
+        Ok(placed)
+    }
+
+    /// Writes what was placed, and syncs; others may do so too.
+    fn carry_out(&self, right: &Right, departed: Departed) -> Result<(), WalError> {
+        let Departed { placed, file, path } = departed;
+        let leg = placed.as_ref().map(|placed| placed.leg);
+        if let Some(placed) = placed {
+            self.still_whole()?;
+            let written = file.write_at(placed.offset, &placed.bytes);
+            *self.buffers[right.description].lock() = placed.bytes;
+            let mut legs = self.track.lock();
+            written.map_err(|source| legs.fail(WalError::io("write", &path, source)))?;
+            legs.wrote(placed.leg);
+            self.written.store(legs.written());
+        }
+        if right.purpose == Purpose::Write || right.purpose == Purpose::Sync {
+            self.wake_written();
+        }
+        if matches!(right.purpose, Purpose::Sync | Purpose::SyncOnly) {
+            self.still_whole()?;
+            let Some(cover) = self.track.lock().sync_begins(leg) else { return Ok(()) };
+            self.acknowledge_early();
+            let synced = sync_file(&*file);
+            let mut legs = self.track.lock();
+            synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
+            self.durable.store(legs.synced(cover));
+        }
+        Ok(())
+    }
+
+    /// Stops a flight whose file another flight has broken (log.md L9).
+    fn still_whole(&self) -> Result<(), WalError> {
+        if self.track.lock().broken().is_some() { Err(self.refusal(State::Poisoned)) } else { Ok(()) }
+    }
+
+    /// Syncs while nothing else writes, and moves the mark.
+    fn sync_course(&self, course: &Course) -> Result<(), WalError> {
+        self.acknowledge_early();
+        course.sync()?;
+        self.publish(&self.track.lock());
+        Ok(())
+    }
+
+    /// The mistake of moving the mark before the sync.
+    fn acknowledge_early(&self) {
+        if mistake!("ACK_BEFORE_SYNC") {
+            self.durable.store(self.written.load());
+        }
+    }
+
+    /// Moves the marks to where the track has them.
+    fn publish(&self, legs: &Legs) {
+        self.written.store(legs.written());
+        self.durable.store(legs.anchor().end);
+    }
+
+    /// Writes and syncs the closing frame; this flight is alone.
+    fn close_course(&self, course: &mut Course) -> Result<(), WalError> {
+        self.track.wait_quiet();
+        course.write_end(&self.segments, self.durable.load())?;
+        self.sync_course(course)
+    }
+
+    /// Writes everything that is not durable to another file, if the current one is broken (W5); returns whether it was.
+    fn mend(&self, course: &mut Course, target: Lsn) -> Result<bool, WalError> {
+        let Some(cause) = self.track.lock().broken().map(str::to_owned) else { return Ok(false) };
+        self.track.wait_quiet();
+        let (durable, state) = (self.durable.load(), self.queue.lock().state);
+        if state != State::Open || self.track.lock().is_lost() {
+            return Err(self.refusal(state));
+        }
+        let to = target.max(course.issued);
+        if let Err(error) = course.rewrite(&self.reserve, &self.segments, to) {
+            self.track.lock().lose();
             self.warnings.say(&format!(
                 "{cause}; writing what lies above {durable} to another file failed too ({error}): nothing is \
                  acknowledged until the log is opened again"
@@ -252,26 +426,13 @@ impl Flusher {
         self.warnings.say(&format!(
             "{cause}; that file is not used again, {} bytes above {durable} were written to {} instead and the log goes on",
             to.bytes_since(durable),
-            flight.path.display()
+            course.path.display()
         ));
         self.named.store(durable);
-        self.written.store(flight.issued);
-        self.recent.written_elsewhere(flight.issued, &flight.path, flight.offset);
-        self.durable.store(flight.issued);
-        if purpose == Purpose::Close {
-            flight.write_end(&self.segments, self.durable.load())?;
-            return self.sync(flight);
-        }
-        Ok(())
-    }
-
-    fn sync(&self, flight: &mut Flight) -> Result<(), WalError> {
-        if mistake!("ACK_BEFORE_SYNC") {
-            self.durable.store(flight.issued);
-        }
-        flight.sync()?;
-        self.durable.store(flight.issued);
-        Ok(())
+        self.recent.written_elsewhere(course.issued, &course.path, course.offset);
+        self.publish(&self.track.lock());
+        self.wake_written();
+        Ok(true)
     }
 
     /// Wakes those who wait for the kernel only, while the sync is still on its way.
@@ -285,21 +446,31 @@ impl Flusher {
         wakers.into_values().for_each(Waker::wake);
     }
 
-    /// Ends the flight: wakes the next leader first, then those it covered.
-    fn land(&self) {
+    /// Ends a flight: wakes the next leader first, then those it covered.
+    fn land(&self, number: u64, description: usize) {
         let mut queue = self.queue.lock();
-        queue.leading = false;
-        let durable_wakers = take_reached(&mut queue.durable_wakers, self.durable.load());
+        queue.free.push(description);
+        let flight = queue.air.iter_mut().find(|flight| flight.number == number);
+        flight.expect("a flight lands once").landed = true;
+        let durable = self.durable.load();
+        let durable_wakers = take_reached(&mut queue.durable_wakers, durable);
         let written_wakers = take_reached(&mut queue.written_wakers, self.written.load());
-        let this = usize::from(queue.flight % 2 == 1);
-        if !self.pass_on(&queue, 1 - this) && self.keeper.load(Ordering::Relaxed) == KEEPER_SLEEPS {
+        if !self.pass_on(&queue) && self.keeper.load(Ordering::Relaxed) == KEEPER_SLEEPS {
             // So that the silence after this flight is noticed: the keeper's timer is not running.
-            if self.named.load() < self.durable.load() {
+            if self.named.load() < durable {
                 self.keeper_poked.notify_one();
             }
         }
-        if queue.parked[this] > 0 {
-            self.flight_ended[this].notify_all();
+        // What a flight that landed early has to say counts when those before it have landed, or durable says so.
+        let mut all_before = true;
+        for flight in &queue.air {
+            all_before &= flight.landed;
+            if flight.landed && (all_before || flight.target <= durable) && queue.parked[lane(flight.number)] > 0 {
+                self.flight_ended[lane(flight.number)].notify_all();
+            }
+        }
+        while queue.air.front().is_some_and(|flight| flight.landed) {
+            queue.air.pop_front();
         }
         if queue.parked_written > 0 {
             self.written_moved.notify_all();
@@ -309,11 +480,12 @@ impl Flusher {
         self.watch.notify();
     }
 
-    /// Wakes one that will lead (W3): a thread that waits for the flight of the given parity, or the keeper when
-    /// futures wait. Returns whether anybody was woken.
-    fn pass_on(&self, queue: &MutexGuard<'_, Queue>, parity: usize) -> bool {
-        if queue.parked[parity] > 0 {
-            return self.flight_ended[parity].notify_one();
+    /// Wakes one that will lead (W3): a thread that waits for the next flight, or the keeper when futures wait. Returns
+    /// whether anybody was woken.
+    fn pass_on(&self, queue: &MutexGuard<'_, Queue>) -> bool {
+        let next = lane(queue.flight + 1);
+        if queue.parked[next] > 0 {
+            return self.flight_ended[next].notify_one();
         }
         let futures = !queue.durable_wakers.is_empty() || !queue.written_wakers.is_empty();
         futures && self.keeper_poked.notify_one()
@@ -365,22 +537,24 @@ impl Flusher {
         let mut queue = self.queue.lock();
         loop {
             if self.mark(mark) >= lsn {
-                if !queue.leading {
+                if !queue.free.is_empty() {
                     // We may have been woken to lead and need not: hand the duty on (W3).
-                    let _woken = self.pass_on(&queue, 0) || self.pass_on(&queue, 1);
+                    let _woken = self.pass_on(&queue);
                 }
                 return Ok(());
             }
             if queue.state != State::Open {
                 return Err(self.refusal(queue.state));
             }
-            if let Some(right) = self.begin(&mut queue, purpose) {
-                let covered = lsn <= queue.target;
+            let ride = queue.ride(mark, lsn);
+            if ride.is_none()
+                && let Some(right) = self.begin(&mut queue, purpose)
+            {
                 drop(queue);
-                if covered {
+                if lsn <= right.target {
                     self.fly(right)?;
                 } else {
-                    // Leadership is never held while waiting for the boundary.
+                    // A right is never held while waiting for the boundary.
                     self.give_up(right);
                     self.wait_boundary(lsn)?;
                 }
@@ -388,11 +562,10 @@ impl Flusher {
                 continue;
             }
             if mark == Mark::Durable {
-                let covered = queue.syncs && lsn <= queue.target;
-                let parity = usize::from((queue.flight + u64::from(!covered)) % 2 == 1);
-                queue.parked[parity] += 1;
-                self.flight_ended[parity].wait(&mut queue);
-                queue.parked[parity] -= 1;
+                let lane = lane(ride.unwrap_or(queue.flight + 1));
+                queue.parked[lane] += 1;
+                self.flight_ended[lane].wait(&mut queue);
+                queue.parked[lane] -= 1;
             } else {
                 queue.parked_written += 1;
                 self.written_moved.wait(&mut queue);
@@ -428,7 +601,7 @@ impl Flusher {
         queue.next_waker = queue.next_waker.max(number + 1);
         let wakers = if mark == Mark::Durable { &mut queue.durable_wakers } else { &mut queue.written_wakers };
         wakers.insert((lsn, number), waker.clone());
-        if !queue.leading {
+        if !queue.free.is_empty() && queue.ride(mark, lsn).is_none() {
             self.keeper_poked.notify_one();
         }
         Ok(false)
@@ -471,15 +644,24 @@ impl Flusher {
         self.full.store(u8::from(self.segments.full().is_some()), Ordering::Release);
     }
 
-    /// Uses the flight while nobody leads, for closing.
-    pub(crate) fn with_flight<R>(&self, act: impl FnOnce(&mut Flight) -> R) -> R {
-        act(&mut self.flight.lock())
+    /// Waits for the flights on their way.
+    pub(crate) fn settle(&self) {
+        let _course = self.course.lock();
+        self.track.wait_quiet();
+    }
+
+    /// Returns what was placed so far, and how many syncs succeeded.
+    pub(crate) fn counts(&self) -> (Counts, u64) {
+        let counts = self.course.lock().counts;
+        (counts, self.track.lock().syncs())
     }
 }
 
 /// Ends the flight however its leader leaves it: a panic on the way poisons the log instead of leaving all asleep.
 struct Landing<'a> {
     flusher: &'a Flusher,
+    number: u64,
+    description: usize,
     failed: bool,
 }
 
@@ -488,7 +670,7 @@ impl Drop for Landing<'_> {
         if self.failed {
             self.flusher.poison();
         }
-        self.flusher.land();
+        self.flusher.land(self.number, self.description);
     }
 }
 

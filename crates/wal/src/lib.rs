@@ -50,10 +50,10 @@ macro_rules! mistake {
 
 mod assemble;
 mod consumers;
+mod course;
 mod cursor_file;
 mod decode;
 mod error;
-mod flight;
 mod flush;
 pub mod format;
 mod frame_reader;
@@ -75,6 +75,7 @@ mod source;
 mod spare;
 mod survey;
 mod tail;
+mod track;
 mod warning;
 mod watch;
 mod window;
@@ -86,6 +87,8 @@ mod consumers_tests;
 mod crash_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod flights_tests;
 #[cfg(test)]
 mod future_tests;
 #[cfg(test)]

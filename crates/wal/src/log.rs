@@ -127,7 +127,7 @@ impl Log {
         }
         let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(reserve, segments, opened.flight, &options);
+        let flusher = Flusher::new(reserve, segments, opened.course, &options);
         let core = Arc::new(Core {
             consumers: Consumers::new(env, &options, &flusher.segments, stored),
             flusher,
@@ -381,13 +381,13 @@ impl Log {
         segments.free_before(lsn.min(self.durable()))
     }
 
-    /// Returns figures. Waits for a flush on its way.
+    /// Returns figures. Waits while a frame is put together or a file is turned.
     pub fn stat(&self) -> Stat {
-        let counts = self.flusher().with_flight(|flight| flight.counts);
+        let (counts, syncs) = self.flusher().counts();
         let (segments, spares) = self.flusher().segments.counts();
         Stat {
             frames: counts.frames,
-            syncs: counts.syncs,
+            syncs,
             stream_bytes: counts.stream_bytes,
             file_bytes: counts.file_bytes,
             rewrites: counts.rewrites,
@@ -434,6 +434,12 @@ impl Log {
         right.map_or(Ok(()), |right| self.flusher().fly(right))
     }
 
+    /// Returns how many threads wait for a flight.
+    #[cfg(test)]
+    pub(crate) fn parked_threads(&self) -> usize {
+        self.flusher().queue.lock().parked_threads()
+    }
+
     /// Returns what the keeper is doing.
     #[cfg(test)]
     pub(crate) fn keeper_state(&self) -> &std::sync::atomic::AtomicU8 {
@@ -459,7 +465,7 @@ impl Owner {
         let outcome = if orderly { self.finish() } else { Ok(()) };
         flusher.end(State::Closed);
         // Waits for a flight on its way; the next one sees that the log is closed.
-        flusher.with_flight(|_| ());
+        flusher.settle();
         flusher.queue.lock().stop = true;
         flusher.keeper_poked.notify_one();
         flusher.segments.stop();

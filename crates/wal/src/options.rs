@@ -11,6 +11,8 @@ pub(crate) const RECORD_OVERHEAD: u64 = 32;
 
 /// Largest payload of a record, whatever the settings say: the bound of a reader that does not know them.
 pub(crate) const RECORD_BYTES_LIMIT: u64 = 256 << 20;
+/// Most flushes at one time.
+pub(crate) const FLIGHTS_MAX: u64 = 8;
 
 /// How positions are handed out and records become part of the boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -135,6 +137,9 @@ pub struct Options {
     /// `wal.recent_size`: bytes of frames kept in memory for tails, at most 1 GiB; nothing is kept without a tail.
     /// Default 8 MiB.
     pub recent_bytes: u64,
+    /// `wal.flights`: flushes that may write and sync at one time, 1 to 8; more keep a device busy that syncs in parallel.
+    /// Default 1.
+    pub flights: u32,
     /// `wal.flush_delay`: how long data that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
     /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
@@ -161,6 +166,18 @@ pub struct Options {
     pub threads: bool,
 }
 
+/// Returns the default of `wal.flights`.
+#[cfg(not(test))]
+fn flights_of_this_run() -> u32 {
+    1
+}
+
+/// Returns how many flights the tests of this crate run with: the default, or what `COLLIE_WAL_FLIGHTS` says.
+#[cfg(test)]
+fn flights_of_this_run() -> u32 {
+    std::env::var("COLLIE_WAL_FLIGHTS").map_or(1, |text| text.parse().expect("a number"))
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -175,6 +192,7 @@ impl Default for Options {
             frame_bytes: 1 << 20,
             max_record_bytes: RECORD_BYTES_LIMIT,
             recent_bytes: 8 << 20,
+            flights: flights_of_this_run(),
             flush_delay: Duration::from_millis(10),
             flush_bytes: 1 << 20,
             manual_wal_flush: false,
@@ -252,6 +270,7 @@ impl Options {
         within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
         within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
         within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
+        within("wal.flights", u64::from(self.flights), 1, FLIGHTS_MAX)?;
         within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
         within("wal.sync_every", self.sync_every, 0, 1_000_000)?;
         let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);

@@ -10,20 +10,20 @@
 //!
 //! Checked by `crash_tests`, which cuts the power during openings too.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use collie_base::Lsn;
 use collie_env::{Access, Env};
 
 use crate::{
     Options, RecoveryMode, WalError,
+    course::{Counts, Course, sync_file},
     decode::whole_records,
-    flight::{Anchor, Flight},
     format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     misplaced::{Cause, Shortened, refuse_late_start},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
-    spare::{Spare, prepare, prepare_again},
+    spare::{Spare, open_descriptions, prepare, prepare_again},
     survey::{Damage, Leftover, Note, Survey, survey},
     window::Window,
 };
@@ -64,7 +64,7 @@ pub enum Ending {
 
 /// What the running log starts from.
 pub(crate) struct Opened {
-    pub(crate) flight: Flight,
+    pub(crate) course: Course,
     pub(crate) start: Start,
     pub(crate) recovered: Recovered,
 }
@@ -149,7 +149,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
         skip: options.skip_bytes(),
         reason: REASON_OPEN,
     };
-    let (flight, spans) = match opening.behind_clean_end(&found, ending, link)? {
+    let (course, spans) = match opening.behind_clean_end(&found, ending, link)? {
         Some(both) => both,
         None => opening.start_new_segment(&found, next, link)?,
     };
@@ -160,7 +160,7 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
     leftovers.extend(void.into_iter().map(|span| Leftover::void(span.path, span.segment_bytes, span.salt)));
     let spares = opening.spares_from(leftovers)?;
     let start = Start { spans, spares, next_number: opening.next_number, log_id };
-    Ok(Opened { flight, start, recovered })
+    Ok(Opened { course, start, recovered })
 }
 
 /// Removes half-prepared files of an earlier life.
@@ -222,9 +222,9 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    fn flight(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Flight {
-        Flight {
-            file: spare.file,
+    fn course(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Course {
+        Course {
+            files: spare.files,
             path: spare.path,
             salt: spare.header.salt,
             segment_bytes: spare.header.segment_bytes,
@@ -232,14 +232,11 @@ impl Opening<'_> {
             frame_number: found.frame_number_max,
             previous_crc: previous.map_or(0, |note| note.crc),
             issued: found.end,
-            unsynced: false,
-            anchor: Anchor::default(),
-            broken: false,
+            track: Arc::default(),
             incarnation: link.incarnation,
             skip: link.skip,
             frame_bytes: usize::try_from(self.options.frame_bytes_max()).expect("at most 2 MiB"),
-            buffer: Vec::new(),
-            counts: crate::flight::Counts::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -249,7 +246,7 @@ impl Opening<'_> {
         found: &Survey,
         ending: Ending,
         link: Link,
-    ) -> Result<Option<(Flight, Vec<Span>)>, WalError> {
+    ) -> Result<Option<(Course, Vec<Span>)>, WalError> {
         let (Ending::Clean, Some(closing), Some(span)) = (ending, found.recent.back(), found.spans.last()) else {
             return Ok(None);
         };
@@ -259,25 +256,26 @@ impl Opening<'_> {
             return Ok(None);
         }
         let io = |source| WalError::io("open", &span.path, source);
-        let file = self.env.files.open(&span.path, Access::ReadWrite).map_err(io)?;
+        let files = open_descriptions(self.env, &span.path, self.options.flights).map_err(io)?;
+        let file = &files[0];
         let mut block = vec![0; usize::try_from(BLOCK_BYTES).expect("4096")];
         file.read_at(closing.offset, &mut block).map_err(io)?;
         // O1: the same bytes again, so that this sync covers them whatever became of the sync at closing.
         file.write_at(closing.offset, &block).map_err(|source| WalError::io("write", &span.path, source))?;
-        let spare = Spare { file, path: span.path.clone(), header };
-        let mut flight = self.flight(spare, found, Some(closing), link);
-        flight.offset = closing.next_offset;
-        flight.write_payload(&[], found.end, found.end, Some(link), false)?;
-        flight.sync()?;
+        let spare = Spare { files, path: span.path.clone(), header };
+        let mut course = self.course(spare, found, Some(closing), link);
+        course.offset = closing.next_offset;
+        course.write_payload(&[], found.end, found.end, Some(link), false)?;
+        course.sync()?;
         let mut spans = found.spans.clone();
         if let Some(last) = spans.last_mut() {
             last.until = None;
         }
-        Ok(Some((flight, spans)))
+        Ok(Some((course, spans)))
     }
 
     /// Starts a segment of its own: what the frames do not prove durable is written again, then the new incarnation.
-    fn start_new_segment(&mut self, found: &Survey, next: Lsn, link: Link) -> Result<(Flight, Vec<Span>), WalError> {
+    fn start_new_segment(&mut self, found: &Survey, next: Lsn, link: Link) -> Result<(Course, Vec<Span>), WalError> {
         // The first frame that ends there was synced before any other named that position as durable.
         let known = found.recent.iter().position(|note| note.end >= found.durable);
         let anchor = known.map(|at| found.recent[at]);
@@ -288,14 +286,14 @@ impl Opening<'_> {
         let (number, salt) = (self.next_number, self.env.random.u64());
         self.next_number += 1;
         let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-        let spare = prepare(self.env, self.dir, header, &|| false)?;
+        let spare = prepare(self.env, self.dir, header, self.options.flights, &|| false)?;
         let path = spare.path.clone();
-        let mut flight = self.flight(spare, found, anchor.as_ref(), link);
+        let mut course = self.course(spare, found, anchor.as_ref(), link);
         let (mut at, mut rest) = (from, &payload[..]);
         let rewrite = Link { previous_end: from, reason: REASON_REWRITE, ..link };
         let mut rewrite = Some(rewrite);
         while !rest.is_empty() {
-            let piece = &rest[..rest.len().min(flight.frame_bytes)];
+            let piece = &rest[..rest.len().min(course.frame_bytes)];
             let whole = whole_records(piece).filter(|whole| *whole > 0);
             let Some(whole) = whole else {
                 return Err(WalError::Damaged {
@@ -307,14 +305,12 @@ impl Opening<'_> {
                     durable: found.durable,
                 });
             };
-            at = flight.write_payload(&rest[..whole], at, from, rewrite.take(), false)?;
+            at = course.write_payload(&rest[..whole], at, from, rewrite.take(), false)?;
             rest = &rest[whole..];
         }
         let open = Link { previous_end: rewritten_to, ..link };
-        flight.write_payload(&[], next, from, Some(open), false)?;
-        if !mistake!("OPEN_UNSYNCED") {
-            flight.sync()?;
-        }
+        course.write_payload(&[], next, from, Some(open), false)?;
+        course.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
         let mut spans = found.spans.clone();
         if let Some(anchor) = anchor {
             spans[anchor.span].until = Some(anchor.next_offset);
@@ -324,7 +320,7 @@ impl Opening<'_> {
         }
         let first = if payload.is_empty() { next } else { from };
         spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
-        Ok((flight, spans))
+        Ok((course, spans))
     }
 
     /// Reads the records of the frames behind the `known` one, and returns where they end.
@@ -367,7 +363,7 @@ impl Opening<'_> {
                 self.next_number += 1;
                 let segment_bytes = file.file_bytes;
                 let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-                spares.push(prepare_again(self.env, self.dir, &file.path, header)?);
+                spares.push(prepare_again(self.env, self.dir, &file.path, header, self.options.flights)?);
             } else {
                 let io = |source| WalError::io("remove", &file.path, source);
                 self.env.files.remove(&file.path).map_err(io)?;

@@ -28,10 +28,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     WalError,
-    flight::Anchor,
     format::SegmentHeader,
     holds::{Bound, Hold, Holds},
     spare::{self, Spare},
+    track::Anchor,
     warning::Warnings,
 };
 
@@ -86,6 +86,8 @@ pub(crate) struct Segments {
     segment_bytes: u64,
     wanted_spares: usize,
     max_segments: usize,
+    /// Descriptions that each file is opened with.
+    flights: u32,
     warnings: Warnings,
     /// Positions that readers need (G7).
     pub(crate) holds: Arc<Holds>,
@@ -123,6 +125,7 @@ impl Segments {
             segment_bytes: options.segment_bytes,
             wanted_spares: options.spares as usize + EMERGENCY_SPARES,
             max_segments: options.max_segments as usize,
+            flights: options.flights,
             warnings: options.warnings.clone(),
             holds: Holds::new(start.spans.first().map_or(Lsn::FIRST, |span| span.first)),
             inner: Mutex::new(Inner {
@@ -181,8 +184,8 @@ impl Segments {
             (header, freed)
         };
         let prepared = match &freed {
-            Some(file) => spare::prepare_again(&self.env, &self.dir, file, header),
-            None => spare::prepare(&self.env, &self.dir, header, &|| self.inner.lock().stop),
+            Some(file) => spare::prepare_again(&self.env, &self.dir, file, header, self.flights),
+            None => spare::prepare(&self.env, &self.dir, header, self.flights, &|| self.inner.lock().stop),
         };
         if let (Err(_), Some(file)) = (&prepared, &freed) {
             // Opening removes it if this does not.

@@ -26,7 +26,8 @@ use crate::{
 /// A file ready to be written to.
 #[derive(Debug)]
 pub(crate) struct Spare {
-    pub(crate) file: Arc<dyn File>,
+    /// Descriptions of the file, one for each flight: a failed sync is reported once per description.
+    pub(crate) files: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
     pub(crate) header: SegmentHeader,
 }
@@ -36,6 +37,7 @@ pub(crate) fn prepare(
     env: &Env,
     dir: &Path,
     header: SegmentHeader,
+    flights: u32,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Spare, WalError> {
     let name = segment_name(header.number);
@@ -59,10 +61,10 @@ pub(crate) fn prepare(
             }
         }
         finish(env, &*file, &temporary, &path, header)?;
-        Ok(file)
+        with_descriptions(env, file, &path, flights)
     };
     match fill() {
-        Ok(file) => Ok(Spare { file, path, header }),
+        Ok(files) => Ok(Spare { files, path, header }),
         Err(source) => {
             let _best_effort = env.files.remove(&temporary);
             Err(WalError::io("prepare", path, source))
@@ -71,15 +73,21 @@ pub(crate) fn prepare(
 }
 
 /// Gives a file that holds nothing of the log any more a new number and salt. Its content stays (H2).
-pub(crate) fn prepare_again(env: &Env, dir: &Path, old: &Path, header: SegmentHeader) -> Result<Spare, WalError> {
+pub(crate) fn prepare_again(
+    env: &Env,
+    dir: &Path,
+    old: &Path,
+    header: SegmentHeader,
+    flights: u32,
+) -> Result<Spare, WalError> {
     let path = dir.join(segment_name(header.number));
     let again = || {
         let file = env.files.open(old, Access::ReadWrite)?;
         finish(env, &*file, old, &path, header)?;
-        Ok(file)
+        with_descriptions(env, file, &path, flights)
     };
     again()
-        .map(|file| Spare { file, path: path.clone(), header })
+        .map(|files| Spare { files, path: path.clone(), header })
         .map_err(|source| WalError::io("prepare", old, source))
 }
 
@@ -113,4 +121,16 @@ fn finish(env: &Env, file: &dyn File, old: &Path, new: &Path, header: SegmentHea
     file.write_at(0, &header.encode())?;
     file.sync_data()?;
     if old == new { Ok(()) } else { env.files.replace(old, new) }
+}
+
+/// Opens a segment once for each flight.
+pub(crate) fn open_descriptions(env: &Env, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
+    (0..flights).map(|_| env.files.open(path, Access::ReadWrite)).collect()
+}
+
+/// Opens a segment as often as is missing beside `first`.
+fn with_descriptions(env: &Env, first: Arc<dyn File>, path: &Path, flights: u32) -> io::Result<Vec<Arc<dyn File>>> {
+    let mut files = vec![first];
+    files.extend(open_descriptions(env, path, flights - 1)?);
+    Ok(files)
 }

@@ -1,17 +1,21 @@
-//! `Flight`: the one writer of the log files: builds a frame from the ring, writes it, syncs it, turns to the next
-//! segment.
+//! `Course`: where the next frame of the log goes and what it continues: builds frames from the ring, turns to the next
+//! segment, leaves a failed one.
+//!
+//! Frames are placed one after the other, by whoever holds the course; they are written and synced by flights that may
+//! run side by side (`flush`), each through its own file description. Opening, closing, turning and leaving a file
+//! write by themselves, when nothing else does.
 //!
 //! # Invariants
-//! - A1. One flight exists, and only its leader calls it: frames of a log are written by one thread at a time.
+//! - A1. The frames of a log are placed in its order, by one thread at a time.
 //! - A2. A frame holds whole records and never crosses a segment (log.md L2).
 //! - A3. A block below `durable` is never written again (log.md L3): `offset` only grows.
 //! - A4. The current file is synced before it is left with anything unsynced in it: a later sync goes to another file.
 //! - A5. After a failed write or sync a file is never written or synced again (log.md L9): everything behind the anchor
 //!   goes from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
 //!
-//! Checked by the crash tests and `rewrite_tests`.
+//! Checked by the crash tests, `rewrite_tests` and `flights_tests`.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf, sync::Arc};
 
 use collie_base::Lsn;
 use collie_env::File;
@@ -23,105 +27,105 @@ use crate::{
     reserve::Reserve,
     segments::{Segments, Span},
     spare::Spare,
+    track::{Anchor, Track},
 };
 
 /// Where the next frame goes, and what it continues.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) file: Arc<dyn File>,
+pub(crate) struct Course {
+    /// Descriptions of the current file, one for each flight.
+    pub(crate) files: Vec<Arc<dyn File>>,
     pub(crate) path: PathBuf,
     pub(crate) salt: u64,
     pub(crate) segment_bytes: u64,
     pub(crate) offset: u64,
     pub(crate) frame_number: u64,
     pub(crate) previous_crc: u32,
-    /// End of the last frame written.
+    /// End of the last frame placed.
     pub(crate) issued: Lsn,
-    /// Whether something was written since the last sync.
-    pub(crate) unsynced: bool,
-    /// The end of what successful syncs cover.
-    pub(crate) anchor: Anchor,
-    /// Whether a write or sync of the current file failed (A5).
-    pub(crate) broken: bool,
+    /// What became of the frames placed.
+    pub(crate) track: Arc<Track>,
     pub(crate) incarnation: u64,
     pub(crate) skip: u64,
     /// Largest payload of a frame; any one record fits.
     pub(crate) frame_bytes: usize,
-    pub(crate) buffer: Vec<u8>,
     pub(crate) counts: Counts,
 }
 
-/// The last frame that a successful sync covers: what a rewrite continues from.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Anchor {
-    /// The segment that holds it.
-    pub(crate) salt: u64,
-    /// Where it ends in the segment.
-    pub(crate) until: u64,
-    crc: u32,
+/// A frame that has its place and is to be written there.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Placed {
+    /// Its number on the [`Track`].
+    pub(crate) leg: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// The position after its last record.
     pub(crate) end: Lsn,
 }
 
-/// What the flights did so far.
+/// Syncs a log file: the one place that does while the log runs.
+pub(crate) fn sync_file(file: &dyn File) -> io::Result<()> {
+    let synced = if mistake!("SYNC_SKIPPED") { Ok(()) } else { file.sync_data() };
+    if mistake!("SYNC_RETRIED") && synced.is_err() { file.sync_data() } else { synced }
+}
+
+/// What was placed so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) frames: u64,
-    pub(crate) syncs: u64,
     pub(crate) stream_bytes: u64,
     pub(crate) file_bytes: u64,
     /// Files left because a write or sync of them failed.
     pub(crate) rewrites: u64,
 }
 
-impl Flight {
+impl Course {
     /// Starts writing into a spare.
     fn enter(&mut self, spare: Spare) {
-        self.file = spare.file;
+        self.files = spare.files;
         self.path = spare.path;
         self.salt = spare.header.salt;
         self.segment_bytes = spare.header.segment_bytes;
         self.offset = BLOCK_BYTES;
-        self.unsynced = false;
-        self.broken = false;
     }
 
-    /// Writes one frame from the ring: the records from `issued` on, as many as fit into a frame, up to `boundary`; an
-    /// empty frame when that is `issued`. Returns its end. `durable` is what the frame names as durable.
+    /// Places one frame from the ring into `buffer`: the records from `issued` on, as many as fit into a frame, up to
+    /// `boundary`; an empty frame when that is `issued`. `durable` is what the frame names as durable.
     ///
-    /// Does not sync; if [`Flight::must_turn`], the caller has synced before (A4).
-    pub(crate) fn write_from_ring(
+    /// If [`Course::must_turn`], nothing else writes, and the caller has synced before (A4).
+    pub(crate) fn place_from_ring(
         &mut self,
         reserve: &Reserve,
         segments: &Segments,
         boundary: Lsn,
         durable: Lsn,
-    ) -> Result<Lsn, WalError> {
+        buffer: Vec<u8>,
+    ) -> Result<Placed, WalError> {
         let link = if self.must_turn(boundary) { Some(self.turn(segments)?) } else { None };
-        let most = self.frame_bytes as u64;
-        self.write_ring_frame(reserve, boundary, most, durable, link)
+        Ok(self.place_ring_frame(reserve, [boundary, durable], self.frame_bytes as u64, link, buffer))
     }
 
-    /// Writes the records from `issued` to `boundary`, as many as fit into `most` bytes, as one frame.
-    fn write_ring_frame(
+    /// Places the records from `issued` to `boundary`, as many as fit into `most` bytes, as one frame.
+    fn place_ring_frame(
         &mut self,
         reserve: &Reserve,
-        boundary: Lsn,
+        [boundary, durable]: [Lsn; 2],
         most: u64,
-        durable: Lsn,
         link: Option<Link>,
-    ) -> Result<Lsn, WalError> {
+        mut buffer: Vec<u8>,
+    ) -> Placed {
         let most = most.min(boundary.bytes_since(self.issued));
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
-        let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         buffer.resize(head, 0);
-        // SAFETY: ring R2: we are the flight, `issued` is at or above `durable`, and `boundary` was loaded with Acquire.
+        // SAFETY: ring R2: we hold the course, `issued` is at or above `durable`, and `boundary` was loaded with Acquire.
         unsafe { reserve.read_into(self.issued, self.issued.plus(most), boundary, &mut buffer) };
         if self.issued.plus(most) < boundary {
             let whole = whole_records(&buffer[head..]);
             buffer.truncate(head + whole.expect("the ring holds whole records: we wrote them"));
         }
-        self.write_buffer(buffer, self.issued, durable, link, false)
+        self.place(buffer, self.issued, durable, link, false)
     }
 
     /// Leaves a broken file (A5): writes everything from the anchor to `to` from the ring into the next spare, and syncs
@@ -130,9 +134,10 @@ impl Flight {
     /// # Errors
     /// What failed this time; nothing may be written any more then.
     pub(crate) fn rewrite(&mut self, reserve: &Reserve, segments: &Segments, to: Lsn) -> Result<(), WalError> {
-        let anchor = self.anchor;
+        let anchor = self.track.lock().anchor();
         let spare = segments.take_spare()?;
         self.enter(spare);
+        self.track.lock().restart(anchor);
         self.counts.rewrites += 1;
         (self.previous_crc, self.issued) = (anchor.crc, anchor.end);
         let (incarnation, skip) = (self.incarnation, self.skip);
@@ -143,7 +148,8 @@ impl Flight {
         let most = if cfg!(test) { 2 * BLOCK_BYTES } else { u64::from(FRAME_BYTES_MAX) } - LINK_HEADER as u64;
         let most = most.max(self.frame_bytes as u64);
         while self.issued < to {
-            self.write_ring_frame(reserve, to, most, anchor.end, first.take())?;
+            let placed = self.place_ring_frame(reserve, [to, anchor.end], most, first.take(), Vec::new());
+            self.write(&placed)?;
         }
         self.write_payload(&[], self.issued, anchor.end, link(self.issued, REASON_ROTATION), false)?;
         self.sync()?;
@@ -155,7 +161,7 @@ impl Flight {
 
     /// Goes on in the next segment, whose first frame carries the returned LINK.
     fn turn(&mut self, segments: &Segments) -> Result<Link, WalError> {
-        assert!(!self.unsynced, "A4: the segment is synced before it is left");
+        assert!(!self.track.lock().is_unsynced(), "A4: the segment is synced before it is left");
         let spare = segments.turn(self.offset, self.issued)?;
         self.enter(spare);
         let (incarnation, skip) = (self.incarnation, self.skip);
@@ -166,7 +172,7 @@ impl Flight {
     pub(crate) fn write_end(&mut self, segments: &Segments, durable: Lsn) -> Result<Lsn, WalError> {
         assert_eq!(self.issued, durable, "closing comes after the last flush");
         let turn = self.must_turn(self.issued);
-        if turn && self.unsynced {
+        if turn && self.track.lock().is_unsynced() {
             self.sync()?;
         }
         let link = if turn { Some(self.turn(segments)?) } else { None };
@@ -190,58 +196,61 @@ impl Flight {
     ) -> Result<Lsn, WalError> {
         let mut buffer = vec![0; if link.is_some() { LINK_HEADER } else { HEADER }];
         buffer.extend_from_slice(payload);
-        self.write_buffer(buffer, start, durable, link, end_mark)
+        let placed = self.place(buffer, start, durable, link, end_mark);
+        self.write(&placed)?;
+        Ok(placed.end)
     }
 
-    fn write_buffer(
-        &mut self,
-        mut buffer: Vec<u8>,
-        start: Lsn,
-        durable: Lsn,
-        link: Option<Link>,
-        end_mark: bool,
-    ) -> Result<Lsn, WalError> {
+    /// Seals the frame in `bytes`, whose header is still empty, and gives it the next place.
+    fn place(&mut self, mut bytes: Vec<u8>, start: Lsn, durable: Lsn, link: Option<Link>, end_mark: bool) -> Placed {
         let head = if link.is_some() { LINK_HEADER } else { HEADER };
-        let payload_bytes = u32::try_from(buffer.len() - head).expect("a frame is at most 4 MiB");
-        let number = self.frame_number + 1;
-        let (salt, previous_crc) = (self.salt, self.previous_crc);
+        let payload_bytes = u32::try_from(bytes.len() - head).expect("a frame is at most 4 MiB");
+        // Taken even if the write fails later: a failed write may have written all of the frame.
+        self.frame_number += 1;
+        let (salt, number, previous_crc) = (self.salt, self.frame_number, self.previous_crc);
         let header = FrameHeader { salt, number, start, durable, payload_bytes, previous_crc, end_mark, link };
-        let crc = header.seal(&mut buffer);
-        assert!(self.offset + buffer.len() as u64 <= self.segment_bytes, "A2: a frame stays inside its segment");
-        assert!(!self.broken, "A5: a broken file is left");
-        // Taken even if the write fails: a failed write may have written all of the frame.
-        self.frame_number = number;
-        let written = self.file.write_at(self.offset, &buffer);
-        written.map_err(|source| {
-            self.broken = true;
-            WalError::io("write", &self.path, source)
-        })?;
-        self.offset += buffer.len() as u64;
-        self.previous_crc = crc;
-        self.issued = header.end();
-        self.unsynced = true;
+        let (crc, offset, end) = (header.seal(&mut bytes), self.offset, header.end());
+        self.offset += bytes.len() as u64;
+        assert!(self.offset <= self.segment_bytes, "A2: a frame stays inside its segment");
+        (self.previous_crc, self.issued) = (crc, end);
         self.counts.frames += 1;
         self.counts.stream_bytes += u64::from(payload_bytes);
-        self.counts.file_bytes += buffer.len() as u64;
-        self.buffer = buffer;
-        Ok(self.issued)
+        self.counts.file_bytes += bytes.len() as u64;
+        let leg = self.track.lock().place(Anchor { salt, until: self.offset, crc, end });
+        Placed { leg, offset, bytes, end }
     }
 
-    /// Makes what was written to the current file durable.
-    pub(crate) fn sync(&mut self) -> Result<(), WalError> {
-        assert!(!self.broken, "A5: a broken file is left");
-        let mut synced = if mistake!("SYNC_SKIPPED") { Ok(()) } else { self.file.sync_data() };
-        if mistake!("SYNC_RETRIED") && synced.is_err() {
-            synced = self.file.sync_data();
+    /// Writes a frame while nothing else does.
+    fn write(&self, placed: &Placed) -> Result<(), WalError> {
+        let written = self.files[0].write_at(placed.offset, &placed.bytes);
+        let mut legs = self.track.lock();
+        match written {
+            Ok(()) => {
+                legs.wrote(placed.leg);
+                Ok(())
+            }
+            Err(source) => Err(legs.fail(WalError::io("write", &self.path, source))),
         }
-        synced.map_err(|source| {
-            self.broken = true;
-            WalError::io("sync", &self.path, source)
-        })?;
-        self.unsynced = false;
-        self.anchor = Anchor { salt: self.salt, until: self.offset, crc: self.previous_crc, end: self.issued };
-        self.counts.syncs += 1;
-        Ok(())
+    }
+
+    /// Makes everything placed durable, while nothing else writes.
+    pub(crate) fn sync(&self) -> Result<(), WalError> {
+        self.sync_by(sync_file)
+    }
+
+    /// As [`Course::sync`], by what `sync` does.
+    pub(crate) fn sync_by(&self, sync: impl FnOnce(&dyn File) -> io::Result<()>) -> Result<(), WalError> {
+        let Some(cover) = self.track.lock().sync_begins(None) else { return Ok(()) };
+        let synced = sync(&*self.files[0]);
+        let mut legs = self.track.lock();
+        match synced {
+            Ok(()) => {
+                let durable = legs.synced(cover);
+                assert_eq!(durable, self.issued, "everything placed was written");
+                Ok(())
+            }
+            Err(source) => Err(legs.fail(WalError::io("sync", &self.path, source))),
+        }
     }
 
     /// Returns whether more than half of the current segment is written.
