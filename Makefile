@@ -59,6 +59,7 @@ lab: build
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
 	$(TARGET)/release/faultlab log-states --states $(STATES) --seed $(SEED)
+	$(TARGET)/release/faultlab log-threads --rounds 500 --seed $(SEED)
 	$(TARGET)/release/faultlab log-flips --seed $(SEED)
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie

@@ -100,6 +100,26 @@ fn states_json(report: &StatesReport, seed: u64, time: Duration) -> String {
     )
 }
 
+/// Visits crash states of logs with threads.
+pub(crate) fn threads(rounds: u64, seed: u64) -> Outcome {
+    let mut progress = Progress::new();
+    let checked = lab::check_threads(rounds, seed, &mut |report| {
+        progress.show(|_| format!("log-threads: {} of {rounds} rounds, {} states", report.rounds, report.states));
+    });
+    progress.done();
+    let summary = checked.map(|report| {
+        format!(
+            "log-threads: {} states of {} moments in {} rounds, {} records compared: all promises hold; {:.1} s",
+            report.states,
+            report.moments,
+            report.rounds,
+            report.records,
+            progress.elapsed().as_secs_f64()
+        )
+    });
+    (summary.map_err(Into::into), format!("log-threads --rounds {rounds} --seed {seed}"))
+}
+
 /// Flips bits.
 pub(crate) fn flips(seed: u64, one_bit: bool) -> Outcome {
     let mut progress = Progress::new();

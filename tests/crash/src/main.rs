@@ -3,7 +3,7 @@
 //! `killloop`: SIGKILL at random moments under a bank load over real connections. The journal of what was acknowledged
 //! lives in this process, which nobody kills.
 //!
-//! `log-states`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
+//! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
 //! flipped bit, and a real process on real files under SIGKILL.
 #![forbid(unsafe_code)]
 
@@ -55,6 +55,15 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// The same with a log's own threads and several writers at once; the order of threads is not repeated.
+    LogThreads {
+        /// How many logs.
+        #[arg(long, default_value_t = 100)]
+        rounds: u64,
+        /// The first log's settings.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Flip every bit of a log's files, one at a time.
     LogFlips {
         /// Decides what the log holds.
@@ -96,6 +105,7 @@ fn main() -> ExitCode {
             (killloop::run(&plan), format!("killloop --cycles {cycles} --seed {seed} {again}"))
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
+        Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),
         Command::LogFlips { seed, one_bit } => log_sweeps::flips(seed, one_bit),
         Command::LogKill { cycles, seed, writers } => {
             let repeat = format!("log-kill --cycles {cycles} --seed {seed} --writers {writers}");

@@ -9,12 +9,14 @@
 //! | `model` | what a run appended and was promised, and the comparison with what an opened log yields |
 //! | `workload` | several lives of one log, from a seed; collects crash points |
 //! | `states` | visits the states of each crash point and opens the log in each |
+//! | `threads` | crash states of several writers at once |
 //! | `flips` | flips every bit of the files |
 
 mod flips;
 mod model;
 mod payload;
 mod states;
+mod threads;
 mod workload;
 
 use std::{fmt, time::Duration};
@@ -24,6 +26,9 @@ pub use payload::{STAMP_BYTES, Stamp};
 #[cfg(test)]
 pub(crate) use states::explore;
 pub use states::{StatesPlan, StatesReport, check_states};
+#[cfg(test)]
+pub(crate) use threads::explore_threads;
+pub use threads::{ThreadsReport, check_threads};
 #[cfg(test)]
 pub(crate) use workload::Lies;
 pub use workload::{Coverage, lab_options};

@@ -95,7 +95,12 @@ pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut Sta
         // What is left is spread over the moments to come, so that the late ones have their share.
         let share = left / (moments.len() - number) as u64;
         draw_first(&mut states, share.max(1), &random);
+        let kill = (point.all_kept(), expectation.of_a_kill());
+        if !states.contains(&kill.0) {
+            states.push(kill.0.clone());
+        }
         for picks in &states {
+            let expectation = if *picks == kill.0 { &kill.1 } else { expectation };
             let first = report.states - report.second_crash_states - before_this;
             let again = plan.crash_again_every > 0 && first.is_multiple_of(plan.crash_again_every);
             let before = report.states;

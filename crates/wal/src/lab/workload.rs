@@ -1,8 +1,9 @@
 //! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
 //!
-//! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, orderly closes,
-//! kills, power cuts and failing calls. Files are so small that segments turn every few records. The log runs without
-//! threads of its own, so that one seed is one run.
+//! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers of what
+//! is not logged, orderly closes, kills, power cuts and failing calls. Files are so small that segments turn every few
+//! records. Each life has settings of its own: sizes, spares, and how positions are reserved. The log runs without threads
+//! of its own, so that one seed is one run.
 
 use std::{
     cell::Cell,
@@ -13,7 +14,7 @@ use std::{
 use collie_env::{CrashPoint, Env, Fault, SimFiles, SimRandom};
 
 use crate::{
-    Log, Mark, Options, WalError,
+    Level, Log, Lsn, Mark, Options, Protocol, WalError,
     lab::model::{Expectation, Model},
 };
 
@@ -34,6 +35,26 @@ pub fn lab_options() -> Options {
         threads: false,
         ..Options::default()
     }
+}
+
+/// Returns the settings of one life: as `lab_options`, some of them otherwise.
+pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
+    let usual = lab_options();
+    let ring_bytes = usual.ring_bytes << random.below(2);
+    let blocks = random.below(3);
+    Options {
+        protocol: [Protocol::Oracle, Protocol::Base, Protocol::Help][index(random, 3)],
+        ring_bytes,
+        segment_bytes: 2 * (ring_bytes + usual.chunk_bytes) + blocks * 4_096,
+        spares: [1, 1, 2, 3][index(random, 4)],
+        frame_bytes: usual.frame_bytes << random.below(3),
+        sync_every: random.below(4),
+        ..usual
+    }
+}
+
+fn index(random: &SimRandom, count: u64) -> usize {
+    usize::try_from(random.below(count)).expect("small")
 }
 
 /// What may be wrong with the disk of a workload.
@@ -110,7 +131,10 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
         run.count(|seen| seen.crashes += 1);
         disk = match run.random.below(4) {
             0 => disk.process_kill(),
-            1 => disk.power_cut(run.random.below(u64::MAX)),
+            1 => {
+                lock(&run.model).power_lost();
+                disk.power_cut(run.random.below(u64::MAX))
+            }
             // The same disk goes on: what the last life left unsynced may still be lost.
             _ => disk,
         };
@@ -149,7 +173,8 @@ impl Run {
             }
         }
         lock(&self.model).opens();
-        let (log, found) = match Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), lab_options()) {
+        let options = settings_of_a_life(random);
+        let (log, found) = match Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), options) {
             Ok(both) => both,
             Err(WalError::Io { .. }) if failing => return Ok(()),
             Err(error) => return Err(format!("opening is refused: {error}")),
@@ -171,13 +196,13 @@ impl Run {
         let random = &self.random;
         let (steps, kinds) = if self.recycles { (20 + random.below(40), 16) } else { (random.below(24), 12) };
         for _ in 0..steps {
-            self.append(log)?;
+            let end = self.append(log)?;
             match random.below(kinds) {
-                0..=3 => log.wait(Mark::Durable, log.boundary())?,
+                0..=3 => log.wait(Mark::Durable, end)?,
                 4 => log.flush_wal(false)?,
                 5 => log.sync_wal()?,
                 6 => log.tick()?,
-                7 => log.wait(Mark::Written, log.boundary())?,
+                7 => log.wait(Mark::Written, end)?,
                 8 => log.heartbeat()?,
                 9 | 12.. => {
                     let durable = log.durable();
@@ -189,6 +214,8 @@ impl Run {
                         log.tick()?;
                     }
                 }
+                10 if log.commit_level(Level::Process) == Level::Disk => log.wait(Mark::Durable, end)?,
+                10 => log.wait(Mark::Written, end)?,
                 _ => {}
             }
         }
@@ -200,19 +227,25 @@ impl Run {
         Ok(())
     }
 
-    fn append(&self, log: &Log) -> Result<(), WalError> {
+    fn append(&self, log: &Log) -> Result<Lsn, WalError> {
         let random = &self.random;
         let len = match random.below(16) {
-            0 => 0,
+            0 | 15 => 0,
             1 => 4_060 + random.below(60),
             2 => 4_096 + random.below(9_000),
             3..=7 => 40 + random.below(100),
             _ => 40 + random.below(2_500),
         };
-        let first_piece = log.boundary();
-        let (stamp, body) = lock(&self.model).next_body(first_piece, usize::try_from(len).expect("at most 64 KiB"));
-        let appended = log.writer().append(3, &[&body])?;
-        lock(&self.model).appended(appended, first_piece, stamp, body);
-        Ok(())
+        let first_piece = log.glsn();
+        let (stamp, mut body) = lock(&self.model).next_body(first_piece, usize::try_from(len).expect("at most 64 KiB"));
+        let unlogged = body.is_empty() && random.below(2) == 0;
+        if unlogged {
+            body.extend_from_slice(b"hole");
+        }
+        lock(&self.model).intends(first_piece, stamp, &body);
+        let mut writer = log.writer();
+        let appended = if unlogged { writer.append_unlogged(3, &body, |_| ()) } else { writer.append(3, &[&body]) }?;
+        lock(&self.model).appended(appended);
+        Ok(appended.end)
     }
 }
