@@ -4,6 +4,8 @@ use std::{fmt, io, path::PathBuf};
 
 use collie_base::{Lsn, Remedy};
 
+use crate::truncate::CutRefusal;
+
 /// Why a log call failed. Unless a variant says otherwise, the log is as it was before the call.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -123,6 +125,18 @@ pub enum WalError {
         /// The checksum of the bytes found there; the same when something else is wrong.
         computed: u32,
     },
+    /// There is no log in the directory.
+    NoLog {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The log cannot be cut where [`truncate_at`](crate::truncate_at) was asked to.
+    Cut {
+        /// The position asked for.
+        lsn: Lsn,
+        /// Why not there.
+        why: CutRefusal,
+    },
     /// The settings contradict each other or ask for what is not built.
     InvalidOptions {
         /// The setting, its value, and what to use.
@@ -151,6 +165,7 @@ impl WalError {
             }
             Self::MissingSegment { .. } | Self::MissingStart { .. } | Self::Shortened { .. } => Remedy::RestoreData,
             Self::ForeignLog { .. } | Self::NewerFormat { .. } | Self::WrongName { .. } => Remedy::FixCall,
+            Self::NoLog { .. } | Self::Cut { .. } => Remedy::FixCall,
         }
     }
 
@@ -234,6 +249,8 @@ impl fmt::Display for WalError {
                  to open without consumers, each of which must then say where it starts",
                 path.display()
             ),
+            Self::NoLog { path } => write!(f, "wal: there is no log in {}; name a log's directory", path.display()),
+            Self::Cut { lsn, why } => write!(f, "wal: cannot cut at {lsn}: {why}"),
             Self::InvalidOptions { message } => write!(f, "wal: {message}"),
             Self::Io { op, path, source } => write!(f, "wal: cannot {op} {}: {source}", path.display()),
         }

@@ -59,6 +59,8 @@ pub(crate) const REASON_ROTATION: u16 = 1;
 pub(crate) const REASON_OPEN: u16 = 2;
 /// What follows was written again; counts once a LINK of another reason follows in the same segment.
 pub(crate) const REASON_REWRITE: u16 = 3;
+/// The log was cut here; what lay behind is void.
+pub(crate) const REASON_TRUNCATE: u16 = 4;
 
 /// Kind of a record (low 3 bits): one payload.
 pub(crate) const KIND_DATA: u8 = 1;

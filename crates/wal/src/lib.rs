@@ -33,7 +33,8 @@
 //!
 //! Files: [`mod@format`] has the byte tables, `decode` the one decoder, `ring` the memory, `reserve` the commit protocol,
 //! `flush` the leaders and waiters, `segments` and `spare` the files, `recover` the opening; `source`, `window` and
-//! `frame_reader` get at frames, `assemble` makes records of them, `read`, `recent`, `watch` and `tail` hand them out.
+//! `frame_reader` get at frames, `assemble` makes records of them, `read`, `recent`, `watch` and `tail` hand them out;
+//! `truncate` cuts the end off.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -76,6 +77,8 @@ mod spare;
 mod survey;
 mod tail;
 mod track;
+mod truncate;
+mod walk;
 mod warning;
 mod watch;
 mod window;
@@ -111,6 +114,8 @@ mod rewrite_tests;
 mod salvage_tests;
 #[cfg(test)]
 mod tail_tests;
+#[cfg(test)]
+mod truncate_tests;
 
 pub use collie_base::Lsn;
 pub use consumers::ConsumerStat;
@@ -125,6 +130,7 @@ pub use salvage::{Hole, Salvage, Salvaged, salvage};
 pub use segments::Freed;
 pub use source::fuzz_reader;
 pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
+pub use truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
 

@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Positions above this are refused at open: the line must not end while the log runs.
-const OPEN_LSN_LIMIT: u64 = 1 << 60;
+pub(crate) const OPEN_LSN_LIMIT: u64 = 1 << 60;
 
 /// What opening found.
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 //!
 //! # Invariants
 //! - Y1. The chain is a prefix in frame order: a frame joins only behind the frame whose number, end and checksum it
-//!   names. A LINK frame may join further back; what lay behind that point is void.
+//!   names. A LINK frame may join further back; what lay behind that point is void. A file's first frame may join at any
+//!   distance (the log was cut there, `truncate`), a later frame at or above what was durable.
 //! - Y2. A segment that starts with a REWRITE link counts only if a link of another reason follows in it: its frames were
 //!   written together and synced once, so half of them must not replace what they copy.
 //! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
@@ -12,7 +13,7 @@
 //! Checked by `crash_tests`: every crash point, every flipped bit.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     path::{Path, PathBuf},
 };
 
@@ -83,6 +84,10 @@ struct Chain {
     spans: Vec<Span>,
     /// The frames that a later LINK may refer to: those that end at or above the largest durable LSN seen.
     recent: VecDeque<Note>,
+    /// End and checksum of the frames that the first frames of files refer to.
+    named: BTreeSet<(Lsn, u32)>,
+    /// The frames among those that are no longer recent.
+    kept: Vec<Note>,
     durable: Lsn,
     incarnation: u64,
     skip: u64,
@@ -133,7 +138,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
         names.iter().filter_map(|name| Some((segment_number(name)?, dir.join(name)))).collect();
     numbers.sort_unstable();
     let segment_number_max = numbers.last().map_or(0, |(number, _)| *number);
-    let mut chain = Chain::default();
+    let mut chain = Chain { named: named_by_first_frames(files, &numbers)?, ..Chain::default() };
     let (mut log_id, mut leftovers) = (None, Vec::new());
     let (mut seen, mut shortened) = (Seen::default(), Vec::new());
     for (number, path) in numbers {
@@ -185,6 +190,23 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
     look_ahead(files, &mut survey, chain.stopped_by, known_durable)?;
     explain(files, &mut survey, &shortened)?;
     Ok(survey)
+}
+
+/// Returns end and checksum of the frames that the files' first frames continue from: what a chain must remember however
+/// far it has come, at most one per file.
+fn named_by_first_frames(files: &dyn Files, numbers: &[(u64, PathBuf)]) -> Result<BTreeSet<(Lsn, u32)>, WalError> {
+    let mut named = BTreeSet::new();
+    for (number, path) in numbers {
+        let mut window = Window::open(files, path.clone())?;
+        let HeaderBlock::Segment(header) = window.segment_header()? else { continue };
+        if header.number == *number
+            && let Ok(frame) = window.frame_at(BLOCK_BYTES, Some(header.salt))?
+            && let Some(link) = frame.header.link
+        {
+            named.insert((link.previous_end, frame.header.previous_crc));
+        }
+    }
+    Ok(named)
 }
 
 /// Maxima over every valid frame, in the chain or not.
@@ -270,10 +292,10 @@ impl Chain {
             }
             (Some(_), None) => first_in_segment,
             (Some(link), Some(last)) => {
-                let named = |note: &&Note| note.end == link.previous_end && note.crc == header.previous_crc;
+                let named = |note: &Note| note.end == link.previous_end && note.crc == header.previous_crc;
                 header.number > last.number
                     && header.start >= link.previous_end
-                    && self.recent.iter().any(|n| named(&n))
+                    && (self.recent.iter().any(named) || first_in_segment && self.kept.iter().any(named))
             }
         }
     }
@@ -290,9 +312,19 @@ impl Chain {
     fn cut_to(&mut self, header: &crate::format::FrameHeader) {
         let Some(link) = header.link else { return };
         let named = |note: &Note| note.end == link.previous_end && note.crc == header.previous_crc;
-        let Some(at) = self.recent.iter().rposition(named) else { return };
-        let note = self.recent[at];
-        self.recent.truncate(at + 1);
+        let note = if let Some(at) = self.recent.iter().rposition(named) {
+            self.recent.truncate(at + 1);
+            self.recent[at]
+        } else if let Some(at) = self.kept.iter().rposition(named) {
+            let note = self.kept[at];
+            self.kept.truncate(at);
+            self.recent = VecDeque::from([note]);
+            note
+        } else {
+            return;
+        };
+        // What void frames name as durable is void too; all up to a frame that was named from afar is.
+        self.durable = self.durable.min(note.end);
         self.spans[note.span].until = Some(note.next_offset);
         for void in &mut self.spans[note.span + 1..] {
             void.until = Some(BLOCK_BYTES);
@@ -306,7 +338,8 @@ impl Chain {
         self.recent.push_back(Note { span, offset, next_offset, number, start, end, crc, end_mark });
         self.durable = self.durable.max(header.durable);
         while self.recent.len() > 1 && self.recent[0].end < self.durable {
-            self.recent.pop_front();
+            let left = self.recent.pop_front().filter(|note| self.named.contains(&(note.end, note.crc)));
+            self.kept.extend(left);
         }
     }
 }
