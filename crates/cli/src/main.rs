@@ -36,7 +36,9 @@ enum Command {
     Serve(serve::Args),
     /// An SQL shell, on a data directory itself (no server needed) or on a running server.
     Sql(shell::Args),
-    /// Look at a log. Nothing is changed; a running server is not disturbed.
+    /// Look at a log, check it, or cut it.
+    ///
+    /// dump, verify and stat change nothing and do not disturb a running server; truncate-at is for a stopped one.
     Wal {
         #[command(subcommand)]
         command: wal::Command,

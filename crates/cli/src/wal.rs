@@ -1,93 +1,97 @@
-//! `collie wal`: looks at a log without locking or changing it.
+//! `collie wal`: looks at a log, checks it, and cuts it. Wiring and printing; what a log is, `collie_wal` decides.
 
-use std::{path::PathBuf, process::ExitCode};
+mod dump;
+mod output;
+mod scan;
+mod stat;
+mod truncate;
+mod verify;
 
-use anyhow::Context;
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
 use collie_base::Lsn;
-use collie_env::Env;
-use collie_wal::{RecordKind, inspect};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Print one line per record: position, end, kind, tag, bytes, file and offset of its frame.
     ///
-    /// Works on a live log up to what is written. Exit code 1 if it stopped at damage.
-    Dump {
-        /// Data directory, or its log directory.
-        #[arg(value_name = "DIR")]
-        dir: PathBuf,
-        /// First position, as in 0/01A2F000.
-        #[arg(long, value_name = "LSN", default_value = "0/0")]
-        from: Lsn,
-        /// End position; records at or above it are left out.
-        #[arg(long, value_name = "LSN")]
-        to: Option<Lsn>,
-        /// One JSON object per record.
-        #[arg(long)]
-        json: bool,
-    },
+    /// Changes nothing. Works on a live log up to what is written. Exit code 1 if it stopped at damage.
+    Dump(dump::Args),
+    /// Read every frame and say what an open would do.
+    ///
+    /// Changes nothing. Works on a live log. Exit code 0 if the log would open with every acknowledged record, 1 if it
+    /// is damaged; the error says where, what is lost, and the ways out.
+    Verify(verify::Args),
+    /// Show what the log consists of: files, spares, how far it is durable, records, padding.
+    ///
+    /// Changes nothing. Works on a live log.
+    Stat(stat::Args),
+    /// Cut the end off a log: records that start at or above LSN go, everything below stays.
+    ///
+    /// For a server that is stopped. LSN must be a record's boundary, as `collie wal dump` prints them. Shows what goes,
+    /// copies the files that hold it into DIR/wal/cut-at-..., then cuts. Interrupted, it can be run again. A damaged log
+    /// can be cut at or below the damage, and then opens. Commits that were acknowledged may be among what goes.
+    TruncateAt(truncate::Args),
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let Command::Dump { dir, from, to, json } = command;
-    // A data directory holds its log in `wal`; a directory with segments is a log itself.
+    let result = match command {
+        Command::Dump(args) => dump::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Stat(args) => stat::run(&args),
+        Command::TruncateAt(args) => truncate::run(&args),
+    };
+    match result {
+        // A reader that has seen enough, such as head, is no failure.
+        Err(error) if error.is::<output::Closed>() => Ok(ExitCode::SUCCESS),
+        other => other,
+    }
+}
+
+/// Returns the directory with the segments: a data directory holds its log in `wal`.
+fn log_dir(dir: &Path) -> PathBuf {
     let inner = dir.join("wal");
-    let dir = if inner.is_dir() { inner } else { dir };
-    let found = inspect(&Env::real(), &dir).with_context(|| format!("cannot read the log in {}", dir.display()))?;
-    if found.segments().is_empty() && found.damage().is_none() {
-        anyhow::bail!("cannot read the log in {}: there is no log", dir.display());
-    }
-    use std::io::Write;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for record in found.records(from) {
-        let record = match record {
-            Ok(record) => record,
-            Err(error) => {
-                out.flush()?;
-                return Err(error.into());
-            }
-        };
-        if to.is_some_and(|to| record.lsn >= to) {
-            break;
+    if inner.is_dir() { inner } else { dir.to_owned() }
+}
+
+/// Returns whether the log is a database's, and not another program's that embeds `collie-wal`: a control file lies beside
+/// it, or beside the log of which it is a copy.
+fn is_database(log_dir: &Path) -> bool {
+    log_dir.ancestors().skip(1).take(2).any(|above| above.join("control").is_file())
+}
+
+/// Returns a number with its noun.
+fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// Reads a position, as dump prints it or as a decimal number.
+fn position(text: &str) -> Result<Lsn, String> {
+    let decimal = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok().map(Lsn::new))?;
+    let parsed = text.parse().ok().or_else(decimal);
+    parsed.ok_or_else(|| "expected high/low in hexadecimal, as in 0/01A2F000, or a decimal number of bytes".to_owned())
+}
+
+/// Returns the last component of a path as text.
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a position is read in both forms, and what is neither is refused. Method: edge values.
+    #[test]
+    fn positions_are_read_in_both_forms() {
+        for (text, value) in [("0/00001000", 4096), ("4096", 4096), ("1/0", 1 << 32), ("0", 0)] {
+            assert_eq!(position(text), Ok(Lsn::new(value)), "{text}");
         }
-        let kind = match record.kind {
-            RecordKind::Data => "data",
-            RecordKind::Unlogged => "unlogged",
-        };
-        let file = record.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let meaning = collie_engine::describe_record(record.tag, &record.body);
-        let written = if json {
-            let line = serde_json::json!({
-                "lsn": record.lsn.to_string(), "end": record.end.to_string(), "kind": kind, "tag": record.tag,
-                "bytes": record.body.len(), "file": file, "offset": record.offset, "meaning": meaning,
-            });
-            writeln!(out, "{line}")
-        } else {
-            writeln!(
-                out,
-                "{} {} {kind} tag {} {} bytes {file}:{} {meaning}",
-                record.lsn,
-                record.end,
-                record.tag,
-                record.body.len(),
-                record.offset
-            )
-        };
-        if let Err(error) = written {
-            // A reader that has seen enough, such as head, is no failure.
-            return if error.kind() == std::io::ErrorKind::BrokenPipe {
-                Ok(ExitCode::SUCCESS)
-            } else {
-                Err(error.into())
-            };
+        for text in ["", "-1", "0x10", "1/", "12a", "99999999999999999999", "+5"] {
+            assert!(position(text).is_err(), "{text}");
         }
-    }
-    out.flush()?;
-    if let Some(note) = found.torn_note() {
-        eprintln!("{note}");
-    }
-    match found.damage() {
-        Some(damage) => Err(damage.into()),
-        None => Ok(ExitCode::SUCCESS),
     }
 }

@@ -38,6 +38,11 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
     }
 }
 
+/// Returns whether records with this tag end a transaction that counts.
+pub fn is_commit_record(tag: u8) -> bool {
+    tag == crate::redo::tag::COMMIT
+}
+
 fn describe_ops(ops: &[u8]) -> String {
     let mut line = String::new();
     let mut reader = Reader::new(ops);

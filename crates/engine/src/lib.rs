@@ -64,7 +64,7 @@ pub use collie_env::Env;
 pub use collie_store::{Family, FamilyStat, LockStrength, Visit};
 pub use collie_txn::{Blocker, CancelHandle, Isolation, StatementKind, TableLock, TableLockMode};
 pub use db::{Db, EngineStat};
-pub use describe::describe_record;
+pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use open::{OpenPhase, OpenProgress, OpenReport};
 pub use options::Options;

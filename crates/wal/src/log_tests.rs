@@ -237,3 +237,31 @@ fn first_record_follows_a_jump_only() {
     let tags: Vec<u8> = log.read(Lsn::ZERO).map(|record| record.unwrap().tag).collect();
     assert_eq!(tags, [1, 1, 9]);
 }
+
+/// Goal: the figures of a log add up to what was appended, and to the bytes of its files. Method: a log with short, long
+/// and no records in its frames, compared with the model and with the parts of the sums.
+#[test]
+fn figures_add_up_to_what_was_appended() {
+    let (env, _disk) = Env::simulated(3);
+    let (log, _) = Log::open(&env, "/wal".as_ref(), tiny()).unwrap();
+    let mut writer = log.writer();
+    let (mut payload_bytes, sizes) = (0, [0_usize, 1, 127, 128, 4_000, 9_000, 20_000, 5]);
+    for size in sizes {
+        writer.commit(1, &vec![9; size], Level::Disk).unwrap();
+        payload_bytes += size as u64;
+    }
+    let spares = log.stat().spares as u64;
+    log.close().unwrap();
+    let found = inspect(&env, "/wal".as_ref()).unwrap();
+    let figures = found.figures().unwrap();
+    assert_eq!((figures.records, figures.payload_bytes), (sizes.len() as u64, payload_bytes));
+    assert_eq!(figures.pieces, 3 + 5, "9,000 and 20,000 bytes in pieces of less than 4 KiB");
+    assert_eq!(figures.empty_frames, 2, "opening and closing");
+    assert_eq!(figures.stream_bytes, found.end().bytes_since(found.start()));
+    assert_eq!(figures.stream_bytes, figures.payload_bytes + figures.record_head_bytes);
+    assert_eq!(figures.written_bytes, figures.stream_bytes + figures.frame_head_bytes + figures.padding_bytes);
+    let used: u64 = found.segments().iter().map(|segment| segment.used_bytes - 4096).sum();
+    assert_eq!(figures.written_bytes, used);
+    assert!(figures.padding_share() > 0.1 && figures.padding_share() < 0.9, "{}", figures.padding_share());
+    assert_eq!(found.spares(), (spares, spares * (40 << 10)));
+}

@@ -173,9 +173,9 @@ pub struct SegmentInfo {
 /// What a log directory holds, read without a lock and without writing: of a closed log or a running one.
 #[derive(Debug)]
 pub struct Inspection {
-    files: Arc<dyn Files>,
+    pub(crate) files: Arc<dyn Files>,
     dir: PathBuf,
-    survey: Survey,
+    pub(crate) survey: Survey,
 }
 
 impl Inspection {
@@ -274,9 +274,9 @@ pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
         survey(&*env.files, dir, None)
     };
     let mut found = look()?;
-    if found.damage.is_some() {
-        // A running log writes while we read: frames behind a place that was still empty when we passed it look like
-        // proof of damage. Damage stays where it is; a running log's end moves on.
+    if found.damage.is_some() || found.torn_bytes > 0 {
+        // A running log writes while we read: a flush on its way looks unfinished, and frames behind a place that was
+        // still empty when we passed it look like proof of damage. Both stay where they are; a running log's end moves.
         let again = look()?;
         let runs = again.end > found.end;
         found = again;

@@ -39,6 +39,7 @@ use crate::{
         SegmentHeader, segment_name, segment_number,
     },
     recover::OPEN_LSN_LIMIT,
+    source::Frame,
     survey::{Survey, survey},
     walk,
 };
@@ -415,7 +416,7 @@ impl Search {
         Self { lsn, durable, anchor: None, rewrite: Vec::new(), removed, below: Lsn::ZERO, above: None, lowest: None }
     }
 
-    fn visit(&mut self, span: usize, frame: &crate::window::Frame<'_>) {
+    fn visit(&mut self, span: usize, frame: &Frame<'_>) {
         let (start, end) = (frame.header.start, frame.header.end());
         self.lowest.get_or_insert(end);
         // Up to the first frame that ends at or above the last known durable position all is proven; the rest of what

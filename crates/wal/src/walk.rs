@@ -12,7 +12,8 @@ use crate::{
     decode::{self, RawRecord},
     format::BLOCK_BYTES,
     segments::Span,
-    window::{Frame, Window},
+    source::{Frame, FrameSource as _},
+    window::Window,
 };
 
 /// Calls `visit` with the frames of `spans` (whose `until` is set) and the index of the span that each lies in, oldest

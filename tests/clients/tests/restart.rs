@@ -166,7 +166,9 @@ fn tools_read_a_directory_and_a_server() {
         .batch_execute("CREATE TABLE t (n int PRIMARY KEY, t text); INSERT INTO t VALUES (1, 'one'), (2, NULL)")
         .unwrap();
     let live = program::collie(&["wal", "dump", &data], "").ok();
-    assert!(live.lines().count() >= 2, "{live}");
+    assert!(live.lines().count() >= 2 && live.contains(" COMMIT xid "), "{live}");
+    let live = program::collie(&["wal", "verify", &data], "").ok();
+    assert!(live.contains("\nopens with everything to "), "{live}");
     let remote = program::collie(&["sql", &server.url(), "-c", "SELECT * FROM t ORDER BY n"], "").ok();
     assert_eq!(remote, " n |  t\n---+-----\n 1 | one\n 2 |\n(2 rows)\n\n");
     let failed = program::collie(&["sql", &server.url(), "-c", "SELECT * FROM nowhere"], "");
@@ -216,6 +218,41 @@ fn tools_read_a_directory_and_a_server() {
         unknown.err,
         "error: unknown setting wal.flush_dely: did you mean wal.flush_delay? `collie config` lists every setting\n"
     );
+}
+
+/// Goal: an operator can take back the last commits. Method: three inserts; find the second's position in the dump; a cut
+/// is refused while the server runs, then made; the first row is left, also after more commits and another start.
+#[test]
+fn cut_takes_back_the_last_commits() {
+    let place = Place::new();
+    let data = place.data().display().to_string();
+    let server = Server::start(&place);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (n int PRIMARY KEY)").unwrap();
+    for n in 1..4 {
+        client.execute("INSERT INTO t VALUES ($1)", &[&n]).unwrap();
+    }
+    drop(client);
+    let dump = program::collie(&["wal", "dump", &data], "").ok();
+    let commits: Vec<&str> = dump.lines().filter(|line| line.contains(" COMMIT xid ")).collect();
+    let second = commits[commits.len() - 2].split(' ').next().unwrap();
+    let refused = program::collie(&["wal", "truncate-at", &data, second], "");
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.err.contains(&format!("the log is open in process {}", server.pid())), "{}", refused.err);
+    assert!(server.stop().success());
+    let said = program::collie(&["wal", "truncate-at", &data, second], "").ok();
+    assert!(said.contains("; the last commit among them: 0/") && said.contains(" COMMIT xid "), "{said}");
+    assert!(said.contains(&format!("\ncut: the log ends at {second}; ")), "{said}");
+    for start in 0..2 {
+        let server = Server::start(&place);
+        let mut client = server.connect();
+        let rows = client.query("SELECT n FROM t ORDER BY n", &[]).unwrap();
+        let rows: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+        assert_eq!(rows, if start == 0 { vec![1] } else { vec![1, 10] });
+        client.execute("INSERT INTO t VALUES ($1)", &[&(10 + start)]).unwrap();
+        server.kill();
+    }
+    program::collie(&["wal", "verify", &data], "").ok();
 }
 
 /// Goal: reconnecting clients see their commits after a crash in the middle of load. Method: three writers, kill, every

@@ -1,0 +1,128 @@
+//! `collie wal stat`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use collie_wal::{Figures, Inspection, WalError, inspect};
+use indicatif::BinaryBytes;
+use serde_json::{Value, json};
+
+use super::{file_name, log_dir, output::Output, scan::Scan};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Data directory, or its log directory.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let dir = log_dir(&args.dir);
+    let scan = Scan::start(&dir, "checking");
+    let context = || format!("cannot read the log in {}", dir.display());
+    let found = inspect(scan.env(), &dir).with_context(context)?;
+    if found.segments().is_empty() && found.damage().is_none() {
+        return Err(WalError::NoLog { path: dir }.into());
+    }
+    scan.phase("counting");
+    let figures = found.figures().with_context(context)?;
+    drop(scan);
+    let mut out = Output::new();
+    if args.json {
+        out.line(as_json(&found, &figures))?;
+    } else {
+        print(&mut out, &found, &figures)?;
+    }
+    out.finish()?;
+    // Figures of the readable part are figures: damage is verify's to fail on.
+    if let Some(damage) = found.damage() {
+        eprintln!("warning: figures end at the damage: {damage}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut Output, found: &Inspection, figures: &Figures) -> anyhow::Result<()> {
+    let (spares, spare_bytes) = found.spares();
+    let closed = if found.is_clean() { "closed" } else { "not closed, or open now" };
+    out.line(format_args!(
+        "log       {} to {}, incarnation {}, {closed}",
+        found.start(),
+        found.end(),
+        found.incarnation()
+    ))?;
+    out.line(format_args!("durable   {} at least", found.durable()))?;
+    out.line(format_args!("segments  {}, {}", figures.segments, BinaryBytes(figures.segment_file_bytes)))?;
+    out.line(format_args!("spares    {spares}, {}", BinaryBytes(spare_bytes)))?;
+    out.line(format_args!(
+        "records   {}, {} of payload, {:.1} bytes written for each",
+        figures.records,
+        BinaryBytes(figures.payload_bytes),
+        figures.written_bytes_per_record()
+    ))?;
+    if figures.pieces + figures.unlogged + figures.voids > 0 {
+        out.line(format_args!(
+            "          {} pieces of long records, {} marks of unlogged writes, {} empty reservations",
+            figures.pieces, figures.unlogged, figures.voids
+        ))?;
+    }
+    out.line(format_args!("frames    {}, of them {} without records", figures.frames, figures.empty_frames))?;
+    out.line(format_args!(
+        "padding   {:.1} % of {} written; {} record heads, {} frame heads",
+        figures.padding_share() * 100.0,
+        BinaryBytes(figures.written_bytes),
+        BinaryBytes(figures.record_head_bytes),
+        BinaryBytes(figures.frame_head_bytes)
+    ))?;
+    for segment in found.segments() {
+        let file = file_name(&segment.path);
+        out.line(format_args!(
+            "segment   {file} from {}, {} of {} bytes used",
+            segment.first, segment.used_bytes, segment.segment_bytes
+        ))?;
+    }
+    Ok(())
+}
+
+fn as_json(found: &Inspection, figures: &Figures) -> Value {
+    let (spares, spare_bytes) = found.spares();
+    let segments: Vec<Value> = found
+        .segments()
+        .iter()
+        .map(|segment| {
+            json!({
+                "file": file_name(&segment.path),
+                "first_lsn": segment.first.to_string(),
+                "used_bytes": segment.used_bytes,
+                "segment_bytes": segment.segment_bytes,
+            })
+        })
+        .collect();
+    json!({
+        "start_lsn": found.start().to_string(),
+        "end_lsn": found.end().to_string(),
+        "durable_lsn": found.durable().to_string(),
+        "incarnation": found.incarnation(),
+        "closed": found.is_clean(),
+        "damaged": found.damage().is_some(),
+        "segments": segments,
+        "spares": spares,
+        "spare_bytes": spare_bytes,
+        "records": figures.records,
+        "pieces": figures.pieces,
+        "unlogged": figures.unlogged,
+        "voids": figures.voids,
+        "frames": figures.frames,
+        "empty_frames": figures.empty_frames,
+        "payload_bytes": figures.payload_bytes,
+        "record_head_bytes": figures.record_head_bytes,
+        "stream_bytes": figures.stream_bytes,
+        "frame_head_bytes": figures.frame_head_bytes,
+        "padding_bytes": figures.padding_bytes,
+        "written_bytes": figures.written_bytes,
+        "written_bytes_per_record": figures.written_bytes_per_record(),
+        "padding_share": figures.padding_share(),
+    })
+}

@@ -1,0 +1,29 @@
+//! A log in ten lines: open, append, wait for the disk, close, open again, read.
+//!
+//! `cargo run -p collie-wal --example quickstart -- DIR` keeps the log in DIR, and each run adds to it; without DIR the log
+//! is in a temporary directory.
+
+use collie_env::Env;
+use collie_wal::{Level, Log, Mark, Options, WalError};
+
+fn main() -> Result<(), WalError> {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("log"), Into::into);
+
+    let (log, found) = Log::open(&Env::real(), &dir, Options::default())?;
+    found.notes.iter().for_each(|note| println!("{note}"));
+    let mut writer = log.writer();
+    // In memory once this returns; the position is what to wait for.
+    let first = writer.append(1, &[b"hello, ", b"log"])?;
+    log.wait(Mark::Durable, first.end)?;
+    // Both in one call. The tag (0 to 31) is the caller's own.
+    writer.commit(2, b"and goodbye", Level::Disk)?;
+    log.close()?;
+
+    let (log, found) = Log::open(&Env::real(), &dir, Options::default())?;
+    for record in log.read(found.start) {
+        let record = record?;
+        println!("{} tag {} {}", record.lsn, record.tag, String::from_utf8_lossy(&record.body));
+    }
+    log.close()
+}
