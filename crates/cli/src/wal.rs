@@ -18,14 +18,15 @@ use collie_base::Lsn;
 pub(crate) enum Command {
     /// Print one line per record: position, end, kind, tag, bytes, file and offset of its frame.
     ///
-    /// Changes nothing. Works on a live log up to what is written. Exit code 1 if it stopped at damage.
+    /// Changes nothing. Works on a live log up to what is written. Exit code 1 if it stopped at damage; with --skip-bad it
+    /// does not stop.
     Dump(dump::Args),
     /// Read every frame and say what an open would do.
     ///
     /// Changes nothing. Works on a live log. Exit code 0 if the log would open with every acknowledged record, 1 if it
     /// is damaged; the error says where, what is lost, and the ways out.
     Verify(verify::Args),
-    /// Show what the log consists of: files, spares, how far it is durable, records, padding.
+    /// Show what the log consists of: files, spares, how far it is durable, records, padding, and which consumer keeps what.
     ///
     /// Changes nothing. Works on a live log.
     Stat(stat::Args),

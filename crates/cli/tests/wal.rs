@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::{Lsn, checksum::crc32c};
 use collie_env::Env;
-use collie_wal::{Appended, Level, Log, Options};
+use collie_wal::{Appended, Level, Log, Options, TailOptions};
 use serde_json::Value;
 
 const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
@@ -414,35 +414,95 @@ fn directory_without_rights_is_refused() {
     fs::set_permissions(sample.dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
 }
 
-/// Goal: a missing, a misnamed and a shortened segment are each noticed or harmless, never silently less log. Method: one
-/// of each on a log of several files.
+/// Goal: a missing, a doubled and a shortened segment each get one line that names the file. Method: one of each on a log of
+/// several files; verify and dump.
 #[test]
-fn missing_doubled_and_shortened_segments_are_noticed() {
+fn missing_doubled_and_shortened_segments_are_named() {
     let missing = Sample::new();
     let gone = missing.segments()[1].clone();
     fs::remove_file(&gone).unwrap();
     let line = wal(&["verify", missing.path()]).refused();
-    assert!(line.starts_with("error: wal: ") && line.contains(missing.path()), "{line}");
+    assert!(line.starts_with("error: wal: ") && line.contains(gone.file_name().unwrap().to_str().unwrap()), "{line}");
+    assert!(line.contains("so acknowledged commits are lost here: put it back"), "{line}");
+    assert_eq!(wal(&["dump", missing.path()]).refused(), line);
+    let json: Value = serde_json::from_str(&wal(&["verify", missing.path(), "--json"]).out).unwrap();
+    assert!(json["damage"]["lsn"].is_string(), "{json}");
 
     let doubled = Sample::new();
-    fs::copy(&doubled.segments()[0], doubled.dir.path().join("00000000000000000099.wal")).unwrap();
-    let line = wal(&["verify", doubled.path()]);
-    assert_eq!(wal(&["dump", doubled.path()]).out.lines().count(), usize::from(COUNT), "{line:?}");
+    let (first, copy) = (doubled.segments()[0].clone(), doubled.dir.path().join("00000000000000000099.wal"));
+    fs::copy(&first, &copy).unwrap();
+    for command in ["verify", "dump", "stat"] {
+        let line = wal(&[command, doubled.path()]).refused();
+        let named =
+            format!("{} is segment {} by its header", copy.display(), first.file_name().unwrap().to_str().unwrap());
+        assert!(line.contains(&named), "{line}");
+    }
 
     let shortened = Sample::new();
     let segment = shortened.segments()[0].clone();
     let file = fs::OpenOptions::new().write(true).open(&segment).unwrap();
-    file.set_len(BLOCK as u64 * 20).unwrap();
+    file.set_len(BLOCK as u64 * 200).unwrap();
     let line = wal(&["verify", shortened.path()]).refused();
-    assert!(line.contains(segment.to_str().unwrap()), "{line}");
+    assert!(line.contains(&format!("{} has 819200 of its 1048576 bytes", segment.display())), "{line}");
+    let dump = wal(&["dump", shortened.path()]);
+    assert!(dump.out.lines().count() > 2);
+    assert_eq!(dump.refused(), line);
 }
 
-/// Goal: what is not built says so. Method: the two options.
+/// Goal: with --skip-bad everything that reads is printed, and each loss as a hole of known size. Method: a flipped bit in
+/// the middle; records printed and bytes lost make up the log; the bounds hold for holes too.
 #[test]
-fn options_that_are_not_built_are_refused() {
+fn skip_bad_prints_what_reads_and_what_is_lost() {
     let sample = Sample::new();
-    for arguments in [["dump", sample.path(), "--skip-bad"], ["verify", sample.path(), "--repair"]] {
-        let line = wal(&arguments).refused();
-        assert!(line.contains(" is not built yet: "), "{line}");
-    }
+    let whole = wal(&["dump", sample.path()]).ok();
+    let segment = &sample.segments()[1];
+    let mut bytes = fs::read(segment).unwrap();
+    let frame = (1..).map(|block| block * BLOCK).filter(|at| bytes[*at..].starts_with(b"CLF1")).nth(5).unwrap();
+    bytes[frame + 200] ^= 1;
+    fs::write(segment, bytes).unwrap();
+    let done = wal(&["dump", sample.path(), "--skip-bad"]);
+    assert_eq!(done.code, Some(0));
+    let (holes, records): (Vec<&str>, Vec<&str>) = done.out.lines().partition(|line| line.starts_with("wal: lost "));
+    assert_eq!(holes.len(), 1, "{holes:?}");
+    assert!(records.iter().all(|line| whole.contains(line)));
+    let lost = whole.lines().count() - records.len();
+    assert!(lost >= 1, "{lost}");
+    assert_eq!(done.err, format!("warning: {} bytes lost in 1 hole\n", lost * 10_003));
+    let json = wal(&["dump", sample.path(), "--skip-bad", "--json"]);
+    let objects: Vec<Value> = json.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let hole = objects.iter().find(|object| object["kind"] == "hole").unwrap();
+    assert_eq!(hole["lost_bytes"], Value::from(lost * 10_003));
+    assert_eq!(hole["offset_bytes"], Value::from(frame));
+    let below = wal(&["dump", sample.path(), "--skip-bad", "--to", hole["lsn"].as_str().unwrap()]).ok();
+    let above = wal(&["dump", sample.path(), "--skip-bad", "--from", hole["end_lsn"].as_str().unwrap()]).ok();
+    assert_eq!(below.lines().count() + above.lines().count(), records.len());
+}
+
+/// Goal: stat says who keeps which file. Method: a consumer that stays at the start of a log that goes on.
+#[test]
+fn stat_names_the_consumers_and_what_they_keep() {
+    let sample = Sample::new();
+    let (log, found) = Log::open(&Env::real(), sample.dir.path(), Options::small()).unwrap();
+    drop(log.tail("feed", TailOptions::from(found.start)).unwrap());
+    log.close().unwrap();
+    let said = wal(&["stat", sample.path()]).ok();
+    assert!(said.contains("\nconsumer  feed at 0/00001000, reads again from 0/00001000, "), "{said}");
+    assert!(said.contains(", kept for feed\n"), "{said}");
+    let stat = wal(&["stat", sample.path(), "--json"]).json();
+    let feed = &stat["consumers"][0];
+    assert_eq!(
+        (&feed["name"], &feed["lsn"], &feed["policy"]),
+        (&"feed".into(), &"0/00001000".into(), &"invalidate".into())
+    );
+    let kept = stat["segments"].as_array().unwrap().iter().filter(|one| one["pinned_by"][0] == "feed").count();
+    assert_eq!(feed["pinned_segments"], Value::from(kept));
+    assert!(kept > 0 && feed["lag_bytes"].as_u64().unwrap() > 1_000_000, "{stat}");
+}
+
+/// Goal: what is not built says so. Method: the option.
+#[test]
+fn repair_is_not_built_and_refused() {
+    let sample = Sample::new();
+    let line = wal(&["verify", sample.path(), "--repair"]).refused();
+    assert!(line.contains(" is not built yet: "), "{line}");
 }

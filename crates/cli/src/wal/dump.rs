@@ -1,13 +1,16 @@
 //! `collie wal dump`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
 use collie_base::Lsn;
-use collie_wal::{Record, RecordKind, inspect};
+use collie_wal::{Hole, Record, RecordKind, Salvaged, WalError, inspect, salvage};
 use serde_json::json;
 
-use super::{file_name, is_database, log_dir, output::Output, position, scan::Scan};
+use super::{count, file_name, is_database, log_dir, output::Output, position, scan::Scan};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,21 +26,21 @@ pub(crate) struct Args {
     /// One JSON object per record.
     #[arg(long)]
     json: bool,
-    /// Go on behind damage (not built yet).
+    /// Go on behind damage: print everything that reads, and a line for each stretch that is lost. For a stopped server.
     #[arg(long)]
     skip_bad: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.skip_bad {
-        anyhow::bail!("--skip-bad is not built yet: without it, dump prints everything up to the damage");
-    }
     let dir = log_dir(&args.dir);
     let scan = Scan::start(&dir, "checking");
     let context = || format!("cannot read the log in {}", dir.display());
+    if args.skip_bad {
+        return skip_bad(args, &dir, scan).with_context(context);
+    }
     let found = inspect(scan.env(), &dir).with_context(context)?;
     if found.segments().is_empty() && found.damage().is_none() {
-        return Err(collie_wal::WalError::NoLog { path: dir }.into());
+        return Err(WalError::NoLog { path: dir }.into());
     }
     scan.phase("reading");
     let (mut out, database) = (Output::new(), is_database(&dir));
@@ -52,8 +55,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if args.to.is_some_and(|to| record.lsn >= to) {
             break;
         }
-        let meaning = database.then(|| collie_engine::describe_record(record.tag, &record.body));
-        out.line(if args.json { as_json(&record, meaning) } else { as_text(&record, meaning) })?;
+        print(&mut out, args, &record, database)?;
     }
     out.finish()?;
     drop(scan);
@@ -66,6 +68,52 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(damage) => Err(damage.into()),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Prints what reads and what is lost.
+fn skip_bad(args: &Args, dir: &Path, scan: Scan) -> anyhow::Result<ExitCode> {
+    let salvaged = salvage(scan.env(), dir)?;
+    scan.phase("reading");
+    let (mut out, database) = (Output::new(), is_database(dir));
+    let (mut holes, mut lost_bytes) = (0, 0);
+    let to = args.to.unwrap_or(Lsn::MAX);
+    for found in salvaged {
+        match found? {
+            Salvaged::Record(record) if record.lsn >= to => break,
+            Salvaged::Record(record) if record.lsn < args.from => {}
+            Salvaged::Record(record) => print(&mut out, args, &record, database)?,
+            Salvaged::Hole(hole) if hole.to <= args.from || hole.from >= to => {}
+            Salvaged::Hole(hole) => {
+                (holes, lost_bytes) = (holes + 1, lost_bytes + hole.to.bytes_since(hole.from));
+                out.line(if args.json { hole_as_json(&hole) } else { hole.to_string() })?;
+            }
+        }
+    }
+    out.finish()?;
+    drop(scan);
+    if holes > 0 {
+        eprintln!("warning: {} lost in {}", count(lost_bytes, "byte"), count(holes, "hole"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut Output, args: &Args, record: &Record, database: bool) -> anyhow::Result<()> {
+    let meaning = database.then(|| collie_engine::describe_record(record.tag, &record.body));
+    out.line(if args.json { as_json(record, meaning) } else { as_text(record, meaning) })
+}
+
+fn hole_as_json(hole: &Hole) -> String {
+    json!({
+        "lsn": hole.from.to_string(),
+        "end_lsn": hole.to.to_string(),
+        "kind": "hole",
+        "lost_bytes": hole.to.bytes_since(hole.from),
+        "file": file_name(&hole.path),
+        "offset_bytes": hole.offset,
+        "stored_crc32c": format!("{:08x}", hole.stored),
+        "computed_crc32c": format!("{:08x}", hole.computed),
+    })
+    .to_string()
 }
 
 fn kind(record: &Record) -> &'static str {

@@ -1,13 +1,16 @@
 //! `collie wal stat`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
-use collie_wal::{Figures, Inspection, WalError, inspect};
+use collie_wal::{ConsumerStat, Figures, Inspection, LagPolicy, WalError, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Value, json};
 
-use super::{file_name, log_dir, output::Output, scan::Scan};
+use super::{count, file_name, log_dir, output::Output, scan::Scan};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,11 +33,25 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     scan.phase("counting");
     let figures = found.figures().with_context(context)?;
     drop(scan);
+    let consumers = found.consumers().with_context(context)?;
     let mut out = Output::new();
     if args.json {
-        out.line(as_json(&found, &figures))?;
+        out.line(as_json(&found, &figures, &consumers))?;
     } else {
         print(&mut out, &found, &figures)?;
+        for consumer in &consumers {
+            out.line(describe(consumer))?;
+        }
+        for segment in found.segments() {
+            let file = file_name(&segment.path);
+            let pinned_by = pinned_by(&consumers, &segment.path);
+            let pinned_by =
+                if pinned_by.is_empty() { String::new() } else { format!(", kept for {}", pinned_by.join(", ")) };
+            out.line(format_args!(
+                "segment   {file} from {}, {} of {} bytes used{pinned_by}",
+                segment.first, segment.used_bytes, segment.segment_bytes
+            ))?;
+        }
     }
     out.finish()?;
     // Figures of the readable part are figures: damage is verify's to fail on.
@@ -76,17 +93,35 @@ fn print(out: &mut Output, found: &Inspection, figures: &Figures) -> anyhow::Res
         BinaryBytes(figures.record_head_bytes),
         BinaryBytes(figures.frame_head_bytes)
     ))?;
-    for segment in found.segments() {
-        let file = file_name(&segment.path);
-        out.line(format_args!(
-            "segment   {file} from {}, {} of {} bytes used",
-            segment.first, segment.used_bytes, segment.segment_bytes
-        ))?;
-    }
     Ok(())
 }
 
-fn as_json(found: &Inspection, figures: &Figures) -> Value {
+fn describe(consumer: &ConsumerStat) -> String {
+    let ConsumerStat { name, lsn, restart, lag_bytes, bound_segments, .. } = consumer;
+    let state = if consumer.lost { "lost its place" } else { policy(consumer) };
+    let pins = count(consumer.pins.len() as u64, "segment");
+    let lag = BinaryBytes(*lag_bytes);
+    format!(
+        "consumer  {name} at {lsn}, reads again from {restart}, {lag} behind, keeps {pins} of {bound_segments}, {state}"
+    )
+}
+
+fn policy(consumer: &ConsumerStat) -> &'static str {
+    match consumer.policy {
+        LagPolicy::Hold => "hold",
+        LagPolicy::Invalidate => "invalidate",
+        LagPolicy::Files => "files",
+        _ => "other",
+    }
+}
+
+/// Returns the names of the consumers that keep a file.
+fn pinned_by<'a>(consumers: &'a [ConsumerStat], path: &Path) -> Vec<&'a str> {
+    let keeps = |consumer: &&ConsumerStat| consumer.pins.iter().any(|pin| pin == path);
+    consumers.iter().filter(keeps).map(|consumer| consumer.name.as_str()).collect()
+}
+
+fn as_json(found: &Inspection, figures: &Figures, consumers: &[ConsumerStat]) -> Value {
     let (spares, spare_bytes) = found.spares();
     let segments: Vec<Value> = found
         .segments()
@@ -97,6 +132,23 @@ fn as_json(found: &Inspection, figures: &Figures) -> Value {
                 "first_lsn": segment.first.to_string(),
                 "used_bytes": segment.used_bytes,
                 "segment_bytes": segment.segment_bytes,
+                "pinned_by": pinned_by(consumers, &segment.path),
+            })
+        })
+        .collect();
+    let consumers: Vec<Value> = consumers
+        .iter()
+        .map(|consumer| {
+            json!({
+                "name": consumer.name,
+                "lsn": consumer.lsn.to_string(),
+                "restart_lsn": consumer.restart.to_string(),
+                "policy": policy(consumer),
+                "lost": consumer.lost,
+                "lag_bytes": consumer.lag_bytes,
+                "bound_segments": consumer.bound_segments,
+                "bound_bytes": consumer.bound_bytes,
+                "pinned_segments": consumer.pins.len(),
             })
         })
         .collect();
@@ -108,6 +160,7 @@ fn as_json(found: &Inspection, figures: &Figures) -> Value {
         "closed": found.is_clean(),
         "damaged": found.damage().is_some(),
         "segments": segments,
+        "consumers": consumers,
         "spares": spares,
         "spare_bytes": spare_bytes,
         "records": figures.records,

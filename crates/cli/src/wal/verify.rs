@@ -79,19 +79,23 @@ fn as_json(found: &Inspection, figures: &Figures, damage: Option<&WalError>) -> 
         _ => "unclean",
     };
     let damage = damage.map(|error| {
-        let message = error.to_string();
-        let WalError::Damaged { lsn, path, offset, stored, computed, durable } = error else {
-            return json!({ "message": message });
-        };
-        json!({
-            "message": message,
-            "lsn": lsn.to_string(),
-            "path": path.display().to_string(),
-            "offset_bytes": offset,
-            "stored_crc32c": format!("{stored:08x}"),
-            "computed_crc32c": format!("{computed:08x}"),
-            "durable_lsn": durable.to_string(),
-        })
+        let mut facts = json!({ "message": error.to_string() });
+        if let WalError::Damaged { lsn, durable, .. }
+        | WalError::Shortened { lsn, durable, .. }
+        | WalError::MissingSegment { lsn, durable, .. } = error
+        {
+            facts["lsn"] = lsn.to_string().into();
+            facts["durable_lsn"] = durable.to_string().into();
+        }
+        if let WalError::Damaged { path, .. } | WalError::Shortened { path, .. } = error {
+            facts["path"] = path.display().to_string().into();
+        }
+        if let WalError::Damaged { offset, stored, computed, .. } = error {
+            facts["offset_bytes"] = (*offset).into();
+            facts["stored_crc32c"] = format!("{stored:08x}").into();
+            facts["computed_crc32c"] = format!("{computed:08x}").into();
+        }
+        facts
     });
     json!({
         "opens": damage.is_none(),
