@@ -394,7 +394,8 @@ fn directory_without_rights_is_refused() {
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = public.path().join("collie");
-    fs::copy(COLLIE, &program).unwrap();
+    // By another process: a program that this one had open for writing while another test starts a child is busy.
+    assert!(Command::new("cp").arg(COLLIE).arg(&program).status().unwrap().success());
     let as_root = rustix::process::getuid().is_root();
     let mode = if as_root { 0o700 } else { 0 };
     fs::set_permissions(sample.dir.path(), fs::Permissions::from_mode(mode)).unwrap();
