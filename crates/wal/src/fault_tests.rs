@@ -156,6 +156,21 @@ fn full_disk_refuses_before_reserving_and_recovers_by_itself() {
     assert_eq!(bodies(&log).len() as u64, written + 1);
 }
 
+/// Goal: empty frames, which only name what is durable, never take the last spare nor stop the log. Method: more of them
+/// than the file has room for, on a disk without room for another.
+#[test]
+fn empty_frames_never_use_up_a_full_disk() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(64 << 10));
+    let (log, _) = open(&disk, tiny()).unwrap();
+    log.writer().commit(0, b"kept", Level::Disk).unwrap();
+    (0..40).for_each(|_| log.heartbeat().unwrap());
+    disk.set_capacity(None);
+    log.tick().unwrap();
+    log.writer().commit(0, b"more", Level::Disk).unwrap();
+    assert_eq!(bodies(&log), [b"kept", b"more"]);
+}
+
 /// Goal: room returns on the same full disk by freeing old segments, which are used again. Method: room for five files,
 /// filled; then truncate.
 #[test]

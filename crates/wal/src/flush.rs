@@ -30,10 +30,11 @@ use std::{
         atomic::{AtomicU8, Ordering, fence},
     },
     task::Waker,
+    time::Duration,
 };
 
 use collie_base::Lsn;
-use collie_env::File;
+use collie_env::{Clock, Env, File};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
@@ -43,6 +44,7 @@ use crate::{
     recent::{Recent, Wrote},
     reserve::{Reserve, State, Word},
     segments::Segments,
+    stall::{Oldest, STALL_NS, Stalls},
     track::{Legs, Track},
     watch::Watch,
 };
@@ -56,6 +58,9 @@ pub(crate) const KEEPER_SLEEPS: u8 = 2;
 
 /// Futures that wait, by position and a number of their own.
 type Wakers = BTreeMap<(Lsn, u64), Waker>;
+
+/// How long a wait goes on before it looks for what is in its way.
+const STALL: Duration = Duration::from_nanos(STALL_NS);
 
 /// Lanes to park in: one for each flight that is in the air or next. Numbers of flights are taken modulo this.
 const LANES: usize = 16;
@@ -71,6 +76,7 @@ struct InAir {
     target: Lsn,
     /// Whether it has landed, and only waits for those before it.
     landed: bool,
+    began_ns: u64,
 }
 
 impl InAir {
@@ -121,6 +127,8 @@ pub(crate) struct Flusher {
     pub(crate) reserve: Reserve,
     pub(crate) segments: Segments,
     warnings: Warnings,
+    clock: Arc<dyn Clock>,
+    stalls: Mutex<Stalls>,
     pub(crate) written: Word,
     pub(crate) durable: Word,
     /// The durable position that the last frame names.
@@ -188,13 +196,15 @@ fn lane(flight: u64) -> usize {
 }
 
 impl Flusher {
-    pub(crate) fn new(reserve: Reserve, segments: Segments, course: Course, options: &Options) -> Self {
+    pub(crate) fn new(reserve: Reserve, segments: Segments, course: Course, options: &Options, env: &Env) -> Self {
         let (start, flights) = (course.issued, course.files.len());
         let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
         Self {
             reserve,
             segments,
             warnings: options.warnings.clone(),
+            clock: env.clock.clone(),
+            stalls: Mutex::default(),
             written: Word::new(start),
             durable: Word::new(start),
             named: Word::new(start),
@@ -250,7 +260,8 @@ impl Flusher {
         let boundary = self.reserve.advance();
         let target = if purpose == Purpose::SyncOnly { self.written.load() } else { boundary };
         let number = queue.flight;
-        queue.air.push_back(InAir { number, purpose, target, landed: false });
+        let began_ns = self.clock.now_ns();
+        queue.air.push_back(InAir { number, purpose, target, landed: false, began_ns });
         Some(Right { number, purpose, description, target })
     }
 
@@ -310,6 +321,8 @@ impl Flusher {
             Purpose::SyncOnly => None,
             Purpose::Write | Purpose::Sync if right.target <= course.issued => None,
             Purpose::Write | Purpose::Sync => Some(self.place(course, right, right.target)?),
+            // Not worth the last room there is, nor the log.
+            Purpose::Heartbeat if course.must_turn(course.issued) && self.segments.is_short() => None,
             Purpose::Heartbeat => Some(self.place(course, right, course.issued)?),
         };
         let syncs = matches!(right.purpose, Purpose::Sync | Purpose::SyncOnly);
@@ -325,8 +338,9 @@ impl Flusher {
         let full = self.segments.ensure_room(course.half_full());
         self.full.store(u8::from(full), Ordering::Release);
         if course.must_turn(boundary) {
-            // W7.
+            // W7. One of those that we waited for may have broken the file.
             self.track.wait_quiet();
+            self.still_whole()?;
             if self.track.lock().is_unsynced() {
                 self.sync_course(course)?;
             }
@@ -561,15 +575,20 @@ impl Flusher {
                 queue = self.queue.lock();
                 continue;
             }
-            if mark == Mark::Durable {
+            let stalled = if mark == Mark::Durable {
                 let lane = lane(ride.unwrap_or(queue.flight + 1));
                 queue.parked[lane] += 1;
-                self.flight_ended[lane].wait(&mut queue);
+                let waited = self.flight_ended[lane].wait_for(&mut queue, STALL);
                 queue.parked[lane] -= 1;
+                waited.timed_out()
             } else {
                 queue.parked_written += 1;
-                self.written_moved.wait(&mut queue);
+                let waited = self.written_moved.wait_for(&mut queue, STALL);
                 queue.parked_written -= 1;
+                waited.timed_out()
+            };
+            if stalled {
+                MutexGuard::unlocked(&mut queue, || self.look_for_stalls());
             }
         }
     }
@@ -642,6 +661,25 @@ impl Flusher {
     /// Lets the preparer's news count: appends are taken again once there is room.
     pub(crate) fn refresh_full(&self) {
         self.full.store(u8::from(self.segments.full().is_some()), Ordering::Release);
+    }
+
+    /// Says what has held everybody up for long, if anything has.
+    pub(crate) fn look_for_stalls(&self) {
+        let (oldest, blocker) = (self.oldest_flight(), self.reserve.blocker());
+        let lines = self.stalls.lock().look(self.segments.dir(), self.clock.now_ns(), oldest, blocker);
+        lines.iter().for_each(|line| self.warnings.say(line));
+    }
+
+    fn oldest_flight(&self) -> Option<Oldest> {
+        let queue = self.queue.lock();
+        let oldest = queue.air.iter().find(|flight| !flight.landed);
+        oldest.map(|flight| Oldest { number: flight.number, began_ns: flight.began_ns })
+    }
+
+    /// Returns how long the oldest flight has been on its way.
+    pub(crate) fn oldest_flight_age(&self) -> Option<Duration> {
+        let oldest = self.oldest_flight()?;
+        Some(Duration::from_nanos(self.clock.now_ns().saturating_sub(oldest.began_ns)))
     }
 
     /// Waits for the flights on their way.

@@ -75,6 +75,7 @@ mod salvage;
 mod segments;
 mod source;
 mod spare;
+mod stall;
 mod survey;
 mod tail;
 mod track;

@@ -10,6 +10,7 @@ use std::{
     },
     task::{Context, Poll},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use collie_base::Lsn;
@@ -67,6 +68,8 @@ pub struct Stat {
     pub recent_bytes: u64,
     /// The consumers by name, and the files that each keeps.
     pub consumers: Vec<ConsumerStat>,
+    /// How long the oldest flush on its way has been, if there is one.
+    pub oldest_flight: Option<Duration>,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
     pub alarm: Option<String>,
 }
@@ -127,7 +130,7 @@ impl Log {
         }
         let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(reserve, segments, opened.course, &options);
+        let flusher = Flusher::new(reserve, segments, opened.course, &options, env);
         let core = Arc::new(Core {
             consumers: Consumers::new(env, &options, &flusher.segments, stored),
             flusher,
@@ -144,7 +147,10 @@ impl Log {
         if log.core().options.threads {
             log.spawn("wal-keeper", |core| keeper::run(&core.flusher, &core.options))?;
             log.spawn("wal-preparer", |core| {
-                core.flusher.segments.run_preparer(|| core.flusher.refresh_full());
+                core.flusher.segments.run_preparer(|| {
+                    core.flusher.refresh_full();
+                    core.flusher.look_for_stalls();
+                });
             })?;
         }
         if opened.recovered.ending == crate::Ending::Unclean
@@ -398,6 +404,7 @@ impl Log {
             spares,
             recent_bytes: self.flusher().recent.held_bytes(),
             consumers: self.core().consumers.stats(&self.flusher().segments.spans(), self.durable()),
+            oldest_flight: self.flusher().oldest_flight_age(),
             alarm: self.flusher().segments.alarm(),
         }
     }
@@ -432,6 +439,12 @@ impl Log {
     pub(crate) fn heartbeat(&self) -> Result<(), WalError> {
         let right = self.flusher().begin(&mut self.flusher().queue.lock(), Purpose::Heartbeat);
         right.map_or(Ok(()), |right| self.flusher().fly(right))
+    }
+
+    /// Says what holds everybody up, as the preparer and whoever waits do by themselves.
+    #[cfg(test)]
+    pub(crate) fn look_for_stalls(&self) {
+        self.flusher().look_for_stalls();
     }
 
     /// Returns how many threads wait for a flight.

@@ -20,6 +20,7 @@ use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use collie_base::Lsn;
@@ -143,6 +144,11 @@ impl Segments {
             changed: Condvar::new(),
             freeing: Mutex::new(()),
         }
+    }
+
+    /// Returns whether the emergency spare is all that is left, if that.
+    pub(crate) fn is_short(&self) -> bool {
+        self.inner.lock().scarce()
     }
 
     /// Returns what refuses appends now, if anything does (G5).
@@ -313,7 +319,8 @@ impl Segments {
         }
     }
 
-    /// The preparer thread: keeps the spares coming until [`Segments::stop`]; calls `changed` after each try.
+    /// The preparer thread: keeps the spares coming until [`Segments::stop`]; calls `changed` after each try, and about
+    /// once a second.
     pub(crate) fn run_preparer(&self, changed: impl Fn()) {
         loop {
             let tried = self.prepare_one();
@@ -324,9 +331,11 @@ impl Segments {
             }
             match tried {
                 Ok(true) => {}
-                Ok(false) => self.changed.wait(&mut inner),
+                Ok(false) => {
+                    self.changed.wait_for(&mut inner, Duration::from_secs(1));
+                }
                 Err(_) => {
-                    self.changed.wait_for(&mut inner, std::time::Duration::from_millis(100));
+                    self.changed.wait_for(&mut inner, Duration::from_millis(100));
                 }
             }
         }

@@ -161,6 +161,11 @@ impl Reserve {
         lsn <= self.boundary() || lsn <= self.next()
     }
 
+    /// Returns the slot that holds the boundary back, and the bound that it holds.
+    pub(crate) fn blocker(&self) -> Option<(usize, Lsn)> {
+        self.slots().and_then(|slots| slots.scan(Limit::Next, None).blocker()).filter(|(_, bound)| *bound < self.next())
+    }
+
     /// Moves the boundary as far as it goes and returns it.
     pub(crate) fn advance(&self) -> Lsn {
         self.slots().map_or_else(|| self.boundary(), |slots| slots.scan(Limit::Next, None).boundary)

@@ -103,6 +103,13 @@ pub(super) struct Scan {
     blocker: Option<Blocker>,
 }
 
+impl Scan {
+    /// Returns the slot with the lowest bound, and the bound.
+    pub(super) fn blocker(&self) -> Option<(usize, Lsn)> {
+        self.blocker.map(|blocker| (blocker.index, blocker.flag.lsn()))
+    }
+}
+
 /// The log takes no more records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Closed;
