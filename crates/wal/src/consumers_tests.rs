@@ -3,8 +3,8 @@
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
 use crate::{
-    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Writer, crash_tests::tiny,
-    inspect,
+    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Warnings, Writer,
+    crash_tests::tiny, inspect,
 };
 
 const DIR: &str = "/wal";
@@ -167,6 +167,38 @@ fn files_reads_on_beyond_its_bound_while_they_last() {
     log.truncate_before(log.durable()).unwrap();
     let lost = std::iter::from_fn(|| tail.try_next().transpose()).find_map(Result::err).unwrap();
     assert!(matches!(lost, WalError::CursorLost { .. }), "{lost}");
+}
+
+/// Goal: a consumer that comes to its bound is announced once, with what it means, and again after it was below. Method:
+/// one of each policy fall behind twice.
+#[test]
+fn consumer_at_its_bound_is_announced_once() {
+    let lines = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let taken = lines.clone();
+    let warnings = Warnings::to(move |line| taken.lock().push(line.to_owned()));
+    let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), DIR.as_ref(), Options { warnings, ..tiny() }).unwrap();
+    let mut writer = log.writer();
+    let mut files = log.tail("files", options_with(LagPolicy::Files)).unwrap();
+    let mut hold = log.tail("hold", options_with(LagPolicy::Hold).bound_segments(3)).unwrap();
+    let lost = log.tail("lost", options_with(LagPolicy::Invalidate)).unwrap();
+    let mut expected = vec!["files", "lost", "hold", "files", "hold"].into_iter();
+    for round in 0..2 {
+        let refused = (0..100).find_map(|_| writer.commit(0, &[7; 3_000], Level::Disk).err()).unwrap();
+        assert!(matches!(&refused, WalError::Full { .. }), "{refused}");
+        let alarm = log.stat().alarm.unwrap();
+        assert!(alarm.starts_with("consumer hold has fallen behind by its bound of 3 files"), "{alarm}");
+        for line in std::mem::take(&mut *lines.lock()) {
+            let name = expected.next().unwrap();
+            assert!(line.starts_with(&format!("wal: consumer {name} has fallen behind by its bound of ")), "{line}");
+        }
+        for tail in [&mut files, &mut hold] {
+            numbers(tail);
+            tail.advance(tail.position()).unwrap();
+        }
+        assert_eq!((log.stat().alarm, lines.lock().len()), (None, 0), "round {round}");
+    }
+    assert_eq!(expected.next(), None);
+    drop(lost);
 }
 
 /// Goal: a bound in bytes counts too. Method: large bound in files, small one in bytes.

@@ -40,6 +40,8 @@ struct Held {
     lost: bool,
     /// Let go while it is beyond its bound (`Files`).
     released: bool,
+    /// Whether it was said that it is at its bound; until it is not.
+    announced: bool,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,7 @@ impl Holds {
         let mut inner = self.0.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        inner.held.insert(id, Held { lsn, who, bound, lost: false, released: false });
+        inner.held.insert(id, Held { lsn, who, bound, lost: false, released: false, announced: false });
         Hold { holds: self.clone(), id }
     }
 
@@ -77,31 +79,46 @@ impl Holds {
         holding.min_by_key(|held| held.lsn).map(|held| (held.lsn, held.who.clone()))
     }
 
-    /// Applies the bounds to the segments as they are now (K4); called with every change of either.
-    pub(crate) fn enforce(&self, spans: &[Span]) {
+    /// Applies the bounds to the segments as they are now (K4); called with every change of either. Returns what an
+    /// operator should read: who has come to its bound since the last call, and what that means.
+    #[must_use]
+    pub(crate) fn enforce(&self, spans: &[Span]) -> Vec<String> {
         let mut inner = self.0.lock();
         let inner = &mut *inner;
         inner.closed = None;
+        let mut news = Vec::new();
         for held in inner.held.values_mut() {
             let Some(bound) = held.bound.filter(|_| !held.lost) else { continue };
             let (segments, bytes) = lag(spans, held.lsn);
             let beyond = segments >= bound.segments as usize || bytes >= bound.bytes;
-            match bound.policy {
-                LagPolicy::Hold if beyond => {
-                    let (who, lsn) = (&held.who, held.lsn);
-                    let limit = if segments >= bound.segments as usize {
-                        format!("{} files", bound.segments)
-                    } else {
-                        format!("{} bytes", bound.bytes)
-                    };
-                    let closed = format!("{who} has fallen behind by its bound of {limit} and holds all from {lsn}");
-                    inner.closed.get_or_insert(closed);
+            let limit = if segments >= bound.segments as usize {
+                format!("{} files", bound.segments)
+            } else {
+                format!("{} bytes", bound.bytes)
+            };
+            let stands = format!("{} has fallen behind by its bound of {limit}", held.who);
+            let means = match bound.policy {
+                LagPolicy::Hold => {
+                    if beyond {
+                        inner.closed.get_or_insert_with(|| format!("{stands} and holds all from {}", held.lsn));
+                    }
+                    "appends are refused until it moves on or is removed"
                 }
-                LagPolicy::Hold => {}
-                LagPolicy::Invalidate => held.lost = beyond,
-                LagPolicy::Files => held.released = beyond,
+                LagPolicy::Invalidate => {
+                    held.lost = beyond;
+                    "it has lost its place and must start anew"
+                }
+                LagPolicy::Files => {
+                    held.released = beyond;
+                    "it keeps no files until it catches up"
+                }
+            };
+            if beyond && !held.announced {
+                news.push(format!("wal: {stands} at LSN {}: {means}", held.lsn));
             }
+            held.announced = beyond;
         }
+        news
     }
 
     /// Returns what closes admission, if a hold does.

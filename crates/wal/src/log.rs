@@ -405,7 +405,7 @@ impl Log {
             recent_bytes: self.flusher().recent.held_bytes(),
             consumers: self.core().consumers.stats(&self.flusher().segments.spans(), self.durable()),
             oldest_flight: self.flusher().oldest_flight_age(),
-            alarm: self.flusher().segments.alarm(),
+            alarm: self.flusher().segments.alarm().or_else(|| self.flusher().segments.holds.closed()),
         }
     }
 

@@ -53,9 +53,10 @@ pub(crate) struct Wrote<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// Where records end in a file.
+/// Where the records of a frame end in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct End {
+    start: Lsn,
     pub(crate) lsn: Lsn,
     pub(crate) path: Arc<Path>,
     pub(crate) offset: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Recent {
 impl Recent {
     /// Starts behind what is on disk: records to `end`, in `path` up to `offset`.
     pub(crate) fn new(limit_bytes: u64, end: Lsn, path: &Path, offset: u64) -> Self {
-        let ends = VecDeque::from([End { lsn: end, path: Arc::from(path), offset }]);
+        let ends = VecDeque::from([End { start: end, lsn: end, path: Arc::from(path), offset }]);
         let inner = Inner { readers: 0, frames: VecDeque::new(), held_bytes: 0, floor: Lsn::MAX, ends };
         Self { limit_bytes, inner: Mutex::new(inner) }
     }
@@ -109,12 +110,13 @@ impl Recent {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         // E3, and the same for the ends: what overlaps is being written again.
-        while inner.ends.len() > 1 && inner.ends.back().is_some_and(|end| end.lsn > frame.start) {
-            inner.ends.pop_back();
-        }
+        let again = |start: Lsn, end: Lsn| start < frame.end && frame.start < end;
+        inner.ends.retain(|end| !again(end.start, end.lsn));
         let held_path = inner.ends.back().map(|end| &end.path).filter(|path| ***path == *frame.path);
         let path = held_path.cloned().unwrap_or_else(|| Arc::from(frame.path));
-        inner.ends.push_back(End { lsn: frame.end, path: path.clone(), offset: frame.next_offset });
+        let at = inner.ends.partition_point(|end| end.lsn <= frame.start);
+        let end = End { start: frame.start, lsn: frame.end, path: path.clone(), offset: frame.next_offset };
+        inner.ends.insert(at, end);
         while inner.ends.get(1).is_some_and(|second| second.lsn <= durable) {
             inner.ends.pop_front();
         }
@@ -124,8 +126,14 @@ impl Recent {
         if inner.floor == Lsn::MAX {
             inner.floor = frame.start;
         }
-        while let Some(back) = inner.frames.pop_back_if(|back| back.end > frame.start) {
-            inner.held_bytes -= back.bytes.len() as u64;
+        inner.frames.retain(|held| {
+            let kept = !again(held.start, held.end);
+            inner.held_bytes -= if kept { 0 } else { held.bytes.len() as u64 };
+            kept
+        });
+        if frame.start < inner.floor {
+            // Written before keeping began, by a slower flight.
+            return;
         }
         let place = Place { path, offset: frame.next_offset - frame.bytes.len() as u64 };
         let (start, end, next_offset) = (frame.start, frame.end, frame.next_offset);
@@ -133,7 +141,8 @@ impl Recent {
         let useful = usize::try_from(end.bytes_since(start)).expect("a frame fits memory") + LINK_HEADER;
         let bytes: Box<[u8]> = frame.bytes.get(..useful).unwrap_or(frame.bytes).into();
         inner.held_bytes += bytes.len() as u64;
-        inner.frames.push_back(Arc::new(HeldFrame { start, end, place, next_offset, bytes }));
+        let at = inner.frames.partition_point(|held| held.end <= start);
+        inner.frames.insert(at, Arc::new(HeldFrame { start, end, place, next_offset, bytes }));
         while inner.held_bytes > self.limit_bytes {
             let Some(oldest) = inner.frames.pop_front() else { break };
             inner.held_bytes -= oldest.bytes.len() as u64;
@@ -146,7 +155,7 @@ impl Recent {
     pub(crate) fn written_elsewhere(&self, end: Lsn, path: &Path, next_offset: u64) {
         let mut inner = self.inner.lock();
         (inner.frames, inner.held_bytes, inner.floor) = (VecDeque::new(), 0, Lsn::MAX);
-        inner.ends = VecDeque::from([End { lsn: end, path: Arc::from(path), offset: next_offset }]);
+        inner.ends = VecDeque::from([End { start: end, lsn: end, path: Arc::from(path), offset: next_offset }]);
     }
 
     /// Returns the frame that holds the record at `position`, when it is here and all of it is `durable`.
@@ -208,6 +217,23 @@ mod tests {
         assert_eq!(range(&recent, 60, 99), None, "not written");
         recent.detach();
         assert_eq!((range(&recent, 50, 60), recent.held_bytes()), (None, 0));
+    }
+
+    /// Goal: frames that several flights write in any order lie in order, and the end on disk is that of the durable
+    /// prefix. Method: four frames, written 2, 1, 4, 3.
+    #[test]
+    fn frames_written_in_any_order_lie_in_order() {
+        let recent = Recent::new(1 << 20, Lsn::new(10), "/wal/1".as_ref(), 0);
+        recent.attach();
+        for start in [10, 30, 20, 50, 40] {
+            write(&recent, start, start + 10, start * 10, 10);
+        }
+        for start in [10, 20, 30, 40, 50] {
+            assert_eq!(range(&recent, start, 60), Some((start, start + 10)));
+            assert_eq!(recent.durable_end(Lsn::new(start + 10)).offset, start * 10 + 100);
+        }
+        assert_eq!(range(&recent, 30, 30), None, "not durable");
+        assert_eq!(recent.held_bytes(), 500);
     }
 
     /// Goal: frames written again elsewhere replace those that failed. Method: two that fail, then copies cut otherwise.

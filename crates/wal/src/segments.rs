@@ -287,7 +287,9 @@ impl Segments {
         let (salt, segment_bytes) = (spare.header.salt, spare.header.segment_bytes);
         inner.spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
         inner.half_full = false;
-        self.holds.enforce(&inner.spans);
+        let news = self.holds.enforce(&inner.spans);
+        drop(inner);
+        news.iter().for_each(|line| self.warnings.say(line));
         Ok(spare)
     }
 
@@ -369,7 +371,8 @@ impl Segments {
 
     /// Applies the bounds of the holds, after they have moved.
     pub(crate) fn enforce(&self) {
-        self.holds.enforce(&self.inner.lock().spans);
+        let news = self.holds.enforce(&self.inner.lock().spans);
+        news.iter().for_each(|line| self.warnings.say(line));
     }
 
     /// Returns whether a segment begins above `from` and at or below `to`.

@@ -231,7 +231,8 @@ impl Tail {
     /// Returns whether waiting is over: something new is durable, or the log has ended.
     fn has_news(&self) -> bool {
         let flusher = &self.core.flusher;
-        self.position.max(self.limit) < flusher.durable.load() || flusher.queue.lock().state != State::Open
+        let end = flusher.recent.durable_end(flusher.durable.load()).lsn;
+        self.position.max(self.limit) < end || flusher.queue.lock().state != State::Open
     }
 
     /// Takes the next durable frame; `false` when there is none.

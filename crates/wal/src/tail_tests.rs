@@ -9,7 +9,7 @@ use std::{
 
 use collie_env::{Env, SimFiles, SimRandom};
 
-use crate::{LagPolicy, Level, Log, Lsn, Mark, Options, Tail, TailOptions, WalError, crash_tests::tiny};
+use crate::{LagPolicy, Level, Log, Lsn, Mark, Options, RecordKind, Tail, TailOptions, WalError, crash_tests::tiny};
 
 const DIR: &str = "/wal";
 
@@ -204,6 +204,23 @@ fn tails_on_threads_follow_writers_to_the_end() {
             assert_eq!(tail.join().unwrap(), [400; 4]);
         }
     });
+}
+
+/// Goal: a write without the log is declared to a tail as a hole, in its place. Method: one between two records, from
+/// memory and from files.
+#[test]
+fn write_without_the_log_is_declared_as_a_hole() {
+    for recent_bytes in [0, 1 << 20] {
+        let log = open(&SimFiles::new(), Options { recent_bytes, ..tiny() });
+        let (mut writer, mut tail) = (log.writer(), from_start(&log));
+        writer.commit(1, b"logged", Level::Disk).unwrap();
+        assert_eq!(tail.next().unwrap().body, b"logged");
+        let hole = writer.commit(2, b"", Level::None).unwrap();
+        writer.commit(3, b"again", Level::Disk).unwrap();
+        let declared = tail.next().unwrap();
+        assert_eq!((declared.kind, declared.lsn, declared.tag), (RecordKind::Unlogged, hole.start, 2));
+        assert_eq!(tail.next().unwrap().body, b"again");
+    }
 }
 
 /// Goal: a tail whose records were freed hears that, when it starts and when it goes on. Method: free behind a tail that
