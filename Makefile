@@ -1,6 +1,8 @@
 # make run     builds and starts the server
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make crash   the long form of the crash lab
+# make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
+# make bench-compare  the log beside other log libraries; builds and tests them first
 # make sizes   the largest source files
 
 SHELL := /bin/bash
@@ -15,7 +17,7 @@ VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash tools run-tools lint deny unit model build lab sizes
+.PHONY: run test crash tools run-tools lint deny unit model build lab sizes bench-log bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -63,6 +65,17 @@ crash:
 	$(TARGET)/release/faultlab log-flips --seed $(SEED)
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
+
+bench-log: run-tools
+	$(CARGO) build --release -p collie
+	mkdir -p docs/bench
+	$(TARGET)/release/collie bench log $(BENCH) --json docs/bench/log.json --plots docs/bench --readme crates/wal/README.md
+
+# The peers have a workspace and a lock file of their own.
+bench-compare:
+	$(CARGO) test --release --manifest-path bench/compare/Cargo.toml
+	mkdir -p docs/bench
+	$(CARGO) run --release --manifest-path bench/compare/Cargo.toml -- $(BENCH) --json docs/bench/peers.json --readme crates/wal/README.md
 
 sizes:
 	@git ls-files '*.rs' | xargs wc -l | sort -rn | sed -n '2,21p'

@@ -48,6 +48,6 @@ pub use log_bench::{log_bench, section_names};
 pub use machine::Machine;
 pub use plan::{Pace, Plan};
 pub use plots::draw;
-pub use readme::{markdown_table, protocols_table, replace_between};
+pub use readme::{markdown_table, protocols_table, write_between};
 pub use report::{Beside, Figure, Report, Row, Section, Target};
 pub use spread::Spread;

@@ -58,7 +58,7 @@ const PLOTS: [Plot; 6] = [
         section: "boundary",
         figure: "look_ns",
         file: "boundary.svg",
-        title: "Cost of asking for the boundary, idle writers",
+        title: "Cost of asking for the boundary after an append",
         x: "writers",
         y: "ns",
         wanted: any,

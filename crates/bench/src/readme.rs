@@ -22,12 +22,16 @@ pub fn markdown_table(lines: &[Vec<String>]) -> String {
     text
 }
 
-/// Returns `document` with `content` between the markers of `name`.
+/// Returns `document` with `content` between the markers of `name`; where it has none yet, with a section under `heading`
+/// at its end.
 ///
 /// # Errors
-/// A marker is missing, or they are in the wrong order.
-pub fn replace_between(document: &str, name: &str, content: &str) -> anyhow::Result<String> {
+/// One of the two markers is missing, or they are in the wrong order.
+pub fn write_between(document: &str, name: &str, heading: &str, content: &str) -> anyhow::Result<String> {
     let (begin, end) = (format!("<!-- bench {name} begin -->\n"), format!("<!-- bench {name} end -->\n"));
+    if !document.contains(&begin) && !document.contains(&end) {
+        return Ok(format!("{}\n\n## {heading}\n\n{begin}{content}{end}", document.trim_end()));
+    }
     let from = document.find(&begin).with_context(|| format!("no line {}", begin.trim_end()))? + begin.len();
     let to = document[from..].find(&end).with_context(|| format!("no line {} behind it", end.trim_end()))? + from;
     Ok(format!("{}{content}{}", &document[..from], &document[to..]))
@@ -91,18 +95,21 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    /// Goal: only what lies between the markers of that name changes, and again the same way. Method: a document with two
-    /// pairs; markers missing and swapped.
+    /// Goal: only what lies between the markers of that name changes, again the same way; without markers a section is
+    /// added. Method: a document with two pairs; with none; with one marker only; swapped.
     #[test]
-    fn replacing_touches_only_its_own_place() {
+    fn writing_touches_only_its_own_place() {
         let document =
             "a\n<!-- bench x begin -->\nold\n<!-- bench x end -->\nb\n<!-- bench y begin -->\n<!-- bench y end -->\n";
-        let once = replace_between(document, "x", "new\n").unwrap();
+        let once = write_between(document, "x", "X", "new\n").unwrap();
         assert_eq!(once, document.replace("old", "new"));
-        assert_eq!(replace_between(&once, "x", "new\n").unwrap(), once);
-        assert!(replace_between(document, "z", "").unwrap_err().to_string().contains("bench z begin"));
-        let swapped = "<!-- bench x end -->\n<!-- bench x begin -->\n";
-        assert!(replace_between(swapped, "x", "").is_err());
+        assert_eq!(write_between(&once, "x", "X", "new\n").unwrap(), once);
+        let added = write_between("a\n", "x", "X", "new\n").unwrap();
+        assert_eq!(added, "a\n\n## X\n\n<!-- bench x begin -->\nnew\n<!-- bench x end -->\n");
+        assert_eq!(write_between(&added, "x", "X", "new\n").unwrap(), added);
+        let half = write_between("<!-- bench x begin -->\n", "x", "X", "").unwrap_err().to_string();
+        assert!(half.contains("bench x end"), "{half}");
+        assert!(write_between("<!-- bench x end -->\n<!-- bench x begin -->\n", "x", "X", "").is_err());
     }
 
     /// Goal: a table in Markdown has its rule under the headings. Method: two lines.

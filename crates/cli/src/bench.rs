@@ -8,8 +8,11 @@ use std::{
 };
 
 use anyhow::Context;
-use collie_bench::{Pace, Plan, draw, log_bench, protocols_table, replace_between};
+use collie_bench::{Pace, Plan, draw, log_bench, protocols_table, write_between};
 use indicatif::ProgressBar;
+
+/// Of the section that `--readme` adds.
+const HEADING: &str = "Beside other protocols";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -39,7 +42,8 @@ pub(crate) struct LogArgs {
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
     /// Write the comparison of the protocols into FILE, between the lines `<!-- bench protocols begin -->` and
-    /// `<!-- bench protocols end -->`.
+    /// `<!-- bench protocols end -->`; a FILE without them gets a section at its end. Needs the sections append, threads
+    /// and frozen.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
@@ -48,7 +52,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let Command::Log(args) = command;
     let pace = if args.quick { Pace::Quick } else { Pace::Full };
     let mut plan = Plan { only: args.only, ..Plan::new(&args.dir, pace) };
-    // Read before the measuring: a document without markers should not cost half an hour.
+    // Read before the measuring: a document that cannot be written should not cost half an hour.
     let readme = args.readme.map(|path| read_readme(&path).map(|text| (path, text))).transpose()?;
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();
@@ -69,7 +73,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
     }
     if let Some((path, text)) = readme {
-        let text = replace_between(&text, "protocols", &protocols_table(&report)?)?;
+        let text = write_between(&text, "protocols", HEADING, &protocols_table(&report)?)?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -85,6 +89,6 @@ fn print(text: &str) -> anyhow::Result<()> {
 
 fn read_readme(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    replace_between(&text, "protocols", "").with_context(|| format!("in {}", path.display()))?;
+    write_between(&text, "protocols", HEADING, "").with_context(|| format!("in {}", path.display()))?;
     Ok(text)
 }

@@ -1,8 +1,9 @@
 //! An appender stops in the middle of an append: what do the others see?
 //!
 //! Stopped by the benchmark, at one step: after it has its position and before its record is complete (W3), where the hook
-//! that runs there sleeps. Two others append and then wait until the boundary has passed their record; both times are
-//! taken. Where the position is taken and the record copied under one mutex, the append itself waits; elsewhere only the
+//! that runs there sleeps. One other appends, another also waits until the boundary has passed its record. Both begin
+//! every 20 microseconds and are timed from when they should have begun, so a stop counts for everything it held up.
+//! Where the position is taken and the record copied under one mutex, the append itself waits; elsewhere only the
 //! boundary does.
 //!
 //! Stopped by the scheduler, anywhere: 64 appenders on a few processors, each waiting for the boundary after each record.
@@ -24,11 +25,12 @@ use crate::{
 
 const FREEZES_MS: [u64; 4] = [0, 1, 10, 100];
 const TIME: Duration = Duration::from_millis(1500);
-/// Appenders that go on.
+/// Appenders that go on: one that only appends, one that waits for the boundary.
 const OTHERS: usize = 2;
+/// One begins so often.
+const EVERY_NS: u64 = 20_000;
 
 /// Times of the appenders that were not stopped.
-#[derive(Default)]
 struct Seen {
     appends: Latencies,
     boundary: Latencies,
@@ -47,22 +49,24 @@ impl Visit for Freeze<'_> {
         let Self { plan, freeze } = self;
         let stop = &AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let others: Vec<_> = (0..OTHERS)
-                .map(|thread| {
-                    scope.spawn(move || {
-                        let (mut writer, mut seen) = (subject.writer(thread), Seen::default());
-                        while !stop.load(Ordering::Relaxed) {
-                            let begun = plan.now_ns();
-                            let end = writer.append(&[0xA5; 64]);
-                            let appended = plan.now_ns();
-                            writer.wait_boundary(end);
-                            seen.appends.record(appended - begun);
-                            seen.boundary.record(plan.now_ns() - begun);
+            let others = [false, true].map(|waits| {
+                scope.spawn(move || {
+                    let (mut writer, mut latencies) = (subject.writer(usize::from(waits)), Latencies::default());
+                    let mut due = plan.now_ns();
+                    while !stop.load(Ordering::Relaxed) {
+                        while plan.now_ns() < due {
+                            std::thread::yield_now();
                         }
-                        seen
-                    })
+                        let end = writer.append(&[0xA5; 64]);
+                        if waits {
+                            writer.wait_boundary(end);
+                        }
+                        latencies.record(plan.now_ns() - due);
+                        due += EVERY_NS;
+                    }
+                    latencies
                 })
-                .collect();
+            });
             let begun = plan.now_ns();
             let mut writer = subject.writer(OTHERS);
             let limit_ns = plan.time(TIME).max(4 * freeze).as_nanos();
@@ -75,13 +79,8 @@ impl Visit for Freeze<'_> {
                 }
             }
             stop.store(true, Ordering::Relaxed);
-            let mut all = Seen::default();
-            for other in others {
-                let seen = other.join().expect("appending does not fail");
-                all.appends.merge(&seen.appends);
-                all.boundary.merge(&seen.boundary);
-            }
-            all
+            let [appends, boundary] = others.map(|other| other.join().expect("appending does not fail"));
+            Seen { appends, boundary }
         })
     }
 }
