@@ -365,7 +365,8 @@ impl Flusher {
         let leg = placed.as_ref().map(|placed| placed.leg);
         if let Some(placed) = placed {
             self.still_whole()?;
-            let written = file.write_at(placed.offset, &placed.bytes);
+            let skipped = mistake!("WRITE_SKIPPED");
+            let written = if skipped { Ok(()) } else { file.write_at(placed.offset, &placed.bytes) };
             *self.buffers[right.description].lock() = placed.bytes;
             let mut legs = self.track.lock();
             written.map_err(|source| legs.fail(WalError::io("write", &path, source)))?;

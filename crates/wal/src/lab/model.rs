@@ -12,6 +12,8 @@
 
 use std::sync::Arc;
 
+use collie_env::SimRandom;
+
 use crate::{
     Ending, Log, Lsn, Recovered,
     lab::payload::{STAMP_BYTES, Stamp},
@@ -164,6 +166,32 @@ impl Model {
     /// Notes where the running log starts.
     pub(crate) fn starts_at(&mut self, start: Lsn) {
         self.start = start;
+    }
+
+    /// Returns where some record ends.
+    pub(crate) fn some_end(&self, random: &SimRandom) -> Option<Lsn> {
+        let count = self.records.len() as u64;
+        let at = (count > 0).then(|| usize::try_from(random.below(count)).expect("below a length"))?;
+        Some(self.records[at].end)
+    }
+
+    /// Notes that the log is being cut at `lsn`: what lies above may be gone or not. Returns what to give to
+    /// `was_not_cut`.
+    pub(crate) fn cuts(&mut self, lsn: Lsn) -> (Lsn, Lsn, bool) {
+        let before = (self.acknowledged, self.written, self.closed);
+        (self.acknowledged, self.written, self.closed) = (before.0.min(lsn), before.1.min(lsn), false);
+        before
+    }
+
+    /// Notes that the log was cut at `lsn`.
+    pub(crate) fn was_cut(&mut self, lsn: Lsn) {
+        self.records.retain(|record| record.end <= lsn);
+        self.intended = None;
+    }
+
+    /// Notes that it was left as it was.
+    pub(crate) fn was_not_cut(&mut self, before: (Lsn, Lsn, bool)) {
+        (self.acknowledged, self.written, self.closed) = before;
     }
 
     /// Notes that the log was closed, which acknowledges everything.

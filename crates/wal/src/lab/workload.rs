@@ -1,7 +1,7 @@
 //! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
 //!
 //! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers of what
-//! is not logged, orderly closes, kills, power cuts and failing calls. Files are so small that segments turn every few
+//! is not logged, orderly closes, kills, power cuts, failing calls, and cuts of the closed log. Files are so small that segments turn every few
 //! records. Each life has settings of its own: sizes, spares, and how positions are reserved. The log runs without threads
 //! of its own, so that one seed is one run.
 
@@ -14,8 +14,9 @@ use std::{
 use collie_env::{CrashPoint, Env, Fault, SimFiles, SimRandom};
 
 use crate::{
-    Level, Log, Lsn, Mark, Options, Protocol, WalError,
+    Level, Log, Lsn, Mark, Options, Protocol, TruncateOptions, WalError,
     lab::model::{Expectation, Model},
+    truncate_at,
 };
 
 /// The log's directory on the simulated disk.
@@ -49,6 +50,7 @@ pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
         spares: [1, 1, 2, 3][index(random, 4)],
         frame_bytes: usual.frame_bytes << random.below(3),
         sync_every: random.below(4),
+        flights: [1, 1, 2, 4][index(random, 4)],
         ..usual
     }
 }
@@ -85,6 +87,8 @@ pub struct Coverage {
     pub rewrites: u64,
     /// Lives that a failing call ended.
     pub failures: u64,
+    /// Logs cut short between two lives.
+    pub cuts: u64,
 }
 
 impl Coverage {
@@ -94,6 +98,7 @@ impl Coverage {
         self.frees += other.frees;
         self.rewrites += other.rewrites;
         self.failures += other.failures;
+        self.cuts += other.cuts;
     }
 }
 
@@ -128,6 +133,10 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
         lock(&run.model).ended();
         run.note(disk.crash_point());
         outcome.map_err(|error| format!("life {life}: {error}"))?;
+        if run.random.below(5) == 0 {
+            run.cut(&disk, seed ^ life << 16).map_err(|error| format!("after life {life}: {error}"))?;
+            run.note(disk.crash_point());
+        }
         run.count(|seen| seen.crashes += 1);
         disk = match run.random.below(4) {
             0 => disk.process_kill(),
@@ -153,6 +162,23 @@ impl Run {
     fn note(&self, point: CrashPoint) {
         let expectation = lock(&self.model).expectation();
         lock(&self.moments).push(Moment { point, expectation });
+    }
+
+    /// Cuts the log that nobody has open at the end of some record.
+    fn cut(&self, disk: &SimFiles, seed: u64) -> Result<(), String> {
+        disk.clear_faults();
+        let Some(lsn) = lock(&self.model).some_end(&self.random) else { return Ok(()) };
+        let before = lock(&self.model).cuts(lsn);
+        let options = TruncateOptions { backup: self.random.below(2) == 0, ..TruncateOptions::default() };
+        match truncate_at(&Env::over(disk.clone(), seed), Path::new(DIR), lsn, options) {
+            Ok(_) => {
+                lock(&self.model).was_cut(lsn);
+                self.count(|seen| seen.cuts += 1);
+            }
+            Err(WalError::Cut { .. }) => lock(&self.model).was_not_cut(before),
+            Err(error) => return Err(format!("cutting at {lsn}: {error}")),
+        }
+        Ok(())
     }
 
     /// Opens the log, works, and ends somehow.
