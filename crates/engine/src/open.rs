@@ -84,7 +84,10 @@ pub(crate) fn open(
     let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
     let log_dir = Control::log_dir(dir);
     let had_history = !control.histories.is_empty();
-    if had_history && !has_log_files(&log_dir, env)? {
+    if had_history
+        && !has_log_files(&log_dir, env)?
+        && !log_options.copies.iter().any(|dir| copy_has_log_files(dir, env))
+    {
         return Err(EngineError::MissingLog { path: log_dir, start: None });
     }
     let (wal, found) = Log::open(env, &log_dir, log_options)?;
@@ -143,6 +146,11 @@ fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(EngineError::io("list", dir.to_owned(), error)),
     }
+}
+
+/// Whether a copy of the log holds a file of it; one out of reach does not, and the log says what follows from that.
+fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
+    has_log_files(dir, env).unwrap_or(false)
 }
 
 /// Reads who the directory is, or makes it somebody. Returns whether it was made.

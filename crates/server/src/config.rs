@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::Path, time::Duration};
 
 use collie_engine::Options;
 use collie_sql::session::settings::Settings;
-use collie_wal::{Protocol, RecoveryMode, RingKind};
+use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
 
 use crate::error::ServeError;
 
@@ -70,6 +70,30 @@ pub const KEYS: &[Key] = &[
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("wal.chunk_size", Kind::Bytes, "64KiB", "Largest piece of a record; larger records are cut."),
     key(
+        "wal.copies",
+        Kind::Text,
+        "",
+        "Directories, separated by commas (in a file: a list), that hold the same log files as the data directory: each commit waits for all of them, and what rots or is lost in one is repaired from another at start.",
+    ),
+    key(
+        "wal.copies_min",
+        Kind::Count,
+        "1",
+        "With fewer live copies of the log, its own directory included, nothing is acknowledged.",
+    ),
+    key(
+        "wal.copies_required",
+        Kind::Word(&["all", "quorum"]),
+        "all",
+        "How many copies hold a commit before it is acknowledged: all that are live (one that fails or hangs is left out first, with a warning), or a majority of those configured.",
+    ),
+    key(
+        "wal.copy_stall",
+        Kind::Time,
+        "2s",
+        "How long one copy of the log may take longer than the others before it is left out; it is tried again as often.",
+    ),
+    key(
         "wal.flights",
         Kind::Count,
         "1",
@@ -90,6 +114,12 @@ pub const KEYS: &[Key] = &[
         "true: asynchronous commits reach the disk only with a synchronous one, a half-full ring, or at close. Less durable.",
     ),
     key("wal.max_segments", Kind::Count, "1024", "Most segment files; at the limit writes are refused with 53100."),
+    key(
+        "wal.open_with",
+        Kind::Count,
+        "0",
+        "Start with as few as so many copies of the log, although the missing ones may hold later commits, which are then lost. 0: start only when nothing acknowledged can be missing.",
+    ),
     key(
         "wal.protocol",
         Kind::Word(&["oracle", "base", "help"]),
@@ -189,6 +219,9 @@ impl Config {
                     toml::Value::String(text) => text,
                     toml::Value::Integer(number) => number.to_string(),
                     toml::Value::Boolean(on) => on.to_string(),
+                    toml::Value::Array(texts) if texts.iter().all(toml::Value::is_str) => {
+                        texts.iter().filter_map(toml::Value::as_str).collect::<Vec<_>>().join(",")
+                    }
                     other => return Err(at(format!("{section}.{name}: a {} is not a value", other.type_str()))),
                 };
                 self.set(&format!("{section}.{name}"), &text).map_err(|error| at(error.to_string()))?;
@@ -242,6 +275,16 @@ impl Config {
                 self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
             }
             "wal.chunk_size" => log.chunk_bytes = bytes()?,
+            "wal.copies" => {
+                log.copies = value.split(',').map(str::trim).filter(|dir| !dir.is_empty()).map(Into::into).collect();
+            }
+            "wal.copies_min" => log.copies_min = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            "wal.copies_required" => {
+                log.copies_required = if value == "quorum" { CopiesRequired::Quorum } else { CopiesRequired::All };
+            }
+            "wal.copy_stall" => {
+                log.copy_stall = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
+            }
             "wal.flights" => log.flights = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.flush_bytes" => log.flush_bytes = bytes()?,
             "wal.flush_delay" => {
@@ -252,6 +295,9 @@ impl Config {
                 log.manual_wal_flush = value.parse().map_err(|_| bad("expected true or false"))?;
             }
             "wal.max_segments" => log.max_segments = u32::try_from(count()?).map_err(|_| bad("too large"))?,
+            "wal.open_with" => {
+                log.open_with = Some(u32::try_from(count()?).map_err(|_| bad("too large"))?).filter(|n| *n > 0);
+            }
             "wal.protocol" => {
                 log.protocol = match value {
                     "base" => Protocol::Base,

@@ -22,8 +22,12 @@ use collie_env::File;
 
 use crate::{
     WalError,
+    copies::Mirror,
     decode::whole_records,
-    format::{BLOCK_BYTES, FRAME_BYTES_MAX, FrameHeader, HEADER, LINK_HEADER, Link, REASON_REWRITE, REASON_ROTATION},
+    format::{
+        BLOCK_BYTES, CopyCounts, FRAME_BYTES_MAX, FrameHeader, HEADER, LINK_HEADER, Link, REASON_COPIES,
+        REASON_REWRITE, REASON_ROTATION,
+    },
     reserve::Reserve,
     segments::{Segments, Span},
     spare::Spare,
@@ -47,6 +51,12 @@ pub(crate) struct Course {
     pub(crate) track: Arc<Track>,
     pub(crate) incarnation: u64,
     pub(crate) skip: u64,
+    /// What the last LINK says about copies.
+    pub(crate) copies: CopyCounts,
+    /// Writes the copies, where there are several.
+    pub(crate) mirror: Option<Mirror>,
+    /// Whether the last frame placed closes the log.
+    pub(crate) end_marked: bool,
     /// Largest payload of a frame; any one record fits.
     pub(crate) frame_bytes: usize,
     pub(crate) counts: Counts,
@@ -102,7 +112,7 @@ impl Course {
         durable: Lsn,
         buffer: Vec<u8>,
     ) -> Result<Placed, WalError> {
-        let link = if self.must_turn(boundary) { Some(self.turn(segments)?) } else { None };
+        let link = if self.must_turn(boundary) { Some(self.turn(segments, REASON_ROTATION)?) } else { None };
         Ok(self.place_ring_frame(reserve, [boundary, durable], self.frame_bytes as u64, link, buffer))
     }
 
@@ -140,8 +150,8 @@ impl Course {
         self.track.lock().restart(anchor);
         self.counts.rewrites += 1;
         (self.previous_crc, self.issued) = (anchor.crc, anchor.end);
-        let (incarnation, skip) = (self.incarnation, self.skip);
-        let link = |previous_end, reason| Some(Link { incarnation, previous_end, skip, reason });
+        let (incarnation, skip, copies) = (self.incarnation, self.skip, self.copies);
+        let link = |previous_end, reason| Some(Link { incarnation, previous_end, skip, reason, copies });
         let mut first = link(anchor.end, REASON_REWRITE);
         // As large as they may be: their heads and padding then fit beside any ring (`Options::validate`). Tests need
         // several, and the smallest ring of theirs fits like that.
@@ -160,12 +170,13 @@ impl Course {
     }
 
     /// Goes on in the next segment, whose first frame carries the returned LINK.
-    fn turn(&mut self, segments: &Segments) -> Result<Link, WalError> {
+    fn turn(&mut self, segments: &Segments, reason: u16) -> Result<Link, WalError> {
         assert!(!self.track.lock().is_unsynced(), "A4: the segment is synced before it is left");
         let spare = segments.turn(self.offset, self.issued)?;
         self.enter(spare);
         let (incarnation, skip) = (self.incarnation, self.skip);
-        Ok(Link { incarnation, previous_end: self.issued, skip, reason: REASON_ROTATION })
+        let (previous_end, copies) = (self.issued, self.copies);
+        Ok(Link { incarnation, previous_end, skip, reason, copies })
     }
 
     /// Writes the closing frame; everything before is `durable` and synced but for an empty frame. Does not sync.
@@ -175,7 +186,7 @@ impl Course {
         if turn && self.track.lock().is_unsynced() {
             self.sync()?;
         }
-        let link = if turn { Some(self.turn(segments)?) } else { None };
+        let link = if turn { Some(self.turn(segments, REASON_ROTATION)?) } else { None };
         self.write_payload(&[], durable, durable, link, true)
     }
 
@@ -212,7 +223,7 @@ impl Course {
         let (crc, offset, end) = (header.seal(&mut bytes), self.offset, header.end());
         self.offset += bytes.len() as u64;
         assert!(self.offset <= self.segment_bytes, "A2: a frame stays inside its segment");
-        (self.previous_crc, self.issued) = (crc, end);
+        (self.previous_crc, self.issued, self.end_marked) = (crc, end, end_mark);
         self.counts.frames += 1;
         self.counts.stream_bytes += u64::from(payload_bytes);
         self.counts.file_bytes += bytes.len() as u64;
@@ -251,6 +262,23 @@ impl Course {
             }
             Err(source) => Err(legs.fail(WalError::io("sync", &self.path, source))),
         }
+    }
+
+    /// Writes down who holds the log from here on, in the next segment, until that is so (`copies::mirror` I4). Comes
+    /// after a sync of all that was placed, before that is acknowledged; `durable` is what was before.
+    pub(crate) fn settle(&mut self, segments: &Segments, durable: Lsn) -> Result<(), WalError> {
+        while let Some(mirror) = self.mirror.clone().filter(|mirror| !mirror.is_settled()) {
+            self.copies = mirror.counts();
+            if mistake!("COPY_LINK_SKIPPED") {
+                mirror.confirm(self.copies);
+                continue;
+            }
+            let link = self.turn(segments, REASON_COPIES)?;
+            self.write_payload(&[], self.issued, durable, Some(link), false)?;
+            self.sync()?;
+            mirror.confirm(self.copies);
+        }
+        Ok(())
     }
 
     /// Returns whether more than half of the current segment is written.

@@ -11,8 +11,8 @@ use std::borrow::Cow;
 use collie_base::{Lsn, Map, checksum::crc32c, codec::Reader};
 
 use crate::format::{
-    BLOCK, FLAG_END, FLAG_LINK, FLAGS_KNOWN, FORMAT_VERSION, FRAME_MAGIC, FRAME_PAYLOAD_MAX, FrameHeader, HEADER,
-    KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, KIND_VOID, LINK_HEADER, Link, SEGMENT_MAGIC, SegmentHeader,
+    BLOCK, CopyCounts, FLAG_END, FLAG_LINK, FLAGS_KNOWN, FORMAT_VERSION, FRAME_MAGIC, FRAME_PAYLOAD_MAX, FrameHeader,
+    HEADER, KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, KIND_VOID, LINK_HEADER, Link, SEGMENT_MAGIC, SegmentHeader,
     frame_crc,
 };
 
@@ -95,7 +95,10 @@ pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
         let incarnation = reader.u64().ok()?;
         let previous_end = Lsn::new(reader.u64().ok()?);
         let (skip, reason) = (reader.u64().ok()?, reader.u16().ok()?);
-        (skip < LSN_LIMIT).then_some(Link { incarnation, previous_end, skip, reason })
+        let (required, configured) = (reader.u16().ok()?.max(1), reader.u16().ok()?.max(1));
+        let (quorum, change) = (reader.u16().ok()? == 1, reader.u32().ok()?);
+        let copies = CopyCounts { required, configured, quorum, change };
+        (skip < LSN_LIMIT).then_some(Link { incarnation, previous_end, skip, reason, copies })
     } else {
         None
     };

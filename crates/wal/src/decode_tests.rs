@@ -13,9 +13,15 @@ fn put_record(out: &mut Vec<u8>, kind: u8, tag: u8, payload: &[u8]) {
 }
 
 fn any_header() -> impl Strategy<Value = FrameHeader> {
-    let link = prop::option::of((any::<u64>(), 0..LSN_LIMIT, 0..LSN_LIMIT, 1..7_u16));
+    let copies = (1..u16::MAX, 1..u16::MAX, any::<bool>(), any::<u32>());
+    let copies =
+        copies.prop_map(|(required, configured, quorum, change)| CopyCounts { required, configured, quorum, change });
+    let link = prop::option::of((any::<u64>(), 0..LSN_LIMIT, 0..LSN_LIMIT, 1..7_u16, copies));
     let link = link.prop_map(|link| {
-        link.map(|(incarnation, end, skip, reason)| Link { incarnation, previous_end: Lsn::new(end), skip, reason })
+        link.map(|(incarnation, end, skip, reason, copies)| {
+            let previous_end = Lsn::new(end);
+            Link { incarnation, previous_end, skip, reason, copies }
+        })
     });
     (any::<(u64, u64, u32, bool)>(), 0..LSN_LIMIT, 0..LSN_LIMIT, link).prop_map(
         |((salt, number, previous_crc, end_mark), start, durable, link)| {

@@ -99,6 +99,24 @@ pub enum WalError {
         /// The oldest record left.
         oldest: Lsn,
     },
+    /// Too few copies of the log are there to know that nothing acknowledged is missing.
+    CopiesMissing {
+        /// The directories that hold no usable copy.
+        missing: Vec<PathBuf>,
+        /// How many copies hold the log as far as it is known.
+        present: usize,
+        /// How many would have to.
+        needed: usize,
+    },
+    /// Two copies of the log hold different records at one place: each went on without the other.
+    CopiesDiffer {
+        /// The file in one copy.
+        path: PathBuf,
+        /// The file in the other.
+        other: PathBuf,
+        /// Where in both.
+        offset: u64,
+    },
     /// Another process has the log open.
     Locked {
         /// Its process id, if known.
@@ -163,6 +181,7 @@ impl WalError {
             Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } | Self::BadConsumers { .. } => {
                 Remedy::RestoreData
             }
+            Self::CopiesMissing { .. } | Self::CopiesDiffer { .. } => Remedy::RestoreData,
             Self::MissingSegment { .. } | Self::MissingStart { .. } | Self::Shortened { .. } => Remedy::RestoreData,
             Self::ForeignLog { .. } | Self::NewerFormat { .. } | Self::WrongName { .. } => Remedy::FixCall,
             Self::NoLog { .. } | Self::Cut { .. } => Remedy::FixCall,
@@ -229,6 +248,23 @@ impl fmt::Display for WalError {
             Self::CursorLost { oldest } => {
                 write!(f, "wal: the records asked for are gone, the oldest left is at {oldest}; start from a backup")
             }
+            Self::CopiesMissing { missing, present, needed } => {
+                let missing: Vec<_> = missing.iter().map(|dir| dir.display().to_string()).collect();
+                write!(
+                    f,
+                    "wal: {present} copies of the log are up to date, {needed} are needed to know that none of its \
+                     records is missing (not there: {}): bring the others back, or open without them: --set \
+                     wal.open_with={present}",
+                    missing.join(", ")
+                )
+            }
+            Self::CopiesDiffer { path, other, offset } => write!(
+                f,
+                "wal: {} and {} hold different records at offset {offset}: these copies went on without each other; \
+                 move the one to be given up out of its directory",
+                path.display(),
+                other.display()
+            ),
             Self::Locked { pid: Some(pid) } => {
                 write!(f, "wal: the log is open in process {pid}; stop that process or use another directory")
             }

@@ -39,6 +39,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{
     Mark, Options, WalError, Warnings,
+    copies::Mirror,
     course::{Counts, Course, Placed, sync_file},
     options::FLIGHTS_MAX,
     recent::{Recent, Wrote},
@@ -145,6 +146,8 @@ pub(crate) struct Flusher {
     /// Those who follow the durable mark.
     pub(crate) watch: Watch,
     course: Mutex<Course>,
+    /// Writes the copies, where there are several.
+    mirror: Option<Mirror>,
     track: Arc<Track>,
     /// Of each flight, for its frames.
     buffers: Vec<Mutex<Vec<u8>>>,
@@ -228,6 +231,7 @@ impl Flusher {
             recent,
             watch: Watch::default(),
             track: course.track.clone(),
+            mirror: course.mirror.clone(),
             course: Mutex::new(course),
             buffers: (0..flights).map(|_| Mutex::default()).collect(),
         }
@@ -286,7 +290,7 @@ impl Flusher {
         }
         let departed = match self.depart(&mut course, right) {
             Ok(Some(departed)) => departed,
-            Ok(None) => return Ok(()),
+            Ok(None) => return self.link_copies(&mut course, right),
             Err(error) => {
                 if !self.mend(&mut course, right.target)? {
                     return Err(error);
@@ -302,7 +306,7 @@ impl Flusher {
             // Unless another flight that met the same break has done it by now.
             let _mended = self.mend(&mut self.course.lock(), right.target)?;
         }
-        Ok(())
+        if self.is_settled() { Ok(()) } else { self.link_copies(&mut self.course.lock(), right) }
     }
 
     /// Does what must be done in the order of the log: leaves a full file and places a frame. Returns what is left to do
@@ -383,9 +387,43 @@ impl Flusher {
             let synced = sync_file(&*file);
             let mut legs = self.track.lock();
             synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
-            self.durable.store(legs.synced(cover));
+            let durable = legs.synced(cover);
+            if self.is_settled() {
+                self.durable.store(durable);
+            }
         }
         Ok(())
+    }
+
+    /// Returns whether the log says who holds it; until it does nothing is acknowledged.
+    fn is_settled(&self) -> bool {
+        self.mirror.as_ref().is_none_or(Mirror::is_settled)
+    }
+
+    /// Writes down which copies hold the log, if that changed, for a flight that was to sync; then moves the mark.
+    fn link_copies(&self, course: &mut Course, right: &Right) -> Result<(), WalError> {
+        let syncs = matches!(right.purpose, Purpose::Sync | Purpose::SyncOnly);
+        if !syncs || self.is_settled() {
+            return Ok(());
+        }
+        self.track.wait_quiet();
+        let state = self.queue.lock().state;
+        if state != State::Open {
+            return Err(self.refusal(state));
+        }
+        if self.mend(course, right.target)? || self.sync_course(course).is_ok() || self.mend(course, right.target)? {
+            return Ok(());
+        }
+        Err(self.refusal(State::Poisoned))
+    }
+
+    /// Has a flight write down that a copy left or came back, if that is so and nobody flies.
+    pub(crate) fn settle_copies(&self) {
+        let right = if self.is_settled() { None } else { self.begin(&mut self.queue.lock(), Purpose::Sync) };
+        if let Some(right) = right {
+            // A failure has poisoned the log, which is how everybody hears of it.
+            let _poisoned = self.fly(right);
+        }
     }
 
     /// Stops a flight whose file another flight has broken (log.md L9).
@@ -394,9 +432,10 @@ impl Flusher {
     }
 
     /// Syncs while nothing else writes, and moves the mark.
-    fn sync_course(&self, course: &Course) -> Result<(), WalError> {
+    fn sync_course(&self, course: &mut Course) -> Result<(), WalError> {
         self.acknowledge_early();
         course.sync()?;
+        course.settle(&self.segments, self.durable.load())?;
         self.publish(&self.track.lock());
         Ok(())
     }
@@ -417,8 +456,14 @@ impl Flusher {
     /// Writes and syncs the closing frame; this flight is alone.
     fn close_course(&self, course: &mut Course) -> Result<(), WalError> {
         self.track.wait_quiet();
-        course.write_end(&self.segments, self.durable.load())?;
-        self.sync_course(course)
+        loop {
+            course.write_end(&self.segments, self.durable.load())?;
+            self.sync_course(course)?;
+            // Otherwise a copy left meanwhile, and that was written behind it.
+            if course.end_marked {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes everything that is not durable to another file, if the current one is broken (W5); returns whether it was.
@@ -430,7 +475,8 @@ impl Flusher {
             return Err(self.refusal(state));
         }
         let to = target.max(course.issued);
-        if let Err(error) = course.rewrite(&self.reserve, &self.segments, to) {
+        let rewritten = course.rewrite(&self.reserve, &self.segments, to);
+        if let Err(error) = rewritten.and_then(|()| course.settle(&self.segments, durable)) {
             self.track.lock().lose();
             self.warnings.say(&format!(
                 "{cause}; writing what lies above {durable} to another file failed too ({error}): nothing is \

@@ -16,7 +16,7 @@
 //! | | | | 52 | 2 header bytes, 64 or 128 |
 //! | | | | 54 | 2 flags |
 //! | | | | 56 | 8 term |
-//! | | | | 64 | LINK only: 8 incarnation, 8 previous end LSN, 8 skip, 2 reason, 2 copies required, 2 copies configured |
+//! | | | | 64 | LINK only: 8 incarnation, 8 previous end LSN, 8 skip, 2 reason, 2 copies required, 2 copies configured, 2 policy, 4 change |
 //!
 //! A record is `len` varint | kind (low 3 bits) and tag (high 5 bits) | payload.
 //!
@@ -61,6 +61,8 @@ pub(crate) const REASON_OPEN: u16 = 2;
 pub(crate) const REASON_REWRITE: u16 = 3;
 /// The log was cut here; what lay behind is void.
 pub(crate) const REASON_TRUNCATE: u16 = 4;
+/// A copy of the log left or came back: the counts in this LINK hold from here on.
+pub(crate) const REASON_COPIES: u16 = 5;
 
 /// Kind of a record (low 3 bits): one payload.
 pub(crate) const KIND_DATA: u8 = 1;
@@ -103,6 +105,23 @@ impl SegmentHeader {
     }
 }
 
+/// How many copies of the log count from a LINK on. Logs from before there were copies hold zeros, read as one copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CopyCounts {
+    /// How many copies hold whatever is durable: the live ones, or a majority of the configured.
+    pub(crate) required: u16,
+    pub(crate) configured: u16,
+    /// Whether `required` is a majority of the configured; otherwise it is all that are live.
+    pub(crate) quorum: bool,
+    /// Changes of the live copies since the log was opened.
+    pub(crate) change: u32,
+}
+
+impl CopyCounts {
+    /// A log in one directory.
+    pub(crate) const ONE: Self = Self { required: 1, configured: 1, quorum: false, change: 0 };
+}
+
 /// What a LINK frame adds: where the chain of frames continues from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -110,6 +129,7 @@ pub(crate) struct Link {
     pub(crate) previous_end: Lsn,
     pub(crate) skip: u64,
     pub(crate) reason: u16,
+    pub(crate) copies: CopyCounts,
 }
 
 /// What a frame header says, without its checksum.
@@ -168,7 +188,11 @@ impl FrameHeader {
             frame[72..80].copy_from_slice(&link.previous_end.get().to_le_bytes());
             frame[80..88].copy_from_slice(&link.skip.to_le_bytes());
             frame[88..90].copy_from_slice(&link.reason.to_le_bytes());
-            frame[90..128].fill(0);
+            frame[90..92].copy_from_slice(&link.copies.required.to_le_bytes());
+            frame[92..94].copy_from_slice(&link.copies.configured.to_le_bytes());
+            frame[94..96].copy_from_slice(&u16::from(link.copies.quorum).to_le_bytes());
+            frame[96..100].copy_from_slice(&link.copies.change.to_le_bytes());
+            frame[100..128].fill(0);
         }
         let crc = frame_crc(self.salt, &frame[8..]);
         frame[4..8].copy_from_slice(&crc.to_le_bytes());

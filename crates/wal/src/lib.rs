@@ -51,6 +51,7 @@ macro_rules! mistake {
 
 mod assemble;
 mod consumers;
+mod copies;
 mod course;
 mod cursor_file;
 mod decode;
@@ -121,12 +122,13 @@ mod truncate_tests;
 
 pub use collie_base::Lsn;
 pub use consumers::ConsumerStat;
+pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
 pub use cursor_file::fuzz_cursors;
 pub use decode::RecordKind;
 pub use error::WalError;
 pub use figures::Figures;
 pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
-pub use options::{Level, Mark, Options, Protocol, RecoveryMode, RingKind};
+pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
 pub use salvage::{Hole, Salvage, Salvaged, salvage};

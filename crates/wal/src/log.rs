@@ -14,12 +14,13 @@ use std::{
 };
 
 use collie_base::Lsn;
-use collie_env::{Env, FileLock, LockError};
+use collie_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use crate::{
     ConsumerStat, Freed, Level, Mark, Options, ReadMode, Records, Recovered, Tail, TailOptions, WalError, WriteOptions,
     consumers::Consumers,
+    copies::{Copies, CopyStat, Mirror},
     cursor_file::{self, StoredCursors},
     flush::{Flusher, Purpose, Right},
     format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
@@ -72,6 +73,8 @@ pub struct Stat {
     pub oldest_flight: Option<Duration>,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
     pub alarm: Option<String>,
+    /// How each copy stands, the log's own directory first; empty for a log in one directory.
+    pub copies: Vec<CopyStat>,
 }
 
 #[derive(Debug)]
@@ -85,7 +88,9 @@ pub(crate) struct Core {
     slotless_writers: AtomicU64,
     /// Commits counted for `wal.sync_every`; stays 0 without it.
     commits: AtomicU64,
-    lock: Mutex<Option<Box<dyn FileLock>>>,
+    locks: Mutex<Vec<Option<Arc<dyn FileLock>>>>,
+    /// Writes the copies, where there are several.
+    mirror: Option<Mirror>,
 }
 
 /// Stops the threads when the last `Log` goes.
@@ -106,21 +111,17 @@ impl Log {
     ///
     /// # Errors
     /// `InvalidOptions`; `Locked` when somebody has it open; `Damaged`, `Unfinished`, `ForeignLog`, `NewerFormat` as
-    /// `wal.recovery_mode` says; `Io`.
+    /// `wal.recovery_mode` says; `CopiesMissing`, `CopiesDiffer` with several copies; `Io`.
     ///
     /// # Durability
     /// What [`Recovered`] names survives a power cut once this returns.
     pub fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
         options.validate()?;
-        env.files.create_dir_all(dir).map_err(|source| WalError::io("create", dir, source))?;
-        let lock_path = dir.join(if mistake!("LOCK_SKIPPED") { "OTHER" } else { "LOCK" });
-        let lock = env.files.lock(&lock_path).map_err(|error| match error {
-            LockError::Held { pid } => WalError::Locked { pid },
-            LockError::Io(source) => WalError::io("lock", &lock_path, source),
-        })?;
+        let copies = Copies::lock(env, dir, &options.copies)?;
         // Before anything is written.
-        let stored = StoredCursors::read(&*env.files, dir)?;
-        let opened = recover::open(env, dir, &options)?;
+        let stored = copies.first_of(|dir| StoredCursors::read(&*env.files, dir))?;
+        let opened = recover::open(env, &copies, &options)?;
+        let (env, mirror) = (opened.env, opened.course.mirror.clone());
         if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
             return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
         }
@@ -130,16 +131,17 @@ impl Log {
         }
         let reserve = Reserve::new(&options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(reserve, segments, opened.course, &options, env);
+        let flusher = Flusher::new(reserve, segments, opened.course, &options, &env);
         let core = Arc::new(Core {
-            consumers: Consumers::new(env, &options, &flusher.segments, stored),
+            consumers: Consumers::new(&env, &options, &flusher.segments, stored),
             flusher,
-            env: env.clone(),
+            env,
             dir: dir.to_owned(),
             ring_full: AtomicU64::new(0),
             slotless_writers: AtomicU64::new(0),
             commits: AtomicU64::new(0),
-            lock: Mutex::new(Some(lock)),
+            locks: Mutex::new(copies.into_locks()),
+            mirror,
             options,
         });
         // From here on a failure drops `log`, which stops the threads that run already.
@@ -152,6 +154,11 @@ impl Log {
                     core.flusher.look_for_stalls();
                 });
             })?;
+            if let Some(mirror) = &log.core().mirror {
+                let core = log.core().clone();
+                let started = mirror.start_watch(move || core.flusher.settle_copies());
+                started.map_err(|source| WalError::io("start a thread for", dir, source))?;
+            }
         }
         if opened.recovered.ending == crate::Ending::Unclean
             && let Some((tag, body)) = log.core().options.first_record.clone()
@@ -406,10 +413,11 @@ impl Log {
             consumers: self.core().consumers.stats(&self.flusher().segments.spans(), self.durable()),
             oldest_flight: self.flusher().oldest_flight_age(),
             alarm: self.flusher().segments.alarm().or_else(|| self.flusher().segments.holds.closed()),
+            copies: self.core().mirror.as_ref().map_or_else(Vec::new, Mirror::standing),
         }
     }
 
-    /// Does the keeper's and the preparer's work once; for logs without threads.
+    /// Does the keeper's and the preparer's work once, and brings back copies that were left out; for logs without threads.
     ///
     /// # Errors
     /// As [`Log::wait`]. A file that could not be prepared is no error here: it closes admission when it matters.
@@ -417,6 +425,10 @@ impl Log {
         // Noted in `segments`, where appends see it.
         let _noted = self.flusher().segments.prepare_one();
         self.flusher().refresh_full();
+        if let Some(mirror) = &self.core().mirror {
+            mirror.catch_up();
+            self.flusher().settle_copies();
+        }
         self.flush_wal(true)
     }
 
@@ -490,7 +502,10 @@ impl Owner {
             }
         }
         let stored = self.core.consumers.close(&flusher.segments, orderly);
-        self.core.lock.lock().take();
+        if let Some(mirror) = &self.core.mirror {
+            mirror.stop();
+        }
+        self.core.locks.lock().clear();
         outcome.and(stored)
     }
 

@@ -1,6 +1,6 @@
 //! `Options`: the settings of a log, with their defaults and bounds.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use collie_base::Lsn;
 
@@ -13,6 +13,19 @@ pub(crate) const RECORD_OVERHEAD: u64 = 32;
 pub(crate) const RECORD_BYTES_LIMIT: u64 = 256 << 20;
 /// Most flushes at one time.
 pub(crate) const FLIGHTS_MAX: u64 = 8;
+/// Directories in `wal.copies`.
+const COPIES_MAX: u64 = 15;
+
+/// How many copies of the log hold what is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum CopiesRequired {
+    /// All that are live; a copy that fails or stalls is left out first.
+    #[default]
+    All,
+    /// A majority of the configured ones.
+    Quorum,
+}
 
 /// How positions are handed out and records become part of the boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -160,6 +173,18 @@ pub struct Options {
     pub first_record: Option<(u8, Vec<u8>)>,
     /// Takes what an operator should read while the log runs. Default nobody.
     pub warnings: Warnings,
+    /// `wal.copies`: directories beside the log's own that hold the same segments, at most 15. Default none.
+    pub copies: Vec<PathBuf>,
+    /// `wal.copies_required`. `All` also while `open_with` is less than a majority. Default `All`.
+    pub copies_required: CopiesRequired,
+    /// `wal.copies_min`: with fewer live copies, the log's own directory included, nothing is acknowledged. Default 1.
+    pub copies_min: u32,
+    /// `wal.copy_stall`: how long a copy may take longer than the others before it is left out, 10 ms to 1 h; needs
+    /// `threads`. Default 2 s.
+    pub copy_stall: Duration,
+    /// `wal.open_with`: open with as few as so many copies, although others may hold more. Default none: only when
+    /// nothing acknowledged can be missing.
+    pub open_with: Option<u32>,
     /// Whether the log runs its own threads (keeper, preparer). Without them nothing happens between calls: waits
     /// flush by themselves, a future is driven by [`Log::try_lead`](crate::Log::try_lead), and the owner calls
     /// [`Log::tick`](crate::Log::tick). Default true.
@@ -202,6 +227,11 @@ impl Default for Options {
             known_start: None,
             first_record: None,
             warnings: Warnings::default(),
+            copies: Vec::new(),
+            copies_required: CopiesRequired::All,
+            copies_min: 1,
+            copy_stall: Duration::from_secs(2),
+            open_with: None,
             threads: true,
         }
     }
@@ -271,6 +301,16 @@ impl Options {
         within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
         within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
         within("wal.flights", u64::from(self.flights), 1, FLIGHTS_MAX)?;
+        within("wal.copies: directories", self.copies.len() as u64, 0, COPIES_MAX)?;
+        if let Some(twice) = self.copies.iter().enumerate().find(|(at, dir)| self.copies[..*at].contains(dir)) {
+            return refuse(format!("wal.copies names {} twice", twice.1.display()));
+        }
+        within("wal.copies_min", u64::from(self.copies_min), 1, self.copies.len() as u64 + 1)?;
+        let stall_ms = u64::try_from(self.copy_stall.as_millis()).unwrap_or(u64::MAX);
+        within("wal.copy_stall in milliseconds", stall_ms, 10, 3_600_000)?;
+        if let Some(copies) = self.open_with {
+            within("wal.open_with", u64::from(copies), 1, self.copies.len() as u64 + 1)?;
+        }
         within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
         within("wal.sync_every", self.sync_every, 0, 1_000_000)?;
         let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);

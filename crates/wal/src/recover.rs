@@ -10,16 +10,20 @@
 //!
 //! Checked by `crash_tests`, which cuts the power during openings too.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collie_base::Lsn;
 use collie_env::{Access, Env};
 
 use crate::{
     Options, RecoveryMode, WalError,
+    copies::{Copies, CopyDir, Gathered, Mirror},
     course::{Counts, Course, sync_file},
     decode::whole_records,
-    format::{BLOCK_BYTES, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
+    format::{BLOCK_BYTES, CopyCounts, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     misplaced::{Cause, Shortened, refuse_late_start},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
@@ -47,7 +51,9 @@ pub struct Recovered {
     pub ending: Ending,
     /// Bytes of an unfinished flush that were dropped.
     pub torn_bytes: u64,
-    /// What an operator should read, one line each: a trimmed tail, an accepted loss.
+    /// Frames, headers and files of a copy that were written again from another copy.
+    pub repaired: u64,
+    /// What an operator should read, one line each: a trimmed tail, an accepted loss, a repaired copy.
     pub notes: Vec<String>,
 }
 
@@ -64,6 +70,8 @@ pub enum Ending {
 
 /// What the running log starts from.
 pub(crate) struct Opened {
+    /// The environment to go on with: its files write every copy.
+    pub(crate) env: Env,
     pub(crate) course: Course,
     pub(crate) start: Start,
     pub(crate) recovered: Recovered,
@@ -97,10 +105,16 @@ impl Survey {
     }
 }
 
-/// Opens the log in `dir`, which is locked: surveys it, refuses or trims, and writes the new incarnation.
-pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, WalError> {
-    remove_temporaries(env, dir)?;
-    let mut found = survey(&*env.files, dir, options.known_durable)?;
+/// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
+/// the new incarnation.
+pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Opened, WalError> {
+    let dir = &copies.home;
+    copies.usable.iter().try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
+    let gathered = Gathered::of(env, copies, options.open_with, options.known_durable)?;
+    let (gathered, mut found) = match gathered {
+        Some((gathered, found)) => (Some(gathered), found),
+        None => (None, survey(&*env.files, dir, options.known_durable)?),
+    };
     refuse_late_start(&found, options.known_start)?;
     let mut notes: Vec<String> = found.torn_note().into_iter().collect();
     if let Some(error) = found.damage_error() {
@@ -108,7 +122,8 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
             return Err(error);
         }
         notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
-        set_aside(env, dir, &mut found)?;
+        let holders = gathered.as_ref().map_or(&copies.usable, |gathered| &gathered.census.holders);
+        set_aside(env, holders, &mut found)?;
     }
     let ending = match (found.spans.is_empty() && found.damage.is_none(), found.clean && found.damage.is_none()) {
         (true, _) => Ending::New,
@@ -128,6 +143,19 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
     if next.get() >= OPEN_LSN_LIMIT {
         return Err(WalError::options(format!("log positions are used up at {next}: dump and load into a new log")));
     }
+    let mut mirror = None;
+    let (mut repaired, mut env, files) = (0, env.clone(), env.files.clone());
+    if let Some(gathered) = &gathered {
+        let repairs = gathered.repair(&files, &found)?;
+        repaired = repairs.count;
+        notes.extend(repairs.notes);
+        let mirrored =
+            Mirror::new(files.clone(), copies.dirs.clone(), &copies.locks, gathered.census.usable(), options)
+                .map_err(|source| WalError::io("start a thread for", dir, source))?;
+        env.files = Arc::new(mirrored.clone());
+        mirror = Some(mirrored);
+    }
+    let env = &env;
     let log_id = found.log_id.unwrap_or_else(|| {
         let mut id = [0; 16];
         env.random.fill(&mut id);
@@ -140,14 +168,17 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
         incarnation: found.incarnation + 1,
         ending,
         torn_bytes: found.torn_bytes,
+        repaired,
         notes,
     };
-    let mut opening = Opening { env, dir, options, next_number: found.segment_number_max + 1, log_id };
+    let mut opening =
+        Opening { env, dir, options, mirror: mirror.clone(), next_number: found.segment_number_max + 1, log_id };
     let link = Link {
         incarnation: recovered.incarnation,
         previous_end: found.end,
         skip: options.skip_bytes(),
         reason: REASON_OPEN,
+        copies: mirror.as_ref().map_or(CopyCounts::ONE, Mirror::counts),
     };
     let (course, spans) = match opening.behind_clean_end(&found, ending, link)? {
         Some(both) => both,
@@ -158,9 +189,19 @@ pub(crate) fn open(env: &Env, dir: &Path, options: &Options) -> Result<Opened, W
     let (void, spans): (Vec<Span>, Vec<Span>) = spans.into_iter().partition(|span| span.until == Some(BLOCK_BYTES));
     let mut leftovers = found.leftovers;
     leftovers.extend(void.into_iter().map(|span| Leftover::void(span.path, span.segment_bytes, span.salt)));
-    let spares = opening.spares_from(leftovers)?;
+    let spares = match &gathered {
+        Some(gathered) => {
+            gathered.confirm(&*files)?;
+            gathered.clear_leftovers(&*files, &spans)?;
+            Vec::new()
+        }
+        None => opening.spares_from(leftovers)?,
+    };
     let start = Start { spans, spares, next_number: opening.next_number, log_id };
-    Ok(Opened { course, start, recovered })
+    if let Some(mirror) = &course.mirror {
+        mirror.opened();
+    }
+    Ok(Opened { env: env.clone(), course, start, recovered })
 }
 
 /// Removes half-prepared files of an earlier life.
@@ -173,24 +214,33 @@ fn remove_temporaries(env: &Env, dir: &Path) -> Result<(), WalError> {
     Ok(())
 }
 
-/// Keeps copies of the damaged tail and of the files beyond it under the name `.bad`. The files themselves stay as they
-/// are until the new incarnation is durable: they are the proof of the damage and know which positions were used, should
-/// this opening be cut short (O2, O3). Damage before the first frame that is left leaves no prefix: all goes.
-fn set_aside(env: &Env, dir: &Path, found: &mut Survey) -> Result<(), WalError> {
-    let lost = found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.as_path());
-    for path in lost.chain(found.tail().map(|(path, _)| path)) {
-        copy_aside(env, path)?;
-    }
+/// Keeps copies of the damaged tail and of the files beyond it under the name `.bad`, in each of `copies`. The files
+/// themselves stay as they are until the new incarnation is durable: they are the proof of the damage and know which
+/// positions were used, should this opening be cut short (O2, O3). Damage before the first frame that is left leaves no
+/// prefix: all goes.
+fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Survey) -> Result<(), WalError> {
+    let lost = found.leftovers.iter().filter(|file| file.lost_frames).map(|file| file.path.clone());
+    let mut aside: Vec<PathBuf> = lost.chain(found.tail().map(|(path, _)| path.to_owned())).collect();
     if found.damage.as_ref().is_some_and(|damage| damage.lsn < found.start()) {
         // They go newest first, and before the file that is the proof: what is left never looks like a whole log.
         for (at, span) in std::mem::take(&mut found.spans).into_iter().rev().enumerate() {
-            copy_aside(env, &span.path)?;
+            aside.push(span.path.clone());
             found.leftovers.insert(at, Leftover::void(span.path, span.segment_bytes, span.salt));
         }
         found.recent.clear();
         (found.end, found.durable) = (Lsn::FIRST, Lsn::FIRST);
     }
-    env.files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))
+    for dir in copies.iter().map(|copy| &copy.dir) {
+        for path in aside.iter().filter_map(|path| Some(dir.join(path.file_name()?))) {
+            match env.files.open(&path, Access::Read) {
+                // Another copy has it.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && copies.len() > 1 => {}
+                _ => copy_aside(env, &path)?,
+            }
+        }
+        env.files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))?;
+    }
+    Ok(())
 }
 
 /// Copies a segment to its `.bad` name, durably but for the name.
@@ -217,6 +267,7 @@ struct Opening<'a> {
     env: &'a Env,
     dir: &'a Path,
     options: &'a Options,
+    mirror: Option<Mirror>,
     next_number: u64,
     log_id: [u8; 16],
 }
@@ -235,6 +286,9 @@ impl Opening<'_> {
             track: Arc::default(),
             incarnation: link.incarnation,
             skip: link.skip,
+            copies: link.copies,
+            mirror: self.mirror.clone(),
+            end_marked: false,
             frame_bytes: usize::try_from(self.options.frame_bytes_max()).expect("at most 2 MiB"),
             counts: Counts::default(),
         }

@@ -35,8 +35,8 @@ use crate::{
     WalError,
     decode::whole_records,
     format::{
-        BLOCK_BYTES, FrameHeader, HEADER, KIND_DATA, KIND_LAST, KIND_UNLOGGED, LINK_HEADER, Link, REASON_TRUNCATE,
-        SegmentHeader, segment_name, segment_number,
+        BLOCK_BYTES, CopyCounts, FrameHeader, HEADER, KIND_DATA, KIND_LAST, KIND_UNLOGGED, LINK_HEADER, Link,
+        REASON_TRUNCATE, SegmentHeader, segment_name, segment_number,
     },
     recover::OPEN_LSN_LIMIT,
     source::Frame,
@@ -332,7 +332,7 @@ impl Truncation {
         };
         let link = |previous_end| {
             let (incarnation, skip) = (self.found.incarnation + 1, self.found.skip);
-            Some(Link { incarnation, previous_end, skip, reason: REASON_TRUNCATE })
+            Some(Link { incarnation, previous_end, skip, reason: REASON_TRUNCATE, copies: CopyCounts::ONE })
         };
         let (mut at, mut rest) = (self.anchor.end, &self.rewrite[..]);
         let mut first_link = link(self.anchor.end);

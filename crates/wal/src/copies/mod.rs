@@ -1,0 +1,289 @@
+//! Redundant copies of the log: byte-identical segments in several directories (`wal.copies`).
+//!
+//! `merge` shows several directories as one, frame by frame from whichever copy is good; `census` says which copies are
+//! there and whether they are enough; `repair` makes them alike before the log opens; `mirror` keeps them alike while it
+//! runs. A log in one directory uses nothing of this.
+//!
+//! # Invariants
+//! - C1. A log opens only when nothing acknowledged can be on a copy that is not there, or on the operator's word
+//!   (`census` S1).
+//! - C2. When an opening has written its first frame, every copy it uses holds the whole chain, durably (`repair` R4).
+//! - C3. Nothing is ever taken from a stale copy but a frame that the up-to-date ones prove to belong there and lack.
+
+mod catch_up;
+mod census;
+#[cfg(test)]
+mod faulty;
+mod lane;
+mod merge;
+mod mirror;
+mod repair;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collie_base::Lsn;
+use collie_env::{Env, FileLock, Files, LockError};
+
+pub(crate) use self::{census::Census, merge::CopyDir, mirror::Mirror};
+use self::{
+    merge::MergedFiles,
+    repair::{Repairs, clear_leftovers},
+};
+use crate::{
+    Inspection, Options, WalError,
+    format::segment_number,
+    read::inspect,
+    segments::Span,
+    survey::{Survey, survey},
+};
+
+/// The directories of a log: its own, then `wal.copies`; those that can be used are locked.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    pub(crate) home: PathBuf,
+    /// All that are configured, in order.
+    pub(crate) dirs: Vec<PathBuf>,
+    pub(crate) usable: Vec<CopyDir>,
+    missing: Vec<PathBuf>,
+    /// In the order of `dirs`.
+    pub(crate) locks: Vec<Option<Arc<dyn FileLock>>>,
+}
+
+impl Copies {
+    /// Makes the directories where missing and locks them. With several, one that cannot be made or locked is missing.
+    ///
+    /// # Errors
+    /// `Locked`; `InvalidOptions` when one directory lies in another; `Io` when none can be used.
+    pub(crate) fn lock(env: &Env, home: &Path, others: &[PathBuf]) -> Result<Self, WalError> {
+        if let Some(dir) = others.iter().find(|dir| dir.starts_with(home) || home.starts_with(dir)) {
+            let (dir, home) = (dir.display(), home.display());
+            return Err(WalError::options(format!("wal.copies: {dir} is not a directory beside {home}: name another")));
+        }
+        let dirs = std::iter::once(home).chain(others.iter().map(PathBuf::as_path));
+        let dirs: Vec<PathBuf> = dirs.map(Path::to_owned).collect();
+        let (usable, missing, locks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut copies = Self { home: home.to_owned(), dirs: dirs.clone(), usable, missing, locks };
+        let mut failed = None;
+        for (index, dir) in dirs.iter().enumerate() {
+            let lock_path = dir.join(if mistake!("LOCK_SKIPPED") { "OTHER" } else { "LOCK" });
+            let made = env.files.create_dir_all(dir).map_err(|source| WalError::io("create", dir, source));
+            let locked = made.and_then(|()| {
+                env.files.lock(&lock_path).map_err(|error| match error {
+                    LockError::Held { pid } => WalError::Locked { pid },
+                    LockError::Io(source) => WalError::io("lock", &lock_path, source),
+                })
+            });
+            match locked {
+                Ok(lock) => {
+                    copies.usable.push(CopyDir { index, dir: dir.to_owned() });
+                    copies.locks.push(Some(lock.into()));
+                }
+                Err(error @ WalError::Io { .. }) => {
+                    copies.missing.push(dir.to_owned());
+                    copies.locks.push(None);
+                    failed.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match failed.filter(|_| copies.usable.is_empty()) {
+            Some(error) => Err(error),
+            None => Ok(copies),
+        }
+    }
+
+    /// Returns what `read` finds in the first directory in which it finds something; an error only if none has it.
+    ///
+    /// # Errors
+    /// The first one.
+    pub(crate) fn first_of<R>(
+        &self,
+        read: impl Fn(&Path) -> Result<Option<R>, WalError>,
+    ) -> Result<Option<R>, WalError> {
+        let mut failed = None;
+        for copy in &self.usable {
+            match read(&copy.dir) {
+                Ok(Some(found)) => return Ok(Some(found)),
+                Ok(None) => {}
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Gives the locks out, to be held as long as the log is open.
+    pub(crate) fn into_locks(self) -> Vec<Option<Arc<dyn FileLock>>> {
+        self.locks
+    }
+
+    fn are_several(&self) -> bool {
+        self.usable.len() + self.missing.len() > 1
+    }
+}
+
+/// How a copy of a running log stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CopyState {
+    /// Holds what is durable.
+    Live,
+    /// Caught up, and written again; counts once the log says so.
+    Joining,
+    /// Left out: it failed, hung, or was not there. It is tried again every `wal.copy_stall`.
+    Down,
+}
+
+/// One copy of a running log.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CopyStat {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Whether it counts.
+    pub state: CopyState,
+    /// Why it is down, or why its last catch-up failed; empty otherwise.
+    pub why: String,
+}
+
+/// A log in several directories, as an opening finds it.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) census: Census,
+    merged: MergedFiles,
+}
+
+impl Gathered {
+    /// Looks at all copies and surveys them as one; `None` when there is only one directory.
+    ///
+    /// # Errors
+    /// `CopiesMissing`, `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`. Damage that no copy can mend is in the survey.
+    pub(crate) fn of(
+        env: &Env,
+        copies: &Copies,
+        open_with: Option<u32>,
+        known_durable: Option<Lsn>,
+    ) -> Result<Option<(Self, Survey)>, WalError> {
+        if !copies.are_several() {
+            return Ok(None);
+        }
+        let census = Census::take(&env.files, &copies.usable, copies.missing.clone())?;
+        census.admit(open_with)?;
+        Self::survey(&env.files, &copies.home, census, known_durable).map(Some)
+    }
+
+    /// Surveys the up-to-date copies; if that shows damage, or a stale copy has older segments, once more with the stale
+    /// ones to fill gaps (C3).
+    fn survey(
+        files: &Arc<dyn Files>,
+        home: &Path,
+        census: Census,
+        known_durable: Option<Lsn>,
+    ) -> Result<(Self, Survey), WalError> {
+        let look = |dirs: Vec<CopyDir>| {
+            let merged = MergedFiles::new(files, home, dirs, census.holders.len())?;
+            let found = survey(&merged, home, known_durable)?;
+            Ok::<_, WalError>((merged, found))
+        };
+        let (mut merged, mut found) = look(census.holders.clone())?;
+        if found.damage.is_some() || have_older(&**files, &census.stale, &found) {
+            let all = census.holders.iter().chain(&census.stale).cloned().collect();
+            // Stale copies may hold anything: what goes wrong with them says nothing about the log.
+            let wider = look(all).ok().filter(|(_, wider)| wider.damage.is_none());
+            if let Some(wider) = wider.filter(|(_, wider)| found.damage.is_some() || wider.end == found.end) {
+                (merged, found) = wider;
+            }
+        }
+        for copy in &census.stale {
+            census.witnesses.get(&copy.index).map_or(Ok(()), |witness| merged.confirm(copy, witness))?;
+        }
+        found.segment_number_max = found.segment_number_max.max(census.segment_number_max);
+        Ok((Self { census, merged }, found))
+    }
+
+    /// Makes all usable copies hold the chain.
+    pub(crate) fn repair(&self, files: &Arc<dyn Files>, found: &Survey) -> Result<Repairs, WalError> {
+        repair::repair(files, &self.merged, &self.census, &found.spans)
+    }
+
+    /// Removes what is not of the log from all copies.
+    pub(crate) fn clear_leftovers(&self, files: &dyn Files, spans: &[Span]) -> Result<(), WalError> {
+        clear_leftovers(files, &self.census, spans)
+    }
+
+    /// Says that the LINK of this opening, which counts all usable copies, is durable.
+    pub(crate) fn confirm(&self, files: &dyn Files) -> Result<(), WalError> {
+        self.census.usable().try_for_each(|copy| {
+            repair::unmark(files, &copy.dir).map_err(|source| WalError::io("unmark", &copy.dir, source))
+        })
+    }
+}
+
+/// Returns whether one of `copies` has segments from before the chain: it may have been freed to there, or have lost them.
+fn have_older(files: &dyn Files, copies: &[CopyDir], found: &Survey) -> bool {
+    let Some(first) = found.spans.first().and_then(|span| span.path.file_name()) else { return false };
+    let older = |name: &String| segment_number(name).is_some() && name.as_str() < &*first.to_string_lossy();
+    copies.iter().any(|copy| files.list(&copy.dir).is_ok_and(|names| names.iter().any(older)))
+}
+
+/// What [`repair_copies`] did.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CopyRepair {
+    /// Frames and headers written in place, and files written anew.
+    pub repaired: u64,
+    /// What was done, one line per file or copy.
+    pub notes: Vec<String>,
+}
+
+/// Repairs a closed log in several directories without opening it: `dir` and `options.copies`, from whichever copy is
+/// good. Of `options` only `copies`, `open_with` and `known_durable` are read. Says what it did; repeating it is harmless.
+///
+/// # Errors
+/// `Locked` while somebody has the log open; `CopiesMissing`, `CopiesDiffer`; `Damaged` when no copy has what is lost,
+/// and nothing was written then; `InvalidOptions` with fewer than two directories; `Io`.
+///
+/// # Durability
+/// What was repaired is durable on return.
+pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRepair, WalError> {
+    if options.copies.is_empty() {
+        return Err(WalError::options("a log in one directory has no copy to repair it from: give wal.copies"));
+    }
+    let copies = Copies::lock(env, dir, &options.copies)?;
+    let gathered = Gathered::of(env, &copies, options.open_with, options.known_durable)?;
+    let (gathered, found) = gathered.expect("there are two directories");
+    if let Some(error) = found.damage_error() {
+        return Err(error);
+    }
+    let repairs = gathered.repair(&env.files, &found)?;
+    Ok(CopyRepair { repaired: repairs.count, notes: repairs.notes })
+}
+
+/// Reads a log in several directories, `dir` and `copies`, as an opening would see it, without locking or changing it.
+/// Also returns which directories hold no up-to-date copy.
+///
+/// # Errors
+/// As [`inspect`], and `CopiesDiffer`.
+pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Inspection, Vec<PathBuf>), WalError> {
+    if copies.is_empty() {
+        return inspect(env, dir).map(|found| (found, Vec::new()));
+    }
+    let dirs = std::iter::once(dir).chain(copies.iter().map(PathBuf::as_path)).enumerate();
+    let dirs: Vec<CopyDir> = dirs.map(|(index, dir)| CopyDir { index, dir: dir.to_owned() }).collect();
+    let census = Census::take(&env.files, &dirs, Vec::new())?;
+    let lacking = census.stale.iter().chain(&census.empty).map(|copy| copy.dir.clone());
+    let lacking = lacking.chain(census.missing.iter().cloned()).collect();
+    let (gathered, _) = Gathered::survey(&env.files, dir, census, None)?;
+    let env = Env { files: Arc::new(gathered.merged), ..env.clone() };
+    Ok((inspect(&env, dir)?, lacking))
+}
+
+#[cfg(test)]
+mod mirror_tests;
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod tests;
