@@ -108,6 +108,9 @@ mod misplaced_tests;
 #[cfg(test)]
 mod mistakes;
 #[cfg(test)]
+#[cfg(not(loom))]
+mod mix_tests;
+#[cfg(test)]
 mod read_tests;
 #[cfg(test)]
 mod recycle_tests;

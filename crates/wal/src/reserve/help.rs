@@ -105,9 +105,18 @@ impl Helping {
         boundary: Lsn,
         target: &mut Vec<u8>,
     ) {
-        let [from, to] = range;
+        let [from, _] = range;
         let staged = self.staged(slots, from, boundary);
         self.taken.fetch_add(staged.len() as u64, Relaxed);
+        // SAFETY: the caller's.
+        unsafe { Self::assemble(ring, range, &staged, target) };
+    }
+
+    /// Puts the records from `from` to `to` together: those in `staged` from there, the others from the ring.
+    ///
+    /// # Safety
+    /// As [`Helping::read_into`].
+    pub(super) unsafe fn assemble(ring: &Ring, [from, to]: [Lsn; 2], staged: &[Staged], target: &mut Vec<u8>) {
         let mut at = from;
         let ring_to = |at: Lsn, end: Lsn, target: &mut Vec<u8>| {
             let len = usize::try_from(end.bytes_since(at)).expect("at most the ring");
@@ -139,6 +148,18 @@ impl Helping {
     }
 }
 
+#[cfg(not(loom))]
+fn look_again_soon() {
+    std::thread::park_timeout(STRAGGLER_LOOK);
+}
+
+/// A model has no time.
+#[cfg(loom)]
+fn look_again_soon() {
+    let _ = STRAGGLER_LOOK;
+    collie_sync::thread::yield_now();
+}
+
 /// Appends one record; returns its position.
 #[inline(never)]
 pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
@@ -153,6 +174,9 @@ pub(super) fn append<R: Room, F: FnOnce(Lsn)>(
         return Err(room.refusal(slots.state()));
     }
     helping.staging_of(slot).put(record); // S0
+    if mutant!("RESTAGE_BEFORE_WHITE") && slot.end > Lsn::ZERO {
+        slots.whiten_staged(slot);
+    }
     slots.blacken(slot); // W1
     let Ok(start) = slots.reserve(slot, record.bytes()) else { return Err(room.refusal(slots.state())) }; // W2
     let window = Window { slots, helping, ring, slot, room, record, start };
@@ -191,7 +215,9 @@ impl<R: Room> Window<'_, R> {
         }
         // SAFETY: ring R1: the positions are ours, and nobody copies or flushes what lies a ring before them (K2).
         unsafe { self.ring.write_record(self.start, record) }; // W4
-        self.slots.whiten_staged(self.slot); // W5
+        if !mutant!("RESTAGE_BEFORE_WHITE") {
+            self.slots.whiten_staged(self.slot); // W5
+        }
     }
 
     /// Waits until `recycle` lets us write up to `end`; `false` when the log has stopped.
@@ -211,7 +237,7 @@ impl<R: Room> Window<'_, R> {
                 return false;
             }
             if durable >= until {
-                std::thread::park_timeout(STRAGGLER_LOOK);
+                look_again_soon();
             }
         }
     }

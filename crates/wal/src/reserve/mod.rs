@@ -39,6 +39,9 @@ mod words;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod freeze_tests;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
 
 pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
 pub(crate) use words::Word;

@@ -1,0 +1,730 @@
+//! Loom models of the lock-free protocols on the product's own types: visibility, the flush beside a copy, sleeping and
+//! waking, a full ring. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
+//!
+//! Each correct model asserts a floor on its executions, about half of what was counted when it was written (of long forms
+//! that were not counted yet: the floor of the short one), and each mistake must be caught by the assertion that was meant. In brackets behind a model: its name in
+//! commit-protocol.md section 9. Ring bytes are cells, so a byte touched by two sides at one time is found as such.
+//!
+//! The faults of the PostgreSQL port (log.md section 12) are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
+//! before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or a late one (NO_LIMIT, LIMIT_AFTER_FLAGS),
+//! slots counted before the limit (USED_BEFORE_LIMIT), a boundary that may go back (BOUNDARY_BY_STORE). Zeroed memory that
+//! means black is a const assert of `words`; an idle log with boundary = next is in `mix_tests`; that committers use it is
+//! `tests/assembly.rs` and `freeze_tests`.
+//!
+//! Two orderings differ from the page's table on purpose. Leaving black is a swap, so a relaxed one still carries black's
+//! release: that staged must be a release shows when it is a plain store. And a scan looks at the boundary before it moves
+//! it; loom branches only at the last access to a word, so the models do without that look, and one has it (SHORTCUT).
+//!
+//! What loom does not check: load buffering, SeqCst accesses (there are none here), read-modify-writes that read an old
+//! value. A model has no time: whoever would look for a moment before it sleeps sleeps at once.
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    task::{Wake, Waker},
+};
+
+use collie_base::Lsn;
+use collie_sync::{
+    Condvar, Mutex,
+    atomic::{AtomicU64, Ordering},
+    model::{Explored, explore},
+    mutant, thread,
+};
+
+use super::{
+    Record, Reserve, Room, Rule, Seats, Slot, State,
+    help::Helping,
+    slots::{Limit, Slots},
+    words::Flag,
+};
+use crate::{
+    Protocol, WalError,
+    format::{KIND_DATA, RecordHead},
+    ring::Ring,
+};
+
+const START: Lsn = Lsn::FIRST;
+/// A record without payload: the smallest.
+const LEN: u64 = 2;
+
+/// A mistake, the bound at which it shows, and what must be said about it.
+type Mistake = (&'static str, usize, &'static str);
+
+/// Whether the long form was asked for.
+fn is_long() -> bool {
+    std::env::var_os("LOOM_LONG").is_some()
+}
+
+/// Preemptions and floor: of the short form, and of the long one.
+fn bounds(short: (usize, u64), long: (usize, u64)) -> (usize, u64) {
+    if is_long() { long } else { short }
+}
+
+fn check(
+    name: &str,
+    model: impl Fn() + Copy + Send + Sync + 'static,
+    preemptions: usize,
+    floor: u64,
+    mistakes: &[Mistake],
+) {
+    match explore(None, preemptions, model) {
+        Explored::Passed(executions) => {
+            eprintln!("{name}: {executions} executions with at most {preemptions} preemptions");
+            assert!(executions >= floor, "{name}: only {executions} executions: the model hides an access from loom");
+        }
+        Explored::Failed(message) => panic!("{name}: the correct model fails: {message}"),
+    }
+    for (mistake, preemptions, meant) in mistakes {
+        match explore(Some(mistake), *preemptions, model) {
+            Explored::Passed(executions) => panic!("{name}: {mistake} goes unnoticed in {executions} executions"),
+            Explored::Failed(message) => {
+                assert!(message.contains(meant), "{name}: {mistake} is caught, but not by {meant:?}: {message}");
+                eprintln!("{name}: {mistake}: caught");
+            }
+        }
+    }
+}
+
+/// Runs a variant of a model that must pass as well.
+fn check_variant(
+    name: &str,
+    variant: &'static str,
+    model: impl Fn() + Send + Sync + 'static,
+    preemptions: usize,
+    floor: u64,
+) {
+    match explore(Some(variant), preemptions, model) {
+        Explored::Passed(executions) => {
+            eprintln!("{name}, {variant}: {executions} executions with at most {preemptions} preemptions");
+            assert!(executions >= floor, "{name}, {variant}: only {executions} executions");
+        }
+        Explored::Failed(message) => panic!("{name}, {variant}: {message}"),
+    }
+}
+
+/// Says that a byte was touched by two sides at one time.
+const RACE: &str = "Causality violation";
+
+/// Three slots, a ring and staging buffers of a few bytes.
+fn reserve(protocol: Protocol, ring_bytes: u64, record_bytes_max: u64) -> Reserve {
+    let rule = match protocol {
+        Protocol::Oracle => unreachable!("the oracle is its mutex"),
+        Protocol::Base => Rule::Base(Slots::new(3, START)),
+        Protocol::Help => Rule::Help(Slots::new(3, START), Helping::new(3, record_bytes_max, START)),
+    };
+    Reserve { ring: Ring::new(ring_bytes), seats: Seats::new(3), rule }
+}
+
+fn slots(reserve: &Reserve) -> &Slots {
+    reserve.slots().expect("a lock-free protocol")
+}
+
+fn helping(reserve: &Reserve) -> &Helping {
+    let Rule::Help(_, helping) = &reserve.rule else { unreachable!("the helping protocol") };
+    helping
+}
+
+/// A room that the first look finds full when `tight`, so that the bound is raised, and that nobody has to wait for.
+struct Endless {
+    tight: Cell<bool>,
+}
+
+impl Room for Endless {
+    fn durable(&self) -> Lsn {
+        if self.tight.take() { Lsn::ZERO } else { Lsn::new(1 << 40) }
+    }
+
+    fn wait_durable(&self, _: Lsn) -> Result<(), WalError> {
+        unreachable!("there is room")
+    }
+
+    fn has_stopped(&self) -> bool {
+        false
+    }
+
+    /// Only a deadlock that loom found leads here.
+    fn poison(&self) {}
+
+    fn refusal(&self, _: State) -> WalError {
+        WalError::Closed
+    }
+}
+
+/// Commits, rows and messages of the visibility models.
+struct Commits {
+    reserve: Reserve,
+    /// By transaction: 0, or the start of its commit record.
+    state: [AtomicU64; 3],
+    /// By committer: 0, or the start of a commit that was acknowledged.
+    acknowledged: [AtomicU64; 2],
+}
+
+/// How the committers of a visibility model differ from the plainest.
+#[derive(Clone, Copy)]
+struct Form {
+    protocol: Protocol,
+    /// Scans compare with the committer's own end instead of the next free position.
+    own_end: bool,
+    /// The bound is raised while waiting for room.
+    raised: bool,
+    /// The first committer commits twice and scans once at the end.
+    twice: bool,
+}
+
+const BASE: Form = Form { protocol: Protocol::Base, own_end: false, raised: false, twice: false };
+const HELP: Form = Form { protocol: Protocol::Help, ..BASE };
+
+impl Commits {
+    fn new(form: Form) -> std::sync::Arc<Self> {
+        let word = || AtomicU64::new(0);
+        std::sync::Arc::new(Self {
+            reserve: reserve(form.protocol, 16, LEN),
+            state: [word(), word(), word()],
+            acknowledged: [word(), word()],
+        })
+    }
+
+    /// Appends the commit record of `transaction`; returns its start.
+    fn commit(&self, form: Form, slot: &mut Slot, transaction: usize) -> Lsn {
+        let record = Record::new(RecordHead::new(0, KIND_DATA, 0), &[]);
+        let room = Endless { tight: Cell::new(form.raised) };
+        let publish = |start: Lsn| self.state[transaction].store(start.get(), Ordering::Release);
+        self.reserve.append(slot, &room, &record, publish).expect("the log is open")
+    }
+
+    /// Looks once and acknowledges the commit at `start` through message `number` if the boundary has passed it.
+    fn acknowledge(&self, form: Form, slot: &Slot, start: Lsn, number: usize) {
+        let end = start.plus(LEN);
+        let limit = if form.own_end { Limit::End(end) } else { Limit::Next };
+        let covered =
+            mutant!("ACKNOWLEDGED_UNSEEN") || slots(&self.reserve).scan(limit, Some(Slots::own(slot))).boundary >= end;
+        if covered {
+            self.acknowledged[number].store(start.get(), Ordering::Release);
+        }
+    }
+
+    fn look(&self, transactions: usize) -> Vec<u64> {
+        self.state[..transactions].iter().map(|state| state.load(Ordering::Acquire)).collect()
+    }
+
+    /// What a reader at `snapshot` makes of a state word.
+    fn is_visible(state: u64, snapshot: Lsn) -> bool {
+        state != 0 && (state < snapshot.get() || mutant!("VISIBLE_AT_ITS_OWN_CSN") && state == snapshot.get())
+    }
+
+    /// Compares what a reader saw with who committed where.
+    fn judge(snapshot: Lsn, seen: &[u64], again: &[u64], commits: &[(usize, Lsn)]) {
+        for (transaction, start) in commits {
+            let below = *start < snapshot || mutant!("VISIBLE_AT_ITS_OWN_CSN") && *start == snapshot;
+            if below {
+                assert_eq!(seen[*transaction], start.get(), "V1: a commit below the snapshot is not there");
+            }
+            let visible = Self::is_visible(seen[*transaction], snapshot);
+            assert_eq!(visible, Self::is_visible(again[*transaction], snapshot), "V2: the answer changed");
+            assert_eq!(visible, below, "V2: not the prefix");
+        }
+    }
+}
+
+/// Two committers that look and acknowledge, and a reader with the messages of what was acknowledged.
+fn visibility(form: Form) {
+    let log = Commits::new(form);
+    let mut workers = Vec::new();
+    for number in 0..2 {
+        let (log, mut slot) = (std::sync::Arc::clone(&log), log.reserve.take_slot().expect("a free slot"));
+        workers.push(thread::spawn(move || {
+            let first = log.commit(form, &mut slot, number);
+            if form.twice && number == 0 {
+                return vec![(number, first), (2, log.commit(form, &mut slot, 2))];
+            }
+            log.acknowledge(form, &slot, first, number);
+            vec![(number, first)]
+        }));
+    }
+    let messages = if form.twice { [0; 2] } else { [0, 1].map(|n| log.acknowledged[n].load(Ordering::Acquire)) };
+    let snapshot = log.reserve.boundary();
+    let transactions = if form.twice { 3 } else { 2 };
+    let (seen, again) = (log.look(transactions), log.look(transactions));
+    let commits: Vec<_> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+    Commits::judge(snapshot, &seen, &again, &commits);
+    for message in messages {
+        assert!(message < snapshot.get(), "V3: an acknowledged commit is not in a later snapshot");
+    }
+}
+
+const V1: &str = "V1: ";
+
+/// Goal: a snapshot sees exactly the commits below it, always the same, and all that were acknowledged before. Method:
+/// base (V1-V3).
+#[test]
+fn loom_base_shows_exactly_what_is_below_the_boundary() {
+    check(
+        "V1-V3 base",
+        || visibility(BASE),
+        3,
+        42_000,
+        &[
+            ("BLACK_AFTER_ADD", 2, V1),
+            ("NO_BLACK", 2, V1),
+            ("END_BEFORE_COLOUR", 2, V1),
+            ("PUBLISH_AFTER_WHITE", 2, V1),
+            ("GLSN_ADD", 2, V1),
+            ("GLSN_ADD_ACQUIRE", 2, V1),
+            ("WHITE_SWAP", 2, V1),
+            ("BOUNDARY_MAX", 2, V1),
+            ("BOUNDARY_LOAD", 2, V1),
+            ("LIMIT_AFTER_FLAGS", 3, V1),
+            ("NO_LIMIT", 2, V1),
+            ("BOUNDARY_BY_STORE", 2, "V3: "),
+            ("ACKNOWLEDGED_UNSEEN", 2, "V3: "),
+            ("VISIBLE_AT_ITS_OWN_CSN", 2, V1),
+        ],
+    );
+}
+
+/// Goal: the end of one's own record serves as the limit of a scan. Method: base, C = own end (V1-V3).
+#[test]
+fn loom_base_may_compare_with_its_own_end() {
+    let form = Form { own_end: true, ..BASE };
+    check("V1-V3 base, own end", move || visibility(form), 3, 27_000, &[("GLSN_ADD_RELEASE", 2, V1)]);
+}
+
+/// Goal: raising the bound while waiting for room breaks nothing. Method: base, raised bound (V1-V3).
+#[test]
+fn loom_base_may_raise_its_bound() {
+    let form = Form { raised: true, ..BASE };
+    let (preemptions, floor) = bounds((2, 7_000), (3, 98_000));
+    check("V1-V3 base, raised", move || visibility(form), preemptions, floor, &[]);
+}
+
+/// Goal: the boundary may pass a record that is staged. Method: help (V1-V3).
+#[test]
+fn loom_help_shows_exactly_what_is_below_the_boundary() {
+    let (preemptions, floor) = bounds((2, 7_000), (3, 100_000));
+    check(
+        "V1-V3 help",
+        || visibility(HELP),
+        preemptions,
+        floor,
+        &[
+            ("STAGED_BEFORE_PUBLISH", 2, V1),
+            ("BLACK_AFTER_ADD", 2, V1),
+            ("GLSN_ADD", 2, V1),
+            ("WHITE_SWAP", 2, V1),
+            ("BOUNDARY_MAX", 2, V1),
+            ("BOUNDARY_BY_STORE", 2, "V3: "),
+        ],
+    );
+}
+
+/// Goal: the second commit of a worker is as safe as its first. Method: two commits of one worker, base and help (V1-V3).
+#[test]
+fn loom_second_commit_of_a_worker_is_seen_whole_too() {
+    let twice = |form| Form { twice: true, ..form };
+    check("V1-V3 base, two commits", move || visibility(twice(BASE)), 2, 2_200, &[("GLSN_ADD_ACQUIRE", 2, V1)]);
+    let (preemptions, floor) = bounds((2, 3_200), (3, 42_000));
+    check(
+        "V1-V3 help, two commits",
+        move || visibility(twice(HELP)),
+        preemptions,
+        floor,
+        &[("STAGED_BEFORE_PUBLISH", 2, V1)],
+    );
+}
+
+/// A committer that never looks, a thread that only looks, a reader. The committer registers its slot itself when
+/// `registers`.
+fn herder(form: Form, commits: usize, scans: usize, registers: bool) {
+    let log = Commits::new(form);
+    let slot = (!registers).then(|| log.reserve.take_slot().expect("a free slot"));
+    let committer = thread::spawn({
+        let log = std::sync::Arc::clone(&log);
+        move || {
+            let mut slot = slot.or_else(|| log.reserve.take_slot()).expect("a free slot");
+            (0..commits).map(|transaction| (transaction, log.commit(form, &mut slot, transaction))).collect::<Vec<_>>()
+        }
+    });
+    let looker = thread::spawn({
+        let log = std::sync::Arc::clone(&log);
+        move || {
+            (0..scans).for_each(|_| {
+                let _ = slots(&log.reserve).scan(Limit::Next, None);
+            })
+        }
+    });
+    let snapshot = log.reserve.boundary();
+    let seen = log.look(commits);
+    let committed = committer.join().unwrap();
+    looker.join().unwrap();
+    Commits::judge(snapshot, &seen, &seen, &committed);
+}
+
+/// Goal: whoever looks moves the boundary rightly, also between two records of one worker. Method: herder, base and help.
+#[test]
+fn loom_anybody_may_move_the_boundary() {
+    check("herder base", || herder(BASE, 2, 2, false), 3, 31_000, &[]);
+    check_variant("herder base", "SHORTCUT", || herder(BASE, 2, 2, false), 3, 13_000);
+    check("herder base, one look", || herder(BASE, 2, 1, false), 3, 5_000, &[("BLACK_STORE", 3, V1)]);
+    let once = || herder(BASE, 1, 1, false);
+    check(
+        "herder base, once",
+        once,
+        3,
+        700,
+        &[("GLSN_ADD_ACQUIRE", 3, V1), ("GLSN_LOAD", 3, V1), ("FLAG_LOAD", 3, V1)],
+    );
+    let (preemptions, floor) = bounds((2, 9_000), (3, 9_000));
+    check("herder help", || herder(HELP, 2, 2, false), preemptions, floor, &[]);
+    check("herder help, once", || herder(HELP, 1, 1, false), 3, 1_100, &[("STAGED_BEFORE_PUBLISH", 3, V1)]);
+}
+
+/// Goal: a worker that registers while others look is not overlooked. Method: it takes its slot inside the race; the
+/// number of slots is loaded after the limit (P5 of log.md).
+#[test]
+fn loom_worker_that_registers_is_not_overlooked() {
+    check("registration", || herder(BASE, 1, 2, true), 3, 4_600, &[("USED_BEFORE_LIMIT", 3, V1)]);
+}
+
+/// A sleeper's waker: remembers that it was called.
+#[derive(Default)]
+struct Called(AtomicBool);
+
+impl Wake for Called {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// One append, then one try to see the boundary pass it, which either does or leaves a waker. `true` when nobody has to
+/// come back for it any more: it was passed, or the waker was called.
+fn commit_and_park(log: &Commits, form: Form, slot: &mut Slot, transaction: usize) -> std::sync::Arc<Called> {
+    let end = log.commit(form, slot, transaction).plus(LEN);
+    let called = std::sync::Arc::new(Called::default());
+    let waker = Waker::from(std::sync::Arc::clone(&called));
+    let passed = slots(&log.reserve).park(end, Limit::Next, Some(Slots::own(slot)), &mut None, &waker);
+    if passed == Ok(true) {
+        called.0.store(true, Relaxed);
+    }
+    called
+}
+
+/// Several committers that each sleep until the boundary has passed their record.
+fn parking(form: Form, committers: usize) {
+    let log = Commits::new(form);
+    let mut workers: Vec<_> = (0..committers).map(|_| log.reserve.take_slot().expect("a free slot")).collect();
+    let mut own = workers.pop().expect("at least one");
+    let others: Vec<_> = workers
+        .into_iter()
+        .enumerate()
+        .map(|(number, mut slot)| {
+            let log = std::sync::Arc::clone(&log);
+            thread::spawn(move || commit_and_park(&log, form, &mut slot, number))
+        })
+        .collect();
+    let mut called = vec![commit_and_park(&log, form, &mut own, committers - 1)];
+    called.extend(others.into_iter().map(|other| other.join().unwrap()));
+    // All is appended: whoever sleeps and was not woken sleeps for ever.
+    assert!(called.iter().all(|called| called.0.load(Relaxed)), "P: parked for ever");
+}
+
+const ASLEEP: &str = "P: parked for ever";
+
+/// Goal: nobody sleeps for ever. Method: two committers that sleep on each other's flag, plainly and with a bound raised
+/// on the way (P).
+#[test]
+fn loom_committer_that_sleeps_is_woken() {
+    let raised = Form { raised: true, ..BASE };
+    check(
+        "P base",
+        || parking(BASE, 2),
+        20,
+        9_000,
+        &[("WHITE_BY_STORE", 3, ASLEEP), ("DRAIN_WITH_OWN_END", 3, ASLEEP), ("NOTIFY_BEFORE_ENTERING", 3, ASLEEP)],
+    );
+    let (preemptions, floor) = bounds((3, 1_100), (20, 105_000));
+    check("P base, raised", move || parking(raised, 2), preemptions, floor, &[("RAISE_BY_STORE", 3, ASLEEP)]);
+    let (preemptions, floor) = bounds((3, 1_000), (20, 72_000));
+    check("P help", || parking(HELP, 2), preemptions, floor, &[("WHITE_BY_STORE", 3, ASLEEP)]);
+}
+
+/// Goal: the duty to wake is handed on along a chain of black slots. Method: three committers (P3). Long form only:
+/// the mistake does not show below three preemptions.
+#[test]
+fn loom_duty_to_wake_is_handed_on() {
+    if !is_long() {
+        check("P3", || parking(BASE, 3), 2, 13_000, &[]);
+        return;
+    }
+    check("P3", || parking(BASE, 3), 3, 13_000, &[("DUTY_NOT_HANDED_ON", 3, ASLEEP)]);
+}
+
+/// Two workers between their positions and white, and one that sleeps behind the first. Both go on.
+fn chain() {
+    let log = Commits::new(BASE);
+    let mut blockers = [(); 2].map(|()| {
+        let mut slot = log.reserve.take_slot().expect("a free slot");
+        slots(&log.reserve).blacken(&slot);
+        let start = slots(&log.reserve).reserve(&mut slot, LEN).expect("the log is open");
+        (slot, start.plus(LEN))
+    });
+    // So that their bounds differ: the first holds the sleeper, the second comes after it.
+    let (second, start) = (&mut blockers[1].0, blockers[1].1.get() - LEN);
+    slots(&log.reserve).raise(second, Lsn::new(start));
+    let mut sleeper = log.reserve.take_slot().expect("a free slot");
+    let called = commit_and_park(&log, BASE, &mut sleeper, 2);
+    assert!(!called.0.load(Relaxed), "two black slots are in the way");
+    let leave =
+        |log: &Commits, (mut slot, end): (Slot, Lsn)| slots(&log.reserve).leave_black(&mut slot, Flag::white(end));
+    let [first, second] = blockers;
+    let other = thread::spawn({
+        let log = std::sync::Arc::clone(&log);
+        move || leave(&log, first)
+    });
+    leave(&log, second);
+    other.join().unwrap();
+    assert!(called.0.load(Relaxed), "P: parked for ever");
+}
+
+/// Goal: whoever was asked to notify and cannot hands it on. Method: two black slots, a sleeper behind the first, both
+/// leave in every order (the chain of P3 alone, so that it shows without preemptions).
+#[test]
+fn loom_duty_is_handed_on_to_the_next_black_slot() {
+    check("chain", chain, 20, 4, &[("DUTY_NOT_HANDED_ON", 20, ASLEEP)]);
+}
+
+/// Blocks a thread of a model until its waker is called.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    ring: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: std::sync::Arc<Self>) {
+        *self.rung.lock() = true;
+        self.ring.notify_one();
+    }
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.rung.lock();
+        while !*rung {
+            rung = self.ring.wait(rung);
+        }
+        *rung = false;
+    }
+}
+
+/// A disk that takes no time: flushing is looking how far the log is complete and reading that far.
+struct Disk {
+    reserve: Reserve,
+    durable: AtomicU64,
+    /// How far the bytes were taken, and what they were; the leader's.
+    taken: Mutex<(Lsn, Vec<u8>)>,
+}
+
+impl Disk {
+    fn new(protocol: Protocol, ring_bytes: u64, record_bytes_max: u64) -> std::sync::Arc<Self> {
+        std::sync::Arc::new(Self {
+            reserve: reserve(protocol, ring_bytes, record_bytes_max),
+            durable: AtomicU64::new(START.get()),
+            taken: Mutex::new((START, Vec::new())),
+        })
+    }
+
+    /// Takes everything below the boundary, as a flight does; returns how far.
+    fn flush(&self) -> Lsn {
+        let mut taken = self.taken.lock();
+        let from = taken.0;
+        let early = mutant!("FLAGS_BEFORE_BOUNDARY")
+            .then(|| helping(&self.reserve).staged(slots(&self.reserve), from, Lsn::MAX));
+        let to = self.reserve.advance();
+        if to > from {
+            match early {
+                // SAFETY: none: this is the mistake, and the model sees its race.
+                Some(staged) => unsafe {
+                    Helping::assemble(&self.reserve.ring, [from, to], &staged, &mut taken.1);
+                },
+                // SAFETY: ring R2: the lock makes us the flight, and `to` came from a scan.
+                None => unsafe { self.reserve.read_into(from, to, to, &mut taken.1) },
+            }
+            taken.0 = to;
+        }
+        self.durable.fetch_max(to.get(), Ordering::Release);
+        to
+    }
+
+    /// Appends a record whose payload is `body`; returns its start.
+    fn append(&self, slot: &mut Slot, body: &[u8]) -> Lsn {
+        let body = [body];
+        let record = Record::new(RecordHead::new(body[0].len(), KIND_DATA, 0), &body);
+        self.reserve.append(slot, self, &record, |_| ()).expect("the log is open")
+    }
+
+    /// Compares what was taken with what was appended.
+    fn judge(&self, appended: &[(Lsn, Vec<u8>)]) {
+        let taken = self.taken.lock();
+        for (start, body) in appended {
+            let at = usize::try_from(start.bytes_since(START)).unwrap();
+            let record = [RecordHead::new(body.len(), KIND_DATA, 0).as_slice(), body].concat();
+            if start.plus(record.len() as u64) <= taken.0 {
+                assert_eq!(taken.1[at..at + record.len()], record, "H: wrong bytes below the boundary");
+            }
+        }
+    }
+}
+
+impl Room for Disk {
+    fn durable(&self) -> Lsn {
+        Lsn::new(self.durable.load(Ordering::Acquire))
+    }
+
+    fn wait_durable(&self, until: Lsn) -> Result<(), WalError> {
+        let bell = std::sync::Arc::new(Bell::default());
+        let waker = Waker::from(std::sync::Arc::clone(&bell));
+        while self.flush() < until {
+            if slots(&self.reserve).park(until, Limit::Next, None, &mut None, &waker) == Ok(false) {
+                bell.wait();
+            }
+        }
+        Ok(())
+    }
+
+    fn has_stopped(&self) -> bool {
+        false
+    }
+
+    /// Only a deadlock that loom found leads here.
+    fn poison(&self) {}
+
+    fn refusal(&self, _: State) -> WalError {
+        WalError::Closed
+    }
+}
+
+/// Ten bytes of payload, so that a record takes two words of staging.
+fn body(number: u8) -> Vec<u8> {
+    (0..10).map(|at| number * 16 + at).collect()
+}
+
+/// One worker appends twice; a flush takes what is complete meanwhile, from staging or from the ring.
+fn flush_beside_a_copy() {
+    let disk = Disk::new(Protocol::Help, 32, 12);
+    let mut slot = disk.reserve.take_slot().expect("a free slot");
+    let worker = thread::spawn({
+        let disk = std::sync::Arc::clone(&disk);
+        move || [1, 2].map(|number| (disk.append(&mut slot, &body(number)), body(number)))
+    });
+    disk.flush();
+    let appended = worker.join().unwrap();
+    disk.judge(&appended);
+}
+
+const WRONG: &str = "H: wrong bytes";
+
+/// Goal: the flush takes a record's bytes from where they are, whole. Method: a staged record against the flush (H).
+#[test]
+fn loom_flush_takes_a_staged_record_whole() {
+    check(
+        "H",
+        flush_beside_a_copy,
+        20,
+        74_000,
+        &[
+            ("NO_SECOND_LOOK", 20, WRONG),
+            ("RESTAGE_BEFORE_WHITE", 20, WRONG),
+            ("NO_READER_FENCE", 20, WRONG),
+            ("NO_WRITER_FENCE", 20, WRONG),
+            ("STAGED_BY_RELAXED_STORE", 20, RACE),
+            ("STAGED_TO_WHITE", 20, RACE),
+        ],
+    );
+}
+
+/// Two workers, each of which flushes after its record, and a third flush (H2).
+fn flush_beside_other_scans() {
+    let disk = Disk::new(Protocol::Help, 32, 12);
+    let workers: Vec<_> = [1, 2]
+        .into_iter()
+        .map(|number| {
+            let (disk, mut slot) = (std::sync::Arc::clone(&disk), disk.reserve.take_slot().expect("a free slot"));
+            thread::spawn(move || {
+                let start = disk.append(&mut slot, &body(number));
+                if number == 2 {
+                    // The second scanner: an asynchronous committer.
+                    let _ = slots(&disk.reserve).scan(Limit::Next, None);
+                }
+                (start, body(number))
+            })
+        })
+        .collect();
+    disk.flush();
+    let appended: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+    disk.judge(&appended);
+}
+
+/// Goal: the flush decides where bytes are after it knows how far it goes. Method: two workers, a second scanner (H2).
+#[test]
+fn loom_flush_decides_after_the_boundary_where_bytes_are() {
+    let (preemptions, floor) = bounds((2, 2_600), (3, 2_600));
+    check("H2", flush_beside_other_scans, preemptions, floor, &[("FLAGS_BEFORE_BOUNDARY", 3, RACE)]);
+}
+
+/// A ring of two records, full and not flushed; two workers that never appended wake and append (RF).
+fn full_ring_with_idle_workers(protocol: Protocol) {
+    let disk = Disk::new(protocol, 4, LEN);
+    let mut filler = disk.reserve.take_slot().expect("a free slot");
+    for _ in 0..2 {
+        disk.append(&mut filler, &[]);
+    }
+    let workers: Vec<_> = (0..2)
+        .map(|_| {
+            let (disk, mut slot) = (std::sync::Arc::clone(&disk), disk.reserve.take_slot().expect("a free slot"));
+            thread::spawn(move || {
+                disk.append(&mut slot, &[]);
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    assert_eq!(disk.flush(), START.plus(4 * LEN), "RF: not all is complete");
+}
+
+/// Goal: nobody waits for ever for room. Method: base, a full ring, two idle workers that hold the boundary back (RF).
+#[test]
+fn loom_workers_that_wake_to_a_full_ring_go_on() {
+    check(
+        "RF base",
+        || full_ring_with_idle_workers(Protocol::Base),
+        2,
+        870,
+        &[("RAISE_LEFT_OUT", 2, "deadlock"), ("RAISE_BY_STORE", 3, "deadlock")],
+    );
+    check("RF help", || full_ring_with_idle_workers(Protocol::Help), 2, 13_000, &[]);
+}
+
+/// A worker that is staged while another goes once around the ring.
+fn lapping() {
+    let disk = Disk::new(Protocol::Help, 4, LEN);
+    let (mut slow, mut fast) = (disk.reserve.take_slot().expect("a slot"), disk.reserve.take_slot().expect("a slot"));
+    let straggler = thread::spawn({
+        let disk = std::sync::Arc::clone(&disk);
+        move || {
+            disk.append(&mut slow, &[]);
+        }
+    });
+    for _ in 0..2 {
+        disk.append(&mut fast, &[]);
+    }
+    straggler.join().unwrap();
+    assert_eq!(disk.flush(), START.plus(3 * LEN), "RF: not all is complete");
+}
+
+/// Goal: ring bytes of a straggler are not given to another. Method: one staged worker, one that comes around (RF).
+#[test]
+fn loom_ring_bytes_of_a_straggler_are_kept() {
+    check("lapping", lapping, 2, 140, &[("RECYCLE_PASSES_STAGED", 2, RACE)]);
+}
