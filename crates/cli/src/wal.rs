@@ -23,8 +23,8 @@ pub(crate) enum Command {
     Dump(dump::Args),
     /// Read every frame and say what an open would do.
     ///
-    /// Changes nothing. Works on a live log. Exit code 0 if the log would open with every acknowledged record, 1 if it
-    /// is damaged; the error says where, what is lost, and the ways out.
+    /// Changes nothing without --repair. Works on a live log. Exit code 0 if the log would open with every acknowledged
+    /// record, 1 if it is damaged; the error says where, what is lost, and the ways out.
     Verify(verify::Args),
     /// Show what the log consists of: files, spares, how far it is durable, records, padding, and which consumer keeps what.
     ///

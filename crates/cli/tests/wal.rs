@@ -500,10 +500,36 @@ fn stat_names_the_consumers_and_what_they_keep() {
     assert!(kept > 0 && feed["lag_bytes"].as_u64().unwrap() > 1_000_000, "{stat}");
 }
 
-/// Goal: what is not built says so. Method: the option.
+/// Goal: what rots in one copy is found, opens all the same with the other, and is repaired from it. Method: a log in two
+/// directories, a flipped bit in the first; verify alone, together, with --repair, alone again.
 #[test]
-fn repair_is_not_built_and_refused() {
-    let sample = Sample::new();
-    let line = wal(&["verify", sample.path(), "--repair"]).refused();
-    assert!(line.contains(" is not built yet: "), "{line}");
+fn verify_repairs_a_copy_from_the_other() {
+    let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (home, copy) = (place.path().to_str().unwrap(), other.path().to_str().unwrap());
+    let options = Options { copies: vec![other.path().to_owned()], ..Options::small() };
+    let (log, _) = Log::open(&Env::real(), place.path(), options).unwrap();
+    let mut writer = log.writer();
+    for n in 0..30 {
+        writer.commit(1, &[n; 5_000], Level::Disk).unwrap();
+    }
+    log.close().unwrap();
+    drop((writer, log));
+    let both = wal(&["verify", home, "--copy", copy]).ok();
+    assert_eq!(both.matches(": every frame reads\n").count(), 2, "{both}");
+    let segment = place.path().join("00000000000000000001.wal");
+    let mut bytes = fs::read(&segment).unwrap();
+    let frame = (1..).map(|block| block * BLOCK).filter(|at| bytes[*at..].starts_with(b"CLF1")).nth(9).unwrap();
+    bytes[frame + 300] ^= 4;
+    fs::write(&segment, bytes).unwrap();
+    wal(&["verify", home]).refused();
+    let both = wal(&["verify", home, "--copy", copy]).ok();
+    assert!(both.contains(&format!("copy {home}: wal: damaged at LSN ")), "{both}");
+    assert!(both.contains("\nopens with everything"), "{both}");
+    let alone = wal(&["verify", home, "--repair"]);
+    assert_eq!(alone.code, Some(2), "{alone:?}");
+    let done = wal(&["verify", home, "--copy", copy, "--repair", "--json"]);
+    let json: Value = serde_json::from_str(&done.out).unwrap();
+    assert!(json["repaired"].as_u64().unwrap() >= 1 && json["copies"][0]["bad"].is_null(), "{json}");
+    assert!(done.err.contains("00000000000000000001.wal"), "{done:?}");
+    assert!(wal(&["verify", home]).ok().contains(" 30 records from "));
 }

@@ -1,9 +1,12 @@
 //! `collie wal verify`.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::Context as _;
-use collie_wal::{Figures, Inspection, WalError, inspect};
+use collie_wal::{Figures, Inspection, Options, WalError, inspect, inspect_copies, repair_copies};
 use serde_json::{Value, json};
 
 use super::{count, log_dir, output::Output, scan::Scan};
@@ -13,8 +16,11 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Rewrite damaged frames from a good copy of the log (not built yet).
-    #[arg(long)]
+    /// Another directory with a copy of the log (wal.copies); may be repeated.
+    #[arg(long, value_name = "DIR")]
+    copy: Vec<PathBuf>,
+    /// Rewrite what is bad or missing in one directory from a good copy in another. For a stopped server.
+    #[arg(long, requires = "copy")]
     repair: bool,
     /// One JSON object.
     #[arg(long)]
@@ -22,13 +28,21 @@ pub(crate) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.repair {
-        anyhow::bail!("--repair is not built yet: restore a backup, or cut the log below the damage (truncate-at)");
-    }
     let dir = log_dir(&args.dir);
+    let copies: Vec<PathBuf> = args.copy.iter().map(|copy| log_dir(copy)).collect();
     let scan = Scan::start(&dir, "checking");
     let context = || format!("cannot read the log in {}", dir.display());
-    let found = inspect(scan.env(), &dir).with_context(context)?;
+    let mut repaired = None;
+    if args.repair {
+        let options = Options { copies: copies.clone(), ..Options::default() };
+        let done = repair_copies(scan.env(), &dir, &options)?;
+        // What was done is worth knowing even if what follows fails.
+        done.notes.iter().for_each(|note| eprintln!("{note}"));
+        repaired = Some(done.repaired);
+        scan.phase("checking");
+    }
+    let each = if copies.is_empty() { Vec::new() } else { check_each(&scan, &dir, &copies) };
+    let (found, lacking) = inspect_copies(scan.env(), &dir, &copies).with_context(context)?;
     if found.segments().is_empty() && found.damage().is_none() {
         return Err(WalError::NoLog { path: dir }.into());
     }
@@ -41,7 +55,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     drop(scan);
     let mut out = Output::new();
     if args.json {
-        out.line(as_json(&found, &figures, damage.as_ref()))?;
+        let mut object = as_json(&found, &figures, damage.as_ref());
+        let copies = each.iter().map(|(copy, bad)| {
+            json!({ "dir": copy.display().to_string(), "bad": bad, "up_to_date": !lacking.contains(copy) })
+        });
+        object["copies"] = copies.collect();
+        object["repaired"] = json!(repaired);
+        out.line(object)?;
     } else {
         out.line(format_args!(
             "{}, {}, {}, {} from {} to {}, durable to {} at least",
@@ -53,12 +73,31 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             found.end(),
             found.durable(),
         ))?;
+        for (copy, bad) in &each {
+            let said = bad.clone().unwrap_or_else(|| "every frame reads".to_owned());
+            let stale = if lacking.contains(copy) { "; not up to date" } else { "" };
+            out.line(format_args!("copy {}: {said}{stale}", copy.display()))?;
+        }
+        if let Some(repaired) = repaired {
+            out.line(format_args!("repaired: {repaired} frames, headers or files"))?;
+        }
         if damage.is_none() {
             out.line(outcome(&found))?;
         }
     }
     out.finish()?;
     damage.map_or(Ok(ExitCode::SUCCESS), |damage| Err(damage.into()))
+}
+
+/// Reads every frame of each copy by itself, and returns what is wrong with it, if anything is.
+fn check_each(scan: &Scan, dir: &Path, copies: &[PathBuf]) -> Vec<(PathBuf, Option<String>)> {
+    let check = |dir: &Path| {
+        let found = inspect(scan.env(), dir)?;
+        found.figures()?;
+        found.damage().map_or(Ok(()), Err)
+    };
+    let dirs = std::iter::once(dir).chain(copies.iter().map(PathBuf::as_path));
+    dirs.map(|dir| (dir.to_owned(), check(dir).err().map(|error: WalError| error.to_string()))).collect()
 }
 
 /// Returns what an open would do with a log that is not damaged.
