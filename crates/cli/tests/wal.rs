@@ -533,3 +533,25 @@ fn verify_repairs_a_copy_from_the_other() {
     assert!(done.err.contains("00000000000000000001.wal"), "{done:?}");
     assert!(wal(&["verify", home]).ok().contains(" 30 records from "));
 }
+
+/// Goal: a cut of one directory of a log in several is a cut of the log: the next open does not bring back from the others
+/// what went. Method: a log in two directories, cut in one, opened with both twice; then only the other one is read.
+#[test]
+fn cut_of_one_copy_is_not_undone_by_the_other() {
+    let (place, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let options = Options { copies: vec![other.path().to_owned()], ..Options::small() };
+    let open = || Log::open(&Env::real(), place.path(), options.clone()).unwrap();
+    let (log, _) = open();
+    let mut writer = log.writer();
+    let records: Vec<Appended> = (0..30).map(|n| writer.commit(1, &[n; 5_000], Level::Disk).unwrap()).collect();
+    log.close().unwrap();
+    drop((writer, log));
+    let at = records[20].start.to_string();
+    wal(&["truncate-at", place.path().to_str().unwrap(), &at]).ok();
+    for _ in 0..2 {
+        let (log, found) = open();
+        assert_eq!(log.read(found.start).map(Result::unwrap).count(), 20, "{found:?}");
+        log.close().unwrap();
+    }
+    assert_eq!(wal(&["dump", other.path().to_str().unwrap()]).ok().lines().count(), 20);
+}
