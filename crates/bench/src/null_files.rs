@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use collie_env::{Access, Env, File, FileLock, Files, LockError, RealClock, RealRandom};
+use collie_env::{Access, Env, File, FileLock, Files, LockError, RealClock, RealMemory, RealRandom};
 use parking_lot::Mutex;
 
 /// A disk without content.
@@ -63,7 +63,12 @@ impl FileLock for Alone {}
 impl NullFiles {
     /// Returns an environment on such a disk, with the machine's clock and chance.
     pub(crate) fn env() -> Env {
-        Env { files: Arc::new(Self::default()), clock: Arc::new(RealClock), random: Arc::new(RealRandom) }
+        Env {
+            files: Arc::new(Self::default()),
+            memory: Arc::new(RealMemory),
+            clock: Arc::new(RealClock),
+            random: Arc::new(RealRandom),
+        }
     }
 }
 

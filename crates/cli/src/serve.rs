@@ -53,6 +53,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
     }
+    let ring = if report.ring_outlives_process {
+        "wal.ring is shared: a kill of this process loses no commit that was answered"
+    } else {
+        "wal.ring is private: a kill of this process may lose commits answered with synchronous_commit off"
+    };
+    eprintln!("{ring}");
     println!("listening on {}", server.address());
     server.run()?;
     eprintln!("stopped: every commit is on disk");

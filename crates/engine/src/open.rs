@@ -11,7 +11,7 @@ use std::sync::Arc;
 use collie_base::{HistoryId, Lsn};
 use collie_env::Env;
 use collie_txn::Txns;
-use collie_wal::{Log, Mark};
+use collie_wal::{Log, Mark, RingKind};
 
 use crate::background::Background;
 use crate::control::{Control, History};
@@ -61,6 +61,8 @@ pub struct OpenReport {
     pub log_bytes: u64,
     /// Opens of this directory's log so far.
     pub incarnation: u64,
+    /// Whether commits that did not wait for the disk survive the process all the same: the log's ring is shared.
+    pub ring_outlives_process: bool,
 }
 
 pub(crate) fn open(
@@ -134,8 +136,14 @@ pub(crate) fn open(
     }
     now = OpenProgress { phase: OpenPhase::Done, bytes_done: now.bytes_total, rows, ..now };
     progress(&now);
-    let report =
-        OpenReport { created, notices: found.notes, rows, log_bytes: now.bytes_total, incarnation: found.incarnation };
+    let report = OpenReport {
+        created,
+        notices: found.notes,
+        rows,
+        log_bytes: now.bytes_total,
+        incarnation: found.incarnation,
+        ring_outlives_process: found.ring == RingKind::Shared,
+    };
     Ok((shared, report))
 }
 

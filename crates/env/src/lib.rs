@@ -1,7 +1,7 @@
-//! Files, clock and chance: everything a run takes from outside the process comes through here.
+//! Files, memory that outlives a process, clock and chance: everything a run takes from outside comes through here.
 //!
-//! What is here: three object-safe traits ([`Files`], [`Clock`], [`Random`]), the operating system's versions of them
-//! and simulated ones. [`Env`] bundles one of each. What is not: sockets, threads, and any knowledge of what the files
+//! What is here: four object-safe traits ([`Files`], [`SharedMemory`], [`Clock`], [`Random`]), the operating system's
+//! versions of them and simulated ones. [`Env`] bundles one of each. What is not: sockets, threads, and any knowledge of what the files
 //! mean.
 //!
 //! The simulated disk ([`SimFiles`]) remembers which 512-byte sectors and directory entries were synced. At a
@@ -25,9 +25,11 @@ mod files;
 mod mapping;
 mod random;
 mod real_files;
+mod shared_memory;
 mod sim_blocks;
 mod sim_disk;
 mod sim_files;
+mod sim_memory;
 
 use std::sync::Arc;
 
@@ -37,6 +39,7 @@ pub use files::{Access, File, FileLock, Files, LockError, read_all};
 pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;
+pub use shared_memory::{RealMemory, Region, SharedMemory};
 pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};
 
 /// One of each: what a component needs from outside the process. Cheap to clone.
@@ -44,6 +47,8 @@ pub use sim_files::{Fault, SECTOR_BYTES, SimFiles};
 pub struct Env {
     /// The disk.
     pub files: Arc<dyn Files>,
+    /// Memory that outlives the process.
+    pub memory: Arc<dyn SharedMemory>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The source of chance.
@@ -53,7 +58,12 @@ pub struct Env {
 impl Env {
     /// Returns the operating system's disk, clock and randomness.
     pub fn real() -> Self {
-        Self { files: Arc::new(RealFiles), clock: Arc::new(RealClock), random: Arc::new(RealRandom) }
+        Self {
+            files: Arc::new(RealFiles),
+            memory: Arc::new(RealMemory),
+            clock: Arc::new(RealClock),
+            random: Arc::new(RealRandom),
+        }
     }
 
     /// Returns a simulated disk (also by itself, to inject faults), a clock that stands still until moved, and
@@ -63,8 +73,13 @@ impl Env {
         (Self::over(disk.clone(), seed), disk)
     }
 
-    /// Returns an environment over `disk`, for instance what a power cut left.
+    /// Returns an environment over `disk` and its machine's memory, for instance what a power cut left.
     pub fn over(disk: SimFiles, seed: u64) -> Self {
-        Self { files: Arc::new(disk), clock: Arc::new(SimClock::new()), random: Arc::new(SimRandom::new(seed)) }
+        Self {
+            memory: Arc::new(disk.clone()),
+            files: Arc::new(disk),
+            clock: Arc::new(SimClock::new()),
+            random: Arc::new(SimRandom::new(seed)),
+        }
     }
 }

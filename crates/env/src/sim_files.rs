@@ -22,6 +22,7 @@ use crate::{
     random::SimRandom,
     sim_blocks::SECTOR,
     sim_disk::{Disk, Inode, NameChange},
+    sim_memory::Memory,
 };
 
 /// The unit that a power cut keeps or drops as a whole.
@@ -85,6 +86,8 @@ struct State {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
+    /// Taken after `state` where both are.
+    memory: Mutex<Memory>,
     /// The stall is over.
     resumed: Condvar,
 }
@@ -117,6 +120,11 @@ impl SimFiles {
     /// Makes a running disk of a state.
     pub(crate) fn over(disk: Disk) -> Self {
         Self(Arc::new(Shared { state: Mutex::new(State { disk, ..State::default() }), ..Shared::default() }))
+    }
+
+    /// Returns the machine's memory under names.
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.0.memory.lock()
     }
 
     /// Returns how many calls changed something or tried to.
@@ -196,17 +204,22 @@ impl SimFiles {
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let point = self.switch_off();
-        point.state(&point.drawn(&SimRandom::new(seed)))
+        let after = point.state(&point.drawn(&SimRandom::new(seed)));
+        *after.memory() = self.memory().after_power_cut();
+        after
     }
 
     /// Stops the process only: this disk fails every later call; returns the disk as the next process finds it, with
-    /// everything written, synced or not.
+    /// everything written, synced or not, and a copy of the memory under names. That copy is of one instant only if no
+    /// thread of the process stores into a region meanwhile.
     #[must_use]
     pub fn process_kill(&self) -> Self {
         self.switch_off();
         let mut disk = self.0.lock().disk.clone();
         disk.locks.clear();
-        Self::over(disk)
+        let after = Self::over(disk);
+        *after.memory() = self.memory().after_kill();
+        after
     }
 
     fn switch_off(&self) -> CrashPoint {

@@ -145,9 +145,15 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "wal.ring",
-        Kind::Word(&["private", "shared"]),
-        "private",
-        "Where log bytes wait for their flush. Only private (this process's memory) is built.",
+        Kind::Word(&["auto", "shared", "private"]),
+        "auto",
+        "Where log bytes wait for their flush: shared (memory that outlives the process, so that a kill loses no commit that was answered, also with synchronous_commit off), private (this process's memory), or auto: shared where it can be had, which the server says at start.",
+    ),
+    key(
+        "wal.ring_dir",
+        Kind::Text,
+        "/dev/shm",
+        "Directory on a tmpfs for a shared ring, which takes wal.ring_size, with wal.protocol = help also wal.chunk_size for each of wal.slots.",
     ),
     key("wal.ring_size", Kind::Bytes, "16MiB", "Log bytes in memory; a power of two."),
     key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
@@ -182,12 +188,14 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
+        let mut engine = Options::default();
+        engine.log.ring = RingKind::Auto;
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             max_connections: 1000,
             max_message_bytes: 64 << 20,
             worker_threads: 0,
-            engine: Options::default(),
+            engine,
             session: Settings::default(),
             given: Vec::new(),
         }
@@ -314,7 +322,14 @@ impl Config {
                     _ => RecoveryMode::TolerateCorruptedTailRecords,
                 }
             }
-            "wal.ring" => log.ring = if value == "shared" { RingKind::Shared } else { RingKind::Private },
+            "wal.ring" => {
+                log.ring = match value {
+                    "shared" => RingKind::Shared,
+                    "private" => RingKind::Private,
+                    _ => RingKind::Auto,
+                }
+            }
+            "wal.ring_dir" => log.ring_dir = value.into(),
             "wal.ring_size" => log.ring_bytes = bytes()?,
             "wal.segment_size" => log.segment_bytes = bytes()?,
             "wal.slots" => log.slots = u32::try_from(count()?).map_err(|_| bad("too large"))?,

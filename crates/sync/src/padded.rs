@@ -4,9 +4,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// A value aligned to, and alone on, 128 bytes.
+/// A value aligned to, and alone on, 128 bytes. It lies at the front of them.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 pub struct Padded<T>(T);
 
 impl<T> Padded<T> {

@@ -12,7 +12,7 @@ use collie_env::{Access, Env, Fault, Files, SimClock, SimFiles};
 use parking_lot::Mutex;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, RingKind, WalError, Warnings, crash_tests::tiny, inspect,
+    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings, crash_tests::tiny, inspect,
     log_tests::eventually,
 };
 
@@ -315,7 +315,6 @@ fn foreign_and_newer_files_are_refused() {
 fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
     let disk = SimFiles::new();
     let cases = [
-        (Options { ring: RingKind::Shared, ..tiny() }, "wal: wal.ring = shared is not built yet: use private"),
         (
             Options { recovery_mode: RecoveryMode::SkipAnyCorruptedRecords, ..tiny() },
             "wal: wal.recovery_mode = skip_any_corrupted_records only reads and opens nothing: read what is left with \

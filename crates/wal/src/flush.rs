@@ -43,7 +43,8 @@ use crate::{
     course::{Counts, Course, Placed, sync_file},
     options::FLIGHTS_MAX,
     recent::{Recent, Wrote},
-    reserve::{Reserve, State, Word},
+    reserve::{Place, Reserve, State, Word},
+    ring_file::{Home, WordAt},
     segments::Segments,
     stall::{Oldest, STALL_NS, Stalls},
     track::{Legs, Track},
@@ -131,7 +132,7 @@ pub(crate) struct Flusher {
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
     pub(crate) written: Word,
-    pub(crate) durable: Word,
+    pub(crate) durable: Place<Word>,
     /// The durable position that the last frame names.
     pub(crate) named: Word,
     /// Whether appends are refused for lack of room.
@@ -199,7 +200,14 @@ fn lane(flight: u64) -> usize {
 }
 
 impl Flusher {
-    pub(crate) fn new(reserve: Reserve, segments: Segments, course: Course, options: &Options, env: &Env) -> Self {
+    pub(crate) fn new(
+        home: &Home,
+        reserve: Reserve,
+        segments: Segments,
+        course: Course,
+        options: &Options,
+        env: &Env,
+    ) -> Self {
         let (start, flights) = (course.issued, course.files.len());
         let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
         Self {
@@ -209,7 +217,7 @@ impl Flusher {
             clock: env.clock.clone(),
             stalls: Mutex::default(),
             written: Word::new(start),
-            durable: Word::new(start),
+            durable: home.word(WordAt::Durable, || Word::new(start)),
             named: Word::new(start),
             full: AtomicU8::new(0),
             queue: Mutex::new(Queue {

@@ -54,6 +54,7 @@ mod consumers;
 mod copies;
 mod course;
 mod cursor_file;
+mod dead_ring;
 mod decode;
 mod error;
 mod figures;
@@ -72,6 +73,7 @@ mod recent;
 mod recover;
 mod reserve;
 mod ring;
+mod ring_file;
 mod salvage;
 mod segments;
 mod source;
@@ -116,6 +118,8 @@ mod read_tests;
 mod recycle_tests;
 #[cfg(test)]
 mod rewrite_tests;
+#[cfg(test)]
+mod ring_file_tests;
 #[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]

@@ -18,7 +18,8 @@ use collie_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use crate::{
-    ConsumerStat, Freed, Level, Mark, Options, ReadMode, Records, Recovered, Tail, TailOptions, WalError, WriteOptions,
+    ConsumerStat, Freed, Level, Mark, Options, ReadMode, Records, Recovered, RingKind, Tail, TailOptions, WalError,
+    WriteOptions,
     consumers::Consumers,
     copies::{Copies, CopyStat, Mirror},
     cursor_file::{self, StoredCursors},
@@ -29,6 +30,7 @@ use crate::{
     options::RECORD_OVERHEAD,
     recover,
     reserve::{POSITION_MAX, Record, Reserve, Room, Slot, State},
+    ring_file::{Home, Life, RingFile},
     segments::Segments,
 };
 
@@ -80,6 +82,7 @@ pub struct Stat {
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) flusher: Flusher,
+    home: Home,
     pub(crate) consumers: Consumers,
     pub(crate) options: Options,
     pub(crate) env: Env,
@@ -120,7 +123,7 @@ impl Log {
         let copies = Copies::lock(env, dir, &options.copies)?;
         // Before anything is written.
         let stored = copies.first_of(|dir| StoredCursors::read(&*env.files, dir))?;
-        let opened = recover::open(env, &copies, &options)?;
+        let mut opened = recover::open(env, &copies, &options)?;
         let (env, mirror) = (opened.env, opened.course.mirror.clone());
         if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
             return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
@@ -129,12 +132,18 @@ impl Log {
             let next = opened.recovered.next;
             return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
         }
-        let reserve = Reserve::new(&options, opened.recovered.next);
+        // What an earlier life left in a ring is on disk by now.
+        let life = Life { env: &env, dir, log_id: opened.start.log_id, incarnation: opened.recovered.incarnation };
+        let (home, fallback) = Home::choose(&life, &options)?;
+        opened.recovered.notes.extend(fallback);
+        opened.recovered.ring = home.kind();
+        let reserve = Reserve::new(&home, &options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(reserve, segments, opened.course, &options, &env);
+        let flusher = Flusher::new(&home, reserve, segments, opened.course, &options, &env);
         let core = Arc::new(Core {
             consumers: Consumers::new(&env, &options, &flusher.segments, stored),
             flusher,
+            home,
             env,
             dir: dir.to_owned(),
             ring_full: AtomicU64::new(0),
@@ -144,6 +153,7 @@ impl Log {
             mirror,
             options,
         });
+        core.home.publish();
         // From here on a failure drops `log`, which stops the threads that run already.
         let log = Self { owner: Arc::new(Owner { core, threads: Mutex::new(Vec::new()) }) };
         if log.core().options.threads {
@@ -203,6 +213,11 @@ impl Log {
         }
         let nth = core.commits.fetch_add(1, Ordering::Relaxed) + 1;
         if nth.is_multiple_of(every) { Level::Disk } else { level }
+    }
+
+    /// Returns where the ring is: `Private`, or `Shared`: then everything below the boundary survives the process.
+    pub fn ring(&self) -> RingKind {
+        self.core().home.kind()
     }
 
     /// Returns the boundary as it was moved last: every record below is complete in memory. One Acquire load; with a
@@ -520,7 +535,12 @@ impl Owner {
         loop {
             let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
             match right {
-                Some(right) => return flusher.fly(right),
+                Some(right) => {
+                    flusher.fly(right)?;
+                    // Left behind it does no harm: the next open sees the closing frame.
+                    let _removed = self.core.home.file().map(RingFile::remove);
+                    return Ok(());
+                }
                 None if flusher.queue.lock().state != State::Open => {
                     return Err(flusher.refusal(State::Poisoned));
                 }
@@ -688,6 +708,10 @@ impl Writer {
                 self.wait_boundary(appended.end)?;
                 self.log.flush_soon();
             }
+            Level::Process if self.log.ring() == RingKind::Shared => {
+                self.wait_boundary(appended.end)?;
+                self.log.flush_soon();
+            }
             Level::Process => {
                 self.log.wait(Mark::Written, appended.end)?;
                 self.log.flush_soon();
@@ -703,7 +727,7 @@ impl Writer {
     /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `Full` for `no_slowdown` when the ring is
     /// full.
     pub fn write(&mut self, tag: u8, bytes: &[u8], options: WriteOptions) -> Result<Appended, WalError> {
-        let level = options.level(self.log.core().options.ring)?;
+        let level = options.level(self.log.ring())?;
         self.waits = !options.no_slowdown;
         let committed = self.commit(tag, bytes, level);
         self.waits = true;

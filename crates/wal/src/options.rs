@@ -70,8 +70,10 @@ pub enum RingKind {
     /// In the process: what is not written yet dies with it.
     #[default]
     Private,
-    /// In shared memory, outliving the process; not built yet, refused.
+    /// In memory that outlives the process, up to the next boot; opening fails where that cannot be had.
     Shared,
+    /// `Shared` where it can be had, else `Private` with a line that says why.
+    Auto,
 }
 
 /// What opening does with an end that is not clean.
@@ -95,8 +97,8 @@ pub enum RecoveryMode {
 /// | level | returns when | process killed | power cut |
 /// |---|---|---|---|
 /// | `None` | the boundary has passed its marker | lost | lost |
-/// | `Memory` | the boundary has passed it | lost if it was not written yet | lost if it was not flushed yet |
-/// | `Process` | the kernel has it (one write per group) | kept | lost if it was not flushed yet: at most `wal.flush_delay` and one flush |
+/// | `Memory` | the boundary has passed it | kept with a shared ring, else lost if it was not written yet | lost if it was not flushed yet |
+/// | `Process` | shared ring: the boundary has passed it; private ring: the kernel has it (one write per group) | kept | lost if it was not flushed yet: at most `wal.flush_delay` and one flush |
 /// | `Disk` | it is on disk | kept | kept |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -105,7 +107,7 @@ pub enum Level {
     None,
     /// Until the boundary has passed it.
     Memory,
-    /// Until the kernel has it.
+    /// Until it survives the process: in the ring when that is shared, else in the kernel.
     Process,
     /// Until it is on disk.
     Disk,
@@ -128,8 +130,12 @@ pub enum Mark {
 pub struct Options {
     /// `wal.protocol`: default `Oracle`.
     pub protocol: Protocol,
-    /// `wal.ring`: only `Private` today.
+    /// `wal.ring`: whether what is not written yet survives the process. Default `Private`.
     pub ring: RingKind,
+    /// `wal.ring_dir`: where a shared ring lives, on a tmpfs. It takes `wal.ring_size`, with `help` also
+    /// `wal.chunk_size` for each slot, and is gone after a reboot, or with the container when that has a tmpfs of its own.
+    /// Default `/dev/shm`.
+    pub ring_dir: PathBuf,
     /// `wal.ring_size`: bytes in memory that are not durable yet; a power of two, at least 4 chunks. Default 16 MiB.
     pub ring_bytes: u64,
     /// `wal.chunk_size`: largest payload of one piece, 4 KiB to 1 MiB. Default 64 KiB.
@@ -158,7 +164,7 @@ pub struct Options {
     /// `wal.flush_bytes`: how much data that nobody waits for may gather, 4 KiB to half the ring. Default 1 MiB.
     pub flush_bytes: u64,
     /// `wal.manual_wal_flush`: data that nobody waits for stays in memory until [`flush_wal`](crate::Log::flush_wal), a
-    /// `Process` or `Disk` commit, a ring half full, or close: `true` is less durable. Default false.
+    /// `Disk` commit, with a private ring a `Process` commit, a ring half full, or close: `true` is less durable. Default false.
     pub manual_wal_flush: bool,
     /// `wal.sync_every`: every so-many-th commit, counted over all threads, is `Disk`, at most 1,000,000; 0: none. With N
     /// one writer loses at most N - 1 returned commits, T writers T x (N - 1). Default 0.
@@ -208,6 +214,7 @@ impl Default for Options {
         Self {
             protocol: Protocol::of_this_run(),
             ring: RingKind::Private,
+            ring_dir: PathBuf::from("/dev/shm"),
             ring_bytes: 16 << 20,
             chunk_bytes: 64 << 10,
             slots: 64,
@@ -273,9 +280,6 @@ impl Options {
             }
             Err(WalError::options(format!("{name} = {value} is out of bounds: use {low} to {high}")))
         };
-        if self.ring != RingKind::Private {
-            return refuse("wal.ring = shared is not built yet: use private".to_owned());
-        }
         if self.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
             return refuse(
                 "wal.recovery_mode = skip_any_corrupted_records only reads and opens nothing: read what is left with \

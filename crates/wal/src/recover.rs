@@ -19,9 +19,10 @@ use collie_base::Lsn;
 use collie_env::{Access, Env};
 
 use crate::{
-    Options, RecoveryMode, WalError,
+    Options, RecoveryMode, RingKind, WalError,
     copies::{Copies, CopyDir, Gathered, Mirror},
     course::{Counts, Course, sync_file},
+    dead_ring::{DeadRing, Found},
     decode::whole_records,
     format::{BLOCK_BYTES, CopyCounts, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     misplaced::{Cause, Shortened, refuse_late_start},
@@ -53,6 +54,10 @@ pub struct Recovered {
     pub torn_bytes: u64,
     /// Frames, headers and files of a copy that were written again from another copy.
     pub repaired: u64,
+    /// Bytes of records that were in no file and came from the shared ring of the life before.
+    pub recovered_from_ring: u64,
+    /// Where the ring of this life is: `Private` or `Shared`.
+    pub ring: RingKind,
     /// What an operator should read, one line each: a trimmed tail, an accepted loss, a repaired copy.
     pub notes: Vec<String>,
 }
@@ -110,13 +115,27 @@ impl Survey {
 pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Opened, WalError> {
     let dir = &copies.home;
     copies.usable.iter().try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
-    let gathered = Gathered::of(env, copies, options.open_with, options.known_durable)?;
-    let (gathered, mut found) = match gathered {
-        Some((gathered, found)) => (Some(gathered), found),
-        None => (None, survey(&*env.files, dir, options.known_durable)?),
+    let look = |known_durable| -> Result<(Option<Gathered>, Survey), WalError> {
+        Ok(match Gathered::of(env, copies, options.open_with, known_durable)? {
+            Some((gathered, found)) => (Some(gathered), found),
+            None => (None, survey(&*env.files, dir, known_durable)?),
+        })
     };
+    let (mut gathered, mut found) = look(options.known_durable)?;
     refuse_late_start(&found, options.known_start)?;
-    let mut notes: Vec<String> = found.torn_note().into_iter().collect();
+    let mut notes = Vec::new();
+    let ring = find_ring(env, dir, options, &found, &mut notes)?;
+    if let Some(ring) = &ring {
+        if ring.durable > found.end && found.damage.is_none() {
+            // What it says was durable counts as such.
+            (gathered, found) = look(options.known_durable.max(Some(ring.durable)))?;
+        }
+        if found.damage.is_none() {
+            // Nothing is torn that it has.
+            found.torn_bytes = 0;
+        }
+    }
+    notes.extend(found.torn_note());
     if let Some(error) = found.damage_error() {
         if options.recovery_mode != RecoveryMode::PointInTime {
             return Err(error);
@@ -138,11 +157,16 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     let next = match ending {
         Ending::New | Ending::Clean => found.end,
         Ending::Unclean if mistake!("POSITION_REUSED") => found.end,
-        Ending::Unclean => found.end.max(found.end_max).plus(found.skip.max(options.skip_bytes())),
+        Ending::Unclean => {
+            let used = found.end.max(found.end_max).max(ring.as_ref().map_or(Lsn::ZERO, |ring| ring.end));
+            used.plus(found.skip.max(options.skip_bytes()))
+        }
     };
     if next.get() >= OPEN_LSN_LIMIT {
         return Err(WalError::options(format!("log positions are used up at {next}: dump and load into a new log")));
     }
+    let lossy = options.recovery_mode == RecoveryMode::PointInTime;
+    let (from_ring, end) = take_from_ring(ring.as_ref(), &found, ending, lossy, &mut notes)?;
     let mut mirror = None;
     let (mut repaired, mut env, files) = (0, env.clone(), env.files.clone());
     if let Some(gathered) = &gathered {
@@ -163,12 +187,14 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     });
     let recovered = Recovered {
         start: found.start(),
-        end: found.end,
+        end,
         next,
         incarnation: found.incarnation + 1,
         ending,
         torn_bytes: found.torn_bytes,
         repaired,
+        recovered_from_ring: from_ring.len() as u64,
+        ring: RingKind::Private,
         notes,
     };
     let mut opening =
@@ -182,7 +208,7 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     };
     let (course, spans) = match opening.behind_clean_end(&found, ending, link)? {
         Some(both) => both,
-        None => opening.start_new_segment(&found, next, link)?,
+        None => opening.start_new_segment(&found, &from_ring, next, link)?,
     };
     // A segment without a frame that counts must go before older ones are freed: at the front of the log its frames
     // would look like the start of the chain, and what follows would not join.
@@ -202,6 +228,60 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
         mirror.opened();
     }
     Ok(Opened { env: env.clone(), course, start, recovered })
+}
+
+/// Looks for the shared ring of the life before.
+fn find_ring(
+    env: &Env,
+    dir: &Path,
+    options: &Options,
+    found: &Survey,
+    notes: &mut Vec<String>,
+) -> Result<Option<DeadRing>, WalError> {
+    let Some(log_id) = found.log_id.filter(|_| !found.clean && !mistake!("RING_NOT_READ")) else { return Ok(None) };
+    match DeadRing::find(env, dir, &options.ring_dir, log_id, found.chain_incarnation) {
+        Ok(Found::Ring(ring)) => return Ok(Some(ring)),
+        Ok(Found::Nothing) => {}
+        Ok(Found::Ignored(line)) => notes.push(line),
+        Err(error @ WalError::Damaged { .. }) if options.recovery_mode == RecoveryMode::PointInTime => {
+            notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(None)
+}
+
+/// Returns the records that only the ring has, and where they end. `lossy`: unreadable ones are left out with a line.
+fn take_from_ring(
+    ring: Option<&DeadRing>,
+    found: &Survey,
+    ending: Ending,
+    lossy: bool,
+    notes: &mut Vec<String>,
+) -> Result<(Vec<u8>, Lsn), WalError> {
+    let nothing = (Vec::new(), found.end);
+    let Some(ring) = ring.filter(|ring| ending == Ending::Unclean && ring.end > found.end) else { return Ok(nothing) };
+    let path = ring.path().display();
+    if found.damage.is_some() {
+        let (end, from) = (ring.end, found.end);
+        notes.push(format!(
+            "wal: the shared ring {path} reaches to LSN {end}, but what lies between {from} and its records is lost: not used"
+        ));
+        return Ok(nothing);
+    }
+    let records = match ring.records_from(found.end) {
+        Err(error @ WalError::Damaged { .. }) if lossy => {
+            notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
+            return Ok(nothing);
+        }
+        records => records?,
+    };
+    notes.push(format!(
+        "wal: took {} bytes above LSN {} from the shared ring {path}: the process before ended without writing them",
+        records.len(),
+        found.end
+    ));
+    Ok((records, ring.end))
 }
 
 /// Removes half-prepared files of an earlier life.
@@ -328,14 +408,21 @@ impl Opening<'_> {
         Ok(Some((course, spans)))
     }
 
-    /// Starts a segment of its own: what the frames do not prove durable is written again, then the new incarnation.
-    fn start_new_segment(&mut self, found: &Survey, next: Lsn, link: Link) -> Result<(Course, Vec<Span>), WalError> {
+    /// Starts a segment of its own: what the frames do not prove durable is written again, then what only the ring had,
+    /// then the new incarnation.
+    fn start_new_segment(
+        &mut self,
+        found: &Survey,
+        from_ring: &[u8],
+        next: Lsn,
+        link: Link,
+    ) -> Result<(Course, Vec<Span>), WalError> {
         // The first frame that ends there was synced before any other named that position as durable.
         let known = found.recent.iter().position(|note| note.end >= found.durable);
         let anchor = known.map(|at| found.recent[at]);
         let from = anchor.map_or(Lsn::FIRST, |note| note.end);
         let (payload, rewritten_to) = self.read_again(found, known)?;
-        let needed = payload.len() as u64 * 2 + 16 * BLOCK_BYTES;
+        let needed = (payload.len() + from_ring.len()) as u64 * 2 + 16 * BLOCK_BYTES;
         let segment_bytes = self.options.segment_bytes.max(needed.next_multiple_of(BLOCK_BYTES));
         let (number, salt) = (self.next_number, self.env.random.u64());
         self.next_number += 1;
@@ -343,9 +430,51 @@ impl Opening<'_> {
         let spare = prepare(self.env, self.dir, header, self.options.flights, &|| false)?;
         let path = spare.path.clone();
         let mut course = self.course(spare, found, anchor.as_ref(), link);
-        let (mut at, mut rest) = (from, &payload[..]);
-        let rewrite = Link { previous_end: from, reason: REASON_REWRITE, ..link };
-        let mut rewrite = Some(rewrite);
+        let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };
+        let mut first_link = Some(rewrite(from));
+        self.write_records(&mut course, found, &payload, [from, from], &mut first_link)?;
+        let mut end = rewritten_to;
+        if !from_ring.is_empty() {
+            let mut durable = from;
+            if rewritten_to < found.end {
+                // Positions jumped when the last life began. They do so behind what is durable, here as there, so that
+                // what follows the jump is told from what precedes it should this life end at once.
+                course.write_payload(&[], found.end, from, Some(rewrite(rewritten_to)), false)?;
+                course.sync_by(sync_file)?;
+                (first_link, durable) = (None, found.end);
+            }
+            end = self.write_records(&mut course, found, from_ring, [found.end, durable], &mut first_link)?;
+        }
+        let open = Link { previous_end: end, ..link };
+        course.write_payload(&[], next, from, Some(open), false)?;
+        course.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
+        let mut spans = found.spans.clone();
+        if let Some(anchor) = anchor {
+            spans[anchor.span].until = Some(anchor.next_offset);
+            for void in &mut spans[anchor.span + 1..] {
+                void.until = Some(BLOCK_BYTES);
+            }
+        }
+        let first = match (payload.is_empty(), from_ring.is_empty()) {
+            (false, _) => from,
+            (true, false) => found.end,
+            (true, true) => next,
+        };
+        spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
+        Ok((course, spans))
+    }
+
+    /// Writes records from a position on, naming another one as durable, and returns where they end; the first frame carries
+    /// `link`.
+    fn write_records(
+        &self,
+        course: &mut Course,
+        found: &Survey,
+        records: &[u8],
+        [mut at, durable]: [Lsn; 2],
+        link: &mut Option<Link>,
+    ) -> Result<Lsn, WalError> {
+        let mut rest = records;
         while !rest.is_empty() {
             let piece = &rest[..rest.len().min(course.frame_bytes)];
             let whole = whole_records(piece).filter(|whole| *whole > 0);
@@ -359,22 +488,10 @@ impl Opening<'_> {
                     durable: found.durable,
                 });
             };
-            at = course.write_payload(&rest[..whole], at, from, rewrite.take(), false)?;
+            at = course.write_payload(&rest[..whole], at, durable, link.take(), false)?;
             rest = &rest[whole..];
         }
-        let open = Link { previous_end: rewritten_to, ..link };
-        course.write_payload(&[], next, from, Some(open), false)?;
-        course.sync_by(|file| if mistake!("OPEN_UNSYNCED") { Ok(()) } else { sync_file(file) })?;
-        let mut spans = found.spans.clone();
-        if let Some(anchor) = anchor {
-            spans[anchor.span].until = Some(anchor.next_offset);
-            for void in &mut spans[anchor.span + 1..] {
-                void.until = Some(BLOCK_BYTES);
-            }
-        }
-        let first = if payload.is_empty() { next } else { from };
-        spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
-        Ok((course, spans))
+        Ok(at)
     }
 
     /// Reads the records of the frames behind the `known` one, and returns where they end.

@@ -21,11 +21,17 @@ use collie_base::Lsn;
 #[cfg(loom)]
 use collie_sync::UnsafeCell;
 
-use crate::reserve::Record;
+use crate::{
+    reserve::{Place, Record},
+    ring_file::Home,
+};
+
+/// A byte that R1 and R2 give to one side at a time.
+pub(crate) type RingByte = UnsafeCell<u8>;
 
 /// A power-of-two number of bytes.
 pub(crate) struct Ring {
-    bytes: Box<[UnsafeCell<u8>]>,
+    bytes: Place<[RingByte]>,
     mask: u64,
 }
 
@@ -35,12 +41,10 @@ unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Allocates `len_bytes`, a power of two, and touches every page.
-    pub(crate) fn new(len_bytes: u64) -> Self {
+    pub(crate) fn new(home: &Home, len_bytes: u64) -> Self {
         assert!(len_bytes.is_power_of_two(), "Options::validate checks this");
         let len = usize::try_from(len_bytes).expect("a ring fits into memory");
-        let mut bytes = Vec::with_capacity(len);
-        bytes.resize_with(len, || UnsafeCell::new(0));
-        Self { bytes: bytes.into_boxed_slice(), mask: len_bytes - 1 }
+        Self { bytes: home.ring(len), mask: len_bytes - 1 }
     }
 
     /// Returns the size.
@@ -142,7 +146,7 @@ mod tests {
     /// Goal: bytes that wrap around the end come back whole. Method: every start in a ring of 16.
     #[test]
     fn ring_wraps() {
-        let ring = Ring::new(16);
+        let ring = Ring::new(&Home::Private, 16);
         for start in 0..40 {
             let at = Lsn::new(start);
             // SAFETY: one thread.

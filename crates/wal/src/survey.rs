@@ -108,6 +108,8 @@ pub(crate) struct Survey {
     pub(crate) clean: bool,
     /// Largest incarnation, frame number, segment number and record end seen anywhere.
     pub(crate) incarnation: u64,
+    /// Incarnation of the last frame of the chain.
+    pub(crate) chain_incarnation: u64,
     pub(crate) frame_number_max: u64,
     pub(crate) segment_number_max: u64,
     pub(crate) end_max: Lsn,
@@ -179,6 +181,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
         recent: chain.recent,
         durable: chain.durable.max(Lsn::FIRST),
         incarnation: seen.incarnation,
+        chain_incarnation: chain.incarnation,
         frame_number_max: seen.frame_number,
         segment_number_max,
         end_max: seen.end,

@@ -35,6 +35,8 @@ pub fn binary() -> PathBuf {
 /// A data directory and a log file, removed when dropped.
 pub struct Place {
     dir: TempDir,
+    /// Where its servers keep their log's ring: a killed one leaves it behind.
+    rings: TempDir,
 }
 
 impl Place {
@@ -43,7 +45,10 @@ impl Place {
     /// # Panics
     /// When the temporary directory cannot be made.
     pub fn new() -> Self {
-        Self { dir: tempfile::Builder::new().prefix("collie-clients-").tempdir().expect("a temporary directory") }
+        let make = |dir: &Path| tempfile::Builder::new().prefix("collie-clients-").tempdir_in(dir);
+        let dir = make(&std::env::temp_dir()).expect("a temporary directory");
+        let rings = make("/dev/shm".as_ref()).or_else(|_| make(&std::env::temp_dir())).expect("a temporary directory");
+        Self { dir, rings }
     }
 
     /// Returns the data directory, which the server makes.
@@ -104,6 +109,7 @@ impl Server {
     pub fn start_with(place: &Place, arguments: &[&str]) -> Self {
         let log = File::options().create(true).append(true).open(place.beside("log")).expect("a log file");
         let mut child = serve(&place.data())
+            .args(["--set", &format!("wal.ring_dir={}", place.rings.path().display())])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

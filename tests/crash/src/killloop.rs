@@ -1,6 +1,10 @@
 //! The kill loop: start, load, SIGKILL at a random moment, start again, compare, and again on the same directory.
 
-use std::{path::PathBuf, thread, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use anyhow::Context;
 use postgres::NoTls;
@@ -18,6 +22,17 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) clients: u64,
     pub(crate) server: PathBuf,
+    /// The server's `wal.ring`.
+    pub(crate) ring: String,
+}
+
+impl Plan {
+    /// Starts the server, with the protocols of the log in turn: a ring is read whatever the next life uses.
+    fn start(&self, [data, rings]: [&Path; 2], cycle: u64) -> anyhow::Result<Server> {
+        let protocol = ["help", "oracle", "base"][usize::try_from(cycle % 3)?];
+        let pairs = [("ring", self.ring.as_str()), ("ring_dir", &rings.display().to_string()), ("protocol", protocol)];
+        Server::start(&self.server, data, &pairs.map(|(name, value)| format!("wal.{name}={value}")))
+    }
 }
 
 /// Client numbers of one cycle start at a multiple of this, so that each cycle's transactions can be told apart.
@@ -27,9 +42,12 @@ const CLIENTS_PER_CYCLE: u64 = 1_000;
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     let dir = tempfile::Builder::new().prefix("collie-killloop-").tempdir()?;
     let data = dir.path().join("data");
+    // A killed server leaves its ring, which must not outlive this run.
+    let rings = tempfile::Builder::new().prefix("collie-killloop-").tempdir_in("/dev/shm")?;
+    let places = [data.as_path(), rings.path()];
     let mut random = Random::new(plan.seed);
     let mut journals: Vec<Journal> = Vec::new();
-    let server = Server::start(&plan.server, &data)?;
+    let server = plan.start(places, 0)?;
     bank::create(&mut server.connect()?).context("cannot make the tables")?;
     let mut server = Some(server);
     for cycle in 1..=plan.cycles {
@@ -37,12 +55,12 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         journals.extend(load_and_kill(plan, running, cycle, &mut random)?);
         // Every fourth time it is killed while it recovers, too: recovery may be repeated from anywhere.
         if cycle % 4 == 0 {
-            let half_open = Server::start(&plan.server, &data);
+            let half_open = plan.start(places, cycle + 1);
             drop(half_open);
         }
-        let again = Server::start(&plan.server, &data).with_context(|| format!("cycle {cycle}: reopening"))?;
+        let again = plan.start(places, cycle).with_context(|| format!("cycle {cycle}: reopening"))?;
         let mut client = again.connect()?;
-        if let Err(error) = bank::verify(&mut client, &journals) {
+        if let Err(error) = bank::verify(&mut client, &journals, plan.ring == "shared") {
             // The evidence stays.
             let kept = dir.keep();
             return Err(error.context(format!("cycle {cycle}, data kept in {}", kept.display())));
@@ -51,8 +69,9 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     }
     let count = |outcome: Outcome| journals.iter().flat_map(|j| &j.outcomes).filter(|o| **o == outcome).count();
     Ok(format!(
-        "killloop: {} cycles, {} acknowledged, {} unknown, {} aborted transactions: all oracles hold",
+        "killloop: {} cycles, ring {}, {} acknowledged, {} unknown, {} aborted transactions: all oracles hold",
         plan.cycles,
+        plan.ring,
         count(Outcome::Acknowledged),
         count(Outcome::Unknown),
         count(Outcome::Aborted)

@@ -6,7 +6,7 @@
 //!
 //! # Oracles
 //! - K1. Every acknowledged record is there, of `Level::Disk` and of `Level::Process`: SIGKILL takes nothing from the
-//!   kernel.
+//!   kernel, and nothing from a shared ring. Three lives of four have one; each protocol has its turn.
 //! - K2. Each writer's records are a chain without a gap; every byte of each is as it was written.
 //! - K3. No position and no incarnation is used twice.
 
@@ -22,9 +22,11 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use collie_env::Env;
 use collie_wal::{
-    Ending, Level, Log, Lsn, Options,
+    Ending, Level, Log, Lsn, Options, Protocol, RingKind,
     lab::{STAMP_BYTES, Stamp},
 };
+
+use tempfile::TempDir;
 
 use crate::random::Random;
 
@@ -41,17 +43,30 @@ struct Said {
     freed: Lsn,
 }
 
-fn options() -> Options {
-    Options { slots: 3, ..Options::small() }
+fn options(rings: &Path) -> Options {
+    Options { slots: 3, ring_dir: rings.to_owned(), ..Options::small() }
+}
+
+/// Makes the directory of the rings: a killed child leaves its own behind, which must not outlive this run.
+fn rings() -> anyhow::Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("collie-logkill-").tempdir_in("/dev/shm")?)
+}
+
+/// Returns the settings of the child of life `cycle`.
+fn options_of(cycle: u64, rings: &Path) -> Options {
+    let protocol = [Protocol::Oracle, Protocol::Base, Protocol::Help][usize::try_from(cycle % 3).unwrap_or(0)];
+    let ring = if cycle % 4 == 3 { RingKind::Private } else { RingKind::Shared };
+    Options { protocol, ring, ..options(rings) }
 }
 
 /// Runs `cycles` lives; an error is a violation.
 pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String> {
     let dir = tempfile::Builder::new().prefix("collie-logkill-").tempdir()?;
+    let rings = rings()?;
     let mut random = Random::new(seed);
     let mut checks = Checks::default();
     for cycle in 1..=cycles {
-        let outcome = checks.cycle(dir.path(), cycle, writers, &mut random);
+        let outcome = checks.cycle([dir.path(), rings.path()], cycle, writers, &mut random);
         if let Err(error) = outcome {
             // The evidence stays.
             let kept = dir.keep();
@@ -59,9 +74,10 @@ pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String
         }
     }
     ensure!(checks.acknowledged > 0, "nothing was ever acknowledged: the kills come too early");
+    ensure!(checks.from_ring > 0 || cycles < 8, "no opening took anything from a ring: they are not tested");
     Ok(format!(
-        "log-kill: {cycles} kills, {} records acknowledged, {} read back and compared: all promises hold",
-        checks.acknowledged, checks.records
+        "log-kill: {cycles} kills, {} records acknowledged, {} read back and compared, {} openings took records from a ring: all promises hold",
+        checks.acknowledged, checks.records, checks.from_ring
     ))
 }
 
@@ -70,6 +86,8 @@ pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String
 struct Checks {
     acknowledged: u64,
     records: u64,
+    /// Openings that found records in a ring alone.
+    from_ring: u64,
     highest: Lsn,
     incarnation: u64,
     freed: Lsn,
@@ -77,14 +95,15 @@ struct Checks {
 }
 
 impl Checks {
-    fn cycle(&mut self, dir: &Path, cycle: u64, writers: u64, random: &mut Random) -> anyhow::Result<()> {
+    fn cycle(&mut self, [dir, rings]: [&Path; 2], cycle: u64, writers: u64, random: &mut Random) -> anyhow::Result<()> {
         // Every fourth child is killed while it opens the log.
         let life_us = if cycle.is_multiple_of(4) { random.below(4_000) } else { 5_000 + random.below(120_000) };
-        let said = live(dir, random.next(), writers, Duration::from_micros(life_us))?;
+        let said = live([dir, rings], cycle, random.next(), writers, Duration::from_micros(life_us))?;
         self.acknowledged += said.count;
         self.freed = self.freed.max(said.freed);
         // Opened without threads, so that nothing but the opening itself writes.
-        let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options() })?;
+        let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options(rings) })?;
+        self.from_ring += u64::from(found.recovered_from_ring > 0);
         ensure!(found.incarnation > self.incarnation, "K3: incarnation {} is used again", found.incarnation);
         ensure!(
             found.start <= self.freed.max(Lsn::FIRST),
@@ -123,7 +142,7 @@ impl Checks {
         self.last = last;
         if random.below(3) == 0 {
             log.close()?;
-            let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options() })?;
+            let (log, found) = Log::open(&Env::real(), dir, Options { threads: false, ..options(rings) })?;
             ensure!(found.ending == Ending::Clean, "a closed log is not clean");
             self.incarnation = found.incarnation;
             log.abandon();
@@ -135,11 +154,22 @@ impl Checks {
 }
 
 /// Runs a child for a while, kills it, and returns what it said.
-fn live(dir: &Path, seed: u64, writers: u64, life: Duration) -> anyhow::Result<Said> {
+fn live([dir, rings]: [&Path; 2], cycle: u64, seed: u64, writers: u64, life: Duration) -> anyhow::Result<Said> {
     let program = std::env::current_exe()?;
     let mut child = Command::new(program)
-        .args(["log-child", "--seed", &seed.to_string(), "--writers", &writers.to_string(), "--dir"])
+        .args([
+            "log-child",
+            "--cycle",
+            &cycle.to_string(),
+            "--seed",
+            &seed.to_string(),
+            "--writers",
+            &writers.to_string(),
+            "--dir",
+        ])
         .arg(dir)
+        .arg("--rings")
+        .arg(rings)
         .stdout(Stdio::piped())
         .spawn()?;
     let output = child.stdout.take().context("no standard output")?;
@@ -177,8 +207,8 @@ fn listen(mut output: impl BufRead) -> anyhow::Result<Said> {
 }
 
 /// Opens the log in `dir` and appends until it is killed.
-pub(crate) fn child(dir: &Path, seed: u64, writers: u64) -> anyhow::Result<String> {
-    let (log, found) = Log::open(&Env::real(), dir, options())?;
+pub(crate) fn child([dir, rings]: [&Path; 2], cycle: u64, seed: u64, writers: u64) -> anyhow::Result<String> {
+    let (log, found) = Log::open(&Env::real(), dir, options_of(cycle, rings))?;
     let mut last: BTreeMap<u64, Stamp> = BTreeMap::new();
     for record in log.read(found.start) {
         let stamp = Stamp::of(&record?.body).context("a record without a stamp")?;

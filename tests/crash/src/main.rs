@@ -42,6 +42,9 @@ enum Command {
         /// The server's binary.
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
+        /// The server's `wal.ring`. With `shared` asynchronous commits must be back too.
+        #[arg(long, default_value = "shared")]
+        ring: String,
     },
     /// Open a log in every state that a simulated disk may be in after a crash.
     LogStates {
@@ -90,6 +93,11 @@ enum Command {
     LogChild {
         #[arg(long)]
         dir: PathBuf,
+        #[arg(long, default_value = "/dev/shm")]
+        rings: PathBuf,
+        /// Decides the protocol and the ring.
+        #[arg(long, default_value_t = 3)]
+        cycle: u64,
         #[arg(long)]
         seed: u64,
         #[arg(long)]
@@ -99,9 +107,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let (outcome, repeat) = match Cli::parse().command {
-        Command::Killloop { cycles, seed, clients, server } => {
-            let again = format!("--clients {clients} --server {}", server.display());
-            let plan = killloop::Plan { cycles, seed, clients, server };
+        Command::Killloop { cycles, seed, clients, server, ring } => {
+            let again = format!("--clients {clients} --ring {ring} --server {}", server.display());
+            let plan = killloop::Plan { cycles, seed, clients, server, ring };
             (killloop::run(&plan), format!("killloop --cycles {cycles} --seed {seed} {again}"))
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
@@ -111,7 +119,9 @@ fn main() -> ExitCode {
             let repeat = format!("log-kill --cycles {cycles} --seed {seed} --writers {writers}");
             (log_kill::run(cycles, seed, writers), repeat)
         }
-        Command::LogChild { dir, seed, writers } => (log_kill::child(&dir, seed, writers), String::new()),
+        Command::LogChild { dir, rings, cycle, seed, writers } => {
+            (log_kill::child([&dir, &rings], cycle, seed, writers), String::new())
+        }
     };
     match outcome {
         Ok(summary) => {

@@ -16,11 +16,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server on a free port and returns once it listens.
-    pub(crate) fn start(binary: &Path, data: &Path) -> anyhow::Result<Self> {
+    /// Starts the server on a free port, with these settings, and returns once it listens.
+    pub(crate) fn start(binary: &Path, data: &Path, settings: &[String]) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
+            .args(settings.iter().flat_map(|pair| ["--set", pair]))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -23,7 +23,7 @@ use std::{mem::ManuallyDrop, sync::atomic::Ordering::Relaxed, time::Duration};
 use collie_base::Lsn;
 use collie_sync::{Padded, atomic::AtomicU64, mutant, ord};
 
-use crate::{WalError, ring::Ring};
+use crate::{WalError, ring::Ring, ring_file::Home};
 
 use super::{
     Record, Room,
@@ -47,9 +47,14 @@ pub(super) struct Helping {
 }
 
 impl Helping {
-    pub(super) fn new(slots: usize, record_bytes_max: u64, next: Lsn) -> Self {
+    pub(super) fn new(home: &Home, slots: usize, record_bytes_max: u64, next: Lsn) -> Self {
+        let bytes = usize::try_from(record_bytes_max).expect("checked by Options");
+        let staging = |index| match home {
+            Home::Private => Staging::default(),
+            Home::Shared(_) => Staging::over(home.staging(index, bytes)),
+        };
         Self {
-            staging: (0..slots).map(|_| Staging::default()).collect(),
+            staging: (0..slots).map(staging).collect(),
             record_bytes_max,
             recycle: Padded::new(AtomicU64::new(next.get())),
             taken: std::sync::atomic::AtomicU64::new(0),

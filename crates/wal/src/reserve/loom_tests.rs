@@ -42,6 +42,7 @@ use crate::{
     Protocol, WalError,
     format::{KIND_DATA, RecordHead},
     ring::Ring,
+    ring_file::Home,
 };
 
 const START: Lsn = Lsn::FIRST;
@@ -110,10 +111,12 @@ const RACE: &str = "Causality violation";
 fn reserve(protocol: Protocol, ring_bytes: u64, record_bytes_max: u64) -> Reserve {
     let rule = match protocol {
         Protocol::Oracle => unreachable!("the oracle is its mutex"),
-        Protocol::Base => Rule::Base(Slots::new(3, START)),
-        Protocol::Help => Rule::Help(Slots::new(3, START), Helping::new(3, record_bytes_max, START)),
+        Protocol::Base => Rule::Base(Slots::new(&Home::Private, 3, START)),
+        Protocol::Help => {
+            Rule::Help(Slots::new(&Home::Private, 3, START), Helping::new(&Home::Private, 3, record_bytes_max, START))
+        }
     };
-    Reserve { ring: Ring::new(ring_bytes), seats: Seats::new(3), rule }
+    Reserve { ring: Ring::new(&Home::Private, ring_bytes), seats: Seats::new(3), rule }
 }
 
 fn slots(reserve: &Reserve) -> &Slots {

@@ -20,16 +20,18 @@
 //! | `seats`    | which writer has which slot                                   |
 //! | `sleepers` | who waits for the boundary                                    |
 //! | `words`    | the layout of the shared words                                |
+//! | `place`    | a shared value in this process or in a ring that outlives it  |
 
 use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
 
-use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring};
+use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring, ring_file::Home};
 
 mod base;
 mod help;
 mod oracle;
+mod place;
 mod seats;
 mod sleepers;
 mod slots;
@@ -38,13 +40,18 @@ mod words;
 
 #[cfg(test)]
 #[cfg(not(loom))]
+mod dead_scan_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
 mod freeze_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 
+pub(crate) use place::Place;
 pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
-pub(crate) use words::Word;
+pub(crate) use slots::is_closed;
+pub(crate) use words::{Colour, Flag, Word};
 
 use help::Helping;
 use oracle::Oracle;
@@ -123,17 +130,17 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     /// Starts handing out positions at `next`.
-    pub(crate) fn new(options: &Options, next: Lsn) -> Self {
+    pub(crate) fn new(home: &Home, options: &Options, next: Lsn) -> Self {
         let slots = (options.slots + SHARED_SLOTS) as usize;
         let rule = match options.protocol {
-            Protocol::Oracle => Rule::Oracle(Oracle::new(next)),
-            Protocol::Base => Rule::Base(Slots::new(slots, next)),
+            Protocol::Oracle => Rule::Oracle(Oracle::new(home, next)),
+            Protocol::Base => Rule::Base(Slots::new(home, slots, next)),
             Protocol::Help => {
                 let record_bytes_max = options.chunk_bytes + RECORD_OVERHEAD;
-                Rule::Help(Slots::new(slots, next), Helping::new(slots, record_bytes_max, next))
+                Rule::Help(Slots::new(home, slots, next), Helping::new(home, slots, record_bytes_max, next))
             }
         };
-        Self { ring: Ring::new(options.ring_bytes), seats: Seats::new(options.slots), rule }
+        Self { ring: Ring::new(home, options.ring_bytes), seats: Seats::new(options.slots), rule }
     }
 
     fn slots(&self) -> Option<&Slots> {

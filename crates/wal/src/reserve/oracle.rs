@@ -15,9 +15,13 @@
 use collie_base::Lsn;
 use collie_sync::Mutex;
 
-use crate::{WalError, ring::Ring};
+use crate::{
+    WalError,
+    ring::Ring,
+    ring_file::{Home, WordAt},
+};
 
-use super::{Record, Room, State, words::Word};
+use super::{Place, Record, Room, State, words::Word};
 
 #[derive(Debug)]
 struct Tail {
@@ -29,12 +33,13 @@ struct Tail {
 #[derive(Debug)]
 pub(super) struct Oracle {
     tail: Mutex<Tail>,
-    boundary: Word,
+    boundary: Place<Word>,
 }
 
 impl Oracle {
-    pub(super) fn new(next: Lsn) -> Self {
-        Self { tail: Mutex::new(Tail { next, state: State::Open }), boundary: Word::new(next) }
+    pub(super) fn new(home: &Home, next: Lsn) -> Self {
+        let boundary = home.word(WordAt::Boundary, || Word::new(next));
+        Self { tail: Mutex::new(Tail { next, state: State::Open }), boundary }
     }
 
     pub(super) fn boundary(&self) -> Lsn {

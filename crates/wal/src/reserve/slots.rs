@@ -44,8 +44,10 @@ use collie_sync::{
     hint, mutant, ord,
 };
 
+use crate::ring_file::{Home, WordAt};
+
 use super::{
-    State,
+    Place, State,
     seats::Slot,
     sleepers::Sleepers,
     words::{Colour, Flag, Word},
@@ -54,17 +56,22 @@ use super::{
 /// Set in `glsn` once nothing is reserved any more. Positions stay below 2^60, and no crowd of late writers adds 2^61.
 const CLOSED: u64 = 1 << 62;
 
+/// Returns whether `glsn` says that nothing is reserved any more.
+pub(crate) const fn is_closed(glsn: u64) -> bool {
+    glsn >= CLOSED
+}
+
 /// Looks at a black flag before its watcher sleeps: well below a microsecond.
 const SPINS: u32 = 48;
 
 /// The words of a log with a lock-free protocol.
 #[derive(Debug)]
 pub(super) struct Slots {
-    glsn: Padded<AtomicU64>,
-    boundary: Padded<AtomicU64>,
-    last: Word,
-    used: Padded<AtomicUsize>,
-    flags: Box<[Padded<AtomicU64>]>,
+    glsn: Place<Padded<AtomicU64>>,
+    boundary: Place<Padded<AtomicU64>>,
+    last: Place<Word>,
+    used: Place<Padded<AtomicUsize>>,
+    flags: Place<[Padded<AtomicU64>]>,
     sleepers: Sleepers,
     state: Mutex<State>,
 }
@@ -116,14 +123,14 @@ pub(super) struct Closed;
 
 impl Slots {
     /// Starts handing out positions at `next`, to at most `slots` writers at a time.
-    pub(super) fn new(slots: usize, next: Lsn) -> Self {
-        let flag = || Padded::new(AtomicU64::new(Flag::white(Lsn::ZERO).raw()));
+    pub(super) fn new(home: &Home, slots: usize, next: Lsn) -> Self {
+        let position = || Padded::new(AtomicU64::new(next.get()));
         Self {
-            glsn: Padded::new(AtomicU64::new(next.get())),
-            boundary: Padded::new(AtomicU64::new(next.get())),
-            last: Word::new(next),
-            used: Padded::new(AtomicUsize::new(0)),
-            flags: (0..slots).map(|_| flag()).collect(),
+            glsn: home.word(WordAt::Next, position),
+            boundary: home.word(WordAt::Boundary, position),
+            last: home.word(WordAt::Last, || Word::new(next)),
+            used: home.word(WordAt::Used, || Padded::new(AtomicUsize::new(0))),
+            flags: home.flags(slots, || Padded::new(AtomicU64::new(Flag::white(Lsn::ZERO).raw()))),
             sleepers: Sleepers::default(),
             state: Mutex::new(State::Open),
         }

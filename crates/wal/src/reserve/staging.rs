@@ -21,17 +21,25 @@ use collie_sync::{
     mutant,
 };
 
-use super::Record;
+use crate::ring_file::Home;
+
+use super::{Place, Record};
 
 const WORD: usize = 8;
 
 #[derive(Debug)]
 struct Buffer {
-    bytes: AtomicU64,
-    words: Box<[AtomicU64]>,
+    bytes: Place<AtomicU64>,
+    words: Place<[AtomicU64]>,
 }
 
-/// The staging buffer of one slot, made when the slot is first used.
+impl Buffer {
+    fn of((bytes, words): (Place<AtomicU64>, Place<[AtomicU64]>)) -> Self {
+        Self { bytes, words }
+    }
+}
+
+/// The staging buffer of one slot, made when the slot is first used; in a shared ring it is there from the start.
 #[derive(Debug, Default)]
 pub(super) struct Staging(OnceLock<Buffer>);
 
@@ -45,10 +53,12 @@ pub(super) struct Staged {
 impl Staging {
     /// Makes room for records of up to `bytes` and touches every page of it.
     pub(super) fn prepare(&self, bytes: usize) {
-        self.0.get_or_init(|| Buffer {
-            bytes: AtomicU64::new(0),
-            words: (0..bytes.div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect(),
-        });
+        self.0.get_or_init(|| Buffer::of(Home::Private.staging(0, bytes)));
+    }
+
+    /// Takes a buffer that has its place already.
+    pub(super) fn over(placed: (Place<AtomicU64>, Place<[AtomicU64]>)) -> Self {
+        Self(OnceLock::from(Buffer::of(placed)))
     }
 
     fn buffer(&self) -> &Buffer {

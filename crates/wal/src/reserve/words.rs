@@ -20,6 +20,7 @@ use collie_sync::{
 
 /// A position that several threads look at.
 #[derive(Debug)]
+#[repr(transparent)]
 pub(crate) struct Word(Padded<AtomicU64>);
 
 impl Word {
@@ -38,7 +39,7 @@ impl Word {
 
 /// What the owner of a slot is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
+pub(crate) enum Colour {
     /// Nothing in flight: everything it reserved is complete.
     White,
     /// A reservation may be in flight, at or above the position.
@@ -53,7 +54,7 @@ const POSITION: u64 = NOTIFY - 1;
 
 /// The value of a slot's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flag(u64);
+pub(crate) struct Flag(u64);
 
 impl Flag {
     pub(super) const fn white(end: Lsn) -> Self {
@@ -68,7 +69,7 @@ impl Flag {
         Self(2 << COLOUR_SHIFT | end.get())
     }
 
-    pub(super) const fn from_raw(raw: u64) -> Self {
+    pub(crate) const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
@@ -77,15 +78,20 @@ impl Flag {
     }
 
     pub(super) fn colour(self) -> Colour {
+        self.checked_colour().expect("no slot stores another colour")
+    }
+
+    /// Returns the colour; `None` for bits that no slot stores.
+    pub(crate) const fn checked_colour(self) -> Option<Colour> {
         match self.0 >> COLOUR_SHIFT {
-            0 => Colour::White,
-            1 => Colour::Black,
-            2 => Colour::Staged,
-            other => unreachable!("no slot stores colour {other}"),
+            0 => Some(Colour::White),
+            1 => Some(Colour::Black),
+            2 => Some(Colour::Staged),
+            _ => None,
         }
     }
 
-    pub(super) const fn lsn(self) -> Lsn {
+    pub(crate) const fn lsn(self) -> Lsn {
         Lsn::new(self.0 & POSITION)
     }
 
