@@ -47,7 +47,7 @@ build: run-tools
 # Unit, property, fuzz, tidy and client tests; those of the log under each of its protocols, and with two flights. The client tests drive the binary that `build` made.
 unit: tools build
 	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace
-	for protocol in base help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib || exit 1; done
+	for protocol in oracle help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib || exit 1; done
 	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib
 
 # Models of the concurrent parts on the real types, every interleaving up to the preemption bound.

@@ -123,7 +123,7 @@ pub const KEYS: &[Key] = &[
     key(
         "wal.protocol",
         Kind::Word(&["oracle", "base", "help"]),
-        "oracle",
+        "base",
         "How log space is reserved. oracle: one mutex. base: lock-free; others wait for a commit that stalls while it copies. help: lock-free, and nobody waits for its copy; one more copy of each record.",
     ),
     key(

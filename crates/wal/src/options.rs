@@ -32,10 +32,10 @@ pub enum CopiesRequired {
 #[non_exhaustive]
 pub enum Protocol {
     /// One short mutex around taking the position, copying and publishing.
-    #[default]
     Oracle,
     /// Lock-free: one `fetch_add` gives the position; the boundary waits for whoever is between that and the end of its
     /// copy.
+    #[default]
     Base,
     /// Lock-free with staging: the boundary passes a writer that stalls in its copy. Costs a second copy of each record
     /// and a buffer of `wal.chunk_size` per slot in use.
@@ -128,7 +128,7 @@ pub enum Mark {
 /// Settings of a log. Sizes in bytes. See [`Options::default`] for the values.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `wal.protocol`: default `Oracle`.
+    /// `wal.protocol`: default `Base`.
     pub protocol: Protocol,
     /// `wal.ring`: whether what is not written yet survives the process. Default `Private`.
     pub ring: RingKind,
