@@ -338,6 +338,8 @@ fn crash_points_of_threads_over_several_flights_have_all_that_was_durable() {
                 std::thread::yield_now();
             }
         });
+        // Fewer calls may have been made than there were faults planned for.
+        disk.clear_faults();
         let every = points.len() / 40 + 1;
         for (durable, point) in points.iter().step_by(every) {
             let limits = Limits { exhaustive: 8, sampled: 4, structured: 4 };
