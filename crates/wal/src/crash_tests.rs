@@ -3,22 +3,14 @@
 
 use collie_env::{Env, Fault, SimFiles, SimRandom};
 
-use crate::{Ending, Level, Log, Lsn, Mark, Options, WalError, inspect};
+use crate::{Ending, Level, Log, Lsn, Mark, WalError, inspect};
 
-/// Returns the smallest settings: files of 40 KiB, so that a short run turns segments often.
-pub(crate) fn tiny() -> Options {
-    Options {
-        ring_bytes: 16 << 10,
-        chunk_bytes: 4 << 10,
-        slots: 1,
-        segment_bytes: 40 << 10,
-        spares: 1,
-        frame_bytes: 4 << 10,
-        flush_bytes: 4 << 10,
-        max_record_bytes: 64 << 10,
-        threads: false,
-        ..Options::default()
-    }
+/// The smallest settings: files of 40 KiB, so that a short run turns segments often.
+pub(crate) use crate::lab::lab_options as tiny;
+
+/// Returns what every record of the log holds.
+pub(crate) fn bodies(log: &Log) -> Vec<Vec<u8>> {
+    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
 /// What one run appended and what it was promised.

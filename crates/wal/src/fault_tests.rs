@@ -12,7 +12,9 @@ use collie_env::{Access, Env, Fault, Files, SimClock, SimFiles};
 use parking_lot::Mutex;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings, crash_tests::tiny, inspect,
+    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings,
+    crash_tests::{bodies, tiny},
+    inspect,
     log_tests::eventually,
 };
 
@@ -20,10 +22,6 @@ const DIR: &str = "/wal";
 
 fn open(disk: &SimFiles, options: Options) -> Result<(Log, crate::Recovered), WalError> {
     Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options)
-}
-
-fn bodies(log: &Log) -> Vec<Vec<u8>> {
-    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
 fn segment_files(disk: &SimFiles) -> Vec<PathBuf> {

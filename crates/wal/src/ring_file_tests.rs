@@ -8,7 +8,7 @@ use collie_sync::Padded;
 
 use crate::{
     Ending, Level, Log, Lsn, Mark, Options, Protocol, Recovered, RecoveryMode, RingKind, WalError,
-    crash_tests::tiny,
+    crash_tests::{bodies, tiny},
     inspect, mistakes,
     ring_file::{Header, LINE, Layout, Owner, WordAt},
 };
@@ -22,10 +22,6 @@ fn shared(protocol: Protocol) -> Options {
 
 fn open(disk: &SimFiles, options: Options) -> Result<(Log, Recovered), WalError> {
     Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options)
-}
-
-fn bodies(log: &Log) -> Vec<Vec<u8>> {
-    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
 /// The one ring of a machine.

@@ -74,7 +74,7 @@ impl<C: Client> RowSink for Sink<'_, '_, C> {
 }
 
 impl Session {
-    /// Returns what `text`, a single statement, was prepared as before and still returns, or prepares it; with a plan.
+    /// Returns what `text`, a single statement, was prepared as before and still returns, or prepares it.
     pub(super) fn prepare_current(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
         let mut prepared = self.prepare(text, declared)?;
         if !self.same_result(&prepared)? {

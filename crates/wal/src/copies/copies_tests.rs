@@ -6,7 +6,9 @@ use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom, read_all};
 
 use super::faulty::{FaultyDirs, Trouble};
 use crate::{
-    Ending, Level, Log, Lsn, Options, Recovered, WalError, crash_tests::tiny, inspect, inspect_copies, repair_copies,
+    Ending, Level, Log, Lsn, Options, Recovered, WalError,
+    crash_tests::{bodies, tiny},
+    inspect, inspect_copies, repair_copies,
 };
 
 pub(super) const HOME: &str = "/wal";
@@ -28,10 +30,6 @@ fn open(disk: &SimFiles, options: Options) -> Result<(Log, Recovered), WalError>
 /// Returns the error; a log that opened is not printed, it is large.
 pub(super) fn refusal<T>(result: Result<T, WalError>) -> WalError {
     result.err().expect("must be refused")
-}
-
-pub(super) fn bodies(log: &Log) -> Vec<Vec<u8>> {
-    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
 /// Returns the segments in `dir` with their bytes.

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use super::{
     faulty::{FaultyDirs, Trouble},
-    tests::{COPY, HOME, THIRD, bodies, fill, one_will_do, refusal, segments, with},
+    tests::{COPY, HOME, THIRD, fill, one_will_do, refusal, segments, with},
 };
 use crate::{
-    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, log_tests::eventually,
-    mistakes,
+    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, crash_tests::bodies,
+    log_tests::eventually, mistakes,
 };
 
 /// Returns options whose warnings are collected.

@@ -11,7 +11,7 @@ use collie_env::{Env, Fault, SimFiles};
 use super::{Record, Rule, Slot, State, words::Flag};
 use crate::{
     Appended, Level, Log, Lsn, Mark, Options, Protocol, RecordKind, WalError,
-    crash_tests::tiny,
+    crash_tests::{bodies, tiny},
     format::{KIND_DATA, RecordHead},
     log_tests::eventually,
 };
@@ -21,10 +21,6 @@ const PROTOCOLS: [Protocol; 3] = [Protocol::Oracle, Protocol::Base, Protocol::He
 fn open(disk: &SimFiles, protocol: Protocol) -> Log {
     let options = Options { protocol, slots: 2, segment_bytes: 48 << 10, ..tiny() };
     Log::open(&Env::over(disk.clone(), 1), "/wal".as_ref(), options).unwrap().0
-}
-
-fn bodies(log: &Log) -> Vec<Vec<u8>> {
-    log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
 }
 
 /// The steps of an append, taken one at a time by hand.
