@@ -31,10 +31,10 @@
 //! # Ok::<(), collie_wal::WalError>(())
 //! ```
 //!
-//! Files: [`mod@format`] has the byte tables, `decode` the one decoder, `ring` the memory, `reserve` the commit protocol,
-//! `flush` the leaders and waiters, `segments` and `spare` the files, `recover` the opening; `source`, `window` and
-//! `frame_reader` get at frames, `assemble` makes records of them, `read`, `recent`, `watch` and `tail` hand them out;
-//! `truncate` cuts the end off.
+//! Files: `log` and `writer` are the handles, `core` what they share; [`mod@format`] has the byte tables, `decode` the one
+//! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
+//! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
+//! `read`, `recent`, `watch` and `tail` hand them out; `truncate` cuts the end off.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -52,6 +52,7 @@ macro_rules! mistake {
 mod assemble;
 mod consumers;
 mod copies;
+mod core;
 mod course;
 mod cursor_file;
 mod dead_ring;
@@ -65,9 +66,12 @@ mod holds;
 mod keeper;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
+mod lead;
 mod log;
 mod misplaced;
 mod options;
+mod owner;
+mod reached;
 mod read;
 mod recent;
 mod recover;
@@ -79,6 +83,7 @@ mod segments;
 mod source;
 mod spare;
 mod stall;
+mod stat;
 mod survey;
 mod tail;
 mod track;
@@ -88,6 +93,7 @@ mod warning;
 mod watch;
 mod window;
 mod write_options;
+mod writer;
 
 #[cfg(test)]
 mod consumers_tests;
@@ -134,17 +140,21 @@ pub use cursor_file::fuzz_cursors;
 pub use decode::RecordKind;
 pub use error::WalError;
 pub use figures::Figures;
-pub use log::{Appended, Lead, Log, Reached, Stat, Writer};
+pub use lead::Lead;
+pub use log::Log;
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
+pub use reached::Reached;
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
 pub use salvage::{Hole, Salvage, Salvaged, salvage};
 pub use segments::Freed;
 pub use source::fuzz_reader;
+pub use stat::Stat;
 pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
 pub use truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
+pub use writer::{Appended, Writer};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -1,107 +1,24 @@
-//! `Log` and `Writer`: the public face. It joins the parts and holds no rule of its own beyond their order.
+//! `Log`: the handle of an open log: what can be asked of it, waited for, read and ended. It joins the parts and holds no
+//! rule of its own beyond their order.
+//!
+//! Appending and committing is [`Writer`]'s.
 
 use std::{
-    future::Future,
-    path::{Path, PathBuf},
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
-    thread::JoinHandle,
-    time::Duration,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
 };
 
 use collie_base::Lsn;
-use collie_env::{Env, FileLock};
-use parking_lot::Mutex;
+use collie_env::Env;
 
 use crate::{
-    ConsumerStat, Freed, Level, Mark, Options, ReadMode, Records, Recovered, RingKind, Tail, TailOptions, WalError,
-    WriteOptions,
-    consumers::Consumers,
-    copies::{Copies, CopyStat, Mirror},
-    cursor_file::{self, StoredCursors},
-    flush::{Flusher, Purpose, Right},
-    format::{KIND_DATA, KIND_LAST, KIND_PART, KIND_UNLOGGED, RecordHead, TAG_MAX, piece_head},
+    Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind, Stat, Tail,
+    TailOptions, WalError, Writer,
+    core::Core,
+    flush::{Flusher, Purpose},
     frame_reader::{FrameReader, Running},
-    keeper,
-    options::RECORD_OVERHEAD,
-    recover,
-    reserve::{POSITION_MAX, Record, Reserve, Room, Slot, State},
-    ring_file::{Home, Life, RingFile},
-    segments::Segments,
+    owner::Owner,
 };
-
-/// Where an append landed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Appended {
-    /// Position of the record (of its last piece, when it is long).
-    pub start: Lsn,
-    /// The position after it: what to wait for.
-    pub end: Lsn,
-}
-
-/// Figures of a running log.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct Stat {
-    /// Flights that wrote a frame.
-    pub frames: u64,
-    /// Successful syncs of the log files.
-    pub syncs: u64,
-    /// Bytes of records written.
-    pub stream_bytes: u64,
-    /// Bytes of frames written, headers and padding included.
-    pub file_bytes: u64,
-    /// Appends that found the ring full.
-    pub ring_full: u64,
-    /// Writers made beyond `wal.slots`.
-    pub slotless_writers: u64,
-    /// Records flushed from a staging buffer because their writer had not copied them into the ring yet (`help`).
-    pub staged_taken: u64,
-    /// Files that hold records.
-    pub segments: usize,
-    /// Files left because a write or sync of them failed.
-    pub rewrites: u64,
-    /// Files prepared ahead.
-    pub spares: usize,
-    /// Bytes of frames kept in memory for tails.
-    pub recent_bytes: u64,
-    /// The consumers by name, and the files that each keeps.
-    pub consumers: Vec<ConsumerStat>,
-    /// How long the oldest flush on its way has been, if there is one.
-    pub oldest_flight: Option<Duration>,
-    /// What is wrong now and will stop commits if nobody acts, if anything is.
-    pub alarm: Option<String>,
-    /// How each copy stands, the log's own directory first; empty for a log in one directory.
-    pub copies: Vec<CopyStat>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) flusher: Flusher,
-    home: Home,
-    pub(crate) consumers: Consumers,
-    pub(crate) options: Options,
-    pub(crate) env: Env,
-    dir: PathBuf,
-    ring_full: AtomicU64,
-    slotless_writers: AtomicU64,
-    /// Commits counted for `wal.sync_every`; stays 0 without it.
-    commits: AtomicU64,
-    locks: Mutex<Vec<Option<Arc<dyn FileLock>>>>,
-    /// Writes the copies, where there are several.
-    mirror: Option<Mirror>,
-}
-
-/// Stops the threads when the last `Log` goes.
-#[derive(Debug)]
-struct Owner {
-    core: Arc<Core>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
-}
 
 /// An open log. Clones are handles of the same one; the last one to go closes it as well as it can.
 #[derive(Clone, Debug)]
@@ -119,74 +36,22 @@ impl Log {
     /// # Durability
     /// What [`Recovered`] names survives a power cut once this returns.
     pub fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
-        options.validate()?;
-        let copies = Copies::lock(env, dir, &options.copies)?;
-        // Before anything is written.
-        let stored = copies.first_of(|dir| StoredCursors::read(&*env.files, dir))?;
-        let mut opened = recover::open(env, &copies, &options)?;
-        let (env, mirror) = (opened.env, opened.course.mirror.clone());
-        if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
-            return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
-        }
-        if opened.recovered.next.get() > POSITION_MAX {
-            let next = opened.recovered.next;
-            return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
-        }
-        // What an earlier life left in a ring is on disk by now.
-        let life = Life { env: &env, dir, log_id: opened.start.log_id, incarnation: opened.recovered.incarnation };
-        let (home, fallback) = Home::choose(&life, &options)?;
-        opened.recovered.notes.extend(fallback);
-        opened.recovered.ring = home.kind();
-        let reserve = Reserve::new(&home, &options, opened.recovered.next);
-        let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(&home, reserve, segments, opened.course, &options, &env);
-        let core = Arc::new(Core {
-            consumers: Consumers::new(&env, &options, &flusher.segments, stored),
-            flusher,
-            home,
-            env,
-            dir: dir.to_owned(),
-            ring_full: AtomicU64::new(0),
-            slotless_writers: AtomicU64::new(0),
-            commits: AtomicU64::new(0),
-            locks: Mutex::new(copies.into_locks()),
-            mirror,
-            options,
-        });
-        core.home.publish();
+        let (core, recovered) = Core::open(env, dir, options)?;
         // From here on a failure drops `log`, which stops the threads that run already.
-        let log = Self { owner: Arc::new(Owner { core, threads: Mutex::new(Vec::new()) }) };
+        let log = Self { owner: Arc::new(Owner::new(core)) };
         if log.core().options.threads {
-            log.spawn("wal-keeper", |core| keeper::run(&core.flusher, &core.options))?;
-            log.spawn("wal-preparer", |core| {
-                core.flusher.segments.run_preparer(|| {
-                    core.flusher.refresh_full();
-                    core.flusher.look_for_stalls();
-                });
-            })?;
-            if let Some(mirror) = &log.core().mirror {
-                let core = log.core().clone();
-                let started = mirror.start_watch(move || core.flusher.settle_copies());
-                started.map_err(|source| WalError::io("start a thread for", dir, source))?;
-            }
+            log.owner.start_threads()?;
         }
-        if opened.recovered.ending == crate::Ending::Unclean
+        if recovered.ending == Ending::Unclean
             && let Some((tag, body)) = log.core().options.first_record.clone()
         {
             log.writer().append(tag, &[&body])?;
         }
-        Ok((log, opened.recovered))
+        Ok((log, recovered))
     }
 
-    fn spawn(&self, name: &str, run: fn(&Core)) -> Result<(), WalError> {
-        let core = self.core().clone();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core));
-        let thread = thread.map_err(|source| WalError::io("start a thread for", self.dir(), source))?;
-        self.owner.threads.lock().push(thread);
-        Ok(())
-    }
-
-    fn core(&self) -> &Arc<Core> {
+    #[inline]
+    pub(crate) fn core(&self) -> &Arc<Core> {
         &self.owner.core
     }
 
@@ -200,7 +65,7 @@ impl Log {
         if slot.is_none() {
             self.core().slotless_writers.fetch_add(1, Ordering::Relaxed);
         }
-        Writer { log: self.clone(), slot, waits: true }
+        Writer::new(self.clone(), slot)
     }
 
     /// Counts a commit and returns how far it has to wait: `level`, or `Disk` when `wal.sync_every` says that it is its
@@ -300,7 +165,7 @@ impl Log {
     /// # Cancel safety
     /// Dropping it forgets the waiter and nothing else.
     pub fn reached(&self, mark: Mark, lsn: Lsn) -> Reached {
-        Reached { core: self.core().clone(), mark, lsn, id: None }
+        Reached::new(self.core().clone(), mark, lsn)
     }
 
     /// Takes the right to flush now on this thread, when records wait to become durable and nobody flushes.
@@ -310,7 +175,7 @@ impl Log {
             return None;
         }
         let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Sync)?;
-        Some(Lead { core: self.core().clone(), right: Some(right) })
+        Some(Lead::new(self.core().clone(), right))
     }
 
     /// Has everything appended so far durable within `wal.flush_delay`, without waiting for it. Costs a fence and a
@@ -411,25 +276,7 @@ impl Log {
 
     /// Returns figures. Waits while a frame is put together or a file is turned.
     pub fn stat(&self) -> Stat {
-        let (counts, syncs) = self.flusher().counts();
-        let (segments, spares) = self.flusher().segments.counts();
-        Stat {
-            frames: counts.frames,
-            syncs,
-            stream_bytes: counts.stream_bytes,
-            file_bytes: counts.file_bytes,
-            rewrites: counts.rewrites,
-            ring_full: self.core().ring_full.load(Ordering::Relaxed),
-            slotless_writers: self.core().slotless_writers.load(Ordering::Relaxed),
-            staged_taken: self.flusher().reserve.staged_taken(),
-            segments,
-            spares,
-            recent_bytes: self.flusher().recent.held_bytes(),
-            consumers: self.core().consumers.stats(&self.flusher().segments.spans(), self.durable()),
-            oldest_flight: self.flusher().oldest_flight_age(),
-            alarm: self.flusher().segments.alarm().or_else(|| self.flusher().segments.holds.closed()),
-            copies: self.core().mirror.as_ref().map_or_else(Vec::new, Mirror::standing),
-        }
+        Stat::of(self.core())
     }
 
     /// Does the keeper's and the preparer's work once, and brings back copies that were left out; for logs without threads.
@@ -497,400 +344,3 @@ impl Log {
         &self.core().dir
     }
 }
-
-impl Owner {
-    fn close(&self, orderly: bool) -> Result<(), WalError> {
-        let flusher = &self.core.flusher;
-        flusher.reserve.stop(State::Closed);
-        let outcome = if orderly { self.finish() } else { Ok(()) };
-        flusher.end(State::Closed);
-        // Waits for a flight on its way; the next one sees that the log is closed.
-        flusher.settle();
-        flusher.queue.lock().stop = true;
-        flusher.keeper_poked.notify_one();
-        flusher.segments.stop();
-        let me = std::thread::current().id();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A waker may drop the last handle on the keeper itself: that thread ends by itself.
-            if thread.thread().id() != me && thread.join().is_err() {
-                return Err(WalError::Poisoned { durable: flusher.mark(Mark::Durable) });
-            }
-        }
-        let stored = self.core.consumers.close(&flusher.segments, orderly);
-        if let Some(mirror) = &self.core.mirror {
-            mirror.stop();
-        }
-        self.core.locks.lock().clear();
-        outcome.and(stored)
-    }
-
-    /// Flushes and writes the closing frame, once.
-    fn finish(&self) -> Result<(), WalError> {
-        let flusher = &self.core.flusher;
-        if flusher.queue.lock().state == State::Closed {
-            return Ok(());
-        }
-        // Nothing is reserved any more; what was is on its way through the ring.
-        flusher.wait(Mark::Durable, flusher.reserve.next())?;
-        loop {
-            let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
-            match right {
-                Some(right) => {
-                    flusher.fly(right)?;
-                    // Left behind it does no harm: the next open sees the closing frame.
-                    let _removed = self.core.home.file().map(RingFile::remove);
-                    return Ok(());
-                }
-                None if flusher.queue.lock().state != State::Open => {
-                    return Err(flusher.refusal(State::Poisoned));
-                }
-                // Only a flight without data can be on its way now: it ends by itself.
-                None => std::thread::yield_now(),
-            }
-        }
-    }
-}
-
-impl Drop for Owner {
-    fn drop(&mut self) {
-        // Nobody is left to hear of it; the next open recovers.
-        let _best_effort = self.close(true);
-    }
-}
-
-/// The right to run one flush; dropping it unused gives it back.
-#[derive(Debug)]
-#[must_use]
-pub struct Lead {
-    core: Arc<Core>,
-    right: Option<Right>,
-}
-
-impl Lead {
-    /// Writes and syncs everything gathered so far (up to one frame) and wakes whoever waits for it.
-    ///
-    /// # Errors
-    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned.
-    pub fn run(mut self) -> Result<(), WalError> {
-        let right = self.right.take().expect("taken here and in drop only");
-        self.core.flusher.fly(right)
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        if let Some(right) = self.right.take() {
-            self.core.flusher.give_up(right);
-        }
-    }
-}
-
-/// The future of [`Log::reached`].
-#[derive(Debug)]
-#[must_use = "futures do nothing unless polled"]
-pub struct Reached {
-    core: Arc<Core>,
-    mark: Mark,
-    lsn: Lsn,
-    id: Option<u64>,
-}
-
-impl Future for Reached {
-    type Output = Result<(), WalError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        let flusher = &this.core.flusher;
-        if flusher.mark(this.mark) >= this.lsn {
-            if this.mark == Mark::Boundary {
-                flusher.poke(false);
-            }
-            return Poll::Ready(Ok(()));
-        }
-        assert!(flusher.reserve.has_reserved(this.lsn), "waits are for records that were appended");
-        match flusher.register(this.mark, this.lsn, &mut this.id, context.waker()) {
-            Ok(true) => Poll::Ready(Ok(())),
-            Ok(false) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
-        }
-    }
-}
-
-impl Drop for Reached {
-    fn drop(&mut self) {
-        if let Some(id) = self.id {
-            self.core.flusher.forget(self.mark, self.lsn, id);
-        }
-    }
-}
-
-/// Appends records. Cheap to keep per thread; `Send`, used by one thread at a time.
-#[derive(Debug)]
-pub struct Writer {
-    log: Log,
-    /// Its own; without one it takes a turn at a shared slot for each record.
-    slot: Option<Slot>,
-    /// Whether an append waits while the ring is full; `false` inside a write with `no_slowdown`.
-    waits: bool,
-}
-
-impl Writer {
-    /// Appends the concatenation of `parts` as one record with `tag` (at most 31), of any size up to `wal.max_record`.
-    ///
-    /// # Durability
-    /// None yet: wait for `end`.
-    ///
-    /// # Progress
-    /// Lock-free protocols: wait-free until the ring is full, then blocks on a flush. The oracle blocks for one copy by
-    /// another appender. A writer beyond `wal.slots` also waits for its turn.
-    ///
-    /// # Errors
-    /// `TooLarge`, `Full`: nothing was appended. `Poisoned`, `Closed`: nothing can be; of a record larger than
-    /// `wal.chunk_size` some pieces may have been, which no reader yields.
-    #[inline]
-    pub fn append(&mut self, tag: u8, parts: &[&[u8]]) -> Result<Appended, WalError> {
-        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let options = &self.log.core().options;
-        if bytes > options.max_record_bytes {
-            return Err(WalError::TooLarge { bytes, limit_bytes: options.max_record_bytes });
-        }
-        if bytes > options.chunk_bytes {
-            return self.append_pieces(tag, &parts.concat());
-        }
-        let head = RecordHead::new(usize::try_from(bytes).expect("at most a piece"), KIND_DATA, tag);
-        self.append_record(&Record::new(head, parts), |_| ())
-    }
-
-    /// Appends one record of at most `wal.chunk_size` and calls `publish` with its position before the boundary passes
-    /// it. `publish` runs where a stall holds everybody's boundary back: it must not block, allocate, lock or append. A
-    /// panic in it leaves a VOID record, which no reader yields, and goes on to the caller.
-    ///
-    /// # Errors
-    /// As [`Writer::append`]; `publish` was not called then.
-    pub fn append_with(&mut self, tag: u8, bytes: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, WalError> {
-        let limit_bytes = self.log.core().options.chunk_bytes;
-        if bytes.len() as u64 > limit_bytes {
-            return Err(WalError::TooLarge { bytes: bytes.len() as u64, limit_bytes });
-        }
-        let head = RecordHead::new(bytes.len(), KIND_DATA, tag);
-        self.append_record(&Record::new(head, &[bytes]), publish)
-    }
-
-    /// Appends a marker for a write that is not logged: it has a position in the order of commits, and readers yield a
-    /// hole of kind [`Unlogged`](crate::RecordKind::Unlogged) with `note`, at most 6 bytes (which family it was, say).
-    /// `publish` as in [`Writer::append_with`].
-    ///
-    /// # Durability
-    /// None, whatever is waited for: only the marker is.
-    ///
-    /// # Errors
-    /// As [`Writer::append_with`].
-    pub fn append_unlogged(&mut self, tag: u8, note: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, WalError> {
-        if note.len() as u64 > UNLOGGED_NOTE_MAX {
-            return Err(WalError::TooLarge { bytes: note.len() as u64, limit_bytes: UNLOGGED_NOTE_MAX });
-        }
-        let head = RecordHead::new(note.len(), KIND_UNLOGGED, tag);
-        self.append_record(&Record::new(head, &[note]), publish)
-    }
-
-    /// Appends, then waits for `level`; with [`Level::None`] a marker without a note is all that is appended. Counts for
-    /// `wal.sync_every`.
-    ///
-    /// # Errors
-    /// As [`Writer::append`] and [`Log::wait`].
-    pub fn commit(&mut self, tag: u8, bytes: &[u8], level: Level) -> Result<Appended, WalError> {
-        let appended = match level {
-            Level::None => self.append_unlogged(tag, &[], |_| ())?,
-            _ => self.append(tag, &[bytes])?,
-        };
-        match self.log.commit_level(level) {
-            Level::None | Level::Memory => {
-                self.wait_boundary(appended.end)?;
-                self.log.flush_soon();
-            }
-            Level::Process if self.log.ring() == RingKind::Shared => {
-                self.wait_boundary(appended.end)?;
-                self.log.flush_soon();
-            }
-            Level::Process => {
-                self.log.wait(Mark::Written, appended.end)?;
-                self.log.flush_soon();
-            }
-            Level::Disk => self.log.wait(Mark::Durable, appended.end)?,
-        }
-        Ok(appended)
-    }
-
-    /// [`Writer::commit`] with RocksDB's options.
-    ///
-    /// # Errors
-    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `Full` for `no_slowdown` when the ring is
-    /// full.
-    pub fn write(&mut self, tag: u8, bytes: &[u8], options: WriteOptions) -> Result<Appended, WalError> {
-        let level = options.level(self.log.ring())?;
-        self.waits = !options.no_slowdown;
-        let committed = self.commit(tag, bytes, level);
-        self.waits = true;
-        committed
-    }
-
-    /// Returns the log.
-    pub fn log(&self) -> &Log {
-        &self.log
-    }
-
-    /// Waits for the boundary at the end of this writer's last record.
-    fn wait_boundary(&self, end: Lsn) -> Result<(), WalError> {
-        let (flusher, Some(slot)) = (self.log.flusher(), &self.slot) else {
-            return self.log.flusher().wait(Mark::Boundary, end);
-        };
-        flusher.reserve.wait_own(slot, end).map_err(|state| flusher.refusal(state))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn append_pieces(&mut self, tag: u8, body: &[u8]) -> Result<Appended, WalError> {
-        let (core, waits) = (self.log.core(), self.waits);
-        let piece_bytes = usize::try_from(core.options.chunk_bytes).expect("at most 1 MiB") - 16;
-        let (count, mut last) = (body.len().div_ceil(piece_bytes), None);
-        // Readers join the pieces by the slot's number, so a shared slot is kept until the last.
-        let mut turn = None;
-        let slot = match &mut self.slot {
-            Some(slot) => slot,
-            None => turn.insert(core.flusher.reserve.shared_slot()).slot(),
-        };
-        if !waits {
-            // For the whole of it: once begun it goes on.
-            core.look_for_room_in_the_ring(body.len() as u64 + count as u64 * RECORD_OVERHEAD)?;
-        }
-        for (number, piece) in body.chunks(piece_bytes).enumerate() {
-            let kind = if number + 1 == count { KIND_LAST } else { KIND_PART };
-            let within = piece_head(slot.number(), number as u64);
-            let head = RecordHead::new(within.len() + piece.len(), kind, tag);
-            match core.append(slot, &Record::new(head, &[within.as_slice(), piece]), |_| ()) {
-                Ok(appended) => last = Some(appended),
-                Err(error) => {
-                    if number > 0 {
-                        core.give_up_pieces(slot, number as u64, tag);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(last.expect("a body above one piece has pieces"))
-    }
-
-    #[inline]
-    fn append_record<F: FnOnce(Lsn)>(&mut self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
-        let core = &self.log.owner.core;
-        if !self.waits {
-            core.look_for_room_in_the_ring(record.bytes())?;
-        }
-        match &mut self.slot {
-            Some(slot) => core.append(slot, record, publish),
-            None => core.append_in_turn(record, publish),
-        }
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            self.log.flusher().reserve.give_back(slot);
-        }
-    }
-}
-
-/// Longest note of a marker: the marker takes 2 to 8 bytes in all.
-const UNLOGGED_NOTE_MAX: u64 = 6;
-
-impl Core {
-    #[inline]
-    fn append<F: FnOnce(Lsn)>(&self, slot: &mut Slot, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
-        if self.flusher.full.load(Ordering::Acquire) != 0 {
-            self.look_for_room_on_disk()?;
-        }
-        let start = self.flusher.reserve.append(slot, self, record, publish)?;
-        let end = start.plus(record.bytes());
-        if end.bytes_since(self.flusher.durable.load()) >= self.options.flush_bytes {
-            self.flusher.poke(true);
-        }
-        Ok(Appended { start, end })
-    }
-
-    /// Appends through a shared slot.
-    #[cold]
-    #[inline(never)]
-    fn append_in_turn<F: FnOnce(Lsn)>(&self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
-        self.append(self.flusher.reserve.shared_slot().slot(), record, publish)
-    }
-
-    /// Refuses an append that would have to wait for a flush. Another's append may take the room in between: then it does.
-    #[cold]
-    #[inline(never)]
-    fn look_for_room_in_the_ring(&self, bytes: u64) -> Result<(), WalError> {
-        let end = self.flusher.reserve.next().plus(bytes);
-        if end.bytes_since(self.flusher.durable.load()) <= self.options.ring_bytes {
-            return Ok(());
-        }
-        self.ring_full.fetch_add(1, Ordering::Relaxed);
-        let until = Lsn::new(end.get() - self.options.ring_bytes);
-        Err(WalError::Full { pinned_by: format!("the ring, whose bytes up to {until} wait for the disk") })
-    }
-
-    /// Ends a payload of which `pieces` were appended and no more will be, with a last piece out of turn: readers drop the
-    /// payload, and no longer start at its first piece. Otherwise a consumer whose bound refuses the rest of a record would
-    /// keep that record's files, stay at its bound, and refuse for ever.
-    #[cold]
-    fn give_up_pieces(&self, slot: &mut Slot, pieces: u64, tag: u8) {
-        let within = piece_head(slot.number(), pieces + 1);
-        let head = RecordHead::new(within.len(), KIND_LAST, tag);
-        // A log that has stopped needs no end. It is let in without a look at the room on disk: it is a few bytes, and what
-        // was reserved has room.
-        let _unless_stopped = self.flusher.reserve.append(slot, self, &Record::new(head, &[&within]), |_| ());
-    }
-
-    /// Refuses an append while the disk, or the bound on files, has no room for it.
-    #[cold]
-    #[inline(never)]
-    fn look_for_room_on_disk(&self) -> Result<(), WalError> {
-        self.flusher.refresh_full();
-        let state = self.flusher.queue.lock().state;
-        if state != State::Open {
-            return Err(self.flusher.refusal(state));
-        }
-        match self.flusher.segments.full() {
-            Some(pinned_by) => Err(WalError::Full { pinned_by }),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Room for Core {
-    fn durable(&self) -> Lsn {
-        self.flusher.durable.load()
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_durable(&self, until: Lsn) -> Result<(), WalError> {
-        self.ring_full.fetch_add(1, Ordering::Relaxed);
-        self.flusher.wait(Mark::Durable, until)
-    }
-
-    fn has_stopped(&self) -> bool {
-        self.flusher.queue.lock().state != State::Open
-    }
-
-    fn poison(&self) {
-        self.flusher.poison();
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn refusal(&self, state: State) -> WalError {
-        self.flusher.refusal(state)
-    }
-}
-
-const _: () = assert!(TAG_MAX == 31, "Writer::append says so");

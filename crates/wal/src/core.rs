@@ -1,0 +1,149 @@
+//! `Core`: what the handles of an open log share, and what an append meets when there is no room for it.
+//!
+//! A reservation promises bytes in the ring and bytes on disk. The ring's are waited for under the reservation ([`Room`],
+//! `reserve`); the disk's are asked for before it, so that a full disk refuses and never stops halfway (log.md L11).
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use collie_base::Lsn;
+use collie_env::{Env, FileLock};
+use parking_lot::Mutex;
+
+use crate::{
+    Mark, Options, Recovered, WalError,
+    consumers::Consumers,
+    copies::{Copies, Mirror},
+    cursor_file::{self, StoredCursors},
+    flush::Flusher,
+    recover,
+    reserve::{POSITION_MAX, Reserve, Room, State},
+    ring_file::{Home, Life},
+    segments::Segments,
+};
+
+/// An open log, without its threads.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) flusher: Flusher,
+    pub(crate) home: Home,
+    pub(crate) consumers: Consumers,
+    // Constant after open.
+    pub(crate) options: Options,
+    pub(crate) env: Env,
+    pub(crate) dir: PathBuf,
+    /// Writes the copies, where there are several.
+    pub(crate) mirror: Option<Mirror>,
+    // Counters, Relaxed: nothing is read through them.
+    pub(crate) ring_full: AtomicU64,
+    pub(crate) slotless_writers: AtomicU64,
+    /// Commits counted for `wal.sync_every`; stays 0 without it.
+    pub(crate) commits: AtomicU64,
+    /// Of the directories, until the log is closed.
+    pub(crate) locks: Mutex<Vec<Option<Arc<dyn FileLock>>>>,
+}
+
+impl Core {
+    /// Locks the directories, recovers what is there, and joins the parts of a log that goes on behind it.
+    ///
+    /// # Errors
+    /// Those of [`Log::open`](crate::Log::open).
+    pub(crate) fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
+        options.validate()?;
+        let copies = Copies::lock(env, dir, &options.copies)?;
+        // Before anything is written.
+        let stored = copies.first_of(|dir| StoredCursors::read(&*env.files, dir))?;
+        let mut opened = recover::open(env, &copies, &options)?;
+        let (env, mirror) = (opened.env, opened.course.mirror.clone());
+        if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
+            return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
+        }
+        if opened.recovered.next.get() > POSITION_MAX {
+            let next = opened.recovered.next;
+            return Err(WalError::options(format!("the positions of this log are used up at {next}: start a new log")));
+        }
+        // What an earlier life left in a ring is on disk by now.
+        let life = Life { env: &env, dir, log_id: opened.start.log_id, incarnation: opened.recovered.incarnation };
+        let (home, fallback) = Home::choose(&life, &options)?;
+        opened.recovered.notes.extend(fallback);
+        opened.recovered.ring = home.kind();
+        let reserve = Reserve::new(&home, &options, opened.recovered.next);
+        let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
+        let flusher = Flusher::new(&home, reserve, segments, opened.course, &options, &env);
+        let core = Self {
+            consumers: Consumers::new(&env, &options, &flusher.segments, stored),
+            flusher,
+            home,
+            env,
+            dir: dir.to_owned(),
+            mirror,
+            ring_full: AtomicU64::new(0),
+            slotless_writers: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
+            locks: Mutex::new(copies.into_locks()),
+            options,
+        };
+        core.home.publish();
+        Ok((core, opened.recovered))
+    }
+
+    /// Refuses an append that would have to wait for a flush. Another's append may take the room in between: then it does.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_for_room_in_the_ring(&self, bytes: u64) -> Result<(), WalError> {
+        let end = self.flusher.reserve.next().plus(bytes);
+        if end.bytes_since(self.flusher.durable.load()) <= self.options.ring_bytes {
+            return Ok(());
+        }
+        self.ring_full.fetch_add(1, Ordering::Relaxed);
+        let until = Lsn::new(end.get() - self.options.ring_bytes);
+        Err(WalError::Full { pinned_by: format!("the ring, whose bytes up to {until} wait for the disk") })
+    }
+
+    /// Refuses an append while the disk, or the bound on files, has no room for it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look_for_room_on_disk(&self) -> Result<(), WalError> {
+        self.flusher.refresh_full();
+        let state = self.flusher.queue.lock().state;
+        if state != State::Open {
+            return Err(self.flusher.refusal(state));
+        }
+        match self.flusher.segments.full() {
+            Some(pinned_by) => Err(WalError::Full { pinned_by }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Room for Core {
+    fn durable(&self) -> Lsn {
+        self.flusher.durable.load()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_durable(&self, until: Lsn) -> Result<(), WalError> {
+        self.ring_full.fetch_add(1, Ordering::Relaxed);
+        self.flusher.wait(Mark::Durable, until)
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.flusher.queue.lock().state != State::Open
+    }
+
+    fn poison(&self) {
+        self.flusher.poison();
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, state: State) -> WalError {
+        self.flusher.refusal(state)
+    }
+}

@@ -1,0 +1,36 @@
+//! `Lead`: the right to run one flush, for whoever wants to flush on a thread of its own choosing.
+
+use std::sync::Arc;
+
+use crate::{WalError, core::Core, flush::Right};
+
+/// The right to run one flush; dropping it unused gives it back.
+#[derive(Debug)]
+#[must_use]
+pub struct Lead {
+    core: Arc<Core>,
+    right: Option<Right>,
+}
+
+impl Lead {
+    pub(crate) fn new(core: Arc<Core>, right: Right) -> Self {
+        Self { core, right: Some(right) }
+    }
+
+    /// Writes and syncs everything gathered so far (up to one frame) and wakes whoever waits for it.
+    ///
+    /// # Errors
+    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned.
+    pub fn run(mut self) -> Result<(), WalError> {
+        let right = self.right.take().expect("taken here and in drop only");
+        self.core.flusher.fly(right)
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        if let Some(right) = self.right.take() {
+            self.core.flusher.give_up(right);
+        }
+    }
+}

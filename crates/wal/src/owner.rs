@@ -1,0 +1,104 @@
+//! `Owner`: the threads of a log and its end. Handles of one log share it; the last one to go closes as well as it can.
+
+use std::{sync::Arc, thread::JoinHandle};
+
+use parking_lot::Mutex;
+
+use crate::{Mark, WalError, core::Core, flush::Purpose, keeper, reserve::State, ring_file::RingFile};
+
+/// Stops the threads when the last `Log` goes.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Owner {
+    pub(crate) fn new(core: Core) -> Self {
+        Self { core: Arc::new(core), threads: Mutex::new(Vec::new()) }
+    }
+
+    /// Starts the keeper, the preparer, and the watch of the copies, where there are several.
+    pub(crate) fn start_threads(&self) -> Result<(), WalError> {
+        self.spawn("wal-keeper", |core| keeper::run(&core.flusher, &core.options))?;
+        self.spawn("wal-preparer", |core| {
+            core.flusher.segments.run_preparer(|| {
+                core.flusher.refresh_full();
+                core.flusher.look_for_stalls();
+            });
+        })?;
+        if let Some(mirror) = &self.core.mirror {
+            let core = self.core.clone();
+            let started = mirror.start_watch(move || core.flusher.settle_copies());
+            started.map_err(|source| WalError::io("start a thread for", &self.core.dir, source))?;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, name: &str, run: fn(&Core)) -> Result<(), WalError> {
+        let core = self.core.clone();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || run(&core));
+        let thread = thread.map_err(|source| WalError::io("start a thread for", &self.core.dir, source))?;
+        self.threads.lock().push(thread);
+        Ok(())
+    }
+
+    /// Stops everything and frees the directory; flushes and marks the end first if `orderly`.
+    pub(crate) fn close(&self, orderly: bool) -> Result<(), WalError> {
+        let flusher = &self.core.flusher;
+        flusher.reserve.stop(State::Closed);
+        let outcome = if orderly { self.finish() } else { Ok(()) };
+        flusher.end(State::Closed);
+        // Waits for a flight on its way; the next one sees that the log is closed.
+        flusher.settle();
+        flusher.queue.lock().stop = true;
+        flusher.keeper_poked.notify_one();
+        flusher.segments.stop();
+        let me = std::thread::current().id();
+        for thread in std::mem::take(&mut *self.threads.lock()) {
+            // A waker may drop the last handle on the keeper itself: that thread ends by itself.
+            if thread.thread().id() != me && thread.join().is_err() {
+                return Err(WalError::Poisoned { durable: flusher.mark(Mark::Durable) });
+            }
+        }
+        let stored = self.core.consumers.close(&flusher.segments, orderly);
+        if let Some(mirror) = &self.core.mirror {
+            mirror.stop();
+        }
+        self.core.locks.lock().clear();
+        outcome.and(stored)
+    }
+
+    /// Flushes and writes the closing frame, once.
+    fn finish(&self) -> Result<(), WalError> {
+        let flusher = &self.core.flusher;
+        if flusher.queue.lock().state == State::Closed {
+            return Ok(());
+        }
+        // Nothing is reserved any more; what was is on its way through the ring.
+        flusher.wait(Mark::Durable, flusher.reserve.next())?;
+        loop {
+            let right = flusher.begin(&mut flusher.queue.lock(), Purpose::Close);
+            match right {
+                Some(right) => {
+                    flusher.fly(right)?;
+                    // Left behind it does no harm: the next open sees the closing frame.
+                    let _removed = self.core.home.file().map(RingFile::remove);
+                    return Ok(());
+                }
+                None if flusher.queue.lock().state != State::Open => {
+                    return Err(flusher.refusal(State::Poisoned));
+                }
+                // Only a flight without data can be on its way now: it ends by itself.
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Nobody is left to hear of it; the next open recovers.
+        let _best_effort = self.close(true);
+    }
+}

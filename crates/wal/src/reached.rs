@@ -1,0 +1,60 @@
+//! `Reached`: the future of a mark. It leaves its waker with the flusher; a flight that lands wakes it.
+//!
+//! Checked by `future_tests`, and by the threads and futures of `log_tests`.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use collie_base::Lsn;
+
+use crate::{Mark, WalError, core::Core};
+
+/// The future of [`Log::reached`].
+#[derive(Debug)]
+#[must_use = "futures do nothing unless polled"]
+pub struct Reached {
+    core: Arc<Core>,
+    mark: Mark,
+    lsn: Lsn,
+    /// The number under which its waker lies, once it left one.
+    id: Option<u64>,
+}
+
+impl Reached {
+    pub(crate) fn new(core: Arc<Core>, mark: Mark, lsn: Lsn) -> Self {
+        Self { core, mark, lsn, id: None }
+    }
+}
+
+impl Future for Reached {
+    type Output = Result<(), WalError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let flusher = &this.core.flusher;
+        if flusher.mark(this.mark) >= this.lsn {
+            if this.mark == Mark::Boundary {
+                flusher.poke(false);
+            }
+            return Poll::Ready(Ok(()));
+        }
+        assert!(flusher.reserve.has_reserved(this.lsn), "waits are for records that were appended");
+        match flusher.register(this.mark, this.lsn, &mut this.id, context.waker()) {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Drop for Reached {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.core.flusher.forget(self.mark, self.lsn, id);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `Stat`: what a running log has done, and how it stands.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use crate::{
+    ConsumerStat, Mark,
+    copies::{CopyStat, Mirror},
+    core::Core,
+};
+
+/// Figures of a running log.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stat {
+    /// Flights that wrote a frame.
+    pub frames: u64,
+    /// Successful syncs of the log files.
+    pub syncs: u64,
+    /// Bytes of records written.
+    pub stream_bytes: u64,
+    /// Bytes of frames written, headers and padding included.
+    pub file_bytes: u64,
+    /// Appends that found the ring full.
+    pub ring_full: u64,
+    /// Writers made beyond `wal.slots`.
+    pub slotless_writers: u64,
+    /// Records flushed from a staging buffer because their writer had not copied them into the ring yet (`help`).
+    pub staged_taken: u64,
+    /// Files that hold records.
+    pub segments: usize,
+    /// Files left because a write or sync of them failed.
+    pub rewrites: u64,
+    /// Files prepared ahead.
+    pub spares: usize,
+    /// Bytes of frames kept in memory for tails.
+    pub recent_bytes: u64,
+    /// The consumers by name, and the files that each keeps.
+    pub consumers: Vec<ConsumerStat>,
+    /// How long the oldest flush on its way has been, if there is one.
+    pub oldest_flight: Option<Duration>,
+    /// What is wrong now and will stop commits if nobody acts, if anything is.
+    pub alarm: Option<String>,
+    /// How each copy stands, the log's own directory first; empty for a log in one directory.
+    pub copies: Vec<CopyStat>,
+}
+
+impl Stat {
+    /// Gathers the figures. Waits while a frame is put together or a file is turned.
+    pub(crate) fn of(core: &Core) -> Self {
+        let flusher = &core.flusher;
+        let (counts, syncs) = flusher.counts();
+        let (segments, spares) = flusher.segments.counts();
+        Self {
+            frames: counts.frames,
+            syncs,
+            stream_bytes: counts.stream_bytes,
+            file_bytes: counts.file_bytes,
+            rewrites: counts.rewrites,
+            ring_full: core.ring_full.load(Ordering::Relaxed),
+            slotless_writers: core.slotless_writers.load(Ordering::Relaxed),
+            staged_taken: flusher.reserve.staged_taken(),
+            segments,
+            spares,
+            recent_bytes: flusher.recent.held_bytes(),
+            consumers: core.consumers.stats(&flusher.segments.spans(), flusher.mark(Mark::Durable)),
+            oldest_flight: flusher.oldest_flight_age(),
+            alarm: flusher.segments.alarm().or_else(|| flusher.segments.holds.closed()),
+            copies: core.mirror.as_ref().map_or_else(Vec::new, Mirror::standing),
+        }
+    }
+}
