@@ -63,7 +63,6 @@ mod flush;
 pub mod format;
 mod frame_reader;
 mod holds;
-mod keeper;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
 mod lead;

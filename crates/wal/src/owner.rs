@@ -4,7 +4,7 @@ use std::{sync::Arc, thread::JoinHandle};
 
 use parking_lot::Mutex;
 
-use crate::{Mark, WalError, core::Core, flush::Purpose, keeper, reserve::State, ring_file::RingFile};
+use crate::{Mark, WalError, core::Core, flush::Purpose, reserve::State, ring_file::RingFile};
 
 /// Stops the threads when the last `Log` goes.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Owner {
 
     /// Starts the keeper, the preparer, and the watch of the copies, where there are several.
     pub(crate) fn start_threads(&self) -> Result<(), WalError> {
-        self.spawn("wal-keeper", |core| keeper::run(&core.flusher, &core.options))?;
+        self.spawn("wal-keeper", |core| core.flusher.run_keeper(&core.options))?;
         self.spawn("wal-preparer", |core| {
             core.flusher.segments.run_preparer(|| {
                 core.flusher.refresh_full();

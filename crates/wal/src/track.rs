@@ -4,7 +4,7 @@
 //! successes add up to.
 //!
 //! # Invariants
-//! - K1. Legs are numbered in the order of the log, without a gap; all lie in one segment (`flight` A4).
+//! - K1. Legs are numbered in the order of the log, without a gap; all lie in one segment (`course` A4).
 //! - K2. `written` is the end of the contiguous legs whose write succeeded.
 //! - K3. A leg is covered when a sync succeeded that began after its write had, on the description of the flight that
 //!   synced. `durable` is the end of the contiguous covered legs (log.md L8): the anchor.

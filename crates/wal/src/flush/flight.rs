@@ -1,0 +1,235 @@
+//! A flight: takes the right, places a frame while holding the course, writes it, syncs, lands.
+//!
+//! What must be done in the order of the log is done under the course (`depart`); what may be done beside other flights
+//! is done after it (`carry_out`). When a file breaks, whoever holds the course next mends it (`mend`, W5).
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+    task::Waker,
+};
+
+use collie_base::Lsn;
+use collie_env::File;
+
+use super::{
+    Flusher,
+    keeper::KEEPER_SLEEPS,
+    queue::{InAir, Purpose, Queue, lane},
+};
+use crate::{
+    WalError,
+    course::{Course, Placed, sync_file},
+    recent::Wrote,
+    reserve::State,
+};
+
+/// The right to fly, until it lands.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Right {
+    number: u64,
+    pub(super) purpose: Purpose,
+    /// The file description that is its own.
+    description: usize,
+    /// What it is to cover.
+    pub(super) target: Lsn,
+}
+
+/// What a flight does once it has let go of the course.
+#[derive(Debug)]
+struct Departed {
+    placed: Option<Placed>,
+    file: Arc<dyn File>,
+    path: PathBuf,
+}
+
+impl Flusher {
+    /// Takes a right to fly, if one is free.
+    pub(crate) fn begin(&self, queue: &mut Queue, purpose: Purpose) -> Option<Right> {
+        if !queue.may_begin(purpose) {
+            return None;
+        }
+        let description = queue.free.pop()?;
+        queue.flight += 1;
+        let boundary = self.reserve.advance();
+        let target = if purpose == Purpose::SyncOnly { self.written.load() } else { boundary };
+        let number = queue.flight;
+        let began_ns = self.clock.now_ns();
+        queue.air.push_back(InAir { number, purpose, target, landed: false, began_ns });
+        Some(Right { number, purpose, description, target })
+    }
+
+    /// Flies once, then wakes whoever is covered and a next leader.
+    pub(crate) fn fly(&self, right: Right) -> Result<(), WalError> {
+        let mut landing = Landing { flusher: self, number: right.number, description: right.description, failed: true };
+        let flown = self.fly_inner(&right);
+        landing.failed = flown.is_err();
+        flown
+    }
+
+    /// Gives the right back unused.
+    pub(crate) fn give_up(&self, right: Right) {
+        self.land(right.number, right.description);
+    }
+
+    fn fly_inner(&self, right: &Right) -> Result<(), WalError> {
+        let mut course = self.course.lock();
+        if self.mend(&mut course, right.target)? {
+            // The rewrite covers what this flight was for, but for a closing frame.
+            return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
+        }
+        let departed = match self.depart(&mut course, right) {
+            Ok(Some(departed)) => departed,
+            Ok(None) => return self.link_copies(&mut course, right),
+            Err(error) => {
+                if !self.mend(&mut course, right.target)? {
+                    return Err(error);
+                }
+                return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
+            }
+        };
+        self.track.begin();
+        drop(course);
+        let carried = self.carry_out(right, departed);
+        self.track.end();
+        if carried.is_err() {
+            // Unless another flight that met the same break has done it by now.
+            let _mended = self.mend(&mut self.course.lock(), right.target)?;
+        }
+        if self.is_settled() { Ok(()) } else { self.link_copies(&mut self.course.lock(), right) }
+    }
+
+    /// Does what must be done in the order of the log: leaves a full file and places a frame. Returns what is left to do
+    /// beside other flights.
+    fn depart(&self, course: &mut Course, right: &Right) -> Result<Option<Departed>, WalError> {
+        let state = self.queue.lock().state;
+        if state != State::Open {
+            // Closed between taking the right and using it: the files are somebody else's by now.
+            return Err(self.refusal(state));
+        }
+        let placed = match right.purpose {
+            Purpose::Close => {
+                self.close_course(course)?;
+                return Ok(None);
+            }
+            Purpose::SyncOnly => None,
+            Purpose::Write | Purpose::Sync if right.target <= course.issued => None,
+            Purpose::Write | Purpose::Sync => Some(self.place(course, right, right.target)?),
+            // Not worth the last room there is, nor the log.
+            Purpose::Heartbeat if course.must_turn(course.issued) && self.segments.is_short() => None,
+            Purpose::Heartbeat => Some(self.place(course, right, course.issued)?),
+        };
+        if placed.is_none() && !(right.purpose.syncs() && self.track.lock().is_unsynced()) {
+            return Ok(None);
+        }
+        let file = course.files[right.description].clone();
+        Ok(Some(Departed { placed, file, path: course.path.clone() }))
+    }
+
+    /// Turns to the next segment if the current one is full, and places what lies between the last frame and `boundary`.
+    fn place(&self, course: &mut Course, right: &Right, boundary: Lsn) -> Result<Placed, WalError> {
+        // What is reserved must fit into what is allocated, so this comes before anything is written.
+        let full = self.segments.ensure_room(course.half_full());
+        self.full.store(u8::from(full), Ordering::Release);
+        if course.must_turn(boundary) {
+            // W7. One of those that we waited for may have broken the file.
+            self.track.wait_quiet();
+            self.still_whole()?;
+            if self.track.lock().is_unsynced() {
+                self.sync_course(course)?;
+            }
+        }
+        let (durable, start) = (self.durable.load(), course.issued);
+        let buffer = std::mem::take(&mut *self.buffers[right.description].lock());
+        let placed = course.place_from_ring(&self.reserve, &self.segments, boundary, durable, buffer)?;
+        let (path, next_offset, bytes) = (&*course.path, course.offset, &*placed.bytes);
+        self.recent.wrote(&Wrote { start, end: placed.end, path, next_offset, bytes }, durable);
+        self.named.store(durable);
+        if placed.end < right.target {
+            self.queue.lock().flying(right.number).target = placed.end;
+        }
+        Ok(placed)
+    }
+
+    /// Writes what was placed, and syncs; others may do so too.
+    fn carry_out(&self, right: &Right, departed: Departed) -> Result<(), WalError> {
+        let Departed { placed, file, path } = departed;
+        let leg = placed.as_ref().map(|placed| placed.leg);
+        if let Some(placed) = placed {
+            self.still_whole()?;
+            let skipped = mistake!("WRITE_SKIPPED");
+            let written = if skipped { Ok(()) } else { file.write_at(placed.offset, &placed.bytes) };
+            *self.buffers[right.description].lock() = placed.bytes;
+            let mut legs = self.track.lock();
+            written.map_err(|source| legs.fail(WalError::io("write", &path, source)))?;
+            legs.wrote(placed.leg);
+            self.written.store(legs.written());
+        }
+        if right.purpose.writes() {
+            self.wake_written();
+        }
+        if right.purpose.syncs() {
+            self.still_whole()?;
+            let Some(cover) = self.track.lock().sync_begins(leg) else { return Ok(()) };
+            self.acknowledge_early();
+            let synced = sync_file(&*file);
+            let mut legs = self.track.lock();
+            synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
+            let durable = legs.synced(cover);
+            if self.is_settled() {
+                self.durable.store(durable);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a flight: wakes the next leader first, then those it covered.
+    fn land(&self, number: u64, description: usize) {
+        let mut queue = self.queue.lock();
+        queue.free.push(description);
+        queue.flying(number).landed = true;
+        let durable = self.durable.load();
+        let reached = queue.take_reached(durable, self.written.load());
+        if !self.pass_on(&queue) && self.keeper.load(Ordering::Relaxed) == KEEPER_SLEEPS {
+            // So that the silence after this flight is noticed: the keeper's timer is not running.
+            if self.named.load() < durable {
+                self.keeper_poked.notify_one();
+            }
+        }
+        // What a flight that landed early has to say counts when those before it have landed, or durable says so.
+        let mut all_before = true;
+        for flight in &queue.air {
+            all_before &= flight.landed;
+            if flight.landed && (all_before || flight.target <= durable) && queue.parked[lane(flight.number)] > 0 {
+                self.flight_ended[lane(flight.number)].notify_all();
+            }
+        }
+        while queue.air.front().is_some_and(|flight| flight.landed) {
+            queue.air.pop_front();
+        }
+        if queue.parked_written > 0 {
+            self.written_moved.notify_all();
+        }
+        drop(queue);
+        reached.for_each(Waker::wake);
+        self.watch.notify();
+    }
+}
+
+/// Ends the flight however its leader leaves it: a panic on the way poisons the log instead of leaving all asleep.
+struct Landing<'a> {
+    flusher: &'a Flusher,
+    number: u64,
+    description: usize,
+    failed: bool,
+}
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        if self.failed {
+            self.flusher.poison();
+        }
+        self.flusher.land(self.number, self.description);
+    }
+}

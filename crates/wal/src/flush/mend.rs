@@ -1,0 +1,109 @@
+//! What a flight does while it holds the course and nothing else writes: repair, the closing frame, the record of copies
+//! that left or came back.
+
+use collie_base::Lsn;
+
+use super::{Flusher, flight::Right, queue::Purpose};
+use crate::{WalError, copies::Mirror, course::Course, reserve::State, track::Legs};
+
+impl Flusher {
+    /// Writes everything that is not durable to another file, if the current one is broken (W5); returns whether it was.
+    pub(super) fn mend(&self, course: &mut Course, target: Lsn) -> Result<bool, WalError> {
+        let Some(cause) = self.track.lock().broken().map(str::to_owned) else { return Ok(false) };
+        self.track.wait_quiet();
+        let (durable, state) = (self.durable.load(), self.queue.lock().state);
+        if state != State::Open || self.track.lock().is_lost() {
+            return Err(self.refusal(state));
+        }
+        let to = target.max(course.issued);
+        let rewritten = course.rewrite(&self.reserve, &self.segments, to);
+        if let Err(error) = rewritten.and_then(|()| course.settle(&self.segments, durable)) {
+            self.track.lock().lose();
+            self.warnings.say(&format!(
+                "{cause}; writing what lies above {durable} to another file failed too ({error}): nothing is \
+                 acknowledged until the log is opened again"
+            ));
+            return Err(error);
+        }
+        self.warnings.say(&format!(
+            "{cause}; that file is not used again, {} bytes above {durable} were written to {} instead and the log goes on",
+            to.bytes_since(durable),
+            course.path.display()
+        ));
+        self.named.store(durable);
+        self.recent.written_elsewhere(course.issued, &course.path, course.offset);
+        self.publish(&self.track.lock());
+        self.wake_written();
+        Ok(true)
+    }
+
+    /// Stops a flight whose file another flight has broken (log.md L9).
+    pub(super) fn still_whole(&self) -> Result<(), WalError> {
+        if self.track.lock().broken().is_some() { Err(self.refusal(State::Poisoned)) } else { Ok(()) }
+    }
+
+    /// Syncs while nothing else writes, and moves the mark.
+    pub(super) fn sync_course(&self, course: &mut Course) -> Result<(), WalError> {
+        self.acknowledge_early();
+        course.sync()?;
+        course.settle(&self.segments, self.durable.load())?;
+        self.publish(&self.track.lock());
+        Ok(())
+    }
+
+    /// The mistake of moving the mark before the sync.
+    pub(super) fn acknowledge_early(&self) {
+        if mistake!("ACK_BEFORE_SYNC") {
+            self.durable.store(self.written.load());
+        }
+    }
+
+    /// Moves the marks to where the track has them.
+    fn publish(&self, legs: &Legs) {
+        self.written.store(legs.written());
+        self.durable.store(legs.anchor().end);
+    }
+
+    /// Writes and syncs the closing frame; this flight is alone.
+    pub(super) fn close_course(&self, course: &mut Course) -> Result<(), WalError> {
+        self.track.wait_quiet();
+        loop {
+            course.write_end(&self.segments, self.durable.load())?;
+            self.sync_course(course)?;
+            // Otherwise a copy left meanwhile, and that was written behind it.
+            if course.end_marked {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns whether the log says who holds it; until it does nothing is acknowledged.
+    pub(super) fn is_settled(&self) -> bool {
+        self.mirror.as_ref().is_none_or(Mirror::is_settled)
+    }
+
+    /// Writes down which copies hold the log, if that changed, for a flight that was to sync; then moves the mark.
+    pub(super) fn link_copies(&self, course: &mut Course, right: &Right) -> Result<(), WalError> {
+        if !right.purpose.syncs() || self.is_settled() {
+            return Ok(());
+        }
+        self.track.wait_quiet();
+        let state = self.queue.lock().state;
+        if state != State::Open {
+            return Err(self.refusal(state));
+        }
+        if self.mend(course, right.target)? || self.sync_course(course).is_ok() || self.mend(course, right.target)? {
+            return Ok(());
+        }
+        Err(self.refusal(State::Poisoned))
+    }
+
+    /// Has a flight write down that a copy left or came back, if that is so and nobody flies.
+    pub(crate) fn settle_copies(&self) {
+        let right = if self.is_settled() { None } else { self.begin(&mut self.queue.lock(), Purpose::Sync) };
+        if let Some(right) = right {
+            // A failure has poisoned the log, which is how everybody hears of it.
+            let _poisoned = self.fly(right);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Waiting for a mark: threads that lead or park in the lane of the flight that covers them, and futures that leave a
+//! waker.
+//!
+//! Whoever moves a mark wakes from here too: `wake_written` while a sync is on its way, `pass_on` for the duty to lead.
+
+use std::{task::Waker, time::Duration};
+
+use collie_base::Lsn;
+use parking_lot::MutexGuard;
+
+use super::{
+    Flusher,
+    queue::{Purpose, Queue, lane},
+};
+use crate::{Mark, WalError, reserve::State, stall::STALL_NS};
+
+/// How long a wait goes on before it looks for what is in its way.
+const STALL: Duration = Duration::from_nanos(STALL_NS);
+
+impl Flusher {
+    /// Blocks until `mark` reaches `lsn`, leading when nobody does.
+    ///
+    /// # Errors
+    /// `Poisoned` or `Closed` when it never will.
+    pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
+        let purpose = if mark == Mark::Durable { Purpose::Sync } else { Purpose::Write };
+        self.wait_leading(mark, lsn, purpose)
+    }
+
+    /// As [`Flusher::wait`], with what the flights it leads are for.
+    pub(crate) fn wait_leading(&self, mark: Mark, lsn: Lsn, purpose: Purpose) -> Result<(), WalError> {
+        if self.mark(mark) >= lsn {
+            return Ok(());
+        }
+        assert!(self.reserve.has_reserved(lsn), "waits are for records that were appended");
+        if mark == Mark::Boundary {
+            return self.wait_boundary(lsn);
+        }
+        let mut queue = self.queue.lock();
+        loop {
+            if self.mark(mark) >= lsn {
+                if !queue.free.is_empty() {
+                    // We may have been woken to lead and need not: hand the duty on (W3).
+                    let _woken = self.pass_on(&queue);
+                }
+                return Ok(());
+            }
+            if queue.state != State::Open {
+                return Err(self.refusal(queue.state));
+            }
+            let ride = queue.ride(mark, lsn);
+            if ride.is_none()
+                && let Some(right) = self.begin(&mut queue, purpose)
+            {
+                drop(queue);
+                if lsn <= right.target {
+                    self.fly(right)?;
+                } else {
+                    // A right is never held while waiting for the boundary.
+                    self.give_up(right);
+                    self.wait_boundary(lsn)?;
+                }
+                queue = self.queue.lock();
+                continue;
+            }
+            let stalled = if mark == Mark::Durable {
+                let lane = lane(ride.unwrap_or(queue.flight + 1));
+                queue.parked[lane] += 1;
+                let waited = self.flight_ended[lane].wait_for(&mut queue, STALL);
+                queue.parked[lane] -= 1;
+                waited.timed_out()
+            } else {
+                queue.parked_written += 1;
+                let waited = self.written_moved.wait_for(&mut queue, STALL);
+                queue.parked_written -= 1;
+                waited.timed_out()
+            };
+            if stalled {
+                MutexGuard::unlocked(&mut queue, || self.look_for_stalls());
+            }
+        }
+    }
+
+    /// Blocks until the boundary reaches `lsn`.
+    fn wait_boundary(&self, lsn: Lsn) -> Result<(), WalError> {
+        match self.reserve.wait_boundary(lsn, None) {
+            Ok(_there) => Ok(()),
+            Err(state) => Err(self.refusal(state)),
+        }
+    }
+
+    /// Leaves a waker until `mark` reaches `lsn`; `id` is the future's number from its last call.
+    ///
+    /// # Errors
+    /// `Poisoned` or `Closed` when it never will.
+    pub(crate) fn register(&self, mark: Mark, lsn: Lsn, id: &mut Option<u64>, waker: &Waker) -> Result<bool, WalError> {
+        if mark == Mark::Boundary {
+            return self.reserve.park(lsn, id, waker).map_err(|state| self.refusal(state));
+        }
+        let mut queue = self.queue.lock();
+        if self.mark(mark) >= lsn {
+            return Ok(true);
+        }
+        if queue.state != State::Open {
+            return Err(self.refusal(queue.state));
+        }
+        let number = *id.get_or_insert(queue.next_waker);
+        queue.next_waker = queue.next_waker.max(number + 1);
+        queue.wakers(mark).insert((lsn, number), waker.clone());
+        if !queue.free.is_empty() && queue.ride(mark, lsn).is_none() {
+            self.keeper_poked.notify_one();
+        }
+        Ok(false)
+    }
+
+    /// Forgets the waker of a dropped future.
+    pub(crate) fn forget(&self, mark: Mark, lsn: Lsn, id: u64) {
+        if mark == Mark::Boundary {
+            return self.reserve.forget(lsn, id);
+        }
+        self.queue.lock().wakers(mark).remove(&(lsn, id));
+    }
+
+    /// Wakes those who wait for the kernel only, while the sync is still on its way.
+    pub(super) fn wake_written(&self) {
+        let mut queue = self.queue.lock();
+        if queue.parked_written > 0 {
+            self.written_moved.notify_all();
+        }
+        let reached = queue.take_written(self.written.load());
+        drop(queue);
+        reached.for_each(Waker::wake);
+    }
+
+    /// Wakes one that will lead (W3): a thread that waits for the next flight, or the keeper when futures wait. Returns
+    /// whether anybody was woken.
+    pub(super) fn pass_on(&self, queue: &MutexGuard<'_, Queue>) -> bool {
+        let next = lane(queue.flight + 1);
+        if queue.parked[next] > 0 {
+            return self.flight_ended[next].notify_one();
+        }
+        let futures = !queue.durable_wakers.is_empty() || !queue.written_wakers.is_empty();
+        futures && self.keeper_poked.notify_one()
+    }
+}
