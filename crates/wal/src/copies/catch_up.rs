@@ -15,14 +15,21 @@
 //!
 //! Checked by `mirror_tests`.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use collie_env::{Access, FileLock, LockError};
+use collie_env::{Access, File, FileLock, LockError};
 
 use super::{
     census::{Top, Witness},
+    members::{Shared, State},
     merge::CopyDir,
-    mirror::{Changes, Mirror, Shared},
+    mirror::Mirror,
     repair::{copy_file, mark},
 };
 use crate::{CopyState, WalError, format::segment_number, source::FrameSource, window::Window};
@@ -34,10 +41,19 @@ const ROUNDS_MAX: u32 = 50;
 /// How long the log's calls may keep a copy from joining, before the next round.
 const GATE_PATIENCE: Duration = Duration::from_millis(100);
 
+/// What changed since a catch-up last looked.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Names made, replaced or removed.
+    pub(super) names: BTreeSet<String>,
+    /// Stretches written, by name: from, to.
+    pub(super) writes: BTreeMap<String, (u64, u64)>,
+}
+
 impl Mirror {
     /// Tries to bring back each copy that is down; returns whether one joined, which the flight has to write down.
     pub(crate) fn catch_up(&self) -> bool {
-        let down = |state: &super::mirror::State| -> Vec<usize> {
+        let down = |state: &State| -> Vec<usize> {
             let copies = state.copies.iter().enumerate();
             copies.filter(|(_, copy)| copy.state == CopyState::Down && copy.is_idle()).map(|(index, _)| index).collect()
         };
@@ -62,7 +78,7 @@ impl Mirror {
         let before = self.0.moves();
         {
             let mut state = self.0.state.lock();
-            if !self.0.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            if !self.0.stop.load(Ordering::Relaxed) {
                 self.0.changed.wait_for(&mut state, self.0.rules.stall);
             }
         }
@@ -71,7 +87,7 @@ impl Mirror {
                 self.0.lose(index, "it hangs");
             }
         }
-        !self.0.stop.load(std::sync::atomic::Ordering::Relaxed)
+        !self.0.stop.load(Ordering::Relaxed)
     }
 }
 
@@ -186,7 +202,7 @@ impl Shared {
     fn equalize(&self, index: usize, name: &str, synced: bool) -> Result<(), WalError> {
         let reference = self.reference()?;
         let (source, target) = (self.dirs[reference].join(name), self.dirs[index].join(name));
-        if self.stop.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) {
             return Err(WalError::Closed);
         }
         let from = match self.files.open(&source, Access::Read) {
@@ -202,7 +218,7 @@ impl Shared {
         copy_file(&*from, &*self.files, &target, bytes).map_err(|error| self.failed("write", index, error))
     }
 
-    fn is_equal(&self, from: &dyn collie_env::File, target: &Path, bytes: u64) -> io::Result<bool> {
+    fn is_equal(&self, from: &dyn File, target: &Path, bytes: u64) -> io::Result<bool> {
         let target = self.files.open(target, Access::Read)?;
         if target.len()? != bytes {
             return Ok(false);
@@ -217,6 +233,20 @@ impl Shared {
             offset += a as u64;
         }
         Ok(true)
+    }
+
+    /// Notes a change for the catch-ups on their way.
+    pub(super) fn note(&self, act: impl Fn(&mut Changes)) {
+        self.state.lock().copies.iter_mut().filter_map(|copy| copy.changes.as_mut()).for_each(act);
+    }
+
+    pub(super) fn note_name(&self, path: &Path) {
+        if let Some(name) = path.file_name() {
+            let name = name.to_string_lossy();
+            self.note(|changes| {
+                changes.names.insert(name.clone().into_owned());
+            });
+        }
     }
 
     fn take_changes(&self, index: usize) -> Changes {

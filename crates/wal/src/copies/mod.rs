@@ -14,10 +14,13 @@ mod catch_up;
 mod census;
 #[cfg(test)]
 mod faulty;
+mod files;
 mod lane;
+mod members;
 mod merge;
 mod mirror;
 mod repair;
+mod round;
 
 use std::{
     path::{Path, PathBuf},
