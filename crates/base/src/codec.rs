@@ -29,6 +29,7 @@ pub struct Reader<'a> {
 macro_rules! little_endian {
     ($($name:ident: $type:ty),*) => {$(
         #[doc = concat!("Reads a little-endian `", stringify!($type), "`.\n\n# Errors\n[`DecodeError`] when fewer bytes are left.")]
+        #[inline]
         pub fn $name(&mut self) -> Result<$type, DecodeError> {
             let (head, rest) = self.rest.split_first_chunk().ok_or(DecodeError { what: stringify!($type) })?;
             self.rest = rest;
@@ -39,6 +40,7 @@ macro_rules! little_endian {
 
 impl<'a> Reader<'a> {
     /// Reads from the front of `bytes`.
+    #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -46,11 +48,13 @@ impl<'a> Reader<'a> {
     little_endian!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, i64: i64);
 
     /// Returns the bytes not read yet.
+    #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
     /// Returns whether every byte was read.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -59,6 +63,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError`] when fewer are left.
+    #[inline]
     pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
         let (head, rest) = self.rest.split_at_checked(count).ok_or(DecodeError { what: "bytes" })?;
         self.rest = rest;
@@ -69,7 +74,19 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`DecodeError`] when it is cut off, too long, too large, or not the shortest form.
+    #[inline]
     pub fn varint(&mut self) -> Result<u64, DecodeError> {
+        match self.rest.split_first() {
+            // Most lengths and counts.
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, DecodeError> {
         let bad = DecodeError { what: "varint" };
         let mut value = 0_u64;
         for shift in (0..70).step_by(7) {

@@ -34,6 +34,7 @@ mod ring;
 mod spread;
 mod subject;
 mod subjects;
+mod thread_time;
 mod write_each;
 
 #[cfg(test)]

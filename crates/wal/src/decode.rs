@@ -67,12 +67,18 @@ pub(crate) struct Claim {
     pub(crate) stored: u32,
 }
 
+/// Returns whether `bytes` begins as a frame header does. Where it does not, [`frame_claim`] finds none.
+#[inline]
+pub(crate) fn begins_frame(bytes: &[u8]) -> bool {
+    bytes.starts_with(FRAME_MAGIC)
+}
+
 /// Reads a frame header; `None` when magic or bounds do not hold.
 pub(crate) fn frame_claim(bytes: &[u8]) -> Option<Claim> {
-    let mut reader = Reader::new(bytes);
-    if reader.bytes(4).ok()? != FRAME_MAGIC {
+    if !begins_frame(bytes) {
         return None;
     }
+    let mut reader = Reader::new(bytes.get(FRAME_MAGIC.len()..)?);
     let stored = reader.u32().ok()?;
     let (salt, number) = (reader.u64().ok()?, reader.u64().ok()?);
     let (start, durable) = (reader.u64().ok()?, reader.u64().ok()?);
@@ -129,6 +135,7 @@ pub(crate) struct RawRecord<'a> {
 }
 
 /// Reads the record at the front of `bytes`; `None` when there is no whole record of a known kind.
+#[inline]
 pub(crate) fn record(bytes: &[u8]) -> Option<RawRecord<'_>> {
     let mut reader = Reader::new(bytes);
     let payload_bytes = usize::try_from(reader.varint().ok()?).ok()?;
@@ -197,6 +204,7 @@ impl Joiner {
     }
 
     /// Takes the next record, which starts at `lsn`; returns what it completes.
+    #[inline]
     pub(crate) fn take<'a>(&mut self, raw: &RawRecord<'a>, lsn: Lsn) -> Option<Joined<'a>> {
         match raw.kind {
             KIND_DATA => Some(Joined { kind: RecordKind::Data, body: raw.payload.into(), first: lsn }),
@@ -206,6 +214,7 @@ impl Joiner {
         }
     }
 
+    #[inline(never)]
     fn piece<'a>(&mut self, raw: &RawRecord<'a>, lsn: Lsn) -> Option<Joined<'a>> {
         let mut reader = Reader::new(raw.payload);
         let (slot, piece) = (reader.varint().ok()?, reader.varint().ok()?);

@@ -159,7 +159,7 @@ pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
 /// older ones.
 fn latest_salt(window: &mut Window) -> Result<Option<u64>, WalError> {
     let (mut newest, mut at) = (BTreeMap::new(), BLOCK_BYTES);
-    while let Some(block) = window.next_written_block(at)? {
+    while let Some(block) = window.next_begun_block(at)? {
         at = block + BLOCK_BYTES;
         if let Ok(frame) = window.frame_at(block, None)? {
             newest.insert(frame.header.number, frame.header.salt);
@@ -172,7 +172,7 @@ fn latest_salt(window: &mut Window) -> Result<Option<u64>, WalError> {
 impl Found {
     fn take_file(&mut self, window: &mut Window, path: &Arc<Path>, salt: u64) -> Result<(), WalError> {
         let mut at = BLOCK_BYTES;
-        while let Some(block) = window.next_written_block(at)? {
+        while let Some(block) = window.next_begun_block(at)? {
             at = block + BLOCK_BYTES;
             let Ok(frame) = window.frame_at(block, Some(salt))? else { continue };
             at = frame.next_offset;

@@ -423,7 +423,7 @@ fn proofs_in(
     let mut window = Window::open(files, path.to_owned())?;
     let mut behind = Behind { written_to: offset, ..Behind::default() };
     let mut at = offset;
-    while let Some(block) = window.next_written_block(at)? {
+    while let Some(block) = window.next_begun_block(at)? {
         at = block + BLOCK_BYTES;
         let Ok(frame) = window.frame_at(block, salt)? else {
             if let Some(end) = window.claimed_end(block, salt)? {

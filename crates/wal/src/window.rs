@@ -1,4 +1,4 @@
-//! `Window`: reads one segment file front to back, a megabyte at a time, and asks for the next megabyte ahead.
+//! `Window`: reads one segment file front to back, about a megabyte at a time, and asks for the next one ahead.
 //!
 //! Allocation is bounded: the window, or one frame (format: 4 MiB) if that is larger.
 
@@ -13,7 +13,8 @@ use crate::{
     source::{FrameSource, part_of},
 };
 
-const WINDOW_BYTES: usize = 1 << 20;
+/// A frame of the default `wal.frame_size` with its header: read in one piece, and nothing of the next one moved.
+const WINDOW_BYTES: usize = (1 << 20) + BLOCK;
 
 /// An open segment file and the part of it last read.
 #[derive(Debug)]
@@ -52,7 +53,9 @@ impl Window {
     fn fill(&mut self, offset: u64, len: usize) -> Result<(), WalError> {
         let skip = offset.checked_sub(self.offset).and_then(|skip| usize::try_from(skip).ok());
         let kept = skip.and_then(|skip| self.filled.checked_sub(skip)).unwrap_or(0);
-        self.bytes.copy_within(self.filled - kept..self.filled, 0);
+        if kept < self.filled {
+            self.bytes.copy_within(self.filled - kept..self.filled, 0);
+        }
         (self.offset, self.filled) = (offset, kept);
         let wanted = (len.max(WINDOW_BYTES) as u64).min(self.steady_bytes.saturating_sub(offset));
         let wanted = usize::try_from(wanted).expect("bounded by the window or a frame");
@@ -80,15 +83,17 @@ impl Window {
         Ok(ours.map(|claim| offset + claim.header.padded_bytes()))
     }
 
-    /// Returns the first block at or after `offset` that holds anything, or `None` to the end of the file.
-    pub(crate) fn next_written_block(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
+    /// Returns the first block at or after `offset` that begins as a frame does, or `None` to the end of the file. In all
+    /// others [`FrameSource::frame_at`] and [`Window::claimed_end`] find nothing, so a spare costs little more than its
+    /// reading.
+    pub(crate) fn next_begun_block(&mut self, offset: u64) -> Result<Option<u64>, WalError> {
         let mut at = offset;
         while at < self.file_bytes {
             let block = self.bytes_at(at, BLOCK)?;
             if block.is_empty() {
                 return Ok(None);
             }
-            if block.iter().any(|byte| *byte != 0) {
+            if decode::begins_frame(block) {
                 return Ok(Some(at));
             }
             at += BLOCK_BYTES;
