@@ -3,7 +3,8 @@
 //! # What it is
 //! `collie bench log` calls [`log_bench`] with a [`Plan`] and prints the [`Report`]. In memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
-//! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs.
+//! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
+//! its stops do to others, is found out from outside (`trace`). How each figure is made is in the README.
 //!
 //! # What it is not
 //! No test depends on a figure: the tests of this crate check that the protocols carry every record, and that the tables
@@ -35,6 +36,7 @@ mod spread;
 mod subject;
 mod subjects;
 mod thread_time;
+mod trace;
 mod write_each;
 
 #[cfg(test)]
@@ -52,3 +54,4 @@ pub use plots::draw;
 pub use readme::{markdown_table, protocols_table, write_between};
 pub use report::{Beside, Figure, Report, Row, Section, Target};
 pub use spread::Spread;
+pub use trace::{TracerProgram, trace_thread};

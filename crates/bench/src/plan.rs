@@ -8,6 +8,8 @@ use std::{
 
 use collie_env::Env;
 
+use crate::trace::{Tracer, TracerProgram};
+
 /// How much time a benchmark takes for its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
@@ -30,6 +32,8 @@ pub struct Plan {
     pub pace: Pace,
     /// Names of the sections to run; empty for all.
     pub only: Vec<String>,
+    /// What looks at threads from outside; without it, nothing is counted or stopped that way.
+    pub tracer: Option<TracerProgram>,
     /// Told what is being measured, before it is.
     pub on_progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
@@ -37,7 +41,14 @@ pub struct Plan {
 impl Plan {
     /// Plans to measure in `dir`.
     pub fn new(dir: &Path, pace: Pace) -> Self {
-        Self { env: Env::real(), dir: dir.to_owned(), pace, only: Vec::new(), on_progress: Arc::new(|_| ()) }
+        Self {
+            env: Env::real(),
+            dir: dir.to_owned(),
+            pace,
+            only: Vec::new(),
+            tracer: None,
+            on_progress: Arc::new(|_| ()),
+        }
     }
 
     /// Returns how often a case is run.
@@ -75,6 +86,12 @@ impl Plan {
     /// Tells what is being measured.
     pub fn say(&self, what: &str) {
         (self.on_progress)(what);
+    }
+
+    /// Starts the tracer; returns why there is none, else.
+    pub(crate) fn tracer(&self) -> Result<Tracer, String> {
+        let program = self.tracer.as_ref().ok_or("no tracer was named")?;
+        Tracer::start(program).map_err(|error| error.to_string())
     }
 
     pub(crate) fn now_ns(&self) -> u64 {

@@ -8,6 +8,7 @@ use crate::{
     Figure, Report,
     report::{Row, digits},
     subjects::ALL,
+    trace::Place,
 };
 
 /// Returns a table in Markdown, headings first.
@@ -48,6 +49,48 @@ fn cell(row: Option<&Row>, key: &str, scale: f64) -> String {
     }
 }
 
+/// Returns what others see while one appender is stopped at a place; nothing if nobody could be traced.
+fn stops_table(frozen: &[Row]) -> Option<String> {
+    let heads = [
+        "protocol",
+        "stopped for 10 ms",
+        "append p99 of others, us",
+        "longest, ms",
+        "commit p99 of others, us",
+        "longest, ms",
+        "commit p99 by that without a stop",
+    ];
+    let mut lines = vec![heads.map(str::to_owned).to_vec()];
+    let is_stop = |row: &&Row| {
+        Place::ALL.iter().any(|place| row.case.starts_with(place.name()))
+            && row.at.is_some_and(|at| (at - 10.0).abs() < 0.5)
+    };
+    let mut subjects: Vec<&str> = Vec::new();
+    for row in frozen.iter().filter(is_stop) {
+        if !subjects.contains(&row.subject.as_str()) {
+            subjects.push(&row.subject);
+        }
+    }
+    for subject in subjects {
+        let calm = frozen.iter().find(|row| row.subject == subject && row.case == "no stop");
+        for row in calm.into_iter().chain(frozen.iter().filter(is_stop).filter(|row| row.subject == subject)) {
+            let figure = |key: &str, scale| cell(Some(row), key, scale);
+            let place = row.case.split(',').next().unwrap_or_default().to_owned();
+            let ratio = row.beside.iter().find(|beside| beside.what.starts_with("boundary p99"));
+            lines.push(vec![
+                subject.to_owned(),
+                place,
+                figure("append_p99_us", 1.0),
+                figure("append_max_us", 1e-3),
+                figure("boundary_p99_us", 1.0),
+                figure("boundary_max_us", 1e-3),
+                ratio.map_or_else(|| "1".to_owned(), |beside| digits(beside.ratio)),
+            ]);
+        }
+    }
+    (lines.len() > 1).then(|| markdown_table(&lines))
+}
+
 /// Returns the comparison of the protocols: cost alone, rate together, what one stopped appender does to others.
 ///
 /// # Errors
@@ -67,7 +110,9 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     let heads = [
         "protocol",
         "append 64 B, ns",
-        "shared RMWs",
+        "instructions at 64 / 256 / 1024 B",
+        "locked",
+        "of them shared",
         "M appends/s, 1 thread",
         "2 threads",
         "32 threads",
@@ -78,8 +123,15 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     let name = |kind: crate::subjects::Kind| kind.name();
     for subject in ["copy alone (floor)"].into_iter().chain(ALL.map(name)) {
         let alone = find("append", subject, 64.0);
-        let mut line =
-            vec![subject.to_owned(), cell(alone, "append_ns", 1.0), cell(alone, "shared_rmws_per_append", 1.0)];
+        let instructions =
+            [64.0, 256.0, 1024.0].map(|size| cell(find("append", subject, size), "instructions_per_append", 1.0));
+        let mut line = vec![
+            subject.to_owned(),
+            cell(alone, "append_ns", 1.0),
+            instructions.join(" / "),
+            cell(alone, "locked_per_append", 1.0),
+            cell(alone, "shared_rmws_per_append", 1.0),
+        ];
         for count in [1.0, 2.0, 32.0, 128.0] {
             line.push(cell(find("threads", subject, count), "appends_per_s", 1e-6));
         }
@@ -88,7 +140,11 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     }
     let machine = &report.machine;
     let intro = format!("Medians of {} runs on {machine}; ring of 16 MiB, null sink, level memory.\n\n", report.runs);
-    Ok(format!("{intro}{}", markdown_table(&lines)))
+    let protocols = markdown_table(&lines);
+    let Some(stops) = stops_table(frozen) else { return Ok(format!("{intro}{protocols}")) };
+    let between = "What others see while one is stopped in the midst of an append, by step (STAGED and mid-copy of the helping \
+                   protocol are behind its publication):";
+    Ok(format!("{intro}{protocols}\n{between}\n\n{stops}"))
 }
 
 #[cfg(test)]

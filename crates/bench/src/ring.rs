@@ -1,4 +1,4 @@
-//! `Ring`: the memory that every protocol under comparison copies its records into; the crate's only unsafe code.
+//! `Ring`: the memory that every protocol under comparison copies its records into.
 //!
 //! The same shape as the log's own ring: a power of two of bytes, addressed by position, read by one sink.
 //!

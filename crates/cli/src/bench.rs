@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context;
-use collie_bench::{Pace, Plan, draw, log_bench, protocols_table, write_between};
+use collie_bench::{Pace, Plan, TracerProgram, draw, log_bench, protocols_table, trace_thread, write_between};
 use indicatif::ProgressBar;
 
 /// Of the section that `--readme` adds.
@@ -22,6 +22,9 @@ pub(crate) enum Command {
     /// LOST. Takes about half an hour, or two minutes with --quick. Use a release build on a machine that does nothing
     /// else. Exit code 0 also when targets are missed: they are findings, not failures.
     Log(LogArgs),
+    /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
+    #[command(hide = true)]
+    TraceThread,
 }
 
 #[derive(clap::Args)]
@@ -49,9 +52,15 @@ pub(crate) struct LogArgs {
 }
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let Command::Log(args) = command;
+    let args = match command {
+        Command::Log(args) => args,
+        Command::TraceThread => return trace_thread().map(|()| ExitCode::SUCCESS),
+    };
     let pace = if args.quick { Pace::Quick } else { Pace::Full };
     let mut plan = Plan { only: args.only, ..Plan::new(&args.dir, pace) };
+    plan.tracer = std::env::current_exe()
+        .ok()
+        .map(|program| TracerProgram { program, arguments: ["bench", "trace-thread"].map(Into::into).into() });
     // Read before the measuring: a document that cannot be written should not cost half an hour.
     let readme = args.readme.map(|path| read_readme(&path).map(|text| (path, text))).transpose()?;
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };

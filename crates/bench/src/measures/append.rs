@@ -1,5 +1,8 @@
 //! What does appending one record cost, with nobody else at work? In bursts that fit into the ring, emptied between
 //! them and outside the measured time, so that neither the sink nor the disk is in the figure.
+//!
+//! What an append executes is counted apart from that, an instruction at a time, and is the same on every run. Where nobody
+//! may trace, the processor's counter of instructions is asked instead, if there is one.
 
 use std::time::Duration;
 
@@ -11,6 +14,7 @@ use crate::{
     ring::Ring,
     subject::{Append, Subject},
     subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},
+    trace::{Counts, Tracer},
 };
 
 /// Bodies in bytes.
@@ -21,6 +25,8 @@ const BURST_BYTES: usize = 1 << 20;
 /// Bursts that go once around the ring.
 const WARM_BURSTS: usize = 17;
 const TIME: Duration = Duration::from_millis(400);
+/// Appends that are executed an instruction at a time.
+const TRACED: u64 = 100;
 
 /// Cost of an append in one run.
 struct Cost {
@@ -110,6 +116,61 @@ impl Visit for Bursts<'_> {
     }
 }
 
+/// Appends of one size, an instruction at a time.
+struct Traced<'a> {
+    tracer: &'a Tracer,
+    count: usize,
+    size: usize,
+}
+
+impl Visit for Traced<'_> {
+    type Out = std::io::Result<Vec<Counts>>;
+
+    fn visit<S: Subject>(self, subject: &S) -> Self::Out {
+        let (body, mut writer) = (vec![0xA5; self.size], subject.writer(0));
+        let mut append = || {
+            std::hint::black_box(writer.append(std::hint::black_box(&body)));
+        };
+        // What happens once only is over then.
+        (0..self.count).for_each(|_| append());
+        self.tracer.count(self.count, &mut append)
+    }
+}
+
+/// Counts what appends execute, of the floor first and then of every protocol that is built.
+fn trace(plan: &Plan, tracer: &Tracer, setup: &Setup, size: usize) -> anyhow::Result<[Option<Vec<Counts>>; 11]> {
+    let count = usize::try_from(plan.amount(TRACED).max(3))?;
+    let mut all = [const { None }; 11];
+    all[0] = Some(Traced { tracer, count, size }.visit(&CopyAlone(Ring::new(RING_BYTES)))?);
+    for (counts, kind) in all[1..].iter_mut().zip(ALL) {
+        plan.say(&format!("append: {size} B, {}, instruction by instruction", kind.name()));
+        *counts = with_subject(kind, setup, Traced { tracer, count, size })?.transpose()?;
+    }
+    Ok(all)
+}
+
+/// Returns the middle one of a count over all appends.
+fn middle(counts: &[Counts], of: fn(&Counts) -> u64) -> u64 {
+    let mut sorted: Vec<u64> = counts.iter().map(of).collect();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
+}
+
+/// Adds what was traced; else what the processor counted, if it did.
+fn with_counts(row: Row, traced: Option<&[Counts]>, costs: &[Cost]) -> Row {
+    const NOT_AVAILABLE: Figure = Figure::Absent("not available");
+    let Some(traced) = traced else {
+        let counted: Option<Vec<f64>> = costs.iter().map(|cost| cost.instructions).collect();
+        let row = match &counted {
+            Some(counts) => row.runs("instructions_per_append", counts),
+            None => row.figure("instructions_per_append", NOT_AVAILABLE),
+        };
+        return row.figure("locked_per_append", NOT_AVAILABLE);
+    };
+    row.figure("instructions_per_append", Figure::Count(middle(traced, |counts| counts.instructions)))
+        .figure("locked_per_append", Figure::Count(middle(traced, Counts::locked)))
+}
+
 /// Measures every protocol at every size.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let question = "what does one append cost, alone, in memory? (floor: copying the same bytes and nothing else)";
@@ -117,7 +178,8 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
     let setup =
         Setup { threads: 1, ring_bytes: RING_BYTES, flush_bytes: RING_BYTES / 2, dir: scratch.path().to_owned() };
-    let mut counted = true;
+    let tracer = plan.tracer();
+    let mut refusal = tracer.as_ref().err().cloned();
     for size in SIZES {
         let case = format!("{size} B, 1 thread");
         let (mut floor, mut costs) = (Vec::new(), ALL.map(|_| Vec::new()));
@@ -128,24 +190,26 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
                 costs.extend(with_subject(kind, &setup, Bursts { plan, size })?);
             }
         }
+        let traced = match tracer.as_ref().ok().filter(|_| refusal.is_none()) {
+            Some(tracer) => trace(plan, tracer, &setup, size).unwrap_or_else(|error| {
+                refusal = Some(error.to_string());
+                [const { None }; 11]
+            }),
+            None => [const { None }; 11],
+        };
         let ns = |costs: &[Cost]| costs.iter().map(|cost| cost.ns).collect::<Vec<_>>();
         let (floor_ns, mutex_ns) = (ns(&floor), ns(&costs[1]));
-        let with_costs = |row: Row, costs: &[Cost], rmws| {
-            let counts: Option<Vec<f64>> = costs.iter().map(|cost| cost.instructions).collect();
-            let row = row.runs("append_ns", &ns(costs));
-            let row = match &counts {
-                Some(counts) => row.runs("instructions_per_append", counts),
-                None => row.figure("instructions_per_append", Figure::Absent("not available")),
-            };
-            row.figure("shared_rmws_per_append", Figure::Count(rmws))
+        let with_costs = |row: Row, costs: &[Cost], rmws, traced: &Option<Vec<Counts>>| {
+            with_counts(row.runs("append_ns", &ns(costs)), traced.as_deref(), costs)
+                .figure("shared_rmws_per_append", Figure::Count(rmws))
         };
-        counted &= floor.iter().all(|cost| cost.instructions.is_some());
         section.rows.push(with_costs(
             Row::new("copy alone (floor)", &case, "none", "16 MiB").at(float(size as u64)),
             &floor,
             0,
+            &traced[0],
         ));
-        for (kind, costs) in ALL.into_iter().zip(&costs) {
+        for ((kind, costs), traced) in ALL.into_iter().zip(&costs).zip(&traced[1..]) {
             let ring = if kind == Kind::WriteEach { "none, a file" } else { RING };
             let row = Row::new(kind.name(), &case, "memory", ring).at(float(size as u64));
             if costs.is_empty() {
@@ -153,20 +217,28 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
                 continue;
             }
             let mine = median(&ns(costs));
-            let mut row = with_costs(row, costs, kind.shared_rmws().into());
+            let mut row = with_costs(row, costs, kind.shared_rmws().into(), traced);
             row = row.beside("floor", mine / median(&floor_ns));
             if OWN.contains(&kind) {
                 row = row.beside("mutex, buffered", mine / median(&mutex_ns));
                 if size == SIZES[0] {
                     row = row.target("<= 20 ns", mine <= 20.0);
                     row = row.target("1 shared RMW", kind.shared_rmws() == 1);
+                    if let Some(traced) = traced {
+                        let one_each = |counts: &Counts| (counts.adds, counts.exchanges, counts.others) == (1, 1, 0);
+                        row = row.target("1 locked add, 1 exchange", traced.iter().all(one_each));
+                    }
                 }
             }
             section.rows.push(row);
         }
     }
-    if !counted {
-        section.notes.push("instructions: this machine's kernel offers no counter for them".to_owned());
+    match refusal {
+        Some(why) => section.notes.push(format!("instructions and locked instructions were not traced: {why}")),
+        None => section.notes.push(format!(
+            "instructions are those in user mode, counted one at a time; the middle of {} appends",
+            plan.amount(TRACED).max(3)
+        )),
     }
     section.notes.push("shared_rmws_per_append is counted in the code of each protocol, without contention".to_owned());
     Ok(section)

@@ -1,10 +1,11 @@
 //! An appender stops in the middle of an append: what do the others see?
 //!
-//! Stopped by the benchmark, at one step: after it has its position and before its record is complete (W3), where the hook
-//! that runs there sleeps. One other appends, another also waits until the boundary has passed its record. Both begin
-//! every 20 microseconds and are timed from when they should have begun, so a stop counts for everything it held up.
-//! Where the position is taken and the record copied under one mutex, the append itself waits; elsewhere only the
-//! boundary does.
+//! Stopped by the benchmark, at one step after another: in the hook that runs after it has its position and before its
+//! record is complete (W3), which sleeps; and by a tracer (`trace`) where there is no hook: right after taking the position,
+//! after showing STAGED, half-way through the copy, right before white. One other appends, another also waits until the
+//! boundary has passed its record. Both begin every 20 microseconds and are timed from when they should have begun, so a
+//! stop counts for everything it held up. Where the position is taken and the record copied under one mutex, the append
+//! itself waits; elsewhere only the boundary does.
 //!
 //! Stopped by the scheduler, anywhere: 64 appenders on a few processors, each waiting for the boundary after each record.
 //! Large records are mostly copying, so most stops fall there.
@@ -14,21 +15,33 @@ use std::{
     time::Duration,
 };
 
-use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros};
+use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, micros};
 use crate::{
-    Plan, Section,
+    Pace, Plan, Section,
     latency::Latencies,
     report::{Figure, Row},
     subject::{Append, Subject},
     subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},
+    trace::{Hold, Place, Tracer},
 };
 
-const FREEZES_MS: [u64; 4] = [0, 1, 10, 100];
+const FREEZES_MS: [u64; 3] = [1, 10, 100];
 const TIME: Duration = Duration::from_millis(1500);
 /// Appenders that go on: one that only appends, one that waits for the boundary.
 const OTHERS: usize = 2;
 /// One begins so often.
 const EVERY_NS: u64 = 20_000;
+
+/// Those that the tracer stops, at every place that they have.
+const TRACED: [Kind; 4] = [Kind::OneMutex, Kind::Oracle, Kind::Base, Kind::Help];
+const TRACED_TIME: Duration = Duration::from_millis(700);
+/// Body of a record that the tracer stops: long enough that copying it is most of the append.
+const TRACED_SIZE: usize = 4096;
+
+/// Returns the body of a record that the tracer stops; where only a touch is asked for, few steps are.
+fn traced_size(plan: &Plan) -> usize {
+    if plan.pace == Pace::Touch { 256 } else { TRACED_SIZE }
+}
 
 /// Times of the appenders that were not stopped.
 struct Seen {
@@ -36,52 +49,90 @@ struct Seen {
     boundary: Latencies,
 }
 
+/// How an appender is stopped.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    /// Not at all.
+    Never,
+    /// By sleeping in the hook.
+    Hook,
+    /// From outside.
+    Traced(&'a Tracer, Place),
+}
+
 /// Stops one appender again and again, for as long as it then runs.
 struct Freeze<'a> {
     plan: &'a Plan,
-    freeze: Duration,
+    freeze_ms: u64,
+    how: How<'a>,
+}
+
+/// Appends, and if `waits` also waits for the boundary, every [`EVERY_NS`] until told to stop.
+fn go_on<S: Subject>(plan: &Plan, subject: &S, waits: bool, stop: &AtomicBool) -> Latencies {
+    let (mut writer, mut latencies) = (subject.writer(usize::from(waits)), Latencies::default());
+    let mut due = plan.now_ns();
+    while !stop.load(Ordering::Relaxed) {
+        while plan.now_ns() < due {
+            std::thread::yield_now();
+        }
+        let end = writer.append(&[0xA5; 64]);
+        if waits {
+            writer.wait_boundary(end);
+        }
+        latencies.record(plan.now_ns() - due);
+        due += EVERY_NS;
+    }
+    latencies
 }
 
 impl Visit for Freeze<'_> {
-    type Out = Seen;
+    /// `None`: the append has no such place.
+    type Out = anyhow::Result<Option<Seen>>;
 
-    fn visit<S: Subject>(self, subject: &S) -> Seen {
-        let Self { plan, freeze } = self;
-        let stop = &AtomicBool::new(false);
+    fn visit<S: Subject>(self, subject: &S) -> Self::Out {
+        let Self { plan, freeze_ms, how } = self;
+        let (stop, freeze) = (&AtomicBool::new(false), Duration::from_millis(freeze_ms));
+        let time = if matches!(how, How::Traced(..)) { TRACED_TIME } else { TIME };
+        let body = vec![0x5A; traced_size(plan)];
+        let mut writer = subject.writer(OTHERS);
+        if let How::Traced(tracer, place) = how {
+            // Shows the tracer the way, undisturbed. The same code runs below: `once` is one function.
+            tracer.count(1, &mut once(&mut writer, &body))?;
+            if !tracer.has(place)? {
+                return Ok(None);
+            }
+        }
         std::thread::scope(|scope| {
-            let others = [false, true].map(|waits| {
-                scope.spawn(move || {
-                    let (mut writer, mut latencies) = (subject.writer(usize::from(waits)), Latencies::default());
-                    let mut due = plan.now_ns();
-                    while !stop.load(Ordering::Relaxed) {
-                        while plan.now_ns() < due {
-                            std::thread::yield_now();
-                        }
-                        let end = writer.append(&[0xA5; 64]);
-                        if waits {
-                            writer.wait_boundary(end);
-                        }
-                        latencies.record(plan.now_ns() - due);
-                        due += EVERY_NS;
+            let others = [false, true].map(|waits| scope.spawn(move || go_on(plan, subject, waits, stop)));
+            let (begun, mut held) = (plan.now_ns(), Ok(0_u64));
+            let limit_ns = plan.time(time).max(4 * freeze).as_nanos();
+            while held.is_ok() && u128::from(plan.now_ns() - begun) < limit_ns {
+                match how {
+                    How::Never => std::thread::sleep(Duration::from_millis(10)),
+                    How::Hook => {
+                        writer.append_with(&[0x5A; 64], || std::thread::sleep(freeze));
+                        std::thread::sleep(freeze);
                     }
-                    latencies
-                })
-            });
-            let begun = plan.now_ns();
-            let mut writer = subject.writer(OTHERS);
-            let limit_ns = plan.time(TIME).max(4 * freeze).as_nanos();
-            while u128::from(plan.now_ns() - begun) < limit_ns {
-                if freeze.is_zero() {
-                    std::thread::sleep(Duration::from_millis(10));
-                } else {
-                    writer.append_with(&[0x5A; 64], || std::thread::sleep(freeze));
-                    std::thread::sleep(freeze);
+                    How::Traced(tracer, place) => {
+                        let hold = Hold { place, millis_max: u32::try_from(freeze_ms).unwrap_or(u32::MAX) };
+                        let was_held = tracer.hold(hold, &mut once(&mut writer, &body));
+                        held = held.and_then(|held| was_held.map(|was_held| held + u64::from(was_held)));
+                        std::thread::sleep(freeze);
+                    }
                 }
             }
             stop.store(true, Ordering::Relaxed);
             let [appends, boundary] = others.map(|other| other.join().expect("appending does not fail"));
-            Seen { appends, boundary }
+            anyhow::ensure!(held? > 0 || !matches!(how, How::Traced(..)), "no append passed the place");
+            Ok(Some(Seen { appends, boundary }))
         })
+    }
+}
+
+/// Returns one append as work for the tracer; of the same type, so the same code, wherever it is called.
+fn once<A: Append>(writer: &mut A, body: &[u8]) -> impl FnMut() {
+    move || {
+        std::hint::black_box(writer.append(std::hint::black_box(body)));
     }
 }
 
@@ -165,56 +216,116 @@ fn crowds(plan: &Plan, dir: &std::path::Path, section: &mut Section) -> anyhow::
     Ok(())
 }
 
-/// Measures every protocol with a ring.
-pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
-    let question = "one appender stops between its position and its copy (W3), or the scheduler stops many anywhere: what do others see? (peer: no stop)";
-    let mut section = Section::new("frozen", question);
+/// What others see without a stop.
+#[derive(Clone, Copy)]
+struct Calm {
+    append_p99_us: f64,
+    boundary_p99_us: f64,
+}
+
+/// Returns the row of what others saw in several runs.
+fn row_of(kind: Kind, case: String, freeze_ms: u64, seen: &[Seen]) -> Row {
+    let of = |figure: fn(&Seen) -> u64| seen.iter().map(|seen| micros(figure(seen))).collect::<Vec<_>>();
+    Row::new(kind.name(), case, "memory", RING)
+        .at(float(freeze_ms))
+        .runs("append_p50_us", &of(|seen| seen.appends.at_per_mille(500)))
+        .runs("append_p99_us", &of(|seen| seen.appends.at_per_mille(990)))
+        .runs("append_p999_us", &of(|seen| seen.appends.at_per_mille(999)))
+        .runs("append_max_us", &of(|seen| seen.appends.max_ns()))
+        .runs("boundary_p50_us", &of(|seen| seen.boundary.at_per_mille(500)))
+        .runs("boundary_p99_us", &of(|seen| seen.boundary.at_per_mille(990)))
+        .runs("boundary_p999_us", &of(|seen| seen.boundary.at_per_mille(999)))
+        .runs("boundary_max_us", &of(|seen| seen.boundary.max_ns()))
+}
+
+/// Sets a row beside its kind's without a stop; `staged`: with the target of a record that others need not wait for.
+fn beside(row: Row, kind: Kind, calm: Calm, staged: bool) -> Row {
+    let ratio = |key: &str, calm: f64| row.median(key).map_or(f64::INFINITY, |found| found / calm);
+    let appends = ratio("append_p99_us", calm.append_p99_us);
+    let boundary = ratio("boundary_p99_us", calm.boundary_p99_us);
+    let mut row = row.beside("append p99 without a stop", appends).beside("boundary p99 without a stop", boundary);
+    if OWN.contains(&kind) {
+        row = row.target("append p99 <= 2x", appends <= 2.0);
+    }
+    if staged {
+        row = row.target("boundary p99 <= 2x", boundary <= 2.0);
+    }
+    row
+}
+
+/// Runs one case several times; `None` where the protocol is not built or has no such place.
+fn run(plan: &Plan, kind: Kind, freeze_ms: u64, how: How<'_>) -> anyhow::Result<Option<Vec<Seen>>> {
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
-    for kind in ALL.into_iter().filter(|kind| *kind != Kind::WriteEach) {
-        let mut calm = None;
-        for freeze_ms in FREEZES_MS {
-            plan.say(&format!("frozen: {}, {freeze_ms} ms", kind.name()));
-            let dir = scratch.path().to_owned();
-            let setup = Setup { threads: OTHERS + 1, ring_bytes: RING_BYTES, flush_bytes: FLUSH_BYTES, dir };
-            let mut seen = Vec::new();
-            for _ in 0..plan.runs() {
-                let work = Freeze { plan, freeze: Duration::from_millis(freeze_ms) };
-                seen.extend(with_subject(kind, &setup, work)?);
-            }
-            let case = if freeze_ms == 0 { "no stop".to_owned() } else { format!("W3, {freeze_ms} ms") };
-            let row = Row::new(kind.name(), case, "memory", RING).at(float(freeze_ms));
-            if seen.is_empty() {
-                section.rows.push(row.figure("append_p99_us", Figure::Absent(NOT_BUILT)));
-                break;
-            }
-            let of = |figure: fn(&Seen) -> u64| seen.iter().map(|seen| micros(figure(seen))).collect::<Vec<_>>();
-            let p99 = of(|seen| seen.appends.at_per_mille(990));
-            let mut row = row
-                .runs("append_p50_us", &of(|seen| seen.appends.at_per_mille(500)))
-                .runs("append_p99_us", &p99)
-                .runs("append_p999_us", &of(|seen| seen.appends.at_per_mille(999)))
-                .runs("append_max_us", &of(|seen| seen.appends.max_ns()))
-                .runs("boundary_p50_us", &of(|seen| seen.boundary.at_per_mille(500)))
-                .runs("boundary_p99_us", &of(|seen| seen.boundary.at_per_mille(990)))
-                .runs("boundary_p999_us", &of(|seen| seen.boundary.at_per_mille(999)))
-                .runs("boundary_max_us", &of(|seen| seen.boundary.max_ns()));
-            match calm {
-                None => calm = Some(median(&p99)),
-                Some(calm) => {
-                    let ratio = median(&p99) / calm;
-                    row = row.beside("append p99 without a stop", ratio);
-                    if OWN.contains(&kind) {
-                        row = row.target("append p99 <= 2x", ratio <= 2.0);
-                    }
-                }
-            }
-            section.rows.push(row);
+    let dir = scratch.path().to_owned();
+    let setup = Setup { threads: OTHERS + 1, ring_bytes: RING_BYTES, flush_bytes: FLUSH_BYTES, dir };
+    let mut seen = Vec::new();
+    for _ in 0..plan.runs() {
+        match with_subject(kind, &setup, Freeze { plan, freeze_ms, how })?.transpose()?.flatten() {
+            Some(of_run) => seen.push(of_run),
+            None => return Ok(None),
         }
     }
+    Ok(Some(seen))
+}
+
+/// Has the tracer stop appenders where there is no hook.
+fn traced(plan: &Plan, calm: &[(Kind, Calm)], section: &mut Section) -> anyhow::Result<()> {
+    let tracer = plan.tracer().map_err(|why| anyhow::anyhow!(why))?;
+    // Short paces cannot afford long stops.
+    let freezes_ms: &[u64] = match plan.pace {
+        Pace::Full => &FREEZES_MS,
+        Pace::Quick => &[10],
+        Pace::Touch => &[1],
+    };
+    for (kind, calm) in calm.iter().filter(|(kind, _)| TRACED.contains(kind)) {
+        for place in Place::ALL {
+            for freeze_ms in freezes_ms {
+                plan.say(&format!("frozen: {}, {}, {freeze_ms} ms", kind.name(), place.name()));
+                let Some(seen) = run(plan, *kind, *freeze_ms, How::Traced(&tracer, place))? else { continue };
+                let row = row_of(*kind, format!("{}, {freeze_ms} ms", place.name()), *freeze_ms, &seen);
+                let staged = *kind == Kind::Help && place != Place::Taken;
+                section.rows.push(beside(row, *kind, *calm, staged));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Measures every protocol with a ring.
+pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+    let question = "one appender stops in the midst of an append, or the scheduler stops many anywhere: what do others see? (peer: no stop)";
+    let mut section = Section::new("frozen", question);
+    let mut calms = Vec::new();
+    for kind in ALL.into_iter().filter(|kind| *kind != Kind::WriteEach) {
+        plan.say(&format!("frozen: {}, no stop", kind.name()));
+        let Some(seen) = run(plan, kind, 0, How::Never)? else {
+            let row = Row::new(kind.name(), "no stop", "memory", RING).at(0.0);
+            section.rows.push(row.figure("append_p99_us", Figure::Absent(NOT_BUILT)));
+            continue;
+        };
+        let row = row_of(kind, "no stop".to_owned(), 0, &seen);
+        let p99 = |key: &str| row.median(key).expect("just put there");
+        let calm = Calm { append_p99_us: p99("append_p99_us"), boundary_p99_us: p99("boundary_p99_us") };
+        section.rows.push(row);
+        calms.push((kind, calm));
+        for freeze_ms in FREEZES_MS {
+            plan.say(&format!("frozen: {}, W3, {freeze_ms} ms", kind.name()));
+            let seen = run(plan, kind, freeze_ms, How::Hook)?.unwrap_or_default();
+            let row = row_of(kind, format!("W3, {freeze_ms} ms"), freeze_ms, &seen);
+            section.rows.push(beside(row, kind, calm, false));
+        }
+    }
+    match traced(plan, &calms, &mut section) {
+        Ok(()) => section.notes.push(format!(
+            "W2, STAGED, mid-copy, before-white: stopped from outside in an append of {} B; with a mutex W2 is right \
+             behind taking it, before-white right before leaving it",
+            traced_size(plan)
+        )),
+        Err(why) => {
+            section.notes.push(format!("W2, STAGED, mid-copy and before-white are left out, not traced: {why}"))
+        }
+    }
+    let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
     crowds(plan, scratch.path(), &mut section)?;
-    section.notes.push(
-        "W2, STAGED, mid-copy and before-white are left out: the log has no pause points there outside its own tests"
-            .to_owned(),
-    );
     Ok(section)
 }

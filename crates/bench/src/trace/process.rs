@@ -1,0 +1,188 @@
+//! The child's side: requests on standard input, answers on standard output, one line each.
+//!
+//! | request                       | answers                                                                       |
+//! |-------------------------------|-------------------------------------------------------------------------------|
+//! | none, at the start            | `ready`                                                                       |
+//! | `count THREAD WINDOWS`        | `attached`; `counted I,A,X,O ...`, a group a window                           |
+//! | `has PLACE`                   | `yes` or `no`                                                                 |
+//! | `hold THREAD PLACE MILLIS`    | `attached`; `held`; after `go`, or in time, `told` or `expired`; or `missed`  |
+//! | `hold ... step`               | as above, but a step at a time, and nothing is answered any more              |
+//!
+//! Instead of any of these: `refused WHY`, and the thread runs on. A place is known from the last window that was counted.
+
+use std::{fs::File, io, os::fd::AsFd};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{
+    instruction::Kind,
+    tracee::Tracee,
+    tracer::{read_line, write_line},
+    window::{Place, Window},
+};
+
+/// Steps after which a thread that has not come to its mark is let go: far beyond any append.
+const STEPS_MAX: usize = 4_000_000;
+
+/// The two ends of the conversation.
+struct Talk {
+    from: File,
+    to: File,
+}
+
+impl Talk {
+    fn open() -> io::Result<Self> {
+        let of = |end: io::Result<std::os::fd::OwnedFd>| end.map(File::from);
+        Ok(Self {
+            from: of(io::stdin().as_fd().try_clone_to_owned())?,
+            to: of(io::stdout().as_fd().try_clone_to_owned())?,
+        })
+    }
+
+    fn say(&self, line: &str) -> io::Result<()> {
+        write_line(&self.to, line)
+    }
+
+    /// Waits for a line, at most so long; returns whether there is one, or the end.
+    fn is_told_within(&self, millis: u32) -> io::Result<bool> {
+        let mut ends = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        Ok(poll(&mut ends, limit)? > 0)
+    }
+}
+
+/// Answers until the input ends.
+pub(super) fn serve() -> anyhow::Result<()> {
+    let (talk, mut window) = (Talk::open()?, Window::default());
+    // On a line of its own, whatever a test runner has printed.
+    talk.say("\nready")?;
+    while let Some(line) = read_line(&talk.from)? {
+        let words: Vec<&str> = line.split(' ').collect();
+        let done = match words[..] {
+            ["go"] => Ok(()),
+            ["count", thread, windows] => count(&talk, &mut window, thread.parse()?, windows.parse()?),
+            ["has", place] => {
+                let has = window.stop(place_of(place)?).is_some();
+                talk.say(if has { "yes" } else { "no" })
+            }
+            ["hold", thread, place, millis, ref rest @ ..] => {
+                let place = place_of(place)?;
+                hold(&talk, &window, thread.parse()?, place, millis.parse()?, rest == ["step"])
+            }
+            _ => anyhow::bail!("not a request: {line}"),
+        };
+        if let Err(error) = done {
+            talk.say(&format!("refused {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn place_of(name: &str) -> anyhow::Result<Place> {
+    let place = Place::ALL.into_iter().find(|known| known.name() == name);
+    place.ok_or_else(|| anyhow::anyhow!("no such place: {name}"))
+}
+
+/// Steps to the next mark and over it; returns its address.
+fn to_mark(tracee: &mut Tracee, mut on_step: impl FnMut(&mut Tracee, u64) -> io::Result<()>) -> io::Result<u64> {
+    for _ in 0..STEPS_MAX {
+        let at = tracee.at()?;
+        if tracee.instruction(at)?.kind == Kind::Mark {
+            tracee.step()?;
+            return Ok(at);
+        }
+        on_step(tracee, at)?;
+    }
+    Err(io::Error::other("the thread came to no mark"))
+}
+
+fn step_over(tracee: &mut Tracee, _at: u64) -> io::Result<()> {
+    tracee.step()
+}
+
+/// Steps from the mark just passed to the next one.
+fn watch(tracee: &mut Tracee, begin: u64) -> io::Result<Window> {
+    let mut window = Window::begin(begin);
+    // The word that was exchanged last, and what it then was.
+    let mut exchanged = None;
+    window.end = to_mark(tracee, |tracee, at| {
+        let instruction = tracee.instruction(at)?;
+        let target = instruction.operand.map(|operand| tracee.operand(at, operand)).transpose()?;
+        window.push(at, instruction.kind, instruction.repeats);
+        tracee.step()?;
+        if let Some(target) = target {
+            exchanged = Some((target, tracee.word(target)?));
+        } else if let Some((target, value)) = exchanged
+            && tracee.word(target)? != value
+        {
+            window.whitened();
+            exchanged = None;
+        }
+        Ok(())
+    })?;
+    Ok(window)
+}
+
+fn count(talk: &Talk, last: &mut Window, thread: i32, windows: usize) -> io::Result<()> {
+    let mut tracee = Tracee::attach(thread)?;
+    talk.say("attached")?;
+    let mut line = "counted".to_owned();
+    for _ in 0..windows {
+        let begin = to_mark(&mut tracee, step_over)?;
+        *last = watch(&mut tracee, begin)?;
+        let counts = last.counts();
+        line.push_str(&format!(" {},{},{},{}", counts.instructions, counts.adds, counts.exchanges, counts.others));
+    }
+    // Before the answer: who reads it may look whether the thread is traced.
+    drop(tracee);
+    talk.say(&line)
+}
+
+/// Brings the thread to the place; `false` if it came to the end without passing there.
+fn bring(tracee: &mut Tracee, window: &Window, place: Place) -> io::Result<bool> {
+    let stop = window.stop(place).ok_or_else(|| io::Error::other(format!("no place {} in it", place.name())))?;
+    tracee.break_at(&[window.begin])?;
+    tracee.run()?;
+    for pass in 0..=stop.passes {
+        if pass > 0 {
+            tracee.break_at(&[])?;
+            tracee.step()?;
+        }
+        tracee.break_at(&[stop.address, window.end])?;
+        tracee.run()?;
+        if tracee.at()? == window.end {
+            return Ok(false);
+        }
+    }
+    tracee.break_at(&[])?;
+    for _ in 0..stop.steps {
+        if tracee.at()? == window.end {
+            return Ok(false);
+        }
+        tracee.step()?;
+    }
+    Ok(true)
+}
+
+fn hold(talk: &Talk, window: &Window, thread: i32, place: Place, millis: u32, steps: bool) -> io::Result<()> {
+    let mut tracee = Tracee::attach(thread)?;
+    talk.say("attached")?;
+    if steps {
+        // For the test that ends this process between two steps.
+        to_mark(&mut tracee, step_over)?;
+        loop {
+            tracee.step()?;
+        }
+    }
+    if !bring(&mut tracee, window, place)? {
+        drop(tracee);
+        return talk.say("missed");
+    }
+    talk.say("held")?;
+    let told = talk.is_told_within(millis)?;
+    drop(tracee);
+    if told {
+        read_line(&talk.from)?;
+    }
+    talk.say(if told { "told" } else { "expired" })
+}

@@ -1,0 +1,235 @@
+//! `Window`: what a thread executed between two marks, and where among it an append can be stopped.
+//!
+//! The places are told from the locked instructions alone. Taking positions is the `lock xadd`, or the exchange that takes
+//! the mutex. What is left last is the flag, by an exchange, or the mutex, by the last locked instruction. Where the word
+//! that was exchanged changes once more, by a plain store, the exchange showed STAGED and the store shows white.
+
+/// How many instructions of each kind were executed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    /// All of them.
+    pub(crate) instructions: u64,
+    /// `lock xadd`: positions taken, on a line that all appenders share.
+    pub(crate) adds: u64,
+    /// Exchanges with memory.
+    pub(crate) exchanges: u64,
+    /// Anything else that is locked.
+    pub(crate) others: u64,
+}
+
+impl Counts {
+    /// Returns how many were locked.
+    pub(crate) fn locked(&self) -> u64 {
+        self.adds + self.exchanges + self.others
+    }
+}
+
+/// Where in an append its thread can be stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Right after taking positions (W2), or the mutex under which they are.
+    Taken,
+    /// Right after the exchange that shows STAGED.
+    Staged,
+    /// Half-way in steps through what copies the record.
+    MidCopy,
+    /// Right before the store that shows white, or leaves the mutex.
+    BeforeWhite,
+}
+
+impl Place {
+    /// All of them, in the order of an append with helping.
+    pub(crate) const ALL: [Self; 4] = [Self::Taken, Self::Staged, Self::MidCopy, Self::BeforeWhite];
+
+    /// Returns its name in rows and requests.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Taken => "W2",
+            Self::Staged => "STAGED",
+            Self::MidCopy => "mid-copy",
+            Self::BeforeWhite => "before-white",
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(super) use steps::Window;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod steps {
+    use super::{super::instruction::Kind, Counts, Place};
+
+    /// One step of the thread: an instruction, or one round of one that repeats.
+    #[derive(Clone, Copy, Debug)]
+    struct Step {
+        at: u64,
+        kind: Kind,
+        /// Another round of the instruction of the step before.
+        again: bool,
+    }
+
+    /// Where to stop: when the thread has come to `address` for the time after `passes` others, and gone `steps` more.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(in super::super) struct Stop {
+        pub(in super::super) address: u64,
+        pub(in super::super) passes: usize,
+        pub(in super::super) steps: usize,
+    }
+
+    /// The steps between two marks.
+    #[derive(Clone, Debug, Default)]
+    pub(in super::super) struct Window {
+        /// Addresses of the marks.
+        pub(in super::super) begin: u64,
+        pub(in super::super) end: u64,
+        steps: Vec<Step>,
+        /// The step that changed, by a plain store, the word that the last exchange changed.
+        whitened: Option<usize>,
+    }
+
+    impl Window {
+        pub(in super::super) fn begin(at: u64) -> Self {
+            Self { begin: at, ..Self::default() }
+        }
+
+        /// Adds a step.
+        pub(in super::super) fn push(&mut self, at: u64, kind: Kind, repeats: bool) {
+            let again = repeats && self.steps.last().is_some_and(|last| last.at == at);
+            self.steps.push(Step { at, kind, again });
+            if kind == Kind::Exchange {
+                self.whitened = None;
+            }
+        }
+
+        /// Says that the last step changed the word that was exchanged before.
+        pub(in super::super) fn whitened(&mut self) {
+            self.whitened = self.whitened.or(self.steps.len().checked_sub(1));
+        }
+
+        pub(in super::super) fn counts(&self) -> Counts {
+            let count = |wanted: fn(&Step) -> bool| {
+                self.steps.iter().filter(|step| !step.again).filter(|step| wanted(step)).count() as u64
+            };
+            Counts {
+                instructions: count(|_| true),
+                adds: count(|step| step.kind == Kind::Add),
+                exchanges: count(|step| step.kind == Kind::Exchange),
+                others: count(|step| step.kind == Kind::OtherLocked),
+            }
+        }
+
+        /// Returns how to stop at `place`, if the append has one.
+        pub(in super::super) fn stop(&self, place: Place) -> Option<Stop> {
+            let is_locked = |step: &Step| matches!(step.kind, Kind::Add | Kind::Exchange | Kind::OtherLocked);
+            let taken = match self.steps.iter().position(|step| step.kind == Kind::Add) {
+                Some(add) => add + 1,
+                // The exchange can fail: behind the jump that is taken then.
+                None => {
+                    let lock = self.steps.iter().position(is_locked)?;
+                    lock + 2 + self.steps[lock + 1..].iter().position(|step| step.kind == Kind::Branch)?
+                }
+            };
+            let staged = self.whitened.and_then(|_| {
+                self.steps.iter().rposition(|step| step.kind == Kind::Exchange).map(|exchange| exchange + 1)
+            });
+            let white = self.whitened.or_else(|| self.steps.iter().rposition(is_locked))?;
+            let copy = staged.unwrap_or(taken);
+            if white <= copy + 1 {
+                // Ends by a store that is not known here.
+                return (place == Place::Taken).then(|| self.at(taken, 0)).flatten();
+            }
+            match place {
+                Place::Taken => self.at(taken, 0),
+                Place::Staged => self.at(staged?, 0),
+                Place::MidCopy => self.at(copy, (white - copy) / 2),
+                Place::BeforeWhite => self.at(white, 0),
+            }
+        }
+
+        fn at(&self, step: usize, more: usize) -> Option<Stop> {
+            let address = self.steps.get(step)?.at;
+            let passes = self.steps[..step].iter().filter(|earlier| earlier.at == address).count();
+            Some(Stop { address, passes, steps: more })
+        }
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        fn window(steps: &[(u64, Kind)], whitened: Option<usize>) -> Window {
+            let mut window = Window::begin(1);
+            for (number, (at, kind)) in steps.iter().enumerate() {
+                window.push(*at, *kind, *at == 77);
+                if whitened == Some(number) {
+                    window.whitened();
+                }
+            }
+            window
+        }
+
+        fn stop(address: u64, passes: usize, steps: usize) -> Option<Stop> {
+            Some(Stop { address, passes, steps })
+        }
+
+        /// Goal: each protocol is stopped where its name says. Method: appends of the three shapes, a dozen steps each.
+        #[test]
+        fn places_are_found_in_each_shape_of_append() {
+            use Kind::{Add, Branch, Exchange, OtherLocked, Plain};
+            let lock_free = [
+                (10, Plain),
+                (11, Add),
+                (12, Plain),
+                (13, Plain),
+                (14, Plain),
+                (12, Plain),
+                (16, Exchange),
+                (17, Plain),
+            ];
+            let base = window(&lock_free, None);
+            let stops = |window: &Window| Place::ALL.map(|place| window.stop(place));
+            assert_eq!(stops(&base), [stop(12, 0, 0), None, stop(12, 0, 2), stop(16, 0, 0)]);
+            assert_eq!(base.counts(), Counts { instructions: 8, adds: 1, exchanges: 1, others: 0 });
+
+            let staged = [
+                (11, Add),
+                (12, Plain),
+                (13, Exchange),
+                (12, Plain),
+                (15, Plain),
+                (16, Plain),
+                (17, Plain),
+                (18, Plain),
+            ];
+            let help = window(&staged, Some(6));
+            assert_eq!(stops(&help), [stop(12, 0, 0), stop(12, 1, 0), stop(12, 1, 1), stop(17, 0, 0)]);
+
+            let locked = [
+                (10, OtherLocked),
+                (11, Plain),
+                (12, Branch),
+                (13, Plain),
+                (14, Plain),
+                (15, Plain),
+                (16, OtherLocked),
+            ];
+            let mutex = window(&locked, None);
+            assert_eq!(stops(&mutex), [stop(13, 0, 0), None, stop(13, 0, 1), stop(16, 0, 0)]);
+            assert_eq!(mutex.counts().locked(), 2);
+
+            // White by a store that no exchange announced: only the position is known.
+            let linked = window(&[(10, Plain), (11, Add), (12, Plain), (13, Plain)], None);
+            assert_eq!(stops(&linked), [stop(12, 0, 0), None, None, None]);
+            assert_eq!(stops(&Window::default()), [None; 4]);
+        }
+
+        /// Goal: an instruction that repeats counts once, a loop counts each time. Method: both.
+        #[test]
+        fn rounds_of_one_instruction_count_once() {
+            use Kind::Plain;
+            let steps = [(76, Plain), (77, Plain), (77, Plain), (77, Plain), (78, Plain), (76, Plain), (77, Plain)];
+            assert_eq!(window(&steps, None).counts().instructions, 5);
+            assert_eq!(window(&[(5, Plain), (5, Plain)], None).counts().instructions, 2);
+        }
+    }
+}
