@@ -87,8 +87,8 @@ pub enum RecoveryMode {
     AbsoluteConsistency,
     /// Trims an unfinished flush; opens before the damage, keeping the damaged files under the name `.bad`.
     PointInTime,
-    /// Reads all that is readable and declares the holes. Opens nothing for writing, so opening refuses it: see
-    /// [`salvage`](crate::salvage).
+    /// Reads all that is readable and declares the holes. Opens nothing for writing, so opening a log refuses it: see
+    /// [`salvage`](crate::salvage). A database opens read-only with what that yields.
     SkipAnyCorruptedRecords,
 }
 
@@ -173,7 +173,8 @@ pub struct Options {
     pub recovery_mode: RecoveryMode,
     /// A position that the caller knows to have been durable: an end below it is damage. Default none.
     pub known_durable: Option<Lsn>,
-    /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. Default none.
+    /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. For whoever frees
+    /// old records and knows up to where; a database sets it itself. Default none.
     pub known_start: Option<Lsn>,
     /// Tag and body of a record to append first whenever opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,

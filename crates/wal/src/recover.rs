@@ -122,7 +122,9 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
         })
     };
     let (mut gathered, mut found) = look(options.known_durable)?;
-    refuse_late_start(&found, options.known_start)?;
+    if found.damage.is_none() {
+        refuse_late_start(&found, options.known_start)?;
+    }
     let mut notes = Vec::new();
     let ring = find_ring(env, dir, options, &found, &mut notes)?;
     if let Some(ring) = &ring {

@@ -23,11 +23,12 @@ use std::{
 };
 
 use collie_base::Lsn;
-use collie_env::{Env, Files};
+use collie_env::{Env, FileLock, Files, LockError};
 
 use crate::{
     Record, WalError,
     assemble::Assembler,
+    copies::merged,
     decode::{Bad, HeaderBlock},
     format::{BLOCK_BYTES, segment_number},
     frame_reader::FrameReader,
@@ -111,6 +112,8 @@ pub struct Salvage {
     last: Option<Run>,
     assembler: Assembler,
     ended: bool,
+    /// Held as long as this is read.
+    locks: Vec<Box<dyn FileLock>>,
 }
 
 /// Reads all that is readable of the log in `dir`, damaged or not, without a lock. For a log that nobody has open.
@@ -121,7 +124,41 @@ pub struct Salvage {
 /// # Progress
 /// Reads every file once before it returns, and once more while the iterator runs.
 pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
-    let files = &env.files;
+    read(&env.files, dir, Vec::new())
+}
+
+/// As [`salvage`], of a log in `dir` and `copies` that nobody may open meanwhile: each frame comes from whichever directory
+/// has it, and every directory is locked until the [`Salvage`] goes, unless nobody may write there. Writes nothing but the
+/// holder's process id into `LOCK`.
+///
+/// # Errors
+/// As [`salvage`]; `Locked` when somebody has the log open; `CopiesDiffer` when the directories went separate ways: give
+/// one of them.
+///
+/// # Progress
+/// As [`salvage`]; with copies everything is read once more to compare them.
+pub fn salvage_locked(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Salvage, WalError> {
+    let (mut locks, mut there) = (Vec::new(), Vec::new());
+    for dir in std::iter::once(dir).chain(copies.iter().map(PathBuf::as_path)) {
+        // A copy out of reach is as good as one that rots.
+        if env.files.list(dir).is_err() {
+            continue;
+        }
+        there.push(dir.to_owned());
+        match env.files.lock(&dir.join("LOCK")) {
+            Ok(lock) => locks.push(lock),
+            Err(LockError::Held { pid }) => return Err(WalError::Locked { pid }),
+            // Where no file can be made or written no log can be opened either.
+            Err(LockError::Io(_)) => {}
+        }
+    }
+    if copies.is_empty() || there.is_empty() {
+        return read(&env.files, dir, locks);
+    }
+    read(&merged(&env.files, dir, &there)?, dir, locks)
+}
+
+fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Result<Salvage, WalError> {
     let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     let (mut found, mut log_id) = (Found::default(), None);
     for path in names.iter().filter(|name| segment_number(name).is_some()).map(|name| dir.join(name)) {
@@ -152,6 +189,7 @@ pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
         last: None,
         assembler: Assembler::new(Lsn::ZERO, usize::try_from(RECORD_BYTES_LIMIT).unwrap_or(usize::MAX)),
         ended: false,
+        locks,
     })
 }
 
@@ -194,6 +232,11 @@ impl Salvage {
     /// Returns how far the log is known to have been durable.
     pub fn durable(&self) -> Lsn {
         self.durable
+    }
+
+    /// Gives the locks out: nobody opens the log until they are dropped. None from [`salvage`].
+    pub fn into_locks(self) -> Vec<Box<dyn FileLock>> {
+        self.locks
     }
 
     /// Leaves out what a later life left out.

@@ -27,6 +27,7 @@ use collie_env::{Access, File, FileLock, LockError};
 
 use super::{
     census::{Top, Witness},
+    cut::{Reference, cut_above},
     members::{Shared, State},
     merge::CopyDir,
     mirror::Mirror,
@@ -172,6 +173,11 @@ impl Shared {
             if found.is_ok_and(|frame| frame.crc == witness.crc) {
                 return Ok(Some(witness));
             }
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let log = Reference { files: &*self.files, dir: &self.dirs[reference], names: &names };
+        if cut_above(&log, &*self.files, &self.dirs[index], &witness)? {
+            return Ok(Some(witness));
         }
         Err(WalError::CopiesDiffer { path, other: self.dirs[index].join(&witness.name), offset: witness.offset })
     }

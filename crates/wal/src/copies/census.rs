@@ -14,8 +14,9 @@
 //! - S3. A stale copy whose durable end is not in the up-to-date ones went another way: nothing is written over it.
 //! - S4. Who holds a LINK without the mark [`INCOMPLETE`] was counted by it: a copy that is filled is marked before it gets
 //!   anything, and until a LINK counts it that is durable in all that were live before.
+//! - S5. A copy that was cut offline and one that was opened without it since went separate ways.
 //!
-//! Checked by `copies_tests`.
+//! Checked by `copies_tests` and `cut_tests`.
 
 use std::{collections::BTreeMap, io, path::PathBuf, sync::Arc};
 
@@ -26,7 +27,7 @@ use super::merge::CopyDir;
 use crate::{
     WalError,
     decode::HeaderBlock,
-    format::{BLOCK_BYTES, CopyCounts, segment_number},
+    format::{BLOCK_BYTES, CopyCounts, REASON_TRUNCATE, segment_name, segment_number},
     source::FrameSource,
     window::Window,
 };
@@ -40,6 +41,10 @@ struct LinkSeen {
     incarnation: u64,
     frame: u64,
     salt: u64,
+    /// The number of the segment that it lies in.
+    segment: u64,
+    /// Whether an offline cut wrote it.
+    is_cut: bool,
     counts: CopyCounts,
 }
 
@@ -62,7 +67,9 @@ pub(crate) struct Witness {
     pub(crate) salt: u64,
     pub(crate) crc: u32,
     number: u64,
-    end: Lsn,
+    pub(super) end: Lsn,
+    /// The newest opening that its copy knows of, if a LINK is left that tells.
+    pub(super) life: Option<u64>,
 }
 
 impl Witness {
@@ -117,7 +124,7 @@ impl Census {
     /// Looks into `usable` directories; `missing` ones are only counted.
     ///
     /// # Errors
-    /// `ForeignLog` when the copies are of different logs; `NewerFormat`.
+    /// `ForeignLog` when the copies are of different logs; `CopiesDiffer` when one was cut and another went on; `NewerFormat`.
     pub(crate) fn take(
         files: &Arc<dyn Files>,
         usable: &[CopyDir],
@@ -143,6 +150,7 @@ impl Census {
         let segment_number_max = tops.iter().map(|(_, top)| top.segment_number_max).max().unwrap_or(0);
         let (incomplete, whole): (Vec<_>, Vec<_>) = tops.into_iter().partition(|(_, top)| top.incomplete);
         let sourceless = whole.is_empty() && !incomplete.is_empty();
+        refuse_cut_beside_life(&whole)?;
         let newest = newest_of(if sourceless { &incomplete } else { &whole });
         let (mut holders, mut stale) = split(whole);
         let counted = [holders.len(), stale.len()];
@@ -210,6 +218,19 @@ fn newest_of(tops: &[(CopyDir, Top)]) -> Option<LinkSeen> {
     tops.iter().filter_map(|(_, top)| top.link).max_by_key(LinkSeen::place)
 }
 
+/// Refuses copies of which one was cut offline and another was opened without it since: both lives have one number (S5).
+fn refuse_cut_beside_life(tops: &[(CopyDir, Top)]) -> Result<(), WalError> {
+    let Some(age) = newest_of(tops).map(|link| link.age()) else { return Ok(()) };
+    let newest = || tops.iter().filter_map(|(copy, top)| Some((copy, top, top.link.filter(|link| link.age() == age)?)));
+    let Some((cut, _, link)) = newest().find(|(_, _, link)| link.is_cut) else { return Ok(()) };
+    let other = newest().find(|(_, top, _)| !top.segments.iter().any(|(salt, _)| *salt == link.salt));
+    let path = |copy: &CopyDir, link: LinkSeen| copy.dir.join(segment_name(link.segment));
+    other.map_or(Ok(()), |(copy, _, theirs)| {
+        let (path, other) = (path(cut, link), path(copy, theirs));
+        Err(WalError::CopiesDiffer { path, other, offset: BLOCK_BYTES })
+    })
+}
+
 /// Parts the copies into those that were counted by the newest LINKs and the others.
 fn split(tops: Vec<(CopyDir, Top)>) -> (Tops, Tops) {
     let links = tops.iter().filter_map(|(_, top)| top.link);
@@ -248,11 +269,15 @@ impl Top {
                 top.read_segment(&mut window, salt, name);
             }
         }
+        if let Some(witness) = &mut top.witness {
+            witness.life = top.link.map(|link| link.incarnation);
+        }
         Ok(top)
     }
 
     /// Notes the frames of a segment.
     fn read_segment(&mut self, window: &mut Window, salt: Option<u64>, name: &str) {
+        let segment_number = segment_number(name).unwrap_or(0);
         let link_is_newer = self.link.is_some();
         let (mut offset, mut ends) = (BLOCK_BYTES, Vec::new());
         while offset < window.file_bytes() {
@@ -271,10 +296,12 @@ impl Top {
             // An empty frame ends where the one before does: it proves nothing of its own.
             let before = frame.header.link.map_or(frame.header.start, |link| link.previous_end);
             if before < end {
-                ends.push(Witness { name, offset, salt, crc, number, end });
+                ends.push(Witness { name, offset, salt, crc, number, end, life: None });
             }
             if let Some(link) = frame.header.link.filter(|_| !link_is_newer) {
-                let seen = LinkSeen { incarnation: link.incarnation, frame: number, salt, counts: link.copies };
+                let (incarnation, is_cut) = (link.incarnation, link.reason == REASON_TRUNCATE);
+                let seen =
+                    LinkSeen { incarnation, frame: number, salt, segment: segment_number, is_cut, counts: link.copies };
                 self.link = self.link.into_iter().chain([seen]).max_by_key(LinkSeen::place);
             }
             offset = frame.next_offset;

@@ -74,7 +74,7 @@ pub(super) fn fill(log: &Log, count: usize) -> Vec<Vec<u8>> {
 }
 
 /// Makes a log with `copies` and 40 records in several segments, and leaves it without closing.
-fn crashed_log(copies: &[&str]) -> (SimFiles, Vec<Vec<u8>>) {
+pub(super) fn crashed_log(copies: &[&str]) -> (SimFiles, Vec<Vec<u8>>) {
     let disk = SimFiles::new();
     let (log, _) = open(&disk, with(copies)).unwrap();
     let written = fill(&log, 40);

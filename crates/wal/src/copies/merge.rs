@@ -22,7 +22,10 @@ use std::{
 
 use collie_env::{Access, File, FileLock, Files, LockError};
 
-use super::census::Witness;
+use super::{
+    census::Witness,
+    cut::{Reference, cut_above},
+};
 use crate::{
     WalError,
     decode::HeaderBlock,
@@ -201,7 +204,8 @@ impl MergedFiles {
     /// Looks for a frame of a stale `copy` in the merged view: then that copy is an earlier state of this log.
     ///
     /// # Errors
-    /// `CopiesDiffer` when another frame, or none, is at its place; not when its segment lies before all that is left.
+    /// `CopiesDiffer` when another frame, or none, is at its place; not when its segment lies before all that is left, nor
+    /// when the log was cut below that frame since (`cut`).
     pub(crate) fn confirm(&self, copy: &CopyDir, witness: &Witness) -> Result<(), WalError> {
         if self.plans.keys().next().is_none_or(|oldest| witness.name < *oldest) {
             return Ok(());
@@ -212,6 +216,11 @@ impl MergedFiles {
             if found.is_ok_and(|frame| frame.crc == witness.crc) {
                 return Ok(());
             }
+        }
+        let names: Vec<&str> = self.plans.keys().map(String::as_str).collect();
+        let log = Reference { files: self, dir: &self.home, names: &names };
+        if cut_above(&log, &*self.files, &copy.dir, witness)? {
+            return Ok(());
         }
         let (path, other) = (self.copies[0].dir.join(&witness.name), copy.dir.join(&witness.name));
         Err(WalError::CopiesDiffer { path, other, offset: witness.offset })

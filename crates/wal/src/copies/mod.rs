@@ -1,8 +1,8 @@
 //! Redundant copies of the log: byte-identical segments in several directories (`wal.copies`).
 //!
 //! `merge` shows several directories as one, frame by frame from whichever copy is good; `census` says which copies are
-//! there and whether they are enough; `repair` makes them alike before the log opens; `mirror` keeps them alike while it
-//! runs. A log in one directory uses nothing of this.
+//! there and whether they are enough; `cut` knows a copy from before an offline cut; `repair` makes them alike before the
+//! log opens; `mirror` keeps them alike while it runs. A log in one directory uses nothing of this.
 //!
 //! # Invariants
 //! - C1. A log opens only when nothing acknowledged can be on a copy that is not there, or on the operator's word
@@ -12,6 +12,7 @@
 
 mod catch_up;
 mod census;
+mod cut;
 #[cfg(test)]
 mod faulty;
 mod files;
@@ -285,6 +286,21 @@ pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Insp
     Ok((inspect(&env, dir)?, lacking))
 }
 
+/// Shows the log in `dirs` as one directory, `home`, to read what is left of it: each frame from whichever copy has it,
+/// stale ones included.
+///
+/// # Errors
+/// `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`.
+pub(crate) fn merged(files: &Arc<dyn Files>, home: &Path, dirs: &[PathBuf]) -> Result<Arc<dyn Files>, WalError> {
+    let dirs: Vec<CopyDir> = dirs.iter().enumerate().map(|(index, dir)| CopyDir { index, dir: dir.clone() }).collect();
+    let census = Census::take(files, &dirs, Vec::new())?;
+    let trusted = census.holders.len();
+    let all = census.holders.into_iter().chain(census.stale).collect();
+    Ok(Arc::new(MergedFiles::new(files, home, all, trusted)?))
+}
+
+#[cfg(test)]
+mod cut_tests;
 #[cfg(test)]
 mod mirror_tests;
 #[cfg(test)]
