@@ -8,14 +8,14 @@
 //!
 //! Checked by `read_tests` and `tail_tests`.
 
-use std::{collections::VecDeque, path::Path, sync::Arc};
+use std::{borrow::Cow, collections::VecDeque, path::Path, sync::Arc};
 
 use collie_base::Lsn;
 
 use crate::{
     Record, RecordRef, WalError,
-    decode::{self, Joiner},
-    format::REASON_OPEN,
+    decode::{self, Joined, Joiner},
+    format::{FrameHeader, REASON_OPEN},
     source::Frame,
 };
 
@@ -24,6 +24,14 @@ use crate::{
 pub(crate) struct Place {
     pub(crate) path: Arc<Path>,
     pub(crate) offset: u64,
+}
+
+/// How far the records of a frame were taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taking {
+    lsn: Lsn,
+    /// Bytes of the payload.
+    at: usize,
 }
 
 /// Frames in, records out.
@@ -37,6 +45,8 @@ pub(crate) struct Assembler {
     /// First piece and position of the records of several pieces that were finished at or above the last
     /// [`Assembler::restart`].
     long: VecDeque<(Lsn, Lsn)>,
+    /// The record of several pieces that was handed out last.
+    whole: Vec<u8>,
     /// Where a payload was not whole records, and what was durable then: nothing follows.
     broken: Option<(Lsn, Place, Lsn)>,
 }
@@ -50,6 +60,7 @@ impl Assembler {
             joiner: Joiner::new(limit_bytes),
             ready: VecDeque::new(),
             long: VecDeque::new(),
+            whole: Vec::new(),
             broken: None,
         }
     }
@@ -79,31 +90,71 @@ impl Assembler {
         limit: Lsn,
         mut visit: impl FnMut(RecordRef<'_>),
     ) -> Result<(), WalError> {
+        let mut taking = self.begin(&frame.header)?;
+        while let Some(record) = self.step(frame.payload, &mut taking, place, limit)? {
+            visit(record);
+        }
+        Ok(())
+    }
+
+    /// Begins to take a frame's records one by one.
+    ///
+    /// # Errors
+    /// As [`Assembler::take`].
+    pub(crate) fn begin(&mut self, header: &FrameHeader) -> Result<Taking, WalError> {
         self.check()?;
-        if frame.header.link.is_some_and(|link| link.reason == REASON_OPEN) {
+        if header.link.is_some_and(|link| link.reason == REASON_OPEN) {
             // J2.
             self.joiner.clear();
         }
-        let (mut lsn, mut rest) = (frame.header.start, frame.payload);
-        while !rest.is_empty() {
+        Ok(Taking { lsn: header.start, at: 0 })
+    }
+
+    /// Returns the next record of the frame that was begun last, if it ends at or below `limit`; `None` behind the last
+    /// one. `payload` is the frame's, in every call.
+    ///
+    /// # Errors
+    /// As [`Assembler::take`].
+    // Always: so that no record goes through memory on its way to a visitor.
+    #[inline(always)]
+    pub(crate) fn step<'a>(
+        &'a mut self,
+        payload: &'a [u8],
+        taking: &mut Taking,
+        place: &Place,
+        limit: Lsn,
+    ) -> Result<Option<RecordRef<'a>>, WalError> {
+        if !self.whole.is_empty() {
+            self.whole = Vec::new();
+        }
+        while let Some(rest) = payload.get(taking.at..).filter(|rest| !rest.is_empty()) {
+            let lsn = taking.lsn;
             let Some(raw) = decode::record(rest) else {
                 self.broken = Some((lsn, place.clone(), limit));
-                return self.check();
+                return self.check().map(|()| None);
             };
             let end = lsn.plus(raw.bytes);
-            if lsn >= self.taken {
-                self.taken = end;
-                if let Some(joined) = self.joiner.take(&raw, lsn).filter(|_| lsn >= self.from && end <= limit) {
-                    visit(RecordRef { lsn, end, kind: joined.kind, tag: raw.tag, body: &joined.body });
-                    if joined.first < lsn {
-                        self.long.push_back((joined.first, lsn));
-                    }
-                }
+            taking.lsn = end;
+            taking.at = taking.at.saturating_add(usize::try_from(raw.bytes).unwrap_or(usize::MAX));
+            if lsn < self.taken {
+                continue;
             }
-            rest = rest.get(usize::try_from(raw.bytes).unwrap_or(usize::MAX)..).unwrap_or(&[]);
-            lsn = end;
+            self.taken = end;
+            let joined = self.joiner.take(&raw, lsn).filter(|_| lsn >= self.from && end <= limit);
+            let Some(Joined { kind, body, first }) = joined else { continue };
+            let body = match body {
+                Cow::Borrowed(body) => body,
+                Cow::Owned(body) => {
+                    if first < lsn {
+                        self.long.push_back((first, lsn));
+                    }
+                    self.whole = body;
+                    &self.whole
+                }
+            };
+            return Ok(Some(RecordRef { lsn, end, kind, tag: raw.tag, body }));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Returns an error once a payload was not whole records.

@@ -35,6 +35,8 @@ struct Entered {
     span: Span,
     /// The frame read last; its offset is that of the next one between calls.
     place: Place,
+    /// Where the payload of the frame read last lies, and its bytes.
+    payload: (u64, usize),
 }
 
 /// What reading a running log takes.
@@ -154,6 +156,7 @@ impl FrameReader {
                 if links || self.position == Lsn::ZERO || frame.header.start == self.position {
                     self.position = frame.header.end();
                     entered.place.offset = frame.next_offset;
+                    entered.payload = (place.offset + frame.header.header_bytes() as u64, frame.payload.len());
                     return Ok(Some((frame, place)));
                 }
                 Bad { stored: frame.crc, computed: frame.crc }
@@ -170,6 +173,15 @@ impl FrameReader {
         }
         let (path, offset) = (place.path.to_path_buf(), place.offset);
         Err(WalError::Damaged { lsn: below, path, offset, stored: bad.stored, computed: bad.computed, durable: limit })
+    }
+
+    /// Returns the payload of the frame that [`FrameReader::next_frame`] returned last, until it is called again.
+    #[inline]
+    pub(crate) fn payload(&self) -> &[u8] {
+        let Some(Entered { source, payload: (offset, len), .. }) = &self.entered else { return &[] };
+        let payload = source.held(*offset, *len);
+        assert_eq!(payload.len(), *len, "nothing else was read from the source since");
+        payload
     }
 
     /// Goes to the next segment while the one at hand is at its end; `false` when nothing starts below `limit` (T2).
@@ -202,7 +214,7 @@ impl FrameReader {
             _ => error,
         })?;
         let place = Place { path: Arc::from(span.path.as_path()), offset: BLOCK_BYTES };
-        self.entered = Some(Entered { source, span, place });
+        self.entered = Some(Entered { source, span, place, payload: (0, 0) });
         Ok(true)
     }
 

@@ -12,7 +12,7 @@ use collie_env::{Env, Files};
 
 use crate::{
     ConsumerStat, WalError,
-    assemble::Assembler,
+    assemble::{Assembler, Place, Taking},
     consumers,
     cursor_file::{self, StoredCursors},
     decode::RecordKind,
@@ -61,7 +61,7 @@ pub struct RecordRef<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
-    /// By reads of 1 MiB, the next one announced ahead. Holds no file: one that is freed meanwhile ends the reading with
+    /// By reads of about 1 MiB, the next one announced ahead. Holds no file: one that is freed meanwhile ends the reading with
     /// `CursorLost`.
     #[default]
     File,
@@ -85,6 +85,8 @@ pub enum ReadMode {
 pub struct Records {
     frames: FrameReader,
     assembler: Assembler,
+    /// How far the frame read last was taken, and where it lies; `None` behind its last record.
+    taking: Option<(Taking, Place)>,
     limit: Lsn,
     ended: bool,
     error: Option<WalError>,
@@ -93,7 +95,8 @@ pub struct Records {
 impl Records {
     pub(crate) fn new(frames: FrameReader, from: Lsn, limit: Lsn, max_record: u64) -> Self {
         let max_record = usize::try_from(max_record).unwrap_or(usize::MAX);
-        Self { frames, assembler: Assembler::new(from, max_record), limit, ended: false, error: None }
+        let assembler = Assembler::new(from, max_record);
+        Self { frames, assembler, taking: None, limit, ended: false, error: None }
     }
 
     /// Returns the position behind the last frame read: how far the iteration has come.
@@ -107,8 +110,10 @@ impl Records {
     /// # Errors
     /// The first one, of reading or of `visit`, which is not called again after it.
     pub fn visit<E: From<WalError>>(mut self, mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>) -> Result<(), E> {
-        while let Some(Record { lsn, end, kind, tag, body, .. }) = self.assembler.next() {
-            visit(RecordRef { lsn, end, kind, tag, body: &body })?;
+        if let Some((taking, place)) = &mut self.taking {
+            while let Some(record) = self.assembler.step(self.frames.payload(), taking, place, self.limit)? {
+                visit(record)?;
+            }
         }
         if let Some(error) = self.error.take() {
             return Err(error.into());
@@ -128,11 +133,21 @@ impl Records {
         Ok(())
     }
 
-    /// Reads one frame; `Ok(false)` at the end.
-    fn read_frame(&mut self) -> Result<bool, WalError> {
+    /// Begins the next frame; `Ok(false)` at the end.
+    fn begin_frame(&mut self) -> Result<bool, WalError> {
         let Some((frame, place)) = self.frames.next_frame(self.limit)? else { return Ok(false) };
-        self.assembler.take(&frame, &place, self.limit)?;
+        self.taking = Some((self.assembler.begin(&frame.header)?, place));
         Ok(true)
+    }
+
+    /// Returns the next record of the frame at hand, copied out; `Ok(None)` behind its last one.
+    fn next_in_frame(&mut self) -> Result<Option<Record>, WalError> {
+        let Some((taking, place)) = &mut self.taking else { return Ok(None) };
+        let record = self.assembler.step(self.frames.payload(), taking, place, self.limit)?;
+        Ok(record.map(|RecordRef { lsn, end, kind, tag, body }| {
+            let (body, path, offset) = (body.to_vec(), place.path.clone(), place.offset);
+            Record { lsn, end, kind, tag, body, path, offset }
+        }))
     }
 }
 
@@ -141,17 +156,17 @@ impl Iterator for Records {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(record) = self.assembler.next() {
-                return Some(Ok(record));
-            }
-            if self.ended {
-                return self.error.take().map(Err);
-            }
-            match self.read_frame() {
+            let read = match self.next_in_frame() {
+                Ok(Some(record)) => return Some(Ok(record)),
+                Ok(None) if self.ended => return self.error.take().map(Err),
+                Ok(None) => self.begin_frame(),
+                Err(error) => Err(error),
+            };
+            match read {
                 Ok(true) => {}
-                Ok(false) => self.ended = true,
+                Ok(false) => (self.taking, self.ended) = (None, true),
                 // Comes after what was read before the bad place.
-                Err(error) => (self.ended, self.error) = (true, Some(error)),
+                Err(error) => (self.taking, self.ended, self.error) = (None, true, Some(error)),
             }
         }
     }

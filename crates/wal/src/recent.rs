@@ -38,7 +38,11 @@ pub(crate) struct HeldFrame {
 
 impl FrameSource for &HeldFrame {
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
-        Ok(part_of(&self.bytes, self.place.offset, offset, len))
+        Ok(self.held(offset, len))
+    }
+
+    fn held(&self, offset: u64, len: usize) -> &[u8] {
+        part_of(&self.bytes, self.place.offset, offset, len)
     }
 }
 

@@ -199,8 +199,8 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
         ring: RingKind::Private,
         notes,
     };
-    let mut opening =
-        Opening { env, dir, options, mirror: mirror.clone(), next_number: found.segment_number_max + 1, log_id };
+    let next_number = found.segment_number_max + 1;
+    let mut opening = Opening { env, dir, options, mirror: mirror.clone(), next_number, log_id, taken: None };
     let link = Link {
         incarnation: recovered.incarnation,
         previous_end: found.end,
@@ -216,6 +216,7 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     // would look like the start of the chain, and what follows would not join.
     let (void, spans): (Vec<Span>, Vec<Span>) = spans.into_iter().partition(|span| span.until == Some(BLOCK_BYTES));
     let mut leftovers = found.leftovers;
+    leftovers.retain(|file| opening.taken.as_ref() != Some(&file.path));
     leftovers.extend(void.into_iter().map(|span| Leftover::void(span.path, span.segment_bytes, span.salt)));
     let spares = match &gathered {
         Some(gathered) => {
@@ -352,9 +353,28 @@ struct Opening<'a> {
     mirror: Option<Mirror>,
     next_number: u64,
     log_id: [u8; 16],
+    /// The spare that became the new segment, under its old name.
+    taken: Option<PathBuf>,
 }
 
 impl Opening<'_> {
+    /// Returns the file of the new segment: a spare of the last life if one has the right size, since a new file is
+    /// filled with zeros and synced first. No frame was begun in a spare, so after a crash here the next survey misses
+    /// nothing (O3).
+    ///
+    /// A new file is made beside damage, whose files stay as they are; with copies, which are told apart by what lies in
+    /// them; and beside a file under another's name, since that may be the spare itself, under two names.
+    fn file_for(&mut self, header: SegmentHeader, found: &Survey) -> Result<Spare, WalError> {
+        let plain = self.mirror.is_none() && found.damage.is_none();
+        let usable = plain && found.leftovers.iter().all(Leftover::is_named_right);
+        let fits = |file: &&Leftover| usable && file.is_spare && file.file_bytes == header.segment_bytes;
+        let Some(spare) = found.leftovers.iter().find(fits) else {
+            return prepare(self.env, self.dir, header, self.options.flights, &|| false);
+        };
+        self.taken = Some(spare.path.clone());
+        prepare_again(self.env, self.dir, &spare.path, header, self.options.flights)
+    }
+
     fn course(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Course {
         Course {
             files: spare.files,
@@ -429,7 +449,7 @@ impl Opening<'_> {
         let (number, salt) = (self.next_number, self.env.random.u64());
         self.next_number += 1;
         let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-        let spare = prepare(self.env, self.dir, header, self.options.flights, &|| false)?;
+        let spare = self.file_for(header, found)?;
         let path = spare.path.clone();
         let mut course = self.course(spare, found, anchor.as_ref(), link);
         let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };

@@ -38,6 +38,9 @@ pub(crate) trait FrameSource: Debug + Send {
     /// Returns up to `len` bytes from `offset` of the segment on; fewer where the source ends.
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError>;
 
+    /// Returns a part of what the last [`FrameSource::bytes_at`] returned, or of a frame read last, without reading.
+    fn held(&self, offset: u64, len: usize) -> &[u8];
+
     /// Says that the first `bytes` of the segment are not written any more: more of them than before.
     fn extend_to(&mut self, _bytes: u64) {}
 
@@ -68,7 +71,11 @@ pub(crate) fn part_of(bytes: &[u8], base: u64, offset: u64, len: usize) -> &[u8]
 /// Bytes that lie in memory from the first byte of the segment on.
 impl FrameSource for &[u8] {
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
-        Ok(part_of(self, 0, offset, len))
+        Ok(self.held(offset, len))
+    }
+
+    fn held(&self, offset: u64, len: usize) -> &[u8] {
+        part_of(self, 0, offset, len)
     }
 }
 
@@ -157,6 +164,10 @@ impl MappedSegment {
 
 impl FrameSource for MappedSegment {
     fn bytes_at(&mut self, offset: u64, len: usize) -> Result<&[u8], WalError> {
-        Ok(part_of(&self.0, 0, offset, len))
+        Ok(self.held(offset, len))
+    }
+
+    fn held(&self, offset: u64, len: usize) -> &[u8] {
+        part_of(&self.0, 0, offset, len)
     }
 }

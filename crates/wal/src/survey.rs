@@ -51,6 +51,8 @@ pub(crate) struct Leftover {
     pub(crate) file_bytes: u64,
     /// Whether it holds frames that were durable and are lost to the chain.
     pub(crate) lost_frames: bool,
+    /// Whether it is a spare: its header is good, and no frame was begun in it under that header's salt.
+    pub(crate) is_spare: bool,
     header: Result<u64, Bad>,
 }
 
@@ -62,7 +64,7 @@ impl Leftover {
 
     /// Makes one of a segment whose frames are all void.
     pub(crate) fn void(path: PathBuf, file_bytes: u64, salt: u64) -> Self {
-        Self { path, number: 0, file_bytes, lost_frames: false, header: Ok(salt) }
+        Self { path, number: 0, file_bytes, lost_frames: false, is_spare: false, header: Ok(salt) }
     }
 }
 
@@ -169,7 +171,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
         };
         if !joined {
             let header = header.map(|header| header.salt);
-            leftovers.push(Leftover { path, number, file_bytes, lost_frames: false, header });
+            leftovers.push(Leftover { path, number, file_bytes, lost_frames: false, is_spare: false, header });
         }
     }
     let last = chain.recent.back().copied();
@@ -369,6 +371,7 @@ fn look_ahead(
     for at in 0..survey.leftovers.len() {
         let Leftover { path, number, header, .. } = survey.leftovers[at].clone();
         let lost = proofs_in(files, &path, BLOCK_BYTES, header.ok(), survey)?;
+        survey.leftovers[at].is_spare = header.is_ok() && lost.written_to == BLOCK_BYTES;
         let (mut found, older) = (lost.durable, chain_from.is_some_and(|from| number < from));
         if older && lost.frames > 0 {
             // Freeing removes files whole and in order: a file below the chain that holds frames was part of it.

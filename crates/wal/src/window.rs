@@ -109,7 +109,11 @@ impl FrameSource for Window {
         if !held.contains(&offset) || !held.contains(&end) {
             self.fill(offset, len)?;
         }
-        Ok(part_of(&self.bytes[..self.filled], self.offset, offset, len))
+        Ok(self.held(offset, len))
+    }
+
+    fn held(&self, offset: u64, len: usize) -> &[u8] {
+        part_of(&self.bytes[..self.filled], self.offset, offset, len)
     }
 
     fn extend_to(&mut self, bytes: u64) {
