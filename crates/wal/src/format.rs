@@ -238,6 +238,25 @@ impl RecordHead {
         &self.bytes[..self.len]
     }
 
+    /// Copies the head of a record of `record_bytes` to its start at `target`; returns where its body begins.
+    ///
+    /// # Safety
+    /// `target` is valid for writes of `record_bytes`; the body is written afterwards.
+    #[inline(always)]
+    pub(crate) unsafe fn copy_to(&self, target: *mut u8, record_bytes: u64) -> *mut u8 {
+        // One store of a fixed size where there is room for it: what is too much of it is overwritten by the body.
+        let len = if record_bytes >= self.bytes.len() as u64 { self.bytes.len() } else { self.len };
+        // SAFETY: the caller's: `len` is at most `record_bytes`.
+        unsafe {
+            if len == self.bytes.len() {
+                target.cast::<[u8; 4]>().write_unaligned(self.bytes);
+            } else {
+                std::ptr::copy_nonoverlapping(self.bytes.as_ptr(), target, len);
+            }
+            target.add(self.len)
+        }
+    }
+
     /// Returns the head of a VOID record of the same size.
     pub(crate) fn void(&self) -> Self {
         let mut void = *self;

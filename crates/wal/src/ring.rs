@@ -52,17 +52,48 @@ impl Ring {
         self.mask + 1
     }
 
-    /// Copies a record to position `at`.
+    /// Copies a record to position `at`: the head in one store and each part in one copy, unless it wraps.
     ///
     /// # Safety
     /// As [`Ring::write`].
+    #[inline(always)]
     pub(crate) unsafe fn write_record(&self, at: Lsn, record: &Record<'_>) {
+        #[cfg(not(loom))]
+        if let Some(target) = self.contiguous(at, record.bytes()) {
+            // SAFETY: `target` has room for the whole record, which the caller may write.
+            return unsafe { record.copy_to(target) };
+        }
+        // SAFETY: the caller's.
+        unsafe { self.write_parts(at, record) };
+    }
+
+    /// Copies a record part by part, around the end of the ring.
+    ///
+    /// # Safety
+    /// As [`Ring::write`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn write_parts(&self, at: Lsn, record: &Record<'_>) {
         let mut at = at;
         for part in record.parts() {
             // SAFETY: the caller's.
             unsafe { self.write(at, part) };
             at = at.plus(part.len() as u64);
         }
+    }
+
+    /// Returns where position `at` lies, if `bytes` from there on do not wrap.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    fn contiguous(&self, at: Lsn, bytes: u64) -> Option<*mut u8> {
+        let from = at.get() & self.mask;
+        // `bytes` is the length of something in memory, so this does not overflow.
+        if from + bytes > self.mask + 1 {
+            return None;
+        }
+        let from = usize::try_from(from).expect("below the length");
+        // SAFETY: below the length of the allocation.
+        Some(unsafe { UnsafeCell::raw_get(self.bytes.as_ptr()).add(from) })
     }
 
     /// Returns the ranges of the bytes from `at` on: the second is what wraps to the front.

@@ -106,6 +106,24 @@ impl<'a> Record<'a> {
         std::iter::once(self.head.as_slice()).chain(self.body.iter().copied())
     }
 
+    /// Copies the whole record to `target`.
+    ///
+    /// # Safety
+    /// `target` is valid for writes of [`Record::bytes`], which nobody else touches.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) unsafe fn copy_to(&self, target: *mut u8) {
+        let mut target = target;
+        // SAFETY: the parts add up to `bytes`, so each stays inside what the caller gave.
+        unsafe {
+            target = self.head.copy_to(target, self.bytes);
+            for part in self.body {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), target, part.len());
+                target = target.add(part.len());
+            }
+        }
+    }
+
     /// Returns the VOID record of the same size.
     fn void(&self) -> Self {
         Self { head: self.head.void(), ..*self }

@@ -73,26 +73,9 @@ impl Staging {
             fence(Ordering::Release);
         }
         buffer.bytes.store(record.bytes(), Ordering::Relaxed);
-        let (mut word, mut bits, mut at) = (0_u64, 0_u32, 0);
-        let mut push = |value: u64, value_bits: u32| {
-            word |= value << bits;
-            if bits + value_bits >= u64::BITS {
-                buffer.words[at].store(word, Ordering::Relaxed);
-                at += 1;
-                word = if bits == 0 { 0 } else { value >> (u64::BITS - bits) };
-                bits = bits + value_bits - u64::BITS;
-            } else {
-                bits += value_bits;
-            }
-        };
-        for part in record.parts() {
-            let (words, rest) = part.as_chunks::<WORD>();
-            words.iter().for_each(|bytes| push(u64::from_le_bytes(*bytes), u64::BITS));
-            rest.iter().for_each(|byte| push(u64::from(*byte), u8::BITS));
-        }
-        if bits > 0 {
-            buffer.words[at].store(word, Ordering::Relaxed);
-        }
+        let mut words = Words { of: &buffer.words, at: 0, word: 0, bits: 0 };
+        record.parts().for_each(|part| words.push(part));
+        words.finish();
     }
 
     /// Takes a copy of the record that ends at `end`; it counts only if `unchanged` says so afterwards.
@@ -109,6 +92,48 @@ impl Staging {
             fence(Ordering::Acquire);
         }
         (unchanged() || mutant!("NO_SECOND_LOOK")).then(|| Staged { start: Lsn::new(end.get() - len as u64), bytes })
+    }
+}
+
+/// Bytes on their way into whole words.
+struct Words<'a> {
+    of: &'a [AtomicU64],
+    at: usize,
+    /// Bits of the word that is not full yet; always fewer than 64.
+    word: u64,
+    bits: u32,
+}
+
+impl Words<'_> {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        let (target, bits) = (&self.of[self.at..self.at + whole.len()], self.bits);
+        for (target, bytes) in target.iter().zip(whole) {
+            let value = u64::from_le_bytes(*bytes);
+            target.store(self.word | value << bits, Ordering::Relaxed);
+            // In two steps, since a shift by 64 is none.
+            self.word = value >> 1 >> (u64::BITS - 1 - bits);
+        }
+        self.at += whole.len();
+        for byte in rest {
+            self.word |= u64::from(*byte) << self.bits;
+            self.bits += u8::BITS;
+            if self.bits == u64::BITS {
+                self.store();
+            }
+        }
+    }
+
+    fn store(&mut self) {
+        self.of[self.at].store(self.word, Ordering::Relaxed);
+        (self.at, self.word, self.bits) = (self.at + 1, 0, 0);
+    }
+
+    fn finish(mut self) {
+        if self.bits > 0 {
+            self.store();
+        }
     }
 }
 
