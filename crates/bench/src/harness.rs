@@ -199,8 +199,7 @@ impl<P: Protocol> Append for Appender<'_, P> {
     fn append_with<F: FnOnce()>(&mut self, body: &[u8], hook: F) -> u64 {
         let shared = self.shared;
         let head = Head::new(body.len());
-        let head = head.as_slice();
-        let bytes = (head.len() + body.len()) as u64;
+        let bytes = (head.as_slice().len() + body.len()) as u64;
         let (start, turn) = shared.protocol.begin(&mut self.handle, bytes);
         let end = start + bytes;
         if shared.sunk() + shared.ring.len_bytes() < end {
@@ -209,10 +208,7 @@ impl<P: Protocol> Append for Appender<'_, P> {
         }
         hook();
         // SAFETY: ring R1: K1 gave us these positions alone, and there is room.
-        unsafe {
-            shared.ring.write(start, head);
-            shared.ring.write(start + head.len() as u64, body);
-        }
+        unsafe { shared.ring.write_record(start, &head, body) };
         shared.protocol.finish(&mut self.handle, turn, start, end);
         if end.saturating_sub(shared.sunk()) >= shared.flush_bytes {
             shared.poke();

@@ -14,9 +14,11 @@
 //! Every row names its level and ring and what it stands beside; figures are medians with the lowest and highest run;
 //! a target that is missed is marked `LOST` and stays in. Ratios travel between machines, figures do not.
 
+mod clients;
 mod collie;
 mod counters;
 mod disk_floor;
+mod failing_files;
 mod files;
 mod harness;
 mod hog;

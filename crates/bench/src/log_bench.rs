@@ -2,17 +2,20 @@
 
 use crate::{
     Machine, Plan, Report, Section,
-    measures::{append, boundary, durable, frozen, overhead, recovery, threads},
+    measures::{append, boundary, copies, durable, flights, frozen, overhead, recovery, resume, threads},
 };
 
 type Measure = fn(&Plan) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 7] = [
+const SECTIONS: [(&str, Measure); 10] = [
     ("append", append::measure),
     ("threads", threads::measure),
     ("boundary", boundary::measure),
     ("frozen", frozen::measure),
     ("durable", durable::measure),
+    ("flights", flights::measure),
+    ("copies", copies::measure),
+    ("resume", resume::measure),
     ("recovery", recovery::measure),
     ("overhead", overhead::measure),
 ];

@@ -6,7 +6,7 @@ const KIND: u8 = 1 | (1 << 3);
 /// Length and kind, in front of a record's body: at most 4 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head {
-    bytes: [u8; 4],
+    bytes: [u8; Head::STORED_BYTES],
     len: usize,
 }
 
@@ -14,7 +14,7 @@ impl Head {
     /// Makes the head of a body of `body_bytes`, below 2 MiB.
     pub(crate) fn new(body_bytes: usize) -> Self {
         assert!(body_bytes < 1 << 21, "three bytes of length");
-        let (mut bytes, mut len, mut rest) = ([0; 4], 0, body_bytes);
+        let (mut bytes, mut len, mut rest) = ([0; Self::STORED_BYTES], 0, body_bytes);
         while rest >= 0x80 {
             bytes[len] = 0x80 | u8::try_from(rest & 0x7f).expect("7 bits");
             (rest, len) = (rest >> 7, len + 1);
@@ -22,6 +22,14 @@ impl Head {
         bytes[len] = u8::try_from(rest).expect("7 bits");
         bytes[len + 1] = KIND;
         Self { bytes, len: len + 2 }
+    }
+
+    /// Size of [`Head::stored`].
+    pub(crate) const STORED_BYTES: usize = 4;
+
+    /// Returns the bytes, and zeros behind them.
+    pub(crate) fn stored(&self) -> [u8; Self::STORED_BYTES] {
+        self.bytes
     }
 
     /// Returns the bytes.

@@ -41,14 +41,10 @@ impl Append for (&CopyAlone, u64) {
     fn append_with<F: FnOnce()>(&mut self, body: &[u8], hook: F) -> u64 {
         let (copy, at) = self;
         let head = crate::record::Head::new(body.len());
-        let head = head.as_slice();
         hook();
         // SAFETY: ring R1: one thread has this ring, and nobody reads it.
-        unsafe {
-            copy.0.write(*at, head);
-            copy.0.write(*at + head.len() as u64, body);
-        }
-        *at += (head.len() + body.len()) as u64;
+        unsafe { copy.0.write_record(*at, &head, body) };
+        *at += (head.as_slice().len() + body.len()) as u64;
         *at
     }
 

@@ -2,83 +2,23 @@
 //!
 //! Slices of the floor lie between the cases, so each case has its floor from just before and just after.
 
-use std::{
-    sync::{
-        Barrier,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
-use collie_wal::{Level, Log, Options, WalError};
+use collie_wal::{Log, Options, WalError};
 
-use super::{NOT_BUILT, RING, disk_options, float, median, micros, per_s};
+use super::{NOT_BUILT, RING, disk_options, float, median, micros};
 use crate::{
     Pace, Plan, Section,
+    clients::{Load, commit},
     disk_floor::{DiskFloor, FloorSlice},
     hog::Hog,
-    latency::Latencies,
     report::{Figure, Row},
     subjects::{Kind, OWN},
 };
 
 const CLIENTS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
-const SIZE: usize = 100;
 const TIME: Duration = Duration::from_millis(1000);
 const FLOOR_TIME: Duration = Duration::from_millis(500);
-
-/// What all clients together did in one run, and what one flush could do around it.
-struct Load {
-    latencies: Latencies,
-    ns: u64,
-    flushes: u64,
-    floor: FloorSlice,
-}
-
-impl Load {
-    fn rate(&self) -> f64 {
-        per_s(self.latencies.count(), self.ns)
-    }
-
-    /// Commits per second by those that one flush at a time allows.
-    fn of_one_flush_at_a_time(&self) -> f64 {
-        let commits_per_flush = float(self.latencies.count()) / float(self.flushes.max(1));
-        self.rate() / (self.floor.per_s() * commits_per_flush)
-    }
-}
-
-/// Lets `clients` commit for `time`; `floor` is filled in by the caller.
-fn commit(plan: &Plan, log: &Log, clients: usize) -> Result<Load, WalError> {
-    let (stop, ready) = (AtomicBool::new(false), Barrier::new(clients + 1));
-    let run = || {
-        let (mut writer, mut latencies) = (log.writer(), Latencies::default());
-        ready.wait();
-        while !stop.load(Ordering::Relaxed) {
-            let begun = plan.now_ns();
-            writer.commit(1, &[0xA5; SIZE], Level::Disk)?;
-            latencies.record(plan.now_ns() - begun);
-        }
-        Ok(latencies)
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..clients).map(|_| scope.spawn(run)).collect();
-        ready.wait();
-        let (begun, syncs) = (plan.now_ns(), log.stat().syncs);
-        let limit_ns = plan.time(TIME).as_nanos();
-        while u128::from(plan.now_ns() - begun) < limit_ns {
-            std::thread::sleep(Duration::from_millis(20));
-            // So that files are used again, as under a database.
-            log.truncate_before(log.durable())?;
-        }
-        stop.store(true, Ordering::Relaxed);
-        let mut latencies = Latencies::default();
-        for thread in running {
-            latencies.merge(&thread.join().expect("a client returns its error")?);
-        }
-        let ns = plan.now_ns() - begun;
-        Ok(Load { latencies, ns, flushes: log.stat().syncs - syncs, floor: FloorSlice::default() })
-    })
-}
 
 /// Runs all cases of one protocol once; `None` when it is not built.
 fn run_once(plan: &Plan, kind: Kind, floor: &mut DiskFloor) -> anyhow::Result<Option<Vec<Load>>> {
@@ -98,7 +38,7 @@ fn run_once(plan: &Plan, kind: Kind, floor: &mut DiskFloor) -> anyhow::Result<Op
     let mut loads = Vec::new();
     let mut before = floor.slice(slice)?;
     for clients in CLIENTS {
-        let mut load = commit(plan, &log, clients)?;
+        let mut load = commit(plan, &log, clients, TIME)?;
         let after = floor.slice(slice)?;
         load.floor = before.and(&after);
         loads.push(load);

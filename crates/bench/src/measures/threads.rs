@@ -4,17 +4,21 @@
 use std::{
     sync::{
         Barrier,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
+
+use collie_sync::Padded;
 
 use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros, per_s};
 use crate::{
     Plan, Section,
     counters::context_switches,
     latency::Latencies,
+    record::Head,
     report::{Figure, Row},
+    ring::Ring,
     subject::{Append, Subject},
     subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},
 };
@@ -24,6 +28,9 @@ const SIZE: usize = 64;
 const TIME: Duration = Duration::from_millis(800);
 /// One append in so many is timed, so that reading the clock does not become the measure.
 const TIMED: u64 = 64;
+
+/// Memory that a thread of the floor copies into: about its share of a ring.
+const OWN_BYTES: u64 = 256 << 10;
 
 /// What all threads together did in one run.
 #[derive(Default)]
@@ -38,6 +45,42 @@ impl Load {
     fn rate(&self) -> f64 {
         per_s(self.count, self.ns)
     }
+}
+
+/// One shared counter and a copy into memory of the thread's own: what no log with one number line can be cheaper than.
+/// Nothing is emptied, and nobody waits.
+struct SharedAdd(Padded<AtomicU64>);
+
+impl Append for (&SharedAdd, Ring) {
+    fn append_with<F: FnOnce()>(&mut self, body: &[u8], hook: F) -> u64 {
+        let head = Head::new(body.len());
+        let bytes = (head.as_slice().len() + body.len()) as u64;
+        let start = self.0.0.fetch_add(bytes, Ordering::AcqRel);
+        hook();
+        // SAFETY: ring R1: one thread has this ring, and nobody reads it.
+        unsafe { self.1.write_record(start, &head, body) };
+        start + bytes
+    }
+
+    fn wait_boundary(&mut self, _end: u64) {}
+}
+
+impl Subject for SharedAdd {
+    type Writer<'a> = (&'a SharedAdd, Ring);
+
+    fn writer(&self, _thread: usize) -> (&SharedAdd, Ring) {
+        (self, Ring::new(OWN_BYTES))
+    }
+
+    fn reserved(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn boundary(&self) -> u64 {
+        self.reserved()
+    }
+
+    fn drain(&self) {}
 }
 
 /// Appends on many threads for a while.
@@ -92,26 +135,30 @@ impl Visit for Together<'_> {
 
 /// Measures every protocol at every number of threads.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
-    let question = "what do many appenders reach together, 64 B records, null sink? (peers: the mutex logs)";
+    let question = "what do many appenders reach together, 64 B records, null sink? (peers: the mutex logs; floor: one shared fetch-add and the copy)";
     let mut section = Section::new("threads", question);
     let scratch = crate::Scratch::new(&plan.env, &plan.dir)?;
     let mut rates_at_2 = ALL.map(|_| None);
     for threads in THREADS {
         let dir = scratch.path().to_owned();
         let setup = Setup { threads, ring_bytes: RING_BYTES, flush_bytes: FLUSH_BYTES, dir };
-        let mut loads = ALL.map(|_| Vec::new());
+        let (mut floor, mut loads) = (Vec::new(), ALL.map(|_| Vec::new()));
         for run in 0..plan.runs() {
             plan.say(&format!("threads: {threads} threads, run {}", run + 1));
+            floor.push(Together { plan, threads }.visit(&SharedAdd(Padded::new(AtomicU64::new(0)))));
             for (kind, loads) in ALL.into_iter().zip(&mut loads) {
                 loads.extend(with_subject(kind, &setup, Together { plan, threads })?);
             }
         }
         let rates = |loads: &[Load]| loads.iter().map(Load::rate).collect::<Vec<_>>();
         let (each, buffered) = (median(&rates(&loads[0])), median(&rates(&loads[1])));
+        let (floor, floor_rate) = (rates(&floor), median(&rates(&floor)));
+        let case = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
+        let row = Row::new("fetch-add and copy (floor)", &case, "none", "none").at(float(threads as u64));
+        section.rows.push(row.runs("appends_per_s", &floor));
         for (at, (kind, loads)) in ALL.into_iter().zip(&loads).enumerate() {
-            let case = format!("{threads} thread{}", if threads == 1 { "" } else { "s" });
             let ring = if kind == Kind::WriteEach { "none, a file" } else { RING };
-            let row = Row::new(kind.name(), case, "memory", ring).at(float(threads as u64));
+            let row = Row::new(kind.name(), &case, "memory", ring).at(float(threads as u64));
             if loads.is_empty() {
                 section.rows.push(row.figure("appends_per_s", Figure::Absent(NOT_BUILT)));
                 continue;
@@ -125,6 +172,9 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
                 .runs("p999_us", &of(|load| micros(load.latencies.at_per_mille(999))))
                 .runs("max_us", &of(|load| micros(load.latencies.max_ns())))
                 .runs("context_switches_per_s", &of(|load| per_s(load.switches, load.ns)));
+            if OWN.contains(&kind) {
+                row = row.beside("floor", rate / floor_rate);
+            }
             if kind != Kind::WriteEach {
                 row = row.beside("a write per record", rate / each);
             }

@@ -1,0 +1,79 @@
+//! `commit`: threads that each append a record and wait for the disk, again and again.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use collie_wal::{Level, Log, WalError};
+
+use crate::{
+    Plan,
+    disk_floor::FloorSlice,
+    latency::Latencies,
+    measures::{float, per_s},
+};
+
+/// Bytes of a record.
+const SIZE: usize = 100;
+
+/// What all clients together did in one run, and what one flush could do around it.
+pub(crate) struct Load {
+    pub(crate) latencies: Latencies,
+    ns: u64,
+    pub(crate) flushes: u64,
+    pub(crate) floor: FloorSlice,
+}
+
+impl Load {
+    /// Returns commits per second.
+    pub(crate) fn rate(&self) -> f64 {
+        per_s(self.latencies.count(), self.ns)
+    }
+
+    /// Returns commits per second by those that one flush at a time allows.
+    pub(crate) fn of_one_flush_at_a_time(&self) -> f64 {
+        let commits_per_flush = float(self.latencies.count()) / float(self.flushes.max(1));
+        self.rate() / (self.floor.per_s() * commits_per_flush)
+    }
+}
+
+/// Lets `clients` commit for `time` at full pace, one record and one wait for the disk after the other; `floor` is filled
+/// in by the caller.
+///
+/// # Errors
+/// What the log says.
+pub(crate) fn commit(plan: &Plan, log: &Log, clients: usize, time: Duration) -> Result<Load, WalError> {
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(clients + 1));
+    let run = || {
+        let (mut writer, mut latencies) = (log.writer(), Latencies::default());
+        ready.wait();
+        while !stop.load(Ordering::Relaxed) {
+            let begun = plan.now_ns();
+            writer.commit(1, &[0xA5; SIZE], Level::Disk)?;
+            latencies.record(plan.now_ns() - begun);
+        }
+        Ok(latencies)
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = (0..clients).map(|_| scope.spawn(run)).collect();
+        ready.wait();
+        let (begun, syncs) = (plan.now_ns(), log.stat().syncs);
+        let limit_ns = plan.time(time).as_nanos();
+        while u128::from(plan.now_ns() - begun) < limit_ns {
+            std::thread::sleep(Duration::from_millis(20));
+            // So that files are used again, as under a database.
+            log.truncate_before(log.durable())?;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let mut latencies = Latencies::default();
+        for thread in running {
+            latencies.merge(&thread.join().expect("a client returns its error")?);
+        }
+        let ns = plan.now_ns() - begun;
+        Ok(Load { latencies, ns, flushes: log.stat().syncs - syncs, floor: FloorSlice::default() })
+    })
+}
