@@ -53,14 +53,22 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
     }
-    let ring = if report.ring_outlives_process {
-        "wal.ring is shared: a kill of this process loses no commit that was answered"
+    let (ring, stopped) = if report.read_only {
+        ("nothing can be written: every statement that would is refused with 25006", "stopped: nothing was written")
+    } else if report.ring_outlives_process {
+        (
+            "wal.ring is shared: a kill of this process loses no commit that was answered",
+            "stopped: every commit is on disk",
+        )
     } else {
-        "wal.ring is private: a kill of this process may lose commits answered with synchronous_commit off"
+        (
+            "wal.ring is private: a kill of this process may lose commits answered with synchronous_commit off",
+            "stopped: every commit is on disk",
+        )
     };
     eprintln!("{ring}");
     println!("listening on {}", server.address());
     server.run()?;
-    eprintln!("stopped: every commit is on disk");
+    eprintln!("{stopped}");
     Ok(ExitCode::SUCCESS)
 }

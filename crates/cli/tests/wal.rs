@@ -289,6 +289,26 @@ fn truncate_at_refuses_what_is_no_cut() {
     assert_eq!(wal(&["dump", path]).ok().lines().count(), usize::from(COUNT));
 }
 
+/// Goal: a database's log is not cut below what its checkpoint needs, which is all of it, and can be cut at its start.
+/// Method: a closed database; a position below the start of its log, then the start.
+#[test]
+fn truncate_at_refuses_below_the_checkpoint_of_a_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = collie_engine::Options::small();
+    let (db, _) = collie_engine::Db::open(dir.path(), options, Env::real(), &mut |_| ()).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let path = dir.path().to_str().unwrap();
+    let below = wal(&["truncate-at", path, "0/00000FFF"]).refused();
+    let expected = format!(
+        "error: nothing was changed in {path}/wal: wal: cannot cut at 0/00000FFF: the checkpoint needs everything below \
+         0/00001000; restore a backup to go further back"
+    );
+    assert_eq!(below, expected);
+    let start = wal(&["truncate-at", path, "0/00001000"]).ok();
+    assert!(start.contains("cut: the log ends at 0/00001000;"), "{start}");
+}
+
 /// Goal: damage stops each command with the place, the loss and the ways out, and a cut there makes the log open. Method:
 /// flip a bit in a frame in the middle.
 #[test]

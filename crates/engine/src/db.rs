@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use collie_base::{CfId, Lsn};
 use collie_env::Env;
+use collie_txn::CommitLog as _;
 
 use crate::open;
 use crate::shared::Shared;
@@ -38,7 +39,9 @@ pub struct EngineStat {
 }
 
 impl Db {
-    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile.
+    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile. Under
+    /// `wal.recovery_mode = skip_any_corrupted_records` it opens read-only, with every transaction that is whole in what the
+    /// log still has, and changes nothing in the directory.
     ///
     /// # Durability
     /// What the log held durably is there when this returns; what was acknowledged is part of it.
@@ -94,19 +97,26 @@ impl Db {
 
     /// Returns the position below which every commit is visible to new snapshots.
     pub fn boundary(&self) -> Lsn {
-        self.shared.txns.log().wal.boundary()
+        self.shared.txns.log().boundary()
     }
 
     /// Flushes the log once on this thread if nobody else does and something is there to flush; returns whether it did.
     /// For a caller that has nothing better to do than to wait for its own commit.
     pub fn try_lead_flush(&self) -> bool {
         // A failed flush poisons the log, which tells every waiter by itself.
-        self.shared.txns.log().wal.try_lead().is_some_and(|lead| lead.run().is_ok())
+        let lead = self.shared.txns.log().wal().and_then(collie_wal::Log::try_lead);
+        lead.is_some_and(|lead| lead.run().is_ok())
     }
 
-    /// Returns the log, for its figures and tools.
-    pub fn log(&self) -> &collie_wal::Log {
-        &self.shared.txns.log().wal
+    /// Returns the log, for its figures and tools; `None` in a database opened read-only.
+    pub fn log(&self) -> Option<&collie_wal::Log> {
+        self.shared.txns.log().wal()
+    }
+
+    /// Returns whether the database was opened read-only, from what was left of a damaged log
+    /// (`wal.recovery_mode = skip_any_corrupted_records`): then every write fails with [`EngineError::Salvaged`].
+    pub fn is_read_only(&self) -> bool {
+        self.shared.txns.log().is_read_only()
     }
 
     /// Returns the id of the database, drawn when it was made and the same in every copy of it.
@@ -145,6 +155,6 @@ impl Db {
         }
         let background = self.shared.background.lock().take();
         drop(background);
-        Ok(self.shared.txns.log().wal.close()?)
+        Ok(self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close)?)
     }
 }

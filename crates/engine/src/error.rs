@@ -22,6 +22,8 @@ pub enum EngineError {
     Cancelled,
     /// A write in a read-only transaction or statement (25006).
     ReadOnly,
+    /// A write in a database that was opened read-only, from what is left of a damaged log (25006).
+    Salvaged,
     /// Every session slot is taken (53300).
     TooManySessions {
         /// How many there are.
@@ -99,7 +101,9 @@ impl EngineError {
             Self::Conflict | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
             Self::TooManySessions { .. } => Remedy::FreeResources,
             Self::Closed => Remedy::Reopen,
-            Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } => Remedy::RestoreData,
+            Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } | Self::Salvaged => {
+                Remedy::RestoreData
+            }
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
@@ -126,6 +130,10 @@ impl fmt::Display for EngineError {
             Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
             Self::Cancelled => f.write_str("cancelled on request while waiting"),
             Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
+            Self::Salvaged => f.write_str(
+                "the database is open read-only, with what is left of a damaged log \
+                 (wal.recovery_mode = skip_any_corrupted_records): copy what you need and load it into a new database",
+            ),
             Self::TooManySessions { limit } => {
                 write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
             }

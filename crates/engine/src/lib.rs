@@ -54,6 +54,7 @@ mod options;
 mod redo;
 mod redo_buffer;
 mod replay;
+mod salvaged;
 mod session;
 mod shared;
 mod wait;
@@ -66,7 +67,7 @@ pub use collie_txn::{Blocker, CancelHandle, Isolation, StatementKind, TableLock,
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
-pub use open::{OpenPhase, OpenProgress, OpenReport};
+pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport};
 pub use options::Options;
 pub use session::Session;
 pub use wait::{Ack, WaitFuture};

@@ -1,4 +1,5 @@
-//! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread.
+//! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread; or, in a database
+//! opened read-only, the end of what was read of it.
 //!
 //! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
 //! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
@@ -7,8 +8,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use collie_base::Lsn;
+use collie_env::FileLock;
 use collie_txn::{Appended, CommitLog};
-use collie_wal::{Log, Mark, WalError, Writer};
+use collie_wal::{Log, Mark, Salvage, WalError, Writer};
 use parking_lot::Mutex;
 
 /// How many cells a thread tries before it makes a writer for one append.
@@ -16,10 +18,14 @@ const PROBES: usize = 4;
 
 /// The log under the transactions.
 #[derive(Debug)]
-pub(crate) struct EngineLog {
-    pub(crate) wal: Log,
-    /// Writers by thread number.
-    cells: Box<[Cell]>,
+pub(crate) struct EngineLog(Backing);
+
+#[derive(Debug)]
+enum Backing {
+    /// An open log, and writers by thread number.
+    Open { wal: Log, cells: Box<[Cell]> },
+    /// What was left of a damaged log was read up to `end`, and nothing is ever appended. The log stays locked meanwhile.
+    Salvaged { end: Lsn, _locks: Vec<Box<dyn FileLock>> },
 }
 
 /// A thread's writer, made when it first appends; alone on its cache lines.
@@ -37,19 +43,71 @@ std::thread_local! {
 impl EngineLog {
     /// For threads that share `slots` slots.
     pub(crate) fn new(wal: Log, slots: u32) -> Self {
-        Self { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() }
+        Self(Backing::Open { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() })
+    }
+
+    /// Of a log that was read to its end.
+    pub(crate) fn salvaged(log: Salvage, end: Lsn) -> Self {
+        Self(Backing::Salvaged { end, _locks: log.into_locks() })
+    }
+
+    /// Returns the open log; `None` in a database opened read-only.
+    pub(crate) const fn wal(&self) -> Option<&Log> {
+        match &self.0 {
+            Backing::Open { wal, .. } => Some(wal),
+            Backing::Salvaged { .. } => None,
+        }
+    }
+
+    /// Returns whether nothing is ever appended.
+    pub(crate) const fn is_read_only(&self) -> bool {
+        matches!(self.0, Backing::Salvaged { .. })
     }
 
     /// Calls `append` with a writer of its own.
-    pub(crate) fn with_writer<R>(&self, append: impl FnOnce(&mut Writer) -> R) -> R {
-        let (first, cells) = (THREAD.with(|thread| *thread), self.cells.len());
+    ///
+    /// # Errors
+    /// `append`'s; `Closed` where no log is open.
+    pub(crate) fn with_writer<R, E: From<WalError>>(
+        &self,
+        append: impl FnOnce(&mut Writer) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let Backing::Open { wal, cells } = &self.0 else { return Err(WalError::Closed.into()) };
+        let (first, count) = (THREAD.with(|thread| *thread), cells.len());
         // Its own cell, but for more threads than cells, and for appends inside of appends.
         for number in first..first + PROBES {
-            if let Some(mut writer) = self.cells[number % cells].0.try_lock() {
-                return append(writer.get_or_insert_with(|| self.wal.writer()));
+            if let Some(mut writer) = cells[number % count].0.try_lock() {
+                return append(writer.get_or_insert_with(|| wal.writer()));
             }
         }
-        append(&mut self.wal.writer())
+        append(&mut wal.writer())
+    }
+
+    /// Returns whether `mark` has reached `lsn`.
+    pub(crate) fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.is_reached(mark, lsn),
+            Backing::Salvaged { end, .. } => lsn <= *end,
+        }
+    }
+
+    /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.wait(mark, lsn),
+            Backing::Salvaged { end, .. } if lsn <= *end => Ok(()),
+            Backing::Salvaged { .. } => Err(WalError::Closed),
+        }
+    }
+
+    /// Has everything appended so far durable soon, without waiting for it.
+    pub(crate) fn flush_soon(&self) {
+        if let Some(wal) = self.wal() {
+            wal.flush_soon();
+        }
     }
 
     /// Blocks until the boundary has passed `lsn`, below which somebody saw a commit published: its appender has a few
@@ -58,15 +116,15 @@ impl EngineLog {
     /// # Errors
     /// The log stopped before.
     pub(crate) fn wait_boundary(&self, lsn: Lsn) -> Result<(), WalError> {
-        if self.wal.boundary() >= lsn {
+        if self.boundary() >= lsn {
             return Ok(());
         }
-        self.wal.wait(Mark::Boundary, lsn)
+        self.wait(Mark::Boundary, lsn)
     }
 
     /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
-        self.wal.wait(Mark::Durable, lsn)
+        self.wait(Mark::Durable, lsn)
     }
 }
 
@@ -89,10 +147,16 @@ impl CommitLog for EngineLog {
     }
 
     fn boundary(&self) -> Lsn {
-        self.wal.boundary()
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.boundary(),
+            Backing::Salvaged { end, .. } => *end,
+        }
     }
 
     fn durable(&self) -> Lsn {
-        self.wal.durable()
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.durable(),
+            Backing::Salvaged { end, .. } => *end,
+        }
     }
 }

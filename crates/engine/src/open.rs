@@ -11,7 +11,7 @@ use std::sync::Arc;
 use collie_base::{HistoryId, Lsn};
 use collie_env::Env;
 use collie_txn::Txns;
-use collie_wal::{Log, Mark, RingKind};
+use collie_wal::{Log, Mark, RecoveryMode, RingKind};
 
 use crate::background::Background;
 use crate::control::{Control, History};
@@ -20,10 +20,14 @@ use crate::log::EngineLog;
 use crate::redo::{Incarnation, tag};
 use crate::replay::Replay;
 use crate::shared::Shared;
-use crate::{EngineError, Options};
+use crate::{EngineError, Options, salvaged};
+
+/// The position from which on a database needs its log: its checkpoint. No checkpoint is written yet, so the log is kept
+/// whole and replayed from its first position.
+pub const CHECKPOINT: Lsn = Lsn::FIRST;
 
 /// Records between two calls of the progress function.
-const PROGRESS_RECORDS: u64 = 16_384;
+pub(crate) const PROGRESS_RECORDS: u64 = 16_384;
 
 /// What opening is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub struct OpenReport {
     pub incarnation: u64,
     /// Whether commits that did not wait for the disk survive the process all the same: the log's ring is shared.
     pub ring_outlives_process: bool,
+    /// Whether only reading is possible: the log was damaged, and this is what is left of it.
+    pub read_only: bool,
 }
 
 pub(crate) fn open(
@@ -71,6 +77,9 @@ pub(crate) fn open(
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    if options.log.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
+        return salvaged::open(dir, &options, env, progress);
+    }
     let (mut control, created) = identify(dir, &options, env)?;
     let previous = control.histories.last().copied();
     let mut incarnation = Incarnation {
@@ -92,9 +101,11 @@ pub(crate) fn open(
     {
         return Err(EngineError::MissingLog { path: log_dir, start: None });
     }
+    // Refused before anything is written; a new database needs nothing yet.
+    log_options.known_start = had_history.then_some(CHECKPOINT);
     let (wal, found) = Log::open(env, &log_dir, log_options)?;
-    // The log is kept whole, so that one that begins later has lost its beginning.
-    if had_history && found.start != Lsn::FIRST {
+    // Under `point_in_time` the beginning may have gone as damaged.
+    if had_history && found.start != CHECKPOINT {
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start) });
     }
 
@@ -119,7 +130,7 @@ pub(crate) fn open(
     if incarnations.is_empty() {
         incarnation.reason = 0;
         let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;
-        log.wal.wait(Mark::Durable, at.end)?;
+        log.wait(Mark::Durable, at.end)?;
         incarnations.push((at.start, incarnation));
     }
     if note_histories(&mut control, &incarnations) {
@@ -143,6 +154,7 @@ pub(crate) fn open(
         log_bytes: now.bytes_total,
         incarnation: found.incarnation,
         ring_outlives_process: found.ring == RingKind::Shared,
+        read_only: false,
     };
     Ok((shared, report))
 }

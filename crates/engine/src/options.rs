@@ -7,7 +7,7 @@ use collie_base::Xid;
 pub struct Options {
     /// Make a database where there is none. Default true.
     pub create_if_missing: bool,
-    /// The log's settings. `known_durable` and `first_record` are the engine's to set.
+    /// The log's settings. `known_durable`, `known_start` and `first_record` are the engine's to set.
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
     pub sessions_max: usize,

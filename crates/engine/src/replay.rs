@@ -7,6 +7,7 @@
 //! - P1. An operation is applied under its transaction's commit position, never its chunk's.
 //! - P2. Nothing is applied of a transaction that ROLLBACK_TO voided, ABORT ended or nothing ended.
 //! - P3. A record that cannot be read, and a commit whose chunks are not all there, stop the open: they are damage.
+//! - P4. Of a log with holes (`gap`) only transactions are applied that lie whole beside them.
 
 use std::sync::Arc;
 
@@ -38,6 +39,8 @@ pub(crate) struct Replay<'a> {
 struct Open {
     first_chunk: Lsn,
     chunks: u64,
+    /// Whether something of it may be in a hole of the log.
+    broken: bool,
     /// Operations one after another; `ends` has the offset after each.
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -56,7 +59,7 @@ impl<'a> Replay<'a> {
             Redo::Commit { xid, chunks, first_chunk, ops } => {
                 self.note_xid(xid);
                 let open = self.open.remove(&xid).unwrap_or_default();
-                if (open.chunks, open.first_chunk) != (chunks, first_chunk) {
+                if open.broken || (open.chunks, open.first_chunk) != (chunks, first_chunk) {
                     return Err(damage("a transaction of which a part is missing"));
                 }
                 self.write(&open.bytes, lsn).map_err(damage)?;
@@ -85,6 +88,9 @@ impl<'a> Replay<'a> {
             Redo::RollbackTo { xid, first_void } => {
                 let open = self.open.entry(xid).or_default();
                 let kept = usize::try_from(first_void).unwrap_or(usize::MAX);
+                if open.broken {
+                    return Ok(());
+                }
                 if kept > open.ends.len() {
                     return Err(damage("a rollback to a place that is not in the log"));
                 }
@@ -98,6 +104,14 @@ impl<'a> Replay<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Says that records are missing between the last one and the next: a transaction that is open here may have lost a
+    /// chunk, or what it rolled back, so it counts as incomplete whatever comes.
+    pub(crate) fn gap(&mut self) {
+        for open in self.open.values_mut() {
+            (open.broken, open.bytes, open.ends) = (true, Vec::new(), Vec::new());
+        }
     }
 
     fn note_xid(&mut self, xid: Xid) {

@@ -170,7 +170,7 @@ impl Session {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when the key was freed after the snapshot of a REPEATABLE READ transaction;
-    /// [`EngineError::ReadOnly`]; limits; the log's for a large transaction.
+    /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (view, rules) = self.prepare(key, value)?;
         match f.insert(key, value, &view, &rules, &Fates(&self.shared.txns)) {
@@ -193,7 +193,7 @@ impl Session {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ;
-    /// [`EngineError::ReadOnly`]; limits; the log's for a large transaction.
+    /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
         let (change, value) = match what {
             Write::Put(value) => (Change::Put(value), Some(value)),
@@ -250,6 +250,9 @@ impl Session {
         let mut view = *self.view()?;
         if self.kind == StatementKind::ReadOnly {
             return Err(EngineError::ReadOnly);
+        }
+        if self.shared.txns.log().is_read_only() {
+            return Err(EngineError::Salvaged);
         }
         if let Some(error) = &self.doomed {
             return Err(error.clone());
@@ -395,9 +398,10 @@ impl Session {
         self.redo.clear();
         match ended? {
             Ended::Committed { at, locks } => {
-                let sync = log.wal.commit_level(if sync { Level::Disk } else { Level::Memory }) == Level::Disk;
+                let level = if sync { Level::Disk } else { Level::Memory };
+                let sync = log.wal().map_or(level, |wal| wal.commit_level(level)) == Level::Disk;
                 if !sync {
-                    log.wal.flush_soon();
+                    log.flush_soon();
                 }
                 let receipt = Receipt { csn: Some(at.start) };
                 Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)))

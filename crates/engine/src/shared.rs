@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{Lsn, Xid};
-use collie_txn::Txns;
+use collie_txn::{CommitLog as _, Txns};
 use parking_lot::Mutex;
 
 use crate::EngineError;
@@ -69,6 +69,9 @@ impl Shared {
 
     /// Logs a bound of transaction ids, half a block before the last one is reached.
     pub(crate) fn log_xid_limit(&self) -> Result<(), EngineError> {
+        if self.txns.log().is_read_only() {
+            return Ok(());
+        }
         let next = self.txns.next_xid().get();
         let limit = self.xid_limit.load(Relaxed);
         if next.saturating_add(XID_BLOCK / 2) <= limit {
@@ -81,6 +84,6 @@ impl Shared {
     }
 
     pub(crate) fn durable(&self) -> Lsn {
-        self.txns.log().wal.durable()
+        self.txns.log().durable()
     }
 }

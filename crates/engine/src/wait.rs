@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use collie_base::Lsn;
-use collie_txn::{Gate, TableLocksHeld, Txns, Wait};
+use collie_txn::{CommitLog as _, Gate, TableLocksHeld, Txns, Wait};
 use collie_wal::{Mark, Reached};
 
 use crate::log::EngineLog;
@@ -103,10 +103,10 @@ impl Ack {
     fn missing(&self) -> Option<(Mark, Lsn)> {
         let Needs { boundary, durable, or_acknowledged, .. } = self.needs;
         let log = self.txns.log();
-        if !log.wal.is_reached(Mark::Boundary, boundary) {
+        if !log.is_reached(Mark::Boundary, boundary) {
             return Some((Mark::Boundary, boundary));
         }
-        let there = if or_acknowledged { self.txns.settled() } else { log.wal.durable() };
+        let there = if or_acknowledged { self.txns.settled() } else { log.durable() };
         (there < durable).then_some((Mark::Durable, durable))
     }
 
@@ -130,7 +130,7 @@ impl Ack {
     /// The log's: the transaction may or may not be there after the next open.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
         while let Some((mark, lsn)) = self.missing() {
-            self.txns.log().wal.wait(mark, lsn)?;
+            self.txns.log().wait(mark, lsn)?;
         }
         Ok(self.finish())
     }
@@ -140,7 +140,7 @@ impl Drop for Ack {
     fn drop(&mut self) {
         // Nobody waits any more, but what was promised to be on its way to the disk is.
         if self.missing().is_some() {
-            self.txns.log().wal.flush_soon();
+            self.txns.log().flush_soon();
         }
     }
 }
@@ -151,8 +151,9 @@ impl Future for Ack {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         while let Some((mark, lsn)) = self.missing() {
             let this = &mut *self;
-            let log = this.txns.log();
-            let reached = this.reached.get_or_insert_with(|| log.wal.reached(mark, lsn));
+            // Without a log nothing moves any more.
+            let Some(wal) = this.txns.log().wal() else { return Poll::Ready(Err(EngineError::Closed)) };
+            let reached = this.reached.get_or_insert_with(|| wal.reached(mark, lsn));
             match Pin::new(reached).poll(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(outcome) => {

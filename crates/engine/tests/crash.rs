@@ -177,6 +177,37 @@ fn wrong_directories_are_refused() {
     assert!(matches!(missing, EngineError::MissingLog { start: None, .. }), "{missing}");
 }
 
+/// Goal: a database whose oldest log files are gone is refused before anything is written. Method: a log of several
+/// files; the oldest one removed; every name and byte is the same afterwards.
+#[test]
+fn database_without_its_oldest_log_file_is_refused_untouched() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = || Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).map(|(db, _)| db);
+    let db = open().unwrap();
+    let family = db.family(db.create_family());
+    let mut session = db.session().unwrap();
+    for n in 0..40_u8 {
+        begin(&mut session);
+        put(&mut session, &family, &[n], &[n; 60_000]);
+        session.commit(true).unwrap().block().unwrap();
+    }
+    drop(session);
+    db.close().unwrap();
+    drop(db);
+    let wal = dir.path().join("wal");
+    std::fs::remove_file(wal.join("00000000000000000001.wal")).unwrap();
+    let files = || -> std::collections::BTreeMap<_, _> {
+        let entries = std::fs::read_dir(&wal).unwrap().map(|entry| entry.unwrap().path());
+        entries.map(|path| (path.clone(), std::fs::read(&path).unwrap())).collect()
+    };
+    let before = files();
+    assert!(before.len() > 2, "{:?}", before.keys());
+    let error = open().unwrap_err().to_string();
+    let missing = "but the checkpoint needs 0/00001000: segment 00000000000000000001.wal is missing";
+    assert!(error.starts_with("wal: starts at 0/") && error.ends_with(missing), "{error}");
+    assert!(files() == before);
+}
+
 /// Goal: one transaction is one place in the order, over families. Method: a snapshot between two commits that each write
 /// two families; the catalog is family 0.
 #[test]

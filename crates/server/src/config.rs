@@ -141,7 +141,7 @@ pub const KEYS: &[Key] = &[
             "skip_any_corrupted_records",
         ]),
         "tolerate_corrupted_tail_records",
-        "What opening does about a damaged log. The default trims an unfinished flush and refuses damage; point_in_time opens with the prefix before the damage and says what is lost.",
+        "What opening does about a damaged log. The default trims an unfinished flush and refuses damage; point_in_time opens with the prefix before the damage and says what is lost; skip_any_corrupted_records opens read-only with every transaction that still reads, whole, and says what is lost; absolute_consistency refuses an unfinished flush too.",
     ),
     key(
         "wal.ring",

@@ -1,6 +1,6 @@
 //! Starts that must fail: each ends with exit code 1 and exactly one line that says what happened and what to do.
 
-use std::{fs, net::TcpListener};
+use std::{fs, net::TcpListener, path::PathBuf};
 
 use collie_clients_tests::{Place, Server, program};
 
@@ -192,6 +192,74 @@ fn one_flipped_bit_below_the_durable_end_is_refused() {
     assert!(left < 50, "{left} rows");
     drop(server);
     assert!(place.log().lines().count() > 1, "{}", place.log());
+}
+
+/// Goal: what is left of a damaged database can be read with SQL, and nothing is changed. Method: a flipped bit in the
+/// middle of a stopped server's log; start in the mode for it: rows from both sides of the damage, one clear error for
+/// each kind of write; the directory's files are the same afterwards.
+#[test]
+fn salvaged_server_reads_what_is_left_and_refuses_writes() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (n int PRIMARY KEY, s text); CREATE INDEX ON t (s)").unwrap();
+    for n in 0..50 {
+        client.execute("INSERT INTO t VALUES ($1, 'row')", &[&n]).unwrap();
+    }
+    drop(client);
+    assert!(server.stop().success());
+    let wal = place.data().join("wal");
+    let read = || -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files: Vec<_> = fs::read_dir(&wal)
+            .unwrap()
+            .map(|file| file.unwrap().path())
+            .filter(|path| !path.ends_with("LOCK"))
+            .map(|path| (path.clone(), fs::read(path).unwrap()))
+            .collect();
+        files.sort();
+        files
+    };
+    let (segment, mut bytes) = read().into_iter().find(|(_, bytes)| bytes[4096..].starts_with(b"CLF1")).unwrap();
+    let frames: Vec<usize> =
+        (1..bytes.len() / 4096).map(|block| block * 4096).filter(|at| bytes[*at..].starts_with(b"CLF1")).collect();
+    bytes[frames[frames.len() / 2] + 70] ^= 0x10;
+    fs::write(&segment, &bytes).unwrap();
+    let before = read();
+
+    let server = Server::start_with(&place, &["--set", "wal.recovery_mode=skip_any_corrupted_records"]);
+    let mut client = server.connect();
+    let left: Vec<i32> =
+        client.query("SELECT n FROM t ORDER BY n", &[]).unwrap().iter().map(|row| row.get(0)).collect();
+    assert!(left.len() < 50 && left.contains(&0) && left.contains(&49), "{left:?}");
+    let by_index: i64 = client.query_one("SELECT count(*) FROM t WHERE s = 'row'", &[]).unwrap().get(0);
+    assert_eq!(by_index, i64::try_from(left.len()).unwrap());
+    for write in [
+        "INSERT INTO t VALUES (1000, 'new')",
+        "UPDATE t SET s = 'other' WHERE n = 0",
+        "DELETE FROM t WHERE n = 0",
+        "SELECT n FROM t WHERE n = 0 FOR UPDATE",
+        "CREATE TABLE u (n int)",
+        "DROP TABLE t",
+        "BEGIN; INSERT INTO t VALUES (1000, 'new'); COMMIT",
+    ] {
+        let error = client.batch_execute(write).unwrap_err();
+        let error = error.as_db_error().unwrap_or_else(|| panic!("{write}: {error}"));
+        assert_eq!(error.code().code(), "25006", "{write}: {}", error.message());
+        assert!(
+            error.message().starts_with("the database is open read-only, with what is left"),
+            "{}",
+            error.message()
+        );
+        client.batch_execute("ROLLBACK").unwrap();
+    }
+    assert_eq!(client.query("SELECT n FROM t", &[]).unwrap().len(), left.len());
+    drop(client);
+    assert!(server.stop().success());
+    let log = place.log();
+    assert!(log.contains("wal: lost ") && log.contains(&segment.display().to_string()), "{log}");
+    assert!(log.contains("; stretches of the log that are lost: 1, bytes in them: "), "{log}");
+    assert!(log.contains("stopped: nothing was written"), "{log}");
+    assert!(read() == before);
 }
 
 /// Goal: what was torn off at the end is trimmed, not refused. Method: garbage behind the last frame of a killed server.

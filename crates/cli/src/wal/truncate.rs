@@ -43,10 +43,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let dir = log_dir(&args.dir);
     let scan = Scan::start(&dir, "checking");
     let context = || format!("nothing was changed in {}", dir.display());
-    // The database keeps its whole log, so there is no checkpoint that a cut could undercut.
-    let plan = Truncation::plan(scan.env(), &dir, args.lsn, Lsn::ZERO).with_context(context)?;
-    scan.phase("reading");
     let database = is_database(&dir);
+    let checkpoint = if database { collie_engine::CHECKPOINT } else { Lsn::ZERO };
+    let plan = Truncation::plan(scan.env(), &dir, args.lsn, checkpoint).with_context(context)?;
+    scan.phase("reading");
     let last = last(scan.env(), &dir, args.lsn, database).with_context(context)?;
     drop(scan);
     let what = if database { "commit" } else { "record" };

@@ -88,7 +88,12 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
 /// # Errors
 /// When the engine refuses the write.
 pub fn bootstrap(db: &Db, session: &mut Session) -> Result<()> {
-    put(db, session, record::schema_row(&Schema { oid: PUBLIC, name: "public".into() }))
+    put(db, session, record::schema_row(&public_schema()))
+}
+
+/// Returns the schema that every database starts with.
+pub fn public_schema() -> Schema {
+    Schema { oid: PUBLIC, name: "public".into() }
 }
 
 /// Writes a schema.

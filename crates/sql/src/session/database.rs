@@ -103,7 +103,8 @@ impl From<SqlError> for OpenError {
 }
 
 impl Database {
-    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with.
+    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with. What
+    /// is left of a damaged log opens read-only (`collie_engine::Db::is_read_only`): every write is refused with 25006.
     ///
     /// # Errors
     /// When the directory is foreign, in use, damaged or of another format, or the catalog cannot be read.
@@ -119,7 +120,10 @@ impl Database {
         session.begin(Isolation::ReadCommitted, false)?;
         session.begin_statement(StatementKind::Write)?;
         let mut loaded = store::load(&db, &session)?;
-        if !loaded.catalog.schemas.contains_key(&PUBLIC) {
+        if db.is_read_only() {
+            // Its row may be among what is lost; relations in it would have no name.
+            loaded.catalog.schemas.entry(PUBLIC).or_insert_with(|| store::public_schema().into());
+        } else if !loaded.catalog.schemas.contains_key(&PUBLIC) {
             store::bootstrap(&db, &mut session)?;
             session.end_statement();
             session.begin_statement(StatementKind::Write)?;

@@ -1,0 +1,126 @@
+//! Opening read-only, from what is left of a damaged log (`wal.recovery_mode = skip_any_corrupted_records`).
+//!
+//! For looking at what there is and copying it out, when no copy, replica or backup has all of it. Rows are those of every
+//! transaction that can be read whole. A later transaction counts although an earlier one is lost, so the rows may be a
+//! state that never was: what a lost transaction deleted is there again.
+//!
+//! # Invariants
+//! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`; no shared ring is looked at.
+//! - R2. A transaction is there whole or not at all (`replay` P4).
+//! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
+//!
+//! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_env::Env;
+use collie_txn::Txns;
+use collie_wal::{Salvaged, salvage_locked};
+
+use crate::control::Control;
+use crate::families::Families;
+use crate::log::EngineLog;
+use crate::open::PROGRESS_RECORDS;
+use crate::replay::Replay;
+use crate::shared::Shared;
+use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options};
+
+/// Holes of which each gets a line.
+const HOLES_TOLD: u64 = 20;
+
+pub(crate) fn open(
+    dir: &Path,
+    options: &Options,
+    env: &Env,
+    progress: &mut dyn FnMut(&OpenProgress),
+) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    let Some(control) = Control::read(env, dir)? else { return Err(EngineError::NotFound { path: dir.to_owned() }) };
+    let mut log = salvage_locked(env, &Control::log_dir(dir), &options.log.copies)?;
+    let families = Arc::new(Families::new());
+    let mut replay = Replay::new(&families);
+    let (mut start, mut end) = (None, Lsn::FIRST);
+    let mut lost = Lost::default();
+    let total = log.durable();
+    let mut now = OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: 0, rows: 0 };
+    let mut records = 0_u64;
+    for piece in &mut log {
+        let (from, to) = match piece? {
+            Salvaged::Record(record) => {
+                match replay.apply(record.lsn, record.tag, &record.body) {
+                    Err(EngineError::Corruption { .. }) => lost.transactions += 1,
+                    applied => applied?,
+                }
+                records += 1;
+                (record.lsn, record.end)
+            }
+            Salvaged::Hole(hole) => {
+                replay.gap();
+                lost.take(&hole.to_string(), hole.to.bytes_since(hole.from));
+                (hole.from, hole.to)
+            }
+        };
+        let start = *start.get_or_insert(from);
+        end = end.max(to);
+        if records.is_multiple_of(PROGRESS_RECORDS) {
+            (now.bytes_done, now.bytes_total) = (end.bytes_since(start), total.max(end).bytes_since(start));
+            now.rows = replay.rows;
+            progress(&now);
+        }
+    }
+    let start = start.unwrap_or(end);
+    if start > Lsn::FIRST {
+        lost.take(&format!("wal: everything before LSN {start} is gone"), start.bytes_since(Lsn::FIRST));
+    }
+    let Replay { rows, xid_limit: first_xid, incarnations, .. } = replay;
+    let incarnation = incarnations.len() as u64;
+    let txns = Txns::new(EngineLog::salvaged(log, end), options.txn(first_xid));
+    let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid));
+    let bytes = end.bytes_since(start);
+    progress(&OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
+    let report = OpenReport {
+        created: false,
+        notices: lost.notices(),
+        rows,
+        log_bytes: bytes,
+        incarnation,
+        ring_outlives_process: false,
+        read_only: true,
+    };
+    Ok((shared, report))
+}
+
+/// What could not be read.
+#[derive(Debug, Default)]
+struct Lost {
+    holes: u64,
+    bytes: u64,
+    lines: Vec<String>,
+    /// Transactions of which a part was read.
+    transactions: u64,
+}
+
+impl Lost {
+    fn take(&mut self, line: &str, bytes: u64) {
+        self.holes += 1;
+        self.bytes += bytes;
+        if self.holes <= HOLES_TOLD {
+            self.lines.push(line.to_owned());
+        }
+    }
+
+    fn notices(mut self) -> Vec<String> {
+        if self.holes > HOLES_TOLD {
+            let more = self.holes - HOLES_TOLD;
+            self.lines.push(format!("wal: {more} more stretches are lost: collie wal dump --skip-bad lists them"));
+        }
+        let Self { holes, bytes, transactions, .. } = self;
+        self.lines.push(format!(
+            "opened read-only as wal.recovery_mode = skip_any_corrupted_records asks; stretches of the log that are \
+             lost: {holes}, bytes in them: {bytes}, transactions left out because a part of them lay there: \
+             {transactions}; rows may be a state that never was"
+        ));
+        self.lines
+    }
+}

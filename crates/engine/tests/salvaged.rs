@@ -1,0 +1,148 @@
+//! Opening read-only from a damaged log.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use collie_base::CfId;
+use collie_engine::{Db, EngineError, Env, Insert, Isolation, Options, StatementKind};
+use collie_env::{Files, SimFiles, read_all};
+use collie_wal::RecoveryMode;
+use common::{all, begin, put};
+
+const DIR: &str = "/db";
+
+fn options(recovery_mode: RecoveryMode) -> Options {
+    let log = collie_wal::Options { threads: false, recovery_mode, ..collie_wal::Options::small() };
+    Options { log, background: false, ..Options::small() }
+}
+
+fn open(env: &Env, recovery_mode: RecoveryMode) -> Result<(Db, collie_engine::OpenReport), EngineError> {
+    Db::open(DIR.as_ref(), options(recovery_mode), env.clone(), &mut |_| ())
+}
+
+fn files(disk: &SimFiles) -> BTreeMap<String, Vec<u8>> {
+    let dir = Path::new(DIR).join("wal");
+    let names = disk.list(&dir).unwrap().into_iter().filter(|name| name != "LOCK");
+    names.map(|name| (name.clone(), read_all(disk, &dir.join(name), 4 << 20).unwrap())).collect()
+}
+
+/// Goal: a transaction is there whole or not at all whatever of the log is lost, the rest is there, a write is refused,
+/// and nothing in the directory changes. Method: transactions over two families, one in several chunks around others and
+/// with a part rolled back; one frame after another is damaged; open read-only, compare, write; then undamaged.
+#[test]
+fn salvaged_database_has_every_whole_transaction_and_changes_nothing() {
+    let (env, disk) = Env::simulated(61);
+    let (db, _) = open(&env, RecoveryMode::default()).unwrap();
+    let (f, g) = (db.create_family(), db.create_family());
+    let write = |session: &mut collie_engine::Session, n: u8| {
+        begin(session);
+        put(session, &db.family(f), &[n], &[n; 900]);
+        put(session, &db.family(g), &[n], &[n]);
+        session.commit(true).unwrap().block().unwrap();
+    };
+    let (mut small, mut large) = (db.session().unwrap(), db.session().unwrap());
+    for n in 0..4 {
+        write(&mut small, n);
+    }
+    begin(&mut large);
+    put(&mut large, &db.family(f), &[100], &[1; 10_000]);
+    for n in 4..8 {
+        let mark = large.savepoint();
+        put(&mut large, &db.family(f), &[200 + n], &[9; 40_000]);
+        large.rollback_to(mark);
+        put(&mut large, &db.family(f), &[100 + n], &[n; 40_000]);
+        // So that its chunks have frames of their own.
+        db.log().unwrap().flush_wal(true).unwrap();
+        write(&mut small, n);
+    }
+    put(&mut large, &db.family(g), &[100], b"large");
+    large.commit(true).unwrap().block().unwrap();
+    for n in 8..12 {
+        write(&mut small, n);
+    }
+    let rows = |db: &Db| {
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        let of = |cf: CfId| all(&session, &db.family(cf)).keys().cloned().collect::<Vec<_>>();
+        let both = (of(f), of(g));
+        session.rollback();
+        both
+    };
+    let whole = rows(&db);
+    assert_eq!((whole.0.len(), whole.1.len()), (17, 13));
+    drop((small, large));
+    db.close().unwrap();
+    drop(db);
+    let made = files(&disk);
+    let (mut damaged, mut without_large, mut with_later) = (0, 0, 0);
+    for (name, bytes) in &made {
+        for offset in (4096..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"CLF1")) {
+            let disk = disk.process_kill();
+            let path = Path::new(DIR).join("wal").join(name);
+            disk.flip(&path, offset as u64 + 70, 2).unwrap();
+            let before = files(&disk);
+            let env = Env::over(disk.clone(), 62);
+            let (db, report) = open(&env, RecoveryMode::SkipAnyCorruptedRecords).unwrap();
+            let context = format!("{name} offset {offset}: {:?}", report.notices);
+            assert!(report.read_only && db.is_read_only() && db.log().is_none(), "{context}");
+            assert!(report.notices.last().unwrap().starts_with("opened read-only as "), "{context}");
+            let (left_f, left_g) = rows(&db);
+            for n in (0..12).chain([100]) {
+                assert_eq!(left_f.contains(&vec![n]), left_g.contains(&vec![n]), "{context}: half of {n}");
+            }
+            let large = left_f.iter().filter(|key| key[0] >= 100).count();
+            assert!(large == 0 || large == 5, "{context}: {large} rows of the large one");
+            let small = left_f.len() - large;
+            assert!(small >= 8, "{context}: {small} small ones are left");
+            without_large += usize::from(large == 0 && small == 12);
+            with_later += usize::from(small < 12 && left_f.contains(&vec![11]));
+            damaged += 1;
+
+            let mut session = db.session().unwrap();
+            begin(&mut session);
+            let refused = session.insert(&db.family(f), b"new", b"row").unwrap_err();
+            assert!(matches!(refused, EngineError::Salvaged), "{refused}");
+            session.commit(true).unwrap().block().unwrap();
+            session.begin(Isolation::RepeatableRead, true).unwrap();
+            session.begin_statement(StatementKind::ReadOnly).unwrap();
+            assert_eq!(all(&session, &db.family(g)).len(), left_g.len(), "{context}");
+            drop(session);
+            db.tick();
+            db.close().unwrap();
+            drop(db);
+            assert!(files(&disk) == before, "{context}: something was written");
+        }
+    }
+    assert!(damaged > 15 && without_large > 3 && with_later > 5, "{damaged}, {without_large}, {with_later}");
+
+    let disk = disk.process_kill();
+    let (db, report) = open(&Env::over(disk, 63), RecoveryMode::SkipAnyCorruptedRecords).unwrap();
+    assert_eq!(rows(&db), whole);
+    assert!(report.notices[0].contains(" that are lost: 0, bytes in them: 0, "), "{:?}", report.notices);
+}
+
+/// Goal: opening read-only makes nothing and waits for nobody. Method: no directory; a database that is open.
+#[test]
+fn nothing_is_made_or_shared_by_opening_read_only() {
+    let (env, disk) = Env::simulated(64);
+    let missing = open(&env, RecoveryMode::SkipAnyCorruptedRecords).unwrap_err();
+    assert!(matches!(missing, EngineError::NotFound { .. }), "{missing}");
+    assert!(disk.list(DIR.as_ref()).is_err());
+    let (db, _) = open(&env, RecoveryMode::default()).unwrap();
+    let locked = open(&env, RecoveryMode::SkipAnyCorruptedRecords).unwrap_err().to_string();
+    assert!(locked.starts_with("wal: the log is open in process "), "{locked}");
+    db.close().unwrap();
+    drop(db);
+    let (first, _) = open(&env, RecoveryMode::SkipAnyCorruptedRecords).unwrap();
+    assert!(open(&env, RecoveryMode::default()).is_err(), "it is read");
+    drop(first);
+    let (db, _) = open(&env, RecoveryMode::default()).unwrap();
+    let family = db.family(db.create_family());
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    assert!(matches!(session.insert(&family, b"k", b"v").unwrap(), Insert::Done));
+    session.commit(true).unwrap().block().unwrap();
+}
