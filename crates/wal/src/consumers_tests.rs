@@ -3,8 +3,8 @@
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
 use crate::{
-    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Warnings, Writer,
-    crash_tests::tiny, inspect,
+    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Warnings, Writer, inspect,
+    testing::tiny,
 };
 
 const DIR: &str = "/wal";

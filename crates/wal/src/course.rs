@@ -13,7 +13,7 @@
 //! - A5. After a failed write or sync a file is never written or synced again (log.md L9): everything behind the anchor
 //!   goes from the ring to the next spare, under a LINK that counts only together with the frame that closes it.
 //!
-//! Checked by the crash tests, `rewrite_tests` and `flights_tests`.
+//! Checked by the crash lab, `rewrite_tests` and `flights_tests`.
 
 use std::{io, path::PathBuf, sync::Arc};
 

@@ -12,10 +12,9 @@ use collie_env::{Access, Env, Fault, Files, SimClock, SimFiles};
 use parking_lot::Mutex;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings,
-    crash_tests::{bodies, tiny},
-    inspect,
+    Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings, inspect,
     log_tests::eventually,
+    testing::{bodies, tiny},
 };
 
 const DIR: &str = "/wal";

@@ -12,7 +12,7 @@ use collie_base::Map;
 use collie_env::{Access, CrashPoint, Env, Fault, File, FileLock, Files, Limits, LockError, SimFiles};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Level, Log, Lsn, Options, WalError, crash_tests::tiny, log_tests::eventually};
+use crate::{Level, Log, Lsn, Options, WalError, log_tests::eventually, testing::tiny};
 
 const DIR: &str = "/wal";
 

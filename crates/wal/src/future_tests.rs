@@ -10,7 +10,7 @@ use std::{
 use collie_env::{Env, SimFiles};
 use parking_lot::Mutex;
 
-use crate::{Log, Lsn, Mark, Options, Reached, WalError, crash_tests::tiny};
+use crate::{Log, Lsn, Mark, Options, Reached, WalError, testing::tiny};
 
 /// Writes its number down when it is woken.
 struct Noted {

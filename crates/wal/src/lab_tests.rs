@@ -48,6 +48,7 @@ fn log_keeps_its_promises_in_every_crash_state() {
     assert!(report.exhausted_points * 2 > report.crash_points, "{report:?}");
     let seen = report.coverage;
     assert!(seen.crashes > 20 && seen.closes > 5 && seen.frees > 5 && seen.rewrites > 0 && seen.cuts > 0, "{report:?}");
+    assert!(seen.failures > 0 && seen.power_losses > 0, "{report:?}");
     assert!(report.records > report.states * 4, "the states hold too little to lose: {report:?}");
 }
 

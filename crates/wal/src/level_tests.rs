@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use collie_env::{Env, SimFiles};
 
 use crate::{
-    Level, Log, Lsn, Options, RecordKind, RingKind, WalError, WriteOptions, crash_tests::tiny, flush::KEEPER_SLEEPS,
-    log_tests::eventually,
+    Level, Log, Lsn, Options, RecordKind, RingKind, WalError, WriteOptions, flush::KEEPER_SLEEPS,
+    log_tests::eventually, testing::tiny,
 };
 
 const DIR: &str = "/wal";

@@ -97,8 +97,6 @@ mod writer;
 #[cfg(test)]
 mod consumers_tests;
 #[cfg(test)]
-mod crash_tests;
-#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod flights_tests;
@@ -129,6 +127,8 @@ mod ring_file_tests;
 mod salvage_tests;
 #[cfg(test)]
 mod tail_tests;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod truncate_tests;
 

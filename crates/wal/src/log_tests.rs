@@ -10,7 +10,7 @@ use std::{
 
 use collie_env::{Clock, Env, RealClock};
 
-use crate::{Ending, Level, Log, Lsn, Mark, Options, RecordKind, WalError, crash_tests::tiny, inspect};
+use crate::{Ending, Level, Log, Lsn, Mark, Options, RecordKind, WalError, inspect, testing::tiny};
 
 struct Unpark(Thread);
 

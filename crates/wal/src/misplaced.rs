@@ -8,7 +8,7 @@
 //! - X3. A file is called missing only if numbers are missing between the end of the chain and the first file that does not
 //!   join, nothing was begun behind that end, and that file continues from records that are not there.
 //!
-//! Checked by `misplaced_tests`; that no crash looks like this, by the crash tests.
+//! Checked by `misplaced_tests`; that no crash looks like this, by the crash lab.
 
 use std::path::{Path, PathBuf};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use collie_env::{Access, Env, Files, SimFiles, read_all};
 
 use crate::{
-    Level, Log, Lsn, Options, Recovered, RecoveryMode, WalError, crash_tests::tiny, format::segment_name, inspect,
+    Level, Log, Lsn, Options, Recovered, RecoveryMode, WalError, format::segment_name, inspect, testing::tiny,
 };
 
 const DIR: &str = "/wal";

@@ -12,7 +12,7 @@ use std::{
 
 use collie_env::{Env, Random, SimFiles, SimRandom};
 
-use crate::{Level, Log, Lsn, Mark, Options, Protocol, Writer, crash_tests::tiny};
+use crate::{Level, Log, Lsn, Mark, Options, Protocol, Writer, testing::tiny};
 
 const THREADS: u8 = 8;
 

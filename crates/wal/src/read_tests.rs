@@ -4,8 +4,8 @@ use collie_env::{Env, Random, SimRandom};
 use proptest::prelude::*;
 
 use crate::{
-    Level, Log, Lsn, Options, ReadMode, Record, RecordKind, RecordRef, WalError, crash_tests::tiny, inspect,
-    recent::HeldFrame, source::FrameSource,
+    Level, Log, Lsn, Options, ReadMode, Record, RecordKind, RecordRef, WalError, inspect, recent::HeldFrame,
+    source::FrameSource, testing::tiny,
 };
 
 /// Opens a log on the real file system with small files and no threads of its own.

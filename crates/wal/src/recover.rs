@@ -8,7 +8,7 @@
 //! - O3. Every step may be repeated after another crash: until the new incarnation's frame is durable, the next survey
 //!   finds what this one found.
 //!
-//! Checked by `crash_tests`, which cuts the power during openings too.
+//! Checked by the crash lab (`lab`), which crashes openings too.
 
 use std::{
     path::{Path, PathBuf},

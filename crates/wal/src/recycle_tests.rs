@@ -4,7 +4,7 @@ use std::{os::unix::fs::MetadataExt, path::Path};
 
 use collie_env::{Env, Fault, SimFiles, read_all};
 
-use crate::{Level, Log, Lsn, Options, WalError, crash_tests::tiny, decode::frame_claim, format::FRAME_MAGIC, inspect};
+use crate::{Level, Log, Lsn, Options, WalError, decode::frame_claim, format::FRAME_MAGIC, inspect, testing::tiny};
 
 const DIR: &str = "/wal";
 

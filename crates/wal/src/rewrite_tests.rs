@@ -6,7 +6,7 @@ use std::sync::Arc;
 use collie_env::{Env, Fault, SimFiles};
 use parking_lot::Mutex;
 
-use crate::{Level, Log, Lsn, Mark, Options, WalError, Warnings, crash_tests::tiny};
+use crate::{Level, Log, Lsn, Mark, Options, WalError, Warnings, testing::tiny};
 
 const DIR: &str = "/wal";
 

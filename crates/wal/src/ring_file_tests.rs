@@ -7,10 +7,9 @@ use collie_env::{Env, Fault, Random, SharedMemory, SimFiles, SimRandom};
 use collie_sync::Padded;
 
 use crate::{
-    Ending, Level, Log, Lsn, Mark, Options, Protocol, Recovered, RecoveryMode, RingKind, WalError,
-    crash_tests::{bodies, tiny},
-    inspect, mistakes,
+    Ending, Level, Log, Lsn, Mark, Options, Protocol, Recovered, RecoveryMode, RingKind, WalError, inspect, mistakes,
     ring_file::{Header, LINE, Layout, Owner, WordAt},
+    testing::{bodies, tiny},
 };
 
 const DIR: &str = "/wal";

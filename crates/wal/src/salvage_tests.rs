@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use collie_env::{Access, Env, Files, SimFiles};
 
 use crate::{
-    Hole, Level, Log, Lsn, Mark, Record, Salvaged, crash_tests::tiny, format::BLOCK_BYTES, inspect, salvage,
-    source::FrameSource, window::Window,
+    Hole, Level, Log, Lsn, Mark, Record, Salvaged, format::BLOCK_BYTES, inspect, salvage, source::FrameSource,
+    testing::tiny, window::Window,
 };
 
 const DIR: &str = "/wal";

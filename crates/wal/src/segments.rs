@@ -14,7 +14,7 @@
 //!   freed: at the front of the log its frames would look like the log's start.
 //! - G7. A segment with records at or above a hold is not freed; holds are made under the same mutex.
 //!
-//! Checked by the crash tests (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
+//! Checked by the crash lab (names lost at power cuts), `recycle_tests`, and `fault_tests` (full disk).
 
 use std::{
     collections::VecDeque,

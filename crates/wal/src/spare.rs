@@ -8,7 +8,7 @@
 //! - H3. Preparation happens under a name that ends in `.tmp`, which opening removes: a crash on the way leaves nothing
 //!   that could be taken for a segment.
 //!
-//! Checked by `recycle_tests` (crashes at every call and every block) and the crash tests.
+//! Checked by `recycle_tests` (crashes at every call and every block) and the crash lab.
 
 use std::{
     io,

@@ -94,7 +94,7 @@ mod tests {
     use collie_env::{Env, SimClock, SimFiles};
     use parking_lot::Mutex;
 
-    use crate::{Level, Log, Options, Protocol, Warnings, crash_tests::tiny, log_tests::eventually};
+    use crate::{Level, Log, Options, Protocol, Warnings, log_tests::eventually, testing::tiny};
 
     const DIR: &str = "/wal";
 

@@ -10,7 +10,7 @@
 //! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
 //!   LSNs only grow, so a stale frame never proves it.
 //!
-//! Checked by `crash_tests`: every crash point, every flipped bit.
+//! Checked by the crash lab (`lab`): every crash point, every flipped bit.
 
 use std::{
     collections::{BTreeSet, VecDeque},

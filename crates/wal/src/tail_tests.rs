@@ -9,7 +9,7 @@ use std::{
 
 use collie_env::{Env, SimFiles, SimRandom};
 
-use crate::{LagPolicy, Level, Log, Lsn, Mark, Options, RecordKind, Tail, TailOptions, WalError, crash_tests::tiny};
+use crate::{LagPolicy, Level, Log, Lsn, Mark, Options, RecordKind, Tail, TailOptions, WalError, testing::tiny};
 
 const DIR: &str = "/wal";
 

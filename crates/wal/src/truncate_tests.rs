@@ -6,7 +6,7 @@ use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom, read_all};
 
 use crate::{
     CutRefusal, Ending, Inspection, Level, Log, Lsn, Mark, Options, Record, TruncateOptions, Truncated, WalError,
-    crash_tests::tiny, inspect, truncate_at,
+    inspect, testing::tiny, truncate_at,
 };
 
 const DIR: &str = "/wal";

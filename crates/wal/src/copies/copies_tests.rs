@@ -6,9 +6,8 @@ use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom, read_all};
 
 use super::faulty::{FaultyDirs, Trouble};
 use crate::{
-    Ending, Level, Log, Lsn, Options, Recovered, WalError,
-    crash_tests::{bodies, tiny},
-    inspect, inspect_copies, repair_copies,
+    Ending, Level, Log, Lsn, Options, Recovered, WalError, inspect, inspect_copies, repair_copies,
+    testing::{bodies, tiny},
 };
 
 pub(super) const HOME: &str = "/wal";

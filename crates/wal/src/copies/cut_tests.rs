@@ -8,8 +8,8 @@ use super::{
     tests::{COPY, HOME, THIRD, crashed_log, fill, one_will_do, refusal, segments, with},
 };
 use crate::{
-    CopiesRequired, CopyState, Level, Log, Options, Record, TruncateOptions, Truncated, WalError, crash_tests::bodies,
-    inspect, truncate_at,
+    CopiesRequired, CopyState, Level, Log, Options, Record, TruncateOptions, Truncated, WalError, inspect,
+    testing::bodies, truncate_at,
 };
 
 fn cut(disk: &SimFiles, dir: &str, lsn: Lsn) -> Result<Truncated, WalError> {

@@ -10,8 +10,8 @@ use super::{
     tests::{COPY, HOME, THIRD, fill, one_will_do, refusal, segments, with},
 };
 use crate::{
-    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, crash_tests::bodies,
-    log_tests::eventually, mistakes,
+    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, log_tests::eventually,
+    mistakes, testing::bodies,
 };
 
 /// Returns options whose warnings are collected.

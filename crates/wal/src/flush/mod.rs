@@ -29,7 +29,7 @@
 //! | `wait` | threads and futures that wait, and who is woken | W2, W3 |
 //! | `keeper` | the thread that leads for those who do not | W3 |
 //!
-//! Checked by the concurrency test, the fault sweep, the crash tests and `flights_tests`.
+//! Checked by the concurrency test, the fault sweep, the crash lab and `flights_tests`.
 
 mod flight;
 mod keeper;

@@ -33,6 +33,17 @@ pub(crate) struct Appended {
 /// What one life after the other appended and was promised.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
+    /// As far as it was noted; what the running log has done since is asked of it.
+    promised: Expectation,
+    /// Where the running log starts.
+    start: Lsn,
+    /// The running log: what it calls durable must be so at every moment, whether anybody asks or not.
+    log: Option<Log>,
+}
+
+/// What must hold after a crash at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expectation {
     /// Records that can come back, in order.
     records: Vec<Arc<Appended>>,
     /// The record that an append is at, which may be on disk before that append returns; its positions are not known.
@@ -45,23 +56,6 @@ pub(crate) struct Model {
     highest: Lsn,
     closed: bool,
     /// Everything below may have been freed.
-    freed: Lsn,
-    /// Where the running log starts.
-    start: Lsn,
-    incarnation: u64,
-    /// The running log: what it calls durable must be so at every moment, whether anybody asks or not.
-    log: Option<Log>,
-}
-
-/// What must hold after a crash now.
-#[derive(Clone, Debug)]
-pub(crate) struct Expectation {
-    records: Vec<Arc<Appended>>,
-    intended: Option<Arc<Appended>>,
-    acknowledged: Lsn,
-    written: Lsn,
-    highest: Lsn,
-    closed: bool,
     freed: Lsn,
     incarnation: u64,
 }
@@ -108,7 +102,7 @@ impl Yield {
 impl Model {
     /// Notes that an opening is under way: a close counts no more.
     pub(crate) fn opens(&mut self) {
-        self.closed = false;
+        self.promised.closed = false;
     }
 
     /// Takes what an opening yielded as the new truth.
@@ -116,46 +110,49 @@ impl Model {
         let expectation = self.expectation();
         let yielded = Yield::of(log, found)?;
         expectation.check(&yielded)?;
-        self.records.retain(|record| record.first_piece >= yielded.start);
-        self.records.truncate(yielded.records.len());
+        let promised = &mut self.promised;
+        promised.records.retain(|record| record.first_piece >= yielded.start);
+        promised.records.truncate(yielded.records.len());
         // An append that failed may have left its record all the same.
-        let intended = self.intended.take().filter(|_| self.records.len() < yielded.records.len());
+        let intended = promised.intended.take().filter(|_| promised.records.len() < yielded.records.len());
         if let (Some(intended), Some((start, end, _))) = (intended, yielded.records.last()) {
-            self.records.push(Arc::new(Appended { start: *start, end: *end, ..Appended::clone(&intended) }));
+            promised.records.push(Arc::new(Appended { start: *start, end: *end, ..Appended::clone(&intended) }));
         }
-        self.acknowledged = self.acknowledged.max(found.end);
-        self.highest = self.highest.max(found.next);
-        (self.incarnation, self.start) = (found.incarnation, found.start);
+        promised.acknowledged = promised.acknowledged.max(found.end);
+        promised.highest = promised.highest.max(found.next);
+        promised.incarnation = found.incarnation;
+        self.start = found.start;
         self.log = Some(log.clone());
         Ok(())
     }
 
     /// Returns the body of the next record, of `len` bytes, or of none.
     pub(crate) fn next_body(&self, position: Lsn, len: usize) -> (Stamp, Vec<u8>) {
-        let last = self.records.last().map(|record| record.stamp).unwrap_or_default();
+        let last = self.promised.records.last().map(|record| record.stamp).unwrap_or_default();
         if len < STAMP_BYTES {
             return (last, Vec::new());
         }
-        let stamp = last.next(self.incarnation, position.get(), len);
+        let stamp = last.next(self.promised.incarnation, position.get(), len);
         (stamp, stamp.body(len))
     }
 
     /// Notes a record that is about to be appended.
     pub(crate) fn intends(&mut self, first_piece: Lsn, stamp: Stamp, body: &[u8]) {
         let (start, end) = (first_piece, first_piece);
-        self.intended = Some(Arc::new(Appended { start, end, body: body.to_vec(), first_piece, stamp }));
+        self.promised.intended = Some(Arc::new(Appended { start, end, body: body.to_vec(), first_piece, stamp }));
     }
 
     /// Notes that it was appended.
     pub(crate) fn appended(&mut self, at: crate::Appended) {
-        let Some(intended) = self.intended.take() else { return };
-        self.highest = self.highest.max(at.end);
-        self.records.push(Arc::new(Appended { start: at.start, end: at.end, ..Appended::clone(&intended) }));
+        let promised = &mut self.promised;
+        let Some(intended) = promised.intended.take() else { return };
+        promised.highest = promised.highest.max(at.end);
+        promised.records.push(Arc::new(Appended { start: at.start, end: at.end, ..Appended::clone(&intended) }));
     }
 
     /// Notes that everything below `lsn` may be freed.
     pub(crate) fn frees(&mut self, lsn: Lsn) {
-        self.freed = self.freed.max(lsn);
+        self.promised.freed = self.promised.freed.max(lsn);
     }
 
     /// Returns where the running log starts.
@@ -170,66 +167,59 @@ impl Model {
 
     /// Returns where some record ends.
     pub(crate) fn some_end(&self, random: &SimRandom) -> Option<Lsn> {
-        let count = self.records.len() as u64;
+        let count = self.promised.records.len() as u64;
         let at = (count > 0).then(|| usize::try_from(random.below(count)).expect("below a length"))?;
-        Some(self.records[at].end)
+        Some(self.promised.records[at].end)
     }
 
     /// Notes that the log is being cut at `lsn`: what lies above may be gone or not. Returns what to give to
     /// `was_not_cut`.
-    pub(crate) fn cuts(&mut self, lsn: Lsn) -> (Lsn, Lsn, bool) {
-        let before = (self.acknowledged, self.written, self.closed);
-        (self.acknowledged, self.written, self.closed) = (before.0.min(lsn), before.1.min(lsn), false);
+    pub(crate) fn cuts(&mut self, lsn: Lsn) -> Expectation {
+        let before = self.promised.clone();
+        let promised = &mut self.promised;
+        promised.acknowledged = promised.acknowledged.min(lsn);
+        promised.written = promised.written.min(lsn);
+        promised.closed = false;
         before
     }
 
     /// Notes that the log was cut at `lsn`.
     pub(crate) fn was_cut(&mut self, lsn: Lsn) {
-        self.records.retain(|record| record.end <= lsn);
-        self.intended = None;
+        self.promised.records.retain(|record| record.end <= lsn);
+        self.promised.intended = None;
     }
 
     /// Notes that it was left as it was.
-    pub(crate) fn was_not_cut(&mut self, before: (Lsn, Lsn, bool)) {
-        (self.acknowledged, self.written, self.closed) = before;
+    pub(crate) fn was_not_cut(&mut self, before: Expectation) {
+        self.promised = before;
     }
 
     /// Notes that the log was closed, which acknowledges everything.
     pub(crate) fn closed(&mut self) {
-        self.closed = true;
-        self.acknowledged = self.highest.max(self.acknowledged);
+        let promised = &mut self.promised;
+        promised.closed = true;
+        promised.acknowledged = promised.highest.max(promised.acknowledged);
     }
 
     /// Lets go of the log at the end of its life.
     pub(crate) fn ended(&mut self) {
-        let (durable, written) = self.marks();
-        self.acknowledged = self.acknowledged.max(durable);
-        self.written = self.written.max(written);
+        self.promised = self.expectation();
         self.log = None;
     }
 
     /// Notes that what was only written may be gone.
     pub(crate) fn power_lost(&mut self) {
-        self.written = Lsn::ZERO;
-    }
-
-    fn marks(&self) -> (Lsn, Lsn) {
-        self.log.as_ref().map_or((Lsn::ZERO, Lsn::ZERO), |log| (log.durable(), log.written()))
+        self.promised.written = Lsn::ZERO;
     }
 
     /// Returns what must hold after a crash now.
     pub(crate) fn expectation(&self) -> Expectation {
-        let (durable, written) = self.marks();
-        Expectation {
-            records: self.records.clone(),
-            intended: self.intended.clone(),
-            acknowledged: self.acknowledged.max(durable),
-            written: self.written.max(written),
-            highest: self.highest,
-            closed: self.closed,
-            freed: self.freed,
-            incarnation: self.incarnation,
+        let mut now = self.promised.clone();
+        if let Some(log) = &self.log {
+            now.acknowledged = now.acknowledged.max(log.durable());
+            now.written = now.written.max(log.written());
         }
+        now
     }
 }
 

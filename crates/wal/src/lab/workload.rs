@@ -1,9 +1,9 @@
 //! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
 //!
 //! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers of what
-//! is not logged, orderly closes, kills, power cuts, failing calls, and cuts of the closed log. Files are so small that segments turn every few
-//! records. Each life has settings of its own: sizes, spares, and how positions are reserved. The log runs without threads
-//! of its own, so that one seed is one run.
+//! is not logged, orderly closes, kills, power cuts, failing calls, power that goes while the log runs and sees it, and
+//! cuts of the closed log. Files are so small that segments turn every few records. Each life has settings of its own:
+//! sizes, spares, and how positions are reserved. The log runs without threads of its own, so that one seed is one run.
 
 use std::{
     cell::Cell,
@@ -90,6 +90,8 @@ pub struct Coverage {
     pub rewrites: u64,
     /// Lives that a failing call ended.
     pub failures: u64,
+    /// Lives in which the power went while the log ran and saw it.
+    pub power_losses: u64,
     /// Logs cut short between two lives.
     pub cuts: u64,
 }
@@ -101,6 +103,7 @@ impl Coverage {
         self.frees += other.frees;
         self.rewrites += other.rewrites;
         self.failures += other.failures;
+        self.power_losses += other.power_losses;
         self.cuts += other.cuts;
     }
 }
@@ -113,6 +116,8 @@ struct Run {
     model: Arc<Mutex<Model>>,
     moments: Arc<Mutex<Vec<Moment>>>,
     coverage: Cell<Coverage>,
+    /// Whether the power may go while a log runs, which then sees every call fail, in this life.
+    loses_power: Cell<bool>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -124,7 +129,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), String> {
     let random = SimRandom::new(seed);
     let recycles = random.below(3) == 0;
-    let run = Run { random, recycles, model: Arc::default(), moments: Arc::default(), coverage: Cell::default() };
+    let (model, moments, coverage, loses_power) = Default::default();
+    let run = Run { random, recycles, model, moments, coverage, loses_power };
     let mut disk = SimFiles::new();
     let lives = 2 + run.random.below(3);
     for life in 0..lives {
@@ -136,14 +142,14 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
         lock(&run.model).ended();
         run.note(disk.crash_point());
         outcome.map_err(|error| format!("life {life}: {error}"))?;
-        if run.random.below(5) == 0 {
+        if run.random.below(5) == 0 && !run.loses_power.get() {
             run.cut(&disk, seed ^ life << 16).map_err(|error| format!("after life {life}: {error}"))?;
             run.note(disk.crash_point());
         }
         run.count(|seen| seen.crashes += 1);
         disk = match run.random.below(4) {
             0 => disk.process_kill(),
-            1 => {
+            way if way == 1 || run.loses_power.get() => {
                 lock(&run.model).power_lost();
                 disk.power_cut(run.random.below(u64::MAX))
             }
@@ -194,8 +200,9 @@ impl Run {
         });
         disk.clear_faults();
         let failing = random.below(4) == 0;
-        if failing {
-            let after = 1 + random.below(40);
+        self.loses_power.set(failing && random.below(3) == 0);
+        let after = 1 + random.below(40);
+        if failing && !self.loses_power.get() {
             match random.below(2) {
                 0 => disk.fail_call(disk.calls() + after, Fault::Eio),
                 _ => disk.fail_write_or_sync(disk.writes_and_syncs() + after, Fault::Eio),
@@ -209,9 +216,15 @@ impl Run {
             Err(error) => return Err(format!("opening is refused: {error}")),
         };
         lock(&self.model).opened(&log, &found)?;
+        if self.loses_power.get() {
+            disk.fail_call(disk.calls() + after, Fault::PowerCut);
+        }
         match self.work(&log) {
             Err(WalError::Io { .. } | WalError::Poisoned { .. } | WalError::Full { .. }) if failing => {
-                self.count(|seen| seen.failures += 1);
+                let lost = u64::from(self.loses_power.get());
+                self.count(|seen| {
+                    (seen.failures, seen.power_losses) = (seen.failures + 1 - lost, seen.power_losses + lost)
+                });
             }
             other => other.map_err(|error| format!("a call fails on a healthy disk: {error}"))?,
         }

@@ -6,8 +6,8 @@ use collie_env::{Env, SimFiles};
 use super::{Record, Reserve, Rule, Slot, words::Flag};
 use crate::{
     Level, Log, Lsn, Options, Protocol, RingKind,
-    crash_tests::tiny,
     format::{KIND_DATA, RecordHead},
+    testing::tiny,
 };
 
 fn open(disk: &SimFiles, protocol: Protocol, ring: RingKind) -> Log {

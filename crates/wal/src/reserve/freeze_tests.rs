@@ -11,9 +11,9 @@ use collie_env::{Env, Fault, SimFiles};
 use super::{Record, Rule, Slot, State, words::Flag};
 use crate::{
     Appended, Level, Log, Lsn, Mark, Options, Protocol, RecordKind, WalError,
-    crash_tests::{bodies, tiny},
     format::{KIND_DATA, RecordHead},
     log_tests::eventually,
+    testing::{bodies, tiny},
 };
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Oracle, Protocol::Base, Protocol::Help];
