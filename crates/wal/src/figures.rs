@@ -92,7 +92,7 @@ impl Inspection {
     /// checksum holds.
     ///
     /// # Progress
-    /// Reads the whole log.
+    /// Blocks on reading the whole log.
     pub fn figures(&self) -> Result<Figures, WalError> {
         let (mut figures, mut bad) = (Figures::default(), None);
         let (files, survey) = (&*self.files, &self.survey);

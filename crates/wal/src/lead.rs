@@ -20,7 +20,14 @@ impl Lead {
     /// Writes and syncs everything gathered so far (up to one frame) and wakes whoever waits for it.
     ///
     /// # Errors
-    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned.
+    /// `Io`: a write or sync failed, writing to the next file failed too, and the log is poisoned. `Poisoned`, `Closed`: it
+    /// was by the time this ran.
+    ///
+    /// # Durability
+    /// What was gathered, up to one frame, survives a power cut.
+    ///
+    /// # Progress
+    /// Blocks on the write and the sync, and on flights that placed their frames before.
     pub fn run(mut self) -> Result<(), WalError> {
         let right = self.right.take().expect("taken here and in drop only");
         self.core.flusher.fly(right)

@@ -35,6 +35,9 @@ impl Log {
     ///
     /// # Durability
     /// What [`Recovered`] names survives a power cut once this returns.
+    ///
+    /// # Progress
+    /// Blocks on reading the whole log, on writing its first frame, and on preparing spares.
     pub fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
         let (core, recovered) = Core::open(env, dir, options)?;
         // From here on a failure drops `log`, which stops the threads that run already.
@@ -60,6 +63,9 @@ impl Log {
     }
 
     /// Makes a writer. Never fails: writers beyond `wal.slots` take turns at two shared slots.
+    ///
+    /// # Progress
+    /// Short mutexes.
     pub fn writer(&self) -> Writer {
         let slot = self.flusher().reserve.take_slot();
         if slot.is_none() {
@@ -71,6 +77,9 @@ impl Log {
     /// Counts a commit and returns how far it has to wait: `level`, or `Disk` when `wal.sync_every` says that it is its
     /// turn. For callers that append and wait by themselves; [`Writer::commit`] and [`Writer::write`] do it. What is not
     /// logged does not count.
+    ///
+    /// # Progress
+    /// Wait-free: at most one `fetch_add`.
     pub fn commit_level(&self, level: Level) -> Level {
         let (core, every) = (self.core(), self.core().options.sync_every);
         if every == 0 || level == Level::None {
@@ -81,27 +90,42 @@ impl Log {
     }
 
     /// Returns where the ring is: `Private`, or `Shared`: then everything below the boundary survives the process.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn ring(&self) -> RingKind {
         self.core().home.kind()
     }
 
-    /// Returns the boundary as it was moved last: every record below is complete in memory. One Acquire load; with a
-    /// lock-free protocol an append that has returned may not be below it yet: wait for [`Mark::Boundary`].
+    /// Returns the boundary as it was moved last: every record below is complete in memory. With a lock-free protocol an
+    /// append that has returned may not be below it yet: wait for [`Mark::Boundary`].
+    ///
+    /// # Progress
+    /// Wait-free: one load.
     pub fn boundary(&self) -> Lsn {
         self.flusher().mark(Mark::Boundary)
     }
 
     /// Returns the next free position.
+    ///
+    /// # Progress
+    /// Wait-free: one load. With the oracle, blocks on the copy of another appender.
     pub fn glsn(&self) -> Lsn {
         self.flusher().reserve.next()
     }
 
     /// Returns what the kernel has: every byte below.
+    ///
+    /// # Progress
+    /// Wait-free: one load.
     pub fn written(&self) -> Lsn {
         self.flusher().mark(Mark::Written)
     }
 
     /// Returns what is on disk: every byte below.
+    ///
+    /// # Progress
+    /// Wait-free: one load.
     pub fn durable(&self) -> Lsn {
         self.flusher().mark(Mark::Durable)
     }
@@ -109,7 +133,7 @@ impl Log {
     /// Returns whether `mark` has reached `lsn`. For the boundary a look at every slot in use, unless it is known already.
     ///
     /// # Progress
-    /// Wait-free, but for the boundary's `fetch_max` (lock-free).
+    /// Wait-free: one load; for the boundary lock-free, as moving it is a `fetch_max`.
     pub fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
         let flusher = self.flusher();
         flusher.mark(mark) >= lsn || (mark == Mark::Boundary && flusher.reserve.advance() >= lsn)
@@ -117,11 +141,15 @@ impl Log {
 
     /// Blocks until `mark` reaches `lsn`, which an append of this log returned.
     ///
-    /// # Progress
-    /// Leads a flush when nobody does, else parks until one ends.
-    ///
     /// # Errors
     /// `Poisoned`, `Closed`: it never will.
+    ///
+    /// # Durability
+    /// For [`Mark::Durable`], every record below `lsn` survives a power cut; for [`Mark::Written`], the end of the process.
+    ///
+    /// # Progress
+    /// Blocks on a flush: leads one when nobody does, else parks until one ends. For the boundary, blocks on the copies of
+    /// other appenders.
     pub fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         if mark == Mark::Boundary {
             self.flush_soon();
@@ -164,11 +192,17 @@ impl Log {
     ///
     /// # Cancel safety
     /// Dropping it forgets the waiter and nothing else.
+    ///
+    /// # Progress
+    /// Wait-free. A poll of the future takes a short mutex and blocks on nothing.
     pub fn reached(&self, mark: Mark, lsn: Lsn) -> Reached {
         Reached::new(self.core().clone(), mark, lsn)
     }
 
     /// Takes the right to flush now on this thread, when records wait to become durable and nobody flushes.
+    ///
+    /// # Progress
+    /// Short mutexes; lock-free where it moves the boundary.
     pub fn try_lead(&self) -> Option<Lead> {
         let flusher = self.flusher();
         if flusher.mark(Mark::Durable) >= flusher.reserve.advance() {
@@ -178,8 +212,10 @@ impl Log {
         Some(Lead::new(self.core().clone(), right))
     }
 
-    /// Has everything appended so far durable within `wal.flush_delay`, without waiting for it. Costs a fence and a
-    /// load, unless the keeper sleeps.
+    /// Has everything appended so far durable within `wal.flush_delay`, without waiting for it.
+    ///
+    /// # Progress
+    /// Wait-free: a fence and a load; a short mutex when the keeper sleeps.
     pub fn flush_soon(&self) {
         self.flusher().poke(false);
     }
@@ -188,6 +224,12 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::wait`].
+    ///
+    /// # Durability
+    /// With `sync` everything below the boundary survives a power cut, else the end of the process.
+    ///
+    /// # Progress
+    /// Blocks on a flush, as [`Log::wait`].
     pub fn flush_wal(&self, sync: bool) -> Result<(), WalError> {
         let mark = if sync { Mark::Durable } else { Mark::Written };
         self.flusher().wait(mark, self.flusher().reserve.advance())
@@ -197,11 +239,20 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::wait`].
+    ///
+    /// # Durability
+    /// Everything `written` before the call survives a power cut.
+    ///
+    /// # Progress
+    /// Blocks on a sync, its own or another's.
     pub fn sync_wal(&self) -> Result<(), WalError> {
         self.flusher().wait_leading(Mark::Durable, self.written(), Purpose::SyncOnly)
     }
 
     /// Reads the records at or above `from` up to what is durable now, by file reads: see [`Log::read_with`].
+    ///
+    /// # Progress
+    /// Short mutexes, no I/O. The iterator blocks on reading files; the log goes on meanwhile.
     pub fn read(&self, from: Lsn) -> Records {
         self.records(from, ReadMode::File)
     }
@@ -211,8 +262,11 @@ impl Log {
     /// # Errors
     /// None yet; files are opened as the iterator comes to them.
     ///
+    /// # Durability
+    /// What is yielded is durable.
+    ///
     /// # Progress
-    /// Takes three short mutexes; the log goes on while the iterator reads.
+    /// Short mutexes, no I/O. The iterator blocks on reading files; the log goes on meanwhile.
     pub fn read_with(&self, from: Lsn, mode: ReadMode) -> Result<Records, WalError> {
         Ok(self.records(from, mode))
     }
@@ -240,7 +294,7 @@ impl Log {
     /// The cursor is on disk once this returns.
     ///
     /// # Progress
-    /// Writes and syncs a small file.
+    /// Blocks on writing and syncing a small file.
     pub fn tail(&self, name: &str, options: TailOptions) -> Result<Tail, WalError> {
         Tail::new(self.core().clone(), name, &options)
     }
@@ -252,6 +306,9 @@ impl Log {
     ///
     /// # Durability
     /// Gone once this returns.
+    ///
+    /// # Progress
+    /// Blocks on writing and syncing a small file.
     pub fn remove_consumer(&self, name: &str) -> Result<bool, WalError> {
         let (core, segments) = (self.core(), &self.flusher().segments);
         let removed = core.consumers.remove(segments, name);
@@ -267,6 +324,9 @@ impl Log {
     ///
     /// # Durability
     /// What is freed is gone once this returns, and after a crash too.
+    ///
+    /// # Progress
+    /// Blocks on writing and syncing the file of the cursors, if one moved, and on removing files.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<Freed, WalError> {
         let segments = &self.flusher().segments;
         // So that consumers let go of all that they have passed.
@@ -274,7 +334,10 @@ impl Log {
         segments.free_before(lsn.min(self.durable()))
     }
 
-    /// Returns figures. Waits while a frame is put together or a file is turned.
+    /// Returns figures.
+    ///
+    /// # Progress
+    /// Blocks on a flight that puts its frame together, turns to the next file, or mends a failed one.
     pub fn stat(&self) -> Stat {
         Stat::of(self.core())
     }
@@ -283,6 +346,12 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::wait`]. A file that could not be prepared is no error here: it closes admission when it matters.
+    ///
+    /// # Durability
+    /// Everything below the boundary survives a power cut.
+    ///
+    /// # Progress
+    /// Blocks on a flush, on preparing one file, and on bringing copies up to date.
     pub fn tick(&self) -> Result<(), WalError> {
         // Noted in `segments`, where appends see it.
         let _noted = self.flusher().segments.prepare_one();
@@ -298,11 +367,20 @@ impl Log {
     ///
     /// # Errors
     /// `Poisoned` or `Io`: the end is not marked, and the next open recovers. Closing again is no error.
+    ///
+    /// # Durability
+    /// Everything that was appended survives a power cut, and the next open finds a clean end.
+    ///
+    /// # Progress
+    /// Blocks on a flush, on the threads of the log, and on writing the file of the cursors.
     pub fn close(&self) -> Result<(), WalError> {
         self.owner.close(true)
     }
 
     /// Stops using the files without flushing anything, as if the process had died here. For tests of recovery.
+    ///
+    /// # Progress
+    /// Blocks on a flight on its way and on the threads of the log.
     pub fn abandon(&self) {
         // Nothing is flushed, so nothing can fail.
         let _nothing = self.owner.close(false);
@@ -340,6 +418,9 @@ impl Log {
     }
 
     /// Returns the directory.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn dir(&self) -> &Path {
         &self.core().dir
     }

@@ -100,6 +100,9 @@ impl Records {
     }
 
     /// Returns the position behind the last frame read: how far the iteration has come.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn position(&self) -> Lsn {
         self.frames.position()
     }
@@ -109,6 +112,12 @@ impl Records {
     ///
     /// # Errors
     /// The first one, of reading or of `visit`, which is not called again after it.
+    ///
+    /// # Durability
+    /// What is shown was durable when this was made.
+    ///
+    /// # Progress
+    /// Blocks on reading files; the log goes on.
     pub fn visit<E: From<WalError>>(mut self, mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>) -> Result<(), E> {
         if let Some((taking, place)) = &mut self.taking {
             while let Some(record) = self.assembler.step(self.frames.payload(), taking, place, self.limit)? {
@@ -249,6 +258,9 @@ impl Inspection {
     ///
     /// # Errors
     /// `BadConsumers`, `NewerFormat`, `Io`; `ForeignLog` when the file is another log's.
+    ///
+    /// # Progress
+    /// Blocks on reading a small file.
     pub fn consumers(&self) -> Result<Vec<ConsumerStat>, WalError> {
         let Some(stored) = StoredCursors::read(&*self.files, &self.dir)? else { return Ok(Vec::new()) };
         if self.survey.log_id.is_some_and(|log_id| log_id != stored.log_id) {
@@ -277,6 +289,9 @@ pub(crate) fn inspect_resting(env: &Env, dir: &Path) -> Result<Inspection, WalEr
 ///
 /// # Errors
 /// `Io`, `ForeignLog`, `NewerFormat`. Damage is no error here: see [`Inspection::damage`].
+///
+/// # Progress
+/// Blocks on reading the whole log; a running log goes on.
 pub fn inspect(env: &Env, dir: &Path) -> Result<Inspection, WalError> {
     let look = || {
         for _ in 0..3 {

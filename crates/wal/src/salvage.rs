@@ -122,7 +122,7 @@ pub struct Salvage {
 /// `Io`, also for bytes that the disk refuses to read; `ForeignLog`, `NewerFormat`. Damage is what this is for.
 ///
 /// # Progress
-/// Reads every file once before it returns, and once more while the iterator runs.
+/// Blocks on reading every file once before it returns, and once more while the iterator runs.
 pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
     read(&env.files, dir, Vec::new())
 }
@@ -136,7 +136,7 @@ pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
 /// one of them.
 ///
 /// # Progress
-/// As [`salvage`]; with copies everything is read once more to compare them.
+/// Blocks on reading as [`salvage`] does; with copies everything is read once more to compare them.
 pub fn salvage_locked(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Salvage, WalError> {
     let (mut locks, mut there) = (Vec::new(), Vec::new());
     for dir in std::iter::once(dir).chain(copies.iter().map(PathBuf::as_path)) {

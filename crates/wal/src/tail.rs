@@ -133,12 +133,18 @@ impl Tail {
     }
 
     /// Returns the name it was made with.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns how far it has come: every record below was yielded. What to give [`Tail::advance`] once all of them are
     /// dealt with.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn position(&self) -> Lsn {
         self.assembler.front().unwrap_or(self.position.max(self.from))
     }
@@ -154,7 +160,7 @@ impl Tail {
     /// when the tail is dropped and when the log is closed. After a crash, records above what is stored come again.
     ///
     /// # Progress
-    /// A short mutex; once per log file also a small file written and synced on this thread.
+    /// Short mutexes; once per log file it also blocks on writing and syncing a small file, on this thread.
     pub fn advance(&mut self, lsn: Lsn) -> Result<(), WalError> {
         let position = self.position();
         if lsn > position {
@@ -180,8 +186,11 @@ impl Tail {
     /// `CursorLost`: the next records were freed. `Damaged`: they do not read back. `Io`. `Poisoned`, `Closed`: every
     /// durable record was yielded and no other will be.
     ///
+    /// # Durability
+    /// What is yielded is durable.
+    ///
     /// # Progress
-    /// Blocks on reading files when it has fallen behind what is in memory, on nothing else.
+    /// Short mutexes; blocks on reading files when it has fallen behind what is in memory, on nothing else.
     pub fn try_next(&mut self) -> Result<Option<Record>, WalError> {
         loop {
             if let Some(record) = self.assembler.next() {
@@ -205,8 +214,11 @@ impl Tail {
     /// # Errors
     /// As [`Tail::try_next`].
     ///
+    /// # Durability
+    /// What is yielded is durable.
+    ///
     /// # Progress
-    /// Parks until a flush by somebody else ends; asks for none.
+    /// Blocks on a flush by somebody else, and asks for none; on reading files as [`Tail::try_next`].
     #[expect(clippy::should_implement_trait, reason = "a tail does not end, it fails or waits")]
     pub fn next(&mut self) -> Result<Record, WalError> {
         loop {
@@ -224,6 +236,9 @@ impl Tail {
     ///
     /// # Cancel safety
     /// Dropping it loses no record: the next call yields what this one would have.
+    ///
+    /// # Progress
+    /// Wait-free. A poll of the future blocks on what [`Tail::try_next`] does.
     pub fn next_async(&mut self) -> NextRecord<'_> {
         NextRecord { tail: self, id: None }
     }

@@ -148,7 +148,8 @@ impl Default for TruncateOptions {
 /// The cut, and the copy before it, survive a power cut once this returns.
 ///
 /// # Progress
-/// Reads the whole log once, and what goes once more for the copy.
+/// Blocks on reading the whole log once, and what goes once more for the copy; on writing and syncing the copy and one
+/// file.
 pub fn truncate_at(env: &Env, dir: &Path, lsn: Lsn, options: TruncateOptions) -> Result<Truncated, WalError> {
     let truncation = Truncation::plan(env, dir, lsn, options.checkpoint)?;
     let backup = if options.backup { truncation.back_up()? } else { None };
@@ -186,7 +187,7 @@ impl Truncation {
     /// As [`truncate_at`].
     ///
     /// # Progress
-    /// Reads the whole log.
+    /// Blocks on reading the whole log.
     pub fn plan(env: &Env, dir: &Path, lsn: Lsn, checkpoint: Lsn) -> Result<Self, WalError> {
         let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
         let refuse = |why| Err(WalError::Cut { lsn, why });
@@ -255,6 +256,9 @@ impl Truncation {
     ///
     /// # Durability
     /// The copy survives a power cut once this returns.
+    ///
+    /// # Progress
+    /// Blocks on copying the files that hold what goes, and on syncing the copies.
     pub fn back_up(&self) -> Result<Option<PathBuf>, WalError> {
         if self.is_done() {
             return Ok(None);
@@ -282,6 +286,9 @@ impl Truncation {
     ///
     /// # Durability
     /// As [`truncate_at`].
+    ///
+    /// # Progress
+    /// Blocks on writing and syncing one file, and on removing those behind the cut.
     pub fn cut(self) -> Result<Truncated, WalError> {
         let done = self.is_done();
         let behind: Vec<PathBuf> = if done {

@@ -20,6 +20,9 @@ impl WriteOptions {
     ///
     /// # Errors
     /// `InvalidOptions` for `sync` with `disable_wal`.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn level(&self, ring: RingKind) -> Result<Level, WalError> {
         match (self.sync, self.disable_wal) {
             (true, true) => Err(WalError::options("sync asks for what disable_wal leaves out: set one of them")),

@@ -53,16 +53,16 @@ impl Writer {
 
     /// Appends the concatenation of `parts` as one record with `tag` (at most 31), of any size up to `wal.max_record`.
     ///
+    /// # Errors
+    /// `TooLarge`, `Full`: nothing was appended. `Poisoned`, `Closed`: nothing can be; of a record larger than
+    /// `wal.chunk_size` some pieces may have been, which no reader yields.
+    ///
     /// # Durability
     /// None yet: wait for `end`.
     ///
     /// # Progress
-    /// Lock-free protocols: wait-free until the ring is full, then blocks on a flush. The oracle blocks for one copy by
+    /// Wait-free with `base` and `help` until the ring is full, then blocks on a flush. The oracle blocks on the copy of
     /// another appender. A writer beyond `wal.slots` also waits for its turn.
-    ///
-    /// # Errors
-    /// `TooLarge`, `Full`: nothing was appended. `Poisoned`, `Closed`: nothing can be; of a record larger than
-    /// `wal.chunk_size` some pieces may have been, which no reader yields.
     #[inline]
     pub fn append(&mut self, tag: u8, parts: &[&[u8]]) -> Result<Appended, WalError> {
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -83,6 +83,12 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::append`]; `publish` was not called then.
+    ///
+    /// # Durability
+    /// None yet: wait for `end`.
+    ///
+    /// # Progress
+    /// Wait-free where [`Writer::append`] is, if `publish` is.
     pub fn append_with(&mut self, tag: u8, bytes: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, WalError> {
         let limit_bytes = self.log.core().options.chunk_bytes;
         if bytes.len() as u64 > limit_bytes {
@@ -96,11 +102,14 @@ impl Writer {
     /// hole of kind [`Unlogged`](crate::RecordKind::Unlogged) with `note`, at most 6 bytes (which family it was, say).
     /// `publish` as in [`Writer::append_with`].
     ///
+    /// # Errors
+    /// As [`Writer::append_with`].
+    ///
     /// # Durability
     /// None, whatever is waited for: only the marker is.
     ///
-    /// # Errors
-    /// As [`Writer::append_with`].
+    /// # Progress
+    /// Wait-free where [`Writer::append`] is, if `publish` is.
     pub fn append_unlogged(&mut self, tag: u8, note: &[u8], publish: impl FnOnce(Lsn)) -> Result<Appended, WalError> {
         if note.len() as u64 > UNLOGGED_NOTE_MAX {
             return Err(WalError::TooLarge { bytes: note.len() as u64, limit_bytes: UNLOGGED_NOTE_MAX });
@@ -200,7 +209,13 @@ impl Writer {
     /// `wal.sync_every`.
     ///
     /// # Errors
-    /// As [`Writer::append`] and [`Log::wait`].
+    /// As [`Writer::append`] and [`Log::wait`]. After `Poisoned` and `Closed` the record may come back all the same.
+    ///
+    /// # Durability
+    /// What `level` says: see [`Level`].
+    ///
+    /// # Progress
+    /// Blocks on a flush at `Disk`, and at `Process` with a private ring; else on the copies of other appenders.
     pub fn commit(&mut self, tag: u8, bytes: &[u8], level: Level) -> Result<Appended, WalError> {
         let appended = match level {
             Level::None => self.append_unlogged(tag, &[], |_| ())?,
@@ -229,6 +244,12 @@ impl Writer {
     /// # Errors
     /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `Full` for `no_slowdown` when the ring is
     /// full.
+    ///
+    /// # Durability
+    /// What the level that `options` mean says: see [`WriteOptions::level`].
+    ///
+    /// # Progress
+    /// Blocks on what [`Writer::commit`] does; with `no_slowdown` never on room in the ring.
     pub fn write(&mut self, tag: u8, bytes: &[u8], options: WriteOptions) -> Result<Appended, WalError> {
         let level = options.level(self.log.ring())?;
         self.waits = !options.no_slowdown;
@@ -238,6 +259,9 @@ impl Writer {
     }
 
     /// Returns the log.
+    ///
+    /// # Progress
+    /// Wait-free.
     pub fn log(&self) -> &Log {
         &self.log
     }

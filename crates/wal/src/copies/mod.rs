@@ -253,6 +253,9 @@ pub struct CopyRepair {
 ///
 /// # Durability
 /// What was repaired is durable on return.
+///
+/// # Progress
+/// Blocks on reading every copy, and on writing and syncing what is repaired.
 pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRepair, WalError> {
     if options.copies.is_empty() {
         return Err(WalError::options("a log in one directory has no copy to repair it from: give wal.copies"));
@@ -272,6 +275,9 @@ pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRep
 ///
 /// # Errors
 /// As [`inspect`], and `CopiesDiffer`.
+///
+/// # Progress
+/// Blocks on reading every copy; a running log goes on.
 pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Inspection, Vec<PathBuf>), WalError> {
     if copies.is_empty() {
         return inspect(env, dir).map(|found| (found, Vec::new()));
