@@ -2,15 +2,21 @@
 
 use std::{
     future::Future,
-    pin::Pin,
-    sync::Arc,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
 };
 
 use collie_env::{Env, SimFiles};
 use parking_lot::Mutex;
 
-use crate::{Log, Lsn, Mark, Options, Reached, WalError, testing::tiny};
+use crate::{
+    Log, Lsn, Mark, Options, Reached, TailOptions, WalError,
+    testing::{asks_when_dropped, tiny},
+};
 
 /// Writes its number down when it is woken.
 struct Noted {
@@ -96,4 +102,40 @@ fn futures_hear_of_the_end_of_the_log() {
     for future in &mut futures {
         assert!(matches!(poll(future, Waker::noop()), Poll::Ready(Err(WalError::Closed))));
     }
+}
+
+/// Goal: a waker may do anything when it goes: an executor's may hold the last handle of what asks the log. Method: the
+/// waker of a future is replaced by the next poll, and goes with a dropped future; on its way out it has another thread
+/// use the log, and notes whether that got through.
+#[test]
+fn wakers_go_outside_the_mutex() {
+    let (log, _) = Log::open(&Env::over(SimFiles::new(), 1), "/wal".as_ref(), roomy()).unwrap();
+    let answered = Arc::new(AtomicUsize::new(0));
+    for mark in [Mark::Written, Mark::Durable] {
+        let end = log.writer().append(0, &[b"x"]).unwrap().end;
+        let mut future = Box::pin(log.reached(mark, end));
+        for _ in 0..2 {
+            let log = log.clone();
+            // Which looks for the oldest flight.
+            let waker = asks_when_dropped(&answered, move || drop(log.stat()));
+            assert!(poll(&mut future, &waker).is_pending());
+        }
+        assert_eq!(answered.swap(0, Ordering::Relaxed), 1, "{mark:?}: the waker that was replaced");
+        drop(future);
+        assert_eq!(answered.swap(0, Ordering::Relaxed), 1, "{mark:?}: the waker of a dropped future");
+    }
+    log.flush_wal(true).unwrap();
+    let mut tail = log.tail("feed", TailOptions::from(log.durable())).unwrap();
+    let mut future = pin!(tail.next_async());
+    for _ in 0..2 {
+        let (log, mut writer) = (log.clone(), log.writer());
+        let waker = asks_when_dropped(&answered, move || {
+            // A flight that lands wakes tails.
+            writer.append(0, &[b"y"]).unwrap();
+            log.flush_wal(true).unwrap();
+        });
+        assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let answered = answered.load(Ordering::Relaxed);
+    assert_eq!(answered, 2, "the waker of a tail that was replaced, and the one that its flight woke");
 }

@@ -1,9 +1,53 @@
 //! What the tests of this crate share.
 
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    task::{Wake, Waker},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+
 pub(crate) use crate::lab::lab_options as tiny;
 use crate::{Log, Lsn};
 
 /// Returns what every record of the log holds.
 pub(crate) fn bodies(log: &Log) -> Vec<Vec<u8>> {
     log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
+}
+
+/// What a waker does when it is dropped, once.
+struct Asks {
+    question: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    answered: Arc<AtomicUsize>,
+}
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        let Some(question) = self.question.lock().take() else { return };
+        let (done, answer) = mpsc::channel();
+        std::thread::spawn(move || {
+            question();
+            // Nobody listens any more if it took too long.
+            let _late = done.send(());
+        });
+        if answer.recv_timeout(Duration::from_secs(20)).is_ok() {
+            self.answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns a waker that has another thread do `question` when it is dropped, and counts in `answered` if that thread got
+/// through meanwhile: it does not if whoever drops the waker holds a mutex that `question` takes.
+pub(crate) fn asks_when_dropped(answered: &Arc<AtomicUsize>, question: impl FnOnce() + Send + 'static) -> Waker {
+    let question: Box<dyn FnOnce() + Send> = Box::new(question);
+    Waker::from(Arc::new(Asks { question: Mutex::new(Some(question)), answered: answered.clone() }))
 }

@@ -52,18 +52,22 @@ impl Watch {
     /// Leaves a waker for the next [`Watch::notify`] unless there is `news` already; returns whether there is. `id` is
     /// the waiter's number from its last call.
     pub(crate) fn register(&self, id: &mut Option<u64>, waker: &Waker, news: impl Fn() -> bool) -> bool {
+        let waker = waker.clone();
         let mut inner = self.inner.lock();
         if news() {
             return true;
         }
         let number = *id.get_or_insert(inner.next_id);
         inner.next_id = inner.next_id.max(number + 1);
-        inner.wakers.insert(number, waker.clone());
+        let replaced = inner.wakers.insert(number, waker);
+        drop(inner);
+        drop(replaced);
         false
     }
 
     /// Forgets the waker of a dropped future.
     pub(crate) fn forget(&self, id: u64) {
-        self.inner.lock().wakers.remove(&id);
+        let forgotten = self.inner.lock().wakers.remove(&id);
+        drop(forgotten);
     }
 }

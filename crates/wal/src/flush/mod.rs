@@ -17,7 +17,8 @@
 //! - W5. After a failed write or sync that file is left for good (log.md L9). Nothing is placed, and whoever takes the course
 //!   next waits for the flights on their way and writes everything above `durable` elsewhere (`course` A5); when that
 //!   fails too, the log is poisoned: every wait fails.
-//! - W6. No I/O under the queue's mutex, nor under the track's.
+//! - W6. No I/O under the queue's mutex, nor under the track's, and no code of a waker under the former: not to wake it,
+//!   copy it or drop it.
 //! - W7. The current file is left only when no flight writes or syncs: whoever leaves it holds the course and waits for
 //!   them. Order of locks: course, then queue or track.
 //!

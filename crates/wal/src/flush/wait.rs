@@ -97,6 +97,7 @@ impl Flusher {
         if mark == Mark::Boundary {
             return self.reserve.park(lsn, id, waker).map_err(|state| self.refusal(state));
         }
+        let waker = waker.clone();
         let mut queue = self.queue.lock();
         if self.mark(mark) >= lsn {
             return Ok(true);
@@ -106,10 +107,12 @@ impl Flusher {
         }
         let number = *id.get_or_insert(queue.next_waker);
         queue.next_waker = queue.next_waker.max(number + 1);
-        queue.wakers(mark).insert((lsn, number), waker.clone());
+        let replaced = queue.wakers(mark).insert((lsn, number), waker);
         if !queue.free.is_empty() && queue.ride(mark, lsn).is_none() {
             self.keeper_poked.notify_one();
         }
+        drop(queue);
+        drop(replaced);
         Ok(false)
     }
 
@@ -118,7 +121,8 @@ impl Flusher {
         if mark == Mark::Boundary {
             return self.reserve.forget(lsn, id);
         }
-        self.queue.lock().wakers(mark).remove(&(lsn, id));
+        let forgotten = self.queue.lock().wakers(mark).remove(&(lsn, id));
+        drop(forgotten);
     }
 
     /// Wakes those who wait for the kernel only, while the sync is still on its way.

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - E1. After `end` nobody is in the list and nobody enters it.
-//! - E2. Wakers are called outside the lock.
+//! - E2. Wakers are called, copied and dropped outside the lock.
 
 use std::{collections::BTreeMap, task::Waker};
 
@@ -28,19 +28,23 @@ pub(super) struct Sleepers(Mutex<Inner>);
 impl Sleepers {
     /// Puts `waker` at `lsn`, under the number it got the first time; or says why nobody waits any more.
     pub(super) fn enter(&self, lsn: Lsn, number: &mut Option<u64>, waker: &Waker) -> Result<(), State> {
+        let waker = waker.clone();
         let mut inner = self.0.lock();
         if let Some(state) = inner.ended {
             return Err(state);
         }
         let number = *number.get_or_insert(inner.next);
         inner.next = inner.next.max(number + 1);
-        inner.parked.insert((lsn, number), waker.clone());
+        let replaced = inner.parked.insert((lsn, number), waker);
+        drop(inner);
+        drop(replaced);
         Ok(())
     }
 
     /// Takes a waker out.
     pub(super) fn leave(&self, lsn: Lsn, number: u64) {
-        self.0.lock().parked.remove(&(lsn, number));
+        let left = self.0.lock().parked.remove(&(lsn, number));
+        drop(left);
     }
 
     /// Wakes all at or below `boundary`; returns whether anybody is left.
@@ -61,5 +65,32 @@ impl Sleepers {
         let woken = std::mem::take(&mut inner.parked);
         drop(inner);
         woken.into_values().for_each(Waker::wake);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+    use crate::testing::asks_when_dropped;
+
+    /// Goal: E2 for wakers that go. Method: one that is replaced and one that is taken out; each has another thread take
+    /// the lock on its way.
+    #[test]
+    fn wakers_go_outside_the_lock() {
+        let (sleepers, answered) = (Arc::new(Sleepers::default()), Arc::new(AtomicUsize::new(0)));
+        let mut number = None;
+        for _ in 0..2 {
+            let others = sleepers.clone();
+            let waker = asks_when_dropped(&answered, move || others.leave(Lsn::MAX, u64::MAX));
+            sleepers.enter(Lsn::new(8), &mut number, &waker).unwrap();
+        }
+        assert_eq!(answered.swap(0, Ordering::Relaxed), 1, "the one that was replaced");
+        sleepers.leave(Lsn::new(8), number.unwrap());
+        assert_eq!(answered.load(Ordering::Relaxed), 1, "the one that was taken out");
     }
 }
