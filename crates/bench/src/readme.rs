@@ -168,6 +168,32 @@ mod tests {
         assert!(write_between("<!-- bench x end -->\n<!-- bench x begin -->\n", "x", "X", "").is_err());
     }
 
+    /// Goal: the stops of 10 ms stand under their protocol's calm row, others are left out. Method: rows of two protocols in the
+    /// order in which they are measured; none traced.
+    #[test]
+    fn stops_stand_under_the_row_without_one() {
+        let row = |subject: &str, case: &str, at: f64| {
+            Row::new(subject, case, "memory", "-")
+                .at(at)
+                .runs("append_p99_us", &[2.0])
+                .runs("boundary_max_us", &[at * 1e3])
+        };
+        let calm = [row("a", "no stop", 0.0), row("a", "W3, 10 ms", 10.0), row("b", "no stop", 0.0)];
+        let stops = [
+            row("a", "W2, 1 ms", 1.0),
+            row("a", "W2, 10 ms", 10.0).beside("boundary p99 without a stop", 3.0),
+            row("a", "STAGED, 10 ms", 10.0),
+            row("a", "by the scheduler, 64 x 256 B", 10.0),
+        ];
+        assert_eq!(stops_table(&calm), None);
+        let table = stops_table(&[&calm[..], &stops].concat()).unwrap();
+        let lines: Vec<&str> = table.lines().skip(2).collect();
+        assert_eq!(lines.len(), 3, "{table}");
+        assert!(lines[0].starts_with("| a | no stop | 2.00 | - | - | 0.00 | 1 |"), "{table}");
+        assert!(lines[1].starts_with("| a | W2 | 2.00 | - | - | 10.0 | 3.00 |"), "{table}");
+        assert!(lines[2].starts_with("| a | STAGED |"), "{table}");
+    }
+
     /// Goal: a table in Markdown has its rule under the headings. Method: two lines.
     #[test]
     fn table_has_a_rule_under_its_headings() {

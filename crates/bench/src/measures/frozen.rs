@@ -35,8 +35,9 @@ const EVERY_NS: u64 = 20_000;
 /// Those that the tracer stops, at every place that they have.
 const TRACED: [Kind; 4] = [Kind::OneMutex, Kind::Oracle, Kind::Base, Kind::Help];
 const TRACED_TIME: Duration = Duration::from_millis(700);
-/// Body of a record that the tracer stops: long enough that copying it is most of the append.
-const TRACED_SIZE: usize = 4096;
+/// Body of a record that the tracer stops: long enough that copying it is most of the way from W2 to white, and short enough
+/// to be copied by a loop (the C library may copy longer ones by one instruction, which steps byte by byte).
+const TRACED_SIZE: usize = 2048;
 
 /// Returns the body of a record that the tracer stops; where only a touch is asked for, few steps are.
 fn traced_size(plan: &Plan) -> usize {
