@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::{Lsn, checksum::crc32c};
 use collie_env::Env;
-use collie_wal::{Appended, Level, Log, Options, TailOptions};
+use collie_wal::{Appended, Level, Log, Options, RingKind, TailOptions};
 use serde_json::Value;
 
 const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
@@ -517,7 +517,26 @@ fn stat_names_the_consumers_and_what_they_keep() {
     );
     let kept = stat["segments"].as_array().unwrap().iter().filter(|one| one["pinned_by"][0] == "feed").count();
     assert_eq!(feed["pinned_segments"], Value::from(kept));
+    assert_eq!((&stat["ring"], &stat["ring_file"]), (&"private".into(), &Value::Null), "{stat}");
     assert!(kept > 0 && feed["lag_bytes"].as_u64().unwrap() > 1_000_000, "{stat}");
+}
+
+/// Goal: stat names the shared ring of a running log. Method: a log with one in a directory of the test's; text and JSON.
+#[test]
+fn stat_names_the_shared_ring() {
+    let (dir, rings) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let options = Options { ring: RingKind::Shared, ring_dir: rings.path().to_owned(), ..Options::small() };
+    let (log, _) = Log::open(&Env::real(), dir.path(), options).unwrap();
+    log.writer().commit(1, b"a", Level::Disk).unwrap();
+    let file = log.stat().ring_path.unwrap();
+    assert!(file.starts_with(rings.path()) && log.stat().ring == RingKind::Shared);
+    let arguments = ["stat", dir.path().to_str().unwrap(), "--ring-dir", rings.path().to_str().unwrap()];
+    let text = wal(&arguments).ok();
+    assert!(text.contains(&format!("\nring      shared, {}\n", file.display())), "{text}");
+    let json = wal(&[&arguments[..], &["--json"]].concat()).json();
+    assert_eq!((json["ring"].as_str(), json["ring_file"].as_str()), (Some("shared"), file.to_str()));
+    log.close().unwrap();
+    assert!(wal(&arguments).ok().contains("\nring      private: none of this log in "));
 }
 
 /// Goal: what rots in one copy is found, opens all the same with the other, and is repaired from it. Method: a log in two
@@ -545,6 +564,13 @@ fn verify_repairs_a_copy_from_the_other() {
     let both = wal(&["verify", home, "--copy", copy]).ok();
     assert!(both.contains(&format!("copy {home}: wal: damaged at LSN ")), "{both}");
     assert!(both.contains("\nopens with everything"), "{both}");
+    let hint = wal(&["verify", copy]).ok();
+    assert!(hint.contains("\ncopies: the log was opened with 2 directories, 1 of them looked at; "), "{hint}");
+    let settings = place.path().join("settings.toml");
+    fs::write(&settings, format!("[wal]\ncopies = [\"{copy}\"]\n")).unwrap();
+    for named in [["--config", settings.to_str().unwrap()], ["--set", &format!("wal.copies={copy}")]] {
+        assert_eq!(wal(&["verify", home, named[0], named[1]]).ok(), both);
+    }
     let alone = wal(&["verify", home, "--repair"]);
     assert_eq!(alone.code, Some(2), "{alone:?}");
     let done = wal(&["verify", home, "--copy", copy, "--repair", "--json"]);

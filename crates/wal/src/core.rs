@@ -57,7 +57,7 @@ impl Core {
         options.validate()?;
         let copies = Copies::lock(env, dir, &options.copies)?;
         // Before anything is written.
-        let stored = copies.first_of(|dir| StoredCursors::read(&*env.files, dir))?;
+        let stored = copies.first_of(&env.files, |dir| StoredCursors::read(&*env.files, dir))?;
         let mut opened = recover::open(env, &copies, &options)?;
         let (env, mirror) = (opened.env, opened.course.mirror.clone());
         if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {

@@ -49,6 +49,8 @@ fn log_keeps_its_promises_in_every_crash_state() {
     let seen = report.coverage;
     assert!(seen.crashes > 20 && seen.closes > 5 && seen.frees > 5 && seen.rewrites > 0 && seen.cuts > 0, "{report:?}");
     assert!(seen.failures > 0 && seen.power_losses > 0, "{report:?}");
+    assert!(seen.copied > 5 && seen.lost_copies > 0 && seen.stale_copies > 0 && seen.advances > 20, "{report:?}");
+    assert!(report.salvaged > 50, "{report:?}");
     assert!(report.records > report.states * 4, "the states hold too little to lose: {report:?}");
 }
 

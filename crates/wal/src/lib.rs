@@ -95,6 +95,8 @@ mod write_options;
 mod writer;
 
 #[cfg(test)]
+mod bad_input_tests;
+#[cfg(test)]
 mod consumers_tests;
 #[cfg(test)]
 mod fault_tests;
@@ -131,6 +133,8 @@ mod tail_tests;
 mod testing;
 #[cfg(test)]
 mod truncate_tests;
+#[cfg(test)]
+mod warning_tests;
 
 pub use collie_base::Lsn;
 pub use consumers::ConsumerStat;

@@ -360,6 +360,7 @@ impl Log {
             mirror.catch_up();
             self.flusher().settle_copies();
         }
+        self.flusher().tell();
         self.flush_wal(true)
     }
 

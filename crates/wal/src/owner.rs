@@ -29,7 +29,10 @@ impl Owner {
         })?;
         if let Some(mirror) = &self.core.mirror {
             let core = self.core.clone();
-            let started = mirror.start_watch(move || core.flusher.settle_copies());
+            let started = mirror.start_watch(move || {
+                core.flusher.settle_copies();
+                core.flusher.tell();
+            });
             started.map_err(|source| WalError::io("start a thread for", &self.core.dir, source))?;
         }
         Ok(())
@@ -66,6 +69,7 @@ impl Owner {
             mirror.stop();
         }
         self.core.locks.lock().clear();
+        flusher.tell();
         outcome.and(stored)
     }
 

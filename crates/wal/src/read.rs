@@ -19,6 +19,7 @@ use crate::{
     format::BLOCK_BYTES,
     frame_reader::FrameReader,
     options::RECORD_BYTES_LIMIT,
+    ring_file::ring_path,
     segments::Span,
     survey::{Survey, survey},
 };
@@ -221,6 +222,18 @@ impl Inspection {
     /// Returns the number of the last opening.
     pub fn incarnation(&self) -> u64 {
         self.survey.incarnation
+    }
+
+    /// Returns in how many directories the newest opening wanted the log: 1 without copies.
+    pub fn copies(&self) -> u64 {
+        self.survey.copies.configured.into()
+    }
+
+    /// Returns the shared ring in `ring_dir` that bears this log's name, if there is one: that of a running log, or one that
+    /// a killed process left for the next open. It is not read.
+    pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
+        let path = ring_path(ring_dir, &self.survey.log_id?, env.memory.directory_id(&self.dir).ok()?);
+        env.memory.open(&path).is_ok().then_some(path)
     }
 
     /// Returns whether the log was closed.

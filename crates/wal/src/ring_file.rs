@@ -296,6 +296,11 @@ impl RingFile {
         unsafe { self.region.address().as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 
+    /// Returns its name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Removes the name (J3).
     pub(crate) fn remove(&self) -> Result<(), WalError> {
         let removed = self.memory.remove(&self.path);

@@ -221,7 +221,7 @@ impl Segments {
         inner.failed = Some(cause);
         drop(inner);
         if let Some(line) = line {
-            self.warnings.say(&line);
+            self.warnings.note(line);
         }
     }
 
@@ -289,7 +289,7 @@ impl Segments {
         inner.half_full = false;
         let news = self.holds.enforce(&inner.spans);
         drop(inner);
-        news.iter().for_each(|line| self.warnings.say(line));
+        news.into_iter().for_each(|line| self.warnings.note(line));
         Ok(spare)
     }
 
@@ -372,7 +372,7 @@ impl Segments {
     /// Applies the bounds of the holds, after they have moved.
     pub(crate) fn enforce(&self) {
         let news = self.holds.enforce(&self.inner.lock().spans);
-        news.iter().for_each(|line| self.warnings.say(line));
+        news.into_iter().for_each(|line| self.warnings.note(line));
     }
 
     /// Returns whether a segment begins above `from` and at or below `to`.

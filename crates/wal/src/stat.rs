@@ -1,9 +1,9 @@
 //! `Stat`: what a running log has done, and how it stands.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{path::PathBuf, sync::atomic::Ordering, time::Duration};
 
 use crate::{
-    ConsumerStat, Mark,
+    ConsumerStat, Mark, RingKind,
     copies::{CopyStat, Mirror},
     core::Core,
 };
@@ -20,6 +20,10 @@ pub struct Stat {
     pub stream_bytes: u64,
     /// Bytes of frames written, headers and padding included.
     pub file_bytes: u64,
+    /// Where the ring is: `Private`, or `Shared`.
+    pub ring: RingKind,
+    /// The file of a shared ring.
+    pub ring_path: Option<PathBuf>,
     /// Appends that found the ring full.
     pub ring_full: u64,
     /// Writers made beyond `wal.slots`.
@@ -56,6 +60,8 @@ impl Stat {
             stream_bytes: counts.stream_bytes,
             file_bytes: counts.file_bytes,
             rewrites: counts.rewrites,
+            ring: core.home.kind(),
+            ring_path: core.home.file().map(|file| file.path().to_owned()),
             ring_full: core.ring_full.load(Ordering::Relaxed),
             slotless_writers: core.slotless_writers.load(Ordering::Relaxed),
             staged_taken: flusher.reserve.staged_taken(),

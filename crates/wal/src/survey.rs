@@ -23,7 +23,7 @@ use collie_env::Files;
 use crate::{
     WalError,
     decode::{Bad, HeaderBlock},
-    format::{BLOCK_BYTES, REASON_REWRITE, SegmentHeader, segment_number},
+    format::{BLOCK_BYTES, CopyCounts, REASON_REWRITE, REASON_TRUNCATE, SegmentHeader, segment_number},
     misplaced::{Cause, Shortened, explain, refuse_wrong_name},
     segments::Span,
     source::FrameSource,
@@ -93,6 +93,7 @@ struct Chain {
     durable: Lsn,
     incarnation: u64,
     skip: u64,
+    copies: Option<CopyCounts>,
     stopped_by: Option<Bad>,
 }
 
@@ -117,6 +118,8 @@ pub(crate) struct Survey {
     pub(crate) end_max: Lsn,
     /// How many positions the last life may have handed out beyond what was durable.
     pub(crate) skip: u64,
+    /// What the chain's last LINK says about copies.
+    pub(crate) copies: CopyCounts,
     pub(crate) leftovers: Vec<Leftover>,
     pub(crate) damage: Option<Damage>,
     /// Bytes of flushes that began behind the end of the chain.
@@ -188,6 +191,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
         segment_number_max,
         end_max: seen.end,
         skip: chain.skip,
+        copies: chain.copies.unwrap_or(CopyCounts::ONE),
         leftovers,
         damage: None,
         torn_bytes: 0,
@@ -264,6 +268,8 @@ impl Chain {
                 self.cut_to(&frame.header);
                 rewriting = link.reason == REASON_REWRITE;
                 (self.incarnation, self.skip) = (link.incarnation, link.skip);
+                // A cut is made in one directory and says nothing about the others.
+                self.copies = if link.reason == REASON_TRUNCATE { self.copies } else { Some(link.copies) };
             }
             if first {
                 let (salt, segment_bytes) = (header.salt, header.segment_bytes);

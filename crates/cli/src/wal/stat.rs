@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use collie_env::Env;
 use collie_wal::{ConsumerStat, Figures, Inspection, LagPolicy, WalError, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Value, json};
@@ -17,6 +18,9 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+    /// Where a shared ring would lie (wal.ring_dir).
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    ring_dir: PathBuf,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -34,11 +38,19 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let figures = found.figures().with_context(context)?;
     drop(scan);
     let consumers = found.consumers().with_context(context)?;
+    let ring = found.ring(&Env::real(), &args.ring_dir);
     let mut out = Output::new();
     if args.json {
-        out.line(as_json(&found, &figures, &consumers))?;
+        let mut object = as_json(&found, &figures, &consumers);
+        object["ring"] = if ring.is_some() { "shared" } else { "private" }.into();
+        object["ring_file"] = ring.map(|path| path.display().to_string()).into();
+        out.line(object)?;
     } else {
         print(&mut out, &found, &figures)?;
+        match ring {
+            Some(path) => out.line(format_args!("ring      shared, {}", path.display()))?,
+            None => out.line(format_args!("ring      private: none of this log in {}", args.ring_dir.display()))?,
+        }
         for consumer in &consumers {
             out.line(describe(consumer))?;
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::{count, log_dir, output::Output, scan::Scan};
 
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("copies").multiple(true).args(["copy", "config", "set"]))]
 pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
@@ -19,8 +20,14 @@ pub(crate) struct Args {
     /// Another directory with a copy of the log (wal.copies); may be repeated.
     #[arg(long, value_name = "DIR")]
     copy: Vec<PathBuf>,
+    /// TOML file of the server, which names the copies in wal.copies.
+    #[arg(long, value_name = "FILE", conflicts_with = "copy")]
+    config: Option<PathBuf>,
+    /// One setting of the server, such as wal.copies=DIR; may be repeated, and wins over the file.
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with = "copy")]
+    set: Vec<String>,
     /// Rewrite what is bad or missing in one directory from a good copy in another. For a stopped server.
-    #[arg(long, requires = "copy")]
+    #[arg(long, requires = "copies")]
     repair: bool,
     /// One JSON object.
     #[arg(long)]
@@ -29,7 +36,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let dir = log_dir(&args.dir);
-    let copies: Vec<PathBuf> = args.copy.iter().map(|copy| log_dir(copy)).collect();
+    let configured = crate::serve::settings(args.config.as_ref(), &args.set)?.engine.log.copies;
+    let copies: Vec<PathBuf> = args.copy.iter().map(|copy| log_dir(copy)).chain(configured).collect();
     let scan = Scan::start(&dir, "checking");
     let context = || format!("cannot read the log in {}", dir.display());
     let mut repaired = None;
@@ -60,6 +68,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             json!({ "dir": copy.display().to_string(), "bad": bad, "up_to_date": !lacking.contains(copy) })
         });
         object["copies"] = copies.collect();
+        object["copies_configured"] = found.copies().into();
         object["repaired"] = json!(repaired);
         out.line(object)?;
     } else {
@@ -77,6 +86,14 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let said = bad.clone().unwrap_or_else(|| "every frame reads".to_owned());
             let stale = if lacking.contains(copy) { "; not up to date" } else { "" };
             out.line(format_args!("copy {}: {said}{stale}", copy.display()))?;
+        }
+        let looked_at = copies.len() as u64 + 1;
+        if found.copies() > looked_at {
+            out.line(format_args!(
+                "copies: the log was opened with {} directories, {looked_at} of them looked at; name the others with \
+                 --copy DIR, or the server's settings with --config FILE or --set wal.copies=DIR",
+                found.copies()
+            ))?;
         }
         if let Some(repaired) = repaired {
             out.line(format_args!("repaired: {repaired} frames, headers or files"))?;

@@ -6,7 +6,8 @@ use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom, read_all};
 
 use super::faulty::{FaultyDirs, Trouble};
 use crate::{
-    Ending, Level, Log, Lsn, Options, Recovered, WalError, inspect, inspect_copies, repair_copies,
+    Ending, LagPolicy, Level, Log, Lsn, Options, Recovered, TailOptions, WalError, inspect, inspect_copies,
+    repair_copies,
     testing::{bodies, tiny},
 };
 
@@ -268,6 +269,36 @@ fn stale_copy_fills_a_gap_that_no_other_can() {
     assert!(found.notes.iter().any(|note| note.contains("repaired 1 damaged frames")), "{:?}", found.notes);
     log.close().unwrap();
     assert!(segments(&disk, HOME) == segments(&disk, COPY));
+}
+
+/// Goal: a copy that was left out does not bring back where a consumer stood then, below what was freed since. Method: one
+/// directory fails; the consumer moves on and files are freed; open with both.
+#[test]
+fn consumer_stands_where_the_copies_that_went_on_have_it() {
+    for failing in [HOME, COPY] {
+        let disk = SimFiles::new();
+        let dirs = FaultyDirs::new(&disk);
+        let (log, _) = Log::open(&dirs.env(7), HOME.as_ref(), with(&[COPY])).unwrap();
+        let mut tail =
+            log.tail("feed", TailOptions::from(Lsn::FIRST).policy(LagPolicy::Hold).bound_segments(50)).unwrap();
+        fill(&log, 3);
+        dirs.set(failing, Some(Trouble::FailsAfter(0)));
+        fill(&log, 40);
+        while tail.try_next().unwrap().is_some() {}
+        let lsn = tail.position();
+        tail.advance(lsn).unwrap();
+        let start = log.truncate_before(Lsn::MAX).unwrap().start;
+        assert!(start > Lsn::FIRST, "nothing was freed");
+        drop(tail);
+        log.close().unwrap();
+        drop(log);
+        dirs.set(failing, None);
+        let (log, found) = open(&disk, with(&[COPY])).unwrap();
+        assert!(found.notes.iter().any(|note| note.contains("was stale")), "{:?}", found.notes);
+        let stat = log.stat().consumers.pop().unwrap();
+        assert!(!stat.lost && stat.lsn == lsn, "{failing} failed: {stat:?}, freed to {start}");
+        log.close().unwrap();
+    }
 }
 
 /// Goal: copies that each went on without the other are not merged. Method: open each alone, append different records.

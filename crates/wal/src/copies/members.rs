@@ -142,7 +142,7 @@ impl Shared {
             let left = state.copies.iter().filter(|copy| copy.state == CopyState::Live).count();
             (left, self.counts(&state))
         };
-        self.warnings.say(&format!(
+        self.warnings.note(format!(
             "wal: the copy in {} is left out ({why}); {left} of {} copies go on",
             self.dirs[index].display(),
             counts.configured

@@ -140,7 +140,7 @@ impl Mirror {
                 }
             }));
             let dir = self.0.dirs[index].display();
-            self.0.warnings.say(&format!("wal: the copy in {dir} is up to date again and counts"));
+            self.0.warnings.note(format!("wal: the copy in {dir} is up to date again and counts"));
         }
     }
 

@@ -14,7 +14,7 @@ mod catch_up;
 mod census;
 mod cut;
 #[cfg(test)]
-mod faulty;
+pub(crate) mod faulty;
 mod files;
 mod lane;
 mod members;
@@ -99,16 +99,25 @@ impl Copies {
         }
     }
 
-    /// Returns what `read` finds in the first directory in which it finds something; an error only if none has it.
+    /// Returns what `read` finds in the first directory in which it finds something, those that hold all of the log before
+    /// stale ones; an error only if none has it.
     ///
     /// # Errors
     /// The first one.
     pub(crate) fn first_of<R>(
         &self,
+        files: &Arc<dyn Files>,
         read: impl Fn(&Path) -> Result<Option<R>, WalError>,
     ) -> Result<Option<R>, WalError> {
         let mut failed = None;
-        for copy in &self.usable {
+        let mut order = self.usable.clone();
+        if self.are_several()
+            // What is wrong with the copies, the opening says.
+            && let Ok(census) = Census::take(files, &self.usable, Vec::new())
+        {
+            order = census.usable().cloned().collect();
+        }
+        for copy in &order {
             match read(&copy.dir) {
                 Ok(Some(found)) => return Ok(Some(found)),
                 Ok(None) => {}

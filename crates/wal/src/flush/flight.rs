@@ -65,6 +65,8 @@ impl Flusher {
         let mut landing = Landing { flusher: self, number: right.number, description: right.description, failed: true };
         let flown = self.fly_inner(&right);
         landing.failed = flown.is_err();
+        drop(landing);
+        self.tell();
         flown
     }
 

@@ -19,13 +19,13 @@ impl Flusher {
         let rewritten = course.rewrite(&self.reserve, &self.segments, to);
         if let Err(error) = rewritten.and_then(|()| course.settle(&self.segments, durable)) {
             self.track.lock().lose();
-            self.warnings.say(&format!(
+            self.warnings.note(format!(
                 "{cause}; writing what lies above {durable} to another file failed too ({error}): nothing is \
                  acknowledged until the log is opened again"
             ));
             return Err(error);
         }
-        self.warnings.say(&format!(
+        self.warnings.note(format!(
             "{cause}; that file is not used again, {} bytes above {durable} were written to {} instead and the log goes on",
             to.bytes_since(durable),
             course.path.display()

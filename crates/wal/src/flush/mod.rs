@@ -187,11 +187,17 @@ impl Flusher {
         self.full.store(u8::from(self.segments.full().is_some()), Ordering::Release);
     }
 
+    /// Tells the warnings that were noted. Call it with nothing held.
+    pub(crate) fn tell(&self) {
+        self.warnings.tell();
+    }
+
     /// Says what has held everybody up for long, if anything has.
     pub(crate) fn look_for_stalls(&self) {
         let (oldest, blocker) = (self.oldest_flight(), self.reserve.blocker());
         let lines = self.stalls.lock().look(self.segments.dir(), self.clock.now_ns(), oldest, blocker);
-        lines.iter().for_each(|line| self.warnings.say(line));
+        lines.into_iter().for_each(|line| self.warnings.note(line));
+        self.tell();
     }
 
     fn oldest_flight(&self) -> Option<Oldest> {

@@ -9,6 +9,7 @@
 //! - E4. A log that was closed comes back clean and whole.
 //! - E5. What one opening yields, every later one does.
 //! - E6. A kill of the process alone takes nothing that was written, synced or not.
+//! - E7. A consumer that was made is known again, stands nowhere beyond where it said it was, and has what it needs.
 
 use std::sync::Arc;
 
@@ -16,7 +17,10 @@ use collie_env::SimRandom;
 
 use crate::{
     Ending, Log, Lsn, Recovered,
-    lab::payload::{STAMP_BYTES, Stamp},
+    lab::{
+        payload::{STAMP_BYTES, Stamp},
+        workload::CONSUMER,
+    },
 };
 
 /// A record that was appended.
@@ -58,6 +62,8 @@ pub(crate) struct Expectation {
     /// Everything below may have been freed.
     freed: Lsn,
     incarnation: u64,
+    /// How far the consumer has come, once it is there.
+    consumed: Option<Lsn>,
 }
 
 /// What an opened log yields.
@@ -165,6 +171,11 @@ impl Model {
         self.start = start;
     }
 
+    /// Notes that the consumer is there, at `lsn`, or moves there.
+    pub(crate) fn consumes_to(&mut self, lsn: Lsn) {
+        self.promised.consumed = self.promised.consumed.max(Some(lsn));
+    }
+
     /// Returns where some record ends.
     pub(crate) fn some_end(&self, random: &SimRandom) -> Option<Lsn> {
         let count = self.promised.records.len() as u64;
@@ -267,6 +278,22 @@ impl Expectation {
         }
         if yielded.incarnation <= self.incarnation {
             return Err(format!("incarnation {} is used again, {} was", yielded.incarnation, self.incarnation));
+        }
+        Ok(())
+    }
+
+    /// Compares where the consumer of an opened log stands with where it may (E7).
+    pub(crate) fn check_consumer(&self, log: &Log, yielded: &Yield) -> Result<(), String> {
+        let stat = log.stat().consumers.into_iter().find(|consumer| consumer.name == CONSUMER);
+        let Some(consumed) = self.consumed else { return Ok(()) };
+        let Some(stat) = stat else { return Err("the consumer is forgotten".to_owned()) };
+        if stat.lsn > consumed {
+            return Err(format!("the consumer stands at {}, it had come to {consumed}", stat.lsn));
+        }
+        // Where no record was, a log may start later than it did: positions jump when it was not closed.
+        let needs = |record: &Arc<Appended>| (stat.restart..yielded.start).contains(&record.first_piece);
+        if (stat.lost || stat.restart < yielded.start) && self.records.iter().any(needs) {
+            return Err(format!("the consumer needs {} and the log starts at {}", stat.restart, yielded.start));
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! Crash-state enumeration: for each crash point of each workload, visits the states that the disk may be in, opens the
-//! log in each with the real code, and compares with what was promised (`model`, E1 to E5).
+//! log in each with the real code, and compares with what was promised (`model`, E1 to E7).
 //!
-//! Of every few states the opening is itself crashed: its crash points are visited in the same way, and so is the
+//! Every few states are read by a salvage first, which must yield all that the opening does and nothing that was not
+//! written. Of the same states the opening is itself crashed: its crash points are visited in the same way, and so is the
 //! moment after the first commit of the new life.
 
 use std::{
@@ -13,12 +14,13 @@ use std::{
 use collie_env::{CrashPoint, Env, Limits, Picks, SimFiles, SimRandom};
 
 use crate::{
-    Level, Log, Lsn,
+    Level, Log, Lsn, Salvaged, WalError,
     lab::{
         Stamp, Violation,
         model::{Expectation, Yield},
-        workload::{self, Coverage, DIR, Lies, Moment, lab_options},
+        workload::{self, Coverage, DIR, Layout, Lies, Moment, lab_options},
     },
+    salvage,
 };
 
 /// What to visit.
@@ -56,6 +58,8 @@ pub struct StatesReport {
     pub exhausted_points: u64,
     /// States of crashes during or right after an opening in a crash state.
     pub second_crash_states: u64,
+    /// States of logs in one directory in which a salvage read all that the opening did.
+    pub salvaged: u64,
     /// Records that were read back and compared.
     pub records: u64,
     /// What the workloads went through.
@@ -87,7 +91,7 @@ pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut Sta
     report.coverage.add(seen);
     let mut left = states;
     let before_this = report.states - report.second_crash_states;
-    for (number, Moment { point, expectation }) in moments.iter().enumerate() {
+    for (number, Moment { point, expectation, layout }) in moments.iter().enumerate() {
         report.crash_points += 1;
         report.exhausted_points += u64::from(point.state_count().is_some_and(|count| count <= plan.limits.exhaustive));
         let random = SimRandom::new(seed ^ (number as u64) << 40);
@@ -106,7 +110,7 @@ pub(crate) fn explore(plan: &StatesPlan, seed: u64, lies: Lies, report: &mut Sta
             let before = report.states;
             let state = point.state(picks);
             let checked = panic::catch_unwind(AssertUnwindSafe(|| {
-                check_state(&state, expectation, again.then_some(&random), report)
+                check_state(&state, *layout, expectation, again.then_some(&random), report)
             }));
             checked
                 .unwrap_or_else(|_| Err("a panic, with the message above".to_owned()))
@@ -132,16 +136,34 @@ fn draw_first(states: &mut Vec<Picks>, most: u64, random: &SimRandom) {
     }
 }
 
-fn open(disk: &SimFiles, seed: u64) -> Result<(Log, Yield), String> {
-    let opened = Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), lab_options());
+fn open(disk: &SimFiles, layout: Layout, seed: u64) -> Result<(Log, Yield), String> {
+    let opened = Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), layout.apply(lab_options()));
     let (log, found) = opened.map_err(|error| format!("opening is refused: {error}"))?;
     let yielded = Yield::of(&log, &found)?;
     Ok((log, yielded))
 }
 
+/// Returns what a salvage of the first directory reads, which nothing of is damaged.
+fn salvaged(disk: &SimFiles) -> Result<Vec<(Lsn, Lsn, Vec<u8>)>, String> {
+    let mut records = Vec::new();
+    let pieces = match salvage(&Env::over(disk.clone(), 4), Path::new(DIR)) {
+        // Not made yet.
+        Err(WalError::Io { .. }) => return Ok(records),
+        pieces => pieces.map_err(|error| format!("salvage: {error}"))?,
+    };
+    for piece in pieces {
+        match piece.map_err(|error| format!("salvage: {error}"))? {
+            Salvaged::Record(record) => records.push((record.lsn, record.end, record.body)),
+            Salvaged::Hole(hole) => return Err(format!("salvage of a log that is whole: {hole}")),
+        }
+    }
+    Ok(records)
+}
+
 /// Opens the log on `disk` and compares; crashes that opening when `again` says from which chance.
 fn check_state(
     disk: &SimFiles,
+    layout: Layout,
     expectation: &Expectation,
     again: Option<&SimRandom>,
     report: &mut StatesReport,
@@ -152,9 +174,21 @@ fn check_state(
         disk.watch(move |point| sink.lock().unwrap_or_else(PoisonError::into_inner).push(point));
     }
     report.states += 1;
-    let (log, yielded) = open(disk, 1)?;
+    let left = again.map(|_| salvaged(disk)).transpose()?;
+    let (log, yielded) = open(disk, layout, 1)?;
     report.records += yielded.records.len() as u64;
     expectation.check(&yielded)?;
+    expectation.check_consumer(&log, &yielded)?;
+    if let Some(left) = left.filter(|_| layout == Layout::default()) {
+        report.salvaged += 1;
+        // It may go on where an opening stops, at records that nobody was promised.
+        if !left.starts_with(&yielded.records) {
+            return Err(format!("salvage reads {} records, opening {}", left.len(), yielded.records.len()));
+        }
+        let Yield { start, next, incarnation, clean, .. } = yielded;
+        let all = Yield { start, next, incarnation, clean, records: left };
+        expectation.check(&all).map_err(|error| format!("salvage: {error}"))?;
+    }
     let Some(random) = again else {
         log.abandon();
         return Ok(());
@@ -163,7 +197,7 @@ fn check_state(
     let body = expectation.next_body(&yielded);
     let appended = log.writer().commit(3, &body, Level::Disk).map_err(|error| format!("first commit: {error}"))?;
     log.abandon();
-    let first = First { yielded, commit: (appended.start, appended.end, body) };
+    let first = First { layout, yielded, commit: (appended.start, appended.end, body) };
     let during = std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner));
     let after = disk.crash_point();
     let few = Limits { exhaustive: 8, sampled: 4, structured: 4 };
@@ -184,6 +218,7 @@ fn check_state(
 
 /// What the opening of a crash state yielded and took.
 struct First {
+    layout: Layout,
     yielded: Yield,
     commit: (Lsn, Lsn, Vec<u8>),
 }
@@ -191,7 +226,7 @@ struct First {
 impl First {
     /// Opens again after a crash of that opening (E5), or after its first commit, which then was acknowledged.
     fn check_second(&self, disk: &SimFiles, committed: bool, wears: bool) -> Result<(), String> {
-        let (log, second) = open(disk, 2)?;
+        let (log, second) = open(disk, self.layout, 2)?;
         let (before, then) = (self.yielded.records.len(), second.records.len());
         if committed && then == before {
             return Err(format!("acknowledged record {} is lost", self.commit.0));
@@ -208,7 +243,7 @@ impl First {
             return Err(format!("position {} is handed out again", second.next));
         }
         if wears {
-            return wear(disk, log, second);
+            return wear(disk, self.layout, log, second);
         }
         log.abandon();
         Ok(())
@@ -217,7 +252,7 @@ impl First {
 
 /// Writes until every spare was turned to, cuts the power, and opens once more: what an earlier opening prepared must
 /// be good for use.
-fn wear(disk: &SimFiles, log: Log, before: Yield) -> Result<(), String> {
+fn wear(disk: &SimFiles, layout: Layout, log: Log, before: Yield) -> Result<(), String> {
     let mut expected = before.records;
     let mut writer = log.writer();
     let mut stamp = Stamp::default();
@@ -230,7 +265,8 @@ fn wear(disk: &SimFiles, log: Log, before: Yield) -> Result<(), String> {
     }
     log.abandon();
     let point = disk.crash_point();
-    let (log, third) = open(&point.state(&point.none_kept()), 3).map_err(|error| format!("third crash: {error}"))?;
+    let (log, third) =
+        open(&point.state(&point.none_kept()), layout, 3).map_err(|error| format!("third crash: {error}"))?;
     log.abandon();
     if let Some(lost) = expected.get(third.records.len()) {
         return Err(format!("third crash: acknowledged record {} is lost", lost.0));

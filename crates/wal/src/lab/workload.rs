@@ -1,9 +1,13 @@
 //! A workload: several lives of one log on one simulated disk, all decided by a seed, and the crash points on its way.
 //!
 //! Records of many sizes, waits for each mark, ticks, empty frames, freed files, long records in pieces, markers of what
-//! is not logged, orderly closes, kills, power cuts, failing calls, power that goes while the log runs and sees it, and
-//! cuts of the closed log. Files are so small that segments turn every few records. Each life has settings of its own:
-//! sizes, spares, and how positions are reserved. The log runs without threads of its own, so that one seed is one run.
+//! is not logged, a consumer that moves on, orderly closes, kills, power cuts, failing calls, power that goes while the
+//! log runs and sees it, and cuts of the closed log. Files are so small that segments turn every few records. Each life has
+//! settings of its own: sizes, spares, and how positions are reserved. The log runs without threads of its own, so that one
+//! seed is one run.
+//!
+//! Every third log lies in two directories, or in three of which a majority counts. Between lives one of them may lose its
+//! files, and a life may go by without the second of two, which is stale then.
 
 use std::{
     cell::Cell,
@@ -11,16 +15,43 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use collie_env::{CrashPoint, Env, Fault, SimFiles, SimRandom};
+use collie_env::{CrashPoint, Env, Fault, Files as _, SimFiles, SimRandom};
 
 use crate::{
-    Level, Log, Lsn, Mark, Options, Protocol, TruncateOptions, WalError,
+    CopiesRequired, LagPolicy, Level, Log, Lsn, Mark, Options, Protocol, Tail, TailOptions, TruncateOptions, WalError,
     lab::model::{Expectation, Model},
     truncate_at,
 };
 
 /// The log's directory on the simulated disk.
 pub(crate) const DIR: &str = "/wal";
+/// The directories of its copies.
+const COPIES: [&str; 2] = ["/copy", "/third"];
+/// The name of the consumer.
+pub(crate) const CONSUMER: &str = "feed";
+
+/// In which directories a log lies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Layout {
+    copies: usize,
+    /// Whether it may open with what a single one holds: another was lost.
+    one_will_do: bool,
+}
+
+impl Layout {
+    /// One directory in two of three, else two or three.
+    fn of(seed: u64) -> Self {
+        Self { copies: [0, 0, 1, 0, 0, 2][usize::try_from(seed % 6).expect("below 6")], one_will_do: false }
+    }
+
+    /// Returns `options` for this layout.
+    pub(crate) fn apply(self, options: Options) -> Options {
+        let copies = COPIES[..self.copies].iter().map(Into::into).collect();
+        // Two directories must both have what counts, of three a majority.
+        let copies_required = if self.copies == 2 { CopiesRequired::Quorum } else { CopiesRequired::All };
+        Options { copies, copies_required, open_with: self.one_will_do.then_some(1), ..options }
+    }
+}
 
 /// Returns the settings of lab logs: files of 40 KiB, frames of about a block, no threads.
 pub fn lab_options() -> Options {
@@ -75,6 +106,8 @@ pub(crate) struct Lies {
 pub(crate) struct Moment {
     pub(crate) point: CrashPoint,
     pub(crate) expectation: Expectation,
+    /// How to open it then.
+    pub(crate) layout: Layout,
 }
 
 /// What workloads went through, to see that they do.
@@ -94,6 +127,14 @@ pub struct Coverage {
     pub power_losses: u64,
     /// Logs cut short between two lives.
     pub cuts: u64,
+    /// Lives of logs in several directories.
+    pub copied: u64,
+    /// Directories that lost their files between two lives.
+    pub lost_copies: u64,
+    /// Lives without a copy that is there again afterwards.
+    pub stale_copies: u64,
+    /// Times that a consumer moved on.
+    pub advances: u64,
 }
 
 impl Coverage {
@@ -105,6 +146,10 @@ impl Coverage {
         self.failures += other.failures;
         self.power_losses += other.power_losses;
         self.cuts += other.cuts;
+        self.copied += other.copied;
+        self.lost_copies += other.lost_copies;
+        self.stale_copies += other.stale_copies;
+        self.advances += other.advances;
     }
 }
 
@@ -113,6 +158,9 @@ struct Run {
     random: SimRandom,
     /// Whether lives are long and free files often, so that files are used again and again.
     recycles: bool,
+    layout: Cell<Layout>,
+    /// Whether every directory has all that the log has: then one may be lost.
+    whole: Cell<bool>,
     model: Arc<Mutex<Model>>,
     moments: Arc<Mutex<Vec<Moment>>>,
     coverage: Cell<Coverage>,
@@ -130,7 +178,8 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
     let random = SimRandom::new(seed);
     let recycles = random.below(3) == 0;
     let (model, moments, coverage, loses_power) = Default::default();
-    let run = Run { random, recycles, model, moments, coverage, loses_power };
+    let (layout, whole) = (Layout::of(seed).into(), false.into());
+    let run = Run { random, recycles, layout, whole, model, moments, coverage, loses_power };
     let mut disk = SimFiles::new();
     let lives = 2 + run.random.below(3);
     for life in 0..lives {
@@ -143,9 +192,11 @@ pub(crate) fn run(seed: u64, lies: Lies) -> Result<(Vec<Moment>, Coverage), Stri
         run.note(disk.crash_point());
         outcome.map_err(|error| format!("life {life}: {error}"))?;
         if run.random.below(5) == 0 && !run.loses_power.get() {
+            run.whole.set(false);
             run.cut(&disk, seed ^ life << 16).map_err(|error| format!("after life {life}: {error}"))?;
             run.note(disk.crash_point());
         }
+        run.harm(&disk);
         run.count(|seen| seen.crashes += 1);
         disk = match run.random.below(4) {
             0 => disk.process_kill(),
@@ -169,8 +220,29 @@ impl Run {
     }
 
     fn note(&self, point: CrashPoint) {
-        let expectation = lock(&self.model).expectation();
-        lock(&self.moments).push(Moment { point, expectation });
+        let (expectation, layout) = (lock(&self.model).expectation(), self.layout.get());
+        lock(&self.moments).push(Moment { point, expectation, layout });
+    }
+
+    /// Lets one of several directories lose its files, sometimes.
+    fn harm(&self, disk: &SimFiles) {
+        let layout = self.layout.get();
+        if layout.copies == 0 || !self.whole.get() || self.random.below(3) > 0 {
+            return;
+        }
+        disk.clear_faults();
+        // Half of a loss is no moment of the log.
+        disk.watch(|_| {});
+        let dirs: Vec<&str> = std::iter::once(DIR).chain(COPIES.into_iter().take(layout.copies)).collect();
+        let dir = Path::new(dirs[index(&self.random, dirs.len() as u64)]);
+        for name in disk.list(dir).expect("it is there").iter().filter(|name| name.ends_with(".wal")) {
+            disk.remove(&dir.join(name)).expect("it is there");
+        }
+        disk.sync_dir(dir).expect("a healthy disk");
+        self.whole.set(false);
+        self.layout.set(Layout { one_will_do: layout.copies == 1, ..layout });
+        self.count(|seen| seen.lost_copies += 1);
+        self.note(disk.crash_point());
     }
 
     /// Cuts the log that nobody has open at the end of some record.
@@ -193,10 +265,10 @@ impl Run {
     /// Opens the log, works, and ends somehow.
     fn live(&self, disk: &SimFiles, seed: u64) -> Result<(), String> {
         let random = &self.random;
-        let (model, moments) = (self.model.clone(), self.moments.clone());
+        let (model, moments, layout) = (self.model.clone(), self.moments.clone(), self.layout.get());
         disk.watch(move |point| {
             let expectation = lock(&model).expectation();
-            lock(&moments).push(Moment { point, expectation });
+            lock(&moments).push(Moment { point, expectation, layout });
         });
         disk.clear_faults();
         let failing = random.below(4) == 0;
@@ -209,13 +281,23 @@ impl Run {
             }
         }
         lock(&self.model).opens();
-        let options = settings_of_a_life(random);
+        // The second of two directories has all that the first has at most; without it the first goes on alone.
+        let alone = layout.copies == 1 && self.whole.get() && random.below(4) > 0;
+        self.whole.set(false);
+        let settings = settings_of_a_life(random);
+        let options = if alone { settings } else { layout.apply(settings) };
         let (log, found) = match Log::open(&Env::over(disk.clone(), seed), Path::new(DIR), options) {
             Ok(both) => both,
             Err(WalError::Io { .. }) if failing => return Ok(()),
             Err(error) => return Err(format!("opening is refused: {error}")),
         };
         lock(&self.model).opened(&log, &found)?;
+        self.layout.set(Layout { one_will_do: false, ..layout });
+        self.count(|seen| {
+            seen.copied += u64::from(layout.copies > 0);
+            seen.stale_copies += u64::from(alone);
+        });
+        self.whole.set(!failing && !alone);
         if self.loses_power.get() {
             disk.fail_call(disk.calls() + after, Fault::PowerCut);
         }
@@ -236,9 +318,16 @@ impl Run {
 
     fn work(&self, log: &Log) -> Result<(), WalError> {
         let random = &self.random;
+        let mut consumer = match random.below(3) {
+            0 => Some(self.consumer(log)?),
+            _ => None,
+        };
         let (steps, kinds) = if self.recycles { (20 + random.below(40), 16) } else { (random.below(24), 12) };
         for _ in 0..steps {
             let end = self.append(log)?;
+            if let Some(tail) = consumer.as_mut().filter(|_| random.below(4) == 0) {
+                self.consume(tail)?;
+            }
             match random.below(kinds) {
                 0..=3 => log.wait(Mark::Durable, end)?,
                 4 => log.flush_wal(false)?,
@@ -267,6 +356,26 @@ impl Run {
             self.count(|seen| seen.closes += 1);
         }
         Ok(())
+    }
+
+    /// Follows the log from where its consumer stands, or from its start.
+    fn consumer(&self, log: &Log) -> Result<Tail, WalError> {
+        let options = TailOptions::resume().policy(LagPolicy::Hold).bound_segments(200);
+        let tail = log.tail(CONSUMER, options)?;
+        lock(&self.model).consumes_to(tail.position());
+        Ok(tail)
+    }
+
+    /// Takes a few records and lets go of them.
+    fn consume(&self, tail: &mut Tail) -> Result<(), WalError> {
+        for _ in 0..self.random.below(6) {
+            if tail.try_next()?.is_none() {
+                break;
+            }
+        }
+        lock(&self.model).consumes_to(tail.position());
+        self.count(|seen| seen.advances += 1);
+        tail.advance(tail.position())
     }
 
     fn append(&self, log: &Log) -> Result<Lsn, WalError> {
