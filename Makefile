@@ -18,7 +18,7 @@ VENV := .venv
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash tools run-tools lint deny unit model model-long build lab sizes bench-log bench-compare
+.PHONY: run test crash tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -51,11 +51,18 @@ unit: tools build
 	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib
 
 # Models of the concurrent parts on the real types, every interleaving up to the preemption bound.
-model:
+model: model-mixes
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p collie-txn -p collie-store -p collie-sync -p collie-wal --lib loom
 
-# The long form for the log: higher bounds, and the model that needs them.
+# Larger mixes of the log under drawn schedules: a slice.
+model-mixes:
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal --lib shuttle_
+
+# The long form for the log: higher bounds, and the mistakes that need them; more draws; all interleavings of three workers.
+# About twenty minutes on one core.
 model-long:
+	LOOM_LONG=1 $(CARGO) test --release -p collie-wal --test interleavings
+	SHUTTLE_LONG=1 RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal --lib shuttle_ -- --nocapture
 	LOOM_LONG=1 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p collie-wal --lib loom -- --nocapture
 
 # The lab's slice for every test run; `make crash` is the long form.

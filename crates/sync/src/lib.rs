@@ -1,8 +1,8 @@
 //! Atomics, locks, padded words, epoch reclamation and wait buckets: what every concurrent part of Collie is built from.
 //!
 //! Knows nothing of logs, rows or transactions, opens no file and starts no thread. The same names are the
-//! standard library's (or parking_lot's) in a product build and loom's under `--cfg loom`, so that a model runs the
-//! product's own types. Orderings that a model must be able to weaken are written with [`ord!`], steps that it must
+//! standard library's (or parking_lot's) in a product build, loom's under `--cfg loom` and shuttle's under
+//! `--cfg shuttle`, so that a model runs the product's own types. Orderings that a model must be able to weaken are written with [`ord!`], steps that it must
 //! be able to leave out with [`mutant!`]; both are constants in a product build.
 //!
 //! ```
@@ -13,11 +13,13 @@
 //! ```
 
 pub mod epoch;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 pub mod model;
 mod padded;
 mod shim;
 mod waiters;
+#[cfg(all(shuttle, not(loom)))]
+mod watched_cell;
 mod weaken;
 
 pub use padded::Padded;
@@ -26,6 +28,6 @@ pub use shim::{
     thread,
 };
 pub use waiters::{Ticket, Waiters};
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use weaken::{is_mutant, ordering_at};

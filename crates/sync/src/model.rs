@@ -1,8 +1,16 @@
-//! Runs a loom model with one site weakened (or none) and counts its executions. Exists under `--cfg loom` only.
+//! Runs a model with one site weakened (or none) and counts its executions. Exists under `--cfg loom` and
+//! `--cfg shuttle` only.
 //!
 //! A passing model says nothing by itself: assert a floor on the count, and that each mutant is caught.
+//!
+//! | | `explore` (loom) | `sample` (shuttle) |
+//! |---|---|---|
+//! | executions | every one with at most so many preemptions | as many as asked for, drawn by a scheduler from a seed |
+//! | memory | weak orderings and fences | sequentially consistent |
+//! | size | three threads, a few steps each | what the product does in one go |
 
 use std::{
+    any::Any,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
@@ -13,35 +21,133 @@ use std::{
 /// What a model run found.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Explored {
-    /// Every execution within the bound passed; so many were run.
+    /// Every execution passed; so many were run.
     Passed(u64),
     /// An execution failed with this message.
     Failed(String),
 }
 
-/// Runs `model` in every interleaving with at most `preemptions` forced switches, making the mistake `mutant`.
-pub fn explore(mutant: Option<&'static str>, preemptions: usize, model: impl Fn() + Send + Sync + 'static) -> Explored {
+fn text_of(panic: Box<dyn Any + Send>) -> String {
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+        .unwrap_or_else(|| "panic without a message".to_owned())
+}
+
+/// Counts the executions of `run`, which calls its argument once in each, while `mutant` is made.
+fn watch(
+    mutant: Option<&'static str>,
+    model: impl Fn() + Send + Sync + 'static,
+    run: impl FnOnce(Box<dyn Fn() + Send + Sync>),
+) -> (u64, Result<(), String>) {
     let executions = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&executions);
+    super::weaken::set(mutant);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        run(Box::new(move || {
+            counted.fetch_add(1, Relaxed);
+            model();
+        }));
+    }));
+    super::weaken::set(None);
+    (executions.load(Relaxed), outcome.map_err(text_of))
+}
+
+/// Runs `model` in every interleaving with at most `preemptions` forced switches, making the mistake `mutant`.
+#[cfg(loom)]
+pub fn explore(mutant: Option<&'static str>, preemptions: usize, model: impl Fn() + Send + Sync + 'static) -> Explored {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 200_000;
     builder.preemption_bound = Some(preemptions);
-    super::weaken::set(mutant);
-    let counted = Arc::clone(&executions);
-    let outcome = catch_unwind(AssertUnwindSafe(|| {
-        builder.check(move || {
-            counted.fetch_add(1, Relaxed);
-            model();
+    match watch(mutant, model, |counted| builder.check(counted)) {
+        (executions, Ok(())) => Explored::Passed(executions),
+        (_, Err(message)) => Explored::Failed(message),
+    }
+}
+
+#[cfg(all(shuttle, not(loom)))]
+pub use sampling::{Draw, below, sample};
+
+#[cfg(all(shuttle, not(loom)))]
+mod sampling {
+    use super::{Explored, watch};
+    use shuttle::{
+        Config, FailurePersistence, MaxSteps, Runner,
+        rand::{Rng, thread_rng},
+        scheduler::{PctScheduler, RandomScheduler},
+    };
+    use std::{cell::RefCell, panic, sync::Once};
+
+    std::thread_local! {
+        /// What the first panic since the last run began said. A panic beside a lock ends in one of the checker's own.
+        static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
+    }
+
+    /// Has panics leave their message in `FIRST`.
+    fn listen() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let next = panic::take_hook();
+            panic::set_hook(Box::new(move |info| {
+                FIRST.with_borrow_mut(|first| {
+                    first.get_or_insert_with(|| info.payload_as_str().unwrap_or("no message").to_owned());
+                });
+                next(info);
+            }));
         });
-    }));
-    super::weaken::set(None);
-    match outcome {
-        Ok(()) => Explored::Passed(executions.load(Relaxed)),
-        Err(panic) => Explored::Failed(
-            panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()))
-                .unwrap_or_else(|| "panic without a message".to_owned()),
-        ),
+        FIRST.set(None);
+    }
+
+    /// Stack of a model's thread, in bytes: an assertion that fails formats its message there.
+    const STACK_BYTES: usize = 256 << 10;
+    /// Switches after which an execution counts as one that never ends.
+    const STEPS_MAX: usize = 500_000;
+
+    /// Which schedules are drawn, and from which seed. The same draw gives the same executions.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Draw {
+        /// The seed; the environment's `SHUTTLE_RANDOM_SEED` takes its place.
+        pub seed: u64,
+        /// `None`: any thread that can run is next. `Some(depth)`: by priorities that change `depth - 1` times (PCT).
+        pub depth: Option<usize>,
+        /// How many.
+        pub executions: usize,
+    }
+
+    /// Runs `model` under `draw`, making the mistake `mutant`. The message of a failure says which execution it was.
+    pub fn sample(mutant: Option<&'static str>, draw: Draw, model: impl Fn() + Send + Sync + 'static) -> Explored {
+        let mut config = Config::new();
+        config.stack_size = STACK_BYTES;
+        config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+        config.silence_warnings = true;
+        config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+        // A mistake fails on purpose: its schedule helps nobody.
+        config.failure_persistence =
+            if mutant.is_some() { FailurePersistence::None } else { FailurePersistence::Print };
+        listen();
+        let (executions, outcome) = watch(mutant, model, |counted| {
+            let _ = match draw.depth {
+                None => Runner::new(RandomScheduler::new_from_seed(draw.seed, draw.executions), config).run(counted),
+                Some(depth) => {
+                    Runner::new(PctScheduler::new_from_seed(draw.seed, depth, draw.executions), config).run(counted)
+                }
+            };
+        });
+        match outcome {
+            Ok(()) => Explored::Passed(executions),
+            Err(last) => {
+                let message = FIRST.take().unwrap_or(last);
+                Explored::Failed(format!("{message} [execution {executions} of {draw:?}]"))
+            }
+        }
+    }
+
+    /// Returns a number below `end` that the running execution's seed decides.
+    ///
+    /// # Panics
+    /// When `end` is 0, and outside a model.
+    pub fn below(end: usize) -> usize {
+        thread_rng().gen_range(0..end)
     }
 }

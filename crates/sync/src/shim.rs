@@ -1,10 +1,11 @@
-//! The std/loom shim: one set of names for atomics, `Arc`, `Mutex`, `RwLock`, `Condvar` and threads.
+//! The shim: one set of names for atomics, `Arc`, `Mutex`, `RwLock`, `Condvar` and threads, in three builds.
 //!
 //! Product builds: std atomics and `Arc`, parking_lot locks (one byte, no poisoning: a panic inside a critical
-//! section aborts the transaction, not the database). Under loom: loom's, whose `RwLock` and `Mutex` are unwrapped.
+//! section aborts the transaction, not the database). Under `--cfg loom` and `--cfg shuttle`: the checker's, whose `RwLock`
+//! and `Mutex` are unwrapped.
 //! `Condvar` here never wakes spuriously in a product build; callers loop on their condition all the same.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod imp {
     pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     use std::time::Duration;
@@ -75,30 +76,37 @@ mod imp {
 }
 
 #[cfg(loom)]
+use loom as checker;
+#[cfg(all(shuttle, not(loom)))]
+use shuttle as checker;
+
+#[cfg(any(loom, shuttle))]
 mod imp {
-    pub use loom::{
-        cell::UnsafeCell,
+    use super::checker;
+    #[cfg(all(shuttle, not(loom)))]
+    pub use crate::watched_cell::WatchedCell as UnsafeCell;
+    pub use checker::{
         hint,
         sync::{Arc, MutexGuard, RwLockReadGuard, RwLockWriteGuard, atomic},
         thread,
     };
-    use std::time::Duration;
-
-    const NO_POISON: &str = "loom locks are not poisoned: a panic ends the model";
+    #[cfg(loom)]
+    pub use loom::cell::UnsafeCell;
+    use std::{sync::PoisonError, time::Duration};
 
     /// Mutual exclusion.
     #[derive(Debug)]
-    pub struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T>(checker::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
         /// Makes an unlocked mutex.
         pub fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
+            Self(checker::sync::Mutex::new(value))
         }
 
         /// Locks.
         pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect(NO_POISON)
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// Locks unless someone else holds it.
@@ -115,22 +123,22 @@ mod imp {
 
     /// Many readers or one writer.
     #[derive(Debug)]
-    pub struct RwLock<T>(loom::sync::RwLock<T>);
+    pub struct RwLock<T>(checker::sync::RwLock<T>);
 
     impl<T> RwLock<T> {
         /// Makes an unlocked lock.
         pub fn new(value: T) -> Self {
-            Self(loom::sync::RwLock::new(value))
+            Self(checker::sync::RwLock::new(value))
         }
 
         /// Locks for reading.
         pub fn read(&self) -> RwLockReadGuard<'_, T> {
-            self.0.read().expect(NO_POISON)
+            self.0.read().unwrap_or_else(PoisonError::into_inner)
         }
 
         /// Locks for writing.
         pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-            self.0.write().expect(NO_POISON)
+            self.0.write().unwrap_or_else(PoisonError::into_inner)
         }
     }
 
@@ -142,7 +150,7 @@ mod imp {
 
     /// A condition variable for [`Mutex`].
     #[derive(Debug)]
-    pub struct Condvar(loom::sync::Condvar);
+    pub struct Condvar(checker::sync::Condvar);
 
     impl Default for Condvar {
         fn default() -> Self {
@@ -154,12 +162,12 @@ mod imp {
         /// Makes one that nobody waits on.
         #[must_use]
         pub fn new() -> Self {
-            Self(loom::sync::Condvar::new())
+            Self(checker::sync::Condvar::new())
         }
 
         /// Releases `guard`, waits for a notification, takes it again.
         pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-            self.0.wait(guard).expect(NO_POISON)
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
 
         /// Like [`Condvar::wait`]: a model has no time, so the limit never passes.

@@ -1,13 +1,13 @@
-//! `ord!` and `mutant!`: the places a loom model may weaken, one at a time, to prove that it would notice.
+//! `ord!` and `mutant!`: the places a model may weaken, one at a time, to prove that it would notice.
 //!
-//! In a product build both macros are constants. Under loom they ask which site the running model weakens; that is a
-//! thread-local, since loom runs all threads of a model on one thread of the system, and test threads must not
-//! disturb each other.
+//! In a product build both macros are constants. Under loom and shuttle they ask which site the running model weakens;
+//! that is a thread-local, since both run all threads of a model on one thread of the system, and test threads must not
+//! disturb each other. Shuttle is sequentially consistent: it sees mistakes, and no weakened ordering.
 
 /// Names the ordering of one atomic access: `ord!("SITE", Release)`.
 ///
-/// The constant in a product build; `Relaxed` under loom while a model weakens `SITE`.
-#[cfg(not(loom))]
+/// The constant in a product build; `Relaxed` in a model that weakens `SITE`.
+#[cfg(not(any(loom, shuttle)))]
 #[macro_export]
 macro_rules! ord {
     ($site:literal, $ordering:ident) => {
@@ -17,8 +17,8 @@ macro_rules! ord {
 
 /// Names the ordering of one atomic access: `ord!("SITE", Release)`.
 ///
-/// The constant in a product build; `Relaxed` under loom while a model weakens `SITE`.
-#[cfg(loom)]
+/// The constant in a product build; `Relaxed` in a model that weakens `SITE`.
+#[cfg(any(loom, shuttle))]
 #[macro_export]
 macro_rules! ord {
     ($site:literal, $ordering:ident) => {
@@ -27,7 +27,7 @@ macro_rules! ord {
 }
 
 /// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {
@@ -36,7 +36,7 @@ macro_rules! mutant {
 }
 
 /// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {
@@ -44,8 +44,8 @@ macro_rules! mutant {
     };
 }
 
-#[cfg(loom)]
-mod under_loom {
+#[cfg(any(loom, shuttle))]
+mod under_models {
     use std::{cell::Cell, sync::atomic::Ordering};
 
     std::thread_local! {
@@ -70,7 +70,7 @@ mod under_loom {
     }
 }
 
-#[cfg(loom)]
-pub(crate) use under_loom::set;
-#[cfg(loom)]
-pub use under_loom::{is_mutant, ordering_at};
+#[cfg(any(loom, shuttle))]
+pub(crate) use under_models::set;
+#[cfg(any(loom, shuttle))]
+pub use under_models::{is_mutant, ordering_at};

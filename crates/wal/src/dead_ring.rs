@@ -163,7 +163,6 @@ impl DeadRing {
         self.end = boundary;
         if protocol != Protocol::Oracle {
             let next = self.word(at(WordAt::Next))?;
-            // Killed between closing and saying where the log ended, `last` is low: the bound only gets lower.
             let next = if is_closed(next) { self.word(at(WordAt::Last))? } else { next };
             let limit = expect!(at(WordAt::Next), position(next));
             let used = usize::try_from(self.word(at(WordAt::Used))?).ok();

@@ -14,11 +14,11 @@
 //! Checked by the crash and concurrency tests, which compare every record that comes back, and by the models, in which
 //! every byte is a cell that tells who touches it at one time.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 use std::cell::UnsafeCell;
 
 use collie_base::Lsn;
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 use collie_sync::UnsafeCell;
 
 use crate::{
@@ -58,7 +58,7 @@ impl Ring {
     /// As [`Ring::write`].
     #[inline(always)]
     pub(crate) unsafe fn write_record(&self, at: Lsn, record: &Record<'_>) {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         if let Some(target) = self.contiguous(at, record.bytes()) {
             // SAFETY: `target` has room for the whole record, which the caller may write.
             return unsafe { record.copy_to(target) };
@@ -83,7 +83,7 @@ impl Ring {
     }
 
     /// Returns where position `at` lies, if `bytes` from there on do not wrap.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     fn contiguous(&self, at: Lsn, bytes: u64) -> Option<*mut u8> {
         let from = at.get() & self.mask;
@@ -108,7 +108,7 @@ impl Ring {
     ///
     /// # Safety
     /// The caller holds the reservation of these positions (R1).
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
         let (from, first, second) = self.split(at, source.len());
         let base = UnsafeCell::raw_get(self.bytes.as_ptr());
@@ -123,7 +123,7 @@ impl Ring {
     ///
     /// # Safety
     /// The caller is the flight, and the positions lie between `durable` and a boundary it loaded with Acquire (R2).
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
         let (from, first, second) = self.split(at, len);
         let base = UnsafeCell::raw_get(self.bytes.as_ptr()).cast_const();
@@ -138,7 +138,7 @@ impl Ring {
     ///
     /// # Safety
     /// As above.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn write(&self, at: Lsn, source: &[u8]) {
         let (from, first, _) = self.split(at, source.len());
         for (offset, byte) in source.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Ring {
     ///
     /// # Safety
     /// As above.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     pub(crate) unsafe fn read_into(&self, at: Lsn, len: usize, target: &mut Vec<u8>) {
         let (from, first, _) = self.split(at, len);
         for offset in 0..len {

@@ -48,7 +48,7 @@ pub(crate) const RING_MAGIC: &[u8; 8] = b"COLLIERG";
 pub(crate) const RING_VERSION: u16 = 1;
 /// Each word and flag is alone on so many bytes.
 pub(crate) const LINE: usize = 128;
-const _: () = assert!(size_of::<Padded<AtomicU64>>() == LINE || cfg!(loom));
+const _: () = assert!(size_of::<Padded<AtomicU64>>() == LINE || cfg!(any(loom, shuttle)));
 
 /// A word that is not a slot's; the value is where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +275,7 @@ impl RingFile {
         let directory_id = memory.directory_id(life.dir).map_err(|e| WalError::io("look at", life.dir, e))?;
         let path = ring_path(&options.ring_dir, &life.log_id, directory_id);
         let io = |source| WalError::io("make the shared ring", &path, source);
-        if cfg!(any(loom, target_endian = "big", not(target_pointer_width = "64"))) {
+        if cfg!(any(loom, shuttle, target_endian = "big", not(target_pointer_width = "64"))) {
             return Err(io(std::io::ErrorKind::Unsupported.into()));
         }
         let layout = Layout::of(options);

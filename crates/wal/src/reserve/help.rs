@@ -153,13 +153,13 @@ impl Helping {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 fn look_again_soon() {
     std::thread::park_timeout(STRAGGLER_LOOK);
 }
 
 /// A model has no time.
-#[cfg(loom)]
+#[cfg(any(loom, shuttle))]
 fn look_again_soon() {
     let _ = STRAGGLER_LOOK;
     collie_sync::thread::yield_now();

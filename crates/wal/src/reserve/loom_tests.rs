@@ -1,9 +1,11 @@
 //! Loom models of the lock-free protocols on the product's own types: visibility, the flush beside a copy, sleeping and
 //! waking, a full ring. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
 //!
-//! Each correct model asserts a floor on its executions, about half of what was counted when it was written (of long forms
-//! that were not counted yet: the floor of the short one), and each mistake must be caught by the assertion that was meant. In brackets behind a model: its name in
-//! commit-protocol.md section 9. Ring bytes are cells, so a byte touched by two sides at one time is found as such.
+//! Each correct model asserts a floor on its executions, about half of what was counted when it was written, and each
+//! mistake must be caught by the assertion that was meant. In brackets behind a model: its name in commit-protocol.md
+//! section 9, whose floors are reached at its bounds, in the short form or the long one. The long form takes one preemption
+//! more than the page, but for P3, and what has no bound there (H, P; 20 is none for so few steps). Ring bytes are cells, so
+//! a byte touched by two sides at one time is found as such.
 //!
 //! The faults of the PostgreSQL port (log.md section 12) are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
 //! before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or a late one (NO_LIMIT, LIMIT_AFTER_FLAGS),
@@ -26,7 +28,7 @@ use std::{
 
 use collie_base::Lsn;
 use collie_sync::{
-    Condvar, Mutex,
+    Mutex,
     atomic::{AtomicU64, Ordering},
     model::{Explored, explore},
     mutant, thread,
@@ -34,6 +36,7 @@ use collie_sync::{
 
 use super::{
     Record, Reserve, Room, Rule, Seats, Slot, State,
+    bell::Bell,
     help::Helping,
     slots::{Limit, Slots},
     words::Flag,
@@ -262,11 +265,12 @@ const V1: &str = "V1: ";
 /// base (V1-V3).
 #[test]
 fn loom_base_shows_exactly_what_is_below_the_boundary() {
+    let (preemptions, floor) = bounds((3, 42_000), (4, 344_000));
     check(
         "V1-V3 base",
         || visibility(BASE),
-        3,
-        42_000,
+        preemptions,
+        floor,
         &[
             ("BLACK_AFTER_ADD", 2, V1),
             ("NO_BLACK", 2, V1),
@@ -290,21 +294,22 @@ fn loom_base_shows_exactly_what_is_below_the_boundary() {
 #[test]
 fn loom_base_may_compare_with_its_own_end() {
     let form = Form { own_end: true, ..BASE };
-    check("V1-V3 base, own end", move || visibility(form), 3, 27_000, &[("GLSN_ADD_RELEASE", 2, V1)]);
+    let (preemptions, floor) = bounds((3, 27_000), (4, 198_000));
+    check("V1-V3 base, own end", move || visibility(form), preemptions, floor, &[("GLSN_ADD_RELEASE", 2, V1)]);
 }
 
 /// Goal: raising the bound while waiting for room breaks nothing. Method: base, raised bound (V1-V3).
 #[test]
 fn loom_base_may_raise_its_bound() {
     let form = Form { raised: true, ..BASE };
-    let (preemptions, floor) = bounds((2, 7_000), (3, 98_000));
+    let (preemptions, floor) = bounds((2, 7_000), (4, 900_000));
     check("V1-V3 base, raised", move || visibility(form), preemptions, floor, &[]);
 }
 
 /// Goal: the boundary may pass a record that is staged. Method: help (V1-V3).
 #[test]
 fn loom_help_shows_exactly_what_is_below_the_boundary() {
-    let (preemptions, floor) = bounds((2, 7_000), (3, 100_000));
+    let (preemptions, floor) = bounds((2, 7_000), (4, 905_000));
     check(
         "V1-V3 help",
         || visibility(HELP),
@@ -325,8 +330,15 @@ fn loom_help_shows_exactly_what_is_below_the_boundary() {
 #[test]
 fn loom_second_commit_of_a_worker_is_seen_whole_too() {
     let twice = |form| Form { twice: true, ..form };
-    check("V1-V3 base, two commits", move || visibility(twice(BASE)), 2, 2_200, &[("GLSN_ADD_ACQUIRE", 2, V1)]);
-    let (preemptions, floor) = bounds((2, 3_200), (3, 42_000));
+    let (preemptions, floor) = bounds((2, 2_400), (3, 25_000));
+    check(
+        "V1-V3 base, two commits",
+        move || visibility(twice(BASE)),
+        preemptions,
+        floor,
+        &[("GLSN_ADD_ACQUIRE", 2, V1)],
+    );
+    let (preemptions, floor) = bounds((2, 3_200), (4, 350_000));
     check(
         "V1-V3 help, two commits",
         move || visibility(twice(HELP)),
@@ -366,27 +378,59 @@ fn herder(form: Form, commits: usize, scans: usize, registers: bool) {
 /// Goal: whoever looks moves the boundary rightly, also between two records of one worker. Method: herder, base and help.
 #[test]
 fn loom_anybody_may_move_the_boundary() {
-    check("herder base", || herder(BASE, 2, 2, false), 3, 31_000, &[]);
+    let (preemptions, floor) = bounds((3, 39_000), (4, 167_000));
+    check("herder base", || herder(BASE, 2, 2, false), preemptions, floor, &[]);
     check_variant("herder base", "SHORTCUT", || herder(BASE, 2, 2, false), 3, 13_000);
-    check("herder base, one look", || herder(BASE, 2, 1, false), 3, 5_000, &[("BLACK_STORE", 3, V1)]);
+    let (preemptions, floor) = bounds((3, 5_000), (4, 21_000));
+    check("herder base, one look", || herder(BASE, 2, 1, false), preemptions, floor, &[("BLACK_STORE", 3, V1)]);
     let once = || herder(BASE, 1, 1, false);
+    let (preemptions, floor) = bounds((3, 700), (4, 2_000));
     check(
         "herder base, once",
         once,
-        3,
-        700,
+        preemptions,
+        floor,
         &[("GLSN_ADD_ACQUIRE", 3, V1), ("GLSN_LOAD", 3, V1), ("FLAG_LOAD", 3, V1)],
     );
-    let (preemptions, floor) = bounds((2, 9_000), (3, 9_000));
+    let (preemptions, floor) = bounds((2, 9_000), (4, 406_000));
     check("herder help", || herder(HELP, 2, 2, false), preemptions, floor, &[]);
-    check("herder help, once", || herder(HELP, 1, 1, false), 3, 1_100, &[("STAGED_BEFORE_PUBLISH", 3, V1)]);
+    let (preemptions, floor) = bounds((3, 1_100), (4, 3_400));
+    check("herder help, once", || herder(HELP, 1, 1, false), preemptions, floor, &[("STAGED_BEFORE_PUBLISH", 3, V1)]);
 }
 
 /// Goal: a worker that registers while others look is not overlooked. Method: it takes its slot inside the race; the
 /// number of slots is loaded after the limit (P5 of log.md).
 #[test]
 fn loom_worker_that_registers_is_not_overlooked() {
-    check("registration", || herder(BASE, 1, 2, true), 3, 4_600, &[("USED_BEFORE_LIMIT", 3, V1)]);
+    let (preemptions, floor) = bounds((3, 9_000), (4, 38_000));
+    check("registration", || herder(BASE, 1, 2, true), preemptions, floor, &[("USED_BEFORE_LIMIT", 3, V1)]);
+}
+
+/// Two committers, one of which registers its slot on the way, and one that looks and reads.
+fn registration_beside_another() {
+    let log = Commits::new(BASE);
+    let first = log.reserve.take_slot().expect("a free slot");
+    let workers = [Some(first), None].into_iter().enumerate().map(|(number, slot)| {
+        let log = std::sync::Arc::clone(&log);
+        thread::spawn(move || {
+            let mut slot = slot.or_else(|| log.reserve.take_slot()).expect("a free slot");
+            (number, log.commit(BASE, &mut slot, number))
+        })
+    });
+    let workers: Vec<_> = workers.collect();
+    let _ = slots(&log.reserve).scan(Limit::Next, None);
+    let snapshot = log.reserve.boundary();
+    let seen = log.look(2);
+    let commits: Vec<_> = workers.into_iter().map(|worker| worker.join().unwrap()).collect();
+    Commits::judge(snapshot, &seen, &seen, &commits);
+}
+
+/// Goal: a worker that registers after the slots were counted is not passed because another's record lies behind its own.
+/// Method: it takes its slot inside the race, beside a second committer; the slots are counted again after the flags.
+#[test]
+fn loom_worker_that_registers_is_not_passed_with_another() {
+    let (preemptions, floor) = bounds((3, 12_000), (4, 67_000));
+    check("late registration", registration_beside_another, preemptions, floor, &[("USED_ONCE", 3, V1)]);
 }
 
 /// A sleeper's waker: remembers that it was called.
@@ -442,7 +486,7 @@ fn loom_committer_that_sleeps_is_woken() {
         "P base",
         || parking(BASE, 2),
         20,
-        9_000,
+        13_000,
         &[("WHITE_BY_STORE", 3, ASLEEP), ("DRAIN_WITH_OWN_END", 3, ASLEEP), ("NOTIFY_BEFORE_ENTERING", 3, ASLEEP)],
     );
     let (preemptions, floor) = bounds((3, 1_100), (20, 105_000));
@@ -451,15 +495,15 @@ fn loom_committer_that_sleeps_is_woken() {
     check("P help", || parking(HELP, 2), preemptions, floor, &[("WHITE_BY_STORE", 3, ASLEEP)]);
 }
 
-/// Goal: the duty to wake is handed on along a chain of black slots. Method: three committers (P3). Long form only:
-/// the mistake does not show below three preemptions.
+/// Goal: the duty to wake is handed on along a chain of black slots. Method: three committers (P3). The mistake shows in the
+/// long form only, not below three preemptions.
 #[test]
 fn loom_duty_to_wake_is_handed_on() {
     if !is_long() {
         check("P3", || parking(BASE, 3), 2, 13_000, &[]);
         return;
     }
-    check("P3", || parking(BASE, 3), 3, 13_000, &[("DUTY_NOT_HANDED_ON", 3, ASLEEP)]);
+    check("P3", || parking(BASE, 3), 3, 281_000, &[("DUTY_NOT_HANDED_ON", 3, ASLEEP)]);
 }
 
 /// Two workers between their positions and white, and one that sleeps behind the first. Both go on.
@@ -496,28 +540,31 @@ fn loom_duty_is_handed_on_to_the_next_black_slot() {
     check("chain", chain, 20, 4, &[("DUTY_NOT_HANDED_ON", 20, ASLEEP)]);
 }
 
-/// Blocks a thread of a model until its waker is called.
-#[derive(Default)]
-struct Bell {
-    rung: Mutex<bool>,
-    ring: Condvar,
+/// A committer that sleeps behind another, which leaves black while the log is closed; a third slot is idle.
+fn closing() {
+    let log = Commits::new(BASE);
+    let _idle = log.reserve.take_slot().expect("a free slot");
+    let (mut first, mut sleeper) = [(); 2].map(|()| log.reserve.take_slot().expect("a free slot")).into();
+    slots(&log.reserve).blacken(&first);
+    let start = slots(&log.reserve).reserve(&mut first, LEN).expect("the log is open");
+    let called = commit_and_park(&log, BASE, &mut sleeper, 1);
+    assert!(!called.0.load(Relaxed), "a black slot is in the way");
+    let closer = thread::spawn({
+        let log = std::sync::Arc::clone(&log);
+        move || log.reserve.stop(State::Closed)
+    });
+    slots(&log.reserve).leave_black(&mut first, Flag::white(start.plus(LEN)));
+    let reserved = log.reserve.has_reserved(start.plus(LEN));
+    closer.join().unwrap();
+    assert!(called.0.load(Relaxed), "P: parked for ever");
+    assert!(reserved, "P: a record that is there is taken for one that was never appended");
 }
 
-impl Wake for Bell {
-    fn wake(self: std::sync::Arc<Self>) {
-        *self.rung.lock() = true;
-        self.ring.notify_one();
-    }
-}
-
-impl Bell {
-    fn wait(&self) {
-        let mut rung = self.rung.lock();
-        while !*rung {
-            rung = self.ring.wait(rung);
-        }
-        *rung = false;
-    }
+/// Goal: closing neither drops the duty to wake nor hides where the log ends. Method: a sleeper, whom the closing meets
+/// while it is woken.
+#[test]
+fn loom_sleeper_is_woken_while_the_log_closes() {
+    check("closing", closing, 20, 1, &[("CLOSED_BEFORE_LAST", 20, ASLEEP)]);
 }
 
 /// A disk that takes no time: flushing is looking how far the log is complete and reading that far.
@@ -671,7 +718,7 @@ fn flush_beside_other_scans() {
 /// Goal: the flush decides where bytes are after it knows how far it goes. Method: two workers, a second scanner (H2).
 #[test]
 fn loom_flush_decides_after_the_boundary_where_bytes_are() {
-    let (preemptions, floor) = bounds((2, 2_600), (3, 2_600));
+    let (preemptions, floor) = bounds((2, 2_600), (4, 154_000));
     check("H2", flush_beside_other_scans, preemptions, floor, &[("FLAGS_BEFORE_BOUNDARY", 3, RACE)]);
 }
 
@@ -699,14 +746,16 @@ fn full_ring_with_idle_workers(protocol: Protocol) {
 /// Goal: nobody waits for ever for room. Method: base, a full ring, two idle workers that hold the boundary back (RF).
 #[test]
 fn loom_workers_that_wake_to_a_full_ring_go_on() {
+    let (preemptions, floor) = bounds((2, 870), (3, 6_800));
     check(
         "RF base",
         || full_ring_with_idle_workers(Protocol::Base),
-        2,
-        870,
+        preemptions,
+        floor,
         &[("RAISE_LEFT_OUT", 2, "deadlock"), ("RAISE_BY_STORE", 3, "deadlock")],
     );
-    check("RF help", || full_ring_with_idle_workers(Protocol::Help), 2, 13_000, &[]);
+    let (preemptions, floor) = bounds((2, 13_000), (3, 116_000));
+    check("RF help", || full_ring_with_idle_workers(Protocol::Help), preemptions, floor, &[]);
 }
 
 /// A worker that is staged while another goes once around the ring.
@@ -729,5 +778,6 @@ fn lapping() {
 /// Goal: ring bytes of a straggler are not given to another. Method: one staged worker, one that comes around (RF).
 #[test]
 fn loom_ring_bytes_of_a_straggler_are_kept() {
-    check("lapping", lapping, 2, 140, &[("RECYCLE_PASSES_STAGED", 2, RACE)]);
+    let (preemptions, floor) = bounds((2, 140), (3, 380));
+    check("lapping", lapping, preemptions, floor, &[("RECYCLE_PASSES_STAGED", 2, RACE)]);
 }

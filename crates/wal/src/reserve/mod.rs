@@ -39,6 +39,9 @@ mod staging;
 mod words;
 
 #[cfg(test)]
+#[cfg(any(loom, shuttle))]
+mod bell;
+#[cfg(test)]
 #[cfg(not(loom))]
 mod dead_scan_tests;
 #[cfg(test)]
@@ -47,6 +50,9 @@ mod freeze_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+#[cfg(test)]
+#[cfg(all(shuttle, not(loom)))]
+mod shuttle_tests;
 
 pub(crate) use place::Place;
 pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
@@ -110,7 +116,7 @@ impl<'a> Record<'a> {
     ///
     /// # Safety
     /// `target` is valid for writes of [`Record::bytes`], which nobody else touches.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub(crate) unsafe fn copy_to(&self, target: *mut u8) {
         let mut target = target;

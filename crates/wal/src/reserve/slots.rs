@@ -7,11 +7,14 @@
 //! - S1. The value a scan uses for a slot is a safe bound: all records of that slot below it are complete, and it will
 //!   never reserve below it.
 //! - S2. `boundary` is the end of a record and only grows: it is moved by `fetch_max` alone.
-//! - S3. `glsn` is moved by `fetch_add` alone: a store would end the chain of read-modify-writes that lets a scan which
-//!   loads it see the flags of every reservation below.
+//! - S3. `glsn` is moved by `fetch_add` alone, and once by the exchange that closes: a store would end the chain of
+//!   read-modify-writes that lets a scan which loads it see the flags of every reservation below.
 //! - S4. Whoever leaves black and finds NOTIFY drains or hands the duty on; nobody sleeps without NOTIFY on the black
 //!   slot with the lowest bound.
-//! - S5. Once `glsn` carries CLOSED nothing is reserved; `last` is where it ended.
+//! - S5. Once `glsn` carries CLOSED nothing is reserved, and `last` already says where it ended: whoever compares flags
+//!   with an older end would drop the duty to wake, or refuse a wait for a record that is there.
+//! - S6. A scan counts the slots after its limit, and again after the flags: it knows of a slot that is used for the first
+//!   time only that it reserves at or above the limit, and a flag may be above because that slot reserved in between.
 //!
 //! # Ordering
 //! | store                            | pairs with                 | carries                                         |
@@ -21,12 +24,13 @@
 //! | white, staged AcqRel, owner      | flag Acquire, scan         | bytes of the record and what publish did        |
 //! | `boundary` fetch_max AcqRel      | `boundary` Acquire, all    | everything below the boundary                   |
 //! | NOTIFY compare-exchange AcqRel   | swap AcqRel, owner         | the sleeper's entry and the position it is at   |
-//! | `used` Release, registration     | `used` Acquire, scan       | nothing by itself: see `glsn`                   |
-//! | `last` Release, who closes       | `last` Acquire, scan       | the chain of `glsn` up to the close             |
+//! | `used` Release, registration     | `used` Acquire, scan       | nothing by itself: see `glsn` and, for S6, flags |
+//! | `glsn` exchange AcqRel, closing  | `glsn` Acquire, scan       | `last`, and black of every reservation below    |
 //!
 //! # Progress
 //! `blacken`, `reserve`, `whiten`: wait-free, but for the drain when NOTIFY was set. `scan`: wait-free in the number of
-//! slots, but for `fetch_max`, which is a compare-exchange loop on x86-64 (lock-free).
+//! slots, but for `fetch_max`, which is a compare-exchange loop on x86-64 (lock-free). `close`: lock-free, a
+//! compare-exchange loop beside the appends.
 //!
 //! Checked by the models in `loom_tests`, by `freeze_tests`, which stop a worker at every step, and by `mix_tests`.
 
@@ -249,28 +253,32 @@ impl Slots {
         };
         let used_early = mutant!("USED_BEFORE_LIMIT").then(|| self.used());
         let early = (!mutant!("LIMIT_AFTER_FLAGS")).then(load_limit);
-        let used = used_early.unwrap_or_else(|| self.used());
-        let (mut blocker, mut complete, mut any_complete) = (None::<Blocker>, Lsn::MAX, used == 0);
-        for index in 0..used {
-            let flag = match own {
-                Some(own) if own.index == index => own.flag,
-                _ => self.flag(index),
-            };
-            if flag.colour() == Colour::Black {
-                if blocker.is_none_or(|lowest| flag.lsn() < lowest.flag.lsn()) {
+        let mut used = used_early.unwrap_or_else(|| self.used());
+        let (mut blocker, mut complete, mut index) = (None::<Blocker>, None::<Lsn>, 0);
+        loop {
+            while index < used {
+                let flag = match own {
+                    Some(own) if own.index == index => own.flag,
+                    _ => self.flag(index),
+                };
+                if flag.colour() != Colour::Black {
+                    complete = Some(complete.map_or(flag.lsn(), |lowest| lowest.min(flag.lsn())));
+                } else if blocker.is_none_or(|lowest| flag.lsn() < lowest.flag.lsn()) {
                     blocker = Some(Blocker { index, flag });
                 }
-            } else {
-                complete = complete.min(flag.lsn());
-                any_complete = true;
+                index += 1;
             }
+            // S6.
+            let now = if mutant!("USED_ONCE") || used_early.is_some() { used } else { self.used() };
+            if now == used {
+                break;
+            }
+            used = now;
         }
         let limit = if mutant!("NO_LIMIT") { Lsn::MAX } else { early.unwrap_or_else(load_limit) };
         // min over the slots of: black: its bound; else: max(limit, its end).
-        let mut bound = if any_complete && complete != Lsn::MAX { limit.max(complete) } else { limit };
-        if let Some(blocker) = blocker {
-            bound = if any_complete { bound.min(blocker.flag.lsn()) } else { blocker.flag.lsn() };
-        }
+        let bounds = [complete.map(|end| limit.max(end)), blocker.map(|blocker| blocker.flag.lsn())];
+        let bound = bounds.into_iter().flatten().min().unwrap_or(limit);
         Scan { boundary: self.raise_boundary(bound), limit, blocker }
     }
 
@@ -341,12 +349,8 @@ impl Slots {
             if scan.boundary >= lsn {
                 return Ok(true);
             }
-            let Some(blocker) = scan.blocker else {
-                // Somebody is closing the log and has not said yet where it ends.
-                assert!(lsn <= self.next() || self.is_closed(), "waits are for records that were appended");
-                hint::spin_loop();
-                continue;
-            };
+            // Without a black slot the boundary is at the limit, which was loaded after the record's positions were taken.
+            let blocker = scan.blocker.expect("waits are for records that were appended");
             if self.leaves_soon(blocker) {
                 continue;
             }
@@ -362,7 +366,7 @@ impl Slots {
     }
 
     /// Looks at a black flag for a short while.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     fn leaves_soon(&self, blocker: Blocker) -> bool {
         (0..SPINS).any(|_| {
             hint::spin_loop();
@@ -371,7 +375,7 @@ impl Slots {
     }
 
     /// A model has no time, so it sleeps at once.
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     fn leaves_soon(&self, _: Blocker) -> bool {
         let _ = SPINS;
         false
@@ -417,17 +421,25 @@ impl Slots {
         outcome
     }
 
-    fn is_closed(&self) -> bool {
-        self.glsn.load(Ordering::Acquire) >= CLOSED
-    }
-
     /// Takes no more reservations; the first reason stays.
     pub(super) fn close(&self, state: State) {
         let mut now = self.state.lock();
         if *now == State::Open {
             *now = state;
-            let last = Lsn::new(self.glsn.fetch_add(CLOSED, Ordering::AcqRel));
-            self.last.store(last);
+            if mutant!("CLOSED_BEFORE_LAST") {
+                let last = Lsn::new(self.glsn.fetch_add(CLOSED, Ordering::AcqRel));
+                self.last.store(last);
+                return;
+            }
+            // Where an idle log ends; else the first exchange says it. A load here would hide the appends' from loom.
+            let mut next = self.boundary().get();
+            loop {
+                self.last.store(Lsn::new(next));
+                match self.glsn.compare_exchange(next, next + CLOSED, Ordering::AcqRel, Ordering::Acquire) {
+                    Ok(_) => return,
+                    Err(moved) => next = moved,
+                }
+            }
         }
     }
 
