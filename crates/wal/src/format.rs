@@ -242,6 +242,7 @@ impl RecordHead {
     ///
     /// # Safety
     /// `target` is valid for writes of `record_bytes`; the body is written afterwards.
+    #[cfg(not(any(loom, shuttle)))]
     #[inline(always)]
     pub(crate) unsafe fn copy_to(&self, target: *mut u8, record_bytes: u64) -> *mut u8 {
         // One store of a fixed size where there is room for it: what is too much of it is overwritten by the body.
