@@ -1,7 +1,7 @@
 //! The records that every protocol carries: Collie's own framing, so that all move the same bytes.
 
 /// Kind DATA with tag 1, as the log writes it.
-const KIND: u8 = 1 | (1 << 3);
+const KIND: u32 = 1 | (1 << 3);
 
 /// Length and kind, in front of a record's body: at most 4 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -13,15 +13,15 @@ pub(crate) struct Head {
 impl Head {
     /// Makes the head of a body of `body_bytes`, below 2 MiB.
     pub(crate) fn new(body_bytes: usize) -> Self {
-        assert!(body_bytes < 1 << 21, "three bytes of length");
-        let (mut bytes, mut len, mut rest) = ([0; Self::STORED_BYTES], 0, body_bytes);
-        while rest >= 0x80 {
-            bytes[len] = 0x80 | u8::try_from(rest & 0x7f).expect("7 bits");
-            (rest, len) = (rest >> 7, len + 1);
-        }
-        bytes[len] = u8::try_from(rest).expect("7 bits");
-        bytes[len + 1] = KIND;
-        Self { bytes, len: len + 2 }
+        let body = u32::try_from(body_bytes).ok().filter(|body| *body < 1 << 21).expect("three bytes of length");
+        // In one word, as the log does.
+        let (low, middle, high) = (body & 0x7f, body >> 7 & 0x7f, body >> 14);
+        let (word, len) = match body {
+            0..0x80 => (low | KIND << 8, 2),
+            0x80..0x4000 => (low | 0x80 | middle << 8 | KIND << 16, 3),
+            _ => (low | 0x80 | (middle | 0x80) << 8 | high << 16 | KIND << 24, 4),
+        };
+        Self { bytes: word.to_le_bytes(), len }
     }
 
     /// Size of [`Head::stored`].
@@ -50,7 +50,7 @@ pub(crate) fn split(stream: &[u8]) -> Option<(&[u8], &[u8])> {
             break;
         }
     }
-    (*stream.get(at)? == KIND).then_some(())?;
+    (u32::from(*stream.get(at)?) == KIND).then_some(())?;
     let rest = stream.get(at + 1..)?;
     (rest.len() >= len).then(|| rest.split_at(len))
 }

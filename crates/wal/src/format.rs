@@ -218,19 +218,20 @@ pub(crate) struct RecordHead {
 
 impl RecordHead {
     /// Builds the head of a record with `payload_bytes`, at most 2^21 - 1.
-    #[expect(clippy::cast_possible_truncation, reason = "each byte takes seven bits")]
+    #[inline]
     pub(crate) fn new(payload_bytes: usize, kind: u8, tag: u8) -> Self {
-        assert!(payload_bytes < 1 << 21, "pieces are at most 1 MiB and a few bytes");
         assert!(tag <= TAG_MAX, "a tag has 5 bits");
-        let (mut bytes, mut len, mut rest) = ([0; 4], 0, payload_bytes);
-        while rest >= 0x80 {
-            bytes[len] = (rest & 0x7F) as u8 | 0x80;
-            rest >>= 7;
-            len += 1;
-        }
-        bytes[len] = rest as u8;
-        bytes[len + 1] = kind | tag << 3;
-        Self { bytes, len: len + 2 }
+        let payload = u32::try_from(payload_bytes).ok().filter(|payload| *payload < 1 << 21);
+        let payload = payload.expect("pieces are at most 1 MiB and a few bytes");
+        // In one word: bytes that are stored one by one and loaded together make the load wait.
+        let kind = u32::from(kind | tag << 3);
+        let (low, middle, high) = (payload & 0x7F, payload >> 7 & 0x7F, payload >> 14);
+        let (word, len) = match payload {
+            0..0x80 => (low | kind << 8, 2),
+            0x80..0x4000 => (low | 0x80 | middle << 8 | kind << 16, 3),
+            _ => (low | 0x80 | (middle | 0x80) << 8 | high << 16 | kind << 24, 4),
+        };
+        Self { bytes: word.to_le_bytes(), len }
     }
 
     /// Returns the bytes.

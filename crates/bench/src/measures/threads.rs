@@ -35,6 +35,7 @@ const OWN_BYTES: u64 = 256 << 10;
 /// What all threads together did in one run.
 #[derive(Default)]
 struct Load {
+    begun_ns: u64,
     count: u64,
     ns: u64,
     switches: u64,
@@ -98,6 +99,7 @@ impl Visit for Together<'_> {
         let run = |thread: usize| {
             let (body, mut writer, mut load) = ([0xA5; SIZE], subject.writer(thread), Load::default());
             ready.wait();
+            load.begun_ns = plan.now_ns();
             let switches = context_switches();
             while !stop.load(Ordering::Relaxed) {
                 if load.count.is_multiple_of(TIMED) {
@@ -116,18 +118,19 @@ impl Visit for Together<'_> {
             let run = &run;
             let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
             ready.wait();
-            let begun = plan.now_ns();
             std::thread::sleep(plan.time(TIME));
             stop.store(true, Ordering::Relaxed);
-            let mut all = Load::default();
+            let mut all = Load { begun_ns: u64::MAX, ..Load::default() };
             for thread in running {
                 let load = thread.join().expect("appending does not fail");
+                all.begun_ns = all.begun_ns.min(load.begun_ns);
                 all.count += load.count;
                 all.switches += load.switches;
                 all.latencies.merge(&load.latencies);
             }
-            // Up to the last one's end: what was appended while the threads came to a stop is counted.
-            all.ns = plan.now_ns() - begun;
+            // From the first one's start, before which this thread may not have run again, to the last one's end: what was
+            // appended while the threads came to a stop is counted.
+            all.ns = plan.now_ns() - all.begun_ns;
             all
         })
     }
