@@ -137,8 +137,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Report> {
             let loads: Vec<&Load> = runs.iter().map(|loads| &loads[at]).collect();
             let of = |figure: fn(&Load) -> f64| loads.iter().map(|load| figure(load)).collect::<Vec<_>>();
             let case = format!("{threads} thread{}, files {}", if threads == 1 { "" } else { "s" }, entry.files);
-            let ring = if entry.name.starts_with("collie") { "private 16 MiB" } else { "its own buffer" };
-            let mut row = Row::new(entry.name, case, level.name(), ring)
+            let mut row = Row::new(entry.name, case, level.name(), entry.ring())
                 .at(f64::from(u32::try_from(threads).unwrap_or(u32::MAX)))
                 .runs("records_per_s", &of(per_s))
                 .runs("p50_us", &of(|load| micros(load.latencies.at_per_mille(500))))
@@ -153,7 +152,8 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Report> {
         "level memory: Collie also writes and syncs at every 1 MiB or 10 ms; the mutex group log writes and never syncs".to_owned(),
     );
     section.notes.push(
-        "level process: Collie writes whole frames, 4 KiB at least, and syncs beside it; the others write the record alone"
+        "level process: Collie with a private ring writes whole frames, 4 KiB at least, and syncs beside it; with a shared ring \
+         it returns when the record is in memory that outlives the process; the others write the record alone"
             .to_owned(),
     );
     beside_the_best_peer(&mut section.rows);

@@ -1,17 +1,17 @@
-//! Collie's log with its default settings.
+//! Collie's log with its default settings, but for the protocol and where the ring is.
 
 use std::path::Path;
 
 use collie_env::Env;
-use collie_wal::{Log, Options, Protocol, WalError};
+use collie_wal::{Log, Options, Protocol, RingKind, WalError};
 
 use super::{Appender, Level, Peer};
 
 struct Collie(Log);
 
 /// Opens a log with `protocol`; `None` when it is not built.
-pub(crate) fn open(env: &Env, dir: &Path, protocol: Protocol) -> anyhow::Result<Option<Box<dyn Peer>>> {
-    match Log::open(env, dir, Options { protocol, ..Options::default() }) {
+pub(crate) fn open(env: &Env, dir: &Path, protocol: Protocol, ring: RingKind) -> anyhow::Result<Option<Box<dyn Peer>>> {
+    match Log::open(env, dir, Options { protocol, ring, ..Options::default() }) {
         Ok((log, _found)) => Ok(Some(Box::new(Collie(log)))),
         Err(WalError::InvalidOptions { message }) if message.contains("not built") => Ok(None),
         Err(error) => Err(error.into()),

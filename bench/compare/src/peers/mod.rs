@@ -10,7 +10,7 @@ mod wal_db;
 use std::path::Path;
 
 use collie_env::Env;
-use collie_wal::Protocol;
+use collie_wal::{Protocol, RingKind};
 
 /// How far an append waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,28 +62,48 @@ pub(crate) struct Entry {
     pub(crate) open: Open,
 }
 
+impl Entry {
+    /// Returns where its records lie in memory.
+    pub(crate) fn ring(&self) -> &'static str {
+        match self.name {
+            SHARED_RING => "shared 16 MiB",
+            name if name.starts_with("collie") => "private 16 MiB",
+            _ => "its own buffer",
+        }
+    }
+}
+
 const ALL_LEVELS: &[Level] = &[Level::Disk, Level::Process, Level::Memory];
 const ON_KERNEL: &[Level] = &[Level::Disk, Level::Process];
 
+/// The row on which `process` is what it is in a server: the ring outlives the process, and no record makes a system call.
+const SHARED_RING: &str = "collie base, shared ring";
+
 /// All logs, Collie's first.
-pub(crate) const ENTRIES: [Entry; 9] = [
+pub(crate) const ENTRIES: [Entry; 10] = [
     Entry {
         name: "collie oracle",
         files: "filled and recycled",
         levels: ALL_LEVELS,
-        open: |env, dir| collie::open(env, dir, Protocol::Oracle),
+        open: |env, dir| collie::open(env, dir, Protocol::Oracle, RingKind::Private),
     },
     Entry {
         name: "collie base",
         files: "filled and recycled",
         levels: ALL_LEVELS,
-        open: |env, dir| collie::open(env, dir, Protocol::Base),
+        open: |env, dir| collie::open(env, dir, Protocol::Base, RingKind::Private),
+    },
+    Entry {
+        name: SHARED_RING,
+        files: "filled and recycled",
+        levels: ON_KERNEL,
+        open: |env, dir| collie::open(env, dir, Protocol::Base, RingKind::Shared),
     },
     Entry {
         name: "collie help",
         files: "filled and recycled",
         levels: ALL_LEVELS,
-        open: |env, dir| collie::open(env, dir, Protocol::Help),
+        open: |env, dir| collie::open(env, dir, Protocol::Help, RingKind::Private),
     },
     Entry {
         name: "raft-engine",
