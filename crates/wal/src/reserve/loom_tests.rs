@@ -564,7 +564,7 @@ fn closing() {
 /// while it is woken.
 #[test]
 fn loom_sleeper_is_woken_while_the_log_closes() {
-    check("closing", closing, 20, 1, &[("CLOSED_BEFORE_LAST", 20, ASLEEP)]);
+    check("closing", closing, 20, 8, &[("CLOSED_BEFORE_LAST", 20, ASLEEP)]);
 }
 
 /// A disk that takes no time: flushing is looking how far the log is complete and reading that far.
