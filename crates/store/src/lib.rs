@@ -10,7 +10,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `row.rs` | [`Row`], [`Pending`]: the chain, all unsafe code of this crate |
+//! | `row.rs`, `row/` | [`Row`], [`Pending`]: the chain, all unsafe code of this crate |
 //! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
 //! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
 //! | `index.rs` | [`OrderedIndex`] and its floor implementation |

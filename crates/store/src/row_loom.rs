@@ -2,11 +2,13 @@
 //!
 //! Not seen here: reclamation (nothing is freed under loom), the index, load buffering.
 
+use collie_base::Xid;
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Explored, explore};
 use collie_sync::{Mutex, thread};
 
 use super::*;
+use crate::{Removal, Word};
 
 /// Three transactions' states and a log under one mutex: a commit takes a position, publishes, moves the boundary.
 struct World {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::RwLock;
 
-use collie_base::CfId;
+use collie_base::{CfId, Xid};
 
 use super::*;
-use crate::Family;
+use crate::{Family, LockStrength, Word};
 
 /// Fates by transaction, as a test wants them.
 #[derive(Default)]

@@ -1,0 +1,76 @@
+//! `Pending`: a version whose transaction is unfinished, in the hands of the one who ends it (R2).
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_sync::ord;
+
+use super::Row;
+use super::chain::walk;
+use super::version::Version;
+use crate::epoch::pin;
+use crate::stamp::ABORTED;
+use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// A version whose transaction is unfinished. The one handle that ends it: commit it or undo it; dropped, it is undone.
+///
+/// Undo the versions of a transaction newest first.
+#[derive(Debug)]
+pub struct Pending {
+    pub(super) row: Arc<Row>,
+    pub(super) version: Option<NonNull<Version>>,
+    pub(super) supersedes: bool,
+}
+
+// SAFETY: the pointer is the handle's alone to end (R2), everything behind it is atomic or constant (R1), and `Row` is
+// `Sync`; nothing is tied to a thread.
+unsafe impl Send for Pending {}
+// SAFETY: as for `Send`; nothing is done through a shared reference but reading `row`.
+unsafe impl Sync for Pending {}
+
+impl Pending {
+    /// Returns the row.
+    pub const fn row(&self) -> &Arc<Row> {
+        &self.row
+    }
+
+    /// Returns whether there was something below, so that garbage is left once this is committed.
+    pub const fn supersedes(&self) -> bool {
+        self.supersedes
+    }
+
+    /// Stamps the version with its commit position.
+    pub fn commit(mut self, csn: Lsn) {
+        debug_assert!(csn >= Lsn::FIRST, "a commit position is a log position");
+        if let Some(version) = self.version.take() {
+            // SAFETY: R2: not stamped yet, so not retired; the reference ends with the store.
+            unsafe { version.as_ref() }.stamp.store(csn.get(), ord!("ROW_STAMP_STORE", Release));
+        }
+    }
+
+    /// Rolls the version back. Returns whether the row may be empty now, so that it should be removed.
+    pub fn undo(mut self) -> bool {
+        self.take_back()
+    }
+
+    fn take_back(&mut self) -> bool {
+        let Some(version) = self.version.take() else { return false };
+        let pin = pin();
+        let at = version.as_ptr();
+        // SAFETY: R2: not stamped yet, so not retired, and after the stamp the pin keeps it.
+        let (stamp, next) = unsafe { (&(*at).stamp, (*at).next.load(Acquire)) };
+        stamp.store(ABORTED, Release);
+        if self.row.head.compare_exchange(at, next, AcqRel, Acquire).is_ok() {
+            // SAFETY: R2: our exchange took it out; had a writer done so first, ours would have failed.
+            unsafe { pin.retire(at) };
+        }
+        next.is_null() || walk(self.row.head.load(Acquire), &pin).all(|(_, version)| version.is_debris())
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        self.take_back();
+    }
+}
