@@ -7,6 +7,7 @@ use std::path::Path;
 
 use collie_base::CfId;
 use collie_engine::{Basis, Db, EngineError, Env, Isolation, Options, Outcome, StatementKind, Write};
+use collie_env::Fault;
 use common::{DIR, all, begin, get_one, next_statement, open_still, put, put_one};
 
 /// Goal: what was acknowledged as durable is back, what was not is all there or not at all. Method: one durable commit, an
@@ -206,6 +207,55 @@ fn database_without_its_oldest_log_file_is_refused_untouched() {
     let missing = "but the checkpoint needs 0/00001000: segment 00000000000000000001.wal is missing";
     assert!(error.starts_with("wal: starts at 0/") && error.ends_with(missing), "{error}");
     assert!(files() == before);
+}
+
+/// Goal: a database whose very first opening was cut short by the disk is not refused for want of the file which that one
+/// began (track record T28). Method: let each write and sync of the first opening fail, open again, commit, cut the power.
+#[test]
+fn database_whose_first_opening_was_cut_short_opens_after_a_power_cut() {
+    let mut cut_short = 0;
+    for call in 1.. {
+        let (env, disk) = Env::simulated(call);
+        disk.fail_write_or_sync(call, Fault::Eio);
+        if open_still(env).is_ok() {
+            break;
+        }
+        cut_short += 1;
+        disk.clear_faults();
+        let (db, _) = open_still(Env::over(disk.clone(), call)).unwrap();
+        let cf = db.create_family();
+        put_one(&db, &db.family(cf), b"durable", b"1");
+        for seed in 0..10 {
+            let opened = open_still(Env::over(disk.power_cut(seed), call));
+            let (db, _) = opened.unwrap_or_else(|error| panic!("call {call} seed {seed}: {error}"));
+            assert_eq!(get_one(&db, &db.family(cf), b"durable").as_deref(), Some(&b"1"[..]), "call {call} seed {seed}");
+        }
+    }
+    assert!(cut_short > 3, "{cut_short}");
+}
+
+/// Goal: a database that was opened without its damaged beginning, and so is empty, keeps what comes then. Method: flip a
+/// byte of the first frame, open under point_in_time, commit, cut the power, open as usual.
+#[test]
+fn database_opened_without_its_damaged_beginning_opens_again() {
+    let (env, disk) = Env::simulated(71);
+    let (db, _) = open_still(env).unwrap();
+    let cf = db.create_family();
+    put_one(&db, &db.family(cf), b"old", b"1");
+    put_one(&db, &db.family(cf), b"older", b"1");
+    let disk = disk.power_cut(1);
+    disk.flip(&Path::new(DIR).join("wal/00000000000000000001.wal"), 4_096 + 40, 1).unwrap();
+    let refused = open_still(Env::over(disk.clone(), 72)).unwrap_err();
+    assert!(refused.to_string().starts_with("wal: damaged at "), "{refused}");
+    let mut options = Options { background: false, ..Options::small() };
+    (options.log.threads, options.log.recovery_mode) = (false, collie_wal::RecoveryMode::PointInTime);
+    let (db, _) = Db::open(Path::new(DIR), options, Env::over(disk.clone(), 73), &mut |_| ()).unwrap();
+    let cf = db.create_family();
+    put_one(&db, &db.family(cf), b"new", b"2");
+    let (db, _) = open_still(Env::over(disk.power_cut(2), 74)).unwrap();
+    let f = db.family(cf);
+    assert_eq!(get_one(&db, &f, b"new").as_deref(), Some(&b"2"[..]));
+    assert_eq!(get_one(&db, &f, b"old"), None);
 }
 
 /// Goal: one transaction is one place in the order, over families. Method: a snapshot between two commits that each write

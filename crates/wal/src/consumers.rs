@@ -11,11 +11,13 @@
 //! - U3. Every cursor has a bound, and every bound is reached before `wal.max_segments` is.
 //! - U4. One tail at a time has a cursor.
 //! - U5. Nothing is written once the log is closed: the directory is somebody else's then.
+//! - U6. A consumer that had come beyond the place where `point_in_time` opened a damaged log has lost its place: what it
+//!   was told is no longer in the log.
 //!
 //! # Locks
 //! `saving`, then `cursors`, then `Segments`; no I/O under `cursors`.
 //!
-//! Checked by `consumers_tests`.
+//! Checked by `consumers_tests`, and by the crash lab (U1, U2: `lab::model` E7).
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -97,16 +99,25 @@ pub(crate) struct Attached {
 }
 
 impl Consumers {
-    /// Takes the cursors that were `stored` and holds what they need.
-    pub(crate) fn new(env: &Env, options: &Options, segments: &Segments, stored: Option<StoredCursors>) -> Self {
+    /// Takes the cursors that were `stored` and holds what they need. `lost_above`: where the log was damaged, if it was
+    /// opened without what lay there (U6).
+    pub(crate) fn new(
+        env: &Env,
+        options: &Options,
+        segments: &Segments,
+        stored: Option<StoredCursors>,
+        lost_above: Option<Lsn>,
+    ) -> Self {
         let mut cursors = BTreeMap::new();
         let moved_ns = env.clock.now_ns();
         for StoredCursor { name, lsn, restart, bound, lost } in stored.map_or(Vec::new(), |stored| stored.cursors) {
             let (hold, _) = segments.hold_from(restart, who(&name), Some(bound));
-            if lost || restart < segments.holds.start() {
+            let loses = restart < segments.holds.start() || lost_above.is_some_and(|end| lsn > end);
+            if lost || loses {
                 hold.lose();
             }
-            cursors.insert(name, Cursor { lsn, restart, bound, hold, attached: false, dirty: false, moved_ns });
+            let dirty = loses && !lost;
+            cursors.insert(name, Cursor { lsn, restart, bound, hold, attached: false, dirty, moved_ns });
         }
         segments.enforce();
         Self {
@@ -202,6 +213,10 @@ impl Consumers {
             }
             (cursor.lsn, cursor.restart) = (lsn, restart.max(cursor.restart));
             cursor.dirty = true;
+            if mistake!("HOLD_BEFORE_CURSOR") {
+                cursor.hold.move_to(cursor.restart);
+                cursor.dirty = false;
+            }
             segments.turned_between(cursor.hold.lsn(), cursor.restart)
         };
         if elsewhere { self.save(segments) } else { Ok(()) }
@@ -253,12 +268,13 @@ impl Consumers {
             let stored = |(name, cursor): (&String, &mut Cursor)| {
                 cursor.dirty = false;
                 let (name, lost) = (name.clone(), cursor.hold.is_lost());
-                StoredCursor { name, lsn: cursor.lsn, restart: cursor.restart, bound: cursor.bound, lost }
+                let lsn = if mistake!("CURSOR_AHEAD") { cursor.lsn.plus(1) } else { cursor.lsn };
+                StoredCursor { name, lsn, restart: cursor.restart, bound: cursor.bound, lost }
             };
             cursors.iter_mut().map(stored).collect()
         };
         let stored = StoredCursors { log_id: self.log_id, cursors };
-        let written = stored.write(&*self.env.files, &self.dir);
+        let written = if mistake!("CURSOR_NOT_STORED") { Ok(()) } else { stored.write(&*self.env.files, &self.dir) };
         let now_ns = self.env.clock.now_ns();
         let mut cursors = self.cursors.lock();
         for saved in stored.cursors {

@@ -3,8 +3,8 @@
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
 use crate::{
-    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, Tail, TailOptions, WalError, Warnings, Writer, inspect,
-    testing::tiny,
+    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, RecoveryMode, Tail, TailOptions, WalError, Warnings,
+    Writer, inspect, testing::tiny,
 };
 
 const DIR: &str = "/wal";
@@ -371,6 +371,84 @@ fn no_crash_takes_a_cursor_below_what_was_freed() {
         }
     }
     assert!(resumed == 600 && moved > 1_000, "{resumed} lives, {moved} moves");
+}
+
+/// Goal: a log whose very first opening was cut short lacks nothing, however little of that opening's file came to disk:
+/// it starts where it did, and a consumer that was made before the first record has its place (track record T28).
+/// Method: let each write and sync of the first opening fail, open again, make the consumer and commit; cut the power
+/// with any choice of what was not synced; open as a caller who needs all.
+#[test]
+fn log_whose_first_opening_was_cut_short_keeps_its_start_and_its_consumers() {
+    let options = || Options { known_start: Some(Lsn::FIRST), ..tiny() };
+    let (mut cut_short, mut without_the_file) = (0, 0);
+    for call in 1.. {
+        let disk = SimFiles::new();
+        disk.fail_write_or_sync(call, Fault::Eio);
+        let env = || Env::over(disk.clone(), call);
+        if Log::open(&env(), DIR.as_ref(), tiny()).is_ok() {
+            break;
+        }
+        cut_short += 1;
+        disk.clear_faults();
+        let (log, _) = Log::open(&env(), DIR.as_ref(), options()).unwrap();
+        drop(log.tail("feed", TailOptions::resume()).unwrap());
+        let ends = commit(&mut log.writer(), 0, 3);
+        log.abandon();
+        let point = disk.crash_point();
+        let states = (0..20).map(|seed| disk.power_cut(seed)).chain([point.state(&point.none_kept())]);
+        for (state, disk) in states.enumerate() {
+            let chain = inspect(&Env::over(disk.clone(), 3), DIR.as_ref()).unwrap().segments();
+            without_the_file += u32::from(!chain[0].path.ends_with("00000000000000000001.wal"));
+            let opened = Log::open(&Env::over(disk, 2), DIR.as_ref(), options());
+            let (log, found) = opened.unwrap_or_else(|error| panic!("call {call} state {state}: {error}"));
+            let tail = log.tail("feed", TailOptions::resume());
+            let mut tail = tail.unwrap_or_else(|error| panic!("call {call} state {state}: {error}"));
+            assert_eq!((found.start, found.end), (Lsn::FIRST, ends[2]), "call {call} state {state}");
+            assert_eq!(numbers(&mut tail), [0, 1, 2], "call {call} state {state}");
+        }
+    }
+    assert!(cut_short > 3 && without_the_file > 10, "{cut_short} openings, {without_the_file} states");
+}
+
+/// Goal: a consumer that had come beyond damage loses its place when the log is opened without what lay there, in that
+/// life and in later ones; one that had not goes on, also when nothing is left of the log. Method: three consumers; flip
+/// a byte in the middle, and one at the beginning of the oldest file.
+#[test]
+fn consumer_beyond_damage_loses_its_place_for_good() {
+    for at_the_beginning in [false, true] {
+        let disk = SimFiles::new();
+        let log = open(&disk);
+        let ends = commit(&mut log.writer(), 0, 30);
+        for (name, from) in [("new", Lsn::FIRST), ("slow", ends[4]), ("fast", ends[25])] {
+            drop(log.tail(name, TailOptions::from(from)).unwrap());
+        }
+        log.abandon();
+        let disk = disk.process_kill();
+        let files = inspect(&Env::over(disk.clone(), 1), DIR.as_ref()).unwrap().segments();
+        let (file, left) = if at_the_beginning { (&files[0], 0) } else { (&files[2], 2) };
+        let left: Vec<u8> = (0..30).filter(|at| left > 0 && ends[usize::from(*at)] <= files[left].first).collect();
+        assert!(at_the_beginning || (5..25).contains(&left.len()), "{left:?}");
+        disk.flip(&file.path, 4_096 + 100, 1).unwrap();
+        assert!(Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), tiny()).is_err());
+        let options = Options { recovery_mode: RecoveryMode::PointInTime, ..tiny() };
+        let (log, found) = Log::open(&Env::over(disk.clone(), 1), DIR.as_ref(), options).unwrap();
+        assert_eq!(found.start, Lsn::FIRST);
+        log.abandon();
+        let disk = disk.crash_point();
+        let disk = disk.state(&disk.none_kept());
+        let options = Options { known_start: Some(Lsn::FIRST), ..tiny() };
+        let (log, found) = Log::open(&Env::over(disk, 1), DIR.as_ref(), options).unwrap();
+        assert_eq!(found.start, Lsn::FIRST);
+        commit(&mut log.writer(), 90, 1);
+        let read = |name: &str| log.tail(name, TailOptions::resume()).map(|mut tail| numbers(&mut tail));
+        let expected = |from: u8| left.iter().copied().filter(|at| *at >= from).chain([90]).collect::<Vec<_>>();
+        assert_eq!(read("new").unwrap(), expected(0));
+        assert!(matches!(read("fast"), Err(WalError::CursorLost { .. })));
+        match read("slow") {
+            Ok(yielded) => assert!(!at_the_beginning && yielded == expected(5), "{yielded:?}"),
+            Err(error) => assert!(at_the_beginning && matches!(error, WalError::CursorLost { .. }), "{error}"),
+        }
+    }
 }
 
 /// Goal: a damaged or foreign file of cursors refuses the open before anything is written, and says what to do. Method:

@@ -76,7 +76,7 @@ impl Core {
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
         let flusher = Flusher::new(&home, reserve, segments, opened.course, &options, &env);
         let core = Self {
-            consumers: Consumers::new(&env, &options, &flusher.segments, stored),
+            consumers: Consumers::new(&env, &options, &flusher.segments, stored, opened.lost_above),
             flusher,
             home,
             env,
@@ -88,6 +88,8 @@ impl Core {
             locks: Mutex::new(copies.into_locks()),
             options,
         };
+        // Who has lost its place by this opening does not get it back by the next one.
+        core.consumers.save(&core.flusher.segments)?;
         core.home.publish();
         Ok((core, opened.recovered))
     }

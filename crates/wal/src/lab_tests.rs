@@ -88,6 +88,10 @@ fn planted_mistakes_are_caught_by_the_enumeration() {
         ("HALF_REWRITE_COUNTS", 16, "after the first opening"),
         ("ONE_FILE_TWO_SPARES", 4, "third crash"),
         ("OPEN_UNSYNCED", 0, "is handed out again"),
+        ("CURSOR_NOT_STORED", 0, "the consumer is forgotten"),
+        ("CURSOR_AHEAD", 0, "the consumer stands at"),
+        ("HOLD_BEFORE_CURSOR", 0, "the consumer needs"),
+        ("STARTS_AT_A_JUMP", 0, "the consumer needs"),
     ] {
         caught(mistake, again, expected).unwrap_or_else(|error| panic!("{error}"));
     }

@@ -187,7 +187,7 @@ impl Iterator for Records {
 pub struct SegmentInfo {
     /// The file.
     pub path: PathBuf,
-    /// Position of its first frame.
+    /// Where the records before it end; its own begin there, or above if positions jumped because the log was not closed.
     pub first: Lsn,
     /// Where its frames stop counting.
     pub used_bytes: u64,
@@ -204,7 +204,7 @@ pub struct Inspection {
 }
 
 impl Inspection {
-    /// Returns the position of the oldest record.
+    /// Returns where the log starts: it has every record from there on.
     pub fn start(&self) -> Lsn {
         self.survey.start()
     }

@@ -40,7 +40,7 @@ pub(crate) const OPEN_LSN_LIMIT: u64 = 1 << 60;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// Where the log starts: the position of the oldest record kept.
+    /// Where the log starts: it has every record from here on. Positions may jump from here to that of the oldest one.
     pub start: Lsn,
     /// End of the last record found.
     pub end: Lsn,
@@ -80,6 +80,8 @@ pub(crate) struct Opened {
     pub(crate) course: Course,
     pub(crate) start: Start,
     pub(crate) recovered: Recovered,
+    /// Where the damage began, if there was any: the log goes on without what lay there.
+    pub(crate) lost_above: Option<Lsn>,
 }
 
 impl Survey {
@@ -230,7 +232,8 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     if let Some(mirror) = &course.mirror {
         mirror.opened();
     }
-    Ok(Opened { env: env.clone(), course, start, recovered })
+    let lost_above = found.damage.map(|_| link.previous_end);
+    Ok(Opened { env: env.clone(), course, start, recovered, lost_above })
 }
 
 /// Looks for the shared ring of the life before.
@@ -477,12 +480,7 @@ impl Opening<'_> {
                 void.until = Some(BLOCK_BYTES);
             }
         }
-        let first = match (payload.is_empty(), from_ring.is_empty()) {
-            (false, _) => from,
-            (true, false) => found.end,
-            (true, true) => next,
-        };
-        spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
+        spans.push(Span { path, salt, segment_bytes, first: from, until: None, broken: false });
         Ok((course, spans))
     }
 

@@ -45,6 +45,7 @@ pub(crate) struct Span {
     pub(crate) path: PathBuf,
     pub(crate) salt: u64,
     pub(crate) segment_bytes: u64,
+    /// Where the records before it end: all from here to the next one's are in it. Positions may jump behind it.
     pub(crate) first: Lsn,
     /// Where its frames stop counting; `None` while it is the current one.
     pub(crate) until: Option<u64>,

@@ -9,6 +9,9 @@
 //!   written together and synced once, so half of them must not replace what they copy.
 //! - Y3. A valid frame that the chain did not take and whose durable LSN lies above the chain's end proves damage.
 //!   LSNs only grow, so a stale frame never proves it.
+//! - Y4. A chain starts where the records before its first frame ended, not at the position that frame has: an opening
+//!   continues from a file of which nothing may have been durable, when that held no record. Positions jump in between,
+//!   so a log without that file lacks nothing.
 //!
 //! Checked by the crash lab (`lab`): every crash point, every flipped bit.
 
@@ -127,7 +130,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// Returns where the chain starts.
+    /// Returns where the chain starts (Y4).
     pub(crate) fn start(&self) -> Lsn {
         self.spans.first().map_or(Lsn::FIRST, |span| span.first)
     }
@@ -218,6 +221,12 @@ fn named_by_first_frames(files: &dyn Files, numbers: &[(u64, PathBuf)]) -> Resul
     Ok(named)
 }
 
+/// Returns where the records before a frame end. Positions may jump from there to its own: it has all that follow.
+fn continues_from(header: &crate::format::FrameHeader) -> Lsn {
+    let own = |link: crate::format::Link| link.previous_end.min(header.start);
+    header.link.filter(|_| !mistake!("STARTS_AT_A_JUMP")).map_or(header.start, own)
+}
+
 /// Maxima over every valid frame, in the chain or not.
 #[derive(Debug, Default)]
 struct Seen {
@@ -273,9 +282,9 @@ impl Chain {
             }
             if first {
                 let (salt, segment_bytes) = (header.salt, header.segment_bytes);
-                let start = frame.header.start;
+                let first = continues_from(&frame.header);
                 let path = path.to_owned();
-                self.spans.push(Span { path, salt, segment_bytes, first: start, until: None, broken: false });
+                self.spans.push(Span { path, salt, segment_bytes, first, until: None, broken: false });
             }
             self.push(offset, frame.next_offset, &frame.header, frame.crc);
             offset = frame.next_offset;

@@ -197,7 +197,7 @@ fn check_state(
     let body = expectation.next_body(&yielded);
     let appended = log.writer().commit(3, &body, Level::Disk).map_err(|error| format!("first commit: {error}"))?;
     log.abandon();
-    let first = First { layout, yielded, commit: (appended.start, appended.end, body) };
+    let first = First { layout, expectation, yielded, commit: (appended.start, appended.end, body) };
     let during = std::mem::take(&mut *points.lock().unwrap_or_else(PoisonError::into_inner));
     let after = disk.crash_point();
     let few = Limits { exhaustive: 8, sampled: 4, structured: 4 };
@@ -217,16 +217,18 @@ fn check_state(
 }
 
 /// What the opening of a crash state yielded and took.
-struct First {
+struct First<'a> {
     layout: Layout,
+    expectation: &'a Expectation,
     yielded: Yield,
     commit: (Lsn, Lsn, Vec<u8>),
 }
 
-impl First {
-    /// Opens again after a crash of that opening (E5), or after its first commit, which then was acknowledged.
+impl First<'_> {
+    /// Opens again after a crash of that opening (E5, E7), or after its first commit, which then was acknowledged.
     fn check_second(&self, disk: &SimFiles, committed: bool, wears: bool) -> Result<(), String> {
         let (log, second) = open(disk, self.layout, 2)?;
+        self.expectation.check_consumer(&log, &second)?;
         let (before, then) = (self.yielded.records.len(), second.records.len());
         if committed && then == before {
             return Err(format!("acknowledged record {} is lost", self.commit.0));
