@@ -5,13 +5,14 @@
 //! state that never was: what a lost transaction deleted is there again.
 //!
 //! # Invariants
-//! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`; no shared ring is looked at.
+//! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`. A shared ring is named and
+//!   stays for an opening that can go on from it: its records are taken by being written to the log, before anything else.
 //! - R2. A transaction is there whole or not at all (`replay` P4).
 //! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
 //!
 //! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use collie_base::Lsn;
@@ -40,28 +41,28 @@ pub(crate) fn open(
     let mut log = salvage_locked(env, &Control::log_dir(dir), &options.log.copies)?;
     let families = Arc::new(Families::new());
     let mut replay = Replay::new(&families);
-    let (mut start, mut end) = (None, Lsn::FIRST);
-    let mut lost = Lost::default();
+    let (start, mut lost) = (log.start(), Lost::default());
+    let mut end = start;
+    lost.ring = log.ring(env, &options.log.ring_dir);
     let total = log.durable();
     let mut now = OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: 0, rows: 0 };
     let mut records = 0_u64;
     for piece in &mut log {
-        let (from, to) = match piece? {
+        let to = match piece? {
             Salvaged::Record(record) => {
                 match replay.apply(record.lsn, record.tag, &record.body) {
                     Err(EngineError::Corruption { .. }) => lost.transactions += 1,
                     applied => applied?,
                 }
                 records += 1;
-                (record.lsn, record.end)
+                record.end
             }
             Salvaged::Hole(hole) => {
                 replay.gap();
                 lost.take(&hole.to_string(), hole.to.bytes_since(hole.from));
-                (hole.from, hole.to)
+                hole.to
             }
         };
-        let start = *start.get_or_insert(from);
         end = end.max(to);
         if records.is_multiple_of(PROGRESS_RECORDS) {
             (now.bytes_done, now.bytes_total) = (end.bytes_since(start), total.max(end).bytes_since(start));
@@ -69,7 +70,6 @@ pub(crate) fn open(
             progress(&now);
         }
     }
-    let start = start.unwrap_or(end);
     if start > Lsn::FIRST {
         lost.take(&format!("wal: everything before LSN {start} is gone"), start.bytes_since(Lsn::FIRST));
     }
@@ -99,6 +99,8 @@ struct Lost {
     lines: Vec<String>,
     /// Transactions of which a part was read.
     transactions: u64,
+    /// What a killed process left in memory, which is not looked at.
+    ring: Option<PathBuf>,
 }
 
 impl Lost {
@@ -114,6 +116,13 @@ impl Lost {
         if self.holes > HOLES_TOLD {
             let more = self.holes - HOLES_TOLD;
             self.lines.push(format!("wal: {more} more stretches are lost: collie wal dump --skip-bad lists them"));
+        }
+        if let Some(ring) = self.ring {
+            self.lines.push(format!(
+                "wal: the shared ring {} may hold commits that are in no file: they are not shown; copy it aside, opening \
+                 with another wal.recovery_mode may remove it",
+                ring.display()
+            ));
         }
         let Self { holes, bytes, transactions, .. } = self;
         self.lines.push(format!(

@@ -229,6 +229,12 @@ fn database_whose_first_opening_was_cut_short_opens_after_a_power_cut() {
             let opened = open_still(Env::over(disk.power_cut(seed), call));
             let (db, _) = opened.unwrap_or_else(|error| panic!("call {call} seed {seed}: {error}"));
             assert_eq!(get_one(&db, &db.family(cf), b"durable").as_deref(), Some(&b"1"[..]), "call {call} seed {seed}");
+            drop(db);
+            let mut options = Options { background: false, ..Options::small() };
+            options.log.recovery_mode = collie_wal::RecoveryMode::SkipAnyCorruptedRecords;
+            let env = Env::over(disk.power_cut(seed), call);
+            let (_, report) = Db::open(Path::new(DIR), options, env, &mut |_| ()).unwrap();
+            assert!(report.notices[0].contains(" lost: 0, bytes in them: 0, "), "{:?}", report.notices);
         }
     }
     assert!(cut_short > 3, "{cut_short}");

@@ -124,6 +124,49 @@ fn salvaged_database_has_every_whole_transaction_and_changes_nothing() {
     assert!(report.notices[0].contains(" that are lost: 0, bytes in them: 0, "), "{:?}", report.notices);
 }
 
+/// Goal: commits that only the shared ring of a killed process has are not shown, and a line says so; the ring stays for
+/// the opening that brings them back. Method: one commit on disk, one in the ring, a kill; read-only, then as usual.
+#[test]
+fn ring_of_a_killed_process_is_named_and_left_for_the_next_open() {
+    let (env, disk) = Env::simulated(65);
+    let with_ring = |env: &Env, recovery_mode| {
+        let mut options = options(recovery_mode);
+        options.log.ring = collie_wal::RingKind::Shared;
+        Db::open(DIR.as_ref(), options, env.clone(), &mut |_| ()).unwrap()
+    };
+    let (db, _) = with_ring(&env, RecoveryMode::default());
+    let f = db.create_family();
+    let write = |key: &[u8], synchronous| {
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        put(&mut session, &db.family(f), key, b"row");
+        session.commit(synchronous).unwrap().block().unwrap();
+    };
+    write(b"on disk", true);
+    write(b"in the ring", false);
+    let disk = disk.process_kill();
+    let env = Env::over(disk, 66);
+    let rows = |db: &Db| {
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        let rows = all(&session, &db.family(f));
+        session.rollback();
+        rows.into_keys().collect::<Vec<_>>()
+    };
+    let names = |notices: &[String]| notices.iter().filter(|line| line.starts_with("wal: the shared ring ")).count();
+    for _ in 0..2 {
+        let (db, report) = with_ring(&env, RecoveryMode::SkipAnyCorruptedRecords);
+        assert_eq!(rows(&db), [b"on disk"]);
+        assert_eq!(names(&report.notices), 1, "{:?}", report.notices);
+    }
+    let (db, report) = with_ring(&env, RecoveryMode::default());
+    assert_eq!(rows(&db), [&b"in the ring"[..], b"on disk"], "{:?}", report.notices);
+    db.close().unwrap();
+    drop(db);
+    let (_, report) = with_ring(&env, RecoveryMode::SkipAnyCorruptedRecords);
+    assert_eq!(names(&report.notices), 0, "{:?}", report.notices);
+}
+
 /// Goal: opening read-only makes nothing and waits for nobody. Method: no directory; a database that is open.
 #[test]
 fn nothing_is_made_or_shared_by_opening_read_only() {

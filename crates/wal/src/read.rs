@@ -19,7 +19,7 @@ use crate::{
     format::BLOCK_BYTES,
     frame_reader::FrameReader,
     options::RECORD_BYTES_LIMIT,
-    ring_file::ring_path,
+    ring_file::ring_path_of,
     segments::Span,
     survey::{Survey, survey},
 };
@@ -232,8 +232,7 @@ impl Inspection {
     /// Returns the shared ring in `ring_dir` that bears this log's name, if there is one: that of a running log, or one that
     /// a killed process left for the next open. It is not read.
     pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
-        let path = ring_path(ring_dir, &self.survey.log_id?, env.memory.directory_id(&self.dir).ok()?);
-        env.memory.open(&path).is_ok().then_some(path)
+        ring_path_of(env, ring_dir, &self.survey.log_id?, &self.dir)
     }
 
     /// Returns whether the log was closed.

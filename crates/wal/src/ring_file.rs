@@ -238,6 +238,12 @@ pub(crate) struct Life<'a> {
     pub(crate) incarnation: u64,
 }
 
+/// Returns the shared ring in `ring_dir` of the log `log_id` in the directory `dir`, if there is one.
+pub(crate) fn ring_path_of(env: &Env, ring_dir: &Path, log_id: &[u8; 16], dir: &Path) -> Option<PathBuf> {
+    let path = ring_path(ring_dir, log_id, env.memory.directory_id(dir).ok()?);
+    env.memory.open(&path).is_ok().then_some(path)
+}
+
 /// Returns the name of the ring of the log `log_id` in the directory with that number, in `ring_dir`.
 pub(crate) fn ring_path(ring_dir: &Path, log_id: &[u8; 16], directory_id: u64) -> PathBuf {
     ring_dir.join(format!("collie-{:032x}-{directory_id:016x}.ring", u128::from_be_bytes(*log_id)))

@@ -33,6 +33,7 @@ use crate::{
     format::{BLOCK_BYTES, segment_number},
     frame_reader::FrameReader,
     options::RECORD_BYTES_LIMIT,
+    ring_file::ring_path_of,
     segments::Span,
     source::FrameSource,
     window::Window,
@@ -102,6 +103,9 @@ struct Found {
 #[derive(Debug)]
 pub struct Salvage {
     files: Arc<dyn Files>,
+    dir: PathBuf,
+    log_id: Option<[u8; 16]>,
+    start: Lsn,
     runs: VecDeque<Run>,
     void: Vec<(Lsn, Lsn)>,
     durable: Lsn,
@@ -179,8 +183,12 @@ fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Re
     found.runs.sort_by_key(|run| (run.start, std::cmp::Reverse(run.end)));
     found.void.sort_unstable();
     let position = found.runs.first().map_or(Lsn::FIRST, |run| run.start);
+    let skipped = found.void.iter().find(|(_, to)| *to == position);
     Ok(Salvage {
         files: files.clone(),
+        dir: dir.to_owned(),
+        log_id,
+        start: skipped.map_or(position, |(from, _)| *from),
         runs: found.runs.into(),
         void: found.void,
         durable: found.durable,
@@ -232,6 +240,18 @@ impl Salvage {
     /// Returns how far the log is known to have been durable.
     pub fn durable(&self) -> Lsn {
         self.durable
+    }
+
+    /// Returns where what is left begins: every record from there on is yielded, or a hole says that it is lost. Positions
+    /// may jump from there to the first record.
+    pub fn start(&self) -> Lsn {
+        self.start
+    }
+
+    /// Returns the shared ring in `ring_dir` that bears this log's name, if there is one: a killed process left it for the
+    /// next open. What is in it is not yielded.
+    pub fn ring(&self, env: &Env, ring_dir: &Path) -> Option<PathBuf> {
+        ring_path_of(env, ring_dir, &self.log_id?, &self.dir)
     }
 
     /// Gives the locks out: nobody opens the log until they are dropped. None from [`salvage`].
