@@ -1,4 +1,4 @@
-//! Ids, log positions, byte codec, checksums and remedies: the words every other crate speaks.
+//! Ids, log positions, byte codec, checksums, lock strengths and remedies: the words every other crate speaks.
 //!
 //! Knows no file, no thread, no clock and no unsafe code. What is here is a plain value.
 //!
@@ -17,11 +17,13 @@
 pub mod checksum;
 pub mod codec;
 mod ids;
+mod lock_strength;
 mod lsn;
 mod map;
 mod remedy;
 
 pub use ids::{CfId, HistoryId, Term, Xid};
+pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
 pub use map::{Map, Set};
 pub use remedy::Remedy;

@@ -5,8 +5,8 @@
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
-use collie_base::Lsn;
-use collie_store::{LockStrength, Span};
+use collie_base::{LockStrength, Lsn};
+use collie_store::Span;
 use collie_txn::Blocker;
 
 /// Which version the caller computed its write from.
@@ -21,8 +21,12 @@ pub enum Basis {
 /// What to do to an existing row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<'a> {
-    /// Replace the value.
+    /// Replace the value by one that agrees with it in all that other rows may refer to. Holds the row as
+    /// [`LockStrength::NoKeyUpdate`] does: who refers to it goes on.
     Put(&'a [u8]),
+    /// Replace the value, and with it what other rows may refer to. Holds the row as [`LockStrength::Update`] does, like
+    /// every change below.
+    PutKeys(&'a [u8]),
     /// Remove the row.
     Delete,
     /// Hold the row without changing it.
@@ -40,7 +44,8 @@ pub enum Write<'a> {
 pub enum Outcome {
     /// The write is in the transaction.
     Done,
-    /// An unfinished transaction holds the row: wait for it, then call again with the same basis.
+    /// An unfinished transaction holds the row, as one of several perhaps: wait for it, then call again with the same
+    /// basis.
     Wait(Blocker),
     /// A newer version was committed: evaluate on it, then write with [`Basis::After`] its position.
     Changed {

@@ -4,7 +4,8 @@
 //! ids and waits, the log takes the redo. Holds no lock between calls but those of its transaction.
 //!
 //! # Invariants
-//! - N1. Every version of the open transaction is in `writes`, and every one that is no lock is in `redo`, in one order.
+//! - N1. Every version and share lock of the open transaction is in `writes`, and every version that is no lock is in
+//!   `redo`, in one order.
 //! - N2. A call that fails leaves `writes` and `redo` as they were; `doomed` stands for a rollback to a savepoint that the
 //!   log did not take, after which the transaction can only be rolled back.
 //! - N3. What the session acted on although its snapshot does not show it is told to `txn` (`saw`), before the caller
@@ -12,11 +13,11 @@
 
 use std::sync::Arc;
 
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Change, InsertOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
-    Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, Start, StatementKind, TableLock,
-    TableLockMode, Transaction,
+    Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, RowWish, Start, StatementKind,
+    TableLock, TableLockMode, Transaction,
 };
 use collie_wal::Level;
 
@@ -53,7 +54,7 @@ impl Session {
             open: None,
             view: None,
             kind: StatementKind::ReadOnly,
-            writes: Writes::new(&shared.families, &shared.garbage),
+            writes: Writes::new(&shared.families, &shared.garbage, &shared.txns),
             redo: RedoBuffer::new(shared.chunk_bytes),
             wrote_catalog: false,
             doomed: None,
@@ -176,10 +177,10 @@ impl Session {
         match f.insert(key, value, &view, &rules, &Fates(&self.shared.txns)) {
             InsertOutcome::Done(pending) => {
                 self.writes.push(f.id(), pending);
-                self.wrote(Op { cf: f.id(), key, value: Some(value) });
+                self.wrote(Op { cf: f.id(), key, value: Some(value) }, LockStrength::Update);
                 Ok(Insert::Done)
             }
-            InsertOutcome::Wait(holder) => Ok(Insert::Wait(row_blocker(f, key, holder))),
+            InsertOutcome::Wait(holder) => Ok(Insert::Wait(row_blocker(f, key, holder, LockStrength::Update))),
             InsertOutcome::Duplicate(csn) => {
                 self.saw(csn);
                 Ok(Insert::Duplicate)
@@ -197,10 +198,12 @@ impl Session {
     pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
         let (change, value) = match what {
             Write::Put(value) => (Change::Put(value), Some(value)),
+            Write::PutKeys(value) => (Change::PutKeys(value), Some(value)),
             Write::Delete => (Change::Delete, None),
             Write::MoveTo { new_key } => (Change::MoveTo(new_key), None),
             Write::Lock(strength) => (Change::Lock(strength), None),
         };
+        let strength = change.strength();
         let (view, rules) = self.prepare(key, value.unwrap_or_default())?;
         let basis = match basis {
             Basis::Snapshot => collie_store::Basis::Snapshot,
@@ -210,17 +213,22 @@ impl Session {
             WriteOutcome::Done(pending) => {
                 self.writes.push(f.id(), pending);
                 if matches!(what, Write::Lock(_)) {
-                    self.took_row();
+                    self.took_row(f.id(), key, strength);
                 } else {
-                    self.wrote(Op { cf: f.id(), key, value });
+                    self.wrote(Op { cf: f.id(), key, value }, strength);
                 }
                 Outcome::Done
             }
-            WriteOutcome::Held => {
-                self.took_row();
+            WriteOutcome::Shared(lock) => {
+                self.writes.push_share(lock);
+                self.took_row(f.id(), key, strength);
                 Outcome::Done
             }
-            WriteOutcome::Wait(holder) => Outcome::Wait(row_blocker(f, key, holder)),
+            WriteOutcome::Held => {
+                self.took_row(f.id(), key, strength);
+                Outcome::Done
+            }
+            WriteOutcome::Wait(holder) => Outcome::Wait(row_blocker(f, key, holder, strength)),
             WriteOutcome::Changed { csn, value } => {
                 self.saw(Some(csn));
                 Outcome::Changed { csn, row: RowBytes(value) }
@@ -279,15 +287,15 @@ impl Session {
         Ok(())
     }
 
-    fn wrote(&mut self, op: Op<'_>) {
+    fn wrote(&mut self, op: Op<'_>, strength: LockStrength) {
         self.wrote_catalog |= op.cf == CfId::CATALOG;
         self.redo.push(&op);
-        self.took_row();
+        self.took_row(op.cf, op.key, strength);
     }
 
-    fn took_row(&mut self) {
+    fn took_row(&mut self, cf: CfId, key: &[u8], strength: LockStrength) {
         if let Some(t) = &self.open {
-            self.txn.took_row(t);
+            self.txn.took_row(t, cf, key, strength);
         }
     }
 
@@ -312,7 +320,8 @@ impl Session {
         Mark { txn: t.savepoint(&self.writes), ops: self.redo.position() }
     }
 
-    /// Undoes everything since the mark, locks included. The mark stays valid.
+    /// Undoes everything since the mark and wakes who waited for it. Locks taken since are released, or go back to the
+    /// strength they had. The mark stays valid.
     ///
     /// # Panics
     /// When no transaction is open.
@@ -351,7 +360,14 @@ impl Session {
 
     /// Joins the queue for what is in the way. Call again what said to wait once this resolves.
     pub fn wait(&self, b: Blocker) -> WaitFuture {
-        WaitFuture(self.txn.wait(&b))
+        WaitFuture(self.txn.wait_while(&b, || self.is_in_the_way(&b)))
+    }
+
+    /// Returns whether the holder of a row still is in the way: it may have rolled back to a savepoint.
+    fn is_in_the_way(&self, b: &Blocker) -> bool {
+        let Blocker::Row(RowWish { row, holder, strength }) = b else { return true };
+        let family = self.shared.families.get(row.family());
+        family.is_some_and(|family| family.is_held(row.key(), *holder, *strength, &self.fates()))
     }
 
     /// Returns a handle that cancels this session's waits from another thread.
@@ -452,6 +468,6 @@ impl Drop for Session {
     }
 }
 
-fn row_blocker(f: &Family, key: &[u8], holder: Xid) -> Blocker {
-    Blocker::Row { row: RowKey::new(f.id(), key), holder }
+fn row_blocker(f: &Family, key: &[u8], holder: Xid, strength: LockStrength) -> Blocker {
+    Blocker::Row(RowWish { row: RowKey::new(f.id(), key), holder, strength })
 }

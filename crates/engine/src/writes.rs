@@ -1,17 +1,21 @@
-//! `Writes`: the versions of one open transaction, and the garbage that its commit makes.
+//! `Writes`: the versions and share locks of one open transaction, and the garbage that its commit makes.
+//!
+//! # Invariants
+//! - W1. Versions and share locks are numbered together, in the order they came; what is kept has the lowest numbers.
+//! - W2. Share locks are given back before the transaction is marked done, so that whoever finds one and waits is woken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use collie_base::{CfId, Lsn};
-use collie_store::{Family, Fate, Pending, Resolve, Row, Word};
-use collie_txn::{Resolution, Txns, WriteSet};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
+use collie_store::{Family, Fate, Pending, Resolve, Row, RowHolders, ShareLock, ShareLocks, Word};
+use collie_txn::{Resolution, RowShares, Txns, WriteSet};
 use parking_lot::Mutex;
 
 use crate::families::Families;
 use crate::log::EngineLog;
 
-/// Answers the rows' question what became of a transaction.
+/// Answers the rows' questions: what became of a transaction, and who holds a row in shared strength.
 pub(crate) struct Fates<'a>(pub(crate) &'a Txns<EngineLog>);
 
 impl Resolve for Fates<'_> {
@@ -21,6 +25,33 @@ impl Resolve for Fates<'_> {
             Resolution::Aborted => Fate::Aborted,
             Resolution::Committed(csn) => Fate::Committed(csn),
         }
+    }
+}
+
+/// The holders of one row, as rows ask for them.
+struct Holders<'a>(&'a mut RowShares);
+
+impl RowHolders for Holders<'_> {
+    fn in_the_way(&self, me: Xid, wanted: LockStrength) -> Option<Xid> {
+        self.0.in_the_way(me, wanted)
+    }
+
+    fn held_by(&self, holder: Xid) -> Option<LockStrength> {
+        self.0.held_by(holder)
+    }
+
+    fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
+        self.0.set(holder, strength);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl ShareLocks for Fates<'_> {
+    fn with_holders<R>(&self, family: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
+        self.0.with_row_shares(family, key, |shares| act(&mut Holders(shares)))
     }
 }
 
@@ -70,21 +101,36 @@ impl Garbage {
     }
 }
 
-/// The versions of one open transaction, oldest first.
+/// The versions and share locks of one open transaction, oldest first.
 #[derive(Debug)]
 pub(crate) struct Writes {
     families: Arc<Families>,
     garbage: Arc<Garbage>,
+    txns: Arc<Txns<EngineLog>>,
     entries: Vec<(CfId, Pending)>,
+    /// Each with its number (W1).
+    shares: Vec<(u64, ShareLock)>,
 }
 
 impl Writes {
-    pub(crate) fn new(families: &Arc<Families>, garbage: &Arc<Garbage>) -> Self {
-        Self { families: Arc::clone(families), garbage: Arc::clone(garbage), entries: Vec::new() }
+    pub(crate) fn new(families: &Arc<Families>, garbage: &Arc<Garbage>, txns: &Arc<Txns<EngineLog>>) -> Self {
+        let (families, garbage, txns) = (Arc::clone(families), Arc::clone(garbage), Arc::clone(txns));
+        Self { families, garbage, txns, entries: Vec::new(), shares: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, cf: CfId, pending: Pending) {
         self.entries.push((cf, pending));
+    }
+
+    pub(crate) fn push_share(&mut self, lock: ShareLock) {
+        self.shares.push((self.position(), lock));
+    }
+
+    fn release_shares_from(&mut self, position: u64) {
+        while self.shares.last().is_some_and(|(number, _)| *number >= position) {
+            let Some((_, lock)) = self.shares.pop() else { return };
+            lock.release(&Fates(&self.txns));
+        }
     }
 }
 
@@ -96,10 +142,12 @@ impl WriteSet for Writes {
             queue.extend(superseding.map(|(cf, pending)| (csn, *cf, Arc::clone(pending.row()))));
         }
         self.entries.drain(..).for_each(|(_, pending)| pending.commit(csn));
+        self.release_shares_from(0); // W2
     }
 
     fn undo_to(&mut self, position: u64) {
-        let kept = usize::try_from(position).unwrap_or(usize::MAX);
+        self.release_shares_from(position);
+        let kept = usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(self.shares.len());
         while self.entries.len() > kept {
             let Some((cf, pending)) = self.entries.pop() else { return };
             match self.families.get(cf) {
@@ -110,6 +158,6 @@ impl WriteSet for Writes {
     }
 
     fn position(&self) -> u64 {
-        u64::try_from(self.entries.len()).unwrap_or(u64::MAX)
+        u64::try_from(self.entries.len() + self.shares.len()).unwrap_or(u64::MAX)
     }
 }

@@ -4,22 +4,9 @@
 
 use std::sync::Arc;
 
-use collie_base::{Lsn, Xid};
+use collie_base::{LockStrength, Lsn, Xid};
 
-use crate::row::Pending;
-
-/// How strongly a row is held (PostgreSQL's four), weakest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LockStrength {
-    /// FOR KEY SHARE.
-    KeyShare,
-    /// FOR SHARE.
-    Share,
-    /// FOR NO KEY UPDATE.
-    NoKeyUpdate,
-    /// FOR UPDATE.
-    Update,
-}
+use crate::row::{Pending, ShareLock};
 
 /// What a command sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +42,10 @@ pub enum Basis {
 /// What to do to an existing row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Replace its value.
+    /// Replace its value, which keeps the columns that other rows may refer to: NO KEY UPDATE.
     Put(&'a [u8]),
+    /// Replace its value and with it such columns: UPDATE.
+    PutKeys(&'a [u8]),
     /// Delete it.
     Delete,
     /// Delete it and leave the key it lives on under.
@@ -65,15 +54,28 @@ pub enum Change<'a> {
     Lock(LockStrength),
 }
 
-/// What came of a write.
+impl Change<'_> {
+    /// Returns how strongly the row is held by who makes the change.
+    pub const fn strength(&self) -> LockStrength {
+        match self {
+            Self::Put(_) => LockStrength::NoKeyUpdate,
+            Self::PutKeys(_) | Self::Delete | Self::MoveTo(_) => LockStrength::Update,
+            Self::Lock(strength) => *strength,
+        }
+    }
+}
+
+/// What came of a write or a lock.
 #[derive(Debug)]
 #[must_use]
 pub enum WriteOutcome {
     /// The new version is in place.
     Done(Pending),
+    /// The row is held in shared strength.
+    Shared(ShareLock),
     /// The row is held already, strongly enough; nothing was added.
     Held,
-    /// Another unfinished transaction holds the row.
+    /// This unfinished transaction holds the row, as one of several perhaps.
     Wait(Xid),
     /// A newer value was committed.
     Changed {
@@ -105,7 +107,7 @@ pub enum WriteOutcome {
 pub enum InsertOutcome {
     /// The row is in place.
     Done(Pending),
-    /// Another unfinished transaction holds the key.
+    /// This unfinished transaction holds the key.
     Wait(Xid),
     /// A live row has the key: committed at the position, or the transaction's own.
     Duplicate(Option<Lsn>),

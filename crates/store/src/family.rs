@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use collie_base::{CfId, Lsn};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
 
 use crate::calls::{Basis, Change, InsertOutcome, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{BTreeIndex, OrderedIndex, Span};
 use crate::key::Key;
 use crate::row::{Pending, Row};
+use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
 
 /// Rows looked at under one pin and one hold of the index's lock.
@@ -96,7 +97,7 @@ impl<I: OrderedIndex> Family<I> {
         value: &[u8],
         view: &View,
         rules: &WriteRules,
-        fates: &impl Resolve,
+        others: &(impl Resolve + ShareLocks),
     ) -> InsertOutcome {
         loop {
             let made = self.index.get_or_insert(key, |key| {
@@ -105,7 +106,7 @@ impl<I: OrderedIndex> Family<I> {
             });
             let outcome = match made {
                 Ok(pending) => InsertOutcome::Done(pending),
-                Err(row) => match row.insert(value, view, rules, fates) {
+                Err(row) => match row.insert(self.id, value, view, rules, others) {
                     InsertOutcome::Dead => {
                         self.index.remove_if(&row); // whoever made it dead may not have come to it yet
                         continue;
@@ -128,22 +129,35 @@ impl<I: OrderedIndex> Family<I> {
         basis: Basis,
         view: &View,
         rules: &WriteRules,
-        fates: &impl Resolve,
+        others: &(impl Resolve + ShareLocks),
     ) -> WriteOutcome {
         loop {
             let Some(row) = self.index.with(key, Arc::clone) else { return WriteOutcome::Gone(None) };
-            match row.write(change, basis, view, rules, fates) {
+            match row.write(self.id, change, basis, view, rules, others) {
                 WriteOutcome::Dead => {
                     self.index.remove_if(&row);
                 }
                 outcome => {
-                    if matches!(outcome, WriteOutcome::Done(_)) {
+                    if matches!(outcome, WriteOutcome::Done(_) | WriteOutcome::Shared(_)) {
                         self.writes.fetch_add(1, Relaxed);
                     }
                     return outcome;
                 }
             }
         }
+    }
+
+    /// Returns whether `holder` is in the way of who wants the row at `key` in this strength, as far as the row and the
+    /// table of share locks say.
+    pub fn is_held(
+        &self,
+        key: &[u8],
+        holder: Xid,
+        strength: LockStrength,
+        others: &(impl Resolve + ShareLocks),
+    ) -> bool {
+        let row = self.index.with(key, Arc::clone);
+        row.is_some_and(|row| row.is_held(self.id, holder, strength, others))
     }
 
     /// Visits the rows in view in order. `visit` runs under a pin: it must not wait.

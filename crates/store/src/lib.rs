@@ -4,28 +4,50 @@
 //! transaction is unfinished, its commit position afterwards. Readers walk the chain to the first version they may see;
 //! writers put a new version at the head with one compare-exchange; garbage is cut off below a horizon.
 //!
-//! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], how
-//! far garbage may be cut is given as a horizon, and waiting is the caller's business. Keys and values are opaque bytes,
+//! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], who
+//! holds a row in shared strength is kept by a [`ShareLocks`], how far garbage may be cut is given as a horizon, and
+//! waiting is the caller's business. Keys and values are opaque bytes,
 //! compared bytewise.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `row.rs`, `row/` | [`Row`], [`Pending`]: the chain, all unsafe code of this crate |
+//! | `row.rs`, `row/` | [`Row`], [`Pending`], [`ShareLock`]: the chain, all unsafe code of this crate |
 //! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
+//! | `share_locks.rs` | [`ShareLocks`], [`RowHolders`]: the table of share locks, as rows see it |
 //! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
 //! | `index.rs` | [`OrderedIndex`] and its floor implementation |
 //! | `family.rs` | [`Family`]: the rows of one column family |
 //! | `key.rs`, `epoch.rs` | a small key, reclamation |
 //!
 //! ```
-//! use collie_base::{CfId, Lsn, Xid};
-//! use collie_store::{Family, Fate, InsertOutcome, Resolve, View, WriteRules, Word, pin};
+//! use collie_base::{CfId, LockStrength, Lsn, Xid};
+//! use collie_store::{Family, Fate, InsertOutcome, Resolve, RowHolders, ShareLocks, View, WriteRules, Word, pin};
 //!
 //! /// Every unfinished stamp belongs to somebody at work.
 //! struct Open;
 //! impl Resolve for Open {
 //!     fn resolve(&self, stamp: &Word) -> Fate {
 //!         Fate::of_final(stamp).unwrap_or_else(|xid| Fate::InProgress(xid))
+//!     }
+//! }
+//!
+//! /// Nobody holds a row in shared strength here.
+//! struct Nobody;
+//! impl RowHolders for Nobody {
+//!     fn in_the_way(&self, _me: Xid, _wanted: LockStrength) -> Option<Xid> {
+//!         None
+//!     }
+//!     fn held_by(&self, _holder: Xid) -> Option<LockStrength> {
+//!         None
+//!     }
+//!     fn set(&mut self, _holder: Xid, _strength: Option<LockStrength>) {}
+//!     fn is_empty(&self) -> bool {
+//!         true
+//!     }
+//! }
+//! impl ShareLocks for Open {
+//!     fn with_holders<R>(&self, _: CfId, _: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
+//!         act(&mut Nobody)
 //!     }
 //! }
 //!
@@ -45,12 +67,14 @@ mod family;
 mod index;
 mod key;
 mod row;
+mod share_locks;
 mod stamp;
 
-pub use calls::{Basis, Change, InsertOutcome, LockStrength, Removal, View, WriteOutcome, WriteRules};
+pub use calls::{Basis, Change, InsertOutcome, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 pub use index::{BTreeIndex, OrderedIndex, Span};
 pub use key::Key;
-pub use row::{Pending, Row};
+pub use row::{Pending, Row, ShareLock};
+pub use share_locks::{RowHolders, ShareLocks};
 pub use stamp::{Fate, Resolve, Word};

@@ -7,52 +7,65 @@
 //! - R2. A version is retired by the thread that took it out of the chain, once, and only with a final stamp. So the one
 //!   holder of its `Pending` may touch it until it stamps it, and not after.
 //! - R3. Commit positions fall along a chain; above the newest committed version lie unfinished versions of at most one
-//!   transaction, rolled-back ones and finished locks.
+//!   transaction, rolled-back ones and finished locks. The newest of the unfinished ones says how strongly that
+//!   transaction holds the row.
 //! - R4. A linked version's `next` changes only while its changer holds the row's pruning (`pruned`, lowest bit), and only
 //!   that of the newest version that is no lock and was committed below the horizon. So the newest committed version
 //!   leaves only with its row.
 //! - R5. `DEAD` is stored once, into a head from which no snapshot at or above the horizon sees anything; a dead row never
 //!   lives again. The caller then takes it out of the index.
+//! - R6. While a transaction holds the row in shared strength, it is in the table of [`ShareLocks`] and the head is tagged.
+//!   The tag comes and goes under the table's lock for the row, every other exchange of the head keeps it, and a new
+//!   version is put on a tagged head under that lock only, when no holder conflicts with it. A tagged row does not die.
 //!
 //! # Ordering
 //! | store                          | pairs with             | carries                                       |
 //! |--------------------------------|------------------------|-----------------------------------------------|
 //! | `head` compare-exchange AcqRel | `head` Acquire, reader | the version, and what its `next` leads to     |
+//! | tag of `head`, taker AcqRel    | `head` exchange, writer | nothing: one of the two exchanges fails (R6) |
 //! | `stamp` Release, owner         | `stamp` Acquire        | all the owner did before it ended             |
 //! | `next` Release, pruner         | `next` Acquire         | nothing new; the shorter chain                |
 //! | `pruned` Release, holder       | `pruned` Acquire       | the chain as the last holder left it          |
 //!
 //! # Progress
-//! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on.
-//! Checked by `row_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's model test.
+//! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on. Taking and
+//! giving back share locks, and writing a row that has some, waits for one short mutex of the table.
+//! Checked by `row_tests.rs`, `share_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's model test.
 //!
 //! | file | noun |
 //! |---|---|
-//! | `row/version.rs` | one version |
+//! | `row/version.rs`, `row/head.rs` | one version; the head's word and its tags |
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
+//! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/prune.rs` | cutting off what nobody sees; death |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod chain;
+mod head;
 mod pending;
 mod prune;
+mod share;
 mod version;
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use collie_base::Lsn;
+use collie_base::{CfId, LockStrength, Lsn};
 use collie_sync::{mutant, ord};
 
-use self::chain::{DEAD, Top, first_content, retire, walk};
+use self::chain::{Look, Top, first_content, retire, walk};
+use self::head::{DEAD, version_of, with_tags_of};
 pub use self::pending::Pending;
-use self::version::{Content, PRUNE_DEPTH_MIN, Version};
+use self::share::Refused;
+pub use self::share::ShareLock;
+use self::version::{PRUNE_DEPTH_MIN, Version};
 use crate::calls::{Basis, Change, InsertOutcome, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::key::Key;
+use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::stamp::atomic::{AtomicPtr, AtomicU64};
-use crate::stamp::{Fate, Resolve, unfinished};
+use crate::stamp::{Fate, Resolve};
 
 /// One key and its versions.
 #[derive(Debug)]
@@ -67,7 +80,7 @@ pub struct Row {
 impl Row {
     /// A row with one unfinished version.
     pub(crate) fn pending(key: Key, value: &[u8], view: &View, rules: &WriteRules) -> Pending {
-        let version = Version::new(unfinished(rules.xid), view.command, Content::Put(value.into()));
+        let version = Version::unfinished(Change::PutKeys(value), rules.xid, view.command);
         let version = NonNull::from(Box::leak(version));
         let row = Arc::new(Self { head: AtomicPtr::new(version.as_ptr()), pruned: AtomicU64::new(0), key });
         Pending { row, version: Some(version), supersedes: false }
@@ -75,7 +88,7 @@ impl Row {
 
     /// A row whose only version was committed at `csn`.
     pub(crate) fn committed(key: Key, value: &[u8], csn: Lsn) -> Arc<Self> {
-        let version = Box::into_raw(Version::new(csn.get(), 0, Content::Put(value.into())));
+        let version = Box::into_raw(Version::committed(value, csn));
         Arc::new(Self { head: AtomicPtr::new(version), pruned: AtomicU64::new(0), key })
     }
 
@@ -106,61 +119,45 @@ impl Row {
         let head = self.head.load(Acquire);
         let older = walk(head, pin).next().map(|(_, v)| v.stamp.load(Acquire));
         assert!(older.is_none_or(|older| older <= csn.get()), "commits are loaded in their order");
-        let new = value.map_or(DEAD, |value| Box::into_raw(Version::new(csn.get(), 0, Content::Put(value.into()))));
+        let new = value.map_or(DEAD, |value| Box::into_raw(Version::committed(value, csn)));
         let old = self.head.swap(new, AcqRel);
         retire(old, ptr::null_mut(), pin);
         value.is_some()
     }
 
-    /// Puts a new version on top, if the newest state allows it.
+    /// Puts a new version on top, or takes a lock, if the newest state and the locks of others allow it.
     pub(crate) fn write(
         self: &Arc<Self>,
+        family: CfId,
         change: Change<'_>,
         basis: Basis,
         view: &View,
         rules: &WriteRules,
-        fates: &impl Resolve,
+        others: &(impl Resolve + ShareLocks),
     ) -> WriteOutcome {
-        let pin = pin();
+        let pin = &pin();
+        let look = Look { family, strength: change.strength(), basis, view, rules, others, pin };
+        if look.strength.is_shared() {
+            return self.share(&look);
+        }
         let mut ready = None;
         loop {
             let head = self.head.load(Acquire);
             if head == DEAD {
                 return WriteOutcome::Dead;
             }
-            let top = Top::of(head, rules.xid, fates, &pin);
-            let Some((base, fate)) = top.base else { return WriteOutcome::Gone(None) };
-            match fate {
-                Fate::InProgress(xid) if xid != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
-                    return WriteOutcome::Wait(xid);
-                }
-                Fate::InProgress(_) if base.command >= view.command => return WriteOutcome::SelfModified,
-                Fate::Committed(csn) if csn >= view.snapshot && basis != Basis::After(csn) => {
-                    if rules.repeatable {
-                        return WriteOutcome::Conflict(csn);
-                    }
-                    return match &base.content {
-                        Content::Put(value) => WriteOutcome::Changed { csn, value: Arc::clone(value) },
-                        Content::Moved(key) => WriteOutcome::Moved { csn, key: key.clone() },
-                        Content::Tombstone | Content::Lock(_) => WriteOutcome::Gone(Some(csn)),
-                    };
-                }
-                _ => {}
+            let top = Top::of(head, &look);
+            if let Some(refusal) = top.refusal(&look) {
+                return refusal;
             }
-            if base.value().is_none() {
-                return WriteOutcome::Gone(None);
+            if matches!(change, Change::Lock(strength) if top.held >= Some(strength)) {
+                return WriteOutcome::Held;
             }
-            if let Change::Lock(strength) = change {
-                let mine = matches!(fate, Fate::InProgress(_));
-                if mine || top.held.is_some_and(|held| held >= strength) {
-                    return WriteOutcome::Held;
-                }
-            }
-            let new =
-                ready.take().unwrap_or_else(|| Version::new(unfinished(rules.xid), view.command, Content::of(change)));
-            match self.install(head, &top, new, rules.horizon, &pin) {
+            let new = ready.take().unwrap_or_else(|| Version::unfinished(change, rules.xid, view.command));
+            match self.install_beside_shares(head, &top, new, &look) {
                 Ok(pending) => return WriteOutcome::Done(pending),
-                Err(unused) => ready = Some(unused),
+                Err(Refused::Shared(holder)) => return WriteOutcome::Wait(holder),
+                Err(Refused::Overtaken(unused)) => ready = Some(unused),
             }
         }
     }
@@ -168,23 +165,25 @@ impl Row {
     /// Puts a first or a new value on top, if no live row is there.
     pub(crate) fn insert(
         self: &Arc<Self>,
+        family: CfId,
         value: &[u8],
         view: &View,
         rules: &WriteRules,
-        fates: &impl Resolve,
+        others: &(impl Resolve + ShareLocks),
     ) -> InsertOutcome {
-        let pin = pin();
+        let pin = &pin();
+        let look = Look { family, strength: LockStrength::Update, basis: Basis::Snapshot, view, rules, others, pin };
         let mut ready = None;
         loop {
             let head = self.head.load(Acquire);
             if head == DEAD {
                 return InsertOutcome::Dead;
             }
-            let top = Top::of(head, rules.xid, fates, &pin);
+            let top = Top::of(head, &look);
             match top.base {
                 Some((base, Fate::InProgress(xid))) if xid != rules.xid => {
                     // A lock says nothing about whether the row lives: what lies under it does.
-                    let under = base.is_lock().then(|| first_content(head, fates, &pin)).flatten();
+                    let under = base.is_lock().then(|| first_content(head, others, pin)).flatten();
                     return match under {
                         Some((content, Fate::Committed(csn))) if content.value().is_some() => {
                             InsertOutcome::Duplicate(Some(csn))
@@ -203,12 +202,13 @@ impl Row {
                 Some((base, _)) if base.value().is_some() => return InsertOutcome::Duplicate(None),
                 _ => {}
             }
-            let new = ready
-                .take()
-                .unwrap_or_else(|| Version::new(unfinished(rules.xid), view.command, Content::of(Change::Put(value))));
-            match self.install(head, &top, new, rules.horizon, &pin) {
+            let new =
+                ready.take().unwrap_or_else(|| Version::unfinished(Change::PutKeys(value), rules.xid, view.command));
+            match self.install_beside_shares(head, &top, new, &look) {
                 Ok(pending) => return InsertOutcome::Done(pending),
-                Err(unused) => ready = Some(unused),
+                // Of a row that was deleted: the one that did so has ended, and gives its own lock back in a moment.
+                Err(Refused::Shared(holder)) => return InsertOutcome::Wait(holder),
+                Err(Refused::Overtaken(unused)) => ready = Some(unused),
             }
         }
     }
@@ -224,6 +224,7 @@ impl Row {
     ) -> Result<Pending, Box<Version>> {
         new.next.store(top.link, Relaxed);
         (new.depth, new.prune_at) = (top.depth.saturating_add(1), top.prune_at);
+        new.strength = top.held.map_or(new.strength, |held| held.max(new.strength));
         if new.depth >= new.prune_at
             && let Some(left) = self.prune(horizon, pin)
         {
@@ -231,9 +232,10 @@ impl Row {
             new.prune_at = left.saturating_mul(2).max(PRUNE_DEPTH_MIN);
         }
         let new = Box::into_raw(new);
+        let tagged = with_tags_of(new, head); // R6
         if mutant!("ROW_HEAD_STORED") {
-            self.head.store(new, Release);
-        } else if self.head.compare_exchange(head, new, ord!("ROW_HEAD_CAS", AcqRel), Acquire).is_err() {
+            self.head.store(tagged, Release);
+        } else if self.head.compare_exchange(head, tagged, ord!("ROW_HEAD_CAS", AcqRel), Acquire).is_err() {
             // SAFETY: `new` is ours alone: it was never linked.
             return Err(unsafe { Box::from_raw(new) });
         }
@@ -251,8 +253,8 @@ impl Row {
 impl Drop for Row {
     fn drop(&mut self) {
         let pin = pin();
-        let mut at = self.head.load(Acquire);
-        while !at.is_null() && at != DEAD {
+        let mut at = version_of(self.head.load(Acquire));
+        while !at.is_null() {
             // SAFETY: a `Pending` holds its row, so with the row's last holder gone nobody links, unlinks or stamps; readers
             // with an older pin may still look, which is why the version is retired and not freed.
             let next = unsafe { (*at).next.load(Acquire) };
@@ -267,6 +269,11 @@ impl Drop for Row {
 #[cfg(not(loom))]
 #[path = "row_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "share_tests.rs"]
+mod share_tests;
 
 #[cfg(test)]
 #[cfg(loom)]

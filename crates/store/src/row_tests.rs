@@ -1,20 +1,51 @@
 //! Tests of one row: what writers are told, what readers see, what pruning leaves.
 
 use std::collections::BTreeMap;
-use std::sync::RwLock;
+use std::sync::{Mutex, RwLock};
 
 use collie_base::{CfId, Xid};
 
 use super::*;
-use crate::{Family, LockStrength, Word};
+use crate::{Family, RowHolders, Word};
 
-/// Fates by transaction, as a test wants them.
+/// Fates by transaction, as a test wants them, and a table of share locks behind one mutex.
 #[derive(Default)]
-pub(crate) struct Fates(RwLock<BTreeMap<u64, Fate>>);
+pub(crate) struct Fates(RwLock<BTreeMap<u64, Fate>>, Mutex<BTreeMap<Vec<u8>, Holders>>);
 
 impl Fates {
     pub(crate) fn set(&self, xid: Xid, fate: Fate) {
         self.0.write().unwrap().insert(xid.get(), fate);
+    }
+}
+
+/// Who holds one row in shared strength.
+#[derive(Default)]
+pub(crate) struct Holders(BTreeMap<Xid, LockStrength>);
+
+impl RowHolders for Holders {
+    fn in_the_way(&self, me: Xid, wanted: LockStrength) -> Option<Xid> {
+        self.0.iter().find(|(xid, held)| **xid != me && held.conflicts_with(wanted)).map(|(xid, _)| *xid)
+    }
+
+    fn held_by(&self, holder: Xid) -> Option<LockStrength> {
+        self.0.get(&holder).copied()
+    }
+
+    fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
+        match strength {
+            Some(strength) => self.0.insert(holder, strength),
+            None => self.0.remove(&holder),
+        };
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl ShareLocks for Fates {
+    fn with_holders<R>(&self, _: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
+        act(self.1.lock().unwrap().entry(key.to_vec()).or_default())
     }
 }
 
@@ -33,15 +64,15 @@ pub(crate) fn rules(xid: u64) -> WriteRules {
     WriteRules { xid: Xid::new(xid), repeatable: false, horizon: Lsn::FIRST }
 }
 
-fn put(family: &Family, fates: &Fates, xid: u64, snapshot: u64, value: &[u8]) -> WriteOutcome {
+pub(super) fn put(family: &Family, fates: &Fates, xid: u64, snapshot: u64, value: &[u8]) -> WriteOutcome {
     family.write(b"k", Change::Put(value), Basis::Snapshot, &view(xid, snapshot, 1), &rules(xid), fates)
 }
 
-fn read(family: &Family, fates: &Fates, snapshot: u64) -> Option<Vec<u8>> {
+pub(super) fn read(family: &Family, fates: &Fates, snapshot: u64) -> Option<Vec<u8>> {
     family.read(b"k", &view(0, snapshot, 0), fates, &pin()).map(|value| value.to_vec())
 }
 
-fn done(outcome: WriteOutcome) -> Pending {
+pub(super) fn done(outcome: WriteOutcome) -> Pending {
     match outcome {
         WriteOutcome::Done(pending) => pending,
         other => panic!("{other:?}"),

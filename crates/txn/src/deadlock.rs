@@ -1,6 +1,6 @@
 //! Finds a cycle of waits before it closes, and breaks it by reordering a queue where that is enough.
 //!
-//! An edge goes from a waiter to a holder (hard) or to one ahead of it in its queue (soft). A cycle of hard edges ends
+//! An edge goes from a waiter to each holder in its way (hard) or to one ahead of it in its queue (soft). A cycle of hard edges ends
 //! for the requester with a deadlock error. A cycle with a soft edge goes away when the waiter behind that edge moves
 //! ahead of the other; the soft edge farthest from the requester is tried first.
 
@@ -33,8 +33,9 @@ pub(crate) fn prevent(locks: &Locks, waits: &mut Waits, requester: OwnerId, wake
     let outcome = soften(locks, waits, &mut vec![requester], &mut moved);
     if outcome.is_ok() {
         for for_what in moved {
-            if let WaitFor::Table(target, _) = for_what {
-                locks.grant_table(waits, target, wakes);
+            match for_what {
+                WaitFor::Table(target, _) => locks.grant_table(waits, target, wakes),
+                WaitFor::Row(row) => Locks::settle(waits, &row, wakes), // it may be the turn of the one that was moved
             }
         }
     }
@@ -129,11 +130,15 @@ fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
     match parked.map(|parked| &parked.for_what) {
         None => Vec::new(),
         Some(WaitFor::Row(row)) => {
-            let Some(queue) = waits.rows.get(row) else { return Vec::new() };
-            let holder = queue.holder.and_then(|xid| locks.map.desc(xid)).map(|desc| desc.owner);
-            let ahead = queue.entries.iter().map(|entry| entry.owner).take_while(|owner| *owner != from);
-            // The holder last: it is tried first.
-            ahead.map(|owner| edge(owner, true)).chain(holder.map(|owner| edge(owner, false))).collect()
+            let entries = waits.rows.get(row).map(|queue| &queue.entries).into_iter().flatten();
+            let Some(own) = entries.clone().find(|entry| entry.owner == from) else { return Vec::new() };
+            let owner = |xid| locks.map.desc(xid).map(|desc| desc.owner).filter(|owner| *owner != from);
+            // It waits for one holder after the other, so for all of them.
+            let shares = locks.shares.holders(row, Some(own.strength)).into_iter().rev();
+            let holders = shares.filter(|xid| Some(*xid) != own.holder).chain(own.holder).filter_map(owner);
+            let ahead = entries.map(|entry| entry.owner).take_while(|owner| *owner != from);
+            // The holders last: they are tried first.
+            ahead.map(|owner| edge(owner, true)).chain(holders.map(|owner| edge(owner, false))).collect()
         }
         Some(WaitFor::Table(target, mode)) => {
             let blockers = locks.tables.blockers(*target, from, *mode);

@@ -5,13 +5,13 @@
 //! value. The log is the oracle: one mutex around number, publication and boundary.
 
 use crate::{
-    Blocker, CommitRecord, Isolation, Options, Resolution, RowKey, Session, Stamp, Txns, Wait, WriteSet,
+    Blocker, CommitRecord, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Wait, WriteSet,
     desc::OwnerId,
     log::{Appended, CommitLog},
     snapshots::{Origin, Snapshots},
     xid_map::XidMap,
 };
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
@@ -303,7 +303,8 @@ fn wake_up() {
     let mut t = holder.begin(Isolation::ReadCommitted, false);
     let xid = holder.assign_xid(&mut t).unwrap();
     let join_queue = move |mut session: Session<Oracle>| {
-        let blocker = Blocker::Row { row: RowKey::new(CfId::new(1), b"row"), holder: xid };
+        let row = RowKey::new(CfId::new(1), b"row");
+        let blocker = Blocker::Row(RowWish { row, holder: xid, strength: LockStrength::Update });
         let _t = session.begin(Isolation::ReadCommitted, false);
         (session.wait(&blocker), session)
     };

@@ -1,109 +1,156 @@
 //! `RowQueue`: who waits for a row, first come first served, and how a freed row is handed on.
 //!
-//! When the holder ends, only the first waiter is woken. It keeps its place while it looks at the row again; then it
-//! waits on (another took the row meanwhile), or took the row (the rest wait for it from then on), or leaves (the next
-//! is woken). A newcomer that finds the row free between two waiters may take it; nobody loses its place by that.
+//! Each waiter waits for one holder at a time: the one it found in its way. When that one ends, and the waiter is the
+//! first of its queue, it is woken. It keeps its place while it looks at the row again; then it waits on (for another
+//! holder, or one who took the row meanwhile), or took the row (those it is in the way of wait for it from then on), or
+//! leaves (the next is woken). Those behind the first wait for their turn. A newcomer that finds nobody in its way may
+//! take the row; nobody loses its place by that.
 
 use crate::{
     desc::{Desc, OwnerId},
     wait::{Waiter, Wakes},
-    waits::{Locks, RowKey, Waits},
+    waits::{Locks, RowKey, RowWish, Waits},
 };
-use collie_base::Xid;
+use collie_base::{LockStrength, Xid};
 use collie_sync::mutant;
 use std::{collections::VecDeque, sync::Arc};
 
 #[derive(Debug, Default)]
 pub(crate) struct RowQueue {
-    /// Who has the row; `None` while the first entry tries to take it.
-    pub(crate) holder: Option<Xid>,
     pub(crate) entries: VecDeque<RowEntry>,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct RowEntry {
     pub(crate) owner: OwnerId,
+    /// How strongly the row is wanted.
+    pub(crate) strength: LockStrength,
+    /// Who was in the way at the last look; `None`: has ended since, it is this one's turn or that of one before it.
+    pub(crate) holder: Option<Xid>,
     /// `None`: woken, and trying to take the row.
     pub(crate) waiter: Option<Arc<Waiter>>,
 }
 
 impl Locks {
-    /// Joins the queue of `row`, or takes up the old place in it; `false` when `holder` has ended, or `still_held`
-    /// says that it gave the row up, and there is nothing to wait for.
+    /// Joins the queue of the row, or takes up the old place in it; `false` when the holder has ended, or `still_held`
+    /// says that it is not in the way any more, and there is nothing to wait for.
     pub(crate) fn join_row(
         &self,
         waits: &mut Waits,
         id: OwnerId,
-        row: &RowKey,
-        holder: Xid,
+        wish: &RowWish,
         waiter: &Arc<Waiter>,
         still_held: impl FnOnce() -> bool,
     ) -> bool {
-        let announced = self.map.desc(holder).is_some_and(|desc| desc.announce_waiter());
+        let RowWish { row, holder, strength } = wish;
+        let announced = self.map.desc(*holder).is_some_and(|desc| desc.announce_waiter());
         // The look comes after the announcement: a partial rollback either sees that or is seen by this.
-        if !(announced && still_held() || mutant!("PARK_AFTER_THE_END")) {
-            return false;
-        }
-        let queue = waits.rows.entry(row.clone()).or_default();
-        match queue.entries.iter_mut().find(|entry| entry.owner == id) {
-            Some(entry) => entry.waiter = Some(Arc::clone(waiter)),
-            None => queue.entries.push_back(RowEntry { owner: id, waiter: Some(Arc::clone(waiter)) }),
-        }
-        let old = queue.holder.replace(holder);
-        waits.places.insert(id, row.clone());
-        Self::relink(waits, row, old, holder);
-        true
+        let parks = announced && still_held() || mutant!("PARK_AFTER_THE_END");
+        let entry = match (waits.rows.get_mut(row), parks) {
+            (None, false) => return false,
+            (Some(queue), false) => queue.entries.iter_mut().find(|entry| entry.owner == id),
+            (_, true) => {
+                let entries = &mut waits.rows.entry(row.clone()).or_default().entries;
+                let at = entries.iter().position(|entry| entry.owner == id).unwrap_or_else(|| {
+                    entries.push_back(RowEntry { owner: id, strength: *strength, holder: None, waiter: None });
+                    entries.len() - 1
+                });
+                waits.places.insert(id, row.clone());
+                entries.get_mut(at)
+            }
+        };
+        let Some(entry) = entry else { return false };
+        entry.strength = *strength;
+        entry.waiter = parks.then(|| Arc::clone(waiter));
+        let old = std::mem::replace(&mut entry.holder, parks.then_some(*holder));
+        Self::relink(waits, row, old, parks.then_some(*holder));
+        parks
     }
 
-    fn relink(waits: &mut Waits, row: &RowKey, old: Option<Xid>, new: Xid) {
-        if old == Some(new) {
+    /// Makes `rows_held` say that an entry of the queue of `row` waits for `new` and no longer for `old`.
+    fn relink(waits: &mut Waits, row: &RowKey, old: Option<Xid>, new: Option<Xid>) {
+        if old == new {
             return;
         }
-        if let Some(rows) = old.and_then(|old| waits.rows_held.get_mut(&old)) {
+        let held = |holder| waits.rows.get(row).is_some_and(|queue| queue.entries.iter().any(|e| e.holder == holder));
+        if let Some(gone) = old.filter(|_| !held(old))
+            && let Some(rows) = waits.rows_held.get_mut(&gone)
+        {
             rows.retain(|held| held != row);
+            if rows.is_empty() {
+                waits.rows_held.remove(&gone);
+            }
         }
-        waits.rows_held.entry(new).or_default().push(row.clone());
+        if let Some(new) = new {
+            let rows = waits.rows_held.entry(new).or_default();
+            if !rows.contains(row) {
+                rows.push(row.clone());
+            }
+        }
     }
 
-    /// Takes `id` out of the row queue it is in. Wakes the next when the row has no holder.
+    /// Takes `id` out of the row queue it is in. Wakes the next when it is its turn.
     pub(crate) fn leave_place(&self, waits: &mut Waits, id: OwnerId, wakes: &mut Wakes) {
-        let Some(row) = waits.places.remove(&id) else { return };
-        waits.waiting.remove(&id);
-        let queue = waits.rows.get_mut(&row).expect("a place is in a queue that exists (Q2)");
-        queue.entries.retain(|entry| entry.owner != id);
+        let Some(row) = Self::take_place(waits, id) else { return };
         if mutant!("LEAVE_WITHOUT_HANDING_ON") {
             return;
         }
         Self::settle(waits, &row, wakes);
     }
 
-    /// Takes `id`, which now has the row as `holder`, out of its queue; the rest wait for it.
-    pub(crate) fn hand_place_to(&self, waits: &mut Waits, id: OwnerId, holder: &Desc, wakes: &mut Wakes) {
-        let Some(row) = waits.places.remove(&id) else { return };
-        let queue = waits.rows.get_mut(&row).expect("a place is in a queue that exists (Q2)");
-        queue.entries.retain(|entry| entry.owner != id);
-        if !queue.entries.is_empty() && holder.announce_waiter() {
-            let old = queue.holder.replace(holder.xid);
-            Self::relink(waits, &row, old, holder.xid);
-        }
-        Self::settle(waits, &row, wakes);
+    fn take_place(waits: &mut Waits, id: OwnerId) -> Option<RowKey> {
+        let row = waits.places.remove(&id)?;
+        waits.waiting.remove(&id);
+        let entries = &mut waits.rows.get_mut(&row).expect("a place is in a queue that exists (Q2)").entries;
+        let at = entries.iter().position(|entry| entry.owner == id).expect("a place is an entry (Q2)");
+        let holder = entries.remove(at).and_then(|entry| entry.holder);
+        Self::relink(waits, &row, holder, None);
+        Some(row)
     }
 
-    /// Wakes the first waiter of every row whose holder is `holder`.
+    /// Takes `id`, which as `holder` now has `row` in this strength, out of the queue it is in. When that is the queue of
+    /// `row`, those it is in the way of wait for it.
+    pub(crate) fn hand_place_to(
+        &self,
+        waits: &mut Waits,
+        id: OwnerId,
+        row: &RowKey,
+        holder: &Desc,
+        strength: LockStrength,
+        wakes: &mut Wakes,
+    ) {
+        let Some(place) = Self::take_place(waits, id) else { return };
+        if place == *row {
+            let entries = &mut waits.rows.get_mut(row).expect("it is settled below, not before").entries;
+            let idle =
+                |e: &&mut RowEntry| e.holder.is_none() && e.waiter.is_some() && e.strength.conflicts_with(strength);
+            let mut waiting = entries.iter_mut().filter(idle).peekable();
+            if waiting.peek().is_some() && holder.announce_waiter() {
+                waiting.for_each(|entry| entry.holder = Some(holder.xid));
+                Self::relink(waits, row, None, Some(holder.xid));
+            }
+        }
+        Self::settle(waits, &place, wakes);
+    }
+
+    /// Wakes the first waiter of every row that somebody waits for `holder` for, if it is its turn.
     pub(crate) fn wake_rows_of(&self, waits: &mut Waits, holder: Xid, wakes: &mut Wakes) {
         for row in waits.rows_held.remove(&holder).unwrap_or_default() {
             if let Some(queue) = waits.rows.get_mut(&row) {
-                queue.holder = None;
+                let freed = queue.entries.iter_mut().filter(|entry| entry.holder == Some(holder));
+                freed.for_each(|entry| entry.holder = None);
             }
             Self::settle(waits, &row, wakes);
         }
     }
 
-    /// Restores Q2 for one queue: without a holder its first entry is woken; an empty queue goes.
-    fn settle(waits: &mut Waits, row: &RowKey, wakes: &mut Wakes) {
+    /// Restores Q2 for one queue: its first entry is woken when nobody is in its way; an empty queue goes.
+    pub(crate) fn settle(waits: &mut Waits, row: &RowKey, wakes: &mut Wakes) {
         let Some(queue) = waits.rows.get_mut(row) else { return };
-        while queue.holder.is_none() {
-            let Some(first) = queue.entries.front_mut() else { break };
+        while let Some(first) = queue.entries.front_mut() {
+            if first.holder.is_some() {
+                return;
+            }
             let Some(waiter) = first.waiter.take() else { return };
             let owner = first.owner;
             waits.waiting.remove(&owner);
@@ -114,12 +161,6 @@ impl Locks {
             queue.entries.pop_front();
             waits.places.remove(&owner);
         }
-        if queue.entries.is_empty() {
-            let holder = queue.holder;
-            waits.rows.remove(row);
-            if let Some(rows) = holder.and_then(|holder| waits.rows_held.get_mut(&holder)) {
-                rows.retain(|held| held != row);
-            }
-        }
+        waits.rows.remove(row);
     }
 }

@@ -5,8 +5,8 @@
 //!   it had. Raised only.
 //! - C2. Nothing that reveals a commit leaves before the boundary reached `floor`; the end of a transaction of a
 //!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
-//! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), done, waiters
-//!   woken, snapshot given up, table locks released.
+//! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
+//!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up, table locks released.
 
 use crate::{
     cancel::{CancelHandle, Owner},
@@ -18,10 +18,10 @@ use crate::{
     transaction::{Isolation, StatementKind, Transaction},
     txns::Txns,
     wait::Wait,
-    waits::Blocker,
+    waits::{Blocker, RowKey},
     write_set::{Mark, WriteSet},
 };
-use collie_base::{Lsn, Xid};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::atomic::Ordering;
 use std::sync::Arc;
 
@@ -225,13 +225,13 @@ impl<L: CommitLog> Session<L> {
     /// Joins the queue for what is in the way. For a row: the transaction should not hold an epoch pin or a latch.
     ///
     /// A row that is free because its holder rolled back to a savepoint, between the caller's look and this call, is
-    /// waited for until the holder ends; [`Session::wait_while`] closes that gap.
+    /// waited for until the holder ends: for rows use [`Session::wait_while`], which closes that gap.
     pub fn wait(&self, blocker: &Blocker) -> Wait {
         self.wait_while(blocker, || true)
     }
 
     /// Like [`Session::wait`], and looks once more when it is registered: with `false` from `still_held` there is
-    /// nothing to wait for. `still_held` runs under the lock of all queues: one look at the row, no wait, no call back.
+    /// nothing to wait for. `still_held` runs under the lock of all queues: one look at the row and its share locks, no wait.
     pub fn wait_while(&self, blocker: &Blocker, still_held: impl FnOnce() -> bool) -> Wait {
         self.txns.locks.wait(&self.owner, self.current, blocker, still_held)
     }
@@ -242,11 +242,11 @@ impl<L: CommitLog> Session<L> {
         self.txns.locks.is_waiting(self.current)
     }
 
-    /// Tells that the row last waited for was taken: the others in its queue wait for this transaction now. Saves them
-    /// one look in vain; leaving it out is correct.
-    pub fn took_row(&mut self, t: &Transaction) {
+    /// Tells that a row was taken in this strength. If it is the one last waited for, those in its queue that this is in
+    /// the way of wait for this transaction now, which saves them one look in vain; the place in the queue is given up.
+    pub fn took_row(&mut self, t: &Transaction, cf: CfId, key: &[u8], strength: LockStrength) {
         if let Some(desc) = t.desc.as_ref().filter(|_| self.owner.queued.swap(false, Ordering::Relaxed)) {
-            self.txns.locks.leave_queue_as_holder(self.current, desc);
+            self.txns.locks.leave_queue_as_holder(self.current, &RowKey::new(cf, key), desc, strength);
         }
     }
 

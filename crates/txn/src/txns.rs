@@ -4,12 +4,13 @@ use crate::{
     error::TxnError,
     log::CommitLog,
     session::{Gate, Session},
+    share_table::RowShares,
     snapshots::{Holder, Origin, Snapshots},
     stamp::{Resolution, Stamp},
     waits::Locks,
     xid_map::XidMap,
 };
-use collie_base::{Lsn, Xid};
+use collie_base::{CfId, Lsn, Xid};
 use collie_sync::{atomic::AtomicU64, ord};
 use std::sync::Arc;
 
@@ -147,6 +148,22 @@ impl<L: CommitLog> Txns<L> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.locks.waiting_len()
+    }
+
+    /// Runs `act` with the holders of a row in shared strength, while nobody else can change or read them. An entry means
+    /// that its transaction holds the row until it takes the entry out, at its end before it is marked done (with
+    /// [`WriteSet`](crate::WriteSet)) or at a rollback to a savepoint.
+    ///
+    /// # Progress
+    /// Waits for other threads' calls for rows of the same of 256 shards; `act` neither waits nor calls a session.
+    pub fn with_row_shares<R>(&self, cf: CfId, key: &[u8], act: impl FnOnce(&mut RowShares) -> R) -> R {
+        self.locks.shares.with_row(cf, key, act)
+    }
+
+    /// Returns how many locks of shared strength are held. Looks at every shard.
+    #[must_use]
+    pub fn row_shares(&self) -> usize {
+        self.locks.shares.len()
     }
 
     /// Returns how many snapshots are held, and the lowest.

@@ -4,10 +4,10 @@
 //! version; threads stand still at known points, so no test sleeps.
 
 use crate::{
-    Blocker, CommitRecord, Isolation, LockTarget, Options, RowKey, Session, TableLock, TableLockMode, Transaction,
-    TxnError, Txns, Wait, test_log::TestLog,
+    Blocker, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, TableLock, TableLockMode,
+    Transaction, TxnError, Txns, Wait, test_log::TestLog,
 };
-use collie_base::{CfId, Xid};
+use collie_base::{CfId, LockStrength, Xid};
 use std::{
     future::Future,
     pin::Pin,
@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+const CF: CfId = CfId::new(1);
 const T1: LockTarget = LockTarget::Table(1);
 const T2: LockTarget = LockTarget::Table(2);
 
@@ -37,7 +38,7 @@ impl Client {
     }
 
     fn wait_row(&self, row: u8, holder: &Client) -> Wait {
-        self.session.wait(&Blocker::Row { row: row_key(row), holder: holder.xid })
+        self.session.wait(&wish(row, holder.xid, LockStrength::Update))
     }
 
     fn lock(&mut self, target: LockTarget, mode: TableLockMode) -> TableLock {
@@ -52,8 +53,8 @@ impl Client {
         }
     }
 
-    fn took_row(&mut self) {
-        self.session.took_row(self.t.as_ref().unwrap());
+    fn took_row(&mut self, row: u8) {
+        self.session.took_row(self.t.as_ref().unwrap(), CF, &[row], LockStrength::Update);
     }
 
     fn commit(&mut self) {
@@ -66,8 +67,8 @@ impl Client {
     }
 }
 
-fn row_key(row: u8) -> RowKey {
-    RowKey::new(CfId::new(1), &[row])
+fn wish(row: u8, holder: Xid, strength: LockStrength) -> Blocker {
+    Blocker::Row(RowWish { row: RowKey::new(CF, &[row]), holder, strength })
 }
 
 fn txns() -> Arc<Txns<TestLog>> {
@@ -155,7 +156,7 @@ fn row_queue_is_served_in_order_and_handed_on() {
     e.abort();
     assert_granted(&mut wait_b);
     assert!(poll(&mut wait_c).is_pending());
-    b.took_row();
+    b.took_row(1);
     assert!(poll(&mut wait_c).is_pending(), "b has the row now");
     b.commit();
     assert_granted(&mut wait_c);
@@ -221,7 +222,7 @@ fn rollback_to_a_savepoint_wakes_waiters() {
 fn wait_looks_again_once_it_is_registered() {
     let txns = txns();
     let [a, b] = clients(&txns);
-    let blocker = Blocker::Row { row: row_key(1), holder: a.xid };
+    let blocker = wish(1, a.xid, LockStrength::Update);
     assert_granted(&mut b.session.wait_while(&blocker, || false));
     assert!(poll(&mut b.session.wait_while(&blocker, || true)).is_pending());
 }
@@ -460,6 +461,88 @@ fn exclusive_table_locks_exclude_under_contention() {
     assert_eq!(txns.waiting(), 0);
 }
 
+/// Takes a row in shared strength, as the rows' owner would.
+fn share(txns: &Txns<TestLog>, row: u8, client: &Client, strength: Option<LockStrength>) {
+    txns.with_row_shares(CF, &[row], |shares| shares.set(client.xid, strength));
+}
+
+/// Goal: two holders of SHARE that both want to write are a deadlock at once. Method: the first waits for the second; the
+/// second is refused, though a third holder stands before the first in both their ways.
+#[test]
+fn upgrade_of_two_share_locks_is_a_deadlock_at_once() {
+    let txns = txns();
+    let [a, mut b, idle] = clients(&txns);
+    for client in [&idle, &a, &b] {
+        share(&txns, 1, client, Some(LockStrength::Share));
+    }
+    let wait = |client: &Client| client.session.wait(&wish(1, idle.xid, LockStrength::Update));
+    let mut wait_a = wait(&a);
+    assert!(poll(&mut wait_a).is_pending());
+    assert_deadlock(&mut wait(&b), 2);
+    share(&txns, 1, &b, None);
+    b.abort();
+    assert!(poll(&mut wait_a).is_pending(), "the third is still in the way");
+}
+
+/// Goal: a holder that asks for more goes ahead of those who wait for it. Method: a holds SHARE beside b, c waits to write;
+/// a wants to write too, behind c in the queue, which waits for a: a moves ahead, and is next when b ends.
+#[test]
+fn upgrade_goes_ahead_of_who_waits_for_the_holder() {
+    let txns = txns();
+    let [a, mut b, c] = clients(&txns);
+    for client in [&a, &b] {
+        share(&txns, 1, client, Some(LockStrength::Share));
+    }
+    let mut wait_c = c.session.wait(&wish(1, a.xid, LockStrength::Update));
+    let mut wait_a = a.session.wait(&wish(1, b.xid, LockStrength::Update));
+    assert!(poll(&mut wait_a).is_pending() && poll(&mut wait_c).is_pending());
+    share(&txns, 1, &b, None);
+    b.abort();
+    assert_granted(&mut wait_a);
+    assert!(poll(&mut wait_c).is_pending());
+}
+
+/// Goal: those who may hold a row together are woken together, in their order, up to the first that may not. Method: three
+/// wait for a writer, two of them for SHARE, the last to write; each tells that it took the row.
+#[test]
+fn share_takers_are_woken_one_after_the_other() {
+    let txns = txns();
+    let [mut a, mut b, mut c, d] = clients(&txns);
+    let wait = |client: &Client, strength| client.session.wait(&wish(1, a.xid, strength));
+    let (mut wait_b, mut wait_c) = (wait(&b, LockStrength::Share), wait(&c, LockStrength::Share));
+    let mut wait_d = wait(&d, LockStrength::Update);
+    a.commit();
+    assert_granted(&mut wait_b);
+    assert!(poll(&mut wait_c).is_pending());
+    share(&txns, 1, &b, Some(LockStrength::Share));
+    b.session.took_row(b.t.as_ref().unwrap(), CF, &[1], LockStrength::Share);
+    assert_granted(&mut wait_c);
+    share(&txns, 1, &c, Some(LockStrength::Share));
+    c.session.took_row(c.t.as_ref().unwrap(), CF, &[1], LockStrength::Share);
+    assert!(poll(&mut wait_d).is_pending());
+    share(&txns, 1, &b, None);
+    b.abort();
+    assert_granted(&mut wait_d); // looks, and finds c
+    let mut wait_d = d.session.wait(&wish(1, c.xid, LockStrength::Update));
+    assert!(poll(&mut wait_d).is_pending());
+    share(&txns, 1, &c, None);
+    c.abort();
+    assert_granted(&mut wait_d);
+}
+
+/// Goal: taking another row than the one waited for gives the place up, and holds nobody back. Method: b is woken for row 1
+/// and takes row 2; c, next for row 1, is woken.
+#[test]
+fn place_is_given_up_when_another_row_was_taken() {
+    let txns = txns();
+    let [mut a, mut b, c] = clients(&txns);
+    let (mut wait_b, mut wait_c) = (b.wait_row(1, &a), c.wait_row(1, &a));
+    a.commit();
+    assert_granted(&mut wait_b);
+    b.took_row(2);
+    assert_granted(&mut wait_c);
+}
+
 /// Goal: a row changes hands among threads without two holders and without a lost wake-up. Method: the row is a word
 /// with the holder's xid; eight threads take it 300 times each, waiting for whom they find.
 #[test]
@@ -476,10 +559,10 @@ fn row_is_handed_on_under_contention() {
                     let mut t = session.begin(Isolation::ReadCommitted, false);
                     let xid = session.assign_xid(&mut t).unwrap();
                     while let Err(holder) = row.compare_exchange(0, xid.get(), Ordering::AcqRel, Ordering::Acquire) {
-                        let blocker = Blocker::Row { row: row_key(1), holder: Xid::new(holder) };
+                        let blocker = wish(1, Xid::new(holder), LockStrength::Update);
                         session.wait(&blocker).block(None).unwrap();
                     }
-                    session.took_row(&t);
+                    session.took_row(&t, CF, &[1], LockStrength::Update);
                     std::thread::yield_now();
                     assert_eq!(row.swap(0, Ordering::AcqRel), xid.get());
                     session.abort(t, &mut ());

@@ -1,12 +1,13 @@
 //! `Locks`: who waits for whom. The one mutex under which queues change and deadlocks are found.
 //!
-//! A row lock is the unfinished version at the head of the row's chain; it is not kept here. Only those who found a
-//! row or a table taken come here, and a session that waits gives its thread away anyway, so one mutex is enough.
+//! A row lock is the unfinished version at the head of the row's chain, which is not kept here, or an entry of the table
+//! of share locks (`share_table.rs`). Only those who found a row or a table taken come here, and a session that waits gives its thread away anyway, so one mutex is enough.
 //!
 //! # Invariants
-//! - Q1. Order of locks: `waits`, then one shard of the table locks, then one waiter. Wakers run under none of them.
-//! - Q2. Every open waiter is in exactly one queue and in `waiting`; its row's queue has an unfinished holder, or its
-//!   first entry was woken and is trying. Whoever leaves a queue that has no holder wakes the next.
+//! - Q1. Order of locks: `waits`, then one shard of the table locks or of the share locks, then one waiter. Wakers run
+//!   under none of them.
+//! - Q2. Every open waiter is in exactly one queue and in `waiting`; the first entry of a row's queue waits for an
+//!   unfinished holder, or was woken and is trying. Whoever leaves a queue wakes its first entry if nobody is in its way.
 //! - Q3. A waiter announces itself to the holder (`Desc::announce_waiter`) under `waits` before it parks; the holder's
 //!   end either sees that and comes here, or the announcement sees the end.
 //! - Q4. No cycle of hard edges is there when a waiter parks: the detector runs under the same hold of `waits`.
@@ -17,11 +18,12 @@ use crate::{
     desc::{Desc, OwnerId},
     error::TxnError,
     row_waits::RowQueue,
+    share_table::ShareTable,
     table_lock::{LockTarget, TableLockMode, TableShards},
     wait::{Wait, Waiter, Wakes},
     xid_map::XidMap,
 };
-use collie_base::{CfId, Map, Xid};
+use collie_base::{CfId, LockStrength, Map, Xid};
 use collie_sync::{Mutex, atomic::Ordering};
 use std::sync::Arc;
 
@@ -38,18 +40,36 @@ impl RowKey {
     pub fn new(cf: CfId, key: &[u8]) -> Self {
         Self { cf, key: key.into() }
     }
+
+    /// Returns the family.
+    #[must_use]
+    pub fn family(&self) -> CfId {
+        self.cf
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+}
+
+/// A row somebody wants, and who is in the way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowWish {
+    /// The row.
+    pub row: RowKey,
+    /// An unfinished transaction that wrote the row or holds it, one of several perhaps.
+    pub holder: Xid,
+    /// How strongly the row is wanted.
+    pub strength: LockStrength,
 }
 
 /// What is in the way; [`Session::wait`](crate::Session::wait) waits for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Blocker {
-    /// A transaction that wrote or locked the row and has not ended.
-    Row {
-        /// The row.
-        row: RowKey,
-        /// The transaction.
-        holder: Xid,
-    },
+    /// A transaction that wrote or locked a row and has not ended.
+    Row(RowWish),
     /// A table or advisory lock that conflicts with what is held or was asked for earlier.
     Table {
         /// What is to be locked.
@@ -77,7 +97,7 @@ pub(crate) struct Parked {
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) rows: Map<RowKey, RowQueue>,
-    /// The rows whose queue has this holder.
+    /// The rows in whose queue somebody waits for this holder.
     pub(crate) rows_held: Map<Xid, Vec<RowKey>>,
     /// What each owner with an open waiter waits for.
     pub(crate) waiting: Map<OwnerId, Parked>,
@@ -90,12 +110,13 @@ pub(crate) struct Waits {
 pub(crate) struct Locks {
     pub(crate) map: Arc<XidMap>,
     pub(crate) tables: TableShards,
+    pub(crate) shares: ShareTable,
     pub(crate) waits: Mutex<Waits>,
 }
 
 impl Locks {
     pub(crate) fn new(map: Arc<XidMap>) -> Self {
-        Self { map, tables: TableShards::new(), waits: Mutex::new(Waits::default()) }
+        Self { map, tables: TableShards::new(), shares: ShareTable::new(), waits: Mutex::new(Waits::default()) }
     }
 
     /// Puts `id` into the queue of `blocker` and returns its wait. Nothing is waited for here.
@@ -109,7 +130,7 @@ impl Locks {
         let waiter = Arc::new(Waiter::default());
         let mut wakes = Wakes::default();
         let for_what = match blocker {
-            Blocker::Row { row, .. } => WaitFor::Row(row.clone()),
+            Blocker::Row(wish) => WaitFor::Row(wish.row.clone()),
             Blocker::Table { target, mode } => WaitFor::Table(*target, *mode),
         };
         {
@@ -122,12 +143,12 @@ impl Locks {
                 }
             }
             let parked = match blocker {
-                Blocker::Row { row, holder } => {
-                    if waits.places.get(&id).is_some_and(|place| place != row) {
+                Blocker::Row(wish) => {
+                    if waits.places.get(&id).is_some_and(|place| *place != wish.row) {
                         self.leave_place(&mut waits, id, &mut wakes);
                     }
                     owner.queued.store(true, Ordering::Relaxed);
-                    self.join_row(&mut waits, id, row, *holder, &waiter, still_held)
+                    self.join_row(&mut waits, id, wish, &waiter, still_held)
                 }
                 Blocker::Table { target, mode } => {
                     self.leave_place(&mut waits, id, &mut wakes);
@@ -137,8 +158,9 @@ impl Locks {
             if parked {
                 waits.waiting.insert(id, Parked { for_what: for_what.clone(), waiter: Arc::clone(&waiter) });
                 owner.begin_wait(&waiter, &mut wakes);
-                self.prevent_deadlocks(&mut waits, id, blocker, &mut wakes);
+                self.prevent_deadlock(&mut waits, id, blocker, &mut wakes);
             } else {
+                waits.waiting.remove(&id);
                 waiter.complete(Ok(()), &mut wakes);
             }
         }
@@ -146,33 +168,36 @@ impl Locks {
         Wait::new(Arc::clone(owner), id, waiter, for_what)
     }
 
-    /// Ends the wait of whoever would otherwise be in a cycle now that `id` waits for `blocker`.
-    ///
-    /// That is `id`, or one that waits for the same row: its holder may be a newcomer that took the row between two
-    /// waiters and waits for one of them by now, and only `id` has found out.
-    fn prevent_deadlocks(&self, waits: &mut Waits, id: OwnerId, blocker: &Blocker, wakes: &mut Wakes) {
-        if let Blocker::Row { row, holder } = blocker {
-            // Everyone in a row's queue waits for its holder alone, at last: one that does not wait closes no cycle.
-            let holder = self.map.desc(*holder).map(|desc| desc.owner);
-            if !holder.is_some_and(|holder| waits.waiting.contains_key(&holder)) {
-                return;
-            }
-            let entries = waits.rows.get(row).into_iter().flat_map(|queue| &queue.entries);
-            let others: Vec<OwnerId> = entries.map(|entry| entry.owner).filter(|owner| *owner != id).collect();
-            for other in others {
-                self.prevent_deadlock(waits, other, wakes);
-            }
+    /// Ends the wait of `id`, which has just begun to wait for `blocker`, if that closes a cycle.
+    fn prevent_deadlock(&self, waits: &mut Waits, id: OwnerId, blocker: &Blocker, wakes: &mut Wakes) {
+        // Everyone in a row's queue waits for a holder of the row, at last: holders that do not wait close no cycle.
+        if let Blocker::Row(wish) = blocker
+            && !self.holders_met(waits, &wish.row).iter().any(|holder| self.is_parked(waits, *holder))
+        {
+            return;
         }
-        self.prevent_deadlock(waits, id, wakes);
-    }
-
-    fn prevent_deadlock(&self, waits: &mut Waits, id: OwnerId, wakes: &mut Wakes) {
         if let Err(transactions) = deadlock::prevent(self, waits, id, wakes)
             && let Some(Parked { for_what, waiter }) = waits.waiting.get(&id).cloned()
         {
             waiter.complete(Err(TxnError::Deadlock { transactions }), wakes);
             self.leave(waits, id, &for_what, wakes);
         }
+    }
+
+    /// Returns the holders of `row` that somebody in its queue waits for, or may have to.
+    fn holders_met(&self, waits: &Waits, row: &RowKey) -> Vec<Xid> {
+        let mut holders = self.shares.holders(row, None);
+        for holder in waits.rows.get(row).into_iter().flat_map(|queue| &queue.entries).filter_map(|entry| entry.holder)
+        {
+            if !holders.contains(&holder) {
+                holders.push(holder);
+            }
+        }
+        holders
+    }
+
+    fn is_parked(&self, waits: &Waits, holder: Xid) -> bool {
+        self.map.desc(holder).is_some_and(|desc| waits.waiting.contains_key(&desc.owner))
     }
 
     /// Takes an owner whose wait ended without a grant out of its queue, and hands on.
@@ -204,14 +229,14 @@ impl Locks {
         wakes.run();
     }
 
-    /// Like [`Locks::leave_queue`], for an owner that took the row: the others wait for it from now on.
-    pub(crate) fn leave_queue_as_holder(&self, id: OwnerId, holder: &Desc) {
+    /// Like [`Locks::leave_queue`], for an owner that took `row`: those it is in the way of wait for it from now on.
+    pub(crate) fn leave_queue_as_holder(&self, id: OwnerId, row: &RowKey, holder: &Desc, strength: LockStrength) {
         let mut wakes = Wakes::default();
-        self.hand_place_to(&mut self.waits.lock(), id, holder, &mut wakes);
+        self.hand_place_to(&mut self.waits.lock(), id, row, holder, strength, &mut wakes);
         wakes.run();
     }
 
-    /// Wakes the first waiter of each row that `holder` has, after its end or a partial rollback.
+    /// Wakes who waits for `holder` and has its turn, after the end of the holder or a partial rollback.
     pub(crate) fn release_rows(&self, holder: Xid) {
         let mut wakes = Wakes::default();
         self.wake_rows_of(&mut self.waits.lock(), holder, &mut wakes);

@@ -1,16 +1,18 @@
-//! `WriteSet`: a transaction's versions, as far as this crate needs them: how to stamp and how to undo.
+//! `WriteSet`: a transaction's versions and row locks, as far as this crate needs them: how to stamp and how to undo.
 
 use collie_base::Lsn;
 
-/// The versions a transaction wrote, in order. Positions are counts of versions.
+/// The versions a transaction wrote and the share locks it took, in order. Positions are counts of both.
 pub trait WriteSet {
-    /// Stamps every version with `csn` (Release). Called once, after the commit is published.
+    /// Stamps every version with `csn` (Release), then gives the share locks back. Called once, after the commit is
+    /// published.
     fn stamp(&mut self, csn: Lsn);
 
-    /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains.
+    /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains; gives the
+    /// share locks from there on back, so that of each row is held what was held before.
     fn undo_to(&mut self, position: u64);
 
-    /// Returns the number of versions, that is, the position of the next.
+    /// Returns the number of versions and share locks, that is, the position of the next.
     fn position(&self) -> u64;
 }
 

@@ -1,17 +1,17 @@
 //! Walking a row's chain, what a writer finds at its top, and retiring what was taken out of it.
 
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
-use collie_base::Xid;
+use collie_base::{CfId, LockStrength};
+use collie_sync::mutant;
 
+use super::head::version_of;
 use super::version::{Content, PRUNE_DEPTH_MIN, Version};
-use crate::calls::LockStrength;
+use crate::calls::{Basis, View, WriteOutcome, WriteRules};
 use crate::epoch::Pin;
 use crate::stamp::atomic::Ordering::Acquire;
 use crate::stamp::{Fate, Resolve};
-
-/// The head of a row that left the index (R5).
-pub(super) const DEAD: *mut Version = ptr::without_provenance_mut(1);
 
 /// A chain from `at` down, as the holder of a pin may walk it.
 pub(super) struct Walk<'g> {
@@ -23,7 +23,7 @@ impl<'g> Iterator for Walk<'g> {
     type Item = (NonNull<Version>, &'g Version);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let version = NonNull::new(self.at).filter(|v| v.as_ptr() != DEAD)?;
+        let version = NonNull::new(self.at)?;
         // SAFETY: `at` was read from a head or a linked `next` after the pin was taken, and versions are freed only
         // through the collector (R2), so it outlives the pin.
         let shared: &'g Version = unsafe { version.as_ref() };
@@ -34,47 +34,102 @@ impl<'g> Iterator for Walk<'g> {
     }
 }
 
-/// Starts at `at`, which was read from a head or a link under `pin`.
-pub(super) const fn walk(at: *mut Version, pin: &Pin) -> Walk<'_> {
-    Walk { at, _pin: pin }
+/// Starts at `from`, a head or a link that was read under `pin`.
+pub(super) fn walk(from: *mut Version, pin: &Pin) -> Walk<'_> {
+    Walk { at: version_of(from), _pin: pin }
 }
 
-/// What a writer finds at the top of a chain.
+/// Who looks at a row, what for, and by whose help.
+pub(super) struct Look<'a, O> {
+    pub(super) family: CfId,
+    pub(super) strength: LockStrength,
+    pub(super) basis: Basis,
+    pub(super) view: &'a View,
+    pub(super) rules: &'a WriteRules,
+    pub(super) others: &'a O,
+    pub(super) pin: &'a Pin,
+}
+
+impl<O> Look<'_, O> {
+    /// Whether the version, of this fate, neither stands in the way nor says what the row is to who looks. A holder of
+    /// KEY SHARE and a writer that keeps the keys do not concern each other: the row is the one below, in view.
+    fn steps_over(&self, version: &Version, fate: Fate) -> bool {
+        match fate {
+            Fate::Aborted => true,
+            Fate::InProgress(xid) => xid != self.rules.xid && !version.strength.conflicts_with(self.strength),
+            Fate::Committed(_) if version.is_lock() => true,
+            Fate::Committed(csn) => {
+                csn >= self.view.snapshot
+                    && self.basis != Basis::After(csn)
+                    && version.value().is_some()
+                    && !version.strength.conflicts_with(self.strength)
+            }
+        }
+    }
+}
+
+/// What a writer or a locker finds at the top of a chain.
 pub(super) struct Top<'g> {
     /// First version that is no debris: a new version links to it.
     pub(super) link: *mut Version,
     pub(super) depth: u32,
     pub(super) prune_at: u32,
-    /// The strongest lock the writer itself holds above `base`.
+    /// How strongly the one who looks holds the row by versions of its own.
     pub(super) held: Option<LockStrength>,
     /// The version that says what the row is, and its fate.
     pub(super) base: Option<(&'g Version, Fate)>,
 }
 
 impl<'g> Top<'g> {
-    /// Looks from `head` down to the first version that decides, for the writer `xid`.
-    pub(super) fn of(head: *mut Version, xid: Xid, fates: &impl Resolve, pin: &'g Pin) -> Self {
+    /// Looks from `head` down to the first version that decides.
+    pub(super) fn of(head: *mut Version, look: &Look<'g, impl Resolve>) -> Self {
         let mut top = Self { link: ptr::null_mut(), depth: 0, prune_at: PRUNE_DEPTH_MIN, held: None, base: None };
-        for (pointer, version) in walk(head, pin) {
+        for (pointer, version) in walk(head, look.pin) {
             if top.link.is_null() {
                 if version.is_debris() {
                     continue;
                 }
                 (top.link, top.depth, top.prune_at) = (pointer.as_ptr(), version.depth, version.prune_at);
             }
-            let fate = version.fate(fates);
-            match (&version.content, fate) {
-                (_, Fate::Aborted) | (Content::Lock(_), Fate::Committed(_)) => {}
-                (Content::Lock(strength), Fate::InProgress(holder)) if holder == xid => {
-                    top.held = top.held.max(Some(*strength));
-                }
-                _ => {
-                    top.base = Some((version, fate));
-                    break;
+            let fate = version.fate(look.others);
+            if look.steps_over(version, fate) {
+                continue;
+            }
+            if fate == Fate::InProgress(look.rules.xid) {
+                // The newest of the own versions counts the others.
+                top.held = top.held.or(Some(version.strength));
+                if version.is_lock() {
+                    continue;
                 }
             }
+            top.base = Some((version, fate));
+            break;
         }
         top
+    }
+
+    /// Returns what a write or a lock is told for the version that decides; `None` when it may go on.
+    pub(super) fn refusal<O>(&self, look: &Look<'_, O>) -> Option<WriteOutcome> {
+        let Look { basis, view, rules, .. } = *look;
+        let Some((base, fate)) = self.base else { return Some(WriteOutcome::Gone(None)) };
+        match fate {
+            Fate::InProgress(xid) if xid != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
+                return Some(WriteOutcome::Wait(xid));
+            }
+            Fate::InProgress(_) if base.command >= view.command => return Some(WriteOutcome::SelfModified),
+            Fate::Committed(csn) if csn >= view.snapshot && basis != Basis::After(csn) => {
+                if rules.repeatable {
+                    return Some(WriteOutcome::Conflict(csn));
+                }
+                return Some(match &base.content {
+                    Content::Put(value) => WriteOutcome::Changed { csn, value: Arc::clone(value) },
+                    Content::Moved(key) => WriteOutcome::Moved { csn, key: key.clone() },
+                    Content::Tombstone | Content::Lock => WriteOutcome::Gone(Some(csn)),
+                });
+            }
+            _ => {}
+        }
+        base.value().is_none().then_some(WriteOutcome::Gone(None))
     }
 }
 
@@ -86,10 +141,10 @@ pub(super) fn first_content<'g>(head: *mut Version, fates: &impl Resolve, pin: &
         .find(|(_, fate)| *fate != Fate::Aborted)
 }
 
-/// Retires the versions from `first` down to, not including, `end`: just taken out by the caller.
+/// Retires the versions from `first`, a head or a link, down to, not including, `end`: just taken out by the caller.
 pub(super) fn retire(first: *mut Version, end: *mut Version, pin: &Pin) {
-    let mut at = first;
-    while !at.is_null() && at != end && at != DEAD {
+    let mut at = version_of(first);
+    while !at.is_null() && at != end {
         // SAFETY: R2: the caller took `at` out of the chain, so it is not freed before we retire it below.
         let next = unsafe { (*at).next.load(Acquire) };
         debug_assert!(

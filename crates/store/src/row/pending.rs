@@ -4,10 +4,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use collie_base::Lsn;
-use collie_sync::ord;
+use collie_sync::{mutant, ord};
 
 use super::Row;
 use super::chain::walk;
+use super::head::{version_of, with_tags_of};
 use super::version::Version;
 use crate::epoch::pin;
 use crate::stamp::ABORTED;
@@ -61,9 +62,17 @@ impl Pending {
         // SAFETY: R2: not stamped yet, so not retired, and after the stamp the pin keeps it.
         let (stamp, next) = unsafe { (&(*at).stamp, (*at).next.load(Acquire)) };
         stamp.store(ABORTED, Release);
-        if self.row.head.compare_exchange(at, next, AcqRel, Acquire).is_ok() {
-            // SAFETY: R2: our exchange took it out; had a writer done so first, ours would have failed.
-            unsafe { pin.retire(at) };
+        let mut head = self.row.head.load(Acquire);
+        while version_of(head) == at {
+            let below = if mutant!("ROW_UNDO_DROPS_TAGS") { next } else { with_tags_of(next, head) };
+            match self.row.head.compare_exchange(head, below, AcqRel, Acquire) {
+                Ok(_) => {
+                    // SAFETY: R2: our exchange took it out; had a writer done so first, ours would have failed.
+                    unsafe { pin.retire(at) };
+                    break;
+                }
+                Err(now) => head = now, // a tag came or went, or a writer took it out
+            }
         }
         next.is_null() || walk(self.row.head.load(Acquire), &pin).all(|(_, version)| version.is_debris())
     }

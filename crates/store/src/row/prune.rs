@@ -6,7 +6,8 @@ use collie_base::Lsn;
 use collie_sync::mutant;
 
 use super::Row;
-use super::chain::{DEAD, retire, walk};
+use super::chain::{retire, walk};
+use super::head::{DEAD, is_shared};
 use super::version::Version;
 use crate::calls::Removal;
 use crate::epoch::Pin;
@@ -85,9 +86,11 @@ impl Row {
                 break;
             }
         }
-        let removal = if head == DEAD {
+        let removal = if head == DEAD || !gone {
             Removal::Alive
-        } else if gone && self.replace_head_by_death(head) {
+        } else if is_shared(head) {
+            Removal::Busy // who deleted it has not given its own lock back yet
+        } else if self.replace_head_by_death(head) {
             retire(head, ptr::null_mut(), pin); // R5: a chain without a reader
             Removal::Dead
         } else {

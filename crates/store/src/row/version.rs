@@ -3,9 +3,11 @@
 use std::ptr;
 use std::sync::Arc;
 
-use crate::calls::{Change, LockStrength};
+use collie_base::{LockStrength, Lsn, Xid};
+
+use crate::calls::Change;
 use crate::stamp::atomic::AtomicPtr;
-use crate::stamp::{Fate, Resolve, Word};
+use crate::stamp::{Fate, Resolve, Word, unfinished};
 
 /// One value, or the mark of a deletion or a lock.
 #[derive(Debug)]
@@ -13,18 +15,7 @@ pub(super) enum Content {
     Put(Arc<[u8]>),
     Tombstone,
     Moved(Box<[u8]>),
-    Lock(LockStrength),
-}
-
-impl Content {
-    pub(super) fn of(change: Change<'_>) -> Self {
-        match change {
-            Change::Put(value) => Self::Put(value.into()),
-            Change::Delete => Self::Tombstone,
-            Change::MoveTo(key) => Self::Moved(key.into()),
-            Change::Lock(strength) => Self::Lock(strength),
-        }
-    }
+    Lock,
 }
 
 /// One state of a row. Everything but `stamp` and `next` is constant once it is linked (R1).
@@ -41,6 +32,8 @@ pub(super) struct Version {
     /// Depth at which the next writer prunes: twice what the last pruning had to leave, so that pruning costs each
     /// writer a constant number of steps however many versions old snapshots hold.
     pub(super) prune_at: u32,
+    /// How strongly its transaction holds the row by this version and those of its own below.
+    pub(super) strength: LockStrength,
     pub(super) content: Content,
 }
 
@@ -48,22 +41,38 @@ pub(super) struct Version {
 pub(super) const PRUNE_DEPTH_MIN: u32 = 4;
 
 impl Version {
-    pub(super) fn new(stamp: u64, command: u32, content: Content) -> Box<Self> {
-        let next = AtomicPtr::new(ptr::null_mut());
+    /// The version that `change` makes, for transaction `xid`.
+    pub(super) fn unfinished(change: Change<'_>, xid: Xid, command: u32) -> Box<Self> {
+        let content = match change {
+            Change::Put(value) | Change::PutKeys(value) => Content::Put(value.into()),
+            Change::Delete => Content::Tombstone,
+            Change::MoveTo(key) => Content::Moved(key.into()),
+            Change::Lock(_) => Content::Lock,
+        };
+        Self::new(unfinished(xid), command, change.strength(), content)
+    }
+
+    /// A value that was committed at `csn`.
+    pub(super) fn committed(value: &[u8], csn: Lsn) -> Box<Self> {
+        Self::new(csn.get(), 0, LockStrength::Update, Content::Put(value.into()))
+    }
+
+    fn new(stamp: u64, command: u32, strength: LockStrength, content: Content) -> Box<Self> {
         Box::new(Self {
             #[cfg(loom)]
             published: loom::cell::UnsafeCell::new(0),
             stamp: Word::new(stamp),
-            next,
+            next: AtomicPtr::new(ptr::null_mut()),
             command,
             depth: 1,
             prune_at: PRUNE_DEPTH_MIN,
+            strength,
             content,
         })
     }
 
     pub(super) const fn is_lock(&self) -> bool {
-        matches!(self.content, Content::Lock(_))
+        matches!(self.content, Content::Lock)
     }
 
     pub(super) const fn value(&self) -> Option<&Arc<[u8]>> {
