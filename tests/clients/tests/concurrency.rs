@@ -209,6 +209,32 @@ fn for_update_locks_and_plain_reads_do_not_wait() {
     assert_eq!(waits.end().1.unwrap(), 1);
 }
 
+/// Goal: several hold a row in shared strength, writers wait for all of them, and an upgrade that cannot be is refused at
+/// once. Method: two FOR SHARE; NOWAIT, SKIP LOCKED and a writer beside them; both then update; the second is 40P01.
+#[test]
+fn share_locks_are_held_together_and_deadlock_when_both_write() {
+    let server = Server::fresh();
+    let (mut first, mut second, mut reader) = (accounts(&server), server.connect(), server.connect());
+    for client in [&mut first, &mut second] {
+        client.batch_execute("BEGIN; SELECT * FROM t WHERE id = 1 FOR SHARE").unwrap();
+    }
+    assert_eq!(number(&mut reader, "SELECT id FROM t WHERE id = 1 FOR KEY SHARE NOWAIT"), 1);
+    assert_eq!(number(&mut reader, "SELECT id FROM t ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"), 2);
+    let busy = reader.query("SELECT n FROM t WHERE id = 1 FOR NO KEY UPDATE NOWAIT", &[]).unwrap_err();
+    assert_eq!(state(&busy), "55P03");
+    let read_only = reader.batch_execute("BEGIN READ ONLY; SELECT n FROM t FOR KEY SHARE").unwrap_err();
+    assert_eq!(message(&read_only), "cannot execute SELECT FOR KEY SHARE in a read-only transaction");
+    let waits = Running::start(first, "UPDATE t SET n = n + 1 WHERE id = 1");
+    waits.must_wait();
+    let refused = second.batch_execute("UPDATE t SET n = n + 1 WHERE id = 1").unwrap_err();
+    assert_eq!(state(&refused), "40P01");
+    second.batch_execute("ROLLBACK").unwrap();
+    let (mut first, updated) = waits.end();
+    assert_eq!(updated.unwrap(), 1);
+    first.batch_execute("COMMIT").unwrap();
+    assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 1);
+}
+
 /// Goal: a unique violation is decided only when the other transaction has ended. Method: same key twice; after ROLLBACK
 /// the second goes in, after COMMIT it is 23505; by primary key and by a secondary index.
 #[test]

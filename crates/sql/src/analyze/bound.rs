@@ -46,6 +46,14 @@ pub struct Analyzed {
     pub writes: bool,
 }
 
+impl Analyzed {
+    /// Returns the locking clause of a query that has one, as it is written; of several, of the first table.
+    pub(crate) fn lock_clause(&self) -> Option<&'static str> {
+        let Bound::Query(Query::Select(select)) = &self.bound else { return None };
+        select.locking.first().map(|locking| super::select::lock_name(locking.strength))
+    }
+}
+
 /// How a statement uses a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
@@ -216,11 +224,11 @@ pub struct Aggregate {
     pub ty: SqlType,
 }
 
-/// A locking clause.
+/// What the locking clauses say of one table.
 #[derive(Clone, Debug)]
 pub struct Locking {
-    /// Which ranges (tables only).
-    pub ranges: Vec<usize>,
+    /// Its range.
+    pub range: usize,
     /// How strong.
     pub strength: ast::LockStrength,
     /// What to do with a row somebody else has.

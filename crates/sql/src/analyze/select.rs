@@ -268,7 +268,7 @@ impl Analyzer<'_> {
         core: &ast::SelectCore,
         aggregated: bool,
     ) -> Result<Vec<Locking>> {
-        let mut out = Vec::with_capacity(clauses.len());
+        let mut out: Vec<Locking> = Vec::with_capacity(clauses.len());
         for clause in clauses {
             let name = lock_name(clause.strength);
             let conflict = if core.distinct.is_some() {
@@ -304,7 +304,6 @@ impl Analyzer<'_> {
                     }
                 }
             }
-            let mut ranges = Vec::with_capacity(wanted.len());
             for (range, pos) in wanted {
                 let explicit = !clause.of.is_empty();
                 let refused = |what: &str| {
@@ -327,9 +326,15 @@ impl Analyzer<'_> {
                     ));
                 }
                 self.note(relation.oid, Access::Lock);
-                ranges.push(range);
+                match out.iter_mut().find(|locking| locking.range == range) {
+                    // A table in several clauses is locked once: by the strongest, without waiting if one says so.
+                    Some(locking) => {
+                        locking.strength = locking.strength.max(clause.strength);
+                        locking.wait = locking.wait.max(clause.wait);
+                    }
+                    None => out.push(Locking { range, strength: clause.strength, wait: clause.wait }),
+                }
             }
-            out.push(Locking { ranges, strength: clause.strength, wait: clause.wait });
         }
         Ok(out)
     }

@@ -4,12 +4,15 @@
 //! - U1. The frame's slots of the table hold the version the new row was computed from; the new row is beside it.
 //! - U2. A row that was judged again on a newer version (`target_row` T2) is computed again from that version.
 //! - U3. A row is updated once per statement, however often a join meets it.
+//! - U4. An update that leaves every column of every unique index as it is locks the row as FOR NO KEY UPDATE does; any
+//!   other as FOR UPDATE.
 
 use std::sync::Arc;
 
 use collie_engine::{Family, Insert, Write};
 
 use crate::{
+    catalog::relation::Index,
     error::Result,
     exec::{
         context::{Env, Run},
@@ -49,6 +52,8 @@ pub(crate) struct UpdateState {
     /// The new row.
     new: Vec<Value>,
     row: Vec<u8>,
+    /// Whether a column of a unique index gets another value: then who refers to the row is in the way (U4).
+    changes_keys: bool,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
 }
@@ -63,6 +68,7 @@ impl UpdateState {
             new_key: Vec::new(),
             new: Vec::new(),
             row: Vec::new(),
+            changes_keys: false,
             old_entry: Vec::new(),
             new_entry: Vec::new(),
         }
@@ -91,7 +97,13 @@ impl UpdateState {
                 }
                 Stage::Write => {
                     let moves = plan.moves && self.new_key != self.old.key;
-                    let what = if moves { Write::MoveTo { new_key: &self.new_key } } else { Write::Put(&self.row) };
+                    let what = if moves {
+                        Write::MoveTo { new_key: &self.new_key }
+                    } else if self.changes_keys {
+                        Write::PutKeys(&self.row)
+                    } else {
+                        Write::Put(&self.row)
+                    };
                     match self.old.write(target, plan.recheck.as_ref(), what, run)? {
                         Written::Done if moves => self.stage = Stage::Arrive,
                         Written::Done => self.stage = Stage::Remove(0),
@@ -168,7 +180,23 @@ impl UpdateState {
             Some(index) if plan.moves => entry::primary_key(index, &self.new, &mut self.new_key)?,
             _ => self.new_key.extend_from_slice(&self.old.key),
         }
+        self.changes_keys = false;
+        for &place in &plan.indexes {
+            let index = &relation.indexes[place];
+            if index.unique && !self.changes_keys {
+                self.make_entry_keys(plan, index)?;
+                self.changes_keys = self.old_entry != self.new_entry;
+            }
+        }
         Ok(())
+    }
+
+    /// Makes the keys of the old and the new row's entries in `index`.
+    fn make_entry_keys(&mut self, plan: &UpdatePlan, index: &Index) -> Result<()> {
+        self.old_entry.clear();
+        self.new_entry.clear();
+        entry::entry_key(index, self.old.columns(&plan.target), &self.old.key, &mut self.old_entry)?;
+        entry::entry_key(index, &self.new, &self.new_key, &mut self.new_entry)
     }
 
     /// Exchanges the row in the frame and the one beside it.
@@ -180,14 +208,8 @@ impl UpdateState {
 
     /// Removes the old entry of an index; `None` when the entry stays as it is.
     fn remove(&mut self, plan: &UpdatePlan, place: usize, run: &mut Run<'_>) -> Result<Option<Removal>> {
-        let target = &plan.target;
-        let relation = &target.relation;
-        let index = &relation.indexes[place];
-        let old = self.old.columns(target);
-        self.old_entry.clear();
-        self.new_entry.clear();
-        entry::entry_key(index, old, &self.old.key, &mut self.old_entry)?;
-        entry::entry_key(index, &self.new, &self.new_key, &mut self.new_entry)?;
+        let index = &plan.target.relation.indexes[place];
+        self.make_entry_keys(plan, index)?;
         let same_key = self.old_entry == self.new_entry;
         if same_key && (!index.unique || self.old.key == self.new_key) {
             return Ok(None);

@@ -102,7 +102,7 @@ impl Planner<'_> {
         let mut level = level_of(&select.ranges)?;
         let needed = needed_columns(&select.ranges, |visit| walk_select(select, 0, visit));
         let mut key_slots = vec![None; select.ranges.len()];
-        for &range in select.locking.iter().flat_map(|locking| &locking.ranges) {
+        for range in select.locking.iter().map(|locking| locking.range) {
             if matches!(&select.ranges[range].source, RangeSource::Table(_)) && key_slots[range].is_none() {
                 key_slots[range] = Some(level.take(1));
             }
@@ -222,21 +222,16 @@ impl Planner<'_> {
 
     fn lock_targets(&mut self, select: &Select, inputs: &Inputs<'_>) -> Vec<LockTarget> {
         let mut locks = Vec::new();
-        for locking in &select.locking {
-            for &range in &locking.ranges {
-                let RangeSource::Table(relation) = &select.ranges[range].source else { continue };
-                locks.push(LockTarget {
-                    target: Target {
-                        relation: relation.clone(),
-                        alias: select.ranges[range].name.as_str().into(),
-                        base: self.level().bases[range],
-                        columns: inputs.needed[range].as_slice().into(),
-                        key_slot: inputs.key_slots[range],
-                    },
-                    strength: locking.strength,
-                    wait: locking.wait,
-                });
-            }
+        for &bound::Locking { range, strength, wait } in &select.locking {
+            let RangeSource::Table(relation) = &select.ranges[range].source else { continue };
+            let target = Target {
+                relation: relation.clone(),
+                alias: select.ranges[range].name.as_str().into(),
+                base: self.level().bases[range],
+                columns: inputs.needed[range].as_slice().into(),
+                key_slot: inputs.key_slots[range],
+            };
+            locks.push(LockTarget { target, strength, wait });
         }
         locks
     }

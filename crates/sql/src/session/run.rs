@@ -241,8 +241,10 @@ impl Session {
         client: &mut C,
     ) -> Result<u64> {
         if planned.analyzed.writes {
-            let locks_only = planned.verb == Verb::Select;
-            self.refuse_read_only(if locks_only { "SELECT FOR UPDATE" } else { planned.verb.word() })?;
+            match planned.analyzed.lock_clause() {
+                Some(clause) if planned.verb == Verb::Select => self.refuse_read_only(&format!("SELECT {clause}"))?,
+                _ => self.refuse_read_only(planned.verb.word())?,
+            }
         }
         self.ensure_transaction()?;
         planned = self.lock_planned(stmt, declared, planned).await?;

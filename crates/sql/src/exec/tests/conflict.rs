@@ -194,7 +194,7 @@ fn for_update(fixture: &Fixture, wait: LockWait) -> Analyzed {
     let t = fixture.table("t");
     let mut statement =
         select(vec![range(&t)], Some(op("<", col(0, 1, INT), int(25))), vec![col(0, 0, INT), col(0, 1, INT)]);
-    statement.locking = vec![Locking { ranges: vec![0], strength: LockStrength::Update, wait }];
+    statement.locking = vec![Locking { range: 0, strength: LockStrength::Update, wait }];
     statement.order_by = vec![crate::analyze::bound::SortKey { target: 1, descending: true, nulls_first: true }];
     let mut statement = query(statement);
     statement.writes = true;

@@ -1,10 +1,11 @@
 //! Tests of planning and execution over a real engine in a temporary directory.
 //!
-//! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `model` compares random
+//! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `locks` those that hold one, `model` compares random
 //! statements with a map of rows, `query` runs joins, grouping and subqueries, `steps` stops and goes on.
 
 mod conflict;
 mod fixture;
+mod locks;
 mod model;
 mod query;
 mod steps;

@@ -139,8 +139,8 @@ pub enum LockStrength {
     Update,
 }
 
-/// What to do about a lock that is not free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What to do about a lock that is not free. Of two clauses for one table the later of these counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockWait {
     /// Wait.
     Block,
