@@ -92,6 +92,7 @@ fn planted_mistakes_are_caught_by_the_enumeration() {
         ("CURSOR_AHEAD", 0, "the consumer stands at"),
         ("HOLD_BEFORE_CURSOR", 0, "the consumer needs"),
         ("STARTS_AT_A_JUMP", 0, "the consumer needs"),
+        ("SALVAGE_PAST_THE_END", 1, "salvage reads"),
     ] {
         caught(mistake, again, expected).unwrap_or_else(|error| panic!("{error}"));
     }

@@ -1,9 +1,10 @@
 //! `salvage`: reads everything of a damaged log that still reads, and says what is missing
 //! (`wal.recovery_mode = skip_any_corrupted_records`). Reads only; changes and opens nothing.
 //!
-//! Where opening follows the chain of frames and stops at the first that does not join, this takes every frame whose
-//! checksum holds and orders them by position: a position has one content for the life of a log (log.md L14), so a frame
-//! that is there twice is the same twice.
+//! Whether the log is damaged at all is the survey's word, as for an opening. If it is, then where opening follows the chain
+//! of frames and stops at the first that does not join, this takes every frame whose checksum holds and orders them by
+//! position: a position has one content for the life of a log (log.md L14), so a frame that is there twice is the same
+//! twice.
 //!
 //! # Invariants
 //! - Z1. What is yielded was appended: every record comes from a frame whose checksum holds under the salt of its file, and
@@ -12,8 +13,10 @@
 //!   that is not yielded is declared as a hole.
 //! - Z3. An unfinished flush is trimmed: beyond the durable end reading stops at the first stretch that is missing.
 //! - Z4. A record of several pieces with a piece in a hole is lost with it: pieces are not joined across holes.
+//! - Z5. Of a log that an opening takes as whole this yields what that opening does, and declares no hole.
 //!
-//! Checked by `salvage_tests`: any frame of a log damaged, any file gone.
+//! Checked by `salvage_tests`: any frame of a log damaged, any file gone; and by the crash lab, which salvages states that it
+//! opens.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,7 +31,7 @@ use collie_env::{Env, FileLock, Files, LockError};
 use crate::{
     Record, WalError,
     assemble::Assembler,
-    copies::merged,
+    copies::{merged, surveyed},
     decode::{Bad, HeaderBlock},
     format::{BLOCK_BYTES, segment_number},
     frame_reader::FrameReader,
@@ -36,6 +39,7 @@ use crate::{
     ring_file::ring_path_of,
     segments::Span,
     source::FrameSource,
+    survey::{Survey, survey},
     window::Window,
 };
 
@@ -99,7 +103,7 @@ struct Found {
     durable: Lsn,
 }
 
-/// Iterates over what is left of a log; made by [`salvage`]. Ends after the first error.
+/// Iterates over what is left of a log; made by [`salvage`] and [`salvage_locked`]. Ends after the first error.
 #[derive(Debug)]
 pub struct Salvage {
     files: Arc<dyn Files>,
@@ -120,20 +124,21 @@ pub struct Salvage {
     locks: Vec<Box<dyn FileLock>>,
 }
 
-/// Reads all that is readable of the log in `dir`, damaged or not, without a lock. For a log that nobody has open.
+/// Reads all that is readable of the log in `dir`, damaged or not, without a lock. For a log that nobody has open. Of a log
+/// in several directories this is what that one of them holds.
 ///
 /// # Errors
 /// `Io`, also for bytes that the disk refuses to read; `ForeignLog`, `NewerFormat`. Damage is what this is for.
 ///
 /// # Progress
-/// Blocks on reading every file once before it returns, and once more while the iterator runs.
+/// Blocks on reading every file before it returns, twice if the log is damaged, and once more while the iterator runs.
 pub fn salvage(env: &Env, dir: &Path) -> Result<Salvage, WalError> {
     read(&env.files, dir, Vec::new())
 }
 
 /// As [`salvage`], of a log in `dir` and `copies` that nobody may open meanwhile: each frame comes from whichever directory
-/// has it, and every directory is locked until the [`Salvage`] goes, unless nobody may write there. Writes nothing but the
-/// holder's process id into `LOCK`.
+/// has it, and every directory is locked until the [`Salvage`] goes, unless nobody may write there. How many of the
+/// directories are there does not matter. Writes nothing but the holder's process id into `LOCK`.
 ///
 /// # Errors
 /// As [`salvage`]; `Locked` when somebody has the log open; `CopiesDiffer` when the directories went separate ways: give
@@ -159,10 +164,40 @@ pub fn salvage_locked(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Salva
     if copies.is_empty() || there.is_empty() {
         return read(&env.files, dir, locks);
     }
-    read(&merged(&env.files, dir, &there)?, dir, locks)
+    match undamaged(surveyed(&env.files, dir, &there))? {
+        Some((files, found)) => Ok(Salvage::of_whole(&files, dir, found, locks)),
+        None => by_position(&merged(&env.files, dir, &there)?, dir, locks),
+    }
 }
 
 fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Result<Salvage, WalError> {
+    match undamaged(survey(&**files, dir, None).map(|found| (files.clone(), found)))? {
+        Some((files, found)) => Ok(Salvage::of_whole(&files, dir, found, locks)),
+        None => by_position(files, dir, locks),
+    }
+}
+
+/// A survey and the files that it is of.
+type Surveyed = (Arc<dyn Files>, Survey);
+
+/// Returns what an opening finds, if it takes that as whole.
+fn undamaged(looked: Result<Surveyed, WalError>) -> Result<Option<Surveyed>, WalError> {
+    match looked {
+        _ if mistake!("SALVAGE_PAST_THE_END") => Ok(None),
+        Ok(both) => Ok(Some(both).filter(|(_, found)| found.damage.is_none())),
+        // An opening goes no further here. The files are there all the same, and copies that only rot makes differ are
+        // told from those that went separate ways once all are merged.
+        Err(WalError::WrongName { .. } | WalError::CopiesDiffer { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads what is left of a damaged log: every frame whose checksum holds, by position.
+pub(crate) fn by_position(
+    files: &Arc<dyn Files>,
+    dir: &Path,
+    locks: Vec<Box<dyn FileLock>>,
+) -> Result<Salvage, WalError> {
     let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     let (mut found, mut log_id) = (Found::default(), None);
     for path in names.iter().filter(|name| segment_number(name).is_some()).map(|name| dir.join(name)) {
@@ -183,22 +218,11 @@ fn read(files: &Arc<dyn Files>, dir: &Path, locks: Vec<Box<dyn FileLock>>) -> Re
     found.runs.sort_by_key(|run| (run.start, std::cmp::Reverse(run.end)));
     found.void.sort_unstable();
     let position = found.runs.first().map_or(Lsn::FIRST, |run| run.start);
-    let skipped = found.void.iter().find(|(_, to)| *to == position);
-    Ok(Salvage {
-        files: files.clone(),
-        dir: dir.to_owned(),
-        log_id,
-        start: skipped.map_or(position, |(from, _)| *from),
-        runs: found.runs.into(),
-        void: found.void,
-        durable: found.durable,
-        position,
-        reading: None,
-        last: None,
-        assembler: Assembler::new(Lsn::ZERO, usize::try_from(RECORD_BYTES_LIMIT).unwrap_or(usize::MAX)),
-        ended: false,
-        locks,
-    })
+    let Found { runs, void, durable } = found;
+    let skipped = void.iter().find(|(_, to)| *to == position);
+    let start = skipped.map_or(position, |(from, _)| *from);
+    let salvage = Salvage::new(files, dir, log_id, [start, durable], locks);
+    Ok(Salvage { runs: runs.into(), void, position, ..salvage })
 }
 
 /// Returns the salt of a file without a readable header: that of its newest frame, since an earlier use of the file left
@@ -237,6 +261,40 @@ impl Found {
 }
 
 impl Salvage {
+    /// Has nothing to read yet; `start` and `durable` are the log's.
+    fn new(
+        files: &Arc<dyn Files>,
+        dir: &Path,
+        log_id: Option<[u8; 16]>,
+        [start, durable]: [Lsn; 2],
+        locks: Vec<Box<dyn FileLock>>,
+    ) -> Self {
+        let record_bytes_max = usize::try_from(RECORD_BYTES_LIMIT).unwrap_or(usize::MAX);
+        Self {
+            files: files.clone(),
+            dir: dir.to_owned(),
+            log_id,
+            start,
+            runs: VecDeque::new(),
+            void: Vec::new(),
+            durable,
+            position: start,
+            reading: None,
+            last: None,
+            assembler: Assembler::new(Lsn::ZERO, record_bytes_max),
+            ended: false,
+            locks,
+        }
+    }
+
+    /// Reads the chain that an opening would, to its end (Z5): the survey has left out what is void.
+    fn of_whole(files: &Arc<dyn Files>, dir: &Path, found: Survey, locks: Vec<Box<dyn FileLock>>) -> Self {
+        let start = found.start();
+        let salvage = Self::new(files, dir, found.log_id, [start, found.durable], locks);
+        let reading = FrameReader::new(files.clone(), found.spans, start, None);
+        Self { reading: Some(reading), ..salvage }
+    }
+
     /// Returns how far the log is known to have been durable.
     pub fn durable(&self) -> Lsn {
         self.durable

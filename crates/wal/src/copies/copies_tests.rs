@@ -7,13 +7,13 @@ use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom, read_all};
 use super::faulty::{FaultyDirs, Trouble};
 use crate::{
     Ending, LagPolicy, Level, Log, Lsn, Options, Recovered, TailOptions, WalError, inspect, inspect_copies,
-    repair_copies,
+    repair_copies, salvage_locked,
     testing::{bodies, tiny},
 };
 
-pub(super) const HOME: &str = "/wal";
-pub(super) const COPY: &str = "/copy";
-pub(super) const THIRD: &str = "/third";
+pub(crate) const HOME: &str = "/wal";
+pub(crate) const COPY: &str = "/copy";
+pub(crate) const THIRD: &str = "/third";
 
 pub(super) fn with(copies: &[&str]) -> Options {
     Options { copies: copies.iter().map(Into::into).collect(), ..tiny() }
@@ -318,6 +318,8 @@ fn copies_that_went_separate_ways_are_refused() {
         let error = refusal(open(&disk, options));
         assert!(matches!(error, WalError::CopiesDiffer { .. }), "{error}");
     }
+    let error = refusal(salvage_locked(&Env::over(disk.clone(), 1), HOME.as_ref(), &[COPY.into()]));
+    assert!(matches!(error, WalError::CopiesDiffer { .. }), "{error}");
     assert!(before == (segments(&disk, HOME), segments(&disk, COPY)));
     remove_all(&disk, HOME);
     let (log, _) = open(&disk, one_will_do(&[COPY])).unwrap();
@@ -355,6 +357,51 @@ fn power_cut_at_any_call_of_a_repair_loses_nothing() {
         }
     }
     assert!(calls > 25, "the opening has only {calls} calls");
+}
+
+/// Makes a log of which `away` was left out for a life, in which the other directory took `count` records and freed files;
+/// returns what that one has left.
+pub(crate) fn freed_while_away(away: &str, count: usize) -> (SimFiles, Vec<Vec<u8>>) {
+    let (disk, _) = crashed_log(&[COPY]);
+    let dirs = FaultyDirs::new(&disk);
+    dirs.set(away, Some(Trouble::Gone));
+    let (log, _) = Log::open(&dirs.env(7), HOME.as_ref(), one_will_do(&[COPY])).unwrap();
+    fill(&log, count);
+    let start = log.truncate_before(log.durable()).unwrap().start;
+    assert!(start > Lsn::FIRST, "nothing was freed");
+    let left = bodies(&log);
+    log.abandon();
+    dirs.set(away, None);
+    (disk, left)
+}
+
+/// Goal: files that a directory had freed, and that come back from a stale one, leave no gap in it meanwhile: with the stale
+/// one gone for good it opens with all that it held (T27). Method: either directory goes on alone and frees files; power cut
+/// at the k-th call of the opening with both, for all k; then all files of the stale one go.
+#[test]
+fn older_files_come_back_without_a_gap() {
+    for away in [COPY, HOME] {
+        let (disk, left) = freed_while_away(away, 5);
+        let (mut calls, mut half_way) = (0, 0);
+        loop {
+            calls += 1;
+            let cut = disk.process_kill();
+            cut.fail_call(calls, Fault::PowerCut);
+            let done = open(&cut, with(&[COPY])).is_ok();
+            let after = cut.power_cut(calls);
+            remove_all(&after, away);
+            let context = format!("{away} was away, cut at call {calls}");
+            let (log, _) = open(&after, one_will_do(&[COPY])).unwrap_or_else(|error| panic!("{context}: {error}"));
+            let found = bodies(&log);
+            assert!(found.ends_with(&left), "{context}: {} records of {}", found.len(), left.len());
+            half_way += usize::from(!done && found.len() > left.len());
+            log.abandon();
+            if done && cut.calls() < calls {
+                break;
+            }
+        }
+        assert!(half_way > 10, "{away}: of {calls} calls {half_way} found older files back");
+    }
 }
 
 /// Goal: whatever fails on one copy while the log is made, runs and closes, nothing acknowledged is lost. Method: the k-th

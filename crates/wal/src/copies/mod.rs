@@ -301,17 +301,38 @@ pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Insp
     Ok((inspect(&env, dir)?, lacking))
 }
 
+fn census_of(files: &Arc<dyn Files>, dirs: &[PathBuf]) -> Result<Census, WalError> {
+    let dirs: Vec<CopyDir> = dirs.iter().enumerate().map(|(index, dir)| CopyDir { index, dir: dir.clone() }).collect();
+    Census::take(files, &dirs, Vec::new())
+}
+
+/// Surveys the log in `dirs` as an opening does, however many of its directories these are; also returns them as one
+/// directory, `home`, to read what was surveyed.
+///
+/// # Errors
+/// `CopiesDiffer`, also where only rot makes copies differ; `ForeignLog`, `NewerFormat`, `Io`.
+pub(crate) fn surveyed(
+    files: &Arc<dyn Files>,
+    home: &Path,
+    dirs: &[PathBuf],
+) -> Result<(Arc<dyn Files>, Survey), WalError> {
+    let (gathered, found) = Gathered::survey(files, home, census_of(files, dirs)?, None)?;
+    Ok((Arc::new(gathered.merged), found))
+}
+
 /// Shows the log in `dirs` as one directory, `home`, to read what is left of it: each frame from whichever copy has it,
 /// stale ones included.
 ///
 /// # Errors
 /// `CopiesDiffer`, `ForeignLog`, `NewerFormat`, `Io`.
 pub(crate) fn merged(files: &Arc<dyn Files>, home: &Path, dirs: &[PathBuf]) -> Result<Arc<dyn Files>, WalError> {
-    let dirs: Vec<CopyDir> = dirs.iter().enumerate().map(|(index, dir)| CopyDir { index, dir: dir.clone() }).collect();
-    let census = Census::take(files, &dirs, Vec::new())?;
-    let trusted = census.holders.len();
-    let all = census.holders.into_iter().chain(census.stale).collect();
-    Ok(Arc::new(MergedFiles::new(files, home, all, trusted)?))
+    let census = census_of(files, dirs)?;
+    let all = census.holders.iter().chain(&census.stale).cloned().collect();
+    let merged = MergedFiles::new(files, home, all, census.holders.len())?;
+    for copy in &census.stale {
+        census.witnesses.get(&copy.index).map_or(Ok(()), |witness| merged.confirm(copy, witness))?;
+    }
+    Ok(Arc::new(merged))
 }
 
 #[cfg(test)]
@@ -320,4 +341,4 @@ mod cut_tests;
 mod mirror_tests;
 #[cfg(test)]
 #[path = "copies_tests.rs"]
-mod tests;
+pub(crate) mod tests;

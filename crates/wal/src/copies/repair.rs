@@ -10,6 +10,8 @@
 //! - R5. A copy is marked [`INCOMPLETE`] before R2 begins; the mark goes when a LINK that counts it is durable.
 //! - R6. What a copy holds behind the last position that it knows to be durable may sit in the system's cache only: an
 //!   up-to-date copy is synced from there on, a stale one, whose last sync may have failed, gets those segments anew.
+//! - R7. An up-to-date copy gets the files that it lacks newest first: older ones that it had freed leave no gap while they
+//!   come back from a stale copy, so that at every moment it would open alone as before.
 //!
 //! Checked by `copies_tests`, which cuts the power at every call of a repair.
 
@@ -56,7 +58,8 @@ pub(crate) fn repair(
     let spans: Vec<&Span> = spans.iter().filter(|span| span.until != Some(BLOCK_BYTES)).collect();
     let mut repairs = Repairs::default();
     for (index, copy) in census.holders.iter().enumerate() {
-        for span in spans.iter().filter(|span| merged.suspects(index, &span.path)) {
+        // R7.
+        for span in spans.iter().rev().filter(|span| merged.suspects(index, &span.path)) {
             mend(&**files, merged, copy, span, &mut repairs)?;
         }
         for span in spans.iter().filter(|span| census.is_doubtful(copy, &name_of(span))) {

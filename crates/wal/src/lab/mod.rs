@@ -9,10 +9,12 @@
 //! | `model` | what a run appended and was promised, and the comparison with what an opened log yields |
 //! | `workload` | several lives of one log, from a seed; collects crash points |
 //! | `states` | visits the states of each crash point and opens the log in each |
+//! | `left` | salvages of a state, and the comparison with what an opened log yields |
 //! | `threads` | crash states of several writers at once |
 //! | `flips` | flips every bit of the files |
 
 mod flips;
+mod left;
 mod model;
 mod payload;
 mod states;

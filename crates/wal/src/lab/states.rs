@@ -1,9 +1,9 @@
 //! Crash-state enumeration: for each crash point of each workload, visits the states that the disk may be in, opens the
 //! log in each with the real code, and compares with what was promised (`model`, E1 to E7).
 //!
-//! Every few states are read by a salvage first, which must yield all that the opening does and nothing that was not
-//! written. Of the same states the opening is itself crashed: its crash points are visited in the same way, and so is the
-//! moment after the first commit of the new life.
+//! Every few states are salvaged first (`left`), which must yield what the opening does. Of the same states the opening is
+//! itself crashed: its crash points are visited in the same way, and so is the moment after the first commit of the new
+//! life.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -14,13 +14,13 @@ use std::{
 use collie_env::{CrashPoint, Env, Limits, Picks, SimFiles, SimRandom};
 
 use crate::{
-    Level, Log, Lsn, Salvaged, WalError,
+    Level, Log, Lsn,
     lab::{
         Stamp, Violation,
+        left::Left,
         model::{Expectation, Yield},
-        workload::{self, Coverage, DIR, Layout, Lies, Moment, lab_options},
+        workload::{self, Coverage, DIR, Layout, Lies, Moment, index, lab_options},
     },
-    salvage,
 };
 
 /// What to visit.
@@ -58,7 +58,7 @@ pub struct StatesReport {
     pub exhausted_points: u64,
     /// States of crashes during or right after an opening in a crash state.
     pub second_crash_states: u64,
-    /// States of logs in one directory in which a salvage read all that the opening did.
+    /// States in which a salvage read what the opening did.
     pub salvaged: u64,
     /// Records that were read back and compared.
     pub records: u64,
@@ -143,23 +143,6 @@ fn open(disk: &SimFiles, layout: Layout, seed: u64) -> Result<(Log, Yield), Stri
     Ok((log, yielded))
 }
 
-/// Returns what a salvage of the first directory reads, which nothing of is damaged.
-fn salvaged(disk: &SimFiles) -> Result<Vec<(Lsn, Lsn, Vec<u8>)>, String> {
-    let mut records = Vec::new();
-    let pieces = match salvage(&Env::over(disk.clone(), 4), Path::new(DIR)) {
-        // Not made yet.
-        Err(WalError::Io { .. }) => return Ok(records),
-        pieces => pieces.map_err(|error| format!("salvage: {error}"))?,
-    };
-    for piece in pieces {
-        match piece.map_err(|error| format!("salvage: {error}"))? {
-            Salvaged::Record(record) => records.push((record.lsn, record.end, record.body)),
-            Salvaged::Hole(hole) => return Err(format!("salvage of a log that is whole: {hole}")),
-        }
-    }
-    Ok(records)
-}
-
 /// Opens the log on `disk` and compares; crashes that opening when `again` says from which chance.
 fn check_state(
     disk: &SimFiles,
@@ -168,26 +151,23 @@ fn check_state(
     again: Option<&SimRandom>,
     report: &mut StatesReport,
 ) -> Result<(), String> {
+    report.states += 1;
+    let left = again.map(|_| Left::of(disk, layout)).transpose()?;
     let points: Arc<Mutex<Vec<CrashPoint>>> = Arc::default();
     if again.is_some() {
         let sink = points.clone();
         disk.watch(move |point| sink.lock().unwrap_or_else(PoisonError::into_inner).push(point));
     }
-    report.states += 1;
-    let left = again.map(|_| salvaged(disk)).transpose()?;
     let (log, yielded) = open(disk, layout, 1)?;
     report.records += yielded.records.len() as u64;
     expectation.check(&yielded)?;
     expectation.check_consumer(&log, &yielded)?;
-    if let Some(left) = left.filter(|_| layout == Layout::default()) {
+    if let Some(left) = left {
         report.salvaged += 1;
-        // It may go on where an opening stops, at records that nobody was promised.
-        if !left.starts_with(&yielded.records) {
-            return Err(format!("salvage reads {} records, opening {}", left.len(), yielded.records.len()));
-        }
+        left.compare(&yielded)?;
         let Yield { start, next, incarnation, clean, .. } = yielded;
-        let all = Yield { start, next, incarnation, clean, records: left };
-        expectation.check(&all).map_err(|error| format!("salvage: {error}"))?;
+        let all = Yield { start, next, incarnation, clean, records: left.pieces };
+        expectation.check(&all).map_err(|error| format!("salvage by position: {error}"))?;
     }
     let Some(random) = again else {
         log.abandon();
@@ -207,13 +187,24 @@ fn check_state(
         for picks in &states {
             report.states += 1;
             report.second_crash_states += 1;
-            let wears = random.below(4) == 0;
+            let more = [More::Wear, More::Salvage, More::Nothing, More::Nothing][index(random, 4)];
+            report.salvaged += u64::from(more == More::Salvage);
             first
-                .check_second(&point.state(picks), committed, wears)
+                .check_second(&point.state(picks), committed, more)
                 .map_err(|message| format!("second crash: {message}; {}", point.describe(picks)))?;
         }
     }
     Ok(())
+}
+
+/// What is done with a state of a second crash, besides opening it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum More {
+    /// Salvaging it first.
+    Salvage,
+    /// Using it up, and a third crash.
+    Wear,
+    Nothing,
 }
 
 /// What the opening of a crash state yielded and took.
@@ -226,9 +217,11 @@ struct First<'a> {
 
 impl First<'_> {
     /// Opens again after a crash of that opening (E5, E7), or after its first commit, which then was acknowledged.
-    fn check_second(&self, disk: &SimFiles, committed: bool, wears: bool) -> Result<(), String> {
+    fn check_second(&self, disk: &SimFiles, committed: bool, more: More) -> Result<(), String> {
+        let left = (more == More::Salvage).then(|| Left::of(disk, self.layout)).transpose()?;
         let (log, second) = open(disk, self.layout, 2)?;
         self.expectation.check_consumer(&log, &second)?;
+        left.map_or(Ok(()), |left| left.compare(&second))?;
         let (before, then) = (self.yielded.records.len(), second.records.len());
         if committed && then == before {
             return Err(format!("acknowledged record {} is lost", self.commit.0));
@@ -244,7 +237,7 @@ impl First<'_> {
         if committed && second.next < self.commit.1 {
             return Err(format!("position {} is handed out again", second.next));
         }
-        if wears {
+        if more == More::Wear {
             return wear(disk, self.layout, log, second);
         }
         log.abandon();

@@ -89,7 +89,8 @@ pub(crate) fn settings_of_a_life(random: &SimRandom) -> Options {
     }
 }
 
-fn index(random: &SimRandom, count: u64) -> usize {
+/// Draws an index below `count`.
+pub(crate) fn index(random: &SimRandom, count: u64) -> usize {
     usize::try_from(random.below(count)).expect("small")
 }
 
