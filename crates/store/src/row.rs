@@ -232,7 +232,7 @@ impl Row {
             new.prune_at = left.saturating_mul(2).max(PRUNE_DEPTH_MIN);
         }
         let new = Box::into_raw(new);
-        let tagged = with_tags_of(new, head); // R6
+        let tagged = if mutant!("ROW_INSTALL_DROPS_TAGS") { new } else { with_tags_of(new, head) }; // R6
         if mutant!("ROW_HEAD_STORED") {
             self.head.store(tagged, Release);
         } else if self.head.compare_exchange(head, tagged, ord!("ROW_HEAD_CAS", AcqRel), Acquire).is_err() {

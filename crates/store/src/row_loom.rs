@@ -298,6 +298,37 @@ fn undo_beside_a_key_share_taker() {
     assert!(matches!(deleted, WriteOutcome::Done(_)), "{deleted:?}");
 }
 
+/// One takes KEY SHARE, another writes and keeps the keys: both, whoever is first; a third cannot delete.
+fn key_share_taker_and_writer() {
+    let (row, world) = (row(), collie_sync::Arc::new(World::new()));
+    let view = |xid| View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
+    let rules = |xid| WriteRules { xid: Xid::new(xid), repeatable: false, horizon: Lsn::new(4000) };
+    let delete =
+        |row: &Arc<Row>, world: &World| row.write(CF, Change::Delete, Basis::Snapshot, &view(0), &rules(0), world);
+    let taker = thread::spawn({
+        let (row, world) = (Arc::clone(&row), world.clone());
+        move || {
+            let key_share = Change::Lock(LockStrength::KeyShare);
+            match row.write(CF, key_share, Basis::Snapshot, &view(1), &rules(1), &*world) {
+                WriteOutcome::Shared(held) => held,
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let writer = thread::spawn({
+        let (row, world) = (Arc::clone(&row), world.clone());
+        move || add(&row, &world, 2, 4000).expect("KEY SHARE is not in its way").commit(world.publish(2))
+    });
+    let seen = row.read(&View { me: None, ..view(0) }, &*world, &pin()).map(|value| amount(value));
+    assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
+    let held = taker.join().unwrap();
+    writer.join().unwrap();
+    let late = delete(&row, &world);
+    assert!(matches!(late, WriteOutcome::Wait(holder) if holder == Xid::new(1)), "deleted under KEY SHARE: {late:?}");
+    held.release(&*world);
+    assert!(matches!(delete(&row, &world), WriteOutcome::Done(_)));
+}
+
 fn check(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static str]) {
     match explore(None, preemptions, model) {
         Explored::Passed(executions) => {
@@ -376,4 +407,10 @@ fn loom_released_share_lock_leaves_those_of_others() {
 #[test]
 fn loom_undo_keeps_the_tag_of_a_share_lock() {
     check(undo_beside_a_key_share_taker, 3, 100, &["ROW_UNDO_DROPS_TAGS"]);
+}
+
+/// Goal: KEY SHARE and a write that keeps the keys go together, and the tag outlives the write. Method: see the model.
+#[test]
+fn loom_key_share_goes_with_a_write_of_the_rest() {
+    check(key_share_taker_and_writer, 3, 400, &["ROW_INSTALL_DROPS_TAGS", "SHARE_TAG_STORED", "SHARE_WITHOUT_TAG"]);
 }

@@ -339,3 +339,73 @@ fn wake_up() {
 fn loom_waiter_never_sleeps_through_the_end_of_its_holder() {
     check(wake_up, 3, 100, &[("PARK_AFTER_THE_END", 3), ("LEAVE_WITHOUT_HANDING_ON", 3)]);
 }
+
+/// One row lock, given back by undoing.
+struct RowLock(Arc<AtomicU64>);
+
+impl WriteSet for RowLock {
+    fn stamp(&mut self, _: Lsn) {
+        unreachable!("the model rolls back")
+    }
+
+    fn undo_to(&mut self, _: u64) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    fn position(&self) -> u64 {
+        1
+    }
+}
+
+/// Two sessions find a row locked and wait, while the holder rolls back to a savepoint and goes on.
+fn rollback_to_a_savepoint() {
+    let txns = Txns::new(Oracle::new(false), options(2));
+    let mut holder = txns.session().unwrap();
+    let mut t = holder.begin(Isolation::ReadCommitted, false);
+    let mark = t.savepoint(&());
+    let xid = holder.assign_xid(&mut t).unwrap();
+    let locked = Arc::new(AtomicU64::new(1));
+    let join_queue = {
+        let locked = Arc::clone(&locked);
+        move |mut session: Session<Oracle>| {
+            let _t = session.begin(Isolation::ReadCommitted, false);
+            let row = RowKey::new(CfId::new(1), b"row");
+            let blocker = Blocker::Row(RowWish { row, holder: xid, strength: LockStrength::Update });
+            (session.wait_while(&blocker, || locked.load(Ordering::Acquire) == 1), session)
+        }
+    };
+    let (first, second) = (txns.session().unwrap(), txns.session().unwrap());
+    let first = thread::spawn({
+        let join_queue = join_queue.clone();
+        move || join_queue(first)
+    });
+    let roller = thread::spawn(move || {
+        holder.rollback_to(&mut t, mark, &mut RowLock(locked));
+        (holder, t)
+    });
+    let mut waits = [join_queue(second), first.join().unwrap()];
+    let (mut holder, t) = roller.join().unwrap();
+    let is_woken = |wait: &mut Wait| Pin::new(wait).poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    let woken = [0, 1].map(|i| is_woken(&mut waits[i].0));
+    assert!(woken[0] || woken[1], "the row is free, its holder goes on, and both sleep");
+    for (_, (_, session)) in woken.iter().zip(&mut waits).filter(|(woken, _)| **woken) {
+        session.leave_queue();
+    }
+    for (_, (wait, _)) in woken.iter().zip(&mut waits).filter(|(woken, _)| !**woken) {
+        assert!(is_woken(wait), "the one that was woken did not hand on");
+    }
+    drop(waits);
+    holder.abort(t, &mut ());
+}
+
+/// Goal: a lock given back by a rollback to a savepoint is never slept for. Method: two waiters, at every point of the
+/// rollback; the holder goes on. Without the second look, or with the look for waiters before the undo, one sleeps.
+#[test]
+fn loom_waiter_never_sleeps_through_a_rollback_to_a_savepoint() {
+    check(
+        rollback_to_a_savepoint,
+        3,
+        600,
+        &[("NO_SECOND_LOOK", 3), ("WAITERS_BEFORE_UNDO", 3), ("DESC_ANNOUNCE", 3), ("DESC_WAITED", 3)],
+    );
+}

@@ -22,7 +22,7 @@ use crate::{
     write_set::{Mark, WriteSet},
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_sync::atomic::Ordering;
+use collie_sync::{atomic::Ordering, mutant};
 use std::sync::Arc;
 
 /// Bits of an owner id below the slot number: transactions that a slot can have.
@@ -262,9 +262,11 @@ impl<L: CommitLog> Session<L> {
     /// The mark stays valid. Redo chunks that are in the log already are the caller's to void.
     pub fn rollback_to(&mut self, t: &mut Transaction, mark: Mark, writes: &mut impl WriteSet) {
         self.leave_queue();
+        let early = mutant!("WAITERS_BEFORE_UNDO").then(|| t.desc.as_ref().is_some_and(|desc| desc.is_waited_for()));
         writes.undo_to(mark.writes);
         t.tables.release_to(mark.table_locks);
-        if let Some(desc) = t.desc.as_ref().filter(|desc| desc.is_waited_for()) {
+        // After the undo: whoever announces itself later looks at the row once more, and sees it.
+        if let Some(desc) = t.desc.as_ref().filter(|desc| early.unwrap_or_else(|| desc.is_waited_for())) {
             self.txns.locks.release_rows(desc.xid);
         }
     }
