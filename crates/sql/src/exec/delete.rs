@@ -2,9 +2,7 @@
 //!
 //! A row that somebody changed first is judged again on its newest version (`target_row`).
 
-use std::sync::Arc;
-
-use collie_engine::{Family, Write};
+use collie_engine::Write;
 
 use crate::{
     error::Result,
@@ -13,6 +11,7 @@ use crate::{
         dml::{Advance, Removal, write_entry},
         entry,
         eval::eval,
+        families::Families,
         op::Pull,
         target_row::{TargetRow, Written},
     },
@@ -31,7 +30,7 @@ enum Stage {
 pub(crate) struct DeleteState {
     row: TargetRow,
     stage: Stage,
-    entries: Vec<Option<Arc<Family>>>,
+    families: Families,
     entry: Vec<u8>,
 }
 
@@ -40,7 +39,7 @@ impl DeleteState {
         Self {
             row: TargetRow::new(&plan.node, plan.slots),
             stage: Stage::Fetch,
-            entries: plan.target.relation.indexes.iter().map(|_| None).collect(),
+            families: Families::new(&plan.target.relation),
             entry: Vec::new(),
         }
     }
@@ -79,7 +78,7 @@ impl DeleteState {
                     if !index.primary {
                         self.entry.clear();
                         entry::entry_key(index, self.row.columns(target), &self.row.key, &mut self.entry)?;
-                        let family = self.entries[at].get_or_insert_with(|| run.db.family(index.cf));
+                        let family = self.families.entries(&target.relation, at, run);
                         match write_entry(run.session, family, &self.entry, Write::Delete)? {
                             Removal::Done => {}
                             Removal::Wait(blocker) => return Ok(Advance::Wait(blocker)),

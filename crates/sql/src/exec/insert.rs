@@ -9,7 +9,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use collie_engine::{Family, Insert};
+use collie_engine::Insert;
 
 use crate::{
     catalog::relation::TableKey,
@@ -20,6 +20,7 @@ use crate::{
         entry,
         error::from_engine,
         eval::eval,
+        families::Families,
         op::Pull,
         source::QueryState,
     },
@@ -40,8 +41,7 @@ pub(crate) struct InsertState {
     /// The new row, in the slots of its table.
     frame: Vec<Value>,
     stage: Stage,
-    table: Option<Arc<Family>>,
-    entries: Vec<Option<Arc<Family>>>,
+    families: Families,
     row_ids: Option<Arc<AtomicU64>>,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -54,8 +54,7 @@ impl InsertState {
             source: QueryState::new(&plan.source),
             frame: vec![Value::Null; plan.slots],
             stage: Stage::Fetch,
-            table: None,
-            entries: plan.target.relation.indexes.iter().map(|_| None).collect(),
+            families: Families::new(&plan.target.relation),
             row_ids: None,
             key: Vec::new(),
             row: Vec::new(),
@@ -86,7 +85,7 @@ impl InsertState {
                     self.stage = Stage::Table;
                 }
                 Stage::Table => {
-                    let table = self.table.get_or_insert_with(|| run.db.family(relation.family()));
+                    let table = self.families.table(relation, run);
                     match run.session.insert(table, &self.key, &self.row).map_err(from_engine)? {
                         Insert::Done => self.stage = Stage::Entry(0),
                         Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
@@ -110,7 +109,7 @@ impl InsertState {
                         let row = &self.frame[target.base..target.base + relation.columns.len()];
                         self.entry.clear();
                         entry::entry_key(index, row, &self.key, &mut self.entry)?;
-                        let family = self.entries[at].get_or_insert_with(|| run.db.family(index.cf));
+                        let family = self.families.entries(relation, at, run);
                         let value = entry::entry_value(index, &self.key);
                         match run.session.insert(family, &self.entry, value).map_err(from_engine)? {
                             Insert::Done => {}

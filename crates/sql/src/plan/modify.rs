@@ -6,14 +6,14 @@
 
 use crate::{
     analyze::bound::{Delete, Expr, FromItem, Insert, Range, Update},
-    catalog::relation::{Relation, TableKey},
+    catalog::relation::{Index, Relation, TableKey},
     error::Result,
     plan::{
         code::Code,
         compile::{Level, Planner},
         conjunct::split,
         join::Inputs,
-        node::{CheckCode, DeletePlan, InsertPlan, Target, UpdatePlan},
+        node::{CheckCode, DeletePlan, InsertPlan, RowChange, Target, UpdatePlan},
         select::{level_of, needed_columns, recheck_conditions},
         walk::{walk_expr, walk_from, walk_source},
     },
@@ -55,6 +55,31 @@ fn target(relation: &std::sync::Arc<Relation>, inputs: &Inputs<'_>, base: usize)
 impl Planner<'_> {
     fn checks(&mut self, checks: &[(String, Expr)]) -> Result<Box<[CheckCode]>> {
         checks.iter().map(|(name, expr)| Ok((name.as_str().into(), self.compile(expr)?))).collect()
+    }
+
+    /// Compiles how a row is rewritten; the old row is range 0.
+    fn row_change(
+        &mut self,
+        relation: &Relation,
+        assignments: &[(usize, Expr)],
+        checks: &[(String, Expr)],
+    ) -> Result<RowChange> {
+        let assigned = |index: &Index| {
+            index.columns.iter().any(|column| assignments.iter().any(|(place, _)| *place == column.column))
+        };
+        let moves = matches!(relation.key, TableKey::Primary)
+            && relation.primary_key().is_some_and(|primary| assigned(primary));
+        let indexes =
+            relation.indexes.iter().enumerate().filter(|(_, index)| !index.primary && (moves || assigned(index)));
+        Ok(RowChange {
+            assignments: assignments
+                .iter()
+                .map(|(column, expr)| Ok((*column, self.compile(expr)?)))
+                .collect::<Result<_>>()?,
+            checks: self.checks(checks)?,
+            moves,
+            indexes: indexes.map(|(place, _)| place).collect(),
+        })
     }
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<InsertPlan> {
@@ -103,26 +128,13 @@ impl Planner<'_> {
         split(update.filter.as_ref(), &mut conjuncts);
         let joined = self.join_tree(&inputs, &update.from, conjuncts, 0, None)?;
         let conditions = recheck_conditions(Some(&update.from), update.filter.as_ref());
-        let assigned = |column: usize| update.assignments.iter().any(|(place, _)| *place == column);
-        let moves = matches!(update.table.key, TableKey::Primary)
-            && update.table.primary_key().is_some_and(|key| key.columns.iter().any(|column| assigned(column.column)));
-        let indexes = update.table.indexes.iter().enumerate().filter(|(_, index)| {
-            !index.primary && (moves || index.columns.iter().any(|column| assigned(column.column)))
-        });
         let base = self.level().bases[0];
         let plan = UpdatePlan {
             target: target(&update.table, &inputs, base),
             node: joined.node,
             recheck: self.condition(&conditions)?,
-            assignments: update
-                .assignments
-                .iter()
-                .map(|(column, expr)| Ok((*column, self.compile(expr)?)))
-                .collect::<Result<_>>()?,
-            checks: self.checks(&update.checks)?,
+            change: self.row_change(&update.table, &update.assignments, &update.checks)?,
             returning: self.compile_all(&update.returning)?,
-            moves,
-            indexes: indexes.map(|(place, _)| place).collect(),
             slots: self.level().slots,
         };
         self.levels.pop();

@@ -524,6 +524,19 @@ pub struct InsertPlan {
     pub slots: usize,
 }
 
+/// How one row is rewritten.
+#[derive(Debug)]
+pub struct RowChange {
+    /// New values by place.
+    pub assignments: Box<[(usize, Code)]>,
+    /// CHECK conditions with their names.
+    pub checks: Box<[CheckCode]>,
+    /// Whether the primary key may change.
+    pub moves: bool,
+    /// Which of `Relation::indexes` (not the primary key) have an assigned column.
+    pub indexes: Box<[usize]>,
+}
+
 /// UPDATE.
 #[derive(Debug)]
 pub struct UpdatePlan {
@@ -535,16 +548,10 @@ pub struct UpdatePlan {
     pub slots: usize,
     /// The whole condition, evaluated again on a newer version.
     pub recheck: Option<Code>,
-    /// New values by place.
-    pub assignments: Box<[(usize, Code)]>,
-    /// CHECK conditions with their names.
-    pub checks: Box<[CheckCode]>,
+    /// What becomes of a row.
+    pub change: RowChange,
     /// RETURNING.
     pub returning: Box<[Code]>,
-    /// Whether the primary key may change.
-    pub moves: bool,
-    /// Which of `Relation::indexes` (not the primary key) have an assigned column.
-    pub indexes: Box<[usize]>,
 }
 
 /// DELETE.

@@ -1,0 +1,234 @@
+//! `RowUpdate`: one row rewritten: the new row is computed from the old one, written in its place or under a new key, and
+//! the entries of the indexes that have a changed column follow.
+//!
+//! Shared by UPDATE and INSERT ... ON CONFLICT DO UPDATE. Not here: which row, on which of its versions, and whether it
+//! is still meant; the caller writes the row itself, since only it knows what to do when somebody was first.
+//!
+//! # Invariants
+//! - W1. The frame's slots of the table hold the old row from `compute` until `show`; the new row is beside it.
+//! - W2. After a wait, the same write is tried again; what is already written of the row stays (E3).
+//! - W3. An update that leaves every column of every unique index as it is locks the row as FOR NO KEY UPDATE does; any
+//!   other as FOR UPDATE.
+//!
+//! Checked by `tests::writes`, `tests::conflict` and `tests::upsert`.
+
+use collie_engine::{Blocker, Insert, Write};
+
+use crate::{
+    catalog::relation::Index,
+    error::Result,
+    exec::{
+        context::{Env, Run},
+        dml::{self, Removal, write_entry},
+        entry,
+        error::from_engine,
+        eval::eval,
+        families::Families,
+    },
+    plan::node::{RowChange, Target},
+    types::Value,
+};
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The row goes to its new key.
+    Arrive,
+    /// Remove the old entry of the index at this place in the list.
+    Remove(usize),
+    /// Insert the new one.
+    Add(usize),
+}
+
+/// How far the writes that follow the row got.
+#[must_use]
+pub(crate) enum Followed {
+    /// Row and entries are written.
+    Done,
+    /// A lock that is not free; follow again to go on.
+    Wait(Blocker),
+}
+
+/// The old row's table and key.
+#[derive(Clone, Copy)]
+pub(crate) struct OldRow<'a> {
+    /// The table, and the slots of the row.
+    pub(crate) target: &'a Target,
+    /// Where the row is.
+    pub(crate) key: &'a [u8],
+}
+
+/// The new row, and how far it is written.
+pub(crate) struct RowUpdate {
+    stage: Stage,
+    /// The new row.
+    new: Vec<Value>,
+    /// Where it will be.
+    new_key: Vec<u8>,
+    /// Its bytes.
+    row: Vec<u8>,
+    /// Whether a column of a unique index gets another value: then who refers to the row is in the way (W3).
+    changes_keys: bool,
+    old_entry: Vec<u8>,
+    new_entry: Vec<u8>,
+}
+
+impl RowUpdate {
+    pub(crate) fn new() -> Self {
+        Self {
+            stage: Stage::Remove(0),
+            new: Vec::new(),
+            new_key: Vec::new(),
+            row: Vec::new(),
+            changes_keys: false,
+            old_entry: Vec::new(),
+            new_entry: Vec::new(),
+        }
+    }
+
+    /// Computes the new row from the one in the frame and checks it.
+    pub(crate) fn compute(
+        &mut self,
+        old: OldRow<'_>,
+        change: &RowChange,
+        frame: &mut [Value],
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        let OldRow { target, key } = old;
+        let relation = &target.relation;
+        let slots = target.base..target.base + relation.columns.len();
+        self.new.clear();
+        self.new.extend_from_slice(&frame[slots]);
+        for (column, code) in &change.assignments {
+            self.new[*column] = eval(code, run, &Env::new(frame, None))?;
+        }
+        dml::check_not_null(relation, &self.new, run)?;
+        if !change.checks.is_empty() {
+            self.exchange(target, frame);
+            let checked = dml::check_conditions(target, &change.checks, frame, run);
+            self.exchange(target, frame);
+            checked?;
+        }
+        self.row.clear();
+        relation.layout.encode(&self.new, &mut self.row)?;
+        self.new_key.clear();
+        match relation.primary_key() {
+            Some(index) if change.moves => entry::primary_key(index, &self.new, &mut self.new_key)?,
+            _ => self.new_key.extend_from_slice(key),
+        }
+        self.changes_keys = false;
+        for &place in &change.indexes {
+            let index = &relation.indexes[place];
+            if index.unique && !self.changes_keys {
+                self.make_entry_keys(old, index, frame)?;
+                self.changes_keys = self.old_entry != self.new_entry;
+            }
+        }
+        self.stage = if self.new_key == key { Stage::Remove(0) } else { Stage::Arrive };
+        Ok(())
+    }
+
+    /// Returns what to write to the old row.
+    pub(crate) fn write(&self) -> Write<'_> {
+        match self.stage {
+            Stage::Arrive => Write::MoveTo { new_key: &self.new_key },
+            Stage::Remove(_) | Stage::Add(_) if self.changes_keys => Write::PutKeys(&self.row),
+            Stage::Remove(_) | Stage::Add(_) => Write::Put(&self.row),
+        }
+    }
+
+    /// Writes what follows once the old row is written: the row at its new key, and index entries (W2).
+    pub(crate) fn follow(
+        &mut self,
+        old: OldRow<'_>,
+        change: &RowChange,
+        frame: &[Value],
+        families: &mut Families,
+        run: &mut Run<'_>,
+    ) -> Result<Followed> {
+        let relation = &old.target.relation;
+        loop {
+            match self.stage {
+                Stage::Arrive => {
+                    let table = families.table(relation, run);
+                    match run.session.insert(table, &self.new_key, &self.row).map_err(from_engine)? {
+                        Insert::Done => self.stage = Stage::Remove(0),
+                        Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
+                        Insert::Duplicate => {
+                            let index = relation.primary_key().expect("only a primary key moves rows");
+                            return Err(dml::duplicate_key(relation, index, &self.new, run));
+                        }
+                    }
+                }
+                Stage::Remove(at) => {
+                    let Some(&place) = change.indexes.get(at) else { return Ok(Followed::Done) };
+                    match self.remove(old, place, frame, families, run)? {
+                        Some(Removal::Wait(blocker)) => return Ok(Followed::Wait(blocker)),
+                        Some(Removal::Done) => self.stage = Stage::Add(at),
+                        None => self.stage = Stage::Remove(at + 1),
+                    }
+                }
+                Stage::Add(at) => {
+                    let place = change.indexes[at];
+                    let index = &relation.indexes[place];
+                    let family = families.entries(relation, place, run);
+                    let value = entry::entry_value(index, &self.new_key);
+                    match run.session.insert(family, &self.new_entry, value).map_err(from_engine)? {
+                        Insert::Done => self.stage = Stage::Remove(at + 1),
+                        Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
+                        Insert::Duplicate => return Err(dml::duplicate_key(relation, index, &self.new, run)),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the new row into the frame, for RETURNING.
+    pub(crate) fn show(&mut self, target: &Target, frame: &mut [Value]) {
+        self.exchange(target, frame);
+    }
+
+    /// Makes the keys of the old and the new row's entries in `index`.
+    fn make_entry_keys(&mut self, old: OldRow<'_>, index: &Index, frame: &[Value]) -> Result<()> {
+        let OldRow { target, key } = old;
+        let row = &frame[target.base..target.base + target.relation.columns.len()];
+        self.old_entry.clear();
+        self.new_entry.clear();
+        entry::entry_key(index, row, key, &mut self.old_entry)?;
+        entry::entry_key(index, &self.new, &self.new_key, &mut self.new_entry)
+    }
+
+    /// Exchanges the row in the frame and the one beside it.
+    fn exchange(&mut self, target: &Target, frame: &mut [Value]) {
+        let width = self.new.len();
+        frame[target.base..target.base + width].swap_with_slice(&mut self.new);
+    }
+
+    /// Removes the old entry of an index; `None` when the entry stays as it is.
+    fn remove(
+        &mut self,
+        old: OldRow<'_>,
+        place: usize,
+        frame: &[Value],
+        families: &mut Families,
+        run: &mut Run<'_>,
+    ) -> Result<Option<Removal>> {
+        let OldRow { target, key } = old;
+        let relation = &target.relation;
+        let index = &relation.indexes[place];
+        self.make_entry_keys(old, index, frame)?;
+        let same_key = self.old_entry == self.new_entry;
+        if same_key && (!index.unique || key == self.new_key) {
+            return Ok(None);
+        }
+        let family = families.entries(relation, place, run);
+        if same_key {
+            // The unique key stays, but names the row at its new place.
+            let put = Write::Put(&self.new_key);
+            return Ok(match write_entry(run.session, family, &self.old_entry, put)? {
+                Removal::Done => None,
+                wait => Some(wait),
+            });
+        }
+        write_entry(run.session, family, &self.old_entry, Write::Delete).map(Some)
+    }
+}
