@@ -6,7 +6,7 @@ use std::ops::{Bound, Deref};
 use std::sync::Arc;
 
 use collie_base::{LockStrength, Lsn};
-use collie_store::Span;
+use collie_store::{Origin, Span};
 use collie_txn::Blocker;
 
 /// Which version the caller computed its write from.
@@ -69,9 +69,18 @@ pub enum Insert {
     /// The row is in the transaction.
     Done,
     /// A live row has this key.
-    Duplicate,
+    Duplicate(Existing),
     /// An unfinished transaction holds the key: wait for it, then call again.
     Wait(Blocker),
+}
+
+/// The live row that an insert met. To change it, ask [`crate::Session::basis_on`] what to base the write on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Existing {
+    /// Whose its newest value is.
+    pub origin: Origin,
+    /// That value.
+    pub row: RowBytes,
 }
 
 /// The value of a row: shared with the row, so cloning copies no bytes.

@@ -60,10 +60,10 @@ mod shared;
 mod wait;
 mod writes;
 
-pub use calls::{Basis, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
-pub use collie_store::{Family, FamilyStat, Visit};
+pub use collie_store::{Family, FamilyStat, Origin, Visit};
 pub use collie_txn::{Blocker, CancelHandle, Isolation, StatementKind, TableLock, TableLockMode};
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};

@@ -14,7 +14,7 @@
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Change, InsertOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
+use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
     Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, RowWish, Start, StatementKind,
     TableLock, TableLockMode, Transaction,
@@ -27,7 +27,7 @@ use crate::redo_buffer::RedoBuffer;
 use crate::shared::Shared;
 use crate::wait::{Ack, WaitFuture};
 use crate::writes::{Fates, Writes};
-use crate::{Basis, EngineError, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+use crate::{Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
 
 /// One client's line of transactions, at most one open at a time. Dropping it rolls back.
 #[derive(Debug)]
@@ -181,12 +181,35 @@ impl Session {
                 Ok(Insert::Done)
             }
             InsertOutcome::Wait(holder) => Ok(Insert::Wait(row_blocker(f, key, holder, LockStrength::Update))),
-            InsertOutcome::Duplicate(csn) => {
-                self.saw(csn);
-                Ok(Insert::Duplicate)
+            InsertOutcome::Duplicate { origin, value } => {
+                if let Origin::Committed(csn) = origin {
+                    self.saw(Some(csn));
+                }
+                Ok(Insert::Duplicate(Existing { origin, row: RowBytes(value) }))
             }
             InsertOutcome::Conflict(csn) => Err(self.conflict(csn)),
             InsertOutcome::Dead => unreachable!("a family answers Dead by looking again"),
+        }
+    }
+
+    /// Returns what a write to a row that [`Self::insert`] met is based on: the row as it was met, whether the statement's
+    /// snapshot shows it or not. A row of [`Origin::ThisCommand`] cannot be written again by this command.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the row was committed after the snapshot of a REPEATABLE READ transaction;
+    /// [`EngineError::InvalidArgument`] outside a statement.
+    pub fn basis_on(&self, existing: &Existing) -> Result<Basis, EngineError> {
+        let snapshot = self.view()?.snapshot;
+        match existing.origin {
+            Origin::Committed(csn) if csn >= snapshot => {
+                let isolation = self.open.as_ref().map(Transaction::isolation);
+                if isolation == Some(Isolation::ReadCommitted) {
+                    Ok(Basis::After(csn))
+                } else {
+                    Err(EngineError::Conflict)
+                }
+            }
+            _ => Ok(Basis::Snapshot),
         }
     }
 

@@ -10,10 +10,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use collie_engine::{
-    Basis, Db, EngineError, Env, Family, Insert, Isolation, LockStrength, Options, Outcome, Session, StatementKind,
-    TableLock, TableLockMode, Write,
+    Basis, Db, EngineError, Env, Family, Insert, Isolation, LockStrength, Options, Origin, Outcome, Session,
+    StatementKind, TableLock, TableLockMode, Write,
 };
-use common::{begin, begin_at, get_one, next_statement, put_one};
+use common::{begin, begin_at, get_one, next_statement, put, put_one};
 
 struct Fixture {
     _dir: tempfile::TempDir,
@@ -161,11 +161,59 @@ fn second_insert_of_a_key_waits_for_the_first() {
             one.rollback();
         }
         wait.block(None).unwrap();
-        let expected = if commits { Insert::Duplicate } else { Insert::Done };
-        assert_eq!(two.insert(f, b"new", b"2").unwrap(), expected);
+        match two.insert(f, b"new", b"2").unwrap() {
+            Insert::Done => assert!(!commits),
+            Insert::Duplicate(met) => assert!(commits && &*met.row == b"1"),
+            Insert::Wait(_) => panic!("the first is over"),
+        }
         two.rollback();
     }
     assert_eq!(get_one(db, f, b"new").as_deref(), Some(&b"1"[..]));
+}
+
+/// Goal: an insert that meets a row says whose it is and what a write may be based on. Method: a row below the snapshot,
+/// one above it under both levels, the transaction's own of an earlier and of this command; each followed by a write.
+#[test]
+fn insert_tells_the_row_it_meets_and_what_to_base_a_write_on() {
+    let Fixture { db, f, .. } = &fixture();
+    let met = |session: &mut Session, key: &[u8]| match session.insert(f, key, b"x").unwrap() {
+        Insert::Duplicate(met) => met,
+        other => panic!("it should meet a row: {other:?}"),
+    };
+    for isolation in [Isolation::ReadCommitted, Isolation::RepeatableRead] {
+        let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+        put_one(db, f, b"old", b"old");
+        begin_at(&mut one, isolation);
+        begin(&mut two);
+        put(&mut two, f, b"newer", b"two");
+        commit(&mut two);
+        let old = met(&mut one, b"old");
+        assert!(matches!(old.origin, Origin::Committed(_)));
+        assert_eq!((one.basis_on(&old).unwrap(), &*old.row), (Basis::Snapshot, &b"old"[..]));
+        let newer = met(&mut one, b"newer");
+        let Origin::Committed(csn) = newer.origin else { panic!("committed by another: {newer:?}") };
+        assert_eq!((&*newer.row, one.get(f, b"newer").unwrap()), (&b"two"[..], None), "met, and not in the snapshot");
+        match (isolation, one.basis_on(&newer)) {
+            (Isolation::ReadCommitted, Ok(basis)) => {
+                assert_eq!(basis, Basis::After(csn));
+                done(one.write(f, b"newer", basis, Write::Put(b"one")));
+                let mine = met(&mut one, b"newer");
+                assert_eq!((mine.origin, &*mine.row), (Origin::ThisCommand, &b"one"[..]));
+            }
+            (Isolation::RepeatableRead, Err(EngineError::Conflict)) => {}
+            (_, other) => panic!("{isolation:?}: {other:?}"),
+        }
+        done(one.write(f, b"old", Basis::Snapshot, Write::Put(b"mine")));
+        assert_eq!(met(&mut one, b"old").origin, Origin::ThisCommand);
+        next_statement(&mut one);
+        let mine = met(&mut one, b"old");
+        assert_eq!((mine.origin, &*mine.row), (Origin::EarlierCommand, &b"mine"[..]));
+        done(one.write(f, b"old", one.basis_on(&mine).unwrap(), Write::Put(b"again")));
+        one.rollback();
+        begin(&mut two);
+        done(two.write(f, b"newer", Basis::Snapshot, Write::Delete));
+        commit(&mut two);
+    }
 }
 
 /// Goal: a moved row is followed. Method: one moves a to z, two waits for a and is sent to z.

@@ -101,6 +101,17 @@ pub enum WriteOutcome {
     Dead,
 }
 
+/// Who made the newest version of a row, as a writer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The transaction that was committed at this position.
+    Committed(Lsn),
+    /// An earlier command of the writer's transaction.
+    EarlierCommand,
+    /// The command that writes now.
+    ThisCommand,
+}
+
 /// What came of an insert.
 #[derive(Debug)]
 #[must_use]
@@ -109,8 +120,13 @@ pub enum InsertOutcome {
     Done(Pending),
     /// This unfinished transaction holds the key.
     Wait(Xid),
-    /// A live row has the key: committed at the position, or the transaction's own.
-    Duplicate(Option<Lsn>),
+    /// A live row has the key. A lock on it, of whomever, does not count.
+    Duplicate {
+        /// Whose its newest value is.
+        origin: Origin,
+        /// That value.
+        value: Arc<[u8]>,
+    },
     /// The key was freed at this position, above the snapshot, and `repeatable` forbids to follow it.
     Conflict(Lsn),
     /// The row left the index: look the key up again.

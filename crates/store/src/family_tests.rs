@@ -133,7 +133,7 @@ proptest! {
                                 t.writes.push((key, Some(value)));
                             }
                             InsertOutcome::Wait(xid) => prop_assert_eq!(Some(xid.get()), other),
-                            InsertOutcome::Duplicate(_) => prop_assert!(other.is_none() && live.is_some()),
+                            InsertOutcome::Duplicate { .. } => prop_assert!(other.is_none() && live.is_some()),
                             InsertOutcome::Conflict(_) => prop_assert!(rules.repeatable && live.is_none() && fresh.is_some()),
                             InsertOutcome::Dead => prop_assert!(false),
                         }

@@ -70,7 +70,7 @@ mod row;
 mod share_locks;
 mod stamp;
 
-pub use calls::{Basis, Change, InsertOutcome, Removal, View, WriteOutcome, WriteRules};
+pub use calls::{Basis, Change, InsertOutcome, Origin, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 pub use index::{BTreeIndex, OrderedIndex, Span};

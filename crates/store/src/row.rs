@@ -59,7 +59,7 @@ pub use self::pending::Pending;
 use self::share::Refused;
 pub use self::share::ShareLock;
 use self::version::{PRUNE_DEPTH_MIN, Version};
-use crate::calls::{Basis, Change, InsertOutcome, View, WriteOutcome, WriteRules};
+use crate::calls::{Basis, Change, InsertOutcome, Origin, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::key::Key;
 use crate::share_locks::ShareLocks;
@@ -184,23 +184,31 @@ impl Row {
                 Some((base, Fate::InProgress(xid))) if xid != rules.xid => {
                     // A lock says nothing about whether the row lives: what lies under it does.
                     let under = base.is_lock().then(|| first_content(head, others, pin)).flatten();
-                    return match under {
-                        Some((content, Fate::Committed(csn))) if content.value().is_some() => {
-                            InsertOutcome::Duplicate(Some(csn))
-                        }
-                        _ => InsertOutcome::Wait(xid),
-                    };
+                    if let Some((content, Fate::Committed(csn))) = under
+                        && let Some(value) = content.value()
+                    {
+                        let origin = Origin::Committed(csn);
+                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
+                    }
+                    return InsertOutcome::Wait(xid);
                 }
                 Some((base, Fate::Committed(csn))) => {
-                    if base.value().is_some() {
-                        return InsertOutcome::Duplicate(Some(csn));
+                    if let Some(value) = base.value() {
+                        let origin = Origin::Committed(csn);
+                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
                     }
                     if rules.repeatable && csn >= view.snapshot {
                         return InsertOutcome::Conflict(csn);
                     }
                 }
-                Some((base, _)) if base.value().is_some() => return InsertOutcome::Duplicate(None),
-                _ => {}
+                Some((base, _)) => {
+                    if let Some(value) = base.value() {
+                        let mine = base.command >= view.command;
+                        let origin = if mine { Origin::ThisCommand } else { Origin::EarlierCommand };
+                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
+                    }
+                }
+                None => {}
             }
             let new =
                 ready.take().unwrap_or_else(|| Version::unfinished(Change::PutKeys(value), rules.xid, view.command));

@@ -117,7 +117,9 @@ fn lock_holds_writers_off_and_leaves_no_trace() {
     assert!(matches!(again, WriteOutcome::Held));
     assert!(matches!(put(&family, &fates, 2, 6000, b"two"), WriteOutcome::Wait(_)));
     let insert = family.insert(b"k", b"new", &view(2, 6000, 1), &rules(2), &fates);
-    assert!(matches!(insert, InsertOutcome::Duplicate(Some(_))), "a locked row is a duplicate at once");
+    let InsertOutcome::Duplicate { origin, value } = insert else { panic!("a locked row is a duplicate at once") };
+    assert!(matches!(origin, Origin::Committed(_)), "the lock's owner is not asked for: {origin:?}");
+    assert_eq!(&value[..], b"v");
     let written = done(family.write(b"k", Change::Put(b"one"), Basis::Snapshot, &view(1, 6000, 1), &rules(1), &fates));
     assert_eq!(read(&family, &fates, 9000), Some(b"v".to_vec()));
     written.commit(Lsn::new(7000));

@@ -197,7 +197,7 @@ fn keys_turned_on_and_off_under_a_collector_end_as_committed() {
                     let key = key(number);
                     let (pending, change) = match world.family.insert(&key, b"on", &now, &rules, &world.fates) {
                         InsertOutcome::Done(pending) => (Some(pending), 1),
-                        InsertOutcome::Duplicate(_) => {
+                        InsertOutcome::Duplicate { .. } => {
                             match world.family.write(&key, Change::Delete, Basis::Snapshot, &now, &rules, &world.fates)
                             {
                                 WriteOutcome::Done(pending) => (Some(pending), -1),

@@ -219,7 +219,6 @@ fn what_is_not_built_is_refused_by_name() {
         ("WITH RECURSIVE r AS (SELECT 1) SELECT * FROM r", "WITH RECURSIVE"),
         ("SELECT count(*) FROM t GROUP BY GROUPING SETS ((id), ())", "grouping set"),
         ("SELECT * FROM t TABLESAMPLE SYSTEM (1)", "TABLESAMPLE"),
-        ("INSERT INTO t VALUES (1, 'x') ON CONFLICT DO NOTHING", "ON CONFLICT"),
         ("PREPARE TRANSACTION 'x'", "two-phase commit"),
         ("SELECT 'a' ~ '(a)\\1'", "back-reference"),
         ("CREATE INDEX i ON t (n) WHERE n > 1", "partial"),

@@ -69,7 +69,7 @@ pub(crate) fn all(session: &Session, f: &Family) -> BTreeMap<Vec<u8>, Vec<u8>> {
 pub(crate) fn put(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) {
     match session.insert(f, key, value).unwrap() {
         Insert::Done => {}
-        Insert::Duplicate => {
+        Insert::Duplicate(_) => {
             assert_eq!(session.write(f, key, Basis::Snapshot, Write::Put(value)).unwrap(), Outcome::Done);
         }
         Insert::Wait(_) => panic!("nobody else writes"),

@@ -295,8 +295,43 @@ pub struct Insert {
     pub defaults: Vec<Option<Expr>>,
     /// CHECK conditions over the new row (`Column { up: 0, range: 0 }`), with their names.
     pub checks: Vec<(String, Expr)>,
+    /// ON CONFLICT.
+    pub on_conflict: Option<OnConflict>,
     /// RETURNING, over the new row as range 0.
     pub returning: Vec<Expr>,
+}
+
+/// ON CONFLICT.
+#[derive(Clone, Debug)]
+pub struct OnConflict {
+    /// Which conflicts are meant.
+    pub arbiter: Arbiter,
+    /// DO UPDATE; `None` for DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// Which unique indexes decide whether a row conflicts. Looked up when the statement is planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arbiter {
+    /// All of them: no target was written.
+    Every,
+    /// Those over exactly these columns: places in `Relation::columns`, ascending, each once.
+    Columns(Vec<usize>),
+    /// The one with this OID, of a named constraint.
+    Index(Oid),
+    /// None can be meant: an expression, or an order that no index has.
+    Unmatched,
+    /// None: the named constraint has no index.
+    Unindexed,
+}
+
+/// DO UPDATE. Range 0 is the row that is there, range 1 (`excluded`) the row proposed for insertion.
+#[derive(Clone, Debug)]
+pub struct ConflictUpdate {
+    /// New values: place in `Relation::columns`, expression cast to the column's type (typmod included).
+    pub assignments: Vec<(usize, Expr)>,
+    /// WHERE.
+    pub filter: Option<Expr>,
 }
 
 /// UPDATE.

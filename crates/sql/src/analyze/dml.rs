@@ -26,9 +26,6 @@ use crate::{
 impl Analyzer<'_> {
     /// Analyzes INSERT.
     pub(super) fn insert(&mut self, insert: &ast::Insert) -> Result<(Bound, Vec<ResultColumn>)> {
-        if let Some(conflict) = &insert.on_conflict {
-            return Err(unsupported("ON CONFLICT", conflict.pos));
-        }
         if insert.overriding.is_some() {
             return Err(unsupported("OVERRIDING", insert.table.pos));
         }
@@ -50,7 +47,6 @@ impl Analyzer<'_> {
                 _ => self.insert_query(insert, &table, &mut columns, select)?,
             },
         };
-        self.ctes.truncate(mark);
         let mut defaults = Vec::with_capacity(table.columns.len());
         for place in 0..table.columns.len() {
             defaults.push(if columns.contains(&place) { None } else { Some(self.column_default(&table, place)?) });
@@ -60,9 +56,14 @@ impl Analyzer<'_> {
         let name = insert.alias.clone().unwrap_or_else(|| table.name.to_string());
         level.add_table(&table, name, insert.alias.is_some());
         self.levels.push(level);
+        let on_conflict = match &insert.on_conflict {
+            Some(clause) => Some(self.on_conflict(&table, clause)?),
+            None => None,
+        };
         let (returning, result) = self.returning(&insert.returning)?;
         self.levels.pop();
-        let bound = Insert { table, source, columns, defaults, checks, returning };
+        self.ctes.truncate(mark);
+        let bound = Insert { table, source, columns, defaults, checks, on_conflict, returning };
         Ok((Bound::Insert(Box::new(bound)), result))
     }
 
@@ -255,10 +256,21 @@ impl Analyzer<'_> {
         let from = self.open_target(&table, update.alias.as_ref(), &update.from)?;
         let filter = self.condition(update.filter.as_ref(), Clause::Where, "WHERE")?;
         let (returning, result) = self.returning(&update.returning)?;
+        let assignments = self.assignments(&table, &update.set)?;
+        let level = self.levels.pop().expect("the level opened above");
+        self.ctes.truncate(mark);
+        let checks = self.checks(&table)?;
+        let filter = filter.map(|node| node.expr);
+        let bound = Update { table, ranges: level.ranges, from, filter, assignments, checks, returning };
+        Ok((Bound::Update(Box::new(bound)), result))
+    }
+
+    /// Reads SET of UPDATE and of ON CONFLICT inside the current level.
+    pub(super) fn assignments(&mut self, table: &Arc<Relation>, set: &[ast::SetClause]) -> Result<Vec<(usize, Expr)>> {
         self.level().clause = Clause::Update;
         // All values are read before any is converted: parameters and errors depend on it.
-        let mut read: Vec<(&ast::AssignTarget, Given)> = Vec::with_capacity(update.set.len());
-        for clause in &update.set {
+        let mut read: Vec<(&ast::AssignTarget, Given)> = Vec::with_capacity(set.len());
+        for clause in set {
             match clause {
                 ast::SetClause::One { target, value } => read.push((target, self.given(value)?)),
                 ast::SetClause::Many { targets, source } => self.given_many(targets, source, &mut read)?,
@@ -266,8 +278,8 @@ impl Analyzer<'_> {
         }
         let mut assignments: Vec<(usize, Expr)> = Vec::with_capacity(read.len());
         for (target, given) in read {
-            let place = assigned_place(&table, target)?;
-            let value = self.assigned(&table, place, given)?;
+            let place = assigned_place(table, target)?;
+            let value = self.assigned(table, place, given)?;
             if assignments.iter().any(|(old, _)| *old == place) {
                 return Err(SqlError::new(
                     SqlState::SYNTAX_ERROR,
@@ -276,12 +288,7 @@ impl Analyzer<'_> {
             }
             assignments.push((place, value));
         }
-        let level = self.levels.pop().expect("the level opened above");
-        self.ctes.truncate(mark);
-        let checks = self.checks(&table)?;
-        let filter = filter.map(|node| node.expr);
-        let bound = Update { table, ranges: level.ranges, from, filter, assignments, checks, returning };
-        Ok((Bound::Update(Box::new(bound)), result))
+        Ok(assignments)
     }
 
     /// Reads `(a, b) = source`.

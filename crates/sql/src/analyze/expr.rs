@@ -325,18 +325,10 @@ impl Analyzer<'_> {
 
     /// Accepts the collations that mean byte order; all text is compared so.
     fn collate(&mut self, node: Typed, collation: &ast::ObjectName) -> Result<Typed> {
-        let known_schema = collation.schema().is_none_or(|schema| schema == "pg_catalog");
-        if !known_schema || !matches!(collation.last(), "C" | "POSIX" | "default" | "ucs_basic") {
-            return Err(error(
-                SqlState::UNDEFINED_OBJECT,
-                format!("collation \"{}\" for encoding \"UTF8\" does not exist", collation),
-                collation.pos,
-            ));
-        }
+        known_collation(collation, collation.pos)?;
         let node = self.resolve_unknown(node)?;
         let (ty, pos) = (node.ty(), node.pos);
-        let element = ty.element().map_or(ty.oid, |element| element.oid);
-        if coerce::category(element).0 != b'S' {
+        if !is_collated(ty) {
             return Err(error(
                 SqlState::DATATYPE_MISMATCH,
                 format!("collations are not supported by type {}", SqlType::new(ty.oid).name()),
@@ -380,6 +372,22 @@ pub(super) fn row_fields(node: &ast::Expr) -> Option<&[ast::Expr]> {
         ExprKind::Row { fields, .. } => Some(fields),
         _ => None,
     }
+}
+
+/// Fails unless the collation is one of those that mean byte order.
+pub(super) fn known_collation(collation: &ast::ObjectName, pos: Pos) -> Result<()> {
+    let known_schema = collation.schema().is_none_or(|schema| schema == "pg_catalog");
+    if known_schema && matches!(collation.last(), "C" | "POSIX" | "default" | "ucs_basic") {
+        return Ok(());
+    }
+    let text = format!("collation \"{collation}\" for encoding \"UTF8\" does not exist");
+    Err(error(SqlState::UNDEFINED_OBJECT, text, pos))
+}
+
+/// Returns whether values of the type, or their elements, are compared under a collation.
+pub(super) fn is_collated(ty: SqlType) -> bool {
+    let element = ty.element().map_or(ty.oid, |element| element.oid);
+    coerce::category(element).0 == b'S'
 }
 
 /// Takes the places away.

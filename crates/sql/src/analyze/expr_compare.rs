@@ -317,6 +317,12 @@ impl Analyzer<'_> {
             Some(Clause::Check) => {
                 return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in check constraint", pos));
             }
+            Some(Clause::IndexExpression) => {
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in index expression", pos));
+            }
+            Some(Clause::IndexPredicate) => {
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "cannot use subquery in index predicate", pos));
+            }
             _ => {}
         }
         let output = self.query(query, true)?;

@@ -23,6 +23,7 @@ mod expr_compare;
 mod from;
 mod group;
 mod names;
+mod on_conflict;
 mod order;
 mod params;
 mod resolve;

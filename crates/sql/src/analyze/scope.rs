@@ -39,6 +39,8 @@ pub(super) enum Clause {
     Filter,
     Default,
     Check,
+    IndexExpression,
+    IndexPredicate,
 }
 
 impl Clause {
@@ -62,6 +64,8 @@ impl Clause {
             Self::Filter => "FILTER",
             Self::Default => "DEFAULT expressions",
             Self::Check => "check constraints",
+            Self::IndexExpression => "index expressions",
+            Self::IndexPredicate => "index predicates",
         }
     }
 
@@ -104,6 +108,8 @@ pub(super) struct Level {
     pub(super) references: Vec<(usize, usize, Pos)>,
     /// The range that a set-returning function of the output list became.
     pub(super) set_range: Option<usize>,
+    /// The range of `excluded`, which has no system columns.
+    pub(super) excluded: Option<usize>,
     /// Whether anything inside names a level further out (S3).
     pub(super) outer: bool,
 }
@@ -165,6 +171,7 @@ impl Level {
             aggregates: Vec::new(),
             references: Vec::new(),
             set_range: None,
+            excluded: None,
             outer: false,
         }
     }
@@ -417,7 +424,8 @@ impl Analyzer<'_> {
 
 /// Answers for a system column of a table; `None` when `name` is none or the item is no table.
 fn system_column(level: &Level, item: &Item, name: &str, pos: Pos) -> Option<Result<Typed>> {
-    let RangeSource::Table(relation) = &level.ranges.get(item.range?)?.source else { return None };
+    let range = item.range.filter(|range| level.excluded != Some(*range))?;
+    let RangeSource::Table(relation) = &level.ranges.get(range)?.source else { return None };
     match name {
         "tableoid" => Some(Ok(Typed::new(Expr::Const(Value::Oid(relation.oid), SqlType::OID), pos))),
         "ctid" | "xmin" | "xmax" | "cmin" | "cmax" => Some(Err(unsupported(format!("system column \"{name}\""), pos))),

@@ -142,7 +142,7 @@ fn put(db: &Db, session: &mut Session, (key, value): Row) -> Result<()> {
     let family = db.family(CfId::CATALOG);
     match session.insert(&family, &key, &value)? {
         Insert::Done => Ok(()),
-        Insert::Duplicate => finish(session.write(&family, &key, Basis::Snapshot, Write::Put(&value))?),
+        Insert::Duplicate(_) => finish(session.write(&family, &key, Basis::Snapshot, Write::Put(&value))?),
         Insert::Wait(_) => Err(contended()),
     }
 }

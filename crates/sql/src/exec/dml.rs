@@ -161,9 +161,14 @@ pub(crate) fn write_entry(session: &mut Session, family: &Family, key: &[u8], wh
             Outcome::Wait(blocker) => return Ok(Removal::Wait(blocker)),
             Outcome::Changed { csn, .. } if basis != Basis::After(csn) => basis = Basis::After(csn),
             Outcome::Changed { .. } | Outcome::Gone | Outcome::Moved(_) | Outcome::SelfModified => {
-                return Err(SqlError::new(SqlState::DATA_CORRUPTED, "a row and its index entries do not agree")
-                    .hint("Rebuild the index, and report this as a bug."));
+                return Err(disagree());
             }
         }
     }
+}
+
+/// Makes the error for an index entry that its row does not answer to, or the other way round.
+pub(crate) fn disagree() -> SqlError {
+    SqlError::new(SqlState::DATA_CORRUPTED, "a row and its index entries do not agree")
+        .hint("Rebuild the index, and report this as a bug.")
 }

@@ -43,6 +43,11 @@ pub(crate) fn primary_key(index: &Index, row: &[Value], out: &mut Vec<u8>) -> Re
     check_length(out)
 }
 
+/// Returns whether the row's key in the index has a NULL, and so equals no other.
+pub(crate) fn has_null(index: &Index, row: &[Value]) -> bool {
+    index.columns.iter().any(|column| row[column.column].is_null())
+}
+
 /// Appends the key of an index entry for the row at `table_key`.
 pub(crate) fn entry_key(index: &Index, row: &[Value], table_key: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let mut has_null = false;

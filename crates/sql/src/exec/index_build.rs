@@ -78,7 +78,7 @@ pub fn rewrite_table(
                 key.extend_from_slice(&last_id.to_be_bytes());
                 match session.insert(&table, &key, &bytes).map_err(from_engine)? {
                     Insert::Done => {}
-                    Insert::Duplicate | Insert::Wait(_) => return Err(not_alone(new)),
+                    Insert::Duplicate(_) | Insert::Wait(_) => return Err(not_alone(new)),
                 }
             }
         }
@@ -123,7 +123,7 @@ fn put(
 ) -> Result<()> {
     match session.insert(family, key, value).map_err(from_engine)? {
         Insert::Done => Ok(()),
-        Insert::Duplicate => {
+        Insert::Duplicate(_) => {
             let message = format!("could not create unique index \"{}\"", index.name);
             let key = key_text(relation, index, row, &TextContext::default());
             Err(SqlError::new(SqlState::UNIQUE_VIOLATION, message)

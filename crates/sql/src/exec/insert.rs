@@ -1,20 +1,29 @@
 //! INSERT: rows of a query become rows of a table and entries of all its indexes.
 //!
+//! With ON CONFLICT the keys that decide (the arbiters) are claimed before anything else of the row is written. A claim
+//! is the row's own entry, so nothing has to be confirmed later: whoever wants the key waits for this transaction's end.
+//! A claim that meets a live row gives the row's other claims back.
+//!
 //! # Invariants
 //! - I1. NOT NULL and CHECK are judged before anything of the row is written.
-//! - I2. After a wait, the same write is tried again; what is already written of the row stays (E3).
+//! - I2. After a wait, the same write is tried again; what is already written of the row stays (E3). Only claims do not:
+//!   while one is waited for, the row holds no other, so that two statements that want two keys in turns get on.
+//! - I3. When a conflict is acted on, nothing of the proposed row is written: `mark` stands before its first claim.
+//! - I4. The claim that was waited for is the first one tried afterwards, so that the queue for its key moves on by it.
+//! - I5. A key with a NULL conflicts with none, so there is nothing to claim: its entry follows with the others.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use collie_engine::Insert;
+use collie_engine::{Existing, Insert, Mark};
 
 use crate::{
     catalog::relation::TableKey,
     error::Result,
     exec::{
+        conflict::{ConflictRow, Met, Resolved},
         context::{Env, Run},
         dml::{self, Advance},
         entry,
@@ -24,13 +33,17 @@ use crate::{
         op::Pull,
         source::QueryState,
     },
-    plan::node::InsertPlan,
+    plan::node::{ConflictPlan, InsertPlan, Target},
     types::Value,
 };
 
 #[derive(Clone, Copy)]
 enum Stage {
     Fetch,
+    /// Claim the arbiter this many places after `first_claim`.
+    Claim(usize),
+    /// Make of the row that was met, by the index at this place, what DO UPDATE says.
+    Resolve(usize),
     Table,
     Entry(usize),
 }
@@ -38,14 +51,20 @@ enum Stage {
 /// The state of an INSERT.
 pub(crate) struct InsertState {
     source: QueryState,
-    /// The new row, in the slots of its table.
+    /// The new row, in the slots of its table; while a conflict is resolved, in those of `excluded`.
     frame: Vec<Value>,
     stage: Stage,
     families: Families,
     row_ids: Option<Arc<AtomicU64>>,
     key: Vec<u8>,
     row: Vec<u8>,
+    /// The entry written last.
     entry: Vec<u8>,
+    /// Which arbiter is tried first (I4).
+    first_claim: usize,
+    /// Before the first claim of the row (I3).
+    mark: Option<Mark>,
+    conflict: ConflictRow,
 }
 
 impl InsertState {
@@ -59,21 +78,27 @@ impl InsertState {
             key: Vec::new(),
             row: Vec::new(),
             entry: Vec::new(),
+            first_claim: 0,
+            mark: None,
+            conflict: ConflictRow::new(),
         }
     }
 
     pub(crate) fn rewind(&mut self) {
         self.source.op.rewind();
         self.stage = Stage::Fetch;
+        self.first_claim = 0;
     }
 
     /// Writes the next row; RETURNING goes to `out`.
     pub(crate) fn advance(&mut self, plan: &InsertPlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
-        let target = &plan.target;
-        let relation = &target.relation;
+        let relation = &plan.target.relation;
         loop {
             match self.stage {
                 Stage::Fetch => {
+                    if run.is_spent() {
+                        return Ok(Advance::Yield);
+                    }
                     match self.source.pull(&plan.source, None, run)? {
                         Pull::Row => {}
                         Pull::End => return Ok(Advance::End),
@@ -83,44 +108,164 @@ impl InsertState {
                     run.tick()?;
                     self.make_row(plan, run)?;
                     self.stage = Stage::Table;
+                    if plan.conflict.is_some() {
+                        self.mark = Some(run.session.savepoint());
+                        self.conflict.forget();
+                        self.stage = Stage::Claim(0);
+                    }
                 }
-                Stage::Table => {
-                    let table = self.families.table(relation, run);
-                    match run.session.insert(table, &self.key, &self.row).map_err(from_engine)? {
-                        Insert::Done => self.stage = Stage::Entry(0),
-                        Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                        Insert::Duplicate => {
-                            let row = &self.frame[target.base..target.base + relation.columns.len()];
-                            let index = relation.primary_key().expect("row ids are never given twice");
-                            return Err(dml::duplicate_key(relation, index, row, run));
+                Stage::Claim(at) => {
+                    let conflict = plan.conflict.as_ref().expect("only ON CONFLICT claims");
+                    let count = conflict.arbiters.len();
+                    if at == count {
+                        self.stage = Stage::Table;
+                        continue;
+                    }
+                    let place = conflict.arbiters[(self.first_claim + at) % count];
+                    let index = &relation.indexes[place];
+                    if entry::has_null(index, self.columns(&plan.target)) {
+                        self.stage = Stage::Claim(at + 1); // I5
+                        continue;
+                    }
+                    let primary = index.primary;
+                    let claimed = if primary { self.put_row(plan, run)? } else { self.put_entry(plan, place, run)? };
+                    match claimed {
+                        Insert::Done => self.stage = Stage::Claim(at + 1),
+                        Insert::Wait(blocker) => {
+                            if at > 0 {
+                                self.give_back(run); // I2
+                                self.first_claim = (self.first_claim + at) % count; // I4
+                                self.stage = Stage::Claim(0);
+                            }
+                            return Ok(Advance::Wait(blocker));
+                        }
+                        Insert::Duplicate(existing) => {
+                            // The place in the queue for the row itself is kept: DO UPDATE locks it next.
+                            if at > 0 || !primary || conflict.update.is_none() {
+                                self.give_back(run); // I3
+                            }
+                            self.meet(plan, conflict, place, existing, run)?;
                         }
                     }
                 }
-                Stage::Entry(at) => {
-                    let Some(index) = relation.indexes.get(at) else {
-                        self.stage = Stage::Fetch;
-                        out.clear();
-                        for code in &plan.returning {
-                            out.push(eval(code, run, &Env::new(&self.frame, None))?);
+                Stage::Resolve(place) => {
+                    let update = plan.conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+                    let update = update.expect("only DO UPDATE resolves");
+                    let index = &relation.indexes[place];
+                    let Self { conflict, frame, families, .. } = self;
+                    match conflict.resolve(&plan.target, index, update, frame, families, run)? {
+                        Resolved::Updated => return self.written(plan, run, out),
+                        Resolved::Unwanted => self.stage = Stage::Fetch,
+                        Resolved::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                        Resolved::Gone => {
+                            run.tick()?;
+                            self.give_back(run);
+                            self.exchange(&plan.target);
+                            self.stage = Stage::Claim(0);
                         }
-                        return Ok(Advance::Row);
-                    };
-                    if !index.primary {
-                        let row = &self.frame[target.base..target.base + relation.columns.len()];
-                        self.entry.clear();
-                        entry::entry_key(index, row, &self.key, &mut self.entry)?;
-                        let family = self.families.entries(relation, at, run);
-                        let value = entry::entry_value(index, &self.key);
-                        match run.session.insert(family, &self.entry, value).map_err(from_engine)? {
+                    }
+                }
+                Stage::Table => {
+                    let primary = relation.primary_key();
+                    if primary.is_none() || !self.is_claimed(plan, 0) {
+                        match self.put_row(plan, run)? {
                             Insert::Done => {}
                             Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
-                            Insert::Duplicate => return Err(dml::duplicate_key(relation, index, row, run)),
+                            Insert::Duplicate(_) => {
+                                let index = primary.expect("row ids are never given twice");
+                                return Err(dml::duplicate_key(relation, index, self.columns(&plan.target), run));
+                            }
+                        }
+                    }
+                    self.stage = Stage::Entry(0);
+                }
+                Stage::Entry(at) => {
+                    let Some(index) = relation.indexes.get(at) else { return self.written(plan, run, out) };
+                    if !index.primary && !self.is_claimed(plan, at) {
+                        match self.put_entry(plan, at, run)? {
+                            Insert::Done => {}
+                            Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
+                            Insert::Duplicate(_) => {
+                                return Err(dml::duplicate_key(relation, index, self.columns(&plan.target), run));
+                            }
                         }
                     }
                     self.stage = Stage::Entry(at + 1);
                 }
             }
         }
+    }
+
+    /// Ends the row that was written, inserted or updated; RETURNING goes to `out`.
+    fn written(&mut self, plan: &InsertPlan, run: &mut Run<'_>, out: &mut Vec<Value>) -> Result<Advance> {
+        self.stage = Stage::Fetch;
+        out.clear();
+        for code in &plan.returning {
+            out.push(eval(code, run, &Env::new(&self.frame, None))?);
+        }
+        Ok(Advance::Row)
+    }
+
+    fn put_row(&mut self, plan: &InsertPlan, run: &mut Run<'_>) -> Result<Insert> {
+        let table = self.families.table(&plan.target.relation, run);
+        run.session.insert(table, &self.key, &self.row).map_err(from_engine)
+    }
+
+    fn put_entry(&mut self, plan: &InsertPlan, place: usize, run: &mut Run<'_>) -> Result<Insert> {
+        let target = &plan.target;
+        let index = &target.relation.indexes[place];
+        let row = &self.frame[target.base..target.base + target.relation.columns.len()];
+        self.entry.clear();
+        entry::entry_key(index, row, &self.key, &mut self.entry)?;
+        let family = self.families.entries(&target.relation, place, run);
+        let value = entry::entry_value(index, &self.key);
+        run.session.insert(family, &self.entry, value).map_err(from_engine)
+    }
+
+    /// Takes back what was claimed or locked for the row, and leaves the queue for it.
+    fn give_back(&mut self, run: &mut Run<'_>) {
+        run.session.rollback_to(self.mark.expect("a mark was set before the first claim"));
+    }
+
+    /// Decides what comes of the row that a claim met.
+    fn meet(
+        &mut self,
+        plan: &InsertPlan,
+        conflict: &ConflictPlan,
+        place: usize,
+        existing: Existing,
+        run: &mut Run<'_>,
+    ) -> Result<()> {
+        if conflict.update.is_none() {
+            // A row that REPEATABLE READ does not show must not decide either.
+            let _ = run.session.basis_on(&existing).map_err(from_engine)?;
+            self.stage = Stage::Fetch;
+            return Ok(());
+        }
+        let index = &plan.target.relation.indexes[place];
+        let claimed = if index.primary { &self.key } else { &self.entry };
+        self.conflict.meet(Met { index, claimed, existing }, run)?;
+        self.exchange(&plan.target);
+        self.stage = Stage::Resolve(place);
+        Ok(())
+    }
+
+    /// Exchanges the table's slots and those of `excluded`.
+    fn exchange(&mut self, target: &Target) {
+        let width = target.relation.columns.len();
+        let (row, excluded) = self.frame[target.base..].split_at_mut(width);
+        row.swap_with_slice(&mut excluded[..width]);
+    }
+
+    /// Returns whether the entry of the index at `place` was claimed, so that it is written already.
+    fn is_claimed(&self, plan: &InsertPlan, place: usize) -> bool {
+        let index = &plan.target.relation.indexes[place];
+        plan.conflict.as_ref().is_some_and(|conflict| conflict.arbiters.contains(&place))
+            && !entry::has_null(index, self.columns(&plan.target))
+    }
+
+    fn columns(&self, target: &Target) -> &[Value] {
+        &self.frame[target.base..target.base + target.relation.columns.len()]
     }
 
     /// Makes the new row from the source's, with its key and bytes.

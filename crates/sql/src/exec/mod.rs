@@ -13,6 +13,7 @@
 //! Checked by `tests`: SQL in, rows out; two sessions in conflict; index contents after random statements.
 
 mod aggregate;
+mod conflict;
 mod context;
 mod delete;
 mod dml;

@@ -153,7 +153,7 @@ impl RowUpdate {
                     match run.session.insert(table, &self.new_key, &self.row).map_err(from_engine)? {
                         Insert::Done => self.stage = Stage::Remove(0),
                         Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
-                        Insert::Duplicate => {
+                        Insert::Duplicate(_) => {
                             let index = relation.primary_key().expect("only a primary key moves rows");
                             return Err(dml::duplicate_key(relation, index, &self.new, run));
                         }
@@ -175,7 +175,7 @@ impl RowUpdate {
                     match run.session.insert(family, &self.new_entry, value).map_err(from_engine)? {
                         Insert::Done => self.stage = Stage::Remove(at + 1),
                         Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
-                        Insert::Duplicate => return Err(dml::duplicate_key(relation, index, &self.new, run)),
+                        Insert::Duplicate(_) => return Err(dml::duplicate_key(relation, index, &self.new, run)),
                     }
                 }
             }

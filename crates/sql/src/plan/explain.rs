@@ -1,8 +1,11 @@
 //! EXPLAIN: prints a plan in PostgreSQL's shape, with expected rows and without costs.
 
-use crate::plan::{
-    code::Code,
-    node::{Access, IndexAccess, Kind, Node, Plan, Prefix, QueryPlan, Root, Scan, SubquerySource},
+use crate::{
+    catalog::relation::Relation,
+    plan::{
+        code::Code,
+        node::{Access, ConflictPlan, IndexAccess, Kind, Node, Plan, Prefix, QueryPlan, Root, Scan, SubquerySource},
+    },
 };
 
 /// Returns the lines that EXPLAIN shows.
@@ -17,6 +20,9 @@ pub fn explain_with(plan: &Plan, rows: bool) -> Vec<String> {
         Root::Query(query) => printer.node(&query.node, 0),
         Root::Insert(insert) => {
             printer.head(0, &format!("Insert on {}", insert.target.alias), insert.source.node.rows);
+            if let Some(conflict) = &insert.conflict {
+                printer.conflict(&insert.target.relation, conflict);
+            }
             printer.node(&insert.source.node, 1);
         }
         Root::Update(update) => {
@@ -66,6 +72,18 @@ impl Printer {
     fn filter(&mut self, depth: usize, filter: Option<&Code>) {
         if let Some(code) = filter {
             self.note(depth, &format!("Filter: {} condition(s)", conditions(code)));
+        }
+    }
+
+    fn conflict(&mut self, relation: &Relation, conflict: &ConflictPlan) {
+        let resolution = if conflict.update.is_some() { "UPDATE" } else { "NOTHING" };
+        self.note(0, &format!("Conflict Resolution: {resolution}"));
+        if conflict.named {
+            let names: Vec<&str> = conflict.arbiters.iter().map(|&place| &*relation.indexes[place].name).collect();
+            self.note(0, &format!("Conflict Arbiter Indexes: {}", names.join(", ")));
+        }
+        if let Some(filter) = conflict.update.as_ref().and_then(|update| update.filter.as_ref()) {
+            self.note(0, &format!("Conflict Filter: {} condition(s)", conditions(filter)));
         }
     }
 

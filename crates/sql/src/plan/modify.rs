@@ -5,15 +5,15 @@
 //!   entries are made of.
 
 use crate::{
-    analyze::bound::{Delete, Expr, FromItem, Insert, Range, Update},
+    analyze::bound::{Arbiter, Delete, Expr, FromItem, Insert, OnConflict, Range, Update},
     catalog::relation::{Index, Relation, TableKey},
-    error::Result,
+    error::{Result, SqlError, SqlState},
     plan::{
         code::Code,
         compile::{Level, Planner},
         conjunct::split,
         join::Inputs,
-        node::{CheckCode, DeletePlan, InsertPlan, RowChange, Target, UpdatePlan},
+        node::{CheckCode, ConflictPlan, ConflictUpdate, DeletePlan, InsertPlan, RowChange, Target, UpdatePlan},
         select::{level_of, needed_columns, recheck_conditions},
         walk::{walk_expr, walk_from, walk_source},
     },
@@ -52,6 +52,34 @@ fn target(relation: &std::sync::Arc<Relation>, inputs: &Inputs<'_>, base: usize)
     }
 }
 
+/// Finds the unique indexes that an arbiter means: places in `Relation::indexes`.
+fn arbiters(relation: &Relation, arbiter: &Arbiter) -> Result<Box<[usize]>> {
+    let is_meant = |index: &Index| match arbiter {
+        Arbiter::Every => index.unique,
+        Arbiter::Columns(wanted) => {
+            let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+            columns.sort_unstable();
+            columns.dedup();
+            index.unique && columns == *wanted
+        }
+        Arbiter::Index(oid) => index.oid == *oid,
+        Arbiter::Unmatched | Arbiter::Unindexed => false,
+    };
+    let indexes = relation.indexes.iter().enumerate();
+    let found: Box<[usize]> = indexes.filter(|(_, index)| is_meant(index)).map(|(place, _)| place).collect();
+    if !found.is_empty() || *arbiter == Arbiter::Every {
+        return Ok(found);
+    }
+    Err(if *arbiter == Arbiter::Unindexed {
+        SqlError::new(SqlState::WRONG_OBJECT_TYPE, "constraint in ON CONFLICT clause has no associated index")
+    } else {
+        SqlError::new(
+            SqlState::INVALID_COLUMN_REFERENCE,
+            "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+        )
+    })
+}
+
 impl Planner<'_> {
     fn checks(&mut self, checks: &[(String, Expr)]) -> Result<Box<[CheckCode]>> {
         checks.iter().map(|(name, expr)| Ok((name.as_str().into(), self.compile(expr)?))).collect()
@@ -78,14 +106,29 @@ impl Planner<'_> {
                 .collect::<Result<_>>()?,
             checks: self.checks(checks)?,
             moves,
+            keys: relation.indexes.iter().any(|index| index.unique && assigned(index)),
             indexes: indexes.map(|(place, _)| place).collect(),
         })
+    }
+
+    fn conflict(&mut self, insert: &Insert, conflict: &OnConflict) -> Result<ConflictPlan> {
+        let update = match &conflict.update {
+            None => None,
+            Some(update) => Some(ConflictUpdate {
+                filter: self.compile_opt(update.filter.as_ref())?,
+                change: self.row_change(&insert.table, &update.assignments, &insert.checks)?,
+            }),
+        };
+        let named = conflict.arbiter != Arbiter::Every;
+        Ok(ConflictPlan { arbiters: arbiters(&insert.table, &conflict.arbiter)?, named, update })
     }
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<InsertPlan> {
         let source = self.query(&insert.source)?;
         let slots = insert.table.columns.len();
-        self.levels.push(Level { bases: vec![0], slots, ..Level::default() });
+        let update = insert.on_conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
+        let (bases, slots) = if update.is_some() { (vec![0, slots], 2 * slots) } else { (vec![0], slots) };
+        self.levels.push(Level { bases, slots, ..Level::default() });
         let mut defaults = Vec::new();
         for (column, expr) in insert.defaults.iter().enumerate() {
             if let Some(expr) = expr {
@@ -101,15 +144,20 @@ impl Planner<'_> {
                 relation: insert.table.clone(),
                 alias: insert.table.name.as_ref().into(),
                 base: 0,
-                columns: Box::new([]),
+                // M1.
+                columns: match update {
+                    Some(_) => insert.table.live_columns().map(|(place, _)| place).collect(),
+                    None => Box::new([]),
+                },
                 key_slot: None,
             },
             source,
             columns: insert.columns.as_slice().into(),
             defaults: defaults.into(),
             checks: self.checks(&insert.checks)?,
+            conflict: insert.on_conflict.as_ref().map(|conflict| self.conflict(insert, conflict)).transpose()?,
             returning: self.compile_all(&insert.returning)?,
-            slots,
+            slots: self.level().slots,
         };
         self.levels.pop();
         Ok(plan)

@@ -505,10 +505,30 @@ pub struct LockTarget {
 /// A CHECK condition with its name.
 pub type CheckCode = (Box<str>, Code);
 
+/// ON CONFLICT.
+#[derive(Debug)]
+pub struct ConflictPlan {
+    /// Which of `Relation::indexes` decide whether a row conflicts, ascending.
+    pub arbiters: Box<[usize]>,
+    /// Whether they were named, so that EXPLAIN shows them.
+    pub named: bool,
+    /// DO UPDATE; `None` for DO NOTHING.
+    pub update: Option<ConflictUpdate>,
+}
+
+/// DO UPDATE. The row that is there stands in the table's slots, the proposed one (`excluded`) in those after them.
+#[derive(Debug)]
+pub struct ConflictUpdate {
+    /// WHERE.
+    pub filter: Option<Code>,
+    /// What becomes of the row.
+    pub change: RowChange,
+}
+
 /// INSERT.
 #[derive(Debug)]
 pub struct InsertPlan {
-    /// The table; the new row stands in its slots.
+    /// The table; the new row stands in its slots. Its columns are those that DO UPDATE reads of a row that is there.
     pub target: Target,
     /// Rows to insert.
     pub source: QueryPlan,
@@ -518,6 +538,8 @@ pub struct InsertPlan {
     pub defaults: Box<[(usize, Code)]>,
     /// CHECK conditions with their names.
     pub checks: Box<[CheckCode]>,
+    /// ON CONFLICT.
+    pub conflict: Option<ConflictPlan>,
     /// RETURNING.
     pub returning: Box<[Code]>,
     /// Slots of the frame of the new row.
@@ -533,6 +555,8 @@ pub struct RowChange {
     pub checks: Box<[CheckCode]>,
     /// Whether the primary key may change.
     pub moves: bool,
+    /// Whether a column of a unique index is assigned.
+    pub keys: bool,
     /// Which of `Relation::indexes` (not the primary key) have an assigned column.
     pub indexes: Box<[usize]>,
 }

@@ -30,7 +30,7 @@ fn fixture() -> Fixture {
 }
 
 /// Starts a statement that has to wait.
-fn start_waiting(
+pub(super) fn start_waiting(
     client: &mut Client<'_>,
     fixture: &Fixture,
     statement: &Analyzed,
@@ -46,7 +46,10 @@ fn start_waiting(
 }
 
 /// Runs a statement on after what it waits for has ended.
-fn finish(client: &mut Client<'_>, waiting: (Box<Running>, collie_engine::WaitFuture)) -> crate::error::Result<u64> {
+pub(super) fn finish(
+    client: &mut Client<'_>,
+    waiting: (Box<Running>, collie_engine::WaitFuture),
+) -> crate::error::Result<u64> {
     let (mut running, mut wait) = waiting;
     loop {
         wait.block(Some(Duration::from_secs(10))).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Fixture {
     pub(super) db: Db,
     pub(super) catalog: Arc<Catalog>,
     pub(super) row_ids: RowIds,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// What a table of a test looks like: columns (name, type, NOT NULL), primary key, indexes (unique, columns).
@@ -52,7 +52,14 @@ impl Fixture {
         for (number, table) in (0u32..).zip(tables) {
             catalog.put_relation(Arc::new(relation(&db, 20_000 + number * 100, table)));
         }
-        Self { db, catalog: Arc::new(catalog), row_ids: RowIds::new(), _directory: directory }
+        Self { db, catalog: Arc::new(catalog), row_ids: RowIds::new(), directory }
+    }
+
+    /// Closes the database and opens it again from its log.
+    pub(super) fn reopen(&mut self) {
+        self.db.close().unwrap();
+        let opened = Db::open(self.directory.path(), Options::small(), collie_env::Env::real(), &mut |_| {});
+        self.db = opened.unwrap().0;
     }
 
     pub(super) fn table(&self, name: &str) -> Arc<Relation> {

@@ -1,7 +1,8 @@
 //! Tests of planning and execution over a real engine in a temporary directory.
 //!
-//! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `locks` those that hold one, `model` compares random
-//! statements with a map of rows, `query` runs joins, grouping and subqueries, `steps` stops and goes on.
+//! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `locks` those that hold one,
+//! `model` compares random statements with a map of rows, `query` runs joins, grouping and subqueries, `steps` stops and
+//! goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
 
 mod conflict;
 mod fixture;
@@ -10,4 +11,5 @@ mod model;
 mod query;
 mod steps;
 mod tree;
+mod upsert;
 mod writes;

@@ -1,4 +1,4 @@
-//! Random INSERT, UPDATE, DELETE and rollback against a map of rows, with the index checker after each.
+//! Random INSERT, upserts, UPDATE, DELETE and rollback against a map of rows, with the index checker after each.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +19,12 @@ const INT: SqlType = SqlType::INT4;
 #[derive(Clone, Debug)]
 enum Step {
     Insert(i32, Option<i32>, u8),
+    /// ON CONFLICT DO NOTHING, on any key.
+    Keep(i32, Option<i32>, u8),
+    /// ON CONFLICT (id) DO UPDATE SET (a, b) = (excluded.a, excluded.b).
+    ByKey(i32, Option<i32>, u8),
+    /// ON CONFLICT (a) DO UPDATE SET (id, b) = (excluded.id, excluded.b) WHERE the text differs.
+    ByUnique(i32, Option<i32>, u8),
     SetKey(i32, i32),
     SetUnique(i32, Option<i32>),
     SetText(i32, u8),
@@ -35,6 +41,9 @@ fn step() -> impl Strategy<Value = Step> {
     let unique = || proptest::option::of(0..12i32);
     prop_oneof![
         4 => (key.clone(), unique(), 0..4u8).prop_map(|(id, a, b)| Step::Insert(id, a, b)),
+        2 => (key.clone(), unique(), 0..4u8).prop_map(|(id, a, b)| Step::Keep(id, a, b)),
+        2 => (key.clone(), unique(), 0..4u8).prop_map(|(id, a, b)| Step::ByKey(id, a, b)),
+        2 => (key.clone(), unique(), 0..4u8).prop_map(|(id, a, b)| Step::ByUnique(id, a, b)),
         2 => (key.clone(), key.clone()).prop_map(|(from, to)| Step::SetKey(from, to)),
         2 => (key.clone(), unique()).prop_map(|(id, a)| Step::SetUnique(id, a)),
         2 => (key.clone(), 0..4u8).prop_map(|(id, b)| Step::SetText(id, b)),
@@ -70,6 +79,33 @@ fn apply(rows: &Rows, step: &Step) -> Option<(Rows, u64)> {
             }
             new.insert(*id, (*a, name(*b)));
             1
+        }
+        Step::Keep(id, a, b) => {
+            let free = !rows.contains_key(id) && !taken(rows, *a, -1);
+            if free {
+                new.insert(*id, (*a, name(*b)));
+            }
+            u64::from(free)
+        }
+        Step::ByKey(id, a, b) => {
+            if taken(rows, *a, *id) {
+                return None;
+            }
+            new.insert(*id, (*a, name(*b)));
+            1
+        }
+        Step::ByUnique(id, a, b) => {
+            let old = rows.iter().find(|(_, row)| a.is_some() && row.0 == *a).map(|(id, row)| (*id, row.1.clone()));
+            match old {
+                Some((_, text)) if text == name(*b) => 0,
+                Some((old, _)) if old != *id && rows.contains_key(id) => return None,
+                None if rows.contains_key(id) => return None,
+                old => {
+                    old.map(|(old, _)| new.remove(&old));
+                    new.insert(*id, (*a, name(*b)));
+                    1
+                }
+            }
         }
         Step::SetKey(from, to) => match new.remove(from) {
             None => 0,
@@ -120,10 +156,20 @@ fn apply(rows: &Rows, step: &Step) -> Option<(Rows, u64)> {
 }
 
 fn statement(fixture: &Fixture, step: &Step) -> Option<Analyzed> {
+    let upsert = |id: &i32, a: &Option<i32>, b: &u8, clause: &str| {
+        let a = a.map_or_else(|| "null".to_owned(), |a| a.to_string());
+        let text = format!("insert into t values ({id}, {a}, '{}') on conflict {clause}", name(*b));
+        fixture.client().analyze(&text).unwrap()
+    };
     let t = fixture.table("t");
     let by_key = |id: i32| Some(op("=", col(0, 0, INT), int(id)));
     Some(match step {
         Step::Insert(id, a, b) => super::tree::insert(&t, vec![vec![int(*id), optional(*a), text(&name(*b))]]),
+        Step::Keep(id, a, b) => upsert(id, a, b, "do nothing"),
+        Step::ByKey(id, a, b) => upsert(id, a, b, "(id) do update set (a, b) = (excluded.a, excluded.b)"),
+        Step::ByUnique(id, a, b) => {
+            upsert(id, a, b, "(a) do update set (id, b) = (excluded.id, excluded.b) where t.b <> excluded.b")
+        }
         Step::SetKey(from, to) => update(&t, vec![(0, int(*to))], by_key(*from)),
         Step::SetUnique(id, a) => update(&t, vec![(1, optional(*a))], by_key(*id)),
         Step::SetText(id, b) => update(&t, vec![(2, text(&name(*b)))], by_key(*id)),

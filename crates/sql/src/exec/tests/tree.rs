@@ -104,6 +104,7 @@ pub(super) fn insert(table: &Arc<Relation>, rows: Vec<Vec<Expr>>) -> Analyzed {
         columns: (0..table.columns.len()).collect(),
         defaults: vec![None; table.columns.len()],
         checks: Vec::new(),
+        on_conflict: None,
         returning: Vec::new(),
     })))
 }

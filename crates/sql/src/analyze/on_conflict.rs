@@ -1,0 +1,156 @@
+//! ON CONFLICT: which unique indexes decide, and what DO UPDATE makes of the row that is there.
+//!
+//! Not here: which index the columns mean. That is decided when the statement is planned, as in PostgreSQL, so that a
+//! statement whose index is missing can be prepared.
+//!
+//! # Invariants
+//! - O1. `excluded` is range 1 of the level, after the table. Names find it in SET and WHERE only; elsewhere errors know it.
+
+use std::sync::Arc;
+
+use super::{
+    Analyzer, Typed,
+    bound::{Arbiter, ConflictUpdate, Expr, OnConflict},
+    error,
+    expr::{is_collated, known_collation},
+    scope::Clause,
+};
+use crate::{
+    builtin::{op_class_by_name, op_class_for},
+    catalog::relation::{Index, Relation},
+    error::{Result, SqlError, SqlState},
+    parse::ast::{self, IndexElement, IndexKey, Pos},
+};
+
+/// The range of the row proposed for insertion (O1).
+const EXCLUDED: &str = "excluded";
+
+impl Analyzer<'_> {
+    /// Analyzes ON CONFLICT inside the level whose range 0 is the table.
+    pub(super) fn on_conflict(&mut self, table: &Arc<Relation>, clause: &ast::OnConflict) -> Result<OnConflict> {
+        let update = match &clause.action {
+            ast::ConflictAction::Nothing => None,
+            ast::ConflictAction::Update { set, filter } => Some((set, filter.as_ref())),
+        };
+        let excluded = update.map(|_| self.add_excluded(table));
+        let arbiter = match &clause.target {
+            Some(target) => self.arbiter(table, target)?,
+            None if update.is_some() => {
+                return Err(error(
+                    SqlState::SYNTAX_ERROR,
+                    "ON CONFLICT DO UPDATE requires inference specification or constraint name",
+                    clause.pos,
+                )
+                .hint("For example, ON CONFLICT (column_name)."));
+            }
+            None => Arbiter::Every,
+        };
+        let update = match (update, excluded) {
+            (Some((set, filter)), Some(item)) => {
+                self.open_excluded(item, true);
+                let assignments = self.assignments(table, set)?;
+                let filter = self.condition(filter, Clause::Where, "WHERE")?.map(|node| node.expr);
+                self.open_excluded(item, false);
+                Some(ConflictUpdate { assignments, filter })
+            }
+            _ => None,
+        };
+        Ok(OnConflict { arbiter, update })
+    }
+
+    /// Adds `excluded` to the level, hidden; returns the item.
+    fn add_excluded(&mut self, table: &Arc<Relation>) -> usize {
+        let level = self.level();
+        let range = level.add_table(table, EXCLUDED.to_owned(), true);
+        level.excluded = Some(range);
+        let item = level.items.len() - 1;
+        self.open_excluded(item, false);
+        item
+    }
+
+    fn open_excluded(&mut self, item: usize, open: bool) {
+        let item = &mut self.level().items[item];
+        (item.named, item.open) = (open, open);
+    }
+
+    /// Reads what stands between ON CONFLICT and DO.
+    fn arbiter(&mut self, table: &Relation, target: &ast::ConflictTarget) -> Result<Arbiter> {
+        match target {
+            ast::ConflictTarget::Constraint(name, _) => named_constraint(table, name),
+            ast::ConflictTarget::Index { elements, filter, pos } => {
+                let mut columns = Some(Vec::with_capacity(elements.len()));
+                for element in elements {
+                    let column = self.arbiter_column(element, *pos)?;
+                    columns = columns.zip(column).map(|(mut columns, column)| {
+                        columns.push(column);
+                        columns
+                    });
+                }
+                if let Some(filter) = filter {
+                    // Every index is over all rows, which any condition implies.
+                    self.level().clause = Clause::IndexPredicate;
+                    self.transform(filter)?;
+                }
+                Ok(match columns {
+                    None => Arbiter::Unmatched,
+                    Some(mut columns) => {
+                        columns.sort_unstable();
+                        columns.dedup();
+                        Arbiter::Columns(columns)
+                    }
+                })
+            }
+        }
+    }
+
+    /// Returns the column that an element names; `None` when no index can have it: an expression, or a column under
+    /// another order than its indexes have.
+    fn arbiter_column(&mut self, element: &IndexElement, pos: Pos) -> Result<Option<usize>> {
+        let refuse = |what: &str| {
+            Err(error(SqlState::INVALID_COLUMN_REFERENCE, format!("{what} is not allowed in ON CONFLICT clause"), pos))
+        };
+        if element.descending.is_some() {
+            return refuse("ASC/DESC");
+        }
+        if element.nulls_first.is_some() {
+            return refuse("NULLS FIRST/LAST");
+        }
+        self.level().clause = Clause::IndexExpression;
+        let node: Typed = match &element.key {
+            IndexKey::Column(name) => self.column(std::slice::from_ref(name), pos)?,
+            IndexKey::Expression(expr) => self.transform(expr)?,
+        };
+        if let Some(collation) = &element.collation {
+            known_collation(collation, node.pos)?;
+        }
+        let class = match &element.operator_class {
+            None => None,
+            Some(name) => Some(op_class_by_name(name.last()).next().ok_or_else(|| {
+                let text = format!("operator class \"{name}\" does not exist for access method \"btree\"");
+                SqlError::new(SqlState::UNDEFINED_OBJECT, text)
+            })?),
+        };
+        let Expr::Column { up: 0, range: 0, column, ty } = node.expr else { return Ok(None) };
+        // Every index has the order that its columns' types have of themselves, and all text is compared bytewise.
+        let ordered = class.is_none_or(|class| {
+            op_class_for(ty.oid).is_some_and(|own| (own.family, own.input) == (class.family, class.input))
+        });
+        let collated = element.collation.is_none() || is_collated(ty);
+        Ok((ordered && collated).then_some(column))
+    }
+}
+
+/// Finds the constraint that ON CONSTRAINT names.
+fn named_constraint(table: &Relation, name: &str) -> Result<Arbiter> {
+    let named = |index: &&Arc<Index>| (index.primary || index.constraint.is_some()) && &*index.name == name;
+    if let Some(index) = table.indexes.iter().find(named) {
+        return Ok(Arbiter::Index(index.oid));
+    }
+    let unindexed = table.checks.iter().any(|check| &*check.name == name)
+        || table.foreign_keys.iter().any(|key| &*key.name == name);
+    if unindexed {
+        return Ok(Arbiter::Unindexed);
+    }
+    let text = format!("constraint \"{name}\" for table \"{}\" does not exist", table.name);
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text))
+}
