@@ -9,7 +9,8 @@
 //! | file | what |
 //! |---|---|
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
-//! | `session.rs`, `calls.rs`, `wait.rs` | [`Session`]: transactions; what calls take and give; waits |
+//! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
+//! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
 //! | `families.rs`, `writes.rs`, `background.rs` | families by id, versions of a transaction, garbage |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
@@ -49,6 +50,10 @@ mod describe;
 mod error;
 mod families;
 mod log;
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;
+mod needs;
 mod open;
 mod options;
 mod redo;

@@ -13,6 +13,8 @@ use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, Salvage, WalError, Writer};
 use parking_lot::Mutex;
 
+use crate::needs::Marks;
+
 /// How many cells a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
 
@@ -83,14 +85,6 @@ impl EngineLog {
         append(&mut wal.writer())
     }
 
-    /// Returns whether `mark` has reached `lsn`.
-    pub(crate) fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
-        match &self.0 {
-            Backing::Open { wal, .. } => wal.is_reached(mark, lsn),
-            Backing::Salvaged { end, .. } => lsn <= *end,
-        }
-    }
-
     /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.
     ///
     /// # Errors
@@ -125,6 +119,15 @@ impl EngineLog {
     /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
         self.wait(Mark::Durable, lsn)
+    }
+}
+
+impl Marks for EngineLog {
+    fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.is_reached(mark, lsn),
+            Backing::Salvaged { end, .. } => lsn <= *end,
+        }
     }
 }
 

@@ -8,10 +8,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use collie_base::Lsn;
-use collie_txn::{CommitLog as _, Gate, TableLocksHeld, Txns, Wait};
+use collie_txn::{Gate, TableLocksHeld, Txns, Wait};
 use collie_wal::{Mark, Reached};
 
 use crate::log::EngineLog;
+use crate::needs::Needs;
 use crate::{EngineError, Receipt};
 
 /// Resolves when what was in the way has probably gone: call again what said to wait.
@@ -60,17 +61,6 @@ pub struct Ack {
     locks: Option<TableLocksHeld>,
 }
 
-/// What must hold, first to last.
-#[derive(Clone, Copy, Debug)]
-struct Needs {
-    boundary: Lsn,
-    durable: Lsn,
-    /// Whether the acknowledged floor may stand for `durable`.
-    or_acknowledged: bool,
-    /// What to acknowledge then.
-    acknowledge: Option<Lsn>,
-}
-
 impl Ack {
     /// For a transaction that was committed at `receipt` and whose record ends at `end`.
     pub(crate) fn committed(
@@ -80,40 +70,22 @@ impl Ack {
         sync: bool,
         locks: Option<TableLocksHeld>,
     ) -> Self {
-        let needs = if sync {
-            Needs { boundary: Lsn::ZERO, durable: end, or_acknowledged: false, acknowledge: None }
-        } else {
-            Needs { boundary: end, durable: Lsn::ZERO, or_acknowledged: false, acknowledge: Some(end) }
-        };
-        Self { txns: Arc::clone(txns), receipt, needs, reached: None, locks }
+        Self { txns: Arc::clone(txns), receipt, needs: Needs::committed(end, sync), reached: None, locks }
     }
 
     /// For a transaction that wrote nothing.
     pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate) -> Self {
-        let needs = Needs {
-            boundary: gate.boundary,
-            durable: gate.settled.unwrap_or(Lsn::ZERO),
-            or_acknowledged: true,
-            acknowledge: None,
-        };
+        let needs = Needs::nothing_written(gate);
         Self { txns: Arc::clone(txns), receipt: Receipt { csn: None }, needs, reached: None, locks: None }
     }
 
     /// Returns the mark that must still move, and where to.
     fn missing(&self) -> Option<(Mark, Lsn)> {
-        let Needs { boundary, durable, or_acknowledged, .. } = self.needs;
-        let log = self.txns.log();
-        if !log.is_reached(Mark::Boundary, boundary) {
-            return Some((Mark::Boundary, boundary));
-        }
-        let there = if or_acknowledged { self.txns.settled() } else { log.durable() };
-        (there < durable).then_some((Mark::Durable, durable))
+        self.needs.missing(&self.txns)
     }
 
     fn finish(&mut self) -> Receipt {
-        if let Some(end) = self.needs.acknowledge.take() {
-            self.txns.acknowledge(end);
-        }
+        self.needs.met(&self.txns);
         self.locks = None;
         self.receipt
     }

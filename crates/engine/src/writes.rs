@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Family, Fate, Pending, Resolve, Row, RowHolders, ShareLock, ShareLocks, Word};
-use collie_txn::{Resolution, RowShares, Txns, WriteSet};
-use parking_lot::Mutex;
+use collie_sync::{Mutex, mutant};
+use collie_txn::{CommitLog, Resolution, RowShares, Txns, WriteSet};
 
 use crate::families::Families;
 use crate::log::EngineLog;
 
 /// Answers the rows' questions: what became of a transaction, and who holds a row in shared strength.
-pub(crate) struct Fates<'a>(pub(crate) &'a Txns<EngineLog>);
+pub(crate) struct Fates<'a, L = EngineLog>(pub(crate) &'a Txns<L>);
 
-impl Resolve for Fates<'_> {
+impl<L: CommitLog> Resolve for Fates<'_, L> {
     fn resolve(&self, stamp: &Word) -> Fate {
         match self.0.resolve(stamp) {
             Resolution::InProgress(xid) => Fate::InProgress(xid),
@@ -49,7 +49,7 @@ impl RowHolders for Holders<'_> {
     }
 }
 
-impl ShareLocks for Fates<'_> {
+impl<L: CommitLog> ShareLocks for Fates<'_, L> {
     fn with_holders<R>(&self, family: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
         self.0.with_row_shares(family, key, |shares| act(&mut Holders(shares)))
     }
@@ -62,6 +62,11 @@ const CLEAN_BATCH_ROWS: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Garbage(Mutex<VecDeque<(Lsn, CfId, Arc<Row>)>>);
 
+/// Whether no snapshot at or above `horizon` needs what the commit at `csn` superseded.
+fn is_due(csn: Lsn, horizon: Lsn) -> bool {
+    if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon }
+}
+
 impl Garbage {
     /// Cleans up to `limit` rows that were superseded below `horizon`; returns how many.
     pub(crate) fn clean(&self, families: &Families, horizon: Lsn, limit: usize) -> usize {
@@ -72,7 +77,7 @@ impl Garbage {
         while cleaned < limit {
             {
                 let mut queue = self.0.lock();
-                while batch.len() < CLEAN_BATCH_ROWS && queue.front().is_some_and(|(csn, ..)| *csn < horizon) {
+                while batch.len() < CLEAN_BATCH_ROWS && queue.front().is_some_and(|(csn, ..)| is_due(*csn, horizon)) {
                     batch.extend(queue.pop_front());
                 }
             }
@@ -95,6 +100,14 @@ impl Garbage {
         cleaned
     }
 
+    /// Takes note of the rows in which the commit at `csn` superseded something.
+    fn queue(&self, csn: Lsn, entries: &[(CfId, Pending)]) {
+        let mut rows = entries.iter().filter(|(_, pending)| pending.supersedes()).peekable();
+        if rows.peek().is_some() {
+            self.0.lock().extend(rows.map(|(cf, pending)| (csn, *cf, Arc::clone(pending.row()))));
+        }
+    }
+
     /// Returns how many rows wait.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
@@ -103,17 +116,17 @@ impl Garbage {
 
 /// The versions and share locks of one open transaction, oldest first.
 #[derive(Debug)]
-pub(crate) struct Writes {
+pub(crate) struct Writes<L = EngineLog> {
     families: Arc<Families>,
     garbage: Arc<Garbage>,
-    txns: Arc<Txns<EngineLog>>,
+    txns: Arc<Txns<L>>,
     entries: Vec<(CfId, Pending)>,
     /// Each with its number (W1).
     shares: Vec<(u64, ShareLock)>,
 }
 
-impl Writes {
-    pub(crate) fn new(families: &Arc<Families>, garbage: &Arc<Garbage>, txns: &Arc<Txns<EngineLog>>) -> Self {
+impl<L: CommitLog> Writes<L> {
+    pub(crate) fn new(families: &Arc<Families>, garbage: &Arc<Garbage>, txns: &Arc<Txns<L>>) -> Self {
         let (families, garbage, txns) = (Arc::clone(families), Arc::clone(garbage), Arc::clone(txns));
         Self { families, garbage, txns, entries: Vec::new(), shares: Vec::new() }
     }
@@ -134,14 +147,17 @@ impl Writes {
     }
 }
 
-impl WriteSet for Writes {
+impl<L: CommitLog> WriteSet for Writes<L> {
     fn stamp(&mut self, csn: Lsn) {
-        if self.entries.iter().any(|(_, pending)| pending.supersedes()) {
-            let superseding = self.entries.iter().filter(|(_, pending)| pending.supersedes());
-            let mut queue = self.garbage.0.lock();
-            queue.extend(superseding.map(|(cf, pending)| (csn, *cf, Arc::clone(pending.row()))));
+        if mutant!("QUEUED_BEFORE_STAMPED") {
+            self.garbage.queue(csn, &self.entries);
         }
-        self.entries.drain(..).for_each(|(_, pending)| pending.commit(csn));
+        self.entries.iter_mut().for_each(|(_, pending)| pending.stamp(csn));
+        // Only now: whoever cleans takes out nothing below a version that is not stamped, and does not come back.
+        if !mutant!("QUEUED_BEFORE_STAMPED") {
+            self.garbage.queue(csn, &self.entries);
+        }
+        self.entries.clear();
         self.release_shares_from(0); // W2
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use collie_base::Xid;
 use collie_sync::atomic::{AtomicU64, Ordering};
-use collie_sync::model::{Explored, explore};
+use collie_sync::model::{Explored, check, explore};
 use collie_sync::{Mutex, thread};
 
 use super::*;
@@ -149,7 +149,8 @@ fn writer_aborter_and_reader() {
     assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
     assert!(!aborter.join().unwrap(), "the row is not empty");
     let written = writer.join().unwrap();
-    assert_eq!(row.read(&view, &*world, &pin()).map(|value| amount(value)), Some(written));
+    let seen = row.read(&view, &*world, &pin()).map(|value| amount(value));
+    assert_eq!(seen, Some(written), "a rolled-back version hides another");
 }
 
 /// A pruning writer and a reader whose snapshot holds the horizon at what it sees.
@@ -329,7 +330,8 @@ fn key_share_taker_and_writer() {
     assert!(matches!(delete(&row, &world), WriteOutcome::Done(_)));
 }
 
-fn check(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static str]) {
+/// As `check`, without a look at what is said.
+fn check_caught(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static str]) {
     match explore(None, preemptions, model) {
         Explored::Passed(executions) => {
             eprintln!("{executions} executions");
@@ -342,41 +344,53 @@ fn check(model: fn(), preemptions: usize, floor: u64, mutants: &[&'static str]) 
         assert!(matches!(outcome, Explored::Failed(_)), "{mutant} goes unnoticed: {outcome:?}");
     }
 }
+const LOST: &str = "no addition is lost";
 
 /// Goal: no lost update, snapshots stand still. Method: see the model; each mistake must be caught.
 #[test]
 fn loom_two_writers_lose_no_update() {
     check(
+        "row, two writers",
         two_writers_and_a_reader,
         2,
         500,
-        &["ROW_HEAD_STORED", "ROW_UNFINISHED_IGNORED", "ROW_HEAD_CAS", "ROW_HEAD_LOAD"],
+        &[
+            ("ROW_HEAD_STORED", 2, LOST),
+            ("ROW_UNFINISHED_IGNORED", 2, LOST),
+            ("ROW_CONFLICT_ABOVE", 2, LOST),
+            ("ROW_HEAD_CAS", 2, "Causality violation"),
+            ("ROW_HEAD_LOAD", 2, "Causality violation"),
+        ],
     );
 }
 
 /// Goal: a rolled-back version leaves nothing and hides nothing. Method: see the model.
 #[test]
 fn loom_undo_leaves_the_chain_whole() {
-    check(writer_aborter_and_reader, 2, 500, &["ROW_HEAD_STORED"]);
+    check("row, undo", writer_aborter_and_reader, 2, 500, &[("ROW_HEAD_STORED", 2, "hides another")]);
 }
 
-/// Goal: pruning keeps what a live snapshot needs. Method: see the model.
+/// Goal: pruning keeps what a live snapshot needs. Method: see the model; the snapshot is the number of the first commit.
 #[test]
 fn loom_pruning_keeps_what_a_snapshot_needs() {
-    check(pruner_and_reader, 3, 50, &["ROW_HORIZON_IGNORED"]);
+    const NEEDED: &str = "needed by a live snapshot";
+    let mistakes = [("ROW_HORIZON_IGNORED", 3, NEEDED), ("FREED_AT_HORIZON", 3, NEEDED)];
+    check("row, pruning", pruner_and_reader, 3, 50, &mistakes);
 }
 
 /// Goal: a row that was deleted is either removed or used again, never both. Method: see the model.
 #[test]
 fn loom_removed_row_is_not_used_again() {
-    check(remover_and_inserter, 3, 20, &["ROW_HEAD_STORED", "ROW_DEATH_STORED"]);
+    const BOTH: &str = "either removed or used again";
+    let mistakes = [("ROW_HEAD_STORED", 3, BOTH), ("ROW_DEATH_STORED", 3, BOTH)];
+    check("row, removal", remover_and_inserter, 3, 20, &mistakes);
 }
 
 /// Goal: a share lock and a write of one row exclude each other, and neither is lost. Method: see the model; each mistake
 /// of either side must be caught.
 #[test]
 fn loom_share_lock_and_write_exclude_each_other() {
-    check(
+    check_caught(
         taker_and_writer,
         3,
         70,
@@ -395,7 +409,7 @@ fn loom_share_lock_and_write_exclude_each_other() {
 /// model.
 #[test]
 fn loom_released_share_lock_leaves_those_of_others() {
-    check(
+    check_caught(
         releaser_taker_and_writer,
         3,
         140,
@@ -406,11 +420,16 @@ fn loom_released_share_lock_leaves_those_of_others() {
 /// Goal: rolling a version back keeps the tag that came meanwhile. Method: see the model.
 #[test]
 fn loom_undo_keeps_the_tag_of_a_share_lock() {
-    check(undo_beside_a_key_share_taker, 3, 100, &["ROW_UNDO_DROPS_TAGS"]);
+    check_caught(undo_beside_a_key_share_taker, 3, 100, &["ROW_UNDO_DROPS_TAGS"]);
 }
 
 /// Goal: KEY SHARE and a write that keeps the keys go together, and the tag outlives the write. Method: see the model.
 #[test]
 fn loom_key_share_goes_with_a_write_of_the_rest() {
-    check(key_share_taker_and_writer, 3, 400, &["ROW_INSTALL_DROPS_TAGS", "SHARE_TAG_STORED", "SHARE_WITHOUT_TAG"]);
+    check_caught(
+        key_share_taker_and_writer,
+        3,
+        400,
+        &["ROW_INSTALL_DROPS_TAGS", "SHARE_TAG_STORED", "SHARE_WITHOUT_TAG"],
+    );
 }

@@ -66,6 +66,86 @@ pub fn explore(mutant: Option<&'static str>, preemptions: usize, model: impl Fn(
     }
 }
 
+#[cfg(loom)]
+pub use bounded::{Mistake, bounds, check, check_variant, is_long};
+
+#[cfg(loom)]
+mod bounded {
+    use super::{Explored, explore};
+
+    /// A mistake, the bound at which it shows, and a part of what must be said about it.
+    pub type Mistake = (&'static str, usize, &'static str);
+
+    /// Returns whether the long form of the models was asked for (`LOOM_LONG`).
+    #[must_use]
+    pub fn is_long() -> bool {
+        std::env::var_os("LOOM_LONG").is_some()
+    }
+
+    /// Returns the preemptions and the floor of the form that was asked for: the short one, or the long one.
+    #[must_use]
+    pub fn bounds(short: (usize, u64), long: (usize, u64)) -> (usize, u64) {
+        if is_long() { long } else { short }
+    }
+
+    /// Runs `model` as it is, which must pass in `floor` executions or more, and with each of `mistakes`, which must fail
+    /// with what was meant.
+    ///
+    /// # Panics
+    /// When one of these does not hold; says which.
+    pub fn check(
+        name: &str,
+        model: impl Fn() + Copy + Send + Sync + 'static,
+        preemptions: usize,
+        floor: u64,
+        mistakes: &[Mistake],
+    ) {
+        expect_pass(name, None, model, preemptions, floor);
+        for (mistake, preemptions, meant) in mistakes {
+            match explore(Some(mistake), *preemptions, model) {
+                Explored::Passed(executions) => panic!("{name}: {mistake} goes unnoticed in {executions} executions"),
+                Explored::Failed(message) => {
+                    assert!(message.contains(meant), "{name}: {mistake} is caught, but not by {meant:?}: {message}");
+                    eprintln!("{name}: {mistake}: caught");
+                }
+            }
+        }
+    }
+
+    /// Runs a variant of a model that must pass as well.
+    ///
+    /// # Panics
+    /// When it does not, or in fewer executions than `floor`.
+    pub fn check_variant(
+        name: &str,
+        variant: &'static str,
+        model: impl Fn() + Send + Sync + 'static,
+        preemptions: usize,
+        floor: u64,
+    ) {
+        expect_pass(&format!("{name}, {variant}"), Some(variant), model, preemptions, floor);
+    }
+
+    fn expect_pass(
+        name: &str,
+        variant: Option<&'static str>,
+        model: impl Fn() + Send + Sync + 'static,
+        preemptions: usize,
+        floor: u64,
+    ) {
+        match explore(variant, preemptions, model) {
+            Explored::Passed(executions) => {
+                eprintln!("{name}: {executions} executions with at most {preemptions} preemptions");
+                assert!(
+                    executions >= floor,
+                    "{name}: only {executions} executions: the model hides an access from loom"
+                );
+            }
+            Explored::Failed(message) => panic!("{name}: the correct model fails: {message}"),
+        }
+    }
+}
+
 #[cfg(all(shuttle, not(loom)))]
 pub use sampling::{Draw, below, sample};
 

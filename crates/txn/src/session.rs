@@ -153,7 +153,7 @@ impl<L: CommitLog> Session<L> {
                     Origin::Boundary
                 };
                 let snapshot = self.txns.snapshots.begin(self.slot, from, &self.txns.log);
-                if snapshot < self.floor {
+                if snapshot < self.floor && !mutant!("NO_SEEN_FLOOR_GATE") {
                     self.txns.snapshots.end(self.slot);
                     t.snapshot = None;
                     return Ok(Start::Wait(match from {
@@ -300,6 +300,9 @@ impl<L: CommitLog> Session<L> {
                 return Err(error);
             }
         };
+        if mutant!("DONE_BEFORE_STAMPED") {
+            let _ = map.finish(desc);
+        }
         writes.stamp(at.start);
         if map.finish(desc) {
             self.txns.locks.release_rows(desc.xid);

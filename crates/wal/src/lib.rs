@@ -149,6 +149,9 @@ pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, 
 pub use reached::Reached;
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
 pub use recover::{Ending, Recovered};
+#[cfg(loom)]
+#[doc(hidden)]
+pub use reserve::{ModelLog, ModelSink, ModelWriter};
 pub use salvage::{Hole, Salvage, Salvaged, salvage, salvage_locked};
 pub use segments::Freed;
 pub use source::fuzz_reader;

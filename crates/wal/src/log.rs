@@ -136,7 +136,10 @@ impl Log {
     /// Wait-free: one load; for the boundary lock-free, as moving it is a `fetch_max`.
     pub fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
         let flusher = self.flusher();
-        flusher.mark(mark) >= lsn || (mark == Mark::Boundary && flusher.reserve.advance() >= lsn)
+        match mark {
+            Mark::Boundary => flusher.reserve.is_complete(lsn),
+            Mark::Written | Mark::Durable => flusher.mark(mark) >= lsn,
+        }
     }
 
     /// Blocks until `mark` reaches `lsn`, which an append of this log returned.

@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use collie_base::{CfId, LockStrength};
+use collie_base::{CfId, LockStrength, Lsn};
 use collie_sync::mutant;
 
 use super::head::version_of;
@@ -68,6 +68,11 @@ impl<O> Look<'_, O> {
     }
 }
 
+/// Whether the commit at `csn` is not in view, so that whoever writes over it must know of it.
+fn is_changed(csn: Lsn, view: &View) -> bool {
+    if mutant!("ROW_CONFLICT_ABOVE") { csn > view.snapshot } else { csn >= view.snapshot }
+}
+
 /// What a writer or a locker finds at the top of a chain.
 pub(super) struct Top<'g> {
     /// First version that is no debris: a new version links to it.
@@ -116,8 +121,10 @@ impl<'g> Top<'g> {
             Fate::InProgress(xid) if xid != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
                 return Some(WriteOutcome::Wait(xid));
             }
-            Fate::InProgress(_) if base.command >= view.command => return Some(WriteOutcome::SelfModified),
-            Fate::Committed(csn) if csn >= view.snapshot && basis != Basis::After(csn) => {
+            Fate::InProgress(xid) if xid == rules.xid && base.command >= view.command => {
+                return Some(WriteOutcome::SelfModified);
+            }
+            Fate::Committed(csn) if is_changed(csn, view) && basis != Basis::After(csn) => {
                 if rules.repeatable {
                     return Some(WriteOutcome::Conflict(csn));
                 }

@@ -43,6 +43,11 @@ impl Pending {
 
     /// Stamps the version with its commit position.
     pub fn commit(mut self, csn: Lsn) {
+        self.stamp(csn);
+    }
+
+    /// Does what [`Pending::commit`] does and leaves the row to be asked for. Called once.
+    pub fn stamp(&mut self, csn: Lsn) {
         debug_assert!(csn >= Lsn::FIRST, "a commit position is a log position");
         if let Some(version) = self.version.take() {
             // SAFETY: R2: not stamped yet, so not retired; the reference ends with the store.

@@ -14,6 +14,11 @@ use crate::epoch::Pin;
 use crate::stamp::Fate;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+/// Whether no snapshot at or above `horizon` looks below a version committed at `csn`.
+fn is_settled(csn: Lsn, horizon: Lsn) -> bool {
+    if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon || mutant!("ROW_HORIZON_IGNORED") }
+}
+
 impl Row {
     /// Cuts off what no snapshot at or above `horizon` sees. Returns how many versions are left; `None` when another
     /// thread is at it.
@@ -25,7 +30,7 @@ impl Row {
         for (_, version) in walk(self.head.load(Acquire), pin) {
             left = left.saturating_add(1);
             if !version.is_lock()
-                && matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(csn)) if csn < horizon || mutant!("ROW_HORIZON_IGNORED"))
+                && matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(csn)) if is_settled(csn, horizon))
             {
                 keep = Some(version);
                 break;
@@ -77,7 +82,7 @@ impl Row {
             match Fate::of_final(&version.stamp) {
                 Err(_) => gone = false,
                 Ok(Fate::Committed(csn)) if !deleted && !version.is_lock() => {
-                    deleted = csn < horizon && version.value().is_none();
+                    deleted = is_settled(csn, horizon) && version.value().is_none();
                     gone &= deleted;
                 }
                 Ok(_) => {}

@@ -3,9 +3,9 @@
 //!
 //! Each correct model asserts a floor on its executions, about half of what was counted when it was written, and each
 //! mistake must be caught by the assertion that was meant. In brackets behind a model: its name in commit-protocol.md
-//! section 9, whose floors are reached at its bounds, in the short form or the long one. The long form takes one preemption
-//! more than the page, but for P3, and what has no bound there (H, P; 20 is none for so few steps). Ring bytes are cells, so
-//! a byte touched by two sides at one time is found as such.
+//! section 9, whose floors are reached at its bounds, in the short form or the long one (`docs/models.md`). The long form
+//! takes one preemption more than the page, but for P3, and what has no bound there (H, P; 20 is none for so few steps).
+//! Ring bytes are cells, so a byte touched by two sides at one time is found as such.
 //!
 //! The faults of the PostgreSQL port (log.md section 12) are among the mistakes: flag after reserving (BLACK_AFTER_ADD), end
 //! before the colour (END_BEFORE_COLOUR), a weak white (WHITE_SWAP), no limit or a late one (NO_LIMIT, LIMIT_AFTER_FLAGS),
@@ -21,7 +21,6 @@
 //! value. A model has no time: whoever would look for a moment before it sleeps sleeps at once.
 
 use std::{
-    cell::Cell,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     task::{Wake, Waker},
 };
@@ -30,97 +29,27 @@ use collie_base::Lsn;
 use collie_sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
-    model::{Explored, explore},
+    model::{bounds, check, check_variant, is_long},
     mutant, thread,
 };
 
 use super::{
-    Record, Reserve, Room, Rule, Seats, Slot, State,
+    Record, Reserve, Room, Rule, Slot, State,
     bell::Bell,
     help::Helping,
+    model_log::{Endless, LEN, reserve},
     slots::{Limit, Slots},
     words::Flag,
 };
 use crate::{
     Protocol, WalError,
     format::{KIND_DATA, RecordHead},
-    ring::Ring,
-    ring_file::Home,
 };
 
 const START: Lsn = Lsn::FIRST;
-/// A record without payload: the smallest.
-const LEN: u64 = 2;
-
-/// A mistake, the bound at which it shows, and what must be said about it.
-type Mistake = (&'static str, usize, &'static str);
-
-/// Whether the long form was asked for.
-fn is_long() -> bool {
-    std::env::var_os("LOOM_LONG").is_some()
-}
-
-/// Preemptions and floor: of the short form, and of the long one.
-fn bounds(short: (usize, u64), long: (usize, u64)) -> (usize, u64) {
-    if is_long() { long } else { short }
-}
-
-fn check(
-    name: &str,
-    model: impl Fn() + Copy + Send + Sync + 'static,
-    preemptions: usize,
-    floor: u64,
-    mistakes: &[Mistake],
-) {
-    match explore(None, preemptions, model) {
-        Explored::Passed(executions) => {
-            eprintln!("{name}: {executions} executions with at most {preemptions} preemptions");
-            assert!(executions >= floor, "{name}: only {executions} executions: the model hides an access from loom");
-        }
-        Explored::Failed(message) => panic!("{name}: the correct model fails: {message}"),
-    }
-    for (mistake, preemptions, meant) in mistakes {
-        match explore(Some(mistake), *preemptions, model) {
-            Explored::Passed(executions) => panic!("{name}: {mistake} goes unnoticed in {executions} executions"),
-            Explored::Failed(message) => {
-                assert!(message.contains(meant), "{name}: {mistake} is caught, but not by {meant:?}: {message}");
-                eprintln!("{name}: {mistake}: caught");
-            }
-        }
-    }
-}
-
-/// Runs a variant of a model that must pass as well.
-fn check_variant(
-    name: &str,
-    variant: &'static str,
-    model: impl Fn() + Send + Sync + 'static,
-    preemptions: usize,
-    floor: u64,
-) {
-    match explore(Some(variant), preemptions, model) {
-        Explored::Passed(executions) => {
-            eprintln!("{name}, {variant}: {executions} executions with at most {preemptions} preemptions");
-            assert!(executions >= floor, "{name}, {variant}: only {executions} executions");
-        }
-        Explored::Failed(message) => panic!("{name}, {variant}: {message}"),
-    }
-}
 
 /// Says that a byte was touched by two sides at one time.
 const RACE: &str = "Causality violation";
-
-/// Three slots, a ring and staging buffers of a few bytes.
-fn reserve(protocol: Protocol, ring_bytes: u64, record_bytes_max: u64) -> Reserve {
-    let rule = match protocol {
-        Protocol::Oracle => unreachable!("the oracle is its mutex"),
-        Protocol::Base => Rule::Base(Slots::new(&Home::Private, 3, START)),
-        Protocol::Help => {
-            Rule::Help(Slots::new(&Home::Private, 3, START), Helping::new(&Home::Private, 3, record_bytes_max, START))
-        }
-    };
-    Reserve { ring: Ring::new(&Home::Private, ring_bytes), seats: Seats::new(3), rule }
-}
 
 fn slots(reserve: &Reserve) -> &Slots {
     reserve.slots().expect("a lock-free protocol")
@@ -129,32 +58,6 @@ fn slots(reserve: &Reserve) -> &Slots {
 fn helping(reserve: &Reserve) -> &Helping {
     let Rule::Help(_, helping) = &reserve.rule else { unreachable!("the helping protocol") };
     helping
-}
-
-/// A room that the first look finds full when `tight`, so that the bound is raised, and that nobody has to wait for.
-struct Endless {
-    tight: Cell<bool>,
-}
-
-impl Room for Endless {
-    fn durable(&self) -> Lsn {
-        if self.tight.take() { Lsn::ZERO } else { Lsn::new(1 << 40) }
-    }
-
-    fn wait_durable(&self, _: Lsn) -> Result<(), WalError> {
-        unreachable!("there is room")
-    }
-
-    fn has_stopped(&self) -> bool {
-        false
-    }
-
-    /// Only a deadlock that loom found leads here.
-    fn poison(&self) {}
-
-    fn refusal(&self, _: State) -> WalError {
-        WalError::Closed
-    }
 }
 
 /// Commits, rows and messages of the visibility models.
@@ -185,7 +88,7 @@ impl Commits {
     fn new(form: Form) -> std::sync::Arc<Self> {
         let word = || AtomicU64::new(0);
         std::sync::Arc::new(Self {
-            reserve: reserve(form.protocol, 16, LEN),
+            reserve: reserve(form.protocol, START, 16, LEN),
             state: [word(), word(), word()],
             acknowledged: [word(), word()],
         })
@@ -194,7 +97,7 @@ impl Commits {
     /// Appends the commit record of `transaction`; returns its start.
     fn commit(&self, form: Form, slot: &mut Slot, transaction: usize) -> Lsn {
         let record = Record::new(RecordHead::new(0, KIND_DATA, 0), &[]);
-        let room = Endless { tight: Cell::new(form.raised) };
+        let room = Endless::new(form.raised);
         let publish = |start: Lsn| self.state[transaction].store(start.get(), Ordering::Release);
         self.reserve.append(slot, &room, &record, publish).expect("the log is open")
     }
@@ -578,7 +481,7 @@ struct Disk {
 impl Disk {
     fn new(protocol: Protocol, ring_bytes: u64, record_bytes_max: u64) -> std::sync::Arc<Self> {
         std::sync::Arc::new(Self {
-            reserve: reserve(protocol, ring_bytes, record_bytes_max),
+            reserve: reserve(protocol, START, ring_bytes, record_bytes_max),
             durable: AtomicU64::new(START.get()),
             taken: Mutex::new((START, Vec::new())),
         })

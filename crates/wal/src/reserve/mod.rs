@@ -21,10 +21,13 @@
 //! | `sleepers` | who waits for the boundary                                    |
 //! | `words`    | the layout of the shared words                                |
 //! | `place`    | a shared value in this process or in a ring that outlives it  |
+//!
+//! Under `--cfg loom` there is `model_log` too: all this without files, for models of what is built on a log.
 
 use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
+use collie_sync::mutant;
 
 use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring, ring_file::Home};
 
@@ -38,8 +41,7 @@ mod slots;
 mod staging;
 mod words;
 
-#[cfg(test)]
-#[cfg(any(loom, shuttle))]
+#[cfg(any(loom, all(test, shuttle)))]
 mod bell;
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -50,10 +52,14 @@ mod freeze_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+#[cfg(loom)]
+mod model_log;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
 mod shuttle_tests;
 
+#[cfg(loom)]
+pub use model_log::{ModelLog, ModelSink, ModelWriter};
 pub(crate) use place::Place;
 pub(crate) use seats::{SHARED_SLOTS, Seats, Slot, Turn};
 pub(crate) use slots::is_closed;
@@ -203,6 +209,11 @@ impl Reserve {
     /// Moves the boundary as far as it goes and returns it.
     pub(crate) fn advance(&self) -> Lsn {
         self.slots().map_or_else(|| self.boundary(), |slots| slots.scan(Limit::Next, None).boundary)
+    }
+
+    /// Returns whether the log is complete up to `lsn`: a look at every slot in use, unless that is known already.
+    pub(crate) fn is_complete(&self, lsn: Lsn) -> bool {
+        mutant!("COMPLETE_UNSEEN") || self.boundary() >= lsn || self.advance() >= lsn
     }
 
     /// Appends one record and returns its position, calling `publish` with it before the boundary passes it.

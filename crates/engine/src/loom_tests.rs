@@ -1,0 +1,445 @@
+//! Loom models of what holds only of the parts together: rows, transactions and the log's lock-free reservation, all the
+//! product's own types. Run with `--cfg loom`; `LOOM_LONG=1` raises the bounds.
+//!
+//! In brackets behind a model: its name in commit-protocol.md section 9 (`docs/models.md` answers the whole table). Each
+//! correct model asserts a floor on its executions, about half of what was counted when it was written, and each mistake
+//! must be caught by the assertion that was meant.
+//!
+//! Not in these models: the engine's session, which hands out no more than these calls; files (a word stands in for the
+//! disk); reclamation (nothing is freed under loom; a cell stands in for the memory of a version). Locks that loom does not
+//! know are held over nothing that it does, but for readers of the index, which never exclude each other.
+
+use std::{convert::Infallible, sync::Arc};
+
+use collie_base::{CfId, Lsn, Xid};
+use collie_store::{Change, Family, Row, View, WriteOutcome, WriteRules, pin};
+use collie_sync::{
+    atomic::{AtomicU64, Ordering},
+    model::{Mistake, bounds, check, is_long},
+    mutant, thread,
+};
+use collie_txn::{
+    Appended, Behind, CommitLog, CommitRecord, Ended, Isolation, Options, Resolution, Session, Stamp, Start,
+    StatementKind, Transaction, Txns,
+};
+use collie_wal::{Mark, ModelLog, ModelSink, ModelWriter, Protocol};
+
+use crate::{
+    families::Families,
+    needs::{Marks, Needs},
+    writes::{Fates, Garbage, Writes},
+};
+
+/// The log of a model as the transactions' log.
+#[derive(Debug)]
+struct Modelled(ModelLog);
+
+impl CommitLog for Modelled {
+    type Writer = ModelWriter;
+    type Error = Infallible;
+
+    fn append(&self, _: &mut ModelWriter, _: u8, _: &[&[u8]]) -> Result<Appended, Infallible> {
+        unreachable!("the models append commits only")
+    }
+
+    fn append_commit(
+        &self,
+        writer: &mut ModelWriter,
+        _: u8,
+        _: &[u8],
+        publish: impl FnOnce(Lsn),
+    ) -> Result<Appended, Infallible> {
+        let at = self.0.append(writer, publish);
+        Ok(Appended { start: at.start, end: at.end })
+    }
+
+    fn boundary(&self) -> Lsn {
+        self.0.boundary()
+    }
+
+    fn durable(&self) -> Lsn {
+        self.0.durable()
+    }
+}
+
+impl Marks for Modelled {
+    fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
+        if mark == Mark::Boundary { self.0.is_complete(lsn) } else { self.0.durable() >= lsn }
+    }
+}
+
+/// How the log of a model differs from the plainest.
+#[derive(Clone, Copy)]
+struct Form {
+    protocol: Protocol,
+    sink: ModelSink,
+    /// The bound is raised while waiting for room.
+    raises: bool,
+}
+
+const BASE: Form = Form { protocol: Protocol::Base, sink: ModelSink::Null, raises: false };
+const RAISED: Form = Form { raises: true, ..BASE };
+const HELP: Form = Form { protocol: Protocol::Help, ..BASE };
+const DISK: Form = Form { sink: ModelSink::Disk, ..BASE };
+
+const KEYS: [&[u8]; 2] = [b"a", b"b"];
+
+/// A database of one family, whose rows hold 0.
+struct World {
+    txns: Arc<Txns<Modelled>>,
+    families: Arc<Families>,
+    garbage: Arc<Garbage>,
+    family: Arc<Family>,
+}
+
+impl World {
+    fn new(form: Form) -> Arc<Self> {
+        let log = Modelled(ModelLog::new(form.protocol, form.sink, form.raises));
+        let txns = Txns::new(log, Options { xid_slots: 4, sessions_max: 3, first_xid: Xid::new(1) });
+        let families = Arc::new(Families::new());
+        let family = families.get_or_make(CfId::new(1));
+        KEYS.iter().for_each(|key| family.load(key, Some(&[0]), Lsn::FIRST));
+        Arc::new(Self { txns, families, garbage: Arc::default(), family })
+    }
+
+    fn log(&self) -> &ModelLog {
+        &self.txns.log().0
+    }
+
+    /// Opens a transaction. Its id is given out here, so that no model has to look at that too.
+    fn worker(self: &Arc<Self>, isolation: Isolation) -> Worker {
+        let mut session = self.txns.session().expect("a free slot");
+        let mut t = session.begin(isolation, false);
+        let xid = session.assign_xid(&mut t).expect("it may write");
+        let writes = Writes::new(&self.families, &self.garbage, &self.txns);
+        Worker { world: Arc::clone(self), session, t, xid, writer: self.log().writer(), writes }
+    }
+
+    /// Opens a transaction that has written 1 over the row at `key` and is between its statements.
+    fn writer_of(self: &Arc<Self>, key: &[u8]) -> (Worker, Arc<Row>) {
+        let mut worker = self.worker(Isolation::ReadCommitted);
+        let snapshot = worker.begin_statement();
+        let Tried::Done(row) = worker.write(key, snapshot, 1) else { panic!("nobody else") };
+        worker.session.end_statement(&mut worker.t);
+        (worker, row)
+    }
+
+    fn read(&self, key: &[u8], snapshot: Lsn) -> Option<u8> {
+        let view = View { snapshot, me: None, command: 0 };
+        self.family.read(key, &view, &Fates(&self.txns), &pin()).map(|value| value[0])
+    }
+}
+
+/// One open transaction of a session of its own.
+struct Worker {
+    world: Arc<World>,
+    session: Session<Modelled>,
+    t: Transaction,
+    xid: Xid,
+    writer: ModelWriter,
+    writes: Writes<Modelled>,
+}
+
+/// What came of a write.
+enum Tried {
+    Done(Arc<Row>),
+    Wait,
+    /// The row was changed at this position, above the snapshot.
+    Changed(Lsn),
+}
+
+/// What is left of a worker. Sessions end on the main thread, so that no model has to look at that too.
+struct Ran {
+    _session: Session<Modelled>,
+    committed: Option<Appended>,
+}
+
+impl Worker {
+    /// Begins a statement as the engine does; returns its snapshot.
+    fn begin_statement(&mut self) -> Lsn {
+        loop {
+            match self.session.begin_statement(&mut self.t, StatementKind::Write).expect("few commands") {
+                Start::Ready(snapshot) => return snapshot,
+                Start::Wait(Behind::Boundary(lsn)) => self.world.log().wait_boundary(lsn),
+                Start::Wait(Behind::Settled(_)) => unreachable!("it may write"),
+            }
+        }
+    }
+
+    fn write(&mut self, key: &[u8], snapshot: Lsn, value: u8) -> Tried {
+        let view = View { snapshot, me: Some(self.xid), command: self.t.command() };
+        let repeatable = self.t.isolation() == Isolation::RepeatableRead;
+        let rules = WriteRules { xid: self.xid, repeatable, horizon: Lsn::FIRST };
+        let basis = collie_store::Basis::Snapshot;
+        let fates = Fates(&self.world.txns);
+        match self.world.family.write(key, Change::Put(&[value]), basis, &view, &rules, &fates) {
+            WriteOutcome::Done(pending) => {
+                let row = Arc::clone(pending.row());
+                self.writes.push(self.world.family.id(), pending);
+                Tried::Done(row)
+            }
+            WriteOutcome::Wait(_) => Tried::Wait,
+            WriteOutcome::Conflict(csn) | WriteOutcome::Changed { csn, .. } => Tried::Changed(csn),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn commit(self) -> Ran {
+        let Self { mut session, t, mut writer, mut writes, .. } = self;
+        let record = CommitRecord { tag: 1, bytes: &[] };
+        let ended = session.commit(t, &mut writer, Some(record), &mut writes);
+        let Ok(Ended::Committed { at, .. }) = ended else { panic!("{ended:?}") };
+        Ran { _session: session, committed: Some(at) }
+    }
+
+    fn roll_back(self) -> Ran {
+        let Self { mut session, t, mut writes, .. } = self;
+        session.abort(t, &mut writes);
+        Ran { _session: session, committed: None }
+    }
+}
+
+/// Adds one to the row at its own snapshot, and gives up where that would have to wait or the row was changed since.
+fn add(mut worker: Worker) -> (Lsn, Ran) {
+    let snapshot = worker.begin_statement();
+    let seen = worker.world.read(KEYS[0], snapshot).expect("the row is never deleted");
+    match worker.write(KEYS[0], snapshot, seen + 1) {
+        Tried::Done(_) => (snapshot, worker.commit()),
+        Tried::Wait | Tried::Changed(_) => (snapshot, worker.roll_back()),
+    }
+}
+
+/// Two REPEATABLE READ transactions that add one to the same row, and a thread that moves the boundary.
+fn first_updater_wins(form: Form) {
+    let world = World::new(form);
+    let [first, second] = [(); 2].map(|()| world.worker(Isolation::RepeatableRead));
+    let first = thread::spawn(move || add(first));
+    let scanner = thread::spawn({
+        let world = Arc::clone(&world);
+        move || {
+            let _ = world.log().advance();
+        }
+    });
+    let second = add(second);
+    let updates = [first.join().unwrap(), second];
+    scanner.join().unwrap();
+    let commits: Vec<_> =
+        updates.iter().filter_map(|(snapshot, ran)| ran.committed.map(|at| (at.start, *snapshot))).collect();
+    let value = world.read(KEYS[0], Lsn::MAX).map(usize::from);
+    assert_eq!(value, Some(commits.len()), "V6: an update was lost");
+    if let [a, b] = commits[..] {
+        let (first, second) = (a.min(b), a.max(b));
+        assert!(first.0 < second.1 && second.1 <= second.0, "V6: the second had not seen the first");
+    }
+}
+
+const LOST: &str = "V6: an update was lost";
+
+/// Goal: the first updater wins and no update is lost. Method: two updaters of one row and a scanner (V6).
+#[test]
+fn loom_first_updater_wins() {
+    let mistakes: &[Mistake] =
+        &[("ROW_UNFINISHED_IGNORED", 3, LOST), ("ROW_CONFLICT_ABOVE", 3, LOST), ("ROW_HEAD_STORED", 3, LOST)];
+    let (preemptions, floor) = bounds((2, 6_000), (3, 38_000));
+    check("V6 base", || first_updater_wins(BASE), preemptions, floor, mistakes);
+    let (preemptions, floor) = bounds((1, 1_100), (3, 60_000));
+    check("V6 base, raised", || first_updater_wins(RAISED), preemptions, floor, mistakes);
+    let (preemptions, floor) = bounds((1, 1_000), (3, 58_000));
+    check("V6 help", || first_updater_wins(HELP), preemptions, floor, mistakes);
+}
+
+/// A READ COMMITTED transaction that meets another's change and then begins its next statement; a committer without rows
+/// that moves the boundary.
+fn next_snapshot() {
+    let world = World::new(BASE);
+    let (changer, _) = world.writer_of(KEYS[0]);
+    let mut session = world.worker(Isolation::ReadCommitted);
+    let changer = thread::spawn(move || changer.commit());
+    let other = thread::spawn({
+        let (world, mut writer) = (Arc::clone(&world), world.log().writer());
+        move || {
+            let at = world.log().append(&mut writer, |_| ());
+            let _ = world.log().is_complete(at.end);
+        }
+    });
+    let snapshot = session.begin_statement();
+    if let Tried::Changed(csn) = session.write(KEYS[0], snapshot, 2) {
+        session.session.saw(csn);
+        session.session.end_statement(&mut session.t);
+        let next = session.begin_statement();
+        assert!(csn < next, "V6b: the next snapshot misses a commit that the session acted on");
+        assert_eq!(world.read(KEYS[0], next), Some(1), "V6b: a commit below the snapshot is not there");
+    }
+    changer.join().unwrap();
+    other.join().unwrap();
+}
+
+/// Goal: a session never goes back behind what it acted on. Method: READ COMMITTED, its next snapshot (V6b).
+#[test]
+fn loom_next_snapshot_shows_what_the_session_acted_on() {
+    let (preemptions, floor) = bounds((2, 2_700), (3, 35_000));
+    check("V6b", next_snapshot, preemptions, floor, &[("NO_SEEN_FLOOR_GATE", 2, "V6b: the next snapshot misses")]);
+}
+
+/// Where a reader's snapshot starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reader {
+    Newest,
+    Settled,
+}
+
+/// A committer that supersedes a version, a reader that may need it, a collector that frees it.
+fn horizon(form: Form, reader: Reader) {
+    let world = World::new(form);
+    let (committer, row) = world.writer_of(KEYS[0]);
+    // The memory of the version below.
+    let memory = collie_sync::Arc::new(collie_sync::UnsafeCell::new(0));
+    let committer = thread::spawn({
+        let world = Arc::clone(&world);
+        move || {
+            let ran = committer.commit();
+            world.log().advance();
+            world.log().flush();
+            ran
+        }
+    });
+    let collector = thread::spawn({
+        let (world, row, memory) = (Arc::clone(&world), Arc::clone(&row), collie_sync::Arc::clone(&memory));
+        move || {
+            let horizon = world.txns.tick();
+            if world.garbage.clean(&world.families, horizon, 1) > 0 && row.version_count() == 1 {
+                memory.with_mut(|_freed| ());
+            }
+        }
+    });
+    let held = match reader {
+        Reader::Newest => world.txns.hold_newest(),
+        Reader::Settled => world.txns.hold_settled(),
+    }
+    .expect("a free slot");
+    let snapshot = held.snapshot();
+    let seen = world.read(KEYS[0], snapshot);
+    if seen == Some(0) {
+        memory.with(|_read| ());
+    }
+    drop(held);
+    let csn = committer.join().unwrap().committed.expect("it committed").start;
+    collector.join().unwrap();
+    assert_eq!(seen, Some(u8::from(csn < snapshot)), "V7: a version in view was freed");
+}
+
+/// The memory of a version was freed while a reader may have needed it.
+const FREED: &str = "Causality violation";
+
+/// Goal: no snapshot loses a version. Method: committer, reader and collector (V7).
+#[test]
+fn loom_horizon_keeps_every_version_in_view() {
+    let (preemptions, floor) = bounds((2, 3_000), (4, 112_000));
+    check(
+        "V7",
+        || horizon(BASE, Reader::Newest),
+        preemptions,
+        floor,
+        &[
+            ("LOAD_THEN_REGISTER", 2, FREED),
+            ("NO_READER_FENCE", 2, FREED),
+            ("NO_HORIZON_FENCE", 2, FREED),
+            ("OWN_END", 2, FREED),
+            ("OWN_LOAD", 2, FREED),
+            ("UP_AFTER_HOLDERS", 2, FREED),
+            ("FREED_AT_HORIZON", 2, FREED),
+        ],
+    );
+    let (preemptions, floor) = bounds((2, 3_000), (3, 21_000));
+    check("V7 raised", || horizon(RAISED, Reader::Newest), preemptions, floor, &[("FREED_AT_HORIZON", 2, FREED)]);
+}
+
+/// Goal: a snapshot of what is settled loses nothing either. Method: as above, readers at durable (V7D).
+#[test]
+fn loom_horizon_keeps_every_version_in_a_settled_view() {
+    let (preemptions, floor) = bounds((2, 3_000), (3, 21_000));
+    check("V7D", || horizon(DISK, Reader::Settled), preemptions, floor, &[("HORIZON_FROM_BOUNDARY", 2, FREED)]);
+}
+
+/// A committer that supersedes a version, and a collector that moves the boundary itself and comes by at any time.
+fn cleaning() {
+    let world = World::new(BASE);
+    let (committer, row) = world.writer_of(KEYS[0]);
+    let committer = thread::spawn(move || committer.commit());
+    let collect = || {
+        world.log().advance();
+        let horizon = world.txns.tick();
+        let _ = world.garbage.clean(&world.families, horizon, 1);
+    };
+    collect();
+    committer.join().unwrap();
+    collect();
+    assert_eq!(row.version_count(), 1, "a superseded version is left for ever");
+}
+
+/// Goal: the collector leaves nothing that it will not come back to. Method: it meets a commit at every step.
+#[test]
+fn loom_cleaning_leaves_nothing_behind() {
+    check("cleaning", cleaning, 20, 240, &[("QUEUED_BEFORE_STAMPED", 20, "left for ever")]);
+}
+
+/// A synchronous committer that flushes, an asynchronous one, and a reader of what is settled that has heard of them. Their
+/// versions are words that get no stamp, as if stamping took longer than the model looks.
+fn settled() {
+    let world = World::new(DISK);
+    let messages = Arc::new([(); 2].map(|()| AtomicU64::new(0)));
+    let workers = [(); 2].map(|()| world.worker(Isolation::ReadCommitted));
+    let versions = [0, 1].map(|number: usize| AtomicU64::new(Stamp::unfinished(workers[number].xid).raw()));
+    let mut is_synchronous = true;
+    let workers = workers.map(|worker| {
+        let (world, messages, waits) = (Arc::clone(&world), Arc::clone(&messages), is_synchronous);
+        is_synchronous = false;
+        thread::spawn(move || {
+            let ran = worker.commit();
+            let at = ran.committed.expect("it committed");
+            if waits {
+                world.log().flush();
+            }
+            let mut needs = Needs::committed(at.end, waits);
+            let tell = || messages[usize::from(!waits)].store(at.start.get(), Ordering::Release);
+            if needs.missing(&world.txns).is_none() {
+                if mutant!("REPLY_BEFORE_ACKNOWLEDGED") {
+                    tell();
+                }
+                needs.met(&world.txns);
+                tell();
+            }
+            ran
+        })
+    });
+    let heard = [0, 1].map(|number: usize| messages[number].load(Ordering::Acquire));
+    let snapshot = world.txns.settled();
+    let seen = [0, 1].map(|number: usize| world.txns.resolve(&versions[number]));
+    let committed = workers.map(|worker| worker.join().unwrap().committed.expect("it committed").start);
+    for (seen, csn) in seen.into_iter().zip(committed) {
+        let is_visible = seen == Resolution::Committed(csn) && csn < snapshot;
+        assert_eq!(is_visible, csn < snapshot, "V9: what is settled is not exact");
+    }
+    for message in heard {
+        assert!(message < snapshot.get(), "V9: an acknowledged commit is not settled");
+    }
+}
+
+/// Goal: what is settled is a prefix that holds everything acknowledged. Method: a synchronous and an asynchronous committer
+/// (V9). A relaxed look at the boundary before acknowledging shows at five preemptions only, so in the long form.
+#[test]
+fn loom_settled_snapshot_is_exact_and_holds_what_was_acknowledged() {
+    const EXACT: &str = "V9: what is settled is not exact";
+    let mut mistakes: Vec<Mistake> = vec![
+        ("COMPLETE_UNSEEN", 2, EXACT),
+        ("REPLY_BEFORE_ACKNOWLEDGED", 2, "V9: an acknowledged commit is not settled"),
+        ("FLUSHED_BEYOND_BOUNDARY", 2, EXACT),
+        ("ACK_FLOOR_MAX", 2, EXACT),
+        ("ACK_FLOOR_LOAD", 2, EXACT),
+    ];
+    if is_long() {
+        mistakes.push(("BOUNDARY_LOAD", 5, EXACT));
+    }
+    let (preemptions, floor) = bounds((2, 3_100), (3, 40_000));
+    check("V9", settled, preemptions, floor, &mistakes);
+}
