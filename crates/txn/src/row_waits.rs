@@ -45,7 +45,8 @@ impl Locks {
         let RowWish { row, holder, strength } = wish;
         let announced = self.map.desc(*holder).is_some_and(|desc| desc.announce_waiter());
         // The look comes after the announcement: a partial rollback either sees that or is seen by this.
-        let parks = announced && (mutant!("NO_SECOND_LOOK") || still_held()) || mutant!("PARK_AFTER_THE_END");
+        let held = announced && if mutant!("NO_SECOND_LOOK") { true } else { still_held() };
+        let parks = if mutant!("PARK_AFTER_THE_END") { true } else { held };
         let entry = match (waits.rows.get_mut(row), parks) {
             (None, false) => return false,
             (Some(queue), false) => queue.entries.iter_mut().find(|entry| entry.owner == id),
