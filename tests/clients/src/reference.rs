@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use postgres::{Client, Config, NoTls};
 use tempfile::TempDir;
 
 use crate::{
@@ -73,6 +74,16 @@ impl Reference {
         } else {
             Command::new(program)
         }
+    }
+
+    /// Opens a session by the driver.
+    ///
+    /// # Panics
+    /// When it cannot connect.
+    pub fn connect(&self) -> Client {
+        let mut config = Config::new();
+        config.host_path(self.dir.path()).user("collie").dbname("collie");
+        config.connect(NoTls).expect("PostgreSQL accepts a session")
     }
 
     /// Runs psql on it.
