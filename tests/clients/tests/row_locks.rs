@@ -76,6 +76,12 @@ fn strengths_are_those_of_postgresql() {
         "UPDATE t SET u = 100 WHERE id = 1",
         "UPDATE t SET id = 100 WHERE id = 1",
         "DELETE FROM t WHERE id = 1",
+        "INSERT INTO t VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO t VALUES (1, 0, 0) ON CONFLICT (id) DO UPDATE SET n = t.n + 1",
+        "INSERT INTO t VALUES (1, 0, 0) ON CONFLICT (id) DO UPDATE SET n = 0 WHERE false",
+        "INSERT INTO t VALUES (9, 0, 1) ON CONFLICT (u) DO UPDATE SET n = 0",
+        "INSERT INTO t VALUES (1, 0, 0) ON CONFLICT (id) DO UPDATE SET u = t.u",
+        "INSERT INTO t VALUES (1, 0, 0) ON CONFLICT (id) DO UPDATE SET id = 100",
     ];
     let probes = PROBES.map(|strength| format!("SELECT * FROM t WHERE id = 1 FOR {strength} NOWAIT"));
     let mut all = Vec::new();

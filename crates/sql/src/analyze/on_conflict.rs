@@ -131,10 +131,9 @@ impl Analyzer<'_> {
             })?),
         };
         let Expr::Column { up: 0, range: 0, column, ty } = node.expr else { return Ok(None) };
-        // Every index has the order that its columns' types have of themselves, and all text is compared bytewise.
-        let ordered = class.is_none_or(|class| {
-            op_class_for(ty.oid).is_some_and(|own| (own.family, own.input) == (class.family, class.input))
-        });
+        // Every index has the order that its columns' types have of themselves; all text is compared bytewise, which is
+        // what the other classes and the collations of text ask for.
+        let ordered = class.is_none_or(|class| op_class_for(ty.oid).is_some_and(|own| own.input == class.input));
         let collated = element.collation.is_none() || is_collated(ty);
         Ok((ordered && collated).then_some(column))
     }

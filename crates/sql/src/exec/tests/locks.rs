@@ -54,6 +54,10 @@ fn statement_waits_when_the_matrix_says_so() {
         ("update t set u = u + 100 where id = 1", Update),
         ("update t set id = 100 where id = 1", Update),
         ("delete from t where id = 1", Update),
+        ("insert into t values (1, 0, 0) on conflict (id) do update set a = t.a + 1", NoKeyUpdate),
+        ("insert into t values (1, 0, 0) on conflict (id) do update set a = 0 where t.a < 0", NoKeyUpdate),
+        ("insert into t values (9, 0, 1) on conflict (u) do update set a = t.a + 1", NoKeyUpdate),
+        ("insert into t values (1, 0, 0) on conflict (id) do update set u = t.u + 100", Update),
     ];
     let fixture = fixture();
     for (held, held_strength) in statements {
