@@ -136,7 +136,7 @@ impl Embedded {
         for notice in &report.notices {
             eprintln!("{notice}");
         }
-        let session = database.connect("collie", "collie sql")?;
+        let session = database.connect("collie", "collie sql", None)?;
         Ok(Self { session, database })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use collie_base::{CfId, Lsn};
 use collie_env::Env;
-use collie_txn::CommitLog as _;
+use collie_txn::{CommitLog as _, LockPicture};
 
 use crate::open;
 use crate::shared::Shared;
@@ -138,6 +138,28 @@ impl Db {
             horizon: self.shared.txns.horizon(),
             waiting: count(self.shared.txns.waiting()),
         }
+    }
+
+    /// Returns every lock that is held or waited for, row by row where rows are waited for.
+    pub fn lock_picture(&self) -> LockPicture {
+        self.shared.txns.lock_picture()
+    }
+
+    /// Returns the slots ([`CancelHandle::slot`](crate::CancelHandle::slot)) of the sessions that the session in `slot`
+    /// waits for.
+    pub fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
+        self.shared.txns.slots_in_the_way(slot)
+    }
+
+    /// Returns the snapshots held, lowest first, with the slots of their holders.
+    pub fn snapshots(&self) -> Vec<(usize, Lsn)> {
+        self.shared.txns.snapshots()
+    }
+
+    /// Returns how many rows were superseded at or above `snapshot` and wait to be cleaned: about, since commits enter the
+    /// queue only about in order.
+    pub fn rows_superseded_since(&self, snapshot: Lsn) -> u64 {
+        u64::try_from(self.shared.garbage.since(snapshot)).unwrap_or(u64::MAX)
     }
 
     /// One round of background work, for a database opened without its thread. Returns how much there was.

@@ -69,7 +69,10 @@ pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBy
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{Family, FamilyStat, Origin, Visit};
-pub use collie_txn::{Blocker, CancelHandle, Isolation, StatementKind, TableLock, TableLockMode};
+pub use collie_txn::{
+    Awaited, Blocker, CancelHandle, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget, LockWait,
+    RowKey, StatementKind, TableLock, TableLockMode,
+};
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;

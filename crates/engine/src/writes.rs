@@ -108,6 +108,12 @@ impl Garbage {
         }
     }
 
+    /// Returns about how many rows wait that were superseded at or above `snapshot`.
+    pub(crate) fn since(&self, snapshot: Lsn) -> usize {
+        let queue = self.0.lock();
+        queue.len() - queue.partition_point(|(csn, ..)| *csn < snapshot)
+    }
+
     /// Returns how many rows wait.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().len()

@@ -3,6 +3,8 @@
 //! Writes what the session answers as protocol messages and reads what the client sends. Bytes gather in `output` and leave
 //! in one write per drain.
 
+use std::net::SocketAddr;
+
 use collie_sql::{
     analyze::bound::ResultColumn,
     builtin,
@@ -33,6 +35,11 @@ pub(crate) struct Remote {
 impl Remote {
     pub(crate) fn new(socket: TcpStream, message_bytes_max: usize) -> Self {
         Self { socket, input: Input::new(message_bytes_max), output: Output::new(), warnings_only: false }
+    }
+
+    /// Returns where the client is.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.socket.peer_addr().ok()
     }
 
     /// Reads until more bytes arrived; false when the client closed its side.

@@ -1,8 +1,11 @@
 //! One connection: start-up, then messages until the client leaves.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use collie_sql::{
@@ -10,7 +13,11 @@ use collie_sql::{
     session::{Client, DATABASE, Database, Session, Status, no_database, settings::SETTINGS},
 };
 use collie_wire::{Describe, Frontend, Severity, Startup, TransactionStatus};
-use tokio::{net::TcpStream, sync::watch, time};
+use tokio::{
+    net::TcpStream,
+    sync::{Notify, watch},
+    time,
+};
 
 use crate::client::{Remote, protocol_error};
 
@@ -40,7 +47,7 @@ impl Drop for Counted<'_> {
 enum End {
     /// The client left or broke the protocol; whatever was to be said is said.
     Gone,
-    /// The server shuts down.
+    /// The server shuts down, or another session ended this one.
     Stopping,
 }
 
@@ -62,6 +69,7 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
 
 /// Start-up: answers TLS and cancel requests, then makes a session. `None` when there is to be none.
 async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Session> {
+    let address = remote.address();
     loop {
         let session = match remote.input.next() {
             Ok(None) => {
@@ -79,7 +87,7 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
                 shared.database.cancel(pid, secret);
                 return None;
             }
-            Ok(Some(Frontend::Startup(startup))) => connect(&startup, shared, count).map(|session| {
+            Ok(Some(Frontend::Startup(startup))) => connect(&startup, shared, count, address).map(|session| {
                 let unknown = startup.parameters.iter().map(|(name, _)| *name).filter(|name| name.starts_with("_pq_."));
                 let newer = startup.minor > 0;
                 (session, unknown.map(str::to_owned).collect::<Vec<_>>(), newer)
@@ -104,7 +112,12 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
     }
 }
 
-fn connect(startup: &Startup<'_>, shared: &Shared, count: usize) -> Result<Session, SqlError> {
+fn connect(
+    startup: &Startup<'_>,
+    shared: &Shared,
+    count: usize,
+    address: Option<SocketAddr>,
+) -> Result<Session, SqlError> {
     if count > shared.max_connections {
         return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
             .hint("Close connections, or raise server.max_connections."));
@@ -130,7 +143,8 @@ fn connect(startup: &Startup<'_>, shared: &Shared, count: usize) -> Result<Sessi
     if find("replication").is_some_and(|value| !matches!(value, "false" | "off" | "no" | "0")) {
         return Err(SqlError::unsupported("a replication connection"));
     }
-    let mut session = shared.database.connect(user, find("application_name").unwrap_or(""))?;
+    let application = find("application_name").unwrap_or("");
+    let mut session = shared.database.connect(user, application, address)?;
     for (name, value) in &startup.parameters {
         match *name {
             "user" | "database" | "replication" | "application_name" => {}
@@ -188,6 +202,10 @@ fn greet(remote: &mut Remote, session: &Session) {
 }
 
 fn ready(remote: &mut Remote, session: &Session) {
+    if session.is_told_to_end() {
+        // What follows is the end, not another message.
+        return;
+    }
     remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
     remote.output.ready_for_query(match session.status() {
         Status::Idle => TransactionStatus::Idle,
@@ -200,8 +218,12 @@ fn ready(remote: &mut Remote, session: &Session) {
 async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::Receiver<bool>) -> End {
     // After an error in the extended protocol everything up to Sync is passed over.
     let mut skipping = false;
+    // Another session may end this one while it waits for its client.
+    let told_to_end = Arc::new(Notify::new());
+    let waker = told_to_end.clone();
+    session.on_told_to_end(move || waker.notify_one());
     loop {
-        if *stopping.borrow() {
+        if *stopping.borrow() || session.is_told_to_end() {
             return End::Stopping;
         }
         match remote.input.has_message() {
@@ -224,6 +246,7 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
                         Ok(false) | Err(_) => return End::Gone,
                     },
                     _ = stopping.wait_for(|stopping| *stopping) => return End::Stopping,
+                    () = told_to_end.notified() => return End::Stopping,
                 }
             }
         }
@@ -351,7 +374,9 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
 
 fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str) {
     session.failed();
-    remote.error(error, text);
+    if !session.is_told_to_end() {
+        remote.error(error, text);
+    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pg_catalog.pg_user_mappings information_schema.tables information_schema.columns
 information_schema.table_constraints information_schema.key_column_usage information_schema.constraint_column_usage
 information_schema.referential_constraints information_schema.check_constraints information_schema.views
 information_schema.sequences information_schema.routines information_schema.triggers
-information_schema.information_schema_catalog_name""".split()
+information_schema.information_schema_catalog_name pg_catalog.pg_locks""".split()
 # Its columns have types that Collie does not even name.
 UNKNOWN_TABLES = "pg_statistic_ext_data".split()
 
@@ -87,6 +87,11 @@ def tables(options):
         "oid proname prokind proretset provolatile proisstrict prorettype proargtypes provariadic prosrc",
         f"""select oid, proname, prokind, proretset, provolatile, proisstrict, prorettype, proargtypes, provariadic, source
             from {procs} p order by proname collate "C", oid""",
+    )
+    yield (
+        "proc_optional.tsv",
+        "oid pronargdefaults",
+        f"select oid, pronargdefaults from {procs} p where pronargdefaults > 0 order by oid",
     )
     operators = f"""(select o.* from pg_operator o join {procs} p on p.oid = o.oprcode where o.oprnamespace = 11)"""
     yield (

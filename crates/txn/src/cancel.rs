@@ -14,7 +14,9 @@ use std::sync::Arc;
 /// The part of a session that others reach: its cancel flag and its current wait.
 #[derive(Debug)]
 pub(crate) struct Owner {
+    // Constant.
     pub(crate) locks: Arc<Locks>,
+    slot: usize,
     cancelled: AtomicBool,
     waiting: Mutex<Option<Arc<Waiter>>>,
     /// A row queue may hold a place of the session; only the session's own calls change it.
@@ -22,8 +24,14 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    pub(crate) fn new(locks: Arc<Locks>) -> Self {
-        Self { locks, cancelled: AtomicBool::new(false), waiting: Mutex::new(None), queued: AtomicBool::new(false) }
+    pub(crate) fn new(locks: Arc<Locks>, slot: usize) -> Self {
+        Self {
+            locks,
+            slot,
+            cancelled: AtomicBool::new(false),
+            waiting: Mutex::new(None),
+            queued: AtomicBool::new(false),
+        }
     }
 
     /// Makes `waiter` the one that a cancel ends; a cancel that came first ends it here.
@@ -65,6 +73,13 @@ impl CancelHandle {
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         self.0.waiting.lock().as_ref().is_some_and(|waiter| waiter.is_open())
+    }
+
+    /// Returns the slot by which locks know the session ([`LockOwner`](crate::LockOwner)). Another session may have it
+    /// once this one is closed.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.0.slot
     }
 
     /// Forgets an earlier cancel, before the next statement.

@@ -15,10 +15,10 @@ use collie_base::Set;
 const REORDERINGS_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
-struct Edge {
+pub(crate) struct Edge {
     from: OwnerId,
-    to: OwnerId,
-    soft: bool,
+    pub(crate) to: OwnerId,
+    pub(crate) soft: bool,
 }
 
 /// Makes sure that `requester`, which has just joined a queue, is in no cycle.
@@ -123,7 +123,8 @@ fn find_cycle(locks: &Locks, waits: &Waits, requester: OwnerId) -> Option<Vec<Ed
     None
 }
 
-fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
+/// Returns whom `from` waits for; nobody when it does not wait.
+pub(crate) fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
     let edge = |to: OwnerId, soft: bool| Edge { from, to, soft };
     // One whose wait was cancelled is about to leave its queue and closes no cycle.
     let parked = waits.waiting.get(&from).filter(|parked| parked.waiter.is_open());

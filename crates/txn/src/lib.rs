@@ -16,6 +16,7 @@
 //!   its session works on.
 //! - [`Resolution`] of a [`Stamp`]: what readers ask for each version.
 //! - [`Blocker`] and [`Wait`]: who is in the way, and the wait for it.
+//! - [`LockPicture`]: all that for people to look at.
 //!
 //! The usual life of a writing transaction: [`Session::begin`], then per statement [`Session::lock_table`],
 //! [`Session::begin_statement`], [`Session::assign_xid`] before the first version is installed, [`Session::wait`]
@@ -72,6 +73,7 @@ mod cancel;
 mod deadlock;
 mod desc;
 mod error;
+mod lock_picture;
 mod log;
 mod row_waits;
 mod session;
@@ -86,6 +88,9 @@ mod waits;
 mod write_set;
 mod xid_map;
 
+#[cfg(test)]
+#[cfg(not(loom))]
+mod lock_picture_tests;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
@@ -104,6 +109,7 @@ mod wait_tests;
 
 pub use cancel::CancelHandle;
 pub use error::TxnError;
+pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
 pub use log::{Appended, CommitLog};
 pub use session::{Behind, CommitRecord, Ended, Gate, Session, Start};
 pub use share_table::RowShares;

@@ -26,7 +26,7 @@ use collie_sync::{atomic::Ordering, mutant};
 use std::sync::Arc;
 
 /// Bits of an owner id below the slot number: transactions that a slot can have.
-const OWNER_BITS: u32 = 44;
+pub(crate) const OWNER_BITS: u32 = 44;
 
 /// One connection, or one embedded handle. Has at most one transaction at a time.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub enum Ended {
 impl<L: CommitLog> Session<L> {
     pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
         let (slot, transactions) = txns.snapshots.take_slot()?;
-        let owner = Arc::new(Owner::new(Arc::clone(&txns.locks)));
+        let owner = Arc::new(Owner::new(Arc::clone(&txns.locks), slot));
         let mut session = Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO };
         session.current = session.owner_id();
         Ok(session)

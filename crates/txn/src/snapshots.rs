@@ -146,6 +146,18 @@ impl Snapshots {
         Lsn::new(before.max(horizon))
     }
 
+    /// Returns the slots that hold a snapshot now, by snapshot.
+    pub(crate) fn by_slot(&self) -> Vec<(usize, Lsn)> {
+        let used = self.used.load(Ordering::Acquire);
+        let own = self.own[..used].iter().map(|own| own.load(Ordering::Acquire)).enumerate();
+        let mut held: Vec<(usize, Lsn)> = own
+            .filter(|(_, own)| *own != NONE && *own != REGISTERING)
+            .map(|(slot, own)| (slot, Lsn::new(own)))
+            .collect();
+        held.sort_unstable_by_key(|(slot, snapshot)| (*snapshot, *slot));
+        held
+    }
+
     /// Returns how many slots hold a snapshot now, and the lowest of these.
     pub(crate) fn held(&self) -> (usize, Option<Lsn>) {
         let used = self.used.load(Ordering::Acquire);

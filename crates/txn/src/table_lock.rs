@@ -12,6 +12,7 @@
 use crate::{
     cancel::Owner,
     desc::OwnerId,
+    lock_picture::{LockHeld, LockOwner},
     wait::{Waiter, Wakes},
     waits::{Blocker, Locks, Waits},
 };
@@ -241,6 +242,20 @@ impl TableShards {
             shard.remove(&target);
         }
         awaited
+    }
+
+    /// Returns every lock that is held, in no order.
+    pub(crate) fn held(&self) -> Vec<LockHeld> {
+        let mut all = Vec::new();
+        for shard in &self.0 {
+            for (target, state) in shard.lock().iter() {
+                for (id, modes) in &state.holders {
+                    let held = TableLockMode::ALL.into_iter().filter(|mode| modes & mode.bit() != 0);
+                    all.extend(held.map(|mode| LockHeld { target: *target, owner: LockOwner::of(*id), mode }));
+                }
+            }
+        }
+        all
     }
 
     pub(crate) fn blockers(&self, target: LockTarget, owner: OwnerId, mode: TableLockMode) -> TableBlockers {

@@ -166,6 +166,12 @@ impl<L: CommitLog> Txns<L> {
         self.locks.shares.len()
     }
 
+    /// Returns the snapshots held, lowest first, with the slots that hold them. One that begins meanwhile may be missing.
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<(usize, Lsn)> {
+        self.snapshots.by_slot()
+    }
+
     /// Returns how many snapshots are held, and the lowest.
     #[must_use]
     pub fn snapshots_held(&self) -> (usize, Option<Lsn>) {

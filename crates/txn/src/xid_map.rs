@@ -173,6 +173,19 @@ impl XidMap {
         slot.filter(|desc| desc.xid == xid).or_else(|| self.sparse.read().get(&xid.get()).cloned())
     }
 
+    /// Returns the descriptors of open transactions, by xid. One that begins or ends meanwhile may be missing or there.
+    pub(crate) fn open(&self) -> Vec<Arc<Desc>> {
+        let mut open: Vec<Arc<Desc>> = self.sparse.read().values().cloned().collect();
+        for xid in self.floor_xid().get()..self.next_xid().get() {
+            let desc = self.descs[self.slot(xid)].lock().clone();
+            open.extend(desc.filter(|desc| desc.xid.get() == xid));
+        }
+        open.retain(|desc| !desc.is_finished());
+        open.sort_unstable_by_key(|desc| desc.xid);
+        open.dedup_by_key(|desc| desc.xid);
+        open
+    }
+
     /// Raises the floor over finished transactions; with `make_room`, over open ones too as long as slots are short.
     pub(crate) fn retire(&self, make_room: bool) {
         let _one = self.retiring.lock();

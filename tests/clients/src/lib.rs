@@ -1,16 +1,17 @@
 //! Harness: the real server binary, and real clients against it.
 //!
 //! What the tests in `tests/` share: [`Place`] is a data directory that goes when the test ends, [`Server`] a running
-//! server, [`program`] runs psql, pgbench and Python, [`Wire`] speaks the protocol byte by byte, [`reference`] is a
-//! private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
+//! server, [`program`] runs psql, pgbench and Python, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs
+//! PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
 //!
 //! # Invariants
 //! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
 //!   statement fails its test instead of stopping the run.
-//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver and PostgreSQL's
-//!   server binaries may be absent, and not under `COLLIE_REQUIRE_LAB=1`.
+//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver, PostgreSQL's
+//!   server binaries and the isolation tester with its specs may be absent, and not under `COLLIE_REQUIRE_LAB=1`.
 #![forbid(unsafe_code)]
 
+pub mod isolation;
 pub mod program;
 pub mod reference;
 pub mod server;

@@ -76,14 +76,19 @@ impl Reference {
         }
     }
 
+    /// Returns the driver's configuration.
+    pub fn config(&self) -> Config {
+        let mut config = Config::new();
+        config.host_path(self.dir.path()).user("collie").dbname("collie");
+        config
+    }
+
     /// Opens a session by the driver.
     ///
     /// # Panics
     /// When it cannot connect.
     pub fn connect(&self) -> Client {
-        let mut config = Config::new();
-        config.host_path(self.dir.path()).user("collie").dbname("collie");
-        config.connect(NoTls).expect("PostgreSQL accepts a session")
+        self.config().connect(NoTls).expect("PostgreSQL accepts a session")
     }
 
     /// Runs psql on it.

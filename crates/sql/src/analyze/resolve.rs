@@ -293,8 +293,8 @@ fn called(candidate: Candidate) -> Called {
 fn candidate(proc: &'static Proc, given: usize, variadic: bool) -> Option<Candidate> {
     let declared = proc.arguments.len();
     if variadic || proc.variadic == 0 {
-        let takes = declared == given && (!variadic || proc.variadic != 0);
-        return takes.then(|| Candidate { proc, arguments: proc.arguments.to_vec(), expanded: 0 });
+        let takes = (declared - proc.optional..=declared).contains(&given) && (!variadic || proc.variadic != 0);
+        return takes.then(|| Candidate { proc, arguments: proc.arguments[..given].to_vec(), expanded: 0 });
     }
     if given < declared {
         return None;

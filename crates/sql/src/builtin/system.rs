@@ -97,7 +97,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "pg_current_xact_id_if_assigned" => session, "pg_postmaster_start_time" => session,
         "pg_conf_load_time" => session, "pg_my_temp_schema" => session, "pg_is_other_temp_schema" => session,
         "pg_sleep" => session, "pg_cancel_backend" => session, "pg_terminate_backend" => session,
-        "pg_reload_conf" => session, "pg_blocking_pids" => session, "pg_stat_get_live_tuples" => session,
+        "pg_reload_conf" => session, "pg_blocking_pids" => session, "pg_isolation_test_session_is_blocked" => session, "pg_stat_get_live_tuples" => session,
         "pg_stat_get_dead_tuples" => session, "pg_stat_get_numscans" => session, "drandom" => session,
         "setseed" => session, "nextval_oid" => session, "currval_oid" => session, "lastval" => session,
         "setval_oid" => session, "setval3_oid" => session, "text_regclass" => session, "to_regclass" => session,

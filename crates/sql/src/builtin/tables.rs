@@ -92,6 +92,8 @@ pub struct Proc {
     pub arguments: Box<[u32]>,
     /// Type of each element of the variadic argument, or 0; `"any"` means any number of any types.
     pub variadic: u32,
+    /// How many of the last arguments may be left out; the implementation then gets none in their places.
+    pub optional: usize,
     /// PostgreSQL's internal name of the implementation, or `name(type, ...)` where it has none.
     pub source: &'static str,
     /// How it is computed.
@@ -303,6 +305,8 @@ impl Tables {
             supported: f.flag(),
         });
         let implementations = implementation::by_name();
+        let optional: Map<u32, usize> =
+            rows(include_str!("../../builtin/proc_optional.tsv"), |f| (f.number(), f.number())).into_iter().collect();
         let procs = rows(include_str!("../../builtin/proc.tsv"), |f| {
             let mut proc = Proc {
                 oid: f.number(),
@@ -318,9 +322,11 @@ impl Tables {
                 result: f.number(),
                 arguments: oids(f.text()),
                 variadic: f.number(),
+                optional: 0,
                 source: f.text(),
                 implementation: Implementation::System(""),
             };
+            proc.optional = optional.get(&proc.oid).copied().unwrap_or(0);
             proc.implementation =
                 *implementations.get(proc.source).expect("every row of proc.tsv has an implementation (I1)");
             proc

@@ -13,6 +13,8 @@ use collie_base::Map;
 
 use crate::catalog::relation::{Index, Oid, Relation};
 
+/// Lock id under which definitions change, one transaction at a time. No table has it.
+pub const CATALOG_LOCK: Oid = 1;
 /// OID of the schema `pg_catalog`.
 pub const PG_CATALOG: Oid = 11;
 /// OID of the schema `public`.

@@ -10,6 +10,7 @@
 
 use std::{
     fmt,
+    net::SocketAddr,
     path::Path,
     sync::{
         Arc,
@@ -30,7 +31,7 @@ use crate::{
     },
     error::{Result, SqlError, SqlState},
     exec::RowIds,
-    session::{Session, cache::PlanCache, settings::Settings},
+    session::{Session, activity::Activity, cache::PlanCache, settings::Settings},
 };
 
 /// Name of the one database.
@@ -62,12 +63,16 @@ pub struct Connected {
     pub secret: u32,
     /// Who it is.
     pub user: Arc<str>,
-    /// What its application calls itself.
+    /// What its application called itself when it connected.
     pub application: Arc<str>,
+    /// Where its client is; `None` when it is in this process.
+    pub address: Option<SocketAddr>,
     /// When it connected, microseconds since 2000-01-01.
     pub since: i64,
     /// Cancels what it runs.
     pub cancel: CancelHandle,
+    /// What it does.
+    pub activity: Arc<Activity>,
 }
 
 /// Why a database could not be opened.
@@ -153,11 +158,11 @@ impl Database {
         Ok((Arc::new(database), report))
     }
 
-    /// Opens a session for `user`, which calls itself `application`.
+    /// Opens a session for `user`, which calls itself `application` and is at `address`, if not in this process.
     ///
     /// # Errors
     /// 53300 when the engine has no room for another session.
-    pub fn connect(self: &Arc<Self>, user: &str, application: &str) -> Result<Session> {
+    pub fn connect(self: &Arc<Self>, user: &str, application: &str, address: Option<SocketAddr>) -> Result<Session> {
         let engine = self.db.session()?;
         let pid = self.next_pid.fetch_add(1, Ordering::Relaxed).max(1);
         let mut secret = [0; 4];
@@ -166,8 +171,10 @@ impl Database {
             secret: u32::from_le_bytes(secret),
             user: user.into(),
             application: application.into(),
+            address,
             since: self.now(),
             cancel: engine.cancel_handle(),
+            activity: Activity::new(application),
         };
         self.connected.lock().insert(pid, connected.clone());
         Ok(Session::new(self.clone(), engine, pid, connected, self.defaults.clone()))
@@ -181,6 +188,41 @@ impl Database {
         if session.secret == secret {
             session.cancel.cancel();
         }
+    }
+
+    /// Cancels what session `pid` runs; returns whether there is such a session.
+    pub(super) fn cancel_backend(&self, pid: u32) -> bool {
+        let connected = self.connected.lock();
+        let found = connected.get(&pid);
+        found.inspect(|session| session.cancel.cancel()).is_some()
+    }
+
+    /// Ends session `pid`; returns whether there is such a session.
+    pub(super) fn terminate_backend(&self, pid: u32) -> bool {
+        let Some(session) = self.connected.lock().get(&pid).cloned() else { return false };
+        // In this order: who sees the cancel sees why it came.
+        session.activity.tell_to_end();
+        session.cancel.cancel();
+        true
+    }
+
+    /// Returns the process ids of the sessions that session `pid` waits for.
+    pub(super) fn blocking_pids(&self, pid: u32) -> Vec<u32> {
+        let Some(slot) = self.connected.lock().get(&pid).map(|session| session.cancel.slot()) else {
+            return Vec::new();
+        };
+        let slots = self.db.slots_in_the_way(slot);
+        if slots.is_empty() {
+            return Vec::new();
+        }
+        let connected = self.connected.lock();
+        let mut pids: Vec<u32> = connected
+            .iter()
+            .filter(|(_, session)| slots.contains(&session.cancel.slot()))
+            .map(|(pid, _)| *pid)
+            .collect();
+        pids.sort_unstable();
+        pids
     }
 
     /// Cancels what every session runs: the server is shutting down.

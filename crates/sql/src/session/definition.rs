@@ -14,16 +14,13 @@ use collie_engine::TableLockMode;
 use crate::{
     catalog::{
         relation::{Index, Oid, Relation, Storage},
-        snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
+        snapshot::{CATALOG_LOCK, Catalog, FIRST_USER_OID, PUBLIC, Schema},
         store,
     },
     error::{Result, SqlError, SqlState},
     parse::{Stmt, ast},
     session::{Client, NoticeLevel, Session},
 };
-
-/// Lock id under which definitions change, one transaction at a time. No table has it.
-const CATALOG_LOCK: Oid = 1;
 
 impl Session {
     /// Runs a statement that changes definitions.

@@ -48,7 +48,7 @@ impl Session {
     /// # Errors
     /// 42P05 for a name in use, and whatever parsing and analysis find.
     pub fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
-        self.begin_message();
+        self.begin_message(text);
         if name.is_empty() {
             self.names.statements.remove(name);
         } else if self.names.statements.contains_key(name) {
@@ -88,6 +88,7 @@ impl Session {
         formats: Vec<u16>,
     ) -> Result<()> {
         let prepared = self.statement(statement)?;
+        self.begin_message(&prepared.text);
         if !portal.is_empty() && self.names.portals.contains_key(portal) {
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{portal}\" already exists")));
         }
@@ -178,6 +179,9 @@ impl Session {
     pub async fn execute<C: Client>(&mut self, name: &str, max_rows: u32, client: &mut C) -> Result<()> {
         let _running = self.running();
         let mut portal = self.names.portals.remove(name).ok_or_else(|| no_portal(name))?;
+        if !self.answering {
+            self.begin_message(&portal.prepared.text);
+        }
         let result = self.run_portal(&mut portal, max_rows, client).await;
         // COMMIT, ROLLBACK and errors end every portal; this one as well.
         if result.is_ok() && self.transaction.block != Block::None {
@@ -267,14 +271,16 @@ impl Session {
     /// When the commit fails; the caller reports it before it says it is ready.
     pub async fn sync(&mut self) -> Result<()> {
         let _running = self.running();
-        match self.transaction.block {
+        let ended = match self.transaction.block {
             Block::Implicit => self.commit().await,
             Block::None => {
                 self.names.portals.clear();
                 Ok(())
             }
             Block::Explicit | Block::Failed => Ok(()),
-        }
+        };
+        self.end_message();
+        ended
     }
 
     /// Notes that a message of the extended protocol failed; the caller skips to Sync.

@@ -10,13 +10,14 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, Xid};
+use collie_engine::LockPicture;
 
 use crate::{
     builtin::{Rows, SystemFunctions},
     catalog::{
         relation::{Oid, Relation},
         snapshot::Catalog,
-        system::{self, ActivityRow, SessionFacts, SettingRow},
+        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow},
     },
     error::Result,
     exec::VirtualTables,
@@ -132,10 +133,39 @@ impl SessionFacts for Facts<'_> {
         let row = |(pid, session): (u32, Connected)| ActivityRow {
             pid,
             user: session.user,
-            application: session.application,
+            address: session.address,
             since: session.since,
+            slot: session.cancel.slot(),
+            doing: session.activity.doing(),
         };
         self.database.connected().into_iter().map(row).collect()
+    }
+
+    fn locks(&self) -> LockPicture {
+        self.database.db.lock_picture()
+    }
+
+    fn blocking_pids(&self, pid: u32) -> Vec<u32> {
+        self.database.blocking_pids(pid)
+    }
+
+    fn stop_backend(&self, pid: u32, end: bool) -> bool {
+        if end { self.database.terminate_backend(pid) } else { self.database.cancel_backend(pid) }
+    }
+
+    fn snapshots(&self) -> Vec<SnapshotRow> {
+        let connected = self.database.connected();
+        let row = |(slot, snapshot)| {
+            let (pid, session) = connected.iter().find(|(_, session)| session.cancel.slot() == slot)?;
+            let since = session.activity.doing().transaction_start;
+            Some(SnapshotRow {
+                pid: *pid,
+                snapshot,
+                since,
+                rows_kept: self.database.db.rows_superseded_since(snapshot),
+            })
+        };
+        self.database.db.snapshots().into_iter().filter_map(row).collect()
     }
 
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {

@@ -8,6 +8,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `database.rs` | what all sessions share |
+//! | `activity.rs` | what a session does, as others see it |
 //! | `simple.rs`, `extended.rs` | the two ways statements arrive |
 //! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
 //! | `transaction.rs` | blocks, savepoints, commit |
@@ -16,6 +17,7 @@
 //! | `utility.rs`, `settings.rs` | everything else |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
+pub mod activity;
 mod cache;
 mod client;
 mod copy;
@@ -50,6 +52,7 @@ use crate::{
     catalog::{
         relation::Oid,
         snapshot::{Catalog, PG_CATALOG},
+        system::State,
     },
     error::{Result, SqlError, SqlState},
     types::io::TextContext,
@@ -67,6 +70,8 @@ pub struct Session {
     names: Names,
     /// When the message being answered arrived, microseconds since 2000-01-01.
     statement_time: i64,
+    /// Whether a message is being answered whose answer has not ended: not yet at Sync, in the extended protocol.
+    answering: bool,
 }
 
 /// What a session is in, as ReadyForQuery tells it.
@@ -102,6 +107,7 @@ impl Session {
             transaction: Transaction::default(),
             names: Names::default(),
             statement_time,
+            answering: false,
         }
     }
 
@@ -133,10 +139,41 @@ impl Session {
         self.transaction.status()
     }
 
-    /// Begins the answer to a message: a cancel that came before it has no effect on it.
-    fn begin_message(&mut self) {
-        self.cancel.clear();
+    /// Begins the answer to a message: a cancel that came while nothing was answered has no effect on it.
+    fn begin_message(&mut self, text: &str) {
+        if !std::mem::replace(&mut self.answering, true) {
+            self.cancel.clear();
+            if self.is_told_to_end() {
+                // The order came between the look of the caller and the line above.
+                self.cancel.cancel();
+            }
+        }
         self.statement_time = self.database.now();
+        self.identity.activity.begin(text, self.statement_time, self.transaction.began());
+    }
+
+    /// Ends the answer: the client is waited for next.
+    fn end_message(&mut self) {
+        self.answering = false;
+        let state = match self.status() {
+            Status::Idle => State::Idle,
+            Status::InBlock => State::InTransaction,
+            Status::Failed => State::InFailedTransaction,
+        };
+        let application = self.settings.get("application_name");
+        self.identity.activity.end(state, self.database.now(), self.transaction.began(), application);
+    }
+
+    /// Says what to call when another session wants this one to end (`pg_terminate_backend`). It is called on that
+    /// session's thread: it should do no more than wake whoever owns this one, who then asks
+    /// [`Session::is_told_to_end`].
+    pub fn on_told_to_end(&self, call: impl Fn() + Send + Sync + 'static) {
+        self.identity.activity.on_end(Box::new(call));
+    }
+
+    /// Returns whether another session wants this one to end: drop it, after telling its client.
+    pub fn is_told_to_end(&self) -> bool {
+        self.identity.activity.is_told_to_end()
     }
 
     /// Returns the catalog this session sees: the newest committed one, or its own while it changes definitions.

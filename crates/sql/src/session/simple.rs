@@ -32,11 +32,15 @@ impl Session {
     /// stays committed.
     pub async fn simple_query<C: Client>(&mut self, text: &str, client: &mut C) {
         let _running = self.running();
-        self.begin_message();
+        self.begin_message(text);
         if let Err(error) = self.run_text(text, client).await {
             self.fail();
-            client.error(&error, text);
+            // A session that is told to end says so instead of that its statement was cancelled.
+            if !self.is_told_to_end() {
+                client.error(&error, text);
+            }
         }
+        self.end_message();
     }
 
     async fn run_text<C: Client>(&mut self, text: &str, client: &mut C) -> Result<()> {

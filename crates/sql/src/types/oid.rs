@@ -61,6 +61,7 @@ types! {
     FLOAT4 = 700 "float4" "real" 4, FLOAT4_ARRAY = 1021;
     FLOAT8 = 701 "float8" "double precision" 8, FLOAT8_ARRAY = 1022;
     UNKNOWN = 705 "unknown" "unknown" -2, none = 0;
+    INET = 869 "inet" "inet" -1, INET_ARRAY = 1041;
     ACLITEM = 1033 "aclitem" "aclitem" 12, ACLITEM_ARRAY = 1034;
     BPCHAR = 1042 "bpchar" "character" -1, BPCHAR_ARRAY = 1014;
     VARCHAR = 1043 "varchar" "character varying" -1, VARCHAR_ARRAY = 1015;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use collie_base::{CfId, Lsn, Xid};
+use collie_engine::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode};
 
-use super::{ActivityRow, SessionFacts, SettingRow, call, install, rows};
+use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, call, install, rows};
 use crate::{
     catalog::{
         record::{key_column, layout_of},
@@ -78,7 +79,37 @@ impl SessionFacts for FakeSession {
         1000
     }
     fn activity(&self) -> Vec<ActivityRow> {
-        vec![ActivityRow { pid: 7, user: "ann".into(), application: "psql".into(), since: 0 }]
+        let doing = Doing { query: "SELECT 1".into(), application: "psql".into(), ..Doing::default() };
+        let address = Some(([127, 0, 0, 1], 4711).into());
+        let asks = ActivityRow { pid: 7, user: "ann".into(), address, since: 0, slot: 1, doing };
+        let waits = ActivityRow { pid: 9, address: None, slot: 2, ..asks.clone() };
+        vec![asks, waits]
+    }
+    fn locks(&self) -> LockPicture {
+        let [holder, waiter] = [1, 2].map(|slot| LockOwner { slot, transaction: 5 });
+        let held = |target, mode| LockHeld { target, owner: holder, mode };
+        let wait =
+            |awaited| LockWait { owner: waiter, awaited, in_the_way: vec![InTheWay { queued: false, owner: holder }] };
+        LockPicture {
+            held: vec![
+                held(LockTarget::Table(ITEMS), TableLockMode::RowExclusive),
+                held(LockTarget::Advisory(1 << 32 | 2), TableLockMode::Exclusive),
+            ],
+            xids: vec![(Xid::new(1 << 32 | 77), holder)],
+            waits: vec![
+                wait(Awaited::Row(RowKey::new(CfId::new(8), b"k"))),
+                wait(Awaited::Table(LockTarget::Table(ITEMS), TableLockMode::AccessExclusive)),
+            ],
+        }
+    }
+    fn blocking_pids(&self, pid: u32) -> Vec<u32> {
+        if pid == 9 { vec![7] } else { Vec::new() }
+    }
+    fn stop_backend(&self, pid: u32, _: bool) -> bool {
+        pid == 7 || pid == 9
+    }
+    fn snapshots(&self) -> Vec<SnapshotRow> {
+        vec![SnapshotRow { pid: 7, snapshot: Lsn::new(0x1_0000_0000), since: Some(0), rows_kept: 3 }]
     }
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
         vec![("p".to_owned(), "SELECT 1".into())]
@@ -152,6 +183,7 @@ pub(super) fn shop() -> FakeSession {
     let columns = vec![column(1, "item", SqlType::INT4, false)];
     let notes = Relation {
         oid: NOTES,
+        storage: Storage::Family(CfId::new(10)),
         name: "My Notes".into(),
         layout: layout_of(&columns),
         columns,
@@ -168,8 +200,14 @@ pub(super) fn shop() -> FakeSession {
         options: Vec::new(),
         ..items.clone()
     };
-    let hidden =
-        Relation { oid: HIDDEN, schema: 16_399, name: "safe".into(), foreign_keys: Vec::new(), ..notes.clone() };
+    let hidden = Relation {
+        oid: HIDDEN,
+        storage: Storage::Family(CfId::new(11)),
+        schema: 16_399,
+        name: "safe".into(),
+        foreign_keys: Vec::new(),
+        ..notes.clone()
+    };
     for relation in [items, notes, hidden] {
         catalog.put_relation(Arc::new(relation));
     }

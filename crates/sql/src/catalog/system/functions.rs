@@ -25,7 +25,7 @@ use crate::{
 /// The server version that clients take decisions by.
 const POSTGRES_VERSION: &str = "15.0";
 /// OID of the system relation whose OID says that a description is about a table.
-const PG_CLASS: Oid = 1259;
+pub(super) const PG_CLASS: Oid = 1259;
 /// Encodings clients ask about, by PostgreSQL's numbers.
 const ENCODINGS: [(i32, &str); 4] = [(0, "SQL_ASCII"), (session_rows::UTF8, "UTF8"), (8, "LATIN1"), (24, "WIN1252")];
 /// INSERT, UPDATE and DELETE as `pg_relation_is_updatable` numbers them.
@@ -70,6 +70,11 @@ pub(super) fn oid_of(args: &[Value], at: usize) -> Oid {
     args.get(at).and_then(Value::as_i64).and_then(|oid| Oid::try_from(oid).ok()).unwrap_or(0)
 }
 
+/// Returns the process id in the first argument, if it could be one.
+fn pid_of(args: &[Value]) -> Option<u32> {
+    args.first().and_then(Value::as_i64).and_then(|pid| u32::try_from(pid).ok())
+}
+
 fn bool_of(args: &[Value], at: usize) -> bool {
     args.get(at).and_then(Value::as_bool).unwrap_or(false)
 }
@@ -79,7 +84,7 @@ fn bytes(count: u64) -> Value {
 }
 
 /// Writes a position of the log as PostgreSQL writes a `pg_lsn`.
-fn lsn(position: collie_base::Lsn) -> Value {
+pub(super) fn lsn(position: collie_base::Lsn) -> Value {
     let position = position.get();
     format!("{:X}/{:X}", position >> 32, position & 0xFFFF_FFFF).into()
 }
@@ -136,14 +141,24 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_my_temp_schema" => Value::Oid(0),
         "pg_is_other_temp_schema" => Value::Bool(false),
         "pg_reload_conf" => Value::Bool(true),
-        "pg_blocking_pids" => Value::array(oid::INT4, Vec::new()),
-        "pg_cancel_backend" | "pg_terminate_backend" => {
-            let pid = args.first().and_then(Value::as_i64);
-            if facts.activity().iter().any(|session| Some(i64::from(session.pid)) == pid) {
-                return Err(SqlError::unsupported("ending another session's work by SQL")
-                    .hint("Use the client's cancel request, or end its connection."));
+        "pg_blocking_pids" => {
+            let pids = pid_of(args).map(|pid| facts.blocking_pids(pid)).unwrap_or_default();
+            Value::array(oid::INT4, pids.into_iter().map(|pid| Value::Int4(pid.cast_signed())).collect())
+        }
+        "pg_isolation_test_session_is_blocked" => {
+            let among = |pid: &u32| match args.get(1) {
+                Some(Value::Array(among)) => among.values.contains(&Value::Int4(pid.cast_signed())),
+                _ => false,
+            };
+            Value::Bool(pid_of(args).is_some_and(|pid| facts.blocking_pids(pid).iter().any(among)))
+        }
+        "pg_cancel_backend" => Value::Bool(pid_of(args).is_some_and(|pid| facts.stop_backend(pid, false))),
+        "pg_terminate_backend" => {
+            if args.get(1).and_then(Value::as_i64).is_some_and(|timeout| timeout != 0) {
+                return Err(SqlError::unsupported("waiting for the end of a session")
+                    .hint("Leave the timeout out, and look at pg_stat_activity."));
             }
-            Value::Bool(false)
+            Value::Bool(pid_of(args).is_some_and(|pid| facts.stop_backend(pid, true)))
         }
         "pg_sleep" => return Err(SqlError::unsupported("pg_sleep").hint("Wait in the client.")),
         "drandom" => Value::Float8(random(facts)),

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `tables` | which system relations there are, with their columns (`crates/sql/builtin/system_columns.tsv`) |
 //! | `output` | how a row is put together by column names, and what a look-up asks for |
-//! | `relation_rows`, `builtin_rows`, `session_rows`, `view_rows`, `information_schema` | the rows |
+//! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `view_rows`, `information_schema` | the rows |
 //! | `functions`, `object_names` | the functions; `reg*` types and visibility |
 //! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
 //!
@@ -21,8 +21,10 @@
 
 mod builtin_rows;
 mod definition;
+mod doing;
 mod functions;
 mod information_schema;
+mod lock_rows;
 mod name;
 mod object_names;
 mod output;
@@ -38,9 +40,11 @@ mod fixture;
 #[cfg(test)]
 mod system_tests;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use collie_base::{CfId, Lsn, Xid};
+use collie_engine::LockPicture;
+pub use doing::{Doing, State};
 
 use crate::{
     builtin::Rows,
@@ -82,8 +86,16 @@ pub trait SessionFacts {
     fn positions(&self) -> (Lsn, Lsn);
     /// Rows of a family, about.
     fn row_estimate(&self, cf: CfId) -> u64;
-    /// Sessions connected.
+    /// Sessions connected, by process id.
     fn activity(&self) -> Vec<ActivityRow>;
+    /// Every lock that is held or waited for.
+    fn locks(&self) -> LockPicture;
+    /// Process ids of the sessions that a session waits for.
+    fn blocking_pids(&self, pid: u32) -> Vec<u32>;
+    /// Cancels what a session runs, or with `end` ends the session; whether there is one.
+    fn stop_backend(&self, pid: u32, end: bool) -> bool;
+    /// Snapshots that sessions hold, lowest first.
+    fn snapshots(&self) -> Vec<SnapshotRow>;
     /// Prepared statements of this session: name and text.
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)>;
 }
@@ -112,10 +124,27 @@ pub struct ActivityRow {
     pub pid: u32,
     /// User.
     pub user: Arc<str>,
-    /// Application.
-    pub application: Arc<str>,
+    /// Where its client is; `None` in this process.
+    pub address: Option<SocketAddr>,
     /// When it connected, microseconds since 2000-01-01.
     pub since: i64,
+    /// The slot by which locks know it.
+    pub slot: usize,
+    /// What it does.
+    pub doing: Doing,
+}
+
+/// A row of `collie_snapshots`.
+#[derive(Clone, Debug)]
+pub struct SnapshotRow {
+    /// Process id of the session that holds it.
+    pub pid: u32,
+    /// It sees the commits below.
+    pub snapshot: Lsn,
+    /// When its transaction began, microseconds since 2000-01-01.
+    pub since: Option<i64>,
+    /// Rows superseded since, whose old versions wait for it or for an older one to end.
+    pub rows_kept: u64,
 }
 
 /// Adds the system schemas and relations to a catalog read from disk; `public` only when it is not there.
@@ -133,6 +162,7 @@ pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize
     if !(relation_rows::fill(facts, &mut out)
         || builtin_rows::fill(&mut out)
         || session_rows::fill(facts, &mut out)
+        || lock_rows::fill(facts, &mut out)
         || view_rows::fill(facts, &mut out)
         || information_schema::fill(facts, &mut out))
     {

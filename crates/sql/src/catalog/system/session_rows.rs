@@ -3,8 +3,11 @@
 //!
 //! Checked by `system_tests`.
 
+use collie_base::Xid;
+use collie_engine::{Awaited, LockTarget, LockWait};
+
 use super::{
-    SessionFacts,
+    SessionFacts, State,
     output::Output,
     role::{self, OWNER},
 };
@@ -125,19 +128,52 @@ fn settings(facts: &dyn SessionFacts, out: &mut Output<'_>) {
 }
 
 fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    let locks = facts.locks();
+    let time = |time: Option<i64>| time.map_or(Value::Null, Value::TimestampTz);
     for session in facts.activity() {
-        // The session that asks runs a statement; what the others do is theirs to know.
-        let state = if session.pid == facts.pid() { Value::text("active") } else { Value::Null };
+        let wait = locks.waits.iter().find(|wait| wait.owner.slot == session.slot);
+        let (wait_type, wait_event) = match (wait, session.doing.state) {
+            (Some(wait), _) => (Value::text("Lock"), Value::text(wait_event(wait))),
+            (None, State::Active) => (Value::Null, Value::Null),
+            (None, _) => (Value::text("Client"), Value::text("ClientRead")),
+        };
+        let xid = locks.xids.iter().find(|(_, owner)| owner.slot == session.slot);
+        let port = session.address.map_or(-1, |address| i32::from(address.port()));
         out.push([
             ("datid", Value::Oid(DATABASE)),
             ("datname", Value::text(facts.database())),
             ("pid", Value::Int4(session.pid.cast_signed())),
             ("usesysid", role::named(facts, &session.user).map_or(Value::Null, Value::Oid)),
             ("usename", Value::Text(session.user)),
-            ("application_name", Value::Text(session.application)),
+            ("application_name", session.doing.application.into()),
+            ("client_addr", session.address.map_or(Value::Null, |address| address.ip().to_string().into())),
+            ("client_port", Value::Int4(port)),
             ("backend_start", Value::TimestampTz(session.since)),
-            ("state", state),
+            ("xact_start", time(session.doing.transaction_start)),
+            ("query_start", time(session.doing.query_start)),
+            ("state_change", time(session.doing.state_change)),
+            ("wait_event_type", wait_type),
+            ("wait_event", wait_event),
+            ("state", Value::text(session.doing.state.words())),
+            ("backend_xid", xid.map_or(Value::Null, |(xid, _)| short_xid(*xid))),
+            ("query", session.doing.query.into()),
             ("backend_type", Value::text("client backend")),
         ]);
     }
+}
+
+/// Returns what a session waits for, in the words of `wait_event` for locks.
+fn wait_event(wait: &LockWait) -> &'static str {
+    match wait.awaited {
+        Awaited::Table(LockTarget::Table(_), _) => "relation",
+        Awaited::Table(LockTarget::Advisory(_), _) => "advisory",
+        // As `pg_locks` shows it: the first in line waits for the holder, the others for the first.
+        Awaited::Row(_) if wait.in_the_way.iter().any(|one| one.queued) => "tuple",
+        Awaited::Row(_) => "transactionid",
+    }
+}
+
+/// Makes a value of PostgreSQL's type `xid`: the low 32 bits, as there.
+pub(super) fn short_xid(xid: Xid) -> Value {
+    Value::Oid(u32::try_from(xid.get() & u64::from(u32::MAX)).expect("32 bits"))
 }

@@ -30,8 +30,8 @@ fn fits(value: &Value, ty: u32) -> bool {
         Value::Bytea(_) => ty == oid::BYTEA,
         Value::TimestampTz(_) => ty == oid::TIMESTAMPTZ,
         Value::Oid(_) => oid::is_oid_like(ty),
-        // pg_lsn has no value of its own; it is kept as its text.
-        Value::Text(_) => SqlType::new(ty).is_string_like() || ty == oid::PG_LSN,
+        // pg_lsn and inet have no values of their own; they are kept as their text.
+        Value::Text(_) => SqlType::new(ty).is_string_like() || ty == oid::PG_LSN || ty == oid::INET,
         Value::Array(array) => oid::element_of(ty) == Some(array.element_oid),
         _ => false,
     }
@@ -349,7 +349,19 @@ fn functions_about_the_session_answer_from_its_facts() {
     assert_eq!(ask("pg_current_wal_lsn", &[]), "1/A0");
     assert_eq!(ask("pg_current_wal_flush_lsn", &[]), "0/20");
     assert_eq!(ask("pg_current_xact_id", &[]), "NULL");
-    assert_eq!(ask("pg_cancel_backend", &[Value::Int4(99)]), "f");
+    for source in ["pg_cancel_backend", "pg_terminate_backend"] {
+        assert_eq!(ask(source, &[Value::Int4(99)]), "f");
+        assert_eq!(ask(source, &[Value::Int4(-1)]), "f");
+        assert_eq!(ask(source, &[Value::Int4(9)]), "t");
+    }
+    assert!(ask("pg_terminate_backend", &[Value::Int4(9), Value::Int8(1000)]).starts_with("0A000"));
+    assert_eq!(ask("pg_blocking_pids", &[Value::Int4(9)]), "{7}");
+    assert_eq!(ask("pg_blocking_pids", &[Value::Int4(-1)]), "{}");
+    let among = |pids: &[i32]| Value::array(oid::INT4, pids.iter().copied().map(Value::Int4).collect());
+    for (pid, pids, blocked) in [(9, &[1, 7][..], "t"), (9, &[1, 9], "f"), (9, &[], "f"), (7, &[7, 9], "f")] {
+        let args = [Value::Int4(pid), among(pids)];
+        assert_eq!(ask("pg_isolation_test_session_is_blocked", &args), blocked, "{pid} by {pids:?}");
+    }
     assert_eq!(ask("nextval_oid", &[Value::Oid(ITEMS)]), "42809: \"items\" is not a sequence");
     assert_eq!(ask("pg_get_serial_sequence", &[Value::text("items"), Value::text("id")]), "NULL");
     assert!(ask("pg_get_serial_sequence", &[Value::text("items"), Value::text("gone")]).starts_with("42703"));
@@ -467,6 +479,32 @@ fn information_schema_shows_the_same_tables() {
     );
 }
 
+/// Goal: locks look as in PostgreSQL. Method: a session that holds a table, an advisory lock and an xid, and one that
+/// waits for a row of it and for its table; compare with what PostgreSQL 15 shows, but for the numbers that it has not.
+#[test]
+fn locks_show_as_in_postgresql() {
+    let facts = shop();
+    let columns = ["locktype", "relation", "transactionid", "classid", "objid", "objsubid", "mode", "granted"];
+    assert_eq!(
+        read(&facts, "pg_locks", ("pid", "7"), &columns),
+        [
+            "relation|16401|NULL|NULL|NULL|NULL|RowExclusiveLock|t",
+            "advisory|NULL|NULL|1|2|1|ExclusiveLock|t",
+            "virtualxid|NULL|NULL|NULL|NULL|NULL|ExclusiveLock|t",
+            "transactionid|NULL|77|NULL|NULL|NULL|ExclusiveLock|t",
+        ]
+    );
+    assert_eq!(
+        read(&facts, "pg_locks", ("pid", "9"), &columns),
+        [
+            "virtualxid|NULL|NULL|NULL|NULL|NULL|ExclusiveLock|t",
+            "tuple|16401|NULL|NULL|NULL|NULL|ExclusiveLock|t",
+            "transactionid|NULL|77|NULL|NULL|NULL|ShareLock|f",
+            "relation|16401|NULL|NULL|NULL|NULL|AccessExclusiveLock|f",
+        ]
+    );
+}
+
 /// Goal: roles, settings, sessions and views for reading. Method: one row of each.
 #[test]
 fn session_relations_show_the_session() {
@@ -477,7 +515,16 @@ fn session_relations_show_the_session() {
         read(&facts, "pg_settings", ("", ""), &["name", "setting", "vartype", "context", "source"]),
         ["work_mem|4MB|integer|user|default", "server_version|4MB|string|internal|default"]
     );
-    assert_eq!(read(&facts, "pg_stat_activity", ("", ""), &["pid", "usename", "state"]), ["7|ann|active"]);
+    assert_eq!(
+        read(
+            &facts,
+            "pg_stat_activity",
+            ("", ""),
+            &["pid", "usename", "client_addr", "client_port", "wait_event_type", "wait_event", "state", "backend_xid"]
+        ),
+        ["7|ann|127.0.0.1|4711|Client|ClientRead|idle|77", "9|ann|NULL|-1|Lock|transactionid|idle|NULL"]
+    );
+    assert_eq!(read(&facts, "collie_snapshots", ("", ""), &["pid", "snapshot", "rows_kept"]), ["7|1/0|3"]);
     assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &["name", "statement"]), ["p|SELECT 1"]);
     assert_eq!(
         read(&facts, "pg_tables", ("schemaname", "Back Room"), &["tablename", "tableowner", "hasindexes"]),

@@ -1,4 +1,5 @@
-//! Which system relations there are: their names, OIDs and columns, parsed once from the file that `generate.py` writes.
+//! Which system relations there are: their names, OIDs and columns, parsed once from the file that `generate.py`
+//! writes, and from `collie_columns.tsv`, which has the same form, for those that PostgreSQL has not.
 //!
 //! Not their rows. A relation listed here for which nothing makes rows is empty.
 //!
@@ -53,7 +54,10 @@ pub(super) fn install(catalog: &mut Catalog) {
 
 fn load() -> Vec<SystemRelation> {
     let mut relations: Vec<(Relation, u8)> = Vec::new();
-    for line in include_str!("../../../builtin/system_columns.tsv").lines().skip(1) {
+    let theirs = include_str!("../../../builtin/system_columns.tsv").lines().skip(1);
+    // Collie's own, whose OIDs come after all those (T2).
+    let own = include_str!("../../../builtin/collie_columns.tsv").lines().skip(1);
+    for line in theirs.chain(own) {
         let mut fields = line.split('\t');
         let mut field = || fields.next().expect("a line of the system columns has all its fields");
         let (oid, schema, name, kind) = (number(field()), field(), field(), field());

@@ -139,6 +139,7 @@ pub fn binary_out(value: &Value, oid: u32, out: &mut Vec<u8>) {
         Value::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Numeric(value) => value.write_wire(out),
+        Value::Text(value) if oid == oid::INET => write_inet(value, out),
         Value::Text(value) => out.extend_from_slice(value.as_bytes()),
         Value::Bytea(value) => out.extend_from_slice(value),
         Value::Array(array) => write_array(array, oid, out),
@@ -171,6 +172,19 @@ fn put_item(value: &Value, oid: u32, out: &mut Vec<u8>) {
     if let Some(slot) = out.get_mut(at..start) {
         slot.copy_from_slice(&len.to_be_bytes());
     }
+}
+
+/// Writes an address, which is kept as its text: family, bits, whether it is a network, and the bytes.
+fn write_inet(text: &str, out: &mut Vec<u8>) {
+    let octets = match text.parse() {
+        Ok(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
+        Ok(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
+        // Nothing else is ever kept as one.
+        Err(_) => return,
+    };
+    let (family, bits, length) = if octets.len() == 4 { (2, 32, 4) } else { (3, 128, 16) };
+    out.extend_from_slice(&[family, bits, 0, length]);
+    out.extend_from_slice(&octets);
 }
 
 fn write_array(array: &Array, oid: u32, out: &mut Vec<u8>) {

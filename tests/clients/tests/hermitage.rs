@@ -1,0 +1,374 @@
+//! Hermitage: which anomalies each isolation level lets happen, statement by statement, and who waits for whom.
+//!
+//! The ten anomalies are those of Kleppmann's Hermitage, in the notation of Adya's thesis; each is a script of two or three
+//! sessions, run at three levels. What a script expects is what PostgreSQL does: where its server is installed, the same
+//! run plays every script on it too. A statement waits when `pg_blocking_pids` says so; nothing here is timed.
+//!
+//! SERIALIZABLE is not built: Collie must refuse it, so that its cells are not taken for weaker ones.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
+use std::{
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
+    thread,
+    time::Duration,
+};
+
+use collie_clients_tests::{
+    Server, Stopwatch, not_run,
+    reference::{PACKAGE, Reference},
+    state,
+};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
+
+/// How long a statement may take to end or to wait.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The levels, in the order in which [`Step::expected`] has them.
+const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+/// Those that Collie has.
+const LEVELS_BUILT: usize = 2;
+
+/// What a statement that waits answers for now.
+const WAITS: &str = "waits";
+/// What a statement without rows and counts answers.
+const OK: &str = "ok";
+/// What a SELECT without rows answers.
+const NONE: &str = "none";
+/// Refused: another transaction was first.
+const CONFLICT: &str = "40001";
+/// Refused: an earlier statement failed.
+const FAILED: &str = "25P02";
+
+/// One statement of a script, and its answer at each level: rows as `id=value`, a count, a SQLSTATE, or the words above.
+struct Step {
+    session: usize,
+    /// Empty: the session's statement that waited ends now.
+    sql: &'static str,
+    expected: [&'static str; LEVELS.len()],
+}
+
+/// A statement that is answered alike at all levels.
+const fn same(session: usize, sql: &'static str, expected: &'static str) -> Step {
+    Step { session, sql, expected: [expected; LEVELS.len()] }
+}
+
+/// A statement that READ COMMITTED answers in another way than the levels with one snapshot.
+const fn by_snapshot(session: usize, sql: &'static str, committed: &'static str, others: &'static str) -> Step {
+    Step { session, sql, expected: [committed, others, others] }
+}
+
+/// A statement that only SERIALIZABLE answers in another way.
+const fn by_serial(session: usize, sql: &'static str, others: &'static str, serializable: &'static str) -> Step {
+    Step { session, sql, expected: [others, others, serializable] }
+}
+
+/// Every session's first statement but one without a transaction.
+const OUTSIDE: usize = 0;
+/// Sessions of a script: one outside, three inside a transaction.
+const SESSIONS: usize = 4;
+
+/// The scripts: an anomaly with a variant, and the steps between BEGIN and the last look at the table.
+const SCRIPTS: &[(&str, &[Step])] = &[
+    (
+        "G0, dirty write",
+        &[
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 12 WHERE id = 1", WAITS),
+            same(1, "UPDATE test SET value = 21 WHERE id = 2", "1"),
+            same(1, "COMMIT", OK),
+            by_snapshot(2, "", "1", CONFLICT),
+            same(OUTSIDE, "SELECT * FROM test ORDER BY id", "1=11 2=21"),
+            by_snapshot(2, "UPDATE test SET value = 22 WHERE id = 2", "1", FAILED),
+            same(2, "COMMIT", OK),
+            by_snapshot(OUTSIDE, "SELECT * FROM test ORDER BY id", "1=12 2=22", "1=11 2=21"),
+        ],
+    ),
+    (
+        "G1a, aborted read",
+        &[
+            same(1, "UPDATE test SET value = 101 WHERE id = 1", "1"),
+            same(2, "SELECT * FROM test ORDER BY id", "1=10 2=20"),
+            same(1, "ROLLBACK", OK),
+            same(2, "SELECT * FROM test ORDER BY id", "1=10 2=20"),
+            same(2, "COMMIT", OK),
+        ],
+    ),
+    (
+        "G1b, intermediate read",
+        &[
+            same(1, "UPDATE test SET value = 101 WHERE id = 1", "1"),
+            same(2, "SELECT * FROM test ORDER BY id", "1=10 2=20"),
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(1, "COMMIT", OK),
+            by_snapshot(2, "SELECT * FROM test ORDER BY id", "1=11 2=20", "1=10 2=20"),
+            same(2, "COMMIT", OK),
+        ],
+    ),
+    (
+        "G1c, circular information flow",
+        &[
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 22 WHERE id = 2", "1"),
+            same(1, "SELECT * FROM test WHERE id = 2", "2=20"),
+            same(2, "SELECT * FROM test WHERE id = 1", "1=10"),
+            same(1, "COMMIT", OK),
+            by_serial(2, "COMMIT", OK, CONFLICT),
+            by_serial(OUTSIDE, "SELECT * FROM test ORDER BY id", "1=11 2=22", "1=11 2=20"),
+        ],
+    ),
+    (
+        "OTV, observed transaction vanishes",
+        &[
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(1, "UPDATE test SET value = 19 WHERE id = 2", "1"),
+            same(2, "UPDATE test SET value = 12 WHERE id = 1", WAITS),
+            same(1, "COMMIT", OK),
+            by_snapshot(2, "", "1", CONFLICT),
+            same(3, "SELECT * FROM test WHERE id = 1", "1=11"),
+            by_snapshot(2, "UPDATE test SET value = 18 WHERE id = 2", "1", FAILED),
+            same(3, "SELECT * FROM test WHERE id = 2", "2=19"),
+            same(2, "COMMIT", OK),
+            by_snapshot(3, "SELECT * FROM test WHERE id = 2", "2=18", "2=19"),
+            by_snapshot(3, "SELECT * FROM test WHERE id = 1", "1=12", "1=11"),
+            same(3, "COMMIT", OK),
+        ],
+    ),
+    (
+        "PMP, predicate-many-preceders",
+        &[
+            same(1, "SELECT * FROM test WHERE value = 30", NONE),
+            same(2, "INSERT INTO test VALUES (3, 30)", "1"),
+            same(2, "COMMIT", OK),
+            by_snapshot(1, "SELECT * FROM test WHERE value % 3 = 0", "3=30", NONE),
+            same(1, "COMMIT", OK),
+        ],
+    ),
+    (
+        "PMP, by a write",
+        &[
+            same(1, "UPDATE test SET value = value + 10", "2"),
+            same(2, "DELETE FROM test WHERE value = 20", WAITS),
+            same(1, "COMMIT", OK),
+            // The row that was 20 is 30 by now, and the one that is 20 was not when the statement looked.
+            by_snapshot(2, "", "0", CONFLICT),
+            by_snapshot(2, "SELECT * FROM test WHERE value = 20", "1=20", FAILED),
+            same(2, "COMMIT", OK),
+        ],
+    ),
+    (
+        "P4, lost update",
+        &[
+            same(1, "SELECT * FROM test WHERE id = 1", "1=10"),
+            same(2, "SELECT * FROM test WHERE id = 1", "1=10"),
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 12 WHERE id = 1", WAITS),
+            same(1, "COMMIT", OK),
+            by_snapshot(2, "", "1", CONFLICT),
+            same(2, "COMMIT", OK),
+            by_snapshot(OUTSIDE, "SELECT * FROM test WHERE id = 1", "1=12", "1=11"),
+        ],
+    ),
+    (
+        "G-single, read skew",
+        &[
+            same(1, "SELECT * FROM test WHERE id = 1", "1=10"),
+            same(2, "SELECT * FROM test ORDER BY id", "1=10 2=20"),
+            same(2, "UPDATE test SET value = 12 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 18 WHERE id = 2", "1"),
+            same(2, "COMMIT", OK),
+            by_snapshot(1, "SELECT * FROM test WHERE id = 2", "2=18", "2=20"),
+            same(1, "COMMIT", OK),
+        ],
+    ),
+    (
+        "G-single, by predicates",
+        &[
+            same(1, "SELECT * FROM test WHERE value % 5 = 0 ORDER BY id", "1=10 2=20"),
+            same(2, "UPDATE test SET value = 12 WHERE value = 10", "1"),
+            same(2, "COMMIT", OK),
+            by_snapshot(1, "SELECT * FROM test WHERE value % 3 = 0", "1=12", NONE),
+            same(1, "COMMIT", OK),
+        ],
+    ),
+    (
+        "G-single, by a write",
+        &[
+            same(1, "SELECT * FROM test WHERE id = 1", "1=10"),
+            same(2, "SELECT * FROM test ORDER BY id", "1=10 2=20"),
+            same(2, "UPDATE test SET value = 12 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 18 WHERE id = 2", "1"),
+            same(2, "COMMIT", OK),
+            by_snapshot(1, "DELETE FROM test WHERE value = 20", "0", CONFLICT),
+            same(1, "ROLLBACK", OK),
+        ],
+    ),
+    (
+        "G2-item, write skew",
+        &[
+            same(1, "SELECT * FROM test WHERE id IN (1, 2) ORDER BY id", "1=10 2=20"),
+            same(2, "SELECT * FROM test WHERE id IN (1, 2) ORDER BY id", "1=10 2=20"),
+            same(1, "UPDATE test SET value = 11 WHERE id = 1", "1"),
+            same(2, "UPDATE test SET value = 21 WHERE id = 2", "1"),
+            same(1, "COMMIT", OK),
+            by_serial(2, "COMMIT", OK, CONFLICT),
+            by_serial(OUTSIDE, "SELECT * FROM test ORDER BY id", "1=11 2=21", "1=11 2=20"),
+        ],
+    ),
+    (
+        "G2, anti-dependency cycle by predicates",
+        &[
+            same(1, "SELECT * FROM test WHERE value % 3 = 0", NONE),
+            same(2, "SELECT * FROM test WHERE value % 3 = 0", NONE),
+            same(1, "INSERT INTO test VALUES (3, 30)", "1"),
+            same(2, "INSERT INTO test VALUES (4, 42)", "1"),
+            same(1, "COMMIT", OK),
+            by_serial(2, "COMMIT", OK, CONFLICT),
+            by_serial(OUTSIDE, "SELECT * FROM test WHERE value % 3 = 0 ORDER BY id", "3=30 4=42", "3=30"),
+        ],
+    ),
+];
+
+/// A session on a thread of its own.
+struct Actor {
+    pid: i32,
+    statements: Sender<String>,
+    answers: Receiver<String>,
+}
+
+impl Actor {
+    fn start(config: &Config) -> Self {
+        let mut client = config.connect(NoTls).unwrap();
+        let pid = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+        let (statements, asked) = mpsc::channel::<String>();
+        let (answer, answers) = mpsc::channel();
+        thread::spawn(move || {
+            for sql in asked {
+                if answer.send(answer_of(&mut client, &sql)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { pid, statements, answers }
+    }
+
+    fn ask(&self, sql: &str) {
+        self.statements.send(sql.to_owned()).unwrap();
+    }
+
+    /// Returns the answer, or [`WAITS`] once the server says that others are in the way.
+    fn answer(&self, control: &mut Client) -> String {
+        let watch = Stopwatch::start();
+        loop {
+            match self.answers.recv_timeout(Duration::from_millis(2)) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Disconnected) => panic!("the session's thread ended"),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            let row = control.query_one("SELECT pg_blocking_pids($1)", &[&self.pid]).unwrap();
+            if !row.get::<_, Vec<i32>>(0).is_empty() {
+                return WAITS.to_owned();
+            }
+            assert!(watch.elapsed() < PATIENCE, "the statement neither ends nor waits");
+        }
+    }
+
+    /// Returns the answer of the statement that waited.
+    fn late_answer(&self) -> String {
+        self.answers.recv_timeout(PATIENCE).expect("the statement that waited ends")
+    }
+}
+
+fn answer_of(client: &mut Client, sql: &str) -> String {
+    let messages = match client.simple_query(sql) {
+        Ok(messages) => messages,
+        Err(error) => return state(&error),
+    };
+    let mut rows = Vec::new();
+    let mut count = 0;
+    for message in messages {
+        match message {
+            SimpleQueryMessage::Row(row) => rows.push(format!("{}={}", row.get(0).unwrap(), row.get(1).unwrap())),
+            SimpleQueryMessage::CommandComplete(rows) => count = rows,
+            _ => {}
+        }
+    }
+    match sql.split(' ').next() {
+        Some("SELECT") if rows.is_empty() => NONE.to_owned(),
+        Some("SELECT") => rows.join(" "),
+        Some("INSERT" | "UPDATE" | "DELETE") => count.to_string(),
+        _ => OK.to_owned(),
+    }
+}
+
+/// Plays a script at a level and returns the first difference from what it expects.
+fn play(config: &Config, steps: &[Step], level: usize) -> Result<(), String> {
+    let mut control = config.connect(NoTls).unwrap();
+    control
+        .batch_execute(
+            "DROP TABLE IF EXISTS test; CREATE TABLE test (id int PRIMARY KEY, value int);
+             INSERT INTO test VALUES (1, 10), (2, 20)",
+        )
+        .unwrap();
+    let actors: [Actor; SESSIONS] = std::array::from_fn(|_| Actor::start(config));
+    for actor in &actors[1..] {
+        actor.ask(&format!("BEGIN ISOLATION LEVEL {}", LEVELS[level]));
+        let begun = actor.answer(&mut control);
+        if begun != OK {
+            return Err(format!("BEGIN answers {begun}"));
+        }
+    }
+    for (place, step) in steps.iter().enumerate() {
+        let actor = &actors[step.session];
+        let answer = if step.sql.is_empty() {
+            actor.late_answer()
+        } else {
+            actor.ask(step.sql);
+            actor.answer(&mut control)
+        };
+        let (who, expected) = (step.session, step.expected[level]);
+        if answer != expected {
+            return Err(format!("step {place}, session {who}, {:?}: {answer}, not {expected}", step.sql));
+        }
+    }
+    Ok(())
+}
+
+fn play_all(config: &Config, levels: std::ops::Range<usize>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (name, steps) in SCRIPTS {
+        for level in levels.clone() {
+            if let Err(what) = play(config, steps, level) {
+                wrong.push(format!("{name}, {}: {what}", LEVELS[level]));
+            }
+        }
+    }
+    wrong
+}
+
+/// Goal: each level lets happen what PostgreSQL's does and nothing else, with the same waits. Method: every script at every
+/// level that is built.
+#[test]
+fn each_level_allows_and_forbids_what_postgresqls_does() {
+    let server = Server::fresh();
+    let wrong = play_all(&server.config(), 0..LEVELS_BUILT);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Goal: a level that is not built is refused, never weakened. Method: BEGIN at each such level answers 0A000.
+#[test]
+fn levels_that_are_not_built_are_refused() {
+    let server = Server::fresh();
+    for (level, name) in LEVELS.iter().enumerate().skip(LEVELS_BUILT) {
+        assert_eq!(play(&server.config(), &[], level), Err("BEGIN answers 0A000".to_owned()), "{name}");
+    }
+}
+
+/// Goal: what the scripts expect is what PostgreSQL does. Method: every script at every level on PostgreSQL itself.
+#[test]
+fn the_scripts_expect_what_postgresql_does() {
+    let Some(reference) = Reference::start() else {
+        return not_run(&format!("PostgreSQL's server is not installed: apt-get install {PACKAGE}"));
+    };
+    let wrong = play_all(&reference.config(), 0..LEVELS.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,83 @@
+//! PostgreSQL's own isolation specs, run by PostgreSQL's own tester against Collie.
+//!
+//! `tests/clients/isolation/specs.txt` is the contract: it has a line for every spec of PostgreSQL 15, which says that it
+//! passes or what it lacks. Passing means printing one of the outputs that PostgreSQL expects of itself, byte for byte,
+//! the waits included: the tester learns of them by `pg_isolation_test_session_is_blocked`.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    thread,
+};
+
+use collie_clients_tests::{Server, isolation::Specs, not_run, program::run};
+
+/// The verdict on a spec that passes.
+const PASS: &str = "pass";
+/// Seconds that a spec which passes may take.
+const PASSING_SECONDS_MAX: u32 = 80;
+/// Seconds after which a spec that is not known to pass is given up: some wait for locks that never come.
+const OTHER_SECONDS_MAX: u32 = 10;
+
+/// Reads the contract: what is said of each spec.
+fn contract() -> BTreeMap<String, String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("isolation/specs.txt");
+    let text = fs::read_to_string(path).expect("a file of this tree");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.map(|line| line.split_once(' ').unwrap_or_else(|| panic!("a name and a verdict: {line}")));
+    pairs.map(|(name, verdict)| (name.to_owned(), verdict.trim().to_owned())).collect()
+}
+
+/// Compares what a spec printed with what its line says of it; returns what is wrong.
+fn judge(name: &str, verdict: &str, printed: &str, expected: &[String]) -> Option<String> {
+    let passes = expected.iter().any(|expected| expected == printed);
+    match (verdict == PASS, passes) {
+        (true, true) | (false, false) => None,
+        (false, true) => Some(format!("{name} passes now: say so in tests/clients/isolation/specs.txt\n")),
+        (true, false) => {
+            let folder = tempfile::tempdir().expect("a temporary directory");
+            let file = |side: &str, text: &str| {
+                let path = folder.path().join(side);
+                fs::write(&path, text).expect("own directory");
+                path.display().to_string()
+            };
+            let sides = [file("postgresql", &expected[0]), file("collie", printed)];
+            let diff = run(Path::new("diff"), &["-U3", &sides[0], &sides[1]], &[], "");
+            Some(format!("{name} fails: - is PostgreSQL, + is Collie\n{}\n", diff.out))
+        }
+    }
+}
+
+/// Goal: sessions see, wait for and refuse each other as in PostgreSQL, message for message; and the list of specs that
+/// pass is neither too long nor too short. Method: every spec on a fresh server, two at a time, against its line.
+#[test]
+fn isolation_specs_pass_or_are_listed_with_what_they_lack() {
+    let specs = match Specs::fetch(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("isolation-specs")) {
+        Ok(specs) => specs,
+        Err(what) => return not_run(&what),
+    };
+    let contract = contract();
+    let names = specs.names();
+    assert_eq!(names, contract.keys().cloned().collect::<Vec<_>>(), "a line for each spec");
+    let left = Mutex::new(names.into_iter());
+    let wrong = Mutex::new(String::new());
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+                while let Some(name) = next() {
+                    let seconds_max = if contract[&name] == PASS { PASSING_SECONDS_MAX } else { OTHER_SECONDS_MAX };
+                    let printed = specs.run(&name, &Server::fresh(), seconds_max);
+                    if let Some(found) = judge(&name, &contract[&name], &printed, &specs.expected(&name)) {
+                        let _ = wrong.lock().unwrap_or_else(PoisonError::into_inner).write_str(&found);
+                    }
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap_or_else(PoisonError::into_inner);
+    assert!(wrong.is_empty(), "{wrong}");
+}
