@@ -147,6 +147,7 @@ pub enum ScanEnd {
 pub struct Mark {
     pub(crate) txn: collie_txn::Mark,
     pub(crate) ops: u64,
+    pub(crate) writes: u64,
 }
 
 /// What a finished commit tells.

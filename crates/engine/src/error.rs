@@ -14,6 +14,11 @@ use collie_wal::WalError;
 pub enum EngineError {
     /// A concurrent transaction changed the row after this one's snapshot (SQLSTATE 40001).
     Conflict,
+    /// A concurrent transaction changed what this SERIALIZABLE one had read (40001). From [`Session::commit`]: it is rolled
+    /// back already.
+    ///
+    /// [`Session::commit`]: crate::Session::commit
+    ReadChanged,
     /// Waiting would close a cycle of transactions that wait for each other (40P01).
     Deadlock,
     /// The lock was not granted within the caller's limit (55P03).
@@ -98,7 +103,7 @@ impl EngineError {
     /// Says what the caller can do. Match on this, not on text.
     pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Conflict | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
+            Self::Conflict | Self::ReadChanged | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
             Self::TooManySessions { .. } => Remedy::FreeResources,
             Self::Closed => Remedy::Reopen,
             Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } | Self::Salvaged => {
@@ -126,6 +131,9 @@ impl fmt::Display for EngineError {
             Self::Conflict => {
                 f.write_str("could not serialize access due to concurrent update: run the transaction again")
             }
+            Self::ReadChanged => f.write_str(
+                "could not serialize access due to read/write dependencies among transactions: run the transaction again",
+            ),
             Self::Deadlock => f.write_str("deadlock detected: run the transaction again"),
             Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
             Self::Cancelled => f.write_str("cancelled on request while waiting"),

@@ -1,8 +1,8 @@
 //! The transactional key-value engine: joins the log (`wal`), transactions (`txn`) and rows (`store`).
 //!
 //! A database is a directory with a log and a control file; its rows live in memory, in column families of ordered keys.
-//! Keys and values are opaque bytes. Transactions are READ COMMITTED or REPEATABLE READ (snapshot isolation), with
-//! savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
+//! Keys and values are opaque bytes. Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or
+//! SERIALIZABLE, with savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
 //!
 //! What it is not: it knows no SQL, no types and no network, and starts one thread (garbage) beside the log's.
 //!
@@ -12,6 +12,7 @@
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
+//! | `read_set.rs` | what a SERIALIZABLE transaction has read |
 //! | `families.rs`, `writes.rs`, `background.rs` | families by id, versions of a transaction, garbage |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
 //!
@@ -56,6 +57,8 @@ mod loom_tests;
 mod needs;
 mod open;
 mod options;
+mod planted;
+mod read_set;
 mod redo;
 mod redo_buffer;
 mod replay;
@@ -92,6 +95,10 @@ const _: () = {
     assert_shared::<CancelHandle>();
     assert_shared::<EngineError>();
 };
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod serial_tests;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -10,6 +10,8 @@
 //!   log did not take, after which the transaction can only be rolled back.
 //! - N3. What the session acted on although its snapshot does not show it is told to `txn` (`saw`), before the caller
 //!   hears of it.
+//! - N4. `reads` is there exactly while a SERIALIZABLE transaction is open that may write, and has every key that the caller
+//!   was told of, but those that versions in `writes` stand for: nothing newer can come under an own version.
 
 use std::sync::Arc;
 
@@ -17,11 +19,13 @@ use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
     Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, RowKey, RowWish, Start, StatementKind,
-    TableLock, TableLockMode, Transaction,
+    TableLock, TableLockMode, Transaction, WriteSet as _,
 };
 use collie_wal::Level;
+use parking_lot::Mutex;
 
 use crate::log::EngineLog;
+use crate::read_set::ReadSet;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
 use crate::redo_buffer::RedoBuffer;
 use crate::shared::Shared;
@@ -40,6 +44,8 @@ pub struct Session {
     kind: StatementKind,
     writes: Writes,
     redo: RedoBuffer,
+    /// N4. Under a lock because reading takes `&self`; nobody else ever holds it.
+    reads: Option<Box<Mutex<ReadSet>>>,
     wrote_catalog: bool,
     doomed: Option<EngineError>,
 }
@@ -56,6 +62,7 @@ impl Session {
             kind: StatementKind::ReadOnly,
             writes: Writes::new(&shared.families, &shared.garbage, &shared.txns),
             redo: RedoBuffer::new(shared.chunk_bytes),
+            reads: None,
             wrote_catalog: false,
             doomed: None,
             shared: Arc::clone(shared),
@@ -71,6 +78,7 @@ impl Session {
             return Err(EngineError::InvalidArgument { what: "a transaction is open already: end it first" });
         }
         self.open = Some(self.txn.begin(isolation, read_only));
+        self.reads = (isolation == Isolation::Serializable && !read_only).then(Box::default);
         Ok(())
     }
 
@@ -128,16 +136,19 @@ impl Session {
     /// Reads the value at `key`, own writes of earlier commands included. Copies no bytes.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] outside a statement.
+    /// [`EngineError::InvalidArgument`] outside a statement; [`EngineError::TransactionLimit`] of a SERIALIZABLE
+    /// transaction that reads too many tables.
     pub fn get(&self, f: &Family, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
+        self.read_key(f, key)?;
         Ok(f.read(key, self.view()?, &self.fates(), &pin()).map(|value| RowBytes(Arc::clone(value))))
     }
 
     /// Reads the value at `key` in place. `read` must not wait: memory is held back until it returns.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] outside a statement.
+    /// As of [`Session::get`].
     pub fn get_with<R>(&self, f: &Family, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, EngineError> {
+        self.read_key(f, key)?;
         let pin = pin();
         Ok(f.read(key, self.view()?, &self.fates(), &pin).map(|value| read(value)))
     }
@@ -147,7 +158,7 @@ impl Session {
     /// with the key in [`ScanEnd::More`].
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] outside a statement, or for a limit of 0.
+    /// As of [`Session::get`]; [`EngineError::InvalidArgument`] for a limit of 0.
     pub fn scan(
         &self,
         f: &Family,
@@ -161,16 +172,33 @@ impl Session {
             return Err(EngineError::InvalidArgument { what: "a scan needs a limit above 0" });
         }
         let request = ScanRequest { span: range.span(after, reverse), limit };
-        Ok(match f.scan(request, self.view()?, &self.fates(), visit) {
+        let end = match f.scan(request, self.view()?, &self.fates(), visit) {
             ScanStop::Exhausted => ScanEnd::Exhausted,
             ScanStop::At(key) => ScanEnd::More(key),
-        })
+        };
+        if let Some(reads) = &self.reads {
+            let stop = match &end {
+                ScanEnd::Exhausted => None,
+                ScanEnd::More(key) => Some(&key[..]),
+            };
+            reads.lock().read_range(f.id(), request.span, stop)?;
+        }
+        Ok(end)
+    }
+
+    /// Notes that the caller is told whether there is a row at `key` (N4).
+    fn read_key(&self, f: &Family, key: &[u8]) -> Result<(), EngineError> {
+        match &self.reads {
+            Some(reads) => reads.lock().read_key(f.id(), key),
+            None => Ok(()),
+        }
     }
 
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when the key was freed after the snapshot of a REPEATABLE READ transaction;
+    /// [`EngineError::Conflict`] when the key was freed after the snapshot of a transaction of REPEATABLE READ or above;
+    /// [`EngineError::ReadChanged`] when it was taken since and the transaction is SERIALIZABLE and had read it;
     /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (view, rules) = self.prepare(key, value)?;
@@ -184,6 +212,9 @@ impl Session {
             InsertOutcome::Duplicate { origin, value } => {
                 if let Origin::Committed(csn) = origin {
                     self.saw(Some(csn));
+                    if let Some(reads) = &self.reads {
+                        reads.lock().found_taken(f.id(), key, csn, view.snapshot)?;
+                    }
                 }
                 Ok(Insert::Duplicate(Existing { origin, row: RowBytes(value) }))
             }
@@ -216,7 +247,7 @@ impl Session {
     /// Changes, deletes, moves or locks an existing row, computed from the version that `basis` names.
     ///
     /// # Errors
-    /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ;
+    /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ or above;
     /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
         let (change, value) = match what {
@@ -228,6 +259,9 @@ impl Session {
         };
         let strength = change.strength();
         let (view, rules) = self.prepare(key, value.unwrap_or_default())?;
+        if matches!(what, Write::Lock(_)) {
+            self.read_key(f, key)?;
+        }
         let basis = match basis {
             Basis::Snapshot => collie_store::Basis::Snapshot,
             Basis::After(csn) => collie_store::Basis::After(csn),
@@ -262,6 +296,7 @@ impl Session {
             }
             WriteOutcome::Gone(csn) => {
                 self.saw(csn);
+                self.read_key(f, key)?;
                 Outcome::Gone
             }
             WriteOutcome::Conflict(csn) => return Err(self.conflict(csn)),
@@ -292,7 +327,7 @@ impl Session {
         let xid = self.txn.assign_xid(t)?;
         view.me = Some(xid);
         self.view = Some(view);
-        let repeatable = t.isolation() == Isolation::RepeatableRead;
+        let repeatable = t.isolation() != Isolation::ReadCommitted;
         if self.redo.must_flush() {
             self.write_chunk(xid)?;
         }
@@ -340,7 +375,7 @@ impl Session {
     /// When no transaction is open.
     pub fn savepoint(&mut self) -> Mark {
         let t = self.open.as_ref().expect("a savepoint is set in an open transaction");
-        Mark { txn: t.savepoint(&self.writes), ops: self.redo.position() }
+        Mark { txn: t.savepoint(&self.writes), ops: self.redo.position(), writes: self.writes.position() }
     }
 
     /// Undoes everything since the mark and wakes who waited for it. Locks taken since are released, or go back to the
@@ -349,6 +384,11 @@ impl Session {
     /// # Panics
     /// When no transaction is open.
     pub fn rollback_to(&mut self, m: Mark) {
+        if let Some(reads) = &self.reads
+            && let Err(error) = reads.lock().undone(self.writes.keys_from(m.writes))
+        {
+            self.doomed = Some(error); // N2
+        }
         let t = self.open.as_mut().expect("a mark belongs to the open transaction");
         self.txn.rollback_to(t, m.txn, &mut self.writes);
         let xid = t.xid();
@@ -403,18 +443,44 @@ impl Session {
         self.open.as_ref().and_then(Transaction::xid)
     }
 
+    /// Returns the snapshot in force: commits below it are visible. `None` between statements of READ COMMITTED, and before
+    /// the first of other levels.
+    pub fn snapshot(&self) -> Option<Lsn> {
+        self.open.as_ref().and_then(Transaction::snapshot)
+    }
+
     /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
     /// [`Ack`] resolves.
     ///
     /// # Durability
     /// None before the [`Ack`] resolves; then as `sync` asked: on disk, or on its way there.
     ///
+    /// # Progress
+    /// A SERIALIZABLE transaction that wrote looks at everything it has read once more, and commits one at a time with its
+    /// like. No other waits for anything but room in a full log.
+    ///
     /// # Errors
-    /// The log's. The transaction is then rolled back.
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; the log's. The transaction is then rolled back.
     pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
+        self.commit_or(sync, || ())
+    }
+
+    /// Like [`Session::commit`]; calls `refused` before [`EngineError::ReadChanged`] is answered and the transaction's table
+    /// locks are released: for what the caller made public ahead of the commit, under these locks.
+    ///
+    /// # Errors
+    /// As of [`Session::commit`].
+    pub fn commit_or(&mut self, sync: bool, refused: impl FnOnce()) -> Result<Ack, EngineError> {
         let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
         self.view = None;
+        let reads = self.reads.take().map(|reads| reads.into_inner());
         let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
+            // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
+            if reads.is_some_and(|reads| reads.saw_beyond()) {
+                refused();
+                self.abort(t);
+                return Err(EngineError::ReadChanged);
+            }
             return self.end_without_record(t, sync);
         };
         if self.redo.must_flush()
@@ -426,8 +492,21 @@ impl Session {
         let log = self.shared.txns.log();
         let ended = log.with_writer(|writer| {
             let record = CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) };
-            let ended = self.txn.commit(t, writer, Some(record), &mut self.writes);
-            if ended.is_err() && self.redo.has_chunks() {
+            let ended = match &reads {
+                None => self.txn.commit(t, writer, Some(record), &mut self.writes),
+                Some(reads) => {
+                    let snapshot =
+                        t.snapshot().expect("a transaction that wrote had a statement, and keeps its snapshot");
+                    self.txn.commit_validated(t, writer, record, &mut self.writes, || {
+                        let changed = reads.changed_since(snapshot, &self.shared.families, &Fates(&self.shared.txns));
+                        changed.map_or(Ok(()), |csn| {
+                            refused();
+                            Err(csn)
+                        })
+                    })
+                }
+            };
+            if !matches!(ended, Ok(Ended::Committed { .. })) && self.redo.has_chunks() {
                 // A log that refuses this too forgets the chunks at the next open.
                 let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
             }
@@ -445,6 +524,7 @@ impl Session {
                 let receipt = Receipt { csn: Some(at.start) };
                 Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)))
             }
+            Ended::ReadChanged { .. } => Err(EngineError::ReadChanged),
             Ended::Nothing => unreachable!("a commit with a record is in the log"),
         }
     }
@@ -481,6 +561,7 @@ impl Session {
             let _ = self.shared.txns.log().with_writer(|writer| writer.append(tag::ABORT, &[&record]));
         }
         self.redo.clear();
+        self.reads = None;
         (self.wrote_catalog, self.doomed) = (false, None);
     }
 }

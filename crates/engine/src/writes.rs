@@ -151,6 +151,13 @@ impl<L: CommitLog> Writes<L> {
             lock.release(&Fates(&self.txns));
         }
     }
+
+    /// Returns where the versions from `position` on lie.
+    pub(crate) fn keys_from(&self, position: u64) -> impl Iterator<Item = (CfId, &[u8])> {
+        let shares = self.shares.iter().filter(|(number, _)| *number < position).count();
+        let first = usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(shares); // W1
+        self.entries.iter().skip(first).map(|(cf, pending)| (*cf, pending.row().key()))
+    }
 }
 
 impl<L: CommitLog> WriteSet for Writes<L> {

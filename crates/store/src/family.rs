@@ -202,6 +202,36 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
+    /// Returns where the row at `key` was last changed, if that is at or above `snapshot`: a commit that a reader at the
+    /// snapshot does not see. The horizon must not be above `snapshot`.
+    pub fn changed_since(&self, key: &[u8], snapshot: Lsn, fates: &impl Resolve) -> Option<Lsn> {
+        let pin = pin();
+        let newest = self.index.with(key, |row| row.newest_commit(fates, &pin)).flatten();
+        newest.filter(|csn| *csn >= snapshot)
+    }
+
+    /// Like [`Family::changed_since`], for any row of `span`, deleted ones included. Looks at every row, some under each
+    /// pin.
+    pub fn any_changed_since(&self, span: Span<'_>, snapshot: Lsn, fates: &impl Resolve) -> Option<Lsn> {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (pin, mut seen, mut changed) = (pin(), 0, None);
+            let mut next = Vec::new();
+            let from = last.as_deref().map_or(span, |key| span.after(key));
+            let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
+                changed = changed.or_else(|| row.newest_commit(fates, &pin).filter(|csn| *csn >= snapshot));
+                seen += 1;
+                if seen == SCAN_BATCH_ROWS {
+                    next.extend_from_slice(key);
+                }
+            });
+            if ended || changed.is_some() {
+                return changed;
+            }
+            last = Some(next);
+        }
+    }
+
     /// Frees what the commit at `csn` superseded in `row`, and the row when that commit deleted it; `csn` is below
     /// `horizon`. Returns whether to come back later.
     #[must_use]

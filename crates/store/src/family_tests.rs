@@ -1,6 +1,7 @@
 //! Tests of a family against a plain model: interleaved transactions, snapshots, scans, cleaning.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use collie_base::Xid;
 use proptest::prelude::*;
@@ -55,6 +56,22 @@ fn clean(family: &Family, garbage: &[(Lsn, Arc<Row>)], horizon: Lsn) {
     }
 }
 
+/// Whether anything was committed at or above the snapshot of `view`, key by key and in every range, is told exactly.
+fn check_changes(family: &Family, fates: &Fates, history: &History, view: &View) {
+    let snapshot = view.snapshot;
+    let newest = |key: u8| history.get(&key).and_then(|commits| commits.last()).map(|(csn, _)| Lsn::new(*csn));
+    let changed: Vec<_> = (0..5).map(|key| newest(key).filter(|csn| *csn >= snapshot)).collect();
+    for low in 0..5_u8 {
+        assert_eq!(family.changed_since(&[low], snapshot, fates), changed[usize::from(low)], "key {low} at {view:?}");
+        for high in low..5 {
+            let span = Span { start: Bound::Included(&[low]), end: Bound::Included(&[high]), reverse: false };
+            let first = changed[usize::from(low)..=usize::from(high)].iter().flatten().next();
+            let found = family.any_changed_since(span, snapshot, fates);
+            assert_eq!(found.as_ref(), first, "{low}..={high} at {view:?}");
+        }
+    }
+}
+
 fn check_reads(family: &Family, fates: &Fates, history: &History, own: &[(u8, Option<u8>)], view: &View) {
     let mut expected = BTreeMap::new();
     for key in 0..5 {
@@ -64,7 +81,7 @@ fn check_reads(family: &Family, fates: &Fates, history: &History, own: &[(u8, Op
         assert_eq!(found, value, "key {key} at {view:?}");
         value.map(|value| expected.insert(key, value));
     }
-    let whole = |reverse| Span { start: std::ops::Bound::Unbounded, end: std::ops::Bound::Unbounded, reverse };
+    let whole = |reverse| Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse };
     for reverse in [false, true] {
         let mut seen = Vec::new();
         let mut span = whole(reverse);
@@ -191,9 +208,11 @@ proptest! {
             }
             for snapshot in &snapshots {
                 check_reads(&family, &fates, &history, &[], &view(0, *snapshot, 0));
+                check_changes(&family, &fates, &history, &view(0, *snapshot, 0));
             }
             for t in txns.iter().filter(|t| t.xid > 0) {
                 check_reads(&family, &fates, &history, &t.writes, &view(t.xid, t.snapshot, t.command + 1));
+                check_changes(&family, &fates, &history, &view(t.xid, t.snapshot, t.command));
             }
         }
         txns.into_iter().for_each(|t| t.pending.into_iter().rev().for_each(|pending| family.undo(pending)));
@@ -201,5 +220,36 @@ proptest! {
         let live = history.keys().filter(|key| at(&history, **key, clock + 1).is_some()).count();
         prop_assert_eq!(family.stat().rows, u64::try_from(live).unwrap());
         prop_assert!(garbage.iter().all(|(_, row)| row.version_count() <= 1));
+    }
+}
+
+/// Goal: no row of a long range is passed over, at no end of a batch. Method: 600 rows, one of them of a later commit, at
+/// places around the batches' ends; ranges that begin and end next to it.
+#[test]
+fn change_in_a_long_range_is_found_wherever_it_lies() {
+    for place in [0, 1, 254, 255, 256, 257, 511, 512, 513, 599] {
+        let (family, fates) = (Family::new(CfId::new(1)), Fates::default());
+        for row in 0..600_u32 {
+            let csn = if row == place { 7000 } else { 5000 };
+            family.load(&row.to_be_bytes(), Some(b"value"), Lsn::new(csn));
+        }
+        let key = place.to_be_bytes();
+        let check = |start, end, expected: Option<u64>| {
+            for reverse in [false, true] {
+                let found = family.any_changed_since(Span { start, end, reverse }, Lsn::new(7000), &fates);
+                assert_eq!(found, expected.map(Lsn::new), "{start:?} to {end:?}, reverse {reverse}, row {place}");
+            }
+        };
+        check(Bound::Unbounded, Bound::Unbounded, Some(7000));
+        check(Bound::Included(&key), Bound::Unbounded, Some(7000));
+        check(Bound::Unbounded, Bound::Included(&key), Some(7000));
+        check(Bound::Excluded(&key), Bound::Unbounded, None);
+        check(Bound::Unbounded, Bound::Excluded(&key), None);
+        let above = family.any_changed_since(
+            Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false },
+            Lsn::new(7001),
+            &fates,
+        );
+        assert_eq!(above, None, "a commit below the snapshot is no change");
     }
 }

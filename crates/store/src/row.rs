@@ -37,11 +37,13 @@
 //! | `row/version.rs`, `row/head.rs` | one version; the head's word and its tags |
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
+//! | `row/newest.rs` | the newest committed state |
 //! | `row/prune.rs` | cutting off what nobody sees; death |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod chain;
 mod head;
+mod newest;
 mod pending;
 mod prune;
 mod share;

@@ -76,6 +76,7 @@ mod error;
 mod lock_picture;
 mod log;
 mod row_waits;
+mod serial;
 mod session;
 mod share_table;
 mod snapshots;

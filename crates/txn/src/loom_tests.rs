@@ -7,7 +7,8 @@
 //! the lock-free log stand the engine's models.
 
 use crate::{
-    Blocker, CommitRecord, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Wait, WriteSet,
+    Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Wait,
+    WriteSet,
     desc::OwnerId,
     log::{Appended, CommitLog},
     snapshots::{Origin, Snapshots},
@@ -435,4 +436,42 @@ fn loom_waiter_never_sleeps_through_a_rollback_to_a_savepoint() {
             ("DESC_WAITED", 3, LOST),
         ],
     );
+}
+
+/// Two transactions of write skew: each has read what the other writes, at one snapshot. What each writes is there,
+/// unfinished, from the start.
+fn write_skew() {
+    let txns = Txns::new(Oracle::new(false), options(2));
+    let mut both: Vec<_> = (0..2)
+        .map(|_| {
+            let mut session = txns.session().unwrap();
+            let mut t = session.begin(Isolation::Serializable, false);
+            let stamp = Stamp::unfinished(session.assign_xid(&mut t).unwrap()).raw();
+            (session, t, Arc::new([AtomicU64::new(stamp), AtomicU64::new(stamp)]))
+        })
+        .collect();
+    let written = [0, 1].map(|i: usize| Arc::clone(&both[i].2));
+    let commit = |(mut session, t, own): (Session<Oracle>, _, _), read: Arc<[AtomicU64; 2]>| {
+        let record = CommitRecord { tag: 1, bytes: &[] };
+        let txns = Arc::clone(session.txns());
+        let ended = session.commit_validated(t, &mut (), record, &mut Pair(own), || match txns.resolve(&read[0]) {
+            Resolution::Committed(csn) => Err(csn),
+            Resolution::Aborted | Resolution::InProgress(_) => Ok(()),
+        });
+        matches!(ended.unwrap(), Ended::Committed { .. })
+    };
+    let [first_wrote, second_wrote] = written;
+    let second = both.pop().unwrap();
+    let second = thread::spawn(move || commit(second, first_wrote));
+    let first = commit(both.pop().unwrap(), second_wrote);
+    let second = second.join().unwrap();
+    assert!(!(first && second), "write skew: both committed");
+    assert!(first || second, "the first to validate met nobody");
+}
+
+/// Goal: of two transactions that each read what the other wrote, exactly one commits. Method: both at once, each order of
+/// validation, number, publication and end.
+#[test]
+fn loom_validation_meets_every_earlier_commit() {
+    check(write_skew, 3, 20, &[("SERIAL_RELEASED_BEFORE_PUBLICATION", 3), ("SERIAL_NOT_HELD", 3)]);
 }

@@ -92,6 +92,11 @@ pub enum Ended {
     },
     /// It had nothing to commit and left no trace in the log.
     Nothing,
+    /// It was rolled back: what it had read was changed by a commit that its snapshot does not show.
+    ReadChanged {
+        /// That commit.
+        csn: Lsn,
+    },
 }
 
 impl<L: CommitLog> Session<L> {
@@ -143,7 +148,7 @@ impl<L: CommitLog> Session<L> {
     pub fn begin_statement(&mut self, t: &mut Transaction, kind: StatementKind) -> Result<Start, TxnError> {
         let command = t.command.checked_add(1).ok_or(TxnError::TooManyCommands)?;
         let snapshot = match t.snapshot {
-            Some(snapshot) if t.isolation == Isolation::RepeatableRead => snapshot,
+            Some(snapshot) if t.isolation != Isolation::ReadCommitted => snapshot,
             _ => {
                 let from = if t.read_only
                     || t.isolation == Isolation::ReadCommitted && kind == StatementKind::ReadOnly && t.desc.is_none()
@@ -290,9 +295,33 @@ impl<L: CommitLog> Session<L> {
             self.abort(t, writes);
             return Ok(Ended::Nothing);
         };
+        debug_assert!(t.isolation != Isolation::Serializable, "V1: a SERIALIZABLE commit is validated");
+        let appended = self.append_commit(&t, writer, record, || ());
+        self.finish_commit(t, appended, writes)
+    }
+
+    /// Appends and publishes; `numbered` is called when the number is given out and not yet published.
+    pub(crate) fn append_commit(
+        &self,
+        t: &Transaction,
+        writer: &mut L::Writer,
+        record: CommitRecord<'_>,
+        numbered: impl FnOnce(),
+    ) -> Result<Appended, L::Error> {
         let desc = t.desc.as_deref().expect("a transaction with a commit record has an xid");
-        let map = &self.txns.map;
-        let appended = self.txns.log.append_commit(writer, record.tag, record.bytes, |start| map.publish(desc, start));
+        self.txns.log.append_commit(writer, record.tag, record.bytes, |start| {
+            numbered();
+            self.txns.map.publish(desc, start);
+        })
+    }
+
+    /// Ends the transaction as its append did: C3.
+    pub(crate) fn finish_commit(
+        &mut self,
+        t: Transaction,
+        appended: Result<Appended, L::Error>,
+        writes: &mut impl WriteSet,
+    ) -> Result<Ended, L::Error> {
         let at = match appended {
             Ok(at) => at,
             Err(error) => {
@@ -300,11 +329,12 @@ impl<L: CommitLog> Session<L> {
                 return Err(error);
             }
         };
+        let desc = t.desc.as_deref().expect("a transaction with a commit record has an xid");
         if mutant!("DONE_BEFORE_STAMPED") {
-            let _ = map.finish(desc);
+            let _ = self.txns.map.finish(desc);
         }
         writes.stamp(at.start);
-        if map.finish(desc) {
+        if self.txns.map.finish(desc) {
             self.txns.locks.release_rows(desc.xid);
         }
         self.saw(at.start);

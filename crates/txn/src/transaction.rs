@@ -16,6 +16,9 @@ pub enum Isolation {
     ReadCommitted,
     /// One snapshot for the transaction (snapshot isolation); a row that changed since is an error.
     RepeatableRead,
+    /// As REPEATABLE READ, and a transaction that wrote commits only if what it read is still so: all that commit at this
+    /// level are as if they had run one after the other ([`Session::commit_validated`](crate::Session::commit_validated)).
+    Serializable,
 }
 
 /// Whether a statement can write or lock rows.

@@ -59,7 +59,7 @@ fn commit_one(session: &mut Session<TestLog>) -> (Arc<AtomicU64>, Lsn, Lsn) {
     let stamp = writes.write(session, &mut t);
     match session.commit(t, &mut (), RECORD, &mut writes).unwrap() {
         Ended::Committed { at, .. } => (stamp, at.start, at.end),
-        Ended::Nothing => panic!("it had a record"),
+        other => panic!("it had a record: {other:?}"),
     }
 }
 

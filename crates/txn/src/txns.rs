@@ -11,7 +11,7 @@ use crate::{
     xid_map::XidMap,
 };
 use collie_base::{CfId, Lsn, Xid};
-use collie_sync::{atomic::AtomicU64, ord};
+use collie_sync::{Mutex, atomic::AtomicU64, ord};
 use std::sync::Arc;
 
 /// Sizes that are fixed when a database opens.
@@ -39,6 +39,8 @@ pub struct Txns<L> {
     pub(crate) map: Arc<XidMap>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) locks: Arc<Locks>,
+    /// Held by a SERIALIZABLE commit while it validates, appends and publishes (V1 of `serial.rs`).
+    pub(crate) serial: Mutex<()>,
 }
 
 impl<L: CommitLog> Txns<L> {
@@ -55,6 +57,7 @@ impl<L: CommitLog> Txns<L> {
             snapshots: Arc::new(Snapshots::new(options.sessions_max)),
             locks: Arc::new(Locks::new(Arc::clone(&map))),
             map,
+            serial: Mutex::new(()),
         })
     }
 

@@ -1,0 +1,389 @@
+//! SERIALIZABLE, anomaly by anomaly: what would let two transactions pass each other ends one of them, and only then.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use collie_engine::{
+    Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, LockStrength, Options, Outcome, Session,
+    StatementKind, Write,
+};
+use common::{begin, begin_at, get_one, next_statement, put_one};
+
+struct Fixture {
+    _dir: tempfile::TempDir,
+    db: Db,
+    f: Arc<Family>,
+}
+
+/// Rows `a` and `b`, both of value 50.
+fn fixture() -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, _report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"a", b"50");
+    put_one(&db, &f, b"b", b"50");
+    Fixture { _dir: dir, db, f }
+}
+
+fn serializable(db: &Db) -> Session {
+    let mut session = db.session().unwrap();
+    begin_at(&mut session, Isolation::Serializable);
+    session
+}
+
+fn update(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) {
+    assert_eq!(session.write(f, key, Basis::Snapshot, Write::Put(value)).unwrap(), Outcome::Done);
+}
+
+fn read(session: &Session, f: &Family, key: &[u8]) -> Option<Vec<u8>> {
+    session.get(f, key).unwrap().map(|value| value.to_vec())
+}
+
+/// Returns the keys of a range.
+fn keys(session: &Session, f: &Family, from: &[u8], to: &[u8]) -> Vec<Vec<u8>> {
+    let range = KeyRange { start: Bound::Included(from.to_vec()), end: Bound::Included(to.to_vec()) };
+    let mut keys = Vec::new();
+    let _ = session
+        .scan(f, &range, None, false, 1000, &mut |key, _| {
+            keys.push(key.to_vec());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    keys
+}
+
+fn commit(session: &mut Session) -> Result<Option<collie_base::Lsn>, EngineError> {
+    session.commit(true)?.block().map(|receipt| receipt.csn)
+}
+
+fn refused(session: &mut Session) {
+    assert!(matches!(commit(session), Err(EngineError::ReadChanged)));
+    assert!(!session.in_transaction(), "it is rolled back");
+}
+
+/// Goal: of two transactions that each read both rows and change another one, one commits and the other goes through when
+/// run again. Method: write skew at SERIALIZABLE; at REPEATABLE READ both commit, which shows that the test can fail.
+#[test]
+fn write_skew_on_two_rows_ends_one_of_two() {
+    let Fixture { db, f, .. } = &fixture();
+    let start = |isolation| {
+        let mut session = db.session().unwrap();
+        begin_at(&mut session, isolation);
+        let _ = (read(&session, f, b"a"), read(&session, f, b"b"));
+        session
+    };
+    let (mut one, mut two) = (start(Isolation::RepeatableRead), start(Isolation::RepeatableRead));
+    update(&mut one, f, b"a", b"0");
+    update(&mut two, f, b"b", b"0");
+    assert!(commit(&mut one).is_ok() && commit(&mut two).is_ok(), "snapshot isolation allows write skew");
+    let (mut one, mut two) = (start(Isolation::Serializable), start(Isolation::Serializable));
+    update(&mut one, f, b"a", b"1");
+    update(&mut two, f, b"b", b"2");
+    commit(&mut one).unwrap();
+    refused(&mut two);
+    begin_at(&mut two, Isolation::Serializable);
+    assert_eq!(read(&two, f, b"a").as_deref(), Some(&b"1"[..]), "the next snapshot shows what it failed on");
+    update(&mut two, f, b"b", b"2");
+    commit(&mut two).unwrap();
+}
+
+/// Goal: write skew through what is not there: each inserts a row that the other found absent. Method: both by key, then
+/// both by range.
+#[test]
+fn write_skew_on_absent_rows_ends_one_of_two() {
+    let Fixture { db, f, .. } = &fixture();
+    for by_range in [false, true] {
+        let (key_one, key_two): (&[u8], &[u8]) = if by_range { (b"r1", b"r2") } else { (b"k1", b"k2") };
+        let start = |other: &[u8]| {
+            let session = serializable(db);
+            if by_range {
+                assert!(keys(&session, f, b"r", b"r9").is_empty());
+            } else {
+                assert_eq!(read(&session, f, other), None);
+            }
+            session
+        };
+        let (mut one, mut two) = (start(key_two), start(key_one));
+        assert_eq!(one.insert(f, key_one, b"1").unwrap(), Insert::Done);
+        assert_eq!(two.insert(f, key_two, b"2").unwrap(), Insert::Done);
+        commit(&mut two).unwrap();
+        refused(&mut one);
+    }
+}
+
+/// Goal: a row that comes into a range that was read, or leaves it, ends the reader that writes; a row beside the range does
+/// not. Method: insert, delete, and move a row by its key, each into, out of and beside the range.
+#[test]
+fn range_that_was_read_must_stay_as_it_was() {
+    let Fixture { db, f, .. } = &fixture();
+    put_one(db, f, b"m", b"in the middle");
+    let change = |act: &dyn Fn(&mut Session)| {
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        act(&mut session);
+        commit(&mut session).unwrap();
+    };
+    let check = |passes: bool, act: &dyn Fn(&mut Session)| {
+        let mut reader = serializable(db);
+        let _ = keys(&reader, f, b"k", b"o");
+        change(act);
+        update(&mut reader, f, b"a", b"from what the range held");
+        if passes {
+            commit(&mut reader).unwrap();
+        } else {
+            refused(&mut reader);
+        }
+    };
+    let insert = |session: &mut Session, key: &[u8]| assert_eq!(session.insert(f, key, b"new").unwrap(), Insert::Done);
+    let delete = |session: &mut Session, key: &[u8]| {
+        assert_eq!(session.write(f, key, Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done);
+    };
+    let move_to = |session: &mut Session, key: &[u8], new_key: &[u8]| {
+        assert_eq!(session.write(f, key, Basis::Snapshot, Write::MoveTo { new_key }).unwrap(), Outcome::Done);
+        insert(session, new_key);
+    };
+    check(false, &|session| insert(session, b"n"));
+    check(false, &|session| delete(session, b"n"));
+    check(false, &|session| update(session, f, b"m", b"changed"));
+    check(false, &|session| insert(session, b"o"));
+    check(true, &|session| insert(session, b"p"));
+    check(true, &|session| update(session, f, b"p", b"beside it"));
+    check(true, &|session| move_to(session, b"p", b"q"));
+    check(false, &|session| move_to(session, b"q", b"l"));
+    check(false, &|session| move_to(session, b"l", b"z"));
+    // One that is there and gone again within one commit was never there for anybody, but counts as a change.
+    check(false, &|session| {
+        insert(session, b"kk");
+        next_statement(session);
+        delete(session, b"kk");
+    });
+}
+
+/// Goal: a scan answers for the part of its range that it came to, and no more. Method: one row asked for from either end;
+/// changes beyond it, and before it.
+#[test]
+fn scan_that_stops_early_has_read_up_to_there() {
+    let Fixture { db, f, .. } = &fixture();
+    for (reverse, new, passes) in
+        [(false, b"aa", true), (false, b"a!", true), (true, b"b0", false), (true, b"ab", true), (false, b"A0", false)]
+    {
+        let mut reader = serializable(db);
+        let mut rows = 0;
+        let _ = reader
+            .scan(f, &KeyRange::ALL, None, reverse, 1, &mut |_, _| {
+                rows += 1;
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+        assert_eq!(rows, 1);
+        put_one(db, f, new, b"new");
+        assert_eq!(reader.insert(f, &[b'M', new[0], new[1]], b"").unwrap(), Insert::Done);
+        assert_eq!(commit(&mut reader).is_ok(), passes, "reverse {reverse}, {new:?}");
+    }
+}
+
+/// Goal: what the transaction wrote itself is no change, nor is what never committed. Method: read, write, read again in
+/// other commands, beside an open and a rolled back writer of the same range.
+#[test]
+fn own_and_unfinished_writes_are_no_changes() {
+    let Fixture { db, f, .. } = &fixture();
+    let (mut open, mut gone) = (db.session().unwrap(), db.session().unwrap());
+    let mut session = serializable(db);
+    assert_eq!(keys(&session, f, b"a", b"z").len(), 2);
+    update(&mut session, f, b"a", b"own");
+    assert_eq!(session.insert(f, b"c", b"own").unwrap(), Insert::Done);
+    next_statement(&mut session);
+    assert_eq!(keys(&session, f, b"a", b"z").len(), 3);
+    assert!(matches!(session.insert(f, b"c", b"again").unwrap(), Insert::Duplicate(_)));
+    begin(&mut open);
+    assert_eq!(open.insert(f, b"d", b"open").unwrap(), Insert::Done);
+    begin(&mut gone);
+    update(&mut gone, f, b"b", b"gone");
+    gone.rollback();
+    commit(&mut session).unwrap();
+    commit(&mut open).unwrap();
+}
+
+/// Goal: a transaction that wrote nothing never fails, and what it shows is one state of the serial order: the anomaly of
+/// Fekete, O'Neil and O'Neil ends the writer that would make it. Method: their three transactions; the reader sees the
+/// deposit and not the withdrawal, so the withdrawal, which had not seen the deposit, must not commit after it.
+#[test]
+fn reader_never_fails_and_the_writer_that_it_contradicts_does() {
+    let Fixture { db, f, .. } = &fixture();
+    for read_only in [false, true] {
+        put_one(db, f, b"a", b"0");
+        put_one(db, f, b"b", b"0");
+        let mut withdraw = serializable(db);
+        assert_eq!(read(&withdraw, f, b"a"), read(&withdraw, f, b"b"));
+        let mut deposit = serializable(db);
+        let _ = read(&deposit, f, b"b");
+        update(&mut deposit, f, b"b", b"20");
+        commit(&mut deposit).unwrap();
+        let mut reader = db.session().unwrap();
+        reader.begin(Isolation::Serializable, read_only).unwrap();
+        reader.begin_statement(StatementKind::ReadOnly).unwrap();
+        assert_eq!(keys(&reader, f, b"a", b"b").len(), 2);
+        assert_eq!(read(&reader, f, b"a").as_deref(), Some(&b"0"[..]));
+        assert_eq!(read(&reader, f, b"b").as_deref(), Some(&b"20"[..]));
+        update(&mut withdraw, f, b"a", b"-11");
+        refused(&mut withdraw);
+        put_one(db, f, b"a", b"changed behind the reader");
+        assert_eq!(commit(&mut reader).unwrap(), None, "it stands at its snapshot, whatever came later");
+    }
+}
+
+/// Goal: a row that was locked has been read; the lock alone writes nothing and cannot fail. Method: the lock is given back
+/// with a savepoint, the row changes; with and without a write of its own.
+#[test]
+fn locked_row_counts_as_read() {
+    let Fixture { db, f, .. } = &fixture();
+    for writes in [false, true] {
+        let mut session = serializable(db);
+        let mark = session.savepoint();
+        let lock = Write::Lock(LockStrength::Update);
+        assert_eq!(session.write(f, b"a", Basis::Snapshot, lock).unwrap(), Outcome::Done);
+        session.rollback_to(mark);
+        put_one(db, f, b"a", b"changed");
+        if writes {
+            update(&mut session, f, b"b", b"from a");
+            refused(&mut session);
+        } else {
+            assert_eq!(commit(&mut session).unwrap(), None);
+        }
+    }
+}
+
+/// Goal: a key found taken by a commit that the snapshot does not show cannot stand beside what the snapshot shows. Method:
+/// with the key read before, refused at once; without, told as a duplicate, and the commit refused even of nothing; a key
+/// taken before the snapshot is an ordinary duplicate.
+#[test]
+fn duplicate_from_after_the_snapshot_ends_the_transaction() {
+    let Fixture { db, f, .. } = &fixture();
+    let mut session = serializable(db);
+    assert_eq!(read(&session, f, b"new"), None);
+    put_one(db, f, b"new", b"other's");
+    assert!(matches!(session.insert(f, b"new", b"mine"), Err(EngineError::ReadChanged)));
+    session.rollback();
+    let mut session = serializable(db);
+    let _ = read(&session, f, b"a");
+    put_one(db, f, b"newer", b"other's");
+    assert!(matches!(session.insert(f, b"newer", b"mine").unwrap(), Insert::Duplicate(_)));
+    refused(&mut session);
+    let mut session = serializable(db);
+    assert!(matches!(session.insert(f, b"newer", b"mine").unwrap(), Insert::Duplicate(_)));
+    update(&mut session, f, b"a", b"after all");
+    commit(&mut session).unwrap();
+}
+
+/// Goal: other levels neither validate nor are validated, as before. Method: a SERIALIZABLE reader's range changed by READ
+/// COMMITTED ends it; a REPEATABLE READ transaction with the same reads goes on.
+#[test]
+fn other_levels_take_no_part() {
+    let Fixture { db, f, .. } = &fixture();
+    for (isolation, passes) in
+        [(Isolation::ReadCommitted, true), (Isolation::RepeatableRead, true), (Isolation::Serializable, false)]
+    {
+        let mut session = db.session().unwrap();
+        begin_at(&mut session, isolation);
+        let _ = read(&session, f, b"b");
+        put_one(db, f, b"b", b"changed");
+        update(&mut session, f, b"a", b"written");
+        assert_eq!(commit(&mut session).is_ok(), passes, "{isolation:?}");
+    }
+}
+
+/// Goal: a refused commit leaves nothing, chunks in the log included. Method: a transaction of many log pieces is refused;
+/// the database opens again without it.
+#[test]
+fn refused_commit_of_a_large_transaction_leaves_nothing() {
+    let Fixture { _dir: dir, db, f } = fixture();
+    let mut session = serializable(&db);
+    let _ = read(&session, &f, b"b");
+    for row in 0..50_u8 {
+        assert_eq!(session.insert(&f, &[b'x', row], &[row; 20_000]).unwrap(), Insert::Done);
+    }
+    put_one(&db, &f, b"b", b"changed");
+    refused(&mut session);
+    let cf = f.id();
+    drop((session, f));
+    db.close().unwrap();
+    drop(db);
+    let (db, _report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
+    let f = db.family(cf);
+    assert_eq!(get_one(&db, &f, b"b").as_deref(), Some(&b"changed"[..]));
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    assert!(keys(&session, &f, b"x", b"y").is_empty());
+}
+
+/// Goal: `commit_or` undoes what was made public before anybody is let in. Method: the hook looks whether a waiter for the
+/// table lock was let in; it runs once for a refused commit, never for another.
+#[test]
+fn refusal_is_told_before_the_locks_end() {
+    use collie_engine::{TableLock, TableLockMode};
+    let Fixture { db, f, .. } = &fixture();
+    for changed in [false, true] {
+        let (mut session, mut other) = (serializable(db), db.session().unwrap());
+        assert_eq!(session.lock_table(7, TableLockMode::AccessExclusive).unwrap(), TableLock::Granted);
+        let _ = read(&session, f, b"b");
+        if changed {
+            put_one(db, f, b"b", b"changed");
+        }
+        update(&mut session, f, b"a", b"written");
+        other.begin(Isolation::ReadCommitted, false).unwrap();
+        let mut calls = 0;
+        let ended = session.commit_or(true, || {
+            calls += 1;
+            assert!(matches!(other.lock_table(7, TableLockMode::AccessShare).unwrap(), TableLock::Wait(_)));
+        });
+        assert_eq!((ended.is_err(), calls), (changed, u32::from(changed)));
+        ended.into_iter().for_each(|ack| assert!(ack.block().is_ok()));
+        other.rollback();
+    }
+}
+
+/// Goal: the sum that every transaction checks before it writes never breaks, with threads that commit at the same time.
+/// Method: four threads withdraw from either of two accounts if the two together allow it, which is write skew; at
+/// SERIALIZABLE no pair of balances is ever below zero.
+#[test]
+fn constraint_over_two_rows_holds_under_concurrent_commits() {
+    let Fixture { db, f, .. } = &fixture();
+    let amount = |value: Option<Vec<u8>>| i64::from_le_bytes(value.unwrap().try_into().unwrap());
+    put_one(db, f, b"a", &100_i64.to_le_bytes());
+    put_one(db, f, b"b", &100_i64.to_le_bytes());
+    let (committed, retried) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (committed, retried) = (&committed, &retried);
+            scope.spawn(move || {
+                let mut session = db.session().unwrap();
+                let mut dice = thread * 31 + 7;
+                while committed.load(Relaxed) < 3000 {
+                    dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    begin_at(&mut session, Isolation::Serializable);
+                    let (a, b) = (amount(read(&session, f, b"a")), amount(read(&session, f, b"b")));
+                    assert!(a + b >= 0, "{a} and {b}: two passed each other");
+                    let (key, old) = if dice >> 40 & 1 == 0 { (b"a", a) } else { (b"b", b) };
+                    let new = if a + b >= 100 { old - 100 } else { old + 150 }; // never below zero together
+                    let ended = match session.write(f, key, Basis::Snapshot, Write::Put(&new.to_le_bytes())) {
+                        Ok(Outcome::Done) => session.commit(false).map(drop),
+                        Ok(Outcome::Wait(_)) | Err(EngineError::Conflict) => Err(EngineError::Conflict),
+                        other => panic!("{other:?}"),
+                    };
+                    match ended {
+                        Ok(()) => committed.fetch_add(1, Relaxed),
+                        Err(EngineError::Conflict | EngineError::ReadChanged) => retried.fetch_add(1, Relaxed),
+                        Err(error) => panic!("{error}"),
+                    };
+                    session.rollback();
+                }
+            });
+        }
+    });
+    assert!(amount(get_one(db, f, b"a")) + amount(get_one(db, f, b"b")) >= 0);
+    assert!(committed.load(Relaxed) >= 3000, "{} were run again", retried.load(Relaxed));
+}

@@ -1,0 +1,24 @@
+//! Looking at the newest committed state of a row, past every snapshot: for who must know whether it changed.
+
+use collie_base::Lsn;
+use collie_sync::ord;
+
+use super::Row;
+use super::chain::walk;
+use crate::epoch::Pin;
+use crate::stamp::{Fate, Resolve};
+
+impl Row {
+    /// Returns where the newest committed version lies, a deletion included; `None` without one. Unfinished versions,
+    /// whoever's, and locks say nothing.
+    ///
+    /// At or above the horizon the answer is exact: such a version leaves only for a newer one (R4, R5).
+    pub(crate) fn newest_commit(&self, fates: &impl Resolve, pin: &Pin) -> Option<Lsn> {
+        walk(self.head.load(ord!("ROW_HEAD_LOAD", Acquire)), pin).filter(|(_, version)| !version.is_lock()).find_map(
+            |(_, version)| match version.fate(fates) {
+                Fate::Committed(csn) => Some(csn),
+                Fate::InProgress(_) | Fate::Aborted => None,
+            },
+        )
+    }
+}
