@@ -73,8 +73,8 @@ pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{Family, FamilyStat, Origin, Visit};
 pub use collie_txn::{
-    Awaited, Blocker, CancelHandle, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget, LockWait,
-    RowKey, StatementKind, TableLock, TableLockMode,
+    Awaited, Blocker, CancelHandle, CancelReason, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget,
+    LockWait, RowKey, StatementKind, TableLock, TableLockMode, WaitLimit,
 };
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};

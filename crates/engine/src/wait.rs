@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use collie_base::Lsn;
-use collie_txn::{Gate, TableLocksHeld, Txns, Wait};
+use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
 use collie_wal::{Mark, Reached};
 
 use crate::log::EngineLog;
@@ -24,6 +24,11 @@ use crate::{EngineError, Receipt};
 pub struct WaitFuture(pub(crate) Wait);
 
 impl WaitFuture {
+    /// Returns what ends this wait, and no other, with [`EngineError::LockTimeout`], from any thread.
+    pub fn limit(&self) -> WaitLimit {
+        self.0.limit()
+    }
+
     /// Waits on this thread.
     ///
     /// # Errors

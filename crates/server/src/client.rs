@@ -30,11 +30,22 @@ pub(crate) struct Remote {
     pub(crate) output: Output,
     /// Least severity of notices the client wants.
     pub(crate) warnings_only: bool,
+    /// Nothing was read since the client was told that its session is ready.
+    pub(crate) is_ready: bool,
+    /// The client was told of an error that ends its session.
+    pub(crate) ended: bool,
 }
 
 impl Remote {
     pub(crate) fn new(socket: TcpStream, message_bytes_max: usize) -> Self {
-        Self { socket, input: Input::new(message_bytes_max), output: Output::new(), warnings_only: false }
+        Self {
+            socket,
+            input: Input::new(message_bytes_max),
+            output: Output::new(),
+            warnings_only: false,
+            is_ready: false,
+            ended: false,
+        }
     }
 
     /// Returns where the client is.
@@ -156,7 +167,9 @@ impl Client for Remote {
     }
 
     fn error(&mut self, error: &SqlError, text: &str) {
-        self.report(Severity::Error, error.report(), text);
+        self.ended |= error.ends_session();
+        let severity = if error.ends_session() { Severity::Fatal } else { Severity::Error };
+        self.report(severity, error.report(), text);
     }
 
     fn parameter(&mut self, name: &str, value: &str) {

@@ -49,6 +49,8 @@ enum End {
     Gone,
     /// The server shuts down, or another session ended this one.
     Stopping,
+    /// The client took too long.
+    Late(SqlError),
 }
 
 /// Serves one connection to its end.
@@ -59,10 +61,17 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     let mut remote = Remote::new(socket, shared.max_message_bytes);
     let mut stopping = shared.stopping.clone();
     let started = time::timeout(STARTUP_TIME, start(&mut remote, &shared, count)).await;
-    if let Ok(Some(mut session)) = started
-        && let End::Stopping = run(&mut remote, &mut session, &mut stopping).await
-    {
-        remote.fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
+    if let Ok(Some(mut session)) = started {
+        let end = run(&mut remote, &mut session, &mut stopping).await;
+        // Rolled back before the client is told: whoever hears of the end finds the locks free.
+        drop(session);
+        match end {
+            End::Gone => {}
+            End::Stopping => {
+                remote.fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
+            }
+            End::Late(error) => remote.report(Severity::Fatal, error.report(), ""),
+        }
     }
     remote.shut().await;
 }
@@ -202,10 +211,11 @@ fn greet(remote: &mut Remote, session: &Session) {
 }
 
 fn ready(remote: &mut Remote, session: &Session) {
-    if session.is_told_to_end() {
+    if remote.ended || session.is_told_to_end() {
         // What follows is the end, not another message.
         return;
     }
+    remote.is_ready = true;
     remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
     remote.output.ready_for_query(match session.status() {
         Status::Idle => TransactionStatus::Idle,
@@ -222,12 +232,19 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
     let told_to_end = Arc::new(Notify::new());
     let waker = told_to_end.clone();
     session.on_told_to_end(move || waker.notify_one());
+    // When the client's next message must be complete, and what it is told if not; known while it is waited for.
+    let mut due: Option<(time::Instant, SqlError)> = None;
     loop {
         if *stopping.borrow() || session.is_told_to_end() {
             return End::Stopping;
         }
+        if remote.ended {
+            return End::Gone;
+        }
         match remote.input.has_message() {
             true => {
+                due = None;
+                remote.is_ready = false;
                 if let Some(end) = answer(remote, session, &mut skipping).await {
                     return end;
                 }
@@ -240,6 +257,10 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
                 if remote.flush().await.is_err() {
                     return End::Gone;
                 }
+                if due.is_none() {
+                    let limit = session.idle_limit(remote.is_ready);
+                    due = limit.map(|limit| (time::Instant::now() + limit.after, limit.error));
+                }
                 tokio::select! {
                     filled = remote.fill() => match filled {
                         Ok(true) => {}
@@ -247,9 +268,21 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
                     },
                     _ = stopping.wait_for(|stopping| *stopping) => return End::Stopping,
                     () = told_to_end.notified() => return End::Stopping,
+                    error = late(due.as_ref()) => return End::Late(error),
                 }
             }
         }
+    }
+}
+
+/// Returns the error once it is due; never without one.
+async fn late(due: Option<&(time::Instant, SqlError)>) -> SqlError {
+    match due {
+        Some((at, error)) => {
+            time::sleep_until(*at).await;
+            error.clone()
+        }
+        None => std::future::pending().await,
     }
 }
 

@@ -21,6 +21,9 @@ use crate::{
 /// How long sessions are given to finish what they run when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(5);
 
+/// Threads for what blocks, at the least; they are made when they are needed.
+const BLOCKING_THREADS: usize = 512;
+
 /// A server that listens.
 pub struct Server {
     runtime: Runtime,
@@ -56,6 +59,8 @@ impl Server {
             .worker_threads(threads)
             .thread_name("collie-worker")
             .thread_stack_size(8 << 20)
+            // A statement that sleeps has a thread of its own meanwhile: one for each session, at the worst.
+            .max_blocking_threads(config.max_connections.max(BLOCKING_THREADS))
             .enable_all()
             .build()
             .map_err(|source| ServeError::Io { operation: "start", what: "worker threads".to_owned(), source })?;
@@ -71,6 +76,7 @@ impl Server {
         })?;
         let (database, report) =
             Database::open(data, config.engine.clone(), Env::real(), config.session.clone(), progress)?;
+        database.block_by(|work| tokio::task::block_in_place(work));
         Ok((Self { runtime, listener, database, config, address }, report))
     }
 

@@ -36,6 +36,12 @@ macro_rules! states {
 }
 
 states! {
+    /// 25P03: a client was idle in a transaction for too long; ends the session.
+    IDLE_IN_TRANSACTION_SESSION_TIMEOUT = b"25P03";
+    /// 25P04: a transaction took too long; ends the session.
+    TRANSACTION_TIMEOUT = b"25P04";
+    /// 57P05: a client was idle for too long; ends the session.
+    IDLE_SESSION_TIMEOUT = b"57P05";
     /// 08P01: the client broke the protocol.
     PROTOCOL_VIOLATION = b"08P01";
     /// 08007: the outcome of a commit is not known.
@@ -270,6 +276,16 @@ impl SqlError {
     /// Returns everything it says.
     pub fn report(&self) -> &Report {
         &self.0
+    }
+
+    /// Returns whether it ends the session: its client is told that it is fatal, and then left.
+    pub fn ends_session(&self) -> bool {
+        matches!(
+            self.0.state,
+            SqlState::TRANSACTION_TIMEOUT
+                | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
+                | SqlState::IDLE_SESSION_TIMEOUT
+        )
     }
 
     /// Returns the code.

@@ -1,4 +1,17 @@
 //! `CancelHandle`: asks a session, from any thread, to stop what it does; ends its lock wait at once.
+//!
+//! Not the order to close a connection: that is its owner's, who reads the [`CancelReason`].
+//!
+//! # Invariants
+//! - N1. The first reason stands until the session itself clears it.
+//! - N2. A request made for a generation that is over does nothing: it sets no reason and ends no wait.
+//!
+//! Checked by `cancel_tests.rs`.
+//!
+//! | site | ordering | pairs with |
+//! |---|---|---|
+//! | `state` compare-exchange in `stop` | `AcqRel` | the loads in `begin_wait`, `reason`: who sees the reason sees what its giver did before |
+//! | `state` store in `clear` | `Release` | the load in `stop` under the lock of `watch`: a wait found there is not of a later generation |
 
 use crate::{
     error::TxnError,
@@ -7,20 +20,65 @@ use crate::{
 };
 use collie_sync::{
     Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+};
 
-/// The part of a session that others reach: its cancel flag and its current wait.
+/// Low bits of the state, which hold the reason.
+const REASON_BITS: u32 = 8;
+const REASON_MASK: u64 = (1 << REASON_BITS) - 1;
+
+/// Why a session is asked to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CancelReason {
+    /// Somebody asked for it.
+    User,
+    /// Its statement ran into its time limit.
+    StatementTimeout,
+    /// Its transaction ran into its time limit.
+    TransactionTimeout,
+}
+
+impl CancelReason {
+    const fn bits(self) -> u64 {
+        match self {
+            Self::User => 1,
+            Self::StatementTimeout => 2,
+            Self::TransactionTimeout => 3,
+        }
+    }
+
+    const fn of(state: u64) -> Option<Self> {
+        match state & REASON_MASK {
+            0 => None,
+            2 => Some(Self::StatementTimeout),
+            3 => Some(Self::TransactionTimeout),
+            _ => Some(Self::User),
+        }
+    }
+}
+
+/// The part of a session that others reach: its cancel state and its current wait.
 #[derive(Debug)]
 pub(crate) struct Owner {
     // Constant.
     pub(crate) locks: Arc<Locks>,
     slot: usize,
-    cancelled: AtomicBool,
-    waiting: Mutex<Option<Arc<Waiter>>>,
+    /// The generation, and in its low bits the reason of a cancel, 0 for none.
+    state: AtomicU64,
+    watch: Mutex<Watch>,
     /// A row queue may hold a place of the session; only the session's own calls change it.
     pub(crate) queued: AtomicBool,
+}
+
+/// What a cancel ends.
+#[derive(Debug, Default)]
+struct Watch {
+    waiting: Option<Arc<Waiter>>,
+    waker: Option<Waker>,
 }
 
 impl Owner {
@@ -28,23 +86,23 @@ impl Owner {
         Self {
             locks,
             slot,
-            cancelled: AtomicBool::new(false),
-            waiting: Mutex::new(None),
+            state: AtomicU64::new(0),
+            watch: Mutex::new(Watch::default()),
             queued: AtomicBool::new(false),
         }
     }
 
     /// Makes `waiter` the one that a cancel ends; a cancel that came first ends it here.
     pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>, wakes: &mut Wakes) {
-        *self.waiting.lock() = Some(Arc::clone(waiter));
-        // After the lock above: a cancel either finds the waiter there or stored its flag before.
-        if self.cancelled.load(Ordering::Acquire) {
+        self.watch.lock().waiting = Some(Arc::clone(waiter));
+        // After the lock above: a cancel either finds the waiter there or stored its reason before.
+        if CancelReason::of(self.state.load(Ordering::Acquire)).is_some() {
             waiter.complete(Err(TxnError::Cancelled), wakes);
         }
     }
 
     pub(crate) fn end_wait(&self) {
-        *self.waiting.lock() = None;
+        self.watch.lock().waiting = None;
     }
 }
 
@@ -53,26 +111,67 @@ impl Owner {
 pub struct CancelHandle(pub(crate) Arc<Owner>);
 
 impl CancelHandle {
-    /// Sets the flag and ends a lock wait with [`TxnError::Cancelled`].
+    /// Asks for [`CancelReason::User`] and ends a lock wait with [`TxnError::Cancelled`].
     pub fn cancel(&self) {
+        self.stop(None, CancelReason::User);
+    }
+
+    /// Asks to stop for `reason` if `generation` is not over (N2), as a timer does that was set then. Returns whether the
+    /// reason stands.
+    pub fn cancel_in(&self, generation: u64, reason: CancelReason) -> bool {
+        self.stop(Some(generation), reason)
+    }
+
+    fn stop(&self, generation: Option<u64>, reason: CancelReason) -> bool {
+        let mut seen = self.0.state.load(Ordering::Acquire);
+        let stopped = loop {
+            let over = generation.is_some_and(|generation| generation != seen >> REASON_BITS);
+            if over || CancelReason::of(seen).is_some() {
+                return false;
+            }
+            let wanted = seen | reason.bits();
+            match self.0.state.compare_exchange(seen, wanted, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break wanted,
+                Err(now) => seen = now,
+            }
+        };
         let mut wakes = Wakes::default();
-        self.0.cancelled.store(true, Ordering::Release);
-        if let Some(waiter) = self.0.waiting.lock().as_ref() {
-            waiter.complete(Err(TxnError::Cancelled), &mut wakes);
+        let mut watch = self.0.watch.lock();
+        // The session may have cleared it since, and what it waits for now is of another generation.
+        if self.0.state.load(Ordering::Acquire) == stopped {
+            if let Some(waiter) = &watch.waiting {
+                waiter.complete(Err(TxnError::Cancelled), &mut wakes);
+            }
+            wakes.add(watch.waker.take());
         }
+        drop(watch);
         wakes.run();
+        true
     }
 
     /// Returns whether a cancel was asked for and not cleared. Long statements look now and then.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.load(Ordering::Acquire)
+        self.reason().is_some()
+    }
+
+    /// Returns why the session is to stop, if it is. One load.
+    #[must_use]
+    pub fn reason(&self) -> Option<CancelReason> {
+        CancelReason::of(self.0.state.load(Ordering::Acquire))
+    }
+
+    /// Ready once a cancel was asked for; else the task of `cx` is woken by one.
+    pub fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<CancelReason> {
+        self.0.watch.lock().waker = Some(cx.waker().clone());
+        // After the lock above: a cancel either finds the waker there or stored its reason before.
+        self.reason().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Returns whether the session waits for a lock now.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
-        self.0.waiting.lock().as_ref().is_some_and(|waiter| waiter.is_open())
+        self.0.watch.lock().waiting.as_ref().is_some_and(|waiter| waiter.is_open())
     }
 
     /// Returns the slot by which locks know the session ([`LockOwner`](crate::LockOwner)). Another session may have it
@@ -82,8 +181,32 @@ impl CancelHandle {
         self.0.slot
     }
 
-    /// Forgets an earlier cancel, before the next statement.
+    /// Returns the generation that [`CancelHandle::clear`] or [`CancelHandle::settle`] began.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.0.state.load(Ordering::Relaxed) >> REASON_BITS
+    }
+
+    /// Forgets an earlier cancel and begins a generation, before the next statement. Only the session itself may.
     pub fn clear(&self) {
-        self.0.cancelled.store(false, Ordering::Release);
+        let next = self.generation().wrapping_add(1) << REASON_BITS;
+        self.0.state.store(next, Ordering::Release);
+    }
+
+    /// Begins a generation: time limits of the one before are over, a user's request is not. Only the session itself may.
+    pub fn settle(&self) {
+        let mut seen = self.0.state.load(Ordering::Acquire);
+        loop {
+            let asked = if CancelReason::of(seen) == Some(CancelReason::User) { CancelReason::User.bits() } else { 0 };
+            let next = (seen >> REASON_BITS).wrapping_add(1) << REASON_BITS | asked;
+            match self.0.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
     }
 }
+
+#[cfg(all(test, not(loom), not(shuttle)))]
+#[path = "cancel_tests.rs"]
+mod tests;

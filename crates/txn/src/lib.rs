@@ -108,7 +108,7 @@ mod wait_model_tests;
 #[cfg(not(loom))]
 mod wait_tests;
 
-pub use cancel::CancelHandle;
+pub use cancel::{CancelHandle, CancelReason};
 pub use error::TxnError;
 pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
 pub use log::{Appended, CommitLog};
@@ -119,6 +119,6 @@ pub use stamp::{Resolution, Stamp};
 pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};
 pub use transaction::{Isolation, StatementKind, Transaction};
 pub use txns::{Options, Txns};
-pub use wait::Wait;
+pub use wait::{Wait, WaitLimit};
 pub use waits::{Blocker, RowKey, RowWish};
 pub use write_set::{Mark, WriteSet};

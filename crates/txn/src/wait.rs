@@ -20,6 +20,10 @@ use std::{
 pub(crate) struct Wakes(Vec<Waker>);
 
 impl Wakes {
+    pub(crate) fn add(&mut self, waker: Option<Waker>) {
+        self.0.extend(waker);
+    }
+
     pub(crate) fn run(self) {
         self.0.into_iter().for_each(Waker::wake);
     }
@@ -56,6 +60,19 @@ impl Waiter {
     }
 }
 
+/// Ends one wait when its time is over, from any thread. It cannot end a later one of the same session.
+#[derive(Clone, Debug)]
+pub struct WaitLimit(Arc<Waiter>);
+
+impl WaitLimit {
+    /// Ends the wait with [`TxnError::LockTimeout`]; nothing happens when it has ended (A1).
+    pub fn expire(&self) {
+        let mut wakes = Wakes::default();
+        self.0.complete(Err(TxnError::LockTimeout), &mut wakes);
+        wakes.run();
+    }
+}
+
 /// The wait for a [`Blocker`](crate::Blocker). `Ok` means: look again, it is probably free; for a table lock: it is
 /// granted, [`Session::lock_table`](crate::Session::lock_table) will say so.
 ///
@@ -64,7 +81,8 @@ impl Waiter {
 /// the statement ends or the session waits elsewhere.
 ///
 /// # Errors
-/// [`TxnError::Deadlock`], [`TxnError::Cancelled`]; the blocking form also [`TxnError::LockTimeout`].
+/// [`TxnError::Deadlock`], [`TxnError::Cancelled`], and [`TxnError::LockTimeout`] by its [`WaitLimit`] or the limit of the
+/// blocking form.
 #[derive(Debug)]
 #[must_use = "a wait that is dropped leaves the queue"]
 pub struct Wait {
@@ -78,6 +96,12 @@ pub struct Wait {
 impl Wait {
     pub(crate) fn new(owner: Arc<Owner>, id: OwnerId, waiter: Arc<Waiter>, for_what: WaitFor) -> Self {
         Self { owner, id, waiter, for_what, ended: false }
+    }
+
+    /// Returns what ends this wait when its time is over.
+    #[must_use]
+    pub fn limit(&self) -> WaitLimit {
+        WaitLimit(Arc::clone(&self.waiter))
     }
 
     /// Blocks the thread until the wait ends or `limit` passes.

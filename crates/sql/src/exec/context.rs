@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use collie_engine::{Blocker, CancelHandle, Db, Session};
+use collie_engine::{Blocker, CancelHandle, CancelReason, Db, Session};
 
 use crate::{
     builtin::EvalContext,
@@ -128,12 +128,22 @@ const STEP_ROWS: u32 = 8_192;
 
 /// Fails when the statement was cancelled.
 pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {
-    if cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
+    match cancel.reason() {
+        None => Ok(()),
+        Some(reason) => Err(cancelled(reason)),
+    }
 }
 
 /// Makes the error of a cancelled statement.
-pub(crate) fn cancelled() -> SqlError {
-    SqlError::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
+pub(crate) fn cancelled(reason: CancelReason) -> SqlError {
+    let (state, message) = match reason {
+        CancelReason::User => (SqlState::QUERY_CANCELED, "canceling statement due to user request"),
+        CancelReason::StatementTimeout => (SqlState::QUERY_CANCELED, "canceling statement due to statement timeout"),
+        CancelReason::TransactionTimeout => {
+            (SqlState::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
+        }
+    };
+    SqlError::new(state, message)
 }
 
 /// The frames an expression is evaluated over: its own level's and those around it.

@@ -1,6 +1,6 @@
 //! What an engine failure is called in SQL.
 
-use collie_engine::EngineError;
+use collie_engine::{CancelReason, EngineError};
 
 use crate::error::{SqlError, SqlState};
 
@@ -13,7 +13,7 @@ pub fn from_engine(error: EngineError) -> SqlError {
         }
         EngineError::Deadlock => state(SqlState::DEADLOCK_DETECTED, "deadlock detected"),
         EngineError::LockTimeout => state(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"),
-        EngineError::Cancelled => super::context::cancelled(),
+        EngineError::Cancelled => super::context::cancelled(CancelReason::User),
         EngineError::ReadOnly => {
             state(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot execute this statement in a read-only transaction")
         }

@@ -40,6 +40,7 @@ mod subquery;
 mod target_row;
 mod update;
 
+pub(crate) use context::cancelled;
 pub use context::{EvalParts, ExecContext, RowSink, Step, VirtualTables};
 pub use error::from_engine;
 pub use execution::Execution;

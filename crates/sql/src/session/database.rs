@@ -13,7 +13,7 @@ use std::{
     net::SocketAddr,
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
 };
@@ -31,7 +31,7 @@ use crate::{
     },
     error::{Result, SqlError, SqlState},
     exec::RowIds,
-    session::{Session, activity::Activity, cache::PlanCache, settings::Settings},
+    session::{Session, activity::Activity, cache::PlanCache, settings::Settings, timer::Timer},
 };
 
 /// Name of the one database.
@@ -54,7 +54,14 @@ pub struct Database {
     pub(super) running: AtomicUsize,
     connected: Mutex<Map<u32, Connected>>,
     next_pid: AtomicU32,
+    /// Ends what takes too long.
+    pub(super) timer: Timer,
+    /// Runs what blocks its thread for long.
+    blocking: OnceLock<Blocking>,
 }
+
+/// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.
+pub type Blocking = fn(&mut dyn FnMut());
 
 /// A session as others see it.
 #[derive(Clone)]
@@ -143,6 +150,8 @@ impl Database {
         catalog.epoch = 1;
         let database = Self {
             db,
+            timer: Timer::new(&env),
+            blocking: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),
             row_ids: RowIds::default(),
@@ -223,6 +232,19 @@ impl Database {
             .collect();
         pids.sort_unstable();
         pids
+    }
+
+    /// Says how to run what blocks its thread (`pg_sleep`); without it that is just called. The first call counts.
+    pub fn block_by(&self, blocking: Blocking) {
+        let _ = self.blocking.set(blocking);
+    }
+
+    /// Runs what blocks its thread.
+    pub(super) fn block(&self, work: &mut dyn FnMut()) {
+        match self.blocking.get() {
+            Some(blocking) => blocking(work),
+            None => work(),
+        }
     }
 
     /// Cancels what every session runs: the server is shutting down.

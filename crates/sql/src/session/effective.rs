@@ -1,7 +1,10 @@
 //! `Effective`: the settings that statements ask for on their way, as values instead of words.
 
 use crate::{
-    session::settings::{self, Settings},
+    session::{
+        limits::TimeLimits,
+        settings::{self, Settings},
+    },
     types::{
         datetime::DateOrder,
         io::{ByteaOutput, TextContext},
@@ -29,6 +32,8 @@ pub(in crate::session) struct Effective {
     pub(in crate::session) text_plans: TextPlans,
     /// Whether new transactions refuse writes.
     pub(in crate::session) read_only: bool,
+    /// How long what may take.
+    pub(in crate::session) limits: TimeLimits,
 }
 
 impl Default for Effective {
@@ -40,6 +45,7 @@ impl Default for Effective {
             synchronous_commit: true,
             text_plans: TextPlans::Auto,
             read_only: false,
+            limits: TimeLimits::default(),
         }
     }
 }
@@ -65,6 +71,13 @@ impl Effective {
                 _ => TextPlans::Auto,
             },
             read_only: settings.is_on("default_transaction_read_only"),
+            limits: TimeLimits {
+                statement_ms: settings.time_ms("statement_timeout"),
+                lock_ms: settings.time_ms("lock_timeout"),
+                transaction_ms: settings.time_ms("transaction_timeout"),
+                idle_in_transaction_ms: settings.time_ms("idle_in_transaction_session_timeout"),
+                idle_session_ms: settings.time_ms("idle_session_timeout"),
+            },
         }
     }
 
@@ -103,6 +116,9 @@ mod tests {
         assert!(settings.effective().synchronous_commit);
         settings.set("default_transaction_read_only", Some("on")).expect("known");
         settings.set("bytea_output", Some("escape")).expect("known");
+        settings.set("statement_timeout", Some("2s")).expect("known");
+        settings.set("lock_timeout", Some("7")).expect("known");
+        assert_eq!((settings.effective().limits.statement_ms, settings.effective().limits.lock_ms), (2_000, 7));
         same(&settings);
         settings.reset_all();
         assert!(!settings.effective().read_only);

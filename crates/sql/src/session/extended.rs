@@ -182,6 +182,7 @@ impl Session {
         if !self.answering {
             self.begin_message(&portal.prepared.text);
         }
+        self.start_clock();
         let result = self.run_portal(&mut portal, max_rows, client).await;
         // COMMIT, ROLLBACK and errors end every portal; this one as well.
         if result.is_ok() && self.transaction.block != Block::None {
@@ -199,6 +200,7 @@ impl Session {
         let Some(planned) = portal.planned.clone() else {
             if let Stmt::Transaction(command) = &**stmt {
                 let tag = self.transaction_command(command, client).await?;
+                self.stop_clock();
                 client.complete(tag);
                 return Ok(());
             }
@@ -206,6 +208,7 @@ impl Session {
                 return Err(failed_block());
             }
             let tag = self.utility(stmt, &mut Described { client, formats: &portal.formats }).await?;
+            self.stop_clock();
             client.complete(&tag);
             return Ok(());
         };
@@ -228,6 +231,7 @@ impl Session {
         let count = self.run(stmt, &prepared.declared, planned, params, rows, client).await?;
         if rest.is_empty() && (count < limit || verb != Verb::Select) {
             portal.rest = Some(Vec::new().into_iter());
+            self.stop_clock();
             client.complete(&verb.tag(count));
         } else {
             // As many rows as the limit allows were sent: the portal is suspended even when none is left.
@@ -271,6 +275,7 @@ impl Session {
     /// When the commit fails; the caller reports it before it says it is ready.
     pub async fn sync(&mut self) -> Result<()> {
         let _running = self.running();
+        self.stop_clock();
         let ended = match self.transaction.block {
             Block::Implicit => self.commit().await,
             Block::None => {
@@ -285,6 +290,7 @@ impl Session {
 
     /// Notes that a message of the extended protocol failed; the caller skips to Sync.
     pub fn failed(&mut self) {
+        self.stop_clock();
         self.fail();
     }
 

@@ -7,10 +7,11 @@ use std::{
     borrow::Cow,
     cell::{OnceCell, RefCell},
     sync::Arc,
+    time::Duration,
 };
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::LockPicture;
+use collie_engine::{CancelHandle, LockPicture};
 
 use crate::{
     builtin::{Rows, SystemFunctions},
@@ -22,7 +23,7 @@ use crate::{
     error::Result,
     exec::VirtualTables,
     session::{
-        Connected, DATABASE, Database,
+        Connected, DATABASE, Database, limits,
         prepared::Names,
         search_path,
         settings::{Kind, SETTINGS, Settings},
@@ -43,6 +44,7 @@ pub(super) struct Facts<'a> {
     pub(super) pid: u32,
     pub(super) xid: Option<Xid>,
     pub(super) names: &'a Names,
+    pub(super) cancel: &'a CancelHandle,
     /// Settings to change after the step.
     pub(super) changes: RefCell<Vec<(String, String)>>,
 }
@@ -98,7 +100,7 @@ impl SessionFacts for Facts<'_> {
             value: self.setting(setting.name).unwrap_or_default(),
             kind: match setting.kind {
                 Kind::Bool => "bool",
-                Kind::Integer(..) => "integer",
+                Kind::Integer(..) | Kind::Time => "integer",
                 Kind::Word(_) => "enum",
                 Kind::Text | Kind::Fixed | Kind::Accepted => "string",
             },
@@ -166,6 +168,12 @@ impl SessionFacts for Facts<'_> {
             })
         };
         self.database.db.snapshots().into_iter().filter_map(row).collect()
+    }
+
+    fn sleep(&self, time: Duration) -> Result<()> {
+        let mut outcome = Ok(());
+        self.database.block(&mut || outcome = limits::sleep(self.database, self.cancel, time));
+        outcome
     }
 
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {

@@ -14,6 +14,7 @@
 //! | `transaction.rs` | blocks, savepoints, commit |
 //! | `definition.rs`, `table.rs` | CREATE, DROP, ALTER, TRUNCATE |
 //! | `copy.rs`, `copy_format.rs` | COPY |
+//! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `utility.rs`, `settings.rs` | everything else |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
@@ -28,12 +29,15 @@ mod described;
 mod effective;
 mod extended;
 mod facts;
+mod limits;
 mod named;
 mod prepared;
 mod run;
 pub mod settings;
 mod simple;
 mod table;
+mod time;
+mod timer;
 mod transaction;
 mod utility;
 
@@ -41,7 +45,9 @@ use std::sync::{Arc, atomic::Ordering};
 
 pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
 use collie_engine::CancelHandle;
-pub use database::{Connected, DATABASE, Database, OpenError, no_database};
+pub use database::{Blocking, Connected, DATABASE, Database, OpenError, no_database};
+pub use limits::IdleLimit;
+use limits::Limits;
 use prepared::Names;
 pub use prepared::{Planned, Prepared};
 use settings::Settings;
@@ -68,6 +74,7 @@ pub struct Session {
     settings: Settings,
     transaction: Transaction,
     names: Names,
+    limits: Limits,
     /// When the message being answered arrived, microseconds since 2000-01-01.
     statement_time: i64,
     /// Whether a message is being answered whose answer has not ended: not yet at Sync, in the extended protocol.
@@ -96,6 +103,7 @@ impl Session {
         settings.describe("session_authorization", &identity.user);
         settings.describe("application_name", &identity.application);
         let cancel = engine.cancel_handle();
+        let limits = Limits::new(cancel.clone());
         let statement_time = database.now();
         Self {
             database,
@@ -106,6 +114,7 @@ impl Session {
             settings,
             transaction: Transaction::default(),
             names: Names::default(),
+            limits,
             statement_time,
             answering: false,
         }
@@ -150,10 +159,12 @@ impl Session {
         }
         self.statement_time = self.database.now();
         self.identity.activity.begin(text, self.statement_time, self.transaction.began());
+        self.start_clock();
     }
 
     /// Ends the answer: the client is waited for next.
     fn end_message(&mut self) {
+        self.stop_clock();
         self.answering = false;
         let state = match self.status() {
             Status::Idle => State::Idle,

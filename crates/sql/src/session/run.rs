@@ -7,7 +7,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use collie_base::Lsn;
-use collie_engine::{Blocker, StatementKind, TableLock, TableLockMode};
+use collie_engine::{StatementKind, TableLock, TableLockMode};
 
 use crate::{
     analyze::{
@@ -179,11 +179,6 @@ impl Session {
         Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb }))
     }
 
-    /// Waits for a lock.
-    pub(super) async fn wait(&self, blocker: Blocker) -> Result<()> {
-        Ok(self.engine.wait(blocker).await?)
-    }
-
     /// Takes a table lock for the rest of the transaction.
     pub(super) async fn lock_table(&mut self, oid: Oid, mode: TableLockMode) -> Result<()> {
         loop {
@@ -322,6 +317,7 @@ impl Session {
             pid: *pid,
             xid,
             names,
+            cancel,
             changes: Default::default(),
         };
         let clock = || database.now();

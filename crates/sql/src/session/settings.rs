@@ -15,7 +15,7 @@ use collie_base::Map;
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    session::effective::Effective,
+    session::{effective::Effective, time},
 };
 
 /// What a setting's value may be and whether it does anything.
@@ -25,6 +25,8 @@ pub enum Kind {
     Bool,
     /// A number within bounds.
     Integer(i64, i64),
+    /// A time in whole milliseconds, as PostgreSQL reads and shows it: `100`, `2s`, `1.5min`.
+    Time,
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any text.
@@ -101,8 +103,18 @@ pub const SETTINGS: &[Setting] = &[
     setting("extra_float_digits", Kind::Integer(-15, 3), "1", "Floats are always written in shortest exact form."),
     setting("from_collapse_limit", Kind::Accepted, "8", "No effect."),
     setting("geqo", Kind::Accepted, "on", "No effect."),
-    setting("idle_in_transaction_session_timeout", Kind::Fixed, "0", "Not built: only 0."),
-    setting("idle_session_timeout", Kind::Fixed, "0", "Not built: only 0."),
+    setting(
+        "idle_in_transaction_session_timeout",
+        Kind::Time,
+        "0",
+        "Ends a session whose client is idle in a transaction for so long; 0 is no limit.",
+    ),
+    setting(
+        "idle_session_timeout",
+        Kind::Time,
+        "0",
+        "Ends a session whose client is idle outside a transaction for so long; 0 is no limit.",
+    ),
     reported("in_hot_standby", Kind::Fixed, "off", "Whether this is a replica."),
     reported("integer_datetimes", Kind::Fixed, "on", "Timestamps are 64-bit integers."),
     reported("intervalstyle", Kind::Fixed, "postgres", "How intervals are written."),
@@ -115,7 +127,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("lc_monetary", Kind::Accepted, "C", "No effect."),
     setting("lc_numeric", Kind::Accepted, "C", "No effect."),
     setting("lc_time", Kind::Accepted, "C", "No effect."),
-    setting("lock_timeout", Kind::Fixed, "0", "Not built: only 0, which waits for ever."),
+    setting("lock_timeout", Kind::Time, "0", "Cancels a statement that waits so long for a lock; 0 is no limit."),
     setting("log_min_messages", Kind::Accepted, "warning", "No effect."),
     setting("log_statement", Kind::Accepted, "none", "No effect."),
     setting("maintenance_work_mem", Kind::Accepted, "64MB", "No effect."),
@@ -140,7 +152,7 @@ pub const SETTINGS: &[Setting] = &[
     reported("session_authorization", Kind::Fixed, "collie", "Who connected."),
     setting("shared_buffers", Kind::Accepted, "128MB", "No effect: all rows are in memory."),
     reported("standard_conforming_strings", Kind::Fixed, "on", "Backslashes in plain strings are themselves."),
-    setting("statement_timeout", Kind::Fixed, "0", "Not built: only 0, which is no limit."),
+    setting("statement_timeout", Kind::Time, "0", "Cancels a statement that runs so long; 0 is no limit."),
     setting("synchronize_seqscans", Kind::Accepted, "on", "No effect."),
     setting(
         "synchronous_commit",
@@ -153,6 +165,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("transaction_deferrable", Kind::Bool, "off", "Whether this transaction is deferrable."),
     setting("transaction_isolation", Kind::Word(ISOLATION), "read committed", "Isolation of this transaction."),
     setting("transaction_read_only", Kind::Bool, "off", "Whether this transaction is read-only."),
+    setting(
+        "transaction_timeout",
+        Kind::Time,
+        "0",
+        "Ends a session whose transaction lasts so long; 0 is no limit. PostgreSQL has it from 17 on.",
+    ),
     setting("transform_null_equals", Kind::Fixed, "off", "`= NULL` is not IS NULL."),
     setting("vacuum_cost_delay", Kind::Accepted, "0", "No effect."),
     setting("wal_level", Kind::Fixed, "replica", "What the log holds."),
@@ -230,6 +248,11 @@ impl Settings {
     /// Keeps S3 after a change.
     fn refresh(&mut self) {
         self.effective = Effective::of(self);
+    }
+
+    /// Returns a time in milliseconds.
+    pub(in crate::session) fn time_ms(&self, name: &str) -> u64 {
+        time::read_ms(name, self.get(name)).unwrap_or(0)
     }
 
     /// Returns whether a switch is on.
@@ -315,6 +338,7 @@ fn check(setting: &Setting, value: &str) -> Result<String> {
             }
             number.to_string()
         }
+        Kind::Time => time::show_ms(time::read_ms(name, value)?),
         Kind::Word(words) => check_word(setting.name, words, value).ok_or_else(invalid)?,
         Kind::Text if setting.name == "timezone" => check_time_zone(value).ok_or_else(invalid)?,
         Kind::Text | Kind::Accepted => value.to_owned(),
@@ -416,6 +440,8 @@ mod tests {
             ("datestyle", "dmy", "ISO, DMY"),
             ("timezone", "+02:30", "+02:30"),
             ("work_mem", "1GB", "1GB"),
+            ("statement_timeout", "2000", "2s"),
+            ("lock_timeout", "90 s", "90s"),
             ("my.own", "x", "x"),
         ] {
             settings.set(name, Some(value)).unwrap();
@@ -423,7 +449,7 @@ mod tests {
         }
         for (name, value, state) in [
             ("nosuch", "1", SqlState::UNDEFINED_OBJECT),
-            ("statement_timeout", "2s", SqlState::INVALID_PARAMETER_VALUE),
+            ("statement_timeout", "2 weeks", SqlState::INVALID_PARAMETER_VALUE),
             ("standard_conforming_strings", "off", SqlState::INVALID_PARAMETER_VALUE),
             ("client_encoding", "latin1", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "Mars/Olympus", SqlState::INVALID_PARAMETER_VALUE),

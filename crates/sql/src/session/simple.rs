@@ -55,6 +55,7 @@ impl Session {
         let count = statements.len();
         for (place, Statement { stmt, .. }) in statements.into_iter().enumerate() {
             let last = place + 1 == count;
+            self.start_clock();
             let tag = match &stmt {
                 Stmt::Transaction(command) => self.transaction_command(command, client).await?.to_owned(),
                 _ if self.transaction.block == Block::Failed => return Err(failed_block()),
@@ -63,6 +64,7 @@ impl Session {
             if last && self.transaction.block == Block::Implicit {
                 self.commit().await?;
             }
+            self.stop_clock();
             client.complete(&tag);
         }
         Ok(())

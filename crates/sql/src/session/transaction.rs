@@ -263,6 +263,9 @@ impl Session {
     /// Commits what is open; the reply may leave when this returns. After an error nothing is open, and unless it is
     /// 08007 (outcome unknown) nothing was committed.
     pub(super) async fn commit(&mut self) -> Result<()> {
+        // Its time is over before the commit is appended: what waits for the disk has happened.
+        self.stop_clock();
+        self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
         self.names.portals.clear();
         if let Some(settings) = transaction.settings_after_commit {
@@ -306,6 +309,7 @@ impl Session {
 
     /// Rolls back everything that is open.
     pub(super) fn roll_back(&mut self) {
+        self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
         self.names.portals.clear();
         if self.engine.in_transaction() {

@@ -1,6 +1,6 @@
 //! A catalog made by hand and a session that is not one, for the tests of the system relations.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode};
@@ -111,6 +111,10 @@ impl SessionFacts for FakeSession {
     fn snapshots(&self) -> Vec<SnapshotRow> {
         vec![SnapshotRow { pid: 7, snapshot: Lsn::new(0x1_0000_0000), since: Some(0), rows_kept: 3 }]
     }
+    fn sleep(&self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
         vec![("p".to_owned(), "SELECT 1".into())]
     }

@@ -5,7 +5,7 @@
 //!
 //! Checked by `system_tests`, which calls every source that `builtin` declares.
 
-use std::{cell::Cell, hash::BuildHasher};
+use std::{cell::Cell, hash::BuildHasher, time::Duration};
 
 use super::{
     SessionFacts, definition,
@@ -160,13 +160,25 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
             }
             Value::Bool(pid_of(args).is_some_and(|pid| facts.stop_backend(pid, true)))
         }
-        "pg_sleep" => return Err(SqlError::unsupported("pg_sleep").hint("Wait in the client.")),
+        "pg_sleep" => sleep(facts, args)?,
         "drandom" => Value::Float8(random(facts)),
         "setseed" => return Err(SqlError::unsupported("setseed")),
         "row_security_active" | "row_security_active_name" => Value::Bool(false),
         _ => return Ok(None),
     };
     Ok(Some(value))
+}
+
+/// Sleeps for so many seconds; not at all for a negative number or none.
+fn sleep(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    /// As long as a timer can be set: about 31 years.
+    const SECONDS_MAX: f64 = 1e9;
+    let seconds = match args.first() {
+        Some(Value::Float8(seconds)) if *seconds > 0.0 => seconds.min(SECONDS_MAX),
+        _ => 0.0,
+    };
+    facts.sleep(Duration::from_secs_f64(seconds))?;
+    Ok(Value::text(""))
 }
 
 fn set_config(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {

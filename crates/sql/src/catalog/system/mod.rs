@@ -40,7 +40,7 @@ mod fixture;
 #[cfg(test)]
 mod system_tests;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::LockPicture;
@@ -96,6 +96,11 @@ pub trait SessionFacts {
     fn stop_backend(&self, pid: u32, end: bool) -> bool;
     /// Snapshots that sessions hold, lowest first.
     fn snapshots(&self) -> Vec<SnapshotRow>;
+    /// Sleeps on this thread, or until the statement is cancelled.
+    ///
+    /// # Errors
+    /// As a statement that is cancelled.
+    fn sleep(&self, time: Duration) -> Result<()>;
     /// Prepared statements of this session: name and text.
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)>;
 }

@@ -1,0 +1,245 @@
+//! Time limits and cancelling as PostgreSQL's users know them: which statement ends when, with which code and words, and
+//! what is left of its session.
+
+use std::{thread, time::Duration};
+
+use collie_clients_tests::{
+    Server, Stopwatch, Wire, message, state,
+    wire::{Message, bind, execute, kinds, parse, query, sync},
+};
+use postgres::Client;
+
+const TEXT: u16 = 0;
+/// How long a statement may go on after its time.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// Runs `sql` and returns code and words of the error it ends with, which must come within [`SLACK`].
+fn fails(client: &mut Client, sql: &str) -> (String, String) {
+    let watch = Stopwatch::start();
+    let error = client.batch_execute(sql).expect_err(sql);
+    let elapsed = watch.elapsed();
+    assert!(elapsed < SLACK, "{sql}: {elapsed:?}");
+    (state(&error), message(&error))
+}
+
+/// Returns severity, code and words of the only error among `messages`.
+fn error_of(messages: &[Message]) -> (String, String, String) {
+    let mut errors = messages.iter().filter(|message| message.kind == b'E');
+    let error = errors.next().unwrap_or_else(|| panic!("no error in {messages:?}"));
+    assert!(errors.next().is_none(), "{messages:?}");
+    let field = |code| error.field(code).unwrap_or_default();
+    (field(b'S'), field(b'C'), field(b'M'))
+}
+
+fn fatal(state: &str, what: &str) -> (String, String, String) {
+    ("FATAL".to_owned(), state.to_owned(), format!("terminating connection due to {what} timeout"))
+}
+
+/// Goal: whatever a statement is busy with, it looks at its time within a bounded number of rows. Method: a list of long
+/// statements, each with a limit of 50 ms; the session goes on after each.
+#[test]
+fn statement_timeout_ends_every_long_statement() {
+    let server = Server::fresh();
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int)").unwrap();
+    client.batch_execute("INSERT INTO t SELECT g, g % 7 FROM generate_series(1, 200000) g").unwrap();
+    client.batch_execute("SET statement_timeout = 50").unwrap();
+    for sql in [
+        "SELECT pg_sleep(60)",
+        "SELECT pg_sleep(0.01) FROM generate_series(1, 6000)",
+        "SELECT count(*) FROM generate_series(1, 1000000000)",
+        "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b",
+        "SELECT count(*) FROM t a, t b WHERE a.n < b.n",
+        "SELECT g FROM generate_series(1, 1000000000) g ORDER BY -g",
+        "SELECT g FROM generate_series(1, 1000000000) g ORDER BY -g LIMIT 3",
+        "SELECT count(*) FROM generate_series(1, 1000000000) a JOIN generate_series(1, 1000000000) b ON a = b",
+        "SELECT DISTINCT g % 1000 FROM generate_series(1, 1000000000) g",
+        "SELECT g % 10, count(*) FROM generate_series(1, 1000000000) g GROUP BY 1",
+        "SELECT g FROM generate_series(1, 1000000000) g EXCEPT SELECT g FROM generate_series(1, 1000000000) g",
+        "SELECT (SELECT count(*) FROM generate_series(1, 1000000000) g WHERE g <> t.n) FROM t WHERE id = 1",
+        "INSERT INTO t SELECT g, 1 FROM generate_series(1000000, 1000000000) g",
+        "UPDATE t SET n = 1 WHERE (SELECT count(*) FROM generate_series(1, 100000) g WHERE g <> t.n) > 0",
+        "DELETE FROM t WHERE (SELECT count(*) FROM generate_series(1, 100000) g WHERE g <> t.n) > 0",
+    ] {
+        let expected = ("57014".to_owned(), "canceling statement due to statement timeout".to_owned());
+        assert_eq!(fails(&mut client, sql), expected, "{sql}");
+        assert_eq!(client.query_one("SELECT 1", &[]).expect(sql).get::<_, i32>(0), 1);
+    }
+    let mut wire = Wire::session(server.address());
+    wire.query("SET statement_timeout = 50");
+    let watch = Stopwatch::start();
+    let (_, code, words) =
+        error_of(&wire.query("COPY (SELECT g FROM generate_series(1, 1000000000) g WHERE g < 0) TO STDOUT"));
+    assert_eq!((&*code, &*words), ("57014", "canceling statement due to statement timeout"));
+    assert!(watch.elapsed() < SLACK);
+    client.batch_execute("SET statement_timeout = 1").unwrap();
+    let expected = ("57014".to_owned(), "canceling statement due to statement timeout".to_owned());
+    assert_eq!(fails(&mut client, "CREATE INDEX ON t (n, id)"), expected);
+    client.batch_execute("RESET statement_timeout").unwrap();
+    assert_eq!(client.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), 200_000);
+}
+
+/// Goal: a commit is never cancelled after the fact, and a late timer hits no later statement. Method: hundreds of
+/// durable inserts under the shortest limit; exactly those that were answered are there.
+#[test]
+fn statement_timeout_takes_no_commit_back() {
+    let server = Server::fresh();
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE t (id int PRIMARY KEY); SET statement_timeout = 1").unwrap();
+    let mut answered = 0;
+    for id in 0..400 {
+        match client.batch_execute(&format!("INSERT INTO t VALUES ({id})")) {
+            Ok(()) => answered += 1,
+            Err(error) => assert_eq!(state(&error), "57014"),
+        }
+    }
+    client.batch_execute("SET statement_timeout = 0").unwrap();
+    assert_eq!(client.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), answered);
+}
+
+/// Goal: in the extended protocol each Execute has a time of its own, and so has each statement of a query string.
+/// Method: three sleeps of 200 ms under a limit of 400 ms, in one pipeline and in one string; then one that is too long.
+#[test]
+fn each_statement_has_a_time_of_its_own() {
+    let server = Server::fresh();
+    let mut wire = Wire::session(server.address());
+    wire.query("SET statement_timeout = '400ms'");
+    let sleep = [bind("", "s", TEXT, &[], TEXT), execute("", 0)].concat();
+    wire.send(&[parse("s", "SELECT pg_sleep(0.2)", &[]), sleep.repeat(3), sync()].concat());
+    assert_eq!(kinds(&wire.until_ready()), "12DC2DC2DCZ");
+    let messages = wire.query("SELECT pg_sleep(0.2); SELECT pg_sleep(0.2); SELECT pg_sleep(0.2)");
+    assert_eq!(kinds(&messages), "TDCTDCTDCZ");
+    wire.send(&[parse("", "SELECT pg_sleep(5)", &[]), bind("", "", TEXT, &[], TEXT), execute("", 0), sync()].concat());
+    let (severity, code, words) = error_of(&wire.until_ready());
+    assert_eq!((&*severity, &*code), ("ERROR", "57014"), "{words}");
+}
+
+/// Goal: of lock_timeout and statement_timeout the earlier one is reported, for table locks and for row locks; a limit that
+/// is not reached changes nothing. Method: a holder, and a second session under each pair of limits.
+#[test]
+fn earlier_of_lock_timeout_and_statement_timeout_is_reported() {
+    let server = Server::fresh();
+    let (mut holder, mut waiter) = (server.connect(), server.connect());
+    holder.batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)").unwrap();
+    let lock = ("55P03".to_owned(), "canceling statement due to lock timeout".to_owned());
+    let statement = ("57014".to_owned(), "canceling statement due to statement timeout".to_owned());
+    for (held, wanted) in [
+        ("UPDATE t SET n = 1 WHERE id = 1", "UPDATE t SET n = 2 WHERE id = 1"),
+        ("UPDATE t SET n = 1 WHERE id = 1", "SELECT * FROM t FOR UPDATE"),
+        ("INSERT INTO t VALUES (2, 0)", "INSERT INTO t VALUES (2, 0)"),
+        ("TRUNCATE t", "SELECT * FROM t"),
+        ("UPDATE t SET n = 1 WHERE id = 1", "DROP TABLE t"),
+    ] {
+        holder.batch_execute(&format!("BEGIN; {held}")).unwrap();
+        for (lock_ms, statement_ms, expected) in
+            [(20, 0, &lock), (0, 20, &statement), (20, 10_000, &lock), (10_000, 20, &statement)]
+        {
+            let limits = format!("SET lock_timeout = {lock_ms}; SET statement_timeout = {statement_ms}");
+            waiter.batch_execute(&limits).unwrap();
+            assert_eq!(&fails(&mut waiter, wanted), expected, "{wanted} under {limits}");
+        }
+        holder.batch_execute("ROLLBACK").unwrap();
+    }
+    waiter.batch_execute("SET lock_timeout = '10s'; SET statement_timeout = '10s'").unwrap();
+    waiter.batch_execute("UPDATE t SET n = 3 WHERE id = 1").unwrap();
+}
+
+/// Goal: a limit given by SET LOCAL ends with its transaction, one of the startup packet holds for the session, and both
+/// are shown as PostgreSQL shows them. Method: set, show, sleep longer than the limit after the transaction.
+#[test]
+fn limits_have_the_life_that_set_gives_them() {
+    let server = Server::fresh();
+    let mut client = server.config().options("-c statement_timeout=2min").connect(postgres::NoTls).unwrap();
+    let show =
+        |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+    assert_eq!(show(&mut client, "statement_timeout"), "2min");
+    client.batch_execute("BEGIN; SET LOCAL statement_timeout = '30ms'").unwrap();
+    assert_eq!(show(&mut client, "statement_timeout"), "30ms");
+    assert_eq!(fails(&mut client, "SELECT pg_sleep(5)").0, "57014");
+    assert_eq!(fails(&mut client, "SELECT 1").0, "25P02");
+    client.batch_execute("ROLLBACK").unwrap();
+    assert_eq!(show(&mut client, "statement_timeout"), "2min");
+    client.batch_execute("SELECT pg_sleep(0.1)").unwrap();
+    assert_eq!(show(&mut client, "deadlock_timeout"), "1s");
+    assert_eq!(fails(&mut client, "SET lock_timeout = -1").0, "22023");
+    assert_eq!(fails(&mut client, "SET lock_timeout = '5 parsecs'").0, "22023");
+}
+
+/// Goal: a client that stays idle too long is told why, its connection is closed, and its locks are free. Method: each idle
+/// limit; the first under a row lock that another session then takes.
+#[test]
+fn idle_clients_are_ended() {
+    let server = Server::fresh();
+    let mut other = server.connect();
+    other.batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    for (limits, state, what) in [
+        ("SET idle_in_transaction_session_timeout = '100ms'", "25P03", "idle-in-transaction"),
+        ("SET transaction_timeout = '100ms'", "25P04", "transaction"),
+        ("SET transaction_timeout = '100ms'; SET idle_in_transaction_session_timeout = '5s'", "25P04", "transaction"),
+    ] {
+        let mut wire = Wire::session(server.address());
+        wire.query(limits);
+        wire.query("BEGIN");
+        wire.query("DELETE FROM t WHERE id = 1");
+        other.batch_execute("SET lock_timeout = '5s'").unwrap();
+        other.batch_execute("BEGIN; SELECT * FROM t WHERE id = 1 FOR UPDATE; COMMIT").unwrap();
+        assert_eq!(error_of(&wire.until_closed()), fatal(state, what));
+        assert_eq!(other.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), 1);
+    }
+    let mut wire = Wire::session(server.address());
+    wire.query("SET idle_session_timeout = '100ms'; SET idle_in_transaction_session_timeout = '1min'");
+    assert_eq!(error_of(&wire.until_closed()), fatal("57P05", "idle-session"));
+    // Neither limit is for the other state.
+    let mut wire = Wire::session(server.address());
+    wire.query("SET idle_in_transaction_session_timeout = '100ms'");
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(kinds(&wire.query("SELECT 1")), "TDCZ");
+    wire.query("SET idle_in_transaction_session_timeout = 0; SET idle_session_timeout = '300ms'; BEGIN");
+    thread::sleep(Duration::from_millis(600));
+    assert_eq!(kinds(&wire.query("SELECT 1")), "TDCZ");
+    server.serves_after("idle clients");
+}
+
+/// Goal: a transaction that takes too long ends its session in the middle of a statement, too, in a block or not; one that
+/// is over in time leaves nothing behind. Method: a sleep in each; then many short transactions for longer than the limit.
+#[test]
+fn transaction_timeout_ends_the_session() {
+    let server = Server::fresh();
+    for prelude in ["SELECT 1", "BEGIN"] {
+        let mut wire = Wire::session(server.address());
+        wire.query("SET transaction_timeout = '200ms'");
+        wire.query(prelude);
+        wire.send(&query("SELECT pg_sleep(30)"));
+        assert_eq!(error_of(&wire.until_closed()), fatal("25P04", "transaction"));
+    }
+    let mut client = server.connect();
+    client.batch_execute("SET transaction_timeout = '300ms'").unwrap();
+    for _ in 0..6 {
+        client.batch_execute("BEGIN; SELECT pg_sleep(0.1); COMMIT").unwrap();
+    }
+}
+
+/// Goal: sleeping sessions keep no thread from the others, and a cancel wakes them. Method: more sleepers than worker
+/// threads; another session is served meanwhile; each sleeper is cancelled and says so.
+#[test]
+fn sleepers_leave_the_server_free_and_can_be_cancelled() {
+    let server = Server::fresh();
+    let sleepers: Vec<_> = (0..24)
+        .map(|_| {
+            let mut client = server.connect();
+            let token = client.cancel_token();
+            (token, thread::spawn(move || client.batch_execute("SELECT pg_sleep(60)").expect_err("it is cancelled")))
+        })
+        .collect();
+    thread::sleep(Duration::from_millis(200));
+    server.serves_after("24 sleepers");
+    for (token, sleeper) in sleepers {
+        while !sleeper.is_finished() {
+            token.cancel_query(postgres::NoTls).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let error = sleeper.join().unwrap();
+        let expected = ("57014".to_owned(), "canceling statement due to user request".to_owned());
+        assert_eq!((state(&error), message(&error)), expected);
+    }
+}
