@@ -1,6 +1,7 @@
 # make run     builds and starts the server
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make crash   the long form of the crash lab
+# make histories  ten million random transactions, everything they saw checked
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
@@ -15,10 +16,11 @@ STATES ?= 1000000
 SEED ?= 1
 VENV := .venv
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
+TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -69,6 +71,7 @@ model-long:
 lab: build
 	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(CARGO) test -p collie-faultlab --features planted-bugs --test histories planted
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
@@ -77,6 +80,10 @@ crash:
 	$(TARGET)/release/faultlab log-flips --seed $(SEED)
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
+
+histories:
+	$(CARGO) build --release -p collie-faultlab
+	$(TARGET)/release/faultlab txn-histories --transactions $(TRANSACTIONS) --seed $(SEED)
 
 bench-log: run-tools
 	$(CARGO) build --release -p collie

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
+//! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
 //! | `read_set.rs` | what a SERIALIZABLE transaction has read |
@@ -65,6 +66,8 @@ mod replay;
 mod salvaged;
 mod session;
 mod shared;
+#[cfg(feature = "trace-oracle")]
+mod traced;
 mod wait;
 mod writes;
 
@@ -72,6 +75,8 @@ pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBy
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{Family, FamilyStat, Origin, Visit};
+#[cfg(feature = "trace-oracle")]
+pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
     Awaited, Blocker, CancelHandle, CancelReason, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget,
     LockWait, RowKey, StatementKind, TableLock, TableLockMode, WaitLimit,
@@ -82,6 +87,8 @@ pub use error::EngineError;
 pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport};
 pub use options::Options;
 pub use session::Session;
+#[cfg(feature = "trace-oracle")]
+pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 pub use wait::{Ack, WaitFuture};
 
 /// What a server moves between its threads.

@@ -129,6 +129,12 @@ impl Session {
         self.view.as_ref().ok_or(if self.open.is_some() { NO_STATEMENT } else { NO_TRANSACTION })
     }
 
+    /// Returns what the current statement sees, for who writes it down.
+    #[cfg(feature = "trace-oracle")]
+    pub(crate) const fn statement_view(&self) -> Option<View> {
+        self.view
+    }
+
     fn fates(&self) -> Fates<'_> {
         Fates(&self.shared.txns)
     }

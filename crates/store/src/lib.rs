@@ -69,12 +69,17 @@ mod key;
 mod row;
 mod share_locks;
 mod stamp;
+mod trace;
 
 pub use calls::{Basis, Change, InsertOutcome, Origin, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 pub use index::{BTreeIndex, OrderedIndex, Span};
 pub use key::Key;
+#[cfg(feature = "trace-oracle")]
+pub use row::Seen;
 pub use row::{Pending, Row, ShareLock};
 pub use share_locks::{RowHolders, ShareLocks};
 pub use stamp::{Fate, Resolve, Word};
+#[cfg(feature = "trace-oracle")]
+pub use trace::{RowRead, digest, watch};

@@ -68,6 +68,28 @@ use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::stamp::atomic::{AtomicPtr, AtomicU64};
 use crate::stamp::{Fate, Resolve};
+use crate::trace;
+
+/// Whose version a read chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "trace-oracle"), expect(unreachable_pub, reason = "told to those who watch reads"))]
+pub enum Seen {
+    /// Of the transaction committed at this position.
+    Committed(Lsn),
+    /// Of this command of the reader's transaction.
+    Own(u32),
+}
+
+fn is_visible(csn: Lsn, view: &View) -> bool {
+    if mutant!("ROW_VISIBLE_AT_SNAPSHOT") { csn <= view.snapshot } else { csn < view.snapshot }
+}
+
+/// Returns the value of a version that was chosen, and tells who watches.
+fn seen<'g>(key: &[u8], version: &'g Version, seen: Seen) -> Option<&'g Arc<[u8]>> {
+    let value = version.value();
+    trace::note(key, seen, value.map(|value| &value[..]));
+    value
+}
 
 /// One key and its versions.
 #[derive(Debug)]
@@ -106,9 +128,9 @@ impl Row {
                 continue;
             }
             match version.fate(fates) {
-                Fate::Committed(csn) if csn < view.snapshot => return version.value(),
+                Fate::Committed(csn) if is_visible(csn, view) => return seen(&self.key, version, Seen::Committed(csn)),
                 Fate::InProgress(xid) if Some(xid) == view.me && version.command < view.command => {
-                    return version.value();
+                    return seen(&self.key, version, Seen::Own(version.command));
                 }
                 _ => {}
             }

@@ -31,3 +31,6 @@ pub use waiters::{Ticket, Waiters};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
 pub use weaken::{is_mutant, ordering_at};
+#[cfg(all(feature = "planted-bugs", not(any(loom, shuttle))))]
+#[doc(hidden)]
+pub use weaken::{is_mutant, plant};

@@ -3,6 +3,9 @@
 //! In a product build both macros are constants. Under loom and shuttle they ask which site the running model weakens;
 //! that is a thread-local, since both run all threads of a model on one thread of the system, and test threads must not
 //! disturb each other. Shuttle is sequentially consistent: it sees mistakes, and no weakened ordering.
+//!
+//! The feature `planted-bugs` makes the mistakes, not the orderings, possible in a real process, where one of them is made
+//! by all threads: for checkers of whole runs, which have to notice it. No crate asks for the feature by itself.
 
 /// Names the ordering of one atomic access: `ord!("SITE", Release)`.
 ///
@@ -27,7 +30,7 @@ macro_rules! ord {
 }
 
 /// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, feature = "planted-bugs")))]
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {
@@ -36,7 +39,7 @@ macro_rules! mutant {
 }
 
 /// Tells whether a model wants the mistake `NAME` to be made: always `false` in a product build.
-#[cfg(any(loom, shuttle))]
+#[cfg(any(loom, shuttle, feature = "planted-bugs"))]
 #[macro_export]
 macro_rules! mutant {
     ($name:literal) => {
@@ -74,3 +77,27 @@ mod under_models {
 pub(crate) use under_models::set;
 #[cfg(any(loom, shuttle))]
 pub use under_models::{is_mutant, ordering_at};
+
+#[cfg(all(feature = "planted-bugs", not(any(loom, shuttle))))]
+mod planted {
+    use std::sync::OnceLock;
+
+    static PLANTED: OnceLock<String> = OnceLock::new();
+
+    /// Has every thread of this process make the mistake `name` from now on, until the process ends.
+    ///
+    /// # Panics
+    /// When another one is made already.
+    pub fn plant(name: &str) {
+        assert_eq!(PLANTED.get_or_init(|| name.to_owned()), name, "one mistake at a time");
+    }
+
+    /// Returns whether `name` is the mistake being made.
+    #[must_use]
+    pub fn is_mutant(name: &str) -> bool {
+        PLANTED.get().is_some_and(|planted| planted == name)
+    }
+}
+
+#[cfg(all(feature = "planted-bugs", not(any(loom, shuttle))))]
+pub use planted::{is_mutant, plant};

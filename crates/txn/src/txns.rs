@@ -147,6 +147,12 @@ impl<L: CommitLog> Txns<L> {
         self.map.floor_xid()
     }
 
+    /// Returns how many times [`Txns::resolve`] had to ask for a transaction that the ring of xids has lapped.
+    #[must_use]
+    pub fn lapped_lookups(&self) -> u64 {
+        self.map.lapped_lookups()
+    }
+
     /// Returns how many sessions wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -43,6 +43,8 @@ pub(crate) struct XidMap {
     floor_xid: Padded<AtomicU64>,
     sparse: RwLock<Map<u64, Arc<Desc>>>,
     retiring: Mutex<()>,
+    /// Questions that `sparse` was asked, for people: no model has to look at it.
+    lapped_lookups: std::sync::atomic::AtomicU64,
 }
 
 impl XidMap {
@@ -57,6 +59,7 @@ impl XidMap {
             floor_xid: Padded::new(AtomicU64::new(first.get())),
             sparse: RwLock::new(Map::default()),
             retiring: Mutex::new(()),
+            lapped_lookups: std::sync::atomic::AtomicU64::new(0),
         }
     }
 
@@ -157,6 +160,7 @@ impl XidMap {
             return end;
         }
         let found = self.sparse.read().get(&xid.get()).map(|desc| desc.state());
+        self.lapped_lookups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if let Some(word) = found {
             return word.resolution(xid);
         }
@@ -165,6 +169,10 @@ impl XidMap {
             Ok(end) => end,
             Err(_) => panic!("xid {xid} is in no map and its version is not stamped (floor {})", self.floor_xid()),
         }
+    }
+
+    pub(crate) fn lapped_lookups(&self) -> u64 {
+        self.lapped_lookups.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Returns the descriptor of `xid` unless that is finished and forgotten.

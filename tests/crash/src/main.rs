@@ -5,9 +5,12 @@
 //!
 //! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
 //! flipped bit, and a real process on real files under SIGKILL.
+//!
+//! `txn-histories`: transactions alone, unbroken: everything that random ones see is what their snapshots have to show.
 #![forbid(unsafe_code)]
 
 mod bank;
+mod histories;
 mod journal;
 mod killloop;
 mod log_kill;
@@ -18,6 +21,7 @@ mod server;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use collie_engine::Isolation;
 
 #[derive(Parser)]
 #[command(name = "faultlab", about = "Breaks a running server and checks what is left")]
@@ -88,6 +92,25 @@ enum Command {
         #[arg(long, default_value_t = 4)]
         writers: u64,
     },
+    /// Run random transactions in this process and check everything that they saw.
+    TxnHistories {
+        /// How many, rolled-back ones included.
+        #[arg(long, default_value_t = 1_000_000)]
+        transactions: u64,
+        /// Decides what is tried; how threads meet is not repeated.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Sessions at one time, each on its thread.
+        #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=32))]
+        threads: u64,
+        /// Isolation levels, mixed.
+        #[arg(long, value_delimiter = ',', default_value = "read-committed,repeatable-read,serializable", value_parser = histories::level)]
+        levels: Vec<Isolation>,
+        /// A mistake that the engine makes in this run, which must fail.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        plant: Option<String>,
+    },
     /// The process that `log-kill` kills.
     #[command(hide = true)]
     LogChild {
@@ -118,6 +141,19 @@ fn main() -> ExitCode {
         Command::LogKill { cycles, seed, writers } => {
             let repeat = format!("log-kill --cycles {cycles} --seed {seed} --writers {writers}");
             (log_kill::run(cycles, seed, writers), repeat)
+        }
+        Command::TxnHistories {
+            transactions,
+            seed,
+            threads,
+            levels,
+            #[cfg(feature = "planted-bugs")]
+            plant,
+        } => {
+            #[cfg(feature = "planted-bugs")]
+            plant.iter().for_each(|mistake| collie_sync::plant(mistake));
+            let plan = histories::Plan { transactions, seed, threads, levels };
+            (histories::run(&plan), plan.to_string())
         }
         Command::LogChild { dir, rings, cycle, seed, writers } => {
             (log_kill::child([&dir, &rings], cycle, seed, writers), String::new())

@@ -1,6 +1,7 @@
 //! A small seeded generator (splitmix64): the same seed gives the same run of numbers everywhere.
 
 /// The generator.
+#[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,0 +1,381 @@
+//! The oracle of histories: whether every session saw exactly what its snapshots had to show, told from what they wrote
+//! down. Knows the rules of snapshots and nothing of how the engine keeps them.
+//!
+//! Let `S` be a statement's snapshot, `C` the position (CSN) of its transaction's commit.
+//!
+//! # What a history that passes has
+//! - P1. A read chose the transaction's own newest version of an earlier command that was not undone, else the newest commit
+//!   of the row below `S`, strictly, else nothing; and answered with the value that was written there.
+//! - P2. A scan answered with exactly the rows of its range that P1 gives a value, in order: none is missing, none is extra.
+//! - P3. Between what a write or a lock (FOR SHARE and above) of a transaction that committed was based on, `S` or the
+//!   commit it was told of, and `C`, nobody else committed to the row. At REPEATABLE READ and above this is first-updater-wins with
+//!   one `S`; an insert of READ COMMITTED found the key free whatever `S` was.
+//! - P4. A row that was changed was there, a key that was inserted was free, in the order of commits.
+//! - P5. Snapshots of a session never fall and are above every commit it made or was told of. A transaction of
+//!   REPEATABLE READ or above has one. `C >= S` of each of its statements.
+//! - P6. The log has the commits that were made, and no other, each at its `C` under its transaction's id: the order of
+//!   CSNs is the order of the log.
+//!
+//! P1 to P5 together are snapshot isolation, exactly: a history in which one read saw one commit too few or too many fails.
+//! Rolled-back transactions are checked like the others. SERIALIZABLE is checked as REPEATABLE READ here, not for the
+//! cycles that it excludes beyond.
+//!
+//! Cost: each event once, with a search among the commits of its rows.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use anyhow::{Context, ensure};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
+use collie_engine::{Based, Event, Isolation, RowRead, Seen};
+
+/// What was written down.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Of each session, its events in order.
+    pub(crate) sessions: Vec<Vec<Event>>,
+    /// The commits in the log, in its order.
+    pub(crate) log: Vec<(Lsn, Xid)>,
+}
+
+/// How much was checked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) transactions: u64,
+    pub(crate) commits: u64,
+    pub(crate) reads: u64,
+    pub(crate) scans: u64,
+    pub(crate) scanned_rows: u64,
+    pub(crate) holds: u64,
+    /// Reads and scanned rows that chose an own version.
+    pub(crate) own: u64,
+    /// Reads of rows that somebody committed to at or above the snapshot, before it or later.
+    pub(crate) old: u64,
+}
+
+impl Facts {
+    /// Adds the figures of another history.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.transactions += other.transactions;
+        self.commits += other.commits;
+        self.reads += other.reads;
+        self.scans += other.scans;
+        self.scanned_rows += other.scanned_rows;
+        self.holds += other.holds;
+        self.own += other.own;
+        self.old += other.old;
+    }
+}
+
+/// What one commit made of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Commit {
+    csn: Lsn,
+    value: Option<u64>,
+}
+
+/// Commits of a row in order.
+type Row = Vec<Commit>;
+type Rows = BTreeMap<CfId, BTreeMap<Box<[u8]>, Row>>;
+
+/// A write or lock of the open transaction.
+#[derive(Clone, Debug)]
+struct Hold {
+    cf: CfId,
+    key: Box<[u8]>,
+    /// `None` for a lock, `Some(None)` for a deletion.
+    written: Option<Option<u64>>,
+    based: Based,
+    snapshot: Lsn,
+    command: u32,
+    position: u64,
+}
+
+impl Hold {
+    fn is_of(&self, cf: CfId, key: &[u8]) -> bool {
+        self.cf == cf && *self.key == *key
+    }
+}
+
+/// Checks a history.
+///
+/// # Errors
+/// The first violation: which rule, in which session's which event.
+pub(crate) fn check(history: &History) -> anyhow::Result<Facts> {
+    let rows = committed_rows(history)?;
+    let mut facts = Facts::default();
+    for (number, events) in history.sessions.iter().enumerate() {
+        let mut session = Replay::new(&rows);
+        for (at, event) in events.iter().enumerate() {
+            session.step(event).with_context(|| format!("session {number}, event {at}: {event:?}"))?;
+        }
+        facts.add(session.facts);
+    }
+    Ok(facts)
+}
+
+/// Gathers the commits of every row, and checks P6.
+fn committed_rows(history: &History) -> anyhow::Result<Rows> {
+    let mut rows = Rows::new();
+    let mut commits = Vec::new();
+    for events in &history.sessions {
+        let mut writes: Vec<(CfId, &[u8], Option<u64>, u64)> = Vec::new();
+        for event in events {
+            match event {
+                Event::Write { cf, key, value, position, .. } => writes.push((*cf, &key[..], *value, *position)),
+                Event::RollbackTo(mark) => writes.retain(|(.., position)| position < mark),
+                Event::Begin(_) | Event::Rollback | Event::Commit { at: None } => writes.clear(),
+                Event::Commit { at: Some((csn, xid)) } => {
+                    commits.push((*csn, *xid));
+                    for (cf, key, value, _) in writes.drain(..) {
+                        let row = rows.entry(cf).or_default().entry(key.into()).or_default();
+                        match row.last_mut() {
+                            // This transaction's earlier write of the row: the session has not put another commit behind.
+                            Some(last) if last.csn == *csn => last.value = value,
+                            _ => row.push(Commit { csn: *csn, value }),
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    rows.values_mut().flat_map(BTreeMap::values_mut).for_each(|row| row.sort_unstable_by_key(|commit| commit.csn));
+    commits.sort_unstable();
+    ensure!(history.log.is_sorted_by(|a, b| a.0 < b.0), "P6: commit records of the log are out of order");
+    if commits != history.log {
+        let made = commits.iter().find(|commit| history.log.binary_search(commit).is_err());
+        let logged = history.log.iter().find(|commit| commits.binary_search(commit).is_err());
+        anyhow::bail!(
+            "P6: {made:?} was committed and is not in the log, {logged:?} is in the log and was not committed"
+        );
+    }
+    Ok(rows)
+}
+
+/// Returns the newest commit below `snapshot`.
+fn newest_below(row: &[Commit], snapshot: Lsn) -> Option<Commit> {
+    let older = row.partition_point(|commit| commit.csn < snapshot);
+    older.checked_sub(1).map(|at| row[at])
+}
+
+/// One session, gone through again.
+struct Replay<'h> {
+    rows: &'h Rows,
+    isolation: Isolation,
+    /// Of the open transaction: its snapshot while it may not change.
+    fixed: Option<Lsn>,
+    snapshot: Lsn,
+    command: u32,
+    holds: Vec<Hold>,
+    /// Snapshots must be at or above this (P5).
+    floor: Lsn,
+    facts: Facts,
+}
+
+impl<'h> Replay<'h> {
+    fn new(rows: &'h Rows) -> Self {
+        Self {
+            rows,
+            isolation: Isolation::default(),
+            fixed: None,
+            snapshot: Lsn::ZERO,
+            command: 0,
+            holds: Vec::new(),
+            floor: Lsn::ZERO,
+            facts: Facts::default(),
+        }
+    }
+
+    fn step(&mut self, event: &Event) -> anyhow::Result<()> {
+        match event {
+            Event::Begin(isolation) => {
+                self.isolation = *isolation;
+                self.end();
+                self.facts.transactions += 1;
+            }
+            Event::Statement { snapshot, command } => return self.statement(*snapshot, *command),
+            Event::Read { cf, key, chosen, answer } => return self.read(*cf, key, chosen.as_ref(), *answer),
+            Event::Scan { cf, start, end, reverse, answers, chosen } => {
+                return self.scan(*cf, [start, end], *reverse, answers, chosen);
+            }
+            Event::Write { cf, key, value, based, position } => self.hold(*cf, key, Some(*value), *based, *position),
+            // Who holds KEY SHARE lets writers on that keep the keys.
+            Event::Lock { strength: LockStrength::KeyShare, .. } => {}
+            Event::Lock { cf, key, based, position, .. } => self.hold(*cf, key, None, *based, *position),
+            Event::ActedOn(csn) => self.floor = self.floor.max(csn.plus(1)),
+            Event::RollbackTo(mark) => self.holds.retain(|hold| hold.position < *mark),
+            Event::Commit { at } => {
+                if let Some((csn, _)) = *at {
+                    self.commit(csn)?;
+                }
+                self.end();
+            }
+            Event::Rollback => self.end(),
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.fixed = None;
+        self.holds.clear();
+    }
+
+    fn statement(&mut self, snapshot: Lsn, command: u32) -> anyhow::Result<()> {
+        match self.fixed {
+            // It may have been told of newer commits meanwhile, a duplicate key for one, and keeps its snapshot.
+            Some(first) => ensure!(first == snapshot, "P5: snapshot {snapshot} in a transaction that began at {first}"),
+            None => ensure!(snapshot >= self.floor, "P5: snapshot {snapshot} after {} was seen", self.floor),
+        }
+        if self.isolation != Isolation::ReadCommitted {
+            self.fixed = Some(snapshot);
+        }
+        self.floor = self.floor.max(snapshot);
+        (self.snapshot, self.command) = (snapshot, command);
+        Ok(())
+    }
+
+    /// Returns what a read of a row must choose, and its value; `None` for nothing.
+    fn expected(&self, cf: CfId, key: &[u8], row: Option<&Row>) -> Option<(Seen, Option<u64>)> {
+        let own = self
+            .holds
+            .iter()
+            .rev()
+            .find(|hold| hold.written.is_some() && hold.command < self.command && hold.is_of(cf, key));
+        if let Some((hold, value)) = own.and_then(|hold| Some((hold, hold.written?))) {
+            return Some((Seen::Own(hold.command), value));
+        }
+        newest_below(row?, self.snapshot).map(|commit| (Seen::Committed(commit.csn), commit.value))
+    }
+
+    fn count(&mut self, seen: Option<Seen>, row: Option<&Row>) {
+        match seen {
+            Some(Seen::Own(_)) => self.facts.own += 1,
+            _ if row.and_then(|row| row.last()).is_some_and(|commit| commit.csn >= self.snapshot) => {
+                self.facts.old += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, cf: CfId, key: &[u8], chosen: Option<&RowRead>, answer: Option<u64>) -> anyhow::Result<()> {
+        let row = self.rows.get(&cf).and_then(|rows| rows.get(key));
+        let expected = self.expected(cf, key, row);
+        let found = chosen.map(|read| (read.seen, read.value));
+        ensure!(chosen.is_none_or(|read| *read.key == *key), "P1: another row was read");
+        // A row that was deleted below every snapshot may be gone altogether.
+        let gone = found.is_none() && matches!(expected, Some((Seen::Committed(_), None)));
+        ensure!(found == expected || gone, "P1: at {} chose {found:?}, must be {expected:?}", self.snapshot);
+        let value = expected.and_then(|(_, value)| value);
+        ensure!(answer == value, "P1: at {} answered {answer:?}, must be {value:?}", self.snapshot);
+        self.count(expected.map(|(seen, _)| seen), row);
+        self.facts.reads += 1;
+        Ok(())
+    }
+
+    fn scan(
+        &mut self,
+        cf: CfId,
+        [start, end]: [&Bound<Box<[u8]>>; 2],
+        reverse: bool,
+        answers: &[(Box<[u8]>, u64)],
+        chosen: &[RowRead],
+    ) -> anyhow::Result<()> {
+        let (start, end) = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
+        let mut expected: BTreeMap<&[u8], (Seen, u64)> = BTreeMap::new();
+        let committed = self.rows.get(&cf).filter(|_| !is_empty(start, end));
+        for (key, row) in committed.into_iter().flat_map(|rows| rows.range::<[u8], _>((start, end))) {
+            let found = self.expected(cf, key, Some(row));
+            if let Some((seen, Some(value))) = found {
+                expected.insert(&key[..], (seen, value));
+            }
+        }
+        for hold in self.holds.iter().filter(|hold| hold.cf == cf && is_within(&hold.key, start, end)) {
+            if let Some((seen @ Seen::Own(_), Some(value))) = self.expected(cf, &hold.key, None) {
+                expected.insert(&hold.key, (seen, value));
+            }
+        }
+        let keys_ascend = |a: &[u8], b: &[u8]| if reverse { a > b } else { a < b };
+        ensure!(answers.is_sorted_by(|a, b| keys_ascend(&a.0, &b.0)), "P2: keys out of order");
+        let mut sources = chosen.iter().filter(|read| read.value.is_some());
+        let snapshot = self.snapshot;
+        let mut own = 0;
+        for (key, value) in answers {
+            let must = expected.remove(&key[..]);
+            ensure!(must.is_some(), "P2: at {snapshot} shows {key:?}, which is not in view");
+            let source = sources.next().map(|read| (&read.key, read.seen, read.value));
+            let (seen, written) = must.unzip();
+            ensure!(Some(*value) == written, "P2: at {snapshot} answered {value} for {key:?}, must be {written:?}");
+            ensure!(
+                source == seen.map(|seen| (key, seen, Some(*value))),
+                "P2: at {snapshot} chose {source:?} for {key:?}, must be {seen:?}"
+            );
+            own += u64::from(matches!(seen, Some(Seen::Own(_))));
+        }
+        if let Some((key, missing)) = expected.first_key_value() {
+            anyhow::bail!("P2: at {snapshot} does not show {key:?}: {missing:?}");
+        }
+        self.facts.scans += 1;
+        self.facts.own += own;
+        self.facts.scanned_rows += u64::try_from(answers.len())?;
+        Ok(())
+    }
+
+    fn hold(&mut self, cf: CfId, key: &[u8], written: Option<Option<u64>>, based: Based, position: u64) {
+        let (snapshot, command) = (self.snapshot, self.command);
+        self.holds.push(Hold { cf, key: key.into(), written, based, snapshot, command, position });
+    }
+
+    /// P3 and P4, and `C >= S`.
+    fn commit(&mut self, csn: Lsn) -> anyhow::Result<()> {
+        ensure!(csn >= self.snapshot, "P5: committed below its own snapshot {}", self.snapshot);
+        for (at, hold) in self.holds.iter().enumerate() {
+            let row = self.rows.get(&hold.cf).and_then(|rows| rows.get(&hold.key));
+            let before = row.and_then(|row| newest_below(row, csn));
+            let low = match hold.based {
+                Based::After(after) => after.plus(1),
+                Based::Free if self.isolation == Isolation::ReadCommitted => Lsn::MAX,
+                Based::Snapshot | Based::Free => hold.snapshot,
+            };
+            let between = before.filter(|commit| commit.csn >= low);
+            ensure!(between.is_none(), "P3: {hold:?} goes over {between:?}");
+            let is_first =
+                !self.holds[..at].iter().any(|other| other.written.is_some() && other.is_of(hold.cf, &hold.key));
+            if is_first && hold.written.is_some() {
+                let was_there = before.is_some_and(|commit| commit.value.is_some());
+                ensure!(was_there != (hold.based == Based::Free), "P4: {hold:?} after {before:?}");
+            }
+        }
+        self.facts.commits += 1;
+        self.facts.holds += u64::try_from(self.holds.len())?;
+        self.floor = self.floor.max(csn.plus(1));
+        Ok(())
+    }
+}
+
+/// Whether no key lies between the bounds.
+fn is_empty(start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
+    match (start, end) {
+        (Bound::Included(start), Bound::Included(end)) => start > end,
+        (Bound::Included(start) | Bound::Excluded(start), Bound::Included(end) | Bound::Excluded(end)) => start >= end,
+        _ => false,
+    }
+}
+
+fn is_within(key: &[u8], start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
+    let above = match start {
+        Bound::Included(start) => key >= start,
+        Bound::Excluded(start) => key > start,
+        Bound::Unbounded => true,
+    };
+    let below = match end {
+        Bound::Included(end) => key <= end,
+        Bound::Excluded(end) => key < end,
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;
