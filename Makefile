@@ -15,8 +15,8 @@ CYCLES ?= 50
 STATES ?= 1000000
 SEED ?= 1
 VENV := .venv
-# A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TRANSACTIONS ?= 10000000
+# A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
