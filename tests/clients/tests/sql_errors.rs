@@ -197,7 +197,6 @@ fn what_is_not_built_is_refused_by_name() {
     let server = Server::fresh();
     let mut client = ready(&server);
     let cases = [
-        ("BEGIN ISOLATION LEVEL SERIALIZABLE", "SERIALIZABLE"),
         ("CREATE TABLE c (n int REFERENCES t (id))", "oreign key"),
         ("CREATE TABLE c (n int, FOREIGN KEY (n) REFERENCES t (id))", "oreign key"),
         ("SELECT row_number() OVER () FROM t", "window function"),

@@ -11,6 +11,11 @@ pub fn from_engine(error: EngineError) -> SqlError {
         EngineError::Conflict => {
             state(SqlState::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update")
         }
+        EngineError::ReadChanged => state(
+            SqlState::SERIALIZATION_FAILURE,
+            "could not serialize access due to read/write dependencies among transactions",
+        )
+        .hint("The transaction might succeed if retried."),
         EngineError::Deadlock => state(SqlState::DEADLOCK_DETECTED, "deadlock detected"),
         EngineError::LockTimeout => state(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"),
         EngineError::Cancelled => super::context::cancelled(CancelReason::User),

@@ -82,6 +82,7 @@ impl Transaction {
     /// Returns the name of the isolation level in force, as SHOW prints it.
     pub(super) fn isolation_name<'a>(&self, settings: &'a Settings) -> &'a str {
         match (self.block, self.isolation) {
+            (Block::Explicit | Block::Failed, Some(Isolation::Serializable)) => "serializable",
             (Block::Explicit | Block::Failed, Some(Isolation::RepeatableRead)) => "repeatable read",
             (Block::Explicit | Block::Failed, Some(Isolation::ReadCommitted)) => "read committed",
             _ => settings.get("default_transaction_isolation"),
@@ -113,7 +114,7 @@ impl Session {
         if !self.engine.in_transaction() {
             let isolation = match self.transaction.isolation {
                 Some(isolation) => isolation,
-                None => self.default_isolation()?,
+                None => self.default_isolation(),
             };
             self.engine.begin(isolation, self.transaction.read_only)?;
         }
@@ -130,11 +131,11 @@ impl Session {
         Ok(())
     }
 
-    fn default_isolation(&self) -> Result<Isolation> {
+    fn default_isolation(&self) -> Isolation {
         match self.settings.get("default_transaction_isolation") {
-            "repeatable read" => Ok(Isolation::RepeatableRead),
-            "serializable" => Err(serializable()),
-            _ => Ok(Isolation::ReadCommitted),
+            "repeatable read" => Isolation::RepeatableRead,
+            "serializable" => Isolation::Serializable,
+            _ => Isolation::ReadCommitted,
         }
     }
 
@@ -219,7 +220,7 @@ impl Session {
         for mode in modes {
             match mode {
                 ast::TransactionMode::Isolation(level) => {
-                    let level = isolation_of(*level)?;
+                    let level = isolation_of(*level);
                     if self.engine.in_transaction() && self.transaction.isolation != Some(level) {
                         return Err(SqlError::new(
                             SqlState::ACTIVE_SQL_TRANSACTION,
@@ -237,7 +238,8 @@ impl Session {
                     }
                     self.transaction.read_only = *read_only;
                 }
-                // Read-only snapshots here never wait and are never cancelled, which is all DEFERRABLE asks for.
+                // DEFERRABLE asks for a snapshot that cannot be cancelled for what it read. Every snapshot is one: it shows
+                // exactly the commits below it in the one serial order, so a reader stands there whatever comes later.
                 ast::TransactionMode::Deferrable(_) => {}
             }
         }
@@ -276,9 +278,16 @@ impl Session {
         }
         let sync = self.settings.effective().synchronous_commit;
         // D1: the new catalog is there before the locks that keep others from it end.
-        let before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
+        let mut before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
         let changed = before.is_some();
-        let ack = match self.engine.commit(sync) {
+        let catalog = &self.database.catalog;
+        // Refused for what it read, it takes the new catalog away before the locks end: D1 again.
+        let refused = || {
+            if let Some(before) = before.take() {
+                catalog.store(before);
+            }
+        };
+        let ack = match self.engine.commit_or(sync, refused) {
             Ok(ack) => ack,
             Err(error) => {
                 if let Some(before) = before {
@@ -430,17 +439,12 @@ impl Session {
     }
 }
 
-fn isolation_of(level: ast::IsolationLevel) -> Result<Isolation> {
+const fn isolation_of(level: ast::IsolationLevel) -> Isolation {
     match level {
-        ast::IsolationLevel::ReadUncommitted | ast::IsolationLevel::ReadCommitted => Ok(Isolation::ReadCommitted),
-        ast::IsolationLevel::RepeatableRead => Ok(Isolation::RepeatableRead),
-        ast::IsolationLevel::Serializable => Err(serializable()),
+        ast::IsolationLevel::ReadUncommitted | ast::IsolationLevel::ReadCommitted => Isolation::ReadCommitted,
+        ast::IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
+        ast::IsolationLevel::Serializable => Isolation::Serializable,
     }
-}
-
-fn serializable() -> SqlError {
-    SqlError::unsupported("isolation level SERIALIZABLE")
-        .hint("Use REPEATABLE READ, which is snapshot isolation: it allows write skew and nothing else.")
 }
 
 fn refuse_chain(chain: bool) -> Result<()> {

@@ -1,14 +1,15 @@
 //! Tests of planning and execution over a real engine in a temporary directory.
 //!
 //! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `locks` those that hold one,
-//! `model` compares random statements with a map of rows, `query` runs joins, grouping and subqueries, `steps` stops and
-//! goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
+//! `model` compares random statements with a map of rows, `query` runs joins, grouping and subqueries, `serializable`
+//! has two sessions of that level, `steps` stops and goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
 
 mod conflict;
 mod fixture;
 mod locks;
 mod model;
 mod query;
+mod serializable;
 mod steps;
 mod tree;
 mod upsert;
