@@ -473,5 +473,12 @@ fn write_skew() {
 /// validation, number, publication and end.
 #[test]
 fn loom_validation_meets_every_earlier_commit() {
-    check(write_skew, 3, 20, &[("SERIAL_RELEASED_BEFORE_PUBLICATION", 3), ("SERIAL_NOT_HELD", 3)]);
+    let meant = "write skew: both committed";
+    check(
+        "validation",
+        write_skew,
+        3,
+        20,
+        &[("SERIAL_RELEASED_BEFORE_PUBLICATION", 3, meant), ("SERIAL_NOT_HELD", 3, meant)],
+    );
 }
