@@ -5,30 +5,17 @@ mod common;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use collie_engine::{
-    Basis, Db, EngineError, Env, Family, Insert, Isolation, LockStrength, Options, Origin, Outcome, Session,
-    StatementKind, TableLock, TableLockMode, Write,
+    Basis, EngineError, Family, Insert, Isolation, LockStrength, Origin, Outcome, Session, StatementKind, TableLock,
+    TableLockMode, Write,
 };
-use common::{begin, begin_at, get_one, next_statement, put, put_one};
-
-struct Fixture {
-    _dir: tempfile::TempDir,
-    db: Db,
-    f: Arc<Family>,
-}
+use common::{Fixture, begin, begin_at, get_one, next_statement, put, put_one, two_rows};
 
 fn fixture() -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
-    let (db, report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
-    assert!(report.created);
-    let f = db.family(db.create_family());
-    put_one(&db, &f, b"a", b"0");
-    put_one(&db, &f, b"b", b"0");
-    Fixture { _dir: dir, db, f }
+    two_rows(b"0")
 }
 
 fn update(session: &mut Session, f: &Family, key: &[u8], value: &[u8]) -> Result<Outcome, EngineError> {

@@ -4,29 +4,17 @@
 mod common;
 
 use std::ops::{Bound, ControlFlow};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_engine::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, LockStrength, Options, Outcome, Session,
     StatementKind, Write,
 };
-use common::{begin, begin_at, get_one, next_statement, put_one};
-
-struct Fixture {
-    _dir: tempfile::TempDir,
-    db: Db,
-    f: Arc<Family>,
-}
+use common::{Fixture, begin, begin_at, get_one, next_statement, put_one, two_rows};
 
 /// Rows `a` and `b`, both of value 50.
 fn fixture() -> Fixture {
-    let dir = tempfile::tempdir().unwrap();
-    let (db, _report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
-    let f = db.family(db.create_family());
-    put_one(&db, &f, b"a", b"50");
-    put_one(&db, &f, b"b", b"50");
-    Fixture { _dir: dir, db, f }
+    two_rows(b"50")
 }
 
 fn serializable(db: &Db) -> Session {

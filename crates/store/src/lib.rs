@@ -64,6 +64,8 @@
 mod calls;
 mod epoch;
 mod family;
+#[cfg(test)]
+mod held;
 mod index;
 mod key;
 mod row;

@@ -2,14 +2,13 @@
 //!
 //! Not seen here: reclamation (nothing is freed under loom), the index, load buffering.
 
-use std::collections::BTreeMap;
-
 use collie_base::Xid;
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Explored, check, explore};
 use collie_sync::{Mutex, thread};
 
 use super::*;
+use crate::held::Holders;
 use crate::{Removal, RowHolders, Word};
 
 const CF: CfId = CfId::new(1);
@@ -21,30 +20,6 @@ struct World {
     log: Mutex<u64>,
     boundary: AtomicU64,
     holders: Mutex<Holders>,
-}
-
-#[derive(Default)]
-struct Holders(BTreeMap<Xid, LockStrength>);
-
-impl RowHolders for Holders {
-    fn in_the_way(&self, me: Xid, wanted: LockStrength) -> Option<Xid> {
-        self.0.iter().find(|(xid, held)| **xid != me && held.conflicts_with(wanted)).map(|(xid, _)| *xid)
-    }
-
-    fn held_by(&self, holder: Xid) -> Option<LockStrength> {
-        self.0.get(&holder).copied()
-    }
-
-    fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
-        match strength {
-            Some(strength) => self.0.insert(holder, strength),
-            None => self.0.remove(&holder),
-        };
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl ShareLocks for World {

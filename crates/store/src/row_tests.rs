@@ -6,6 +6,7 @@ use std::sync::{Mutex, RwLock};
 use collie_base::{CfId, Xid};
 
 use super::*;
+use crate::held::Holders;
 use crate::{Family, RowHolders, Word};
 
 /// Fates by transaction, as a test wants them, and a table of share locks behind one mutex.
@@ -15,31 +16,6 @@ pub(crate) struct Fates(RwLock<BTreeMap<u64, Fate>>, Mutex<BTreeMap<Vec<u8>, Hol
 impl Fates {
     pub(crate) fn set(&self, xid: Xid, fate: Fate) {
         self.0.write().unwrap().insert(xid.get(), fate);
-    }
-}
-
-/// Who holds one row in shared strength.
-#[derive(Default)]
-pub(crate) struct Holders(BTreeMap<Xid, LockStrength>);
-
-impl RowHolders for Holders {
-    fn in_the_way(&self, me: Xid, wanted: LockStrength) -> Option<Xid> {
-        self.0.iter().find(|(xid, held)| **xid != me && held.conflicts_with(wanted)).map(|(xid, _)| *xid)
-    }
-
-    fn held_by(&self, holder: Xid) -> Option<LockStrength> {
-        self.0.get(&holder).copied()
-    }
-
-    fn set(&mut self, holder: Xid, strength: Option<LockStrength>) {
-        match strength {
-            Some(strength) => self.0.insert(holder, strength),
-            None => self.0.remove(&holder),
-        };
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
     }
 }
 

@@ -137,7 +137,7 @@ impl CancelHandle {
         };
         let mut wakes = Wakes::default();
         let mut watch = self.0.watch.lock();
-        // The session may have cleared it since, and what it waits for now is of another generation.
+        // The session may have cleared it since; then its present wait is of another generation.
         if self.0.state.load(Ordering::Acquire) == stopped {
             if let Some(waiter) = &watch.waiting {
                 waiter.complete(Err(TxnError::Cancelled), &mut wakes);

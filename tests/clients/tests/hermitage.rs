@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// The levels, in the order in which [`Step::expected`] has them.
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
-/// What a statement that waits answers for now.
+/// In place of an answer: the statement waits.
 const WAITS: &str = "waits";
 /// What a statement without rows and counts answers.
 const OK: &str = "ok";

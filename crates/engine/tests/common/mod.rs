@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use collie_engine::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, OpenReport, Options, Outcome, ScanEnd, Session,
@@ -12,6 +13,24 @@ use collie_engine::{
 
 /// Where the database lies on a simulated disk.
 pub(crate) const DIR: &str = "/db";
+
+/// A new database in a directory of its own, with one family.
+pub(crate) struct Fixture {
+    pub(crate) _dir: tempfile::TempDir,
+    pub(crate) db: Db,
+    pub(crate) f: Arc<Family>,
+}
+
+/// A database with rows `a` and `b` of one value.
+pub(crate) fn two_rows(value: &[u8]) -> Fixture {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, report) = Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap();
+    assert!(report.created);
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"a", value);
+    put_one(&db, &f, b"b", value);
+    Fixture { _dir: dir, db, f }
+}
 
 /// Opens the database without any thread of its own: nothing happens between calls.
 pub(crate) fn open_still(env: Env) -> Result<(Db, OpenReport), EngineError> {

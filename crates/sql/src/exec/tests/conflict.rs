@@ -18,13 +18,18 @@ use crate::{
 const INT: SqlType = SqlType::INT4;
 
 fn fixture() -> Fixture {
+    fixture_of(3)
+}
+
+/// Rows (1, 10), (2, 20) and so on, with a primary key on the first column and an index on the second.
+pub(super) fn fixture_of(rows: i32) -> Fixture {
     let fixture = Fixture::new(&[Table {
         name: "t",
         columns: &[("id", INT, true), ("a", INT, false)],
         primary: &[0],
         indexes: &[("t_a_idx", false, &[1])],
     }]);
-    let rows = (1..=3).map(|id| vec![int(id), int(id * 10)]).collect();
+    let rows = (1..=rows).map(|id| vec![int(id), int(id * 10)]).collect();
     fixture.client().run(&super::tree::insert(&fixture.table("t"), rows), &[]).unwrap();
     fixture
 }

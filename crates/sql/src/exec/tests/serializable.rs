@@ -3,7 +3,8 @@
 use collie_engine::Isolation;
 
 use super::{
-    fixture::{Client, Fixture, Table},
+    conflict::fixture_of,
+    fixture::{Client, Fixture},
     tree::{col, delete, insert, int, op, query, range, select, update},
 };
 use crate::{
@@ -15,17 +16,9 @@ use crate::{
 
 const INT: SqlType = SqlType::INT4;
 
-/// Rows (1, 10) to (40, 400), with a primary key on the first column and an index on the second.
+/// Rows (1, 10) to (40, 400).
 fn fixture() -> Fixture {
-    let fixture = Fixture::new(&[Table {
-        name: "t",
-        columns: &[("id", INT, true), ("a", INT, false)],
-        primary: &[0],
-        indexes: &[("t_a_idx", false, &[1])],
-    }]);
-    let rows = (1..=40).map(|id| vec![int(id), int(id * 10)]).collect();
-    fixture.client().run(&insert(&fixture.table("t"), rows), &[]).unwrap();
-    fixture
+    fixture_of(40)
 }
 
 /// SELECT id FROM t WHERE column = value.
