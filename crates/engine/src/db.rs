@@ -34,6 +34,8 @@ pub struct EngineStat {
     pub oldest_snapshot: Option<Lsn>,
     /// What was superseded below was or will be freed.
     pub horizon: Lsn,
+    /// Versions of commits that are not stamped with them yet: readers look their commit up.
+    pub unstamped_versions: u64,
     /// Sessions that wait for a lock.
     pub waiting: u64,
 }
@@ -82,7 +84,7 @@ impl Db {
     /// Frees the rows of a family. Call it once the transaction that dropped the family is committed and no snapshot
     /// below it is used on the family any more.
     pub fn drop_family(&self, cf: CfId) {
-        self.shared.families.remove(cf);
+        self.shared.drop_family(cf);
     }
 
     /// Returns the families in memory, in order of their ids.
@@ -136,6 +138,7 @@ impl Db {
             snapshots: count(snapshots),
             oldest_snapshot,
             horizon: self.shared.txns.horizon(),
+            unstamped_versions: self.shared.txns.unstamped(),
             waiting: count(self.shared.txns.waiting()),
         }
     }

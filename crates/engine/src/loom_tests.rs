@@ -111,7 +111,7 @@ impl World {
         let mut session = self.txns.session().expect("a free slot");
         let mut t = session.begin(isolation, false);
         let xid = session.assign_xid(&mut t).expect("it may write");
-        let writes = Writes::new(&self.families, &self.garbage, &self.txns);
+        let writes = Writes::new(&self.families, &self.garbage, &self.txns, 64);
         Worker { world: Arc::clone(self), session, t, xid, writer: self.log().writer(), writes }
     }
 

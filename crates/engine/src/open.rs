@@ -137,7 +137,7 @@ pub(crate) fn open(
         control.write(env, dir)?;
     }
     let txns = Txns::new(log, options.txn(first_xid));
-    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid));
+    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid, &options));
     shared.log_xid_limit()?;
     shared.txns.tick();
     if options.background {

@@ -13,6 +13,9 @@ pub struct Options {
     pub sessions_max: usize,
     /// Words in the ring of transaction ids, a power of two. Default 2^20, 24 bytes each.
     pub xid_slots: usize,
+    /// Versions that a commit stamps itself, before others go on; beyond that the background thread stamps all of them.
+    /// Default 64. Any number gives the same answers.
+    pub stamped_at_commit_max: usize,
     /// Whether a thread of the engine collects garbage. Without it the owner calls [`Db::tick`](crate::Db::tick).
     /// Default true.
     pub background: bool,
@@ -26,6 +29,7 @@ impl Default for Options {
             log: collie_wal::Options::default(),
             sessions_max: txn.sessions_max,
             xid_slots: txn.xid_slots,
+            stamped_at_commit_max: 64,
             background: true,
         }
     }

@@ -60,7 +60,7 @@ impl Session {
             open: None,
             view: None,
             kind: StatementKind::ReadOnly,
-            writes: Writes::new(&shared.families, &shared.garbage, &shared.txns),
+            writes: shared.writes(),
             redo: RedoBuffer::new(shared.chunk_bytes),
             reads: None,
             wrote_catalog: false,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Family, Fate, Pending, Resolve, Row, RowHolders, ShareLock, ShareLocks, Word};
 use collie_sync::{Mutex, mutant};
-use collie_txn::{CommitLog, Resolution, RowShares, Txns, WriteSet};
+use collie_txn::{CommitLog, Resolution, RowShares, Txns, Unstamped, WriteSet};
 
 use crate::families::Families;
 use crate::log::EngineLog;
@@ -129,12 +129,19 @@ pub(crate) struct Writes<L = EngineLog> {
     entries: Vec<(CfId, Pending)>,
     /// Each with its number (W1).
     shares: Vec<(u64, ShareLock)>,
+    /// More versions than this are stamped behind the commit's answer.
+    stamped_at_commit_max: usize,
 }
 
 impl<L: CommitLog> Writes<L> {
-    pub(crate) fn new(families: &Arc<Families>, garbage: &Arc<Garbage>, txns: &Arc<Txns<L>>) -> Self {
+    pub(crate) fn new(
+        families: &Arc<Families>,
+        garbage: &Arc<Garbage>,
+        txns: &Arc<Txns<L>>,
+        stamped_at_commit_max: usize,
+    ) -> Self {
         let (families, garbage, txns) = (Arc::clone(families), Arc::clone(garbage), Arc::clone(txns));
-        Self { families, garbage, txns, entries: Vec::new(), shares: Vec::new() }
+        Self { families, garbage, txns, entries: Vec::new(), shares: Vec::new(), stamped_at_commit_max }
     }
 
     pub(crate) fn push(&mut self, cf: CfId, pending: Pending) {
@@ -160,18 +167,34 @@ impl<L: CommitLog> Writes<L> {
     }
 }
 
+/// Stamps versions, and takes note of the rows in which that leaves garbage.
+fn stamp_all(entries: &mut [(CfId, Pending)], csn: Lsn, garbage: &Garbage) {
+    if mutant!("QUEUED_BEFORE_STAMPED") {
+        garbage.queue(csn, entries);
+    }
+    entries.iter_mut().for_each(|(_, pending)| pending.stamp(csn));
+    // Only now: whoever cleans takes out nothing below a version that is not stamped, and does not come back.
+    if !mutant!("QUEUED_BEFORE_STAMPED") {
+        garbage.queue(csn, entries);
+    }
+}
+
 impl<L: CommitLog> WriteSet for Writes<L> {
     fn stamp(&mut self, csn: Lsn) {
-        if mutant!("QUEUED_BEFORE_STAMPED") {
-            self.garbage.queue(csn, &self.entries);
-        }
-        self.entries.iter_mut().for_each(|(_, pending)| pending.stamp(csn));
-        // Only now: whoever cleans takes out nothing below a version that is not stamped, and does not come back.
-        if !mutant!("QUEUED_BEFORE_STAMPED") {
-            self.garbage.queue(csn, &self.entries);
-        }
+        stamp_all(&mut self.entries, csn, &self.garbage);
         self.entries.clear();
         self.release_shares_from(0); // W2
+    }
+
+    fn hand_over(&mut self) -> Option<Unstamped> {
+        let versions = self.entries.len();
+        if versions <= self.stamped_at_commit_max {
+            return None;
+        }
+        self.release_shares_from(0); // W2
+        let (mut entries, garbage) = (std::mem::take(&mut self.entries), Arc::clone(&self.garbage));
+        let versions = u64::try_from(versions).unwrap_or(u64::MAX);
+        Some(Unstamped::new(versions, move |csn| stamp_all(&mut entries, csn, &garbage)))
     }
 
     fn undo_to(&mut self, position: u64) {

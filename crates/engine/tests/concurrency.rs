@@ -222,3 +222,41 @@ fn deleted_rows_leave_memory_once_no_snapshot_needs_them() {
     assert_eq!(f.stat().rows, 1, "{:?}", db.stat());
     assert_eq!(db.stat().garbage_rows, 0);
 }
+
+/// Goal: a commit of many rows is answered, seen, waited for and written over before any of its versions is stamped, and leaves
+/// nothing behind. Method: no background thread; a writer waits for the commit, the family is dropped, then the ticks.
+#[test]
+fn large_commit_is_whole_before_it_is_stamped() {
+    let (env, _disk) = Env::simulated(8);
+    let (db, _) = common::open_still(env).unwrap();
+    let f = &db.family(db.create_family());
+    let (mut session, mut other) = (db.session().unwrap(), db.session().unwrap());
+    let rows = u64::try_from(2 * Options::default().stamped_at_commit_max).unwrap();
+    for value in [b"first", b"again"] {
+        common::begin(&mut session);
+        (0..rows).for_each(|account| put(&mut session, f, &key(account), value));
+        session.commit(true).unwrap().block().unwrap();
+    }
+    assert_eq!(db.stat().unstamped_versions, 2 * rows);
+    common::begin(&mut other);
+    assert!(all(&other, f).values().all(|value| value == b"again"));
+    assert_eq!(other.write(f, &key(3), Basis::Snapshot, Write::Put(b"newer")).unwrap(), Outcome::Done);
+    // Rolled back over a version that is committed and not stamped, then written over it for good.
+    other.rollback();
+    common::begin(&mut other);
+    assert_eq!(other.write(f, &key(3), Basis::Snapshot, Write::Delete).unwrap(), Outcome::Done);
+    other.commit(true).unwrap().block().unwrap();
+    db.tick();
+    assert_eq!(db.stat().unstamped_versions, 0);
+    for _ in 0..3 {
+        db.tick();
+    }
+    assert_eq!((f.stat().rows, db.stat().garbage_rows), (rows - 1, 0), "{:?}", db.stat());
+
+    common::begin(&mut session);
+    (0..rows).for_each(|account| put(&mut session, f, &key(account), b"last"));
+    session.commit(true).unwrap().block().unwrap();
+    assert_eq!(db.stat().unstamped_versions, rows);
+    db.drop_family(f.id());
+    assert_eq!(db.stat().unstamped_versions, 0, "versions of a dropped family are in nobody's hands");
+}

@@ -49,6 +49,16 @@ impl Desc {
         self.state.store(word.raw(), ord!("DESC_STATE_STORE", Release));
     }
 
+    /// Marks the end as published: others may go on. Returns whether somebody waits for that.
+    pub(crate) fn finish_waits(&self) -> bool {
+        self.flags.fetch_or(DONE, ord!("DESC_DONE", AcqRel)) & WAITED != 0
+    }
+
+    /// Marks the versions as stamped, after [`Desc::finish_waits`]. Returns whether the sparse map holds this descriptor.
+    pub(crate) fn finish_stamps(&self) -> bool {
+        self.flags.fetch_or(STAMPED, ord!("DESC_STAMPED", AcqRel)) & LAPPED != 0
+    }
+
     /// Marks the end: published and stamped.
     pub(crate) fn finish(&self) -> Duties {
         let old = self.flags.fetch_or(DONE | STAMPED, ord!("DESC_FINISH", AcqRel));
@@ -64,6 +74,11 @@ impl Desc {
     /// announces later sees what was undone.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.flags.fetch_or(0, ord!("DESC_WAITED", AcqRel)) & WAITED != 0
+    }
+
+    /// Returns whether the end is published and others may go on.
+    pub(crate) fn is_done(&self) -> bool {
+        self.flags.load(ord!("DESC_DONE_LOAD", Acquire)) & DONE != 0
     }
 
     pub(crate) fn is_finished(&self) -> bool {

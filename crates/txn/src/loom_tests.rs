@@ -7,8 +7,8 @@
 //! the lock-free log stand the engine's models.
 
 use crate::{
-    Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Wait,
-    WriteSet,
+    Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Unstamped,
+    Wait, WriteSet,
     desc::OwnerId,
     log::{Appended, CommitLog},
     snapshots::{Origin, Snapshots},
@@ -112,6 +112,28 @@ impl WriteSet for Version {
     }
 }
 
+/// The same, stamped by a tick.
+struct HandedOver(Version);
+
+impl WriteSet for HandedOver {
+    fn stamp(&mut self, _: Lsn) {
+        unreachable!("handed over")
+    }
+
+    fn hand_over(&mut self) -> Option<Unstamped> {
+        let mut version = Version(Arc::clone(&self.0.0));
+        Some(Unstamped::new(1, move |csn| version.stamp(csn)))
+    }
+
+    fn undo_to(&mut self, position: u64) {
+        self.0.undo_to(position);
+    }
+
+    fn position(&self) -> u64 {
+        1
+    }
+}
+
 fn is_visible(resolution: Resolution, snapshot: Lsn) -> bool {
     match resolution {
         Resolution::Committed(csn) if mutant!("VISIBLE_AT_ITS_OWN_CSN") => csn <= snapshot,
@@ -171,7 +193,7 @@ fn loom_snapshot_sees_all_or_none_of_a_commit() {
 
 /// The owner of xid 1 commits; another is given xid 2 in the same slot (a ring of 1), which retires or moves xid 1; a
 /// reader resolves a version of xid 1.
-fn slot_reuse() {
+fn slot_reuse<W: WriteSet + Send + 'static>(writes: fn(Version) -> W, then: fn(&Txns<Oracle>)) {
     let txns = Txns::new(Oracle::new(false), options(1));
     let mut session = txns.session().unwrap();
     let mut t = session.begin(Isolation::ReadCommitted, false);
@@ -179,10 +201,11 @@ fn slot_reuse() {
     let stamp = Arc::new(AtomicU64::new(Stamp::unfinished(xid).raw()));
 
     let owner = thread::spawn({
-        let mut version = Version(Arc::clone(&stamp));
+        let mut writes = writes(Version(Arc::clone(&stamp)));
         move || {
             let record = CommitRecord { tag: 1, bytes: &[] };
-            drop(session.commit(t, &mut (), Some(record), &mut version).unwrap());
+            drop(session.commit(t, &mut (), Some(record), &mut writes).unwrap());
+            then(session.txns());
             session
         }
     });
@@ -219,7 +242,7 @@ fn loom_slot_answer_is_never_a_strangers() {
     let (preemptions, floor) = bounds((3, 9_000), (4, 74_000));
     check(
         "V8",
-        slot_reuse,
+        || slot_reuse(|version| version, |_| ()),
         preemptions,
         floor,
         &[
@@ -231,6 +254,25 @@ fn loom_slot_answer_is_never_a_strangers() {
             ("STATE_AFTER_DENSE", 3, TAKEN_BACK),
             ("SLOT_LOAD", 3, TAKEN_BACK),
             ("IN_PROGRESS_WITHOUT_XID", 3, "V8: overwritten by a stranger"),
+        ],
+    );
+}
+
+/// Goal: the same for a commit that is done long before it is stamped. Method: as above; the version is handed over, and the
+/// owner's thread goes on as the one that ticks.
+#[test]
+fn loom_slot_answers_for_versions_handed_over() {
+    const IN_NO_MAP: &str = "is in no map and its version is not stamped";
+    let (preemptions, floor) = bounds((2, 1_000), (3, 12_000));
+    check(
+        "V8, handed over",
+        || slot_reuse(HandedOver, |txns| _ = txns.stamp_waiting()),
+        preemptions,
+        floor,
+        &[
+            ("STAMPED_WHEN_DONE", 2, IN_NO_MAP),
+            ("FINISHED_BEFORE_STAMPED", 2, IN_NO_MAP),
+            ("DESC_STAMPED", 2, IN_NO_MAP),
         ],
     );
 }

@@ -7,6 +7,7 @@
 //!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
 //! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
 //!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up, table locks released.
+//!   A commit of many versions is stamped last, by the next tick (`stamper.rs`).
 
 use crate::{
     cancel::{CancelHandle, Owner},
@@ -329,13 +330,20 @@ impl<L: CommitLog> Session<L> {
                 return Err(error);
             }
         };
-        let desc = t.desc.as_deref().expect("a transaction with a commit record has an xid");
-        if mutant!("DONE_BEFORE_STAMPED") {
-            let _ = self.txns.map.finish(desc);
-        }
-        writes.stamp(at.start);
-        if self.txns.map.finish(desc) {
-            self.txns.locks.release_rows(desc.xid);
+        let desc = t.desc.as_ref().expect("a transaction with a commit record has an xid");
+        if let Some(unstamped) = writes.hand_over() {
+            if self.txns.map.finish_unstamped(desc) {
+                self.txns.locks.release_rows(desc.xid);
+            }
+            self.txns.stamper.take(&self.txns.map, desc, at.start, unstamped);
+        } else {
+            if mutant!("DONE_BEFORE_STAMPED") {
+                let _ = self.txns.map.finish(desc);
+            }
+            writes.stamp(at.start);
+            if self.txns.map.finish(desc) {
+                self.txns.locks.release_rows(desc.xid);
+            }
         }
         self.saw(at.start);
         self.end(&t);

@@ -1,10 +1,10 @@
 //! Tests of ids, states, snapshots, commit, abort and savepoints over the test log.
 
 use crate::{
-    Behind, CommitLog, CommitRecord, Ended, Isolation, Options, Resolution, Session, Stamp, Start, StatementKind,
-    Transaction, TxnError, Txns, WriteSet, test_log::TestLog,
+    Behind, Blocker, CommitLog, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp,
+    Start, StatementKind, Transaction, TxnError, Txns, Unstamped, WriteSet, test_log::TestLog,
 };
-use collie_base::{Lsn, Xid};
+use collie_base::{CfId, LockStrength, Lsn, Xid};
 use proptest::prelude::*;
 use std::sync::{
     Arc,
@@ -20,6 +20,29 @@ fn txns(xid_slots: usize) -> Arc<Txns<TestLog>> {
 /// Versions that are stamps only; every version written stays reachable for the test.
 #[derive(Default)]
 struct Stamps(Vec<Arc<AtomicU64>>);
+
+/// Versions of which a commit stamps none itself.
+#[derive(Default)]
+struct ManyStamps(Stamps);
+
+impl WriteSet for ManyStamps {
+    fn stamp(&mut self, _: Lsn) {
+        unreachable!("handed over");
+    }
+
+    fn hand_over(&mut self) -> Option<Unstamped> {
+        let mut stamps = Stamps(std::mem::take(&mut self.0.0));
+        Some(Unstamped::new(stamps.position(), move |csn| stamps.stamp(csn)))
+    }
+
+    fn undo_to(&mut self, position: u64) {
+        self.0.undo_to(position);
+    }
+
+    fn position(&self) -> u64 {
+        self.0.position()
+    }
+}
 
 impl Stamps {
     fn write(&mut self, session: &mut Session<TestLog>, t: &mut Transaction) -> Arc<AtomicU64> {
@@ -431,4 +454,75 @@ proptest! {
         prop_assert_eq!(txns.floor_xid(), txns.next_xid());
         prop_assert_eq!(txns.map.sparse_len(), 0);
     }
+}
+
+fn commit_many(session: &mut Session<TestLog>, versions: usize) -> (Vec<Arc<AtomicU64>>, Lsn) {
+    let mut t = session.begin(Isolation::ReadCommitted, false);
+    let mut writes = ManyStamps::default();
+    let stamps = (0..versions).map(|_| writes.0.write(session, &mut t)).collect();
+    match session.commit(t, &mut (), RECORD, &mut writes).unwrap() {
+        Ended::Committed { at, .. } => (stamps, at.start),
+        other => panic!("it had a record: {other:?}"),
+    }
+}
+
+/// Goal: versions handed over are answered from the map until a tick stamps them, however often the ring of xids is lapped
+/// meanwhile. Method: a ring of 4, several large commits, small ones between; no tick until the end.
+#[test]
+fn versions_handed_over_resolve_until_they_are_stamped() {
+    let txns = txns(4);
+    let mut session = txns.session().unwrap();
+    let mut handed_over = Vec::new();
+    for round in 0..10 {
+        handed_over.push(commit_many(&mut session, 3));
+        for _ in 0..round {
+            let (stamp, csn, _) = commit_one(&mut session);
+            assert_eq!(txns.resolve(&stamp), Resolution::Committed(csn));
+        }
+        for (stamps, csn) in &handed_over {
+            assert!(stamps.iter().all(|stamp| txns.resolve(stamp) == Resolution::Committed(*csn)));
+            let unfinished = |stamp: &Arc<AtomicU64>| Stamp::from_raw(stamp.load(Ordering::Relaxed)).settled().is_err();
+            assert!(stamps.iter().all(unfinished), "nobody has stamped it yet");
+        }
+    }
+    assert_eq!(txns.unstamped(), 30);
+    assert!(txns.map.sparse_len() > 0, "the ring was never lapped");
+    txns.tick();
+    assert_eq!((txns.unstamped(), txns.map.sparse_len()), (0, 0));
+    assert_eq!(txns.floor_xid(), txns.next_xid(), "everything is finished");
+    for (stamps, csn) in &handed_over {
+        assert!(stamps.iter().all(|stamp| stamp.load(Ordering::Relaxed) == Stamp::committed(*csn).raw()));
+    }
+}
+
+/// Goal: who waits for a large commit goes on before it is stamped. Method: a waiter, polled after the commit; no tick.
+#[test]
+fn large_commit_wakes_before_its_versions_are_stamped() {
+    let txns = txns(8);
+    let (mut holder, mut waiter) = (txns.session().unwrap(), txns.session().unwrap());
+    let mut t = holder.begin(Isolation::ReadCommitted, false);
+    let mut writes = ManyStamps::default();
+    let stamp = writes.0.write(&mut holder, &mut t);
+    let _waiting = waiter.begin(Isolation::ReadCommitted, false);
+    let row = RowKey::new(CfId::new(1), b"row");
+    let wish = RowWish { row, holder: t.xid().unwrap(), strength: LockStrength::Update };
+    let wait = waiter.wait(&Blocker::Row(wish));
+    let Ended::Committed { at, .. } = holder.commit(t, &mut (), RECORD, &mut writes).unwrap() else {
+        panic!("it had a record")
+    };
+    wait.block(None).unwrap();
+    assert_eq!((txns.unstamped(), txns.resolve(&stamp)), (1, Resolution::Committed(at.start)));
+    let picture = txns.lock_picture();
+    assert!(picture.waits.is_empty());
+    assert_eq!(picture.xids, [], "a transaction that is done is shown as open");
+}
+
+/// Goal: nothing handed over is lost when the database goes. Method: drop everything before a tick.
+#[test]
+fn versions_handed_over_are_stamped_when_the_transactions_are_dropped() {
+    let txns = txns(8);
+    let mut session = txns.session().unwrap();
+    let (stamps, csn) = commit_many(&mut session, 2);
+    drop((session, txns));
+    assert!(stamps.iter().all(|stamp| stamp.load(Ordering::Relaxed) == Stamp::committed(csn).raw()));
 }

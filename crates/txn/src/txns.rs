@@ -7,6 +7,7 @@ use crate::{
     share_table::RowShares,
     snapshots::{Holder, Origin, Snapshots},
     stamp::{Resolution, Stamp},
+    stamper::Stamper,
     waits::Locks,
     xid_map::XidMap,
 };
@@ -39,6 +40,7 @@ pub struct Txns<L> {
     pub(crate) map: Arc<XidMap>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) locks: Arc<Locks>,
+    pub(crate) stamper: Stamper,
     /// Held by a SERIALIZABLE commit while it validates, appends and publishes (V1 of `serial.rs`).
     pub(crate) serial: Mutex<()>,
 }
@@ -57,6 +59,7 @@ impl<L: CommitLog> Txns<L> {
             snapshots: Arc::new(Snapshots::new(options.sessions_max)),
             locks: Arc::new(Locks::new(Arc::clone(&map))),
             map,
+            stamper: Stamper::default(),
             serial: Mutex::new(()),
         })
     }
@@ -110,10 +113,23 @@ impl<L: CommitLog> Txns<L> {
         self.snapshots.horizon()
     }
 
-    /// Does what must be done every few milliseconds: retires finished xids and computes the horizon, which it returns.
+    /// Does what must be done every few milliseconds: stamps what large commits left, retires finished xids and computes the
+    /// horizon, which it returns.
     pub fn tick(&self) -> Lsn {
+        self.stamp_waiting();
         self.map.retire(false);
         self.snapshots.advance_horizon(&self.log)
+    }
+
+    /// Stamps the versions that commits up to now have left unstamped; returns how many this thread stamped. Part of each tick.
+    pub fn stamp_waiting(&self) -> u64 {
+        self.stamper.stamp(&self.map)
+    }
+
+    /// Returns how many versions of commits wait to be stamped.
+    #[must_use]
+    pub fn unstamped(&self) -> u64 {
+        self.stamper.len()
     }
 
     /// Notes that a commit ending at `end` was acknowledged without waiting for the disk. The boundary is at or above

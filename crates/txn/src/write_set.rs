@@ -1,5 +1,6 @@
 //! `WriteSet`: a transaction's versions and row locks, as far as this crate needs them: how to stamp and how to undo.
 
+use crate::stamper::Unstamped;
 use collie_base::Lsn;
 
 /// The versions a transaction wrote and the share locks it took, in order. Positions are counts of both.
@@ -7,6 +8,12 @@ pub trait WriteSet {
     /// Stamps every version with `csn` (Release), then gives the share locks back. Called once, after the commit is
     /// published.
     fn stamp(&mut self, csn: Lsn);
+
+    /// Asked first, once the commit is published: when the versions are so many that nobody should wait until they are stamped,
+    /// gives the share locks back and hands the versions over. `None`: they are few, [`WriteSet::stamp`] follows.
+    fn hand_over(&mut self) -> Option<Unstamped> {
+        None
+    }
 
     /// Stamps the versions from `position` on as aborted, newest first, and takes them out of their chains; gives the
     /// share locks from there on back, so that of each row is held what was held before.

@@ -130,6 +130,23 @@ impl XidMap {
         duties.wake
     }
 
+    /// Marks `desc` done while its versions wait to be stamped ([`XidMap::note_stamped`]). Returns whether somebody waits for
+    /// it.
+    #[must_use]
+    pub(crate) fn finish_unstamped(&self, desc: &Desc) -> bool {
+        if mutant!("STAMPED_WHEN_DONE") {
+            return self.finish(desc);
+        }
+        desc.finish_waits()
+    }
+
+    /// Marks that every version of `desc`, which is done, is stamped.
+    pub(crate) fn note_stamped(&self, desc: &Desc) {
+        if desc.finish_stamps() {
+            self.sparse.write().remove(&desc.xid.get());
+        }
+    }
+
     /// Returns how the writer of a version ended; `stamp` loads the version's stamp (Acquire).
     ///
     /// # Panics
@@ -188,7 +205,7 @@ impl XidMap {
             let desc = self.descs[self.slot(xid)].lock().clone();
             open.extend(desc.filter(|desc| desc.xid.get() == xid));
         }
-        open.retain(|desc| !desc.is_finished());
+        open.retain(|desc| !desc.is_done());
         open.sort_unstable_by_key(|desc| desc.xid);
         open.dedup_by_key(|desc| desc.xid);
         open
