@@ -24,7 +24,7 @@ use crate::{
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::{atomic::Ordering, mutant};
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// Bits of an owner id below the slot number: transactions that a slot can have.
 pub(crate) const OWNER_BITS: u32 = 44;
@@ -97,8 +97,27 @@ pub enum Ended {
     ReadChanged {
         /// That commit.
         csn: Lsn,
+        /// Its table locks.
+        locks: TableLocksHeld,
     },
 }
+
+/// A transaction that the log did not take, and that was rolled back.
+#[derive(Debug)]
+pub struct NotCommitted<E> {
+    /// Why.
+    pub error: E,
+    /// Its table locks, released when dropped: take back first what was made public under them.
+    pub locks: TableLocksHeld,
+}
+
+impl<E: fmt::Display> fmt::Display for NotCommitted<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<E: std::error::Error> std::error::Error for NotCommitted<E> {}
 
 impl<L: CommitLog> Session<L> {
     pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
@@ -284,14 +303,14 @@ impl<L: CommitLog> Session<L> {
     /// None yet: wait until the boundary (asynchronous; then [`Txns::acknowledge`]) or `durable` reaches the end.
     ///
     /// # Errors
-    /// The log's. The transaction is then rolled back.
+    /// The log's. The transaction is then rolled back, but for its table locks.
     pub fn commit(
         &mut self,
         t: Transaction,
         writer: &mut L::Writer,
         record: Option<CommitRecord<'_>>,
         writes: &mut impl WriteSet,
-    ) -> Result<Ended, L::Error> {
+    ) -> Result<Ended, NotCommitted<L::Error>> {
         let Some(record) = record else {
             self.abort(t, writes);
             return Ok(Ended::Nothing);
@@ -322,13 +341,10 @@ impl<L: CommitLog> Session<L> {
         t: Transaction,
         appended: Result<Appended, L::Error>,
         writes: &mut impl WriteSet,
-    ) -> Result<Ended, L::Error> {
+    ) -> Result<Ended, NotCommitted<L::Error>> {
         let at = match appended {
             Ok(at) => at,
-            Err(error) => {
-                self.abort(t, writes);
-                return Err(error);
-            }
+            Err(error) => return Err(NotCommitted { error, locks: self.undo(t, writes) }),
         };
         let desc = t.desc.as_ref().expect("a transaction with a commit record has an xid");
         if let Some(unstamped) = writes.hand_over() {
@@ -352,6 +368,11 @@ impl<L: CommitLog> Session<L> {
 
     /// Rolls back: undoes the versions, then lets others go on.
     pub fn abort(&mut self, t: Transaction, writes: &mut impl WriteSet) {
+        drop(self.undo(t, writes));
+    }
+
+    /// Rolls back but for the table locks.
+    pub(crate) fn undo(&mut self, t: Transaction, writes: &mut impl WriteSet) -> TableLocksHeld {
         writes.undo_to(0);
         if let Some(desc) = &t.desc {
             self.txns.map.publish_abort(desc);
@@ -360,6 +381,7 @@ impl<L: CommitLog> Session<L> {
             }
         }
         self.end(&t);
+        t.tables
     }
 
     fn end(&mut self, t: &Transaction) {

@@ -281,7 +281,7 @@ impl Session {
         let mut before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
         let changed = before.is_some();
         let catalog = &self.database.catalog;
-        // Refused for what it read, it takes the new catalog away before the locks end: D1 again.
+        // Not committed, it takes the new catalog away before the locks end: D1 again.
         let refused = || {
             if let Some(before) = before.take() {
                 catalog.store(before);
@@ -290,9 +290,6 @@ impl Session {
         let ack = match self.engine.commit_or(sync, refused) {
             Ok(ack) => ack,
             Err(error) => {
-                if let Some(before) = before {
-                    self.database.catalog.store(before);
-                }
                 self.engine.rollback();
                 self.free(&transaction.made);
                 return Err(error.into());
