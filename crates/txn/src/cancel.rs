@@ -6,7 +6,7 @@
 //! - N1. The first reason stands until the session itself clears it.
 //! - N2. A request made for a generation that is over does nothing: it sets no reason and ends no wait.
 //!
-//! Checked by `cancel_tests.rs`.
+//! Checked by `cancel_tests.rs` and the models of cancelling in `loom_tests.rs`.
 //!
 //! | site | ordering | pairs with |
 //! |---|---|---|
@@ -21,6 +21,7 @@ use crate::{
 use collie_sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
+    mutant,
 };
 use std::{
     sync::Arc,
@@ -94,9 +95,10 @@ impl Owner {
 
     /// Makes `waiter` the one that a cancel ends; a cancel that came first ends it here.
     pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>, wakes: &mut Wakes) {
+        let early = mutant!("CANCEL_LOOKED_FOR_FIRST").then(|| self.state.load(Ordering::Acquire));
         self.watch.lock().waiting = Some(Arc::clone(waiter));
         // After the lock above: a cancel either finds the waiter there or stored its reason before.
-        if CancelReason::of(self.state.load(Ordering::Acquire)).is_some() {
+        if CancelReason::of(early.unwrap_or_else(|| self.state.load(Ordering::Acquire))).is_some() {
             waiter.complete(Err(TxnError::Cancelled), wakes);
         }
     }
@@ -138,7 +140,7 @@ impl CancelHandle {
         let mut wakes = Wakes::default();
         let mut watch = self.0.watch.lock();
         // The session may have cleared it since; then its present wait is of another generation.
-        if self.0.state.load(Ordering::Acquire) == stopped {
+        if mutant!("GENERATION_NOT_ASKED_AGAIN") || self.0.state.load(Ordering::Acquire) == stopped {
             if let Some(waiter) = &watch.waiting {
                 waiter.complete(Err(TxnError::Cancelled), &mut wakes);
             }
@@ -163,9 +165,10 @@ impl CancelHandle {
 
     /// Ready once a cancel was asked for; else the task of `cx` is woken by one.
     pub fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<CancelReason> {
+        let early = mutant!("CANCEL_LOOKED_FOR_FIRST").then(|| self.reason());
         self.0.watch.lock().waker = Some(cx.waker().clone());
         // After the lock above: a cancel either finds the waker there or stored its reason before.
-        self.reason().map_or(Poll::Pending, Poll::Ready)
+        early.unwrap_or_else(|| self.reason()).map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Returns whether the session waits for a lock now.

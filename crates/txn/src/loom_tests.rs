@@ -9,9 +9,12 @@
 use crate::{
     Blocker, CommitRecord, Ended, Isolation, Options, Resolution, RowKey, RowWish, Session, Stamp, Txns, Unstamped,
     Wait, WriteSet,
+    cancel::{CancelHandle, CancelReason, Owner},
     desc::OwnerId,
     log::{Appended, CommitLog},
     snapshots::{Origin, Snapshots},
+    wait::{Waiter, Wakes},
+    waits::Locks,
     xid_map::XidMap,
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -26,7 +29,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
 const CSN: u64 = 4096;
@@ -523,4 +526,70 @@ fn loom_validation_meets_every_earlier_commit() {
         20,
         &[("SERIAL_RELEASED_BEFORE_PUBLICATION", 3, meant), ("SERIAL_NOT_HELD", 3, meant)],
     );
+}
+
+/// A waker that counts.
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+fn cancel_handle() -> CancelHandle {
+    CancelHandle(Arc::new(Owner::new(Arc::new(Locks::new(Arc::new(XidMap::new(2, Xid::new(1))))), 0)))
+}
+
+/// A session begins a lock wait and waits for its client, while another cancels it.
+fn cancel_beside_a_wait() {
+    let handle = cancel_handle();
+    let canceller = thread::spawn({
+        let handle = handle.clone();
+        move || handle.cancel()
+    });
+    let (waiter, woken, mut wakes) = (Arc::new(Waiter::default()), Arc::new(Woken::default()), Wakes::default());
+    handle.0.begin_wait(&waiter, &mut wakes);
+    let polled = handle.poll_cancelled(&mut Context::from_waker(&Waker::from(Arc::clone(&woken))));
+    wakes.run();
+    canceller.join().unwrap();
+    assert!(!waiter.is_open(), "a cancelled session waits for its lock");
+    let woken = woken.0.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(polled.is_ready() || woken == 1, "a cancelled session waits for its client");
+}
+
+/// The time limit of a statement strikes while the next statement begins to wait.
+fn late_limit() {
+    let handle = cancel_handle();
+    let generation = handle.generation();
+    let timer = thread::spawn({
+        let handle = handle.clone();
+        move || handle.cancel_in(generation, CancelReason::StatementTimeout)
+    });
+    handle.settle();
+    let (waiter, mut wakes) = (Arc::new(Waiter::default()), Wakes::default());
+    handle.0.begin_wait(&waiter, &mut wakes);
+    wakes.run();
+    let _ = timer.join().unwrap();
+    assert!(waiter.is_open(), "N2: the next statement was ended");
+    assert_eq!(handle.reason(), None, "N2: the next statement was ended");
+}
+
+/// Goal: a cancel ends the wait that is beginning, of a lock and of a client. Method: at every point of both.
+#[test]
+fn loom_cancel_reaches_a_wait_that_begins() {
+    check(
+        "cancel",
+        cancel_beside_a_wait,
+        3,
+        10,
+        &[("CANCEL_LOOKED_FOR_FIRST", 3, "a cancelled session waits for its")],
+    );
+}
+
+/// Goal: a limit that strikes late ends nothing of the next statement. Method: at every point of its beginning.
+#[test]
+fn loom_late_limit_spares_the_next_statement() {
+    check("late limit", late_limit, 3, 10, &[("GENERATION_NOT_ASKED_AGAIN", 3, "N2: the next statement was ended")]);
 }
