@@ -17,6 +17,9 @@
 //! - R6. While a transaction holds the row in shared strength, it is in the table of [`ShareLocks`] and the head is tagged.
 //!   The tag comes and goes under the table's lock for the row, every other exchange of the head keeps it, and a new
 //!   version is put on a tagged head under that lock only, when no holder conflicts with it. A tagged row does not die.
+//! - R8. What a writer is told of the newest committed state is the last version of the transaction that made it: the head is
+//!   asked for once more after the look, since that transaction may have put another one there between the load of the head
+//!   and its commit. So a commit's position names one version of a row.
 //!
 //! # Ordering
 //! | store                          | pairs with             | carries                                       |
@@ -89,6 +92,11 @@ fn seen<'g>(key: &[u8], version: &'g Version, seen: Seen) -> Option<&'g Arc<[u8]
     let value = version.value();
     trace::note(key, seen, value.map(|value| &value[..]));
     value
+}
+
+/// What an insert is told of a version that lives.
+fn taken(version: &Version, origin: Origin) -> Option<InsertOutcome> {
+    version.value().map(|value| InsertOutcome::Duplicate { origin, value: Arc::clone(value) })
 }
 
 /// One key and its versions.
@@ -172,7 +180,10 @@ impl Row {
             }
             let top = Top::of(head, &look);
             if let Some(refusal) = top.refusal(&look) {
-                return refusal;
+                if self.is_newest(head) {
+                    return refusal;
+                }
+                continue;
             }
             if matches!(change, Change::Lock(strength) if top.held >= Some(strength)) {
                 return WriteOutcome::Held;
@@ -204,35 +215,29 @@ impl Row {
                 return InsertOutcome::Dead;
             }
             let top = Top::of(head, &look);
-            match top.base {
+            let refusal = match top.base {
                 Some((base, Fate::InProgress(xid))) if xid != rules.xid => {
                     // A lock says nothing about whether the row lives: what lies under it does.
                     let under = base.is_lock().then(|| first_content(head, others, pin)).flatten();
-                    if let Some((content, Fate::Committed(csn))) = under
-                        && let Some(value) = content.value()
-                    {
-                        let origin = Origin::Committed(csn);
-                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
-                    }
-                    return InsertOutcome::Wait(xid);
+                    let committed = match under {
+                        Some((content, Fate::Committed(csn))) => taken(content, Origin::Committed(csn)),
+                        _ => None,
+                    };
+                    Some(committed.unwrap_or(InsertOutcome::Wait(xid)))
                 }
-                Some((base, Fate::Committed(csn))) => {
-                    if let Some(value) = base.value() {
-                        let origin = Origin::Committed(csn);
-                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
-                    }
-                    if rules.repeatable && csn >= view.snapshot {
-                        return InsertOutcome::Conflict(csn);
-                    }
-                }
+                Some((base, Fate::Committed(csn))) => taken(base, Origin::Committed(csn))
+                    .or((rules.repeatable && csn >= view.snapshot).then_some(InsertOutcome::Conflict(csn))),
                 Some((base, _)) => {
-                    if let Some(value) = base.value() {
-                        let mine = base.command >= view.command;
-                        let origin = if mine { Origin::ThisCommand } else { Origin::EarlierCommand };
-                        return InsertOutcome::Duplicate { origin, value: Arc::clone(value) };
-                    }
+                    let mine = base.command >= view.command;
+                    taken(base, if mine { Origin::ThisCommand } else { Origin::EarlierCommand })
                 }
-                None => {}
+                None => None,
+            };
+            if let Some(refusal) = refusal {
+                if self.is_newest(head) {
+                    return refusal;
+                }
+                continue;
             }
             let new =
                 ready.take().unwrap_or_else(|| Version::unfinished(Change::PutKeys(value), rules.xid, view.command));
@@ -243,6 +248,11 @@ impl Row {
                 Err(Refused::Overtaken(unused)) => ready = Some(unused),
             }
         }
+    }
+
+    /// Returns whether `head` is on top still. Asked after a look from it (R8).
+    fn is_newest(&self, head: *mut Version) -> bool {
+        mutant!("ROW_LOOKED_AT_ONCE") || version_of(self.head.load(ord!("ROW_HEAD_LOAD", Acquire))) == version_of(head)
     }
 
     /// Links `new` in place of `head`, above `top`. Gives it back when another writer was first.

@@ -128,6 +128,38 @@ fn writer_aborter_and_reader() {
     assert_eq!(seen, Some(written), "a rolled-back version hides another");
 }
 
+/// A transaction that adds one in each of two commands, and a writer that waits for it, goes on above it or is told of it.
+fn writer_beside_two_versions_of_one() {
+    let (row, world) = (row(), collie_sync::Arc::new(World::new()));
+    let twice = thread::spawn({
+        let (row, world) = (Arc::clone(&row), world.clone());
+        move || {
+            let Some(first) = add(&row, &world, 1, 4000) else { return 0 };
+            let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(1)), command: 2 };
+            let rules = WriteRules { xid: Xid::new(1), repeatable: false, horizon: Lsn::new(4000) };
+            let value = amount(row.read(&view, &*world, &pin()).expect("its own")) + 1;
+            let second = match row.write(CF, Change::Put(&[value]), Basis::Snapshot, &view, &rules, &*world) {
+                WriteOutcome::Done(pending) => pending,
+                other => panic!("{other:?}"),
+            };
+            let csn = world.publish(1);
+            first.commit(csn);
+            second.commit(csn);
+            2
+        }
+    });
+    let added = match add(&row, &world, 2, 4000) {
+        Some(pending) => {
+            pending.commit(world.publish(2));
+            1
+        }
+        None => 0,
+    };
+    let added = added + twice.join().unwrap();
+    let view = View { snapshot: Lsn::MAX, me: None, command: 0 };
+    assert_eq!(row.read(&view, &*world, &pin()).map(|value| amount(value)), Some(added), "no addition is lost");
+}
+
 /// A pruning writer and a reader whose snapshot holds the horizon at what it sees.
 fn pruner_and_reader() {
     let (row, world) = (row(), collie_sync::Arc::new(World::new()));
@@ -337,6 +369,12 @@ fn loom_two_writers_lose_no_update() {
             ("ROW_HEAD_LOAD", 2, "Causality violation"),
         ],
     );
+}
+
+/// Goal: who is told of a commit is told of its last version. Method: see the model.
+#[test]
+fn loom_writer_is_told_of_the_last_version_of_a_commit() {
+    check("row, two of one", writer_beside_two_versions_of_one, 3, 700, &[("ROW_LOOKED_AT_ONCE", 3, LOST)]);
 }
 
 /// Goal: a rolled-back version leaves nothing and hides nothing. Method: see the model.

@@ -69,7 +69,10 @@ impl Row {
                 }
                 let top = Top::of(head, look);
                 if let Some(refusal) = top.refusal(look) {
-                    return refusal;
+                    if self.is_newest(head) {
+                        return refusal;
+                    }
+                    continue;
                 }
                 if top.held.is_some() || before >= Some(look.strength) {
                     return WriteOutcome::Held;
