@@ -208,8 +208,12 @@ impl Session {
     /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (view, rules) = self.prepare(key, value)?;
-        match f.insert(key, value, &view, &rules, &Fates(&self.shared.txns)) {
-            InsertOutcome::Done(pending) => {
+        let outcome = f.insert(key, value, &view, &rules, &Fates(&self.shared.txns));
+        if let InsertOutcome::DoneAfter { csn, .. } = outcome {
+            self.saw(Some(csn));
+        }
+        match outcome {
+            InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => {
                 self.writes.push(f.id(), pending);
                 self.wrote(Op { cf: f.id(), key, value: Some(value) }, LockStrength::Update);
                 Ok(Insert::Done)

@@ -9,10 +9,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use collie_engine::{
-    Basis, EngineError, Family, Insert, Isolation, LockStrength, Origin, Outcome, Session, StatementKind, TableLock,
-    TableLockMode, Write,
+    Basis, EngineError, Env, Family, Insert, Isolation, LockStrength, Origin, Outcome, Session, StatementKind,
+    TableLock, TableLockMode, Write,
 };
-use common::{Fixture, begin, begin_at, get_one, next_statement, put, put_one, two_rows};
+use common::{Fixture, begin, begin_at, get_one, next_statement, open_still, put, put_one, two_rows};
 
 fn fixture() -> Fixture {
     two_rows(b"0")
@@ -156,6 +156,28 @@ fn second_insert_of_a_key_waits_for_the_first() {
         two.rollback();
     }
     assert_eq!(get_one(db, f, b"new").as_deref(), Some(&b"1"[..]));
+}
+
+/// Goal: a session that inserted where a row was just deleted does not see that row again. Method: the deletion is committed
+/// after the statement began and is not on disk; the insert is rolled back, and the session reads, which starts at what is
+/// on disk.
+#[test]
+fn session_that_used_a_freed_key_does_not_see_the_row_again() {
+    let (env, _disk) = Env::simulated(1);
+    let (db, _) = open_still(env).unwrap();
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"a", b"0");
+    let (mut one, mut two) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut one);
+    begin(&mut two);
+    done(two.write(&f, b"a", Basis::Snapshot, Write::Delete));
+    let _ack = two.commit(true).unwrap();
+    assert_eq!(one.get(&f, b"a").unwrap().as_deref(), Some(&b"0"[..]), "its snapshot is older");
+    assert_eq!(one.insert(&f, b"a", b"1").unwrap(), Insert::Done);
+    one.rollback();
+    one.begin(Isolation::ReadCommitted, false).unwrap();
+    one.begin_statement(StatementKind::ReadOnly).unwrap();
+    assert_eq!(one.get(&f, b"a").unwrap(), None);
 }
 
 /// Goal: an insert that meets a row says whose it is and what a write may be based on. Method: a row below the snapshot,

@@ -118,6 +118,13 @@ pub enum Origin {
 pub enum InsertOutcome {
     /// The row is in place.
     Done(Pending),
+    /// The row is in place, where a commit that is not in view had deleted one.
+    DoneAfter {
+        /// The row.
+        pending: Pending,
+        /// Where the deletion was committed.
+        csn: Lsn,
+    },
     /// This unfinished transaction holds the key.
     Wait(Xid),
     /// A live row has the key. A lock on it, of whomever, does not count.

@@ -114,7 +114,7 @@ impl<I: OrderedIndex> Family<I> {
                     outcome => outcome,
                 },
             };
-            if matches!(outcome, InsertOutcome::Done(_)) {
+            if matches!(outcome, InsertOutcome::Done(_) | InsertOutcome::DoneAfter { .. }) {
                 self.inserts.fetch_add(1, Relaxed);
             }
             return outcome;

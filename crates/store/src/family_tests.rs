@@ -145,7 +145,13 @@ proptest! {
                         let live = mine.unwrap_or(newest.and_then(|(_, value)| value));
                         match family.insert(&[key], &[value], &now, &rules, &fates) {
                             InsertOutcome::Done(pending) => {
-                                prop_assert!(other.is_none() && live.is_none() && (fresh.is_none() || !rules.repeatable));
+                                prop_assert!(other.is_none() && live.is_none() && fresh.is_none());
+                                t.pending.push(pending);
+                                t.writes.push((key, Some(value)));
+                            }
+                            InsertOutcome::DoneAfter { pending, csn } => {
+                                prop_assert!(other.is_none() && live.is_none() && !rules.repeatable);
+                                prop_assert_eq!(fresh, Some((csn.get(), None)));
                                 t.pending.push(pending);
                                 t.writes.push((key, Some(value)));
                             }

@@ -239,10 +239,19 @@ impl Row {
                 }
                 continue;
             }
+            let deleted_at = match top.base {
+                Some((_, Fate::Committed(csn))) if !is_visible(csn, view) => Some(csn),
+                _ => None,
+            };
             let new =
                 ready.take().unwrap_or_else(|| Version::unfinished(Change::PutKeys(value), rules.xid, view.command));
             match self.install_beside_shares(head, &top, new, &look) {
-                Ok(pending) => return InsertOutcome::Done(pending),
+                Ok(pending) => {
+                    return match deleted_at {
+                        Some(csn) => InsertOutcome::DoneAfter { pending, csn },
+                        None => InsertOutcome::Done(pending),
+                    };
+                }
                 // Of a row that was deleted: the one that did so has ended, and gives its own lock back in a moment.
                 Err(Refused::Shared(holder)) => return InsertOutcome::Wait(holder),
                 Err(Refused::Overtaken(unused)) => ready = Some(unused),

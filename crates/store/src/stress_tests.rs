@@ -196,7 +196,7 @@ fn keys_turned_on_and_off_under_a_collector_end_as_committed() {
                     let (now, rules) = (view(xid, snapshot, 1), world.rules(xid));
                     let key = key(number);
                     let (pending, change) = match world.family.insert(&key, b"on", &now, &rules, &world.fates) {
-                        InsertOutcome::Done(pending) => (Some(pending), 1),
+                        InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => (Some(pending), 1),
                         InsertOutcome::Duplicate { .. } => {
                             match world.family.write(&key, Change::Delete, Basis::Snapshot, &now, &rules, &world.fates)
                             {
