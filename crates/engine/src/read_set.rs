@@ -24,6 +24,7 @@ use std::ops::Bound;
 
 use collie_base::{CfId, Lsn};
 use collie_store::{Resolve, Span};
+use collie_sync::mutant;
 
 use crate::EngineError;
 use crate::families::Families;
@@ -85,7 +86,7 @@ impl ReadSet {
     /// # Errors
     /// As [`ReadSet::read_key`].
     pub(crate) fn read_range(&mut self, cf: CfId, span: Span<'_>, stop: Option<&[u8]>) -> Result<(), EngineError> {
-        if cf == CfId::CATALOG || span.is_empty() || is_planted("ranges are not kept") {
+        if cf == CfId::CATALOG || span.is_empty() || is_planted("ranges are not kept") || mutant!("RANGES_NOT_KEPT") {
             return Ok(()); // D4
         }
         let (start, end) = match stop {
@@ -148,7 +149,7 @@ impl ReadSet {
     /// Returns the place of a commit at or above `snapshot` to something that was read. Looks at each key and at every row
     /// of each range.
     pub(crate) fn changed_since(&self, snapshot: Lsn, families: &Families, fates: &impl Resolve) -> Option<Lsn> {
-        if is_planted("nothing is validated") {
+        if is_planted("nothing is validated") || mutant!("READS_NOT_VALIDATED") {
             return None;
         }
         self.families.iter().find_map(|(cf, pieces)| {

@@ -97,6 +97,15 @@ pub enum Event {
     },
     /// The session was told of this commit outside of its snapshot.
     ActedOn(Lsn),
+    /// A write was told whether a row is there, and left it.
+    Met {
+        /// Its family.
+        cf: CfId,
+        /// Its key.
+        key: Box<[u8]>,
+        /// The commit that made the row; `None` for no row.
+        made: Option<Lsn>,
+    },
     /// Everything written at this position or above was undone.
     RollbackTo(u64),
     /// The transaction was committed and acknowledged.
@@ -198,7 +207,7 @@ impl TracedSession {
                 self.events.push(Event::Write { cf, key: key.into(), value, based: Based::Free, position });
             }
             Insert::Duplicate(Existing { origin: Origin::Committed(csn), .. }) => {
-                self.events.push(Event::ActedOn(*csn));
+                self.events.push(Event::Met { cf: f.id(), key: key.into(), made: Some(*csn) });
             }
             Insert::Duplicate(_) | Insert::Wait(_) => {}
         }
@@ -225,6 +234,7 @@ impl TracedSession {
                 self.events.push(Event::Write { cf, key, value: None, based, position });
             }
             (Outcome::Changed { csn, .. }, _) => self.events.push(Event::ActedOn(*csn)),
+            (Outcome::Gone, _) => self.events.push(Event::Met { cf, key, made: None }),
             _ => {}
         }
         Ok(outcome)

@@ -91,10 +91,11 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         "the ring of ids was never lapped under a reader: the run did not test what it is for"
     );
     let seconds = std::time::Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
-    let Facts { transactions, commits, reads, scans, scanned_rows, holds, own, old } = facts;
+    let Facts { transactions, commits, reads, scans, scanned_rows, holds, own, old, lasting, skewed } = facts;
     Ok(format!(
         "txn-histories: {transactions} transactions in {round} rounds, {commits} committed; {reads} reads and {scans} scans \
          of {scanned_rows} rows, {own} of own versions, {old} reads of rows that were changed later; {holds} writes and locks; \
+         {lasting} reads of SERIALIZABLE that lasted, {skewed} transactions below it that others had passed; \
          {lapped} look-ups of lapped ids: snapshots are exact; {seconds:.1} s"
     ))
 }

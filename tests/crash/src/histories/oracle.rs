@@ -11,16 +11,21 @@
 //!   commit it was told of, and `C`, nobody else committed to the row. At REPEATABLE READ and above this is first-updater-wins with
 //!   one `S`; an insert of READ COMMITTED found the key free whatever `S` was.
 //! - P4. A row that was changed was there, a key that was inserted was free, in the order of commits.
-//! - P5. Snapshots of a session never fall and are above every commit it made or was told of. A transaction of
-//!   REPEATABLE READ or above has one. `C >= S` of each of its statements.
+//! - P5. Snapshots of a session never fall and are above every commit it made or was told of, be it by an insert that found
+//!   the key free again. A transaction of REPEATABLE READ or above has one. `C >= S` of each of its statements.
 //! - P6. The log has the commits that were made, and no other, each at its `C` under its transaction's id: the order of
 //!   CSNs is the order of the log.
+//! - P7. Of a SERIALIZABLE transaction that wrote, no other SERIALIZABLE one committed between `S` and `C` to a row that it
+//!   had read or been told of, nor to a key within a range that it had scanned, there or not. One that was told of a commit
+//!   at or above `S` does not commit at all, even of nothing.
 //!
 //! P1 to P5 together are snapshot isolation, exactly: a history in which one read saw one commit too few or too many fails.
-//! Rolled-back transactions are checked like the others. SERIALIZABLE is checked as REPEATABLE READ here, not for the
-//! cycles that it excludes beyond.
+//! With P7, where all are SERIALIZABLE, one that wrote would have seen the same had it run alone at `C`, and one that did
+//! not, at `S`: these places are a serial order. Other levels beside them take no part in validation: one of these may have
+//! its number before a SERIALIZABLE transaction and be published after the validation. Rolled-back transactions are checked
+//! like the others, but for P7.
 //!
-//! Cost: each event once, with a search among the commits of its rows.
+//! Cost: each event once, with a search among the commits of its rows; for P7 the rows of a range once more.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -51,6 +56,10 @@ pub(crate) struct Facts {
     pub(crate) own: u64,
     /// Reads of rows that somebody committed to at or above the snapshot, before it or later.
     pub(crate) old: u64,
+    /// Reads, scans and rows met by writes of SERIALIZABLE transactions that P7 was asked of.
+    pub(crate) lasting: u64,
+    /// Transactions of REPEATABLE READ that P7 would not have let commit.
+    pub(crate) skewed: u64,
 }
 
 impl Facts {
@@ -64,6 +73,8 @@ impl Facts {
         self.holds += other.holds;
         self.own += other.own;
         self.old += other.old;
+        self.lasting += other.lasting;
+        self.skewed += other.skewed;
     }
 }
 
@@ -72,6 +83,7 @@ impl Facts {
 struct Commit {
     csn: Lsn,
     value: Option<u64>,
+    isolation: Isolation,
 }
 
 /// Commits of a row in order.
@@ -97,6 +109,16 @@ impl Hold {
     }
 }
 
+/// What a transaction has looked at.
+#[derive(Clone, Copy, Debug)]
+enum Look<'h> {
+    Key(CfId, &'h [u8]),
+    Range(CfId, Bound<&'h [u8]>, Bound<&'h [u8]>),
+}
+
+/// Events of a transaction that a violation shows.
+const EVENTS_SHOWN: usize = 40;
+
 /// Checks a history.
 ///
 /// # Errors
@@ -107,7 +129,11 @@ pub(crate) fn check(history: &History) -> anyhow::Result<Facts> {
     for (number, events) in history.sessions.iter().enumerate() {
         let mut session = Replay::new(&rows);
         for (at, event) in events.iter().enumerate() {
-            session.step(event).with_context(|| format!("session {number}, event {at}: {event:?}"))?;
+            session.step(event, &events[at + 1..]).with_context(|| {
+                let began = events[..at].iter().rposition(|event| matches!(event, Event::Begin(_))).unwrap_or(0);
+                let shown = &events[began.max(at.saturating_sub(EVENTS_SHOWN))..at];
+                format!("session {number}, event {at}, after {shown:?}: {event:?}")
+            })?;
         }
         facts.add(session.facts);
     }
@@ -120,11 +146,16 @@ fn committed_rows(history: &History) -> anyhow::Result<Rows> {
     let mut commits = Vec::new();
     for events in &history.sessions {
         let mut writes: Vec<(CfId, &[u8], Option<u64>, u64)> = Vec::new();
+        let mut isolation = Isolation::default();
         for event in events {
             match event {
                 Event::Write { cf, key, value, position, .. } => writes.push((*cf, &key[..], *value, *position)),
                 Event::RollbackTo(mark) => writes.retain(|(.., position)| position < mark),
-                Event::Begin(_) | Event::Rollback | Event::Commit { at: None } => writes.clear(),
+                Event::Begin(level) => {
+                    isolation = *level;
+                    writes.clear();
+                }
+                Event::Rollback | Event::Commit { at: None } => writes.clear(),
                 Event::Commit { at: Some((csn, xid)) } => {
                     commits.push((*csn, *xid));
                     for (cf, key, value, _) in writes.drain(..) {
@@ -132,7 +163,7 @@ fn committed_rows(history: &History) -> anyhow::Result<Rows> {
                         match row.last_mut() {
                             // This transaction's earlier write of the row: the session has not put another commit behind.
                             Some(last) if last.csn == *csn => last.value = value,
-                            _ => row.push(Commit { csn: *csn, value }),
+                            _ => row.push(Commit { csn: *csn, value, isolation }),
                         }
                     }
                 }
@@ -168,6 +199,10 @@ struct Replay<'h> {
     snapshot: Lsn,
     command: u32,
     holds: Vec<Hold>,
+    /// Of the open transaction, for P7.
+    looks: Vec<Look<'h>>,
+    /// The highest commit that the open transaction was told of by a row that it met.
+    met: Option<Lsn>,
     /// Snapshots must be at or above this (P5).
     floor: Lsn,
     facts: Facts,
@@ -182,12 +217,15 @@ impl<'h> Replay<'h> {
             snapshot: Lsn::ZERO,
             command: 0,
             holds: Vec::new(),
+            looks: Vec::new(),
+            met: None,
             floor: Lsn::ZERO,
             facts: Facts::default(),
         }
     }
 
-    fn step(&mut self, event: &Event) -> anyhow::Result<()> {
+    /// Goes through `event`, which `rest` comes after.
+    fn step(&mut self, event: &'h Event, rest: &[Event]) -> anyhow::Result<()> {
         match event {
             Event::Begin(isolation) => {
                 self.isolation = *isolation;
@@ -195,17 +233,37 @@ impl<'h> Replay<'h> {
                 self.facts.transactions += 1;
             }
             Event::Statement { snapshot, command } => return self.statement(*snapshot, *command),
-            Event::Read { cf, key, chosen, answer } => return self.read(*cf, key, chosen.as_ref(), *answer),
+            Event::Read { cf, key, chosen, answer } => {
+                self.looks.push(Look::Key(*cf, key));
+                return self.read(*cf, key, chosen.as_ref(), *answer);
+            }
             Event::Scan { cf, start, end, reverse, answers, chosen } => {
+                let (low, high) = (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]));
+                self.looks.push(Look::Range(*cf, low, high));
                 return self.scan(*cf, [start, end], *reverse, answers, chosen);
             }
-            Event::Write { cf, key, value, based, position } => self.hold(*cf, key, Some(*value), *based, *position),
+            Event::Met { cf, key, made } => {
+                self.looks.push(Look::Key(*cf, key));
+                self.met = self.met.max(*made);
+                self.floor = self.floor.max(made.map_or(Lsn::ZERO, |csn| csn.plus(1)));
+            }
+            Event::Write { cf, key, value, based, position } => {
+                if let Some(csn) = commit_of(*position, rest).filter(|_| *based == Based::Free) {
+                    let row = self.rows.get(cf).and_then(|rows| rows.get(key));
+                    let freed = row.and_then(|row| newest_below(row, csn)).map_or(Lsn::ZERO, |commit| commit.csn);
+                    if freed >= self.snapshot {
+                        self.floor = self.floor.max(freed.plus(1));
+                    }
+                }
+                self.hold(*cf, key, Some(*value), *based, *position);
+            }
             // Who holds KEY SHARE lets writers on that keep the keys.
             Event::Lock { strength: LockStrength::KeyShare, .. } => {}
             Event::Lock { cf, key, based, position, .. } => self.hold(*cf, key, None, *based, *position),
             Event::ActedOn(csn) => self.floor = self.floor.max(csn.plus(1)),
             Event::RollbackTo(mark) => self.holds.retain(|hold| hold.position < *mark),
             Event::Commit { at } => {
+                self.stands(at.map(|(csn, _)| csn))?;
                 if let Some((csn, _)) = *at {
                     self.commit(csn)?;
                 }
@@ -219,6 +277,43 @@ impl<'h> Replay<'h> {
     fn end(&mut self) {
         self.fixed = None;
         self.holds.clear();
+        self.looks.clear();
+        self.met = None;
+    }
+
+    /// P7, for a commit at `csn`, or of nothing.
+    fn stands(&mut self, csn: Option<Lsn>) -> anyhow::Result<()> {
+        if self.isolation == Isolation::ReadCommitted {
+            return Ok(());
+        }
+        let changed = csn.and_then(|csn| self.looks.iter().find_map(|look| self.changed(*look, csn)));
+        if self.isolation == Isolation::Serializable {
+            let snapshot = self.snapshot;
+            ensure!(changed.is_none(), "P7: at {snapshot} read what was changed since: {changed:?}");
+            let met = self.met.filter(|met| *met >= snapshot);
+            ensure!(met.is_none(), "P7: at {snapshot} was told of the commit {met:?}");
+            self.facts.lasting += csn.map_or(0, |_| self.looks.len() as u64);
+        } else {
+            self.facts.skewed += u64::from(changed.is_some());
+        }
+        Ok(())
+    }
+
+    /// Returns a commit to what was looked at, from the snapshot up to `csn`, of who has to be heeded.
+    fn changed(&self, look: Look<'h>, csn: Lsn) -> Option<(&'h [u8], Commit)> {
+        let heeded = |commit: &Commit| self.isolation != Isolation::Serializable || commit.isolation == self.isolation;
+        let since = |row: &Row| {
+            let newer = &row[row.partition_point(|commit| commit.csn < self.snapshot)..];
+            newer.iter().take_while(|commit| commit.csn < csn).copied().find(heeded)
+        };
+        match look {
+            Look::Key(cf, key) => Some((key, since(self.rows.get(&cf)?.get(key)?)?)),
+            Look::Range(_, start, end) if is_empty(start, end) => None,
+            Look::Range(cf, start, end) => {
+                let mut rows = self.rows.get(&cf)?.range::<[u8], _>((start, end));
+                rows.find_map(|(key, row)| Some((&key[..], since(row)?)))
+            }
+        }
     }
 
     fn statement(&mut self, snapshot: Lsn, command: u32) -> anyhow::Result<()> {
@@ -350,6 +445,19 @@ impl<'h> Replay<'h> {
         self.facts.holds += u64::try_from(self.holds.len())?;
         self.floor = self.floor.max(csn.plus(1));
         Ok(())
+    }
+}
+
+/// Returns where the write at `position`, which `rest` comes after, was committed; `None` when it was undone.
+fn commit_of(position: u64, rest: &[Event]) -> Option<Lsn> {
+    let end = rest.iter().find(|event| match event {
+        Event::RollbackTo(mark) => *mark <= position,
+        Event::Commit { .. } | Event::Rollback | Event::Begin(_) => true,
+        _ => false,
+    });
+    match end {
+        Some(Event::Commit { at: Some((csn, _)) }) => Some(*csn),
+        _ => None,
     }
 }
 

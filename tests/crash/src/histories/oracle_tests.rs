@@ -46,24 +46,32 @@ fn scan(rows: &[(u8, u64, u64)]) -> Event {
     Event::Scan { cf: CF, start, end, reverse: false, answers, chosen: chosen.collect() }
 }
 
-/// Keys 1 and 2 are put in at 5000 with values 10 and 20; key 1 is changed to 11 at 6000.
-fn writers() -> Vec<Event> {
+/// Keys 1 and 2 are put in at 5000 with values 10 and 20; key 1 is changed to 11 at 6000, by a transaction of `level`.
+fn writers_at(level: Isolation) -> Vec<Event> {
     vec![
         begin(),
         statement(4096, 1),
         write(1, Some(10), Based::Free, 0),
         write(2, Some(20), Based::Free, 1),
         commit(5000),
-        begin(),
+        Event::Begin(level),
         statement(5500, 1),
         write(1, Some(11), Based::Snapshot, 0),
         commit(6000),
     ]
 }
 
+fn writers() -> Vec<Event> {
+    writers_at(Isolation::Serializable)
+}
+
 /// Checks `events` as a session beside [`writers`].
 fn check_beside(events: Vec<Event>) -> anyhow::Result<Facts> {
-    let mut history = History { sessions: vec![writers(), events], log: Vec::new() };
+    check_both(writers(), events)
+}
+
+fn check_both(writers: Vec<Event>, events: Vec<Event>) -> anyhow::Result<Facts> {
+    let mut history = History { sessions: vec![writers, events], log: Vec::new() };
     let commits = history.sessions.iter().flatten().filter_map(|event| match event {
         Event::Commit { at } => *at,
         _ => None,
@@ -212,6 +220,76 @@ fn snapshot_that_falls_is_found() {
     passes(committed(7000, 7001));
     fails("P5", committed(6400, 7000));
     fails("P5", vec![begin(), statement(6500, 1), statement(6501, 2), Event::Rollback]);
+}
+
+/// Goal: who finds a key free has seen the deletion. Method: key 1 is deleted at 7000 and inserted anew on a snapshot below;
+/// the next statement, of the same transaction or after it, must be above 7000; not so when the insert was undone.
+#[test]
+fn snapshot_below_a_deletion_that_was_built_on_is_found() {
+    let deleter = [begin(), statement(6500, 1), write(1, None, Based::Snapshot, 0), commit(7000)];
+    let then = |rest: &[Event]| {
+        let events = [&[Event::Begin(Isolation::ReadCommitted)], rest].concat();
+        let log = [5000, 6000, 7000, 8000].map(|csn| (lsn(csn), Xid::new(csn))).to_vec();
+        let history = History { sessions: vec![writers(), deleter.to_vec(), events], log };
+        check(&history).map(drop).map_err(|error| error.root_cause().to_string())
+    };
+    let insert = write(1, Some(12), Based::Free, 0);
+    let of = |snapshot, rest: &[Event]| then(&[&[statement(snapshot, 1), insert.clone()], rest].concat());
+    for snapshot in [6900, 7000] {
+        let error = of(snapshot, &[statement(7000, 2), commit(8000)]).expect_err("a violation");
+        assert!(error.starts_with("P5: "), "{error}");
+        of(snapshot, &[statement(7001, 2), commit(8000)]).expect("a clean history");
+    }
+    let undone = [Event::RollbackTo(0), statement(7000, 2), write(2, Some(5), Based::Snapshot, 0), commit(8000)];
+    of(7000, &undone).expect("nobody knows what an insert that was undone had met");
+}
+
+/// Goal: a SERIALIZABLE transaction that wrote has read nothing that was changed before its commit. Method: a read, a read
+/// of nothing, scans that hold the key or not, a row that was met, each beside the commit at 6000 and with snapshots on both
+/// sides; REPEATABLE READ passes and is counted, as does one beside it; one that wrote nothing passes, unless it was told of
+/// a newer commit.
+#[test]
+fn read_that_did_not_last_is_found() {
+    let at = |level, snapshot, look: Event, end: Event| {
+        let own = write(2, Some(21), Based::Snapshot, 0);
+        let wrote = matches!(end, Event::Commit { at: Some(_) });
+        let mut events = vec![Event::Begin(level), statement(snapshot, 1), look];
+        events.extend(wrote.then_some(own));
+        events.push(end);
+        events
+    };
+    let met = |made| Event::Met { cf: CF, key: Box::new([1]), made };
+    let ranged = |start: Bound<u8>, rows: &[(u8, u64, u64)]| {
+        let mut event = scan(rows);
+        let Event::Scan { start: low, .. } = &mut event else { unreachable!() };
+        *low = start.map(|key| Box::from([key]));
+        event
+    };
+    let nothing = || Event::Commit { at: None };
+    for look in [
+        read(1, committed(5000, 10)),
+        scan(&[(1, 5000, 10), (2, 5000, 20)]),
+        ranged(Bound::Included(1), &[(1, 5000, 10), (2, 5000, 20)]),
+        met(None),
+    ] {
+        fails("P7", at(Isolation::Serializable, 6000, look.clone(), commit(7000)));
+        let lower = writers_at(Isolation::RepeatableRead);
+        check_both(lower, at(Isolation::Serializable, 6000, look.clone(), commit(7000))).expect("it takes no part");
+        passes(at(Isolation::Serializable, 6000, look.clone(), nothing()));
+        assert_eq!(passes(at(Isolation::RepeatableRead, 6000, look, commit(7000))).skewed, 1);
+    }
+    fails("P7", at(Isolation::Serializable, 6000, met(Some(lsn(6000))), nothing()));
+    for look in [
+        read(1, committed(6000, 11)),
+        scan(&[(1, 6000, 11), (2, 5000, 20)]),
+        ranged(Bound::Excluded(1), &[(2, 5000, 20)]),
+        met(Some(lsn(6000))),
+    ] {
+        assert_eq!(passes(at(Isolation::Serializable, 6001, look.clone(), commit(7000))).lasting, 1);
+        assert_eq!(passes(at(Isolation::RepeatableRead, 6001, look, commit(7000))).skewed, 0);
+    }
+    passes(at(Isolation::Serializable, 6000, ranged(Bound::Excluded(1), &[(2, 5000, 20)]), commit(7000)));
+    passes(at(Isolation::Serializable, 5500, read(3, None), commit(7000)));
 }
 
 /// Goal: the log has exactly the commits, each at its place. Method: one left out, one too many, one under another's id.
