@@ -66,6 +66,9 @@ mod replay;
 mod salvaged;
 mod session;
 mod shared;
+#[cfg(test)]
+#[cfg(all(shuttle, not(loom)))]
+mod shuttle_tests;
 #[cfg(feature = "trace-oracle")]
 mod traced;
 mod wait;

@@ -280,6 +280,34 @@ fn loom_slot_answers_for_versions_handed_over() {
     );
 }
 
+/// Two are given xids in one slot, one after the other; each asks for its own.
+fn two_allocators_of_one_slot() {
+    let map = Arc::new(XidMap::new(1, Xid::new(1)));
+    let allocate = |map: &XidMap, owner: u64| {
+        let desc = map.allocate(OwnerId(owner));
+        let stamp = AtomicU64::new(Stamp::unfinished(desc.xid).raw());
+        let seen = map.resolve(|| Stamp::from_raw(stamp.load(Ordering::Acquire)));
+        assert_eq!(seen, Resolution::InProgress(desc.xid), "M5: the slot is another's");
+        desc
+    };
+    let other = thread::spawn({
+        let map = Arc::clone(&map);
+        move || drop(allocate(&map, 1))
+    });
+    let desc = allocate(&map, 2);
+    map.publish(&desc, Lsn::new(CSN));
+    let stamp = AtomicU64::new(Stamp::unfinished(desc.xid).raw());
+    let seen = map.resolve(|| Stamp::from_raw(stamp.load(Ordering::Acquire)));
+    assert_eq!(seen, Resolution::Committed(Lsn::new(CSN)), "M5: the slot is another's");
+    other.join().unwrap();
+}
+
+/// Goal: a slot that is lapped at once is never given back to who came before. Method: a ring of one, two allocators.
+#[test]
+fn loom_slot_is_taken_in_order() {
+    check("two allocators", two_allocators_of_one_slot, 3, 50, &[("SLOT_TAKEN_OUTSIDE", 3, "slot")]);
+}
+
 /// A committer supersedes a base version; a reader that does not see the commit reads the base version; a collector
 /// frees it when the horizon allows.
 fn horizon_of(from: Origin, own_durable: bool) {

@@ -10,6 +10,8 @@
 //!   dense word moved finds its end there.
 //! - M4. The dense word of `x` changes from in progress (which names `x`) by compare-and-swap only: to its end by the
 //!   owner, to moved by `retire`. Neither can hit a later owner of the slot.
+//! - M5. A slot's descriptor and its dense word change together, under the descriptor's lock: `retire` passes no xid whose
+//!   word is still to come.
 //!
 //! # Ordering
 //! | store                          | pairs with                       | carries                                     |
@@ -87,8 +89,16 @@ impl XidMap {
             thread::yield_now();
         }
         let slot = self.slot(xid);
-        let lapped = self.descs[slot].lock().replace(Arc::clone(&desc));
-        self.dense[slot].store(Word::in_progress(desc.xid).raw(), ord!("SLOT_REUSE", Release));
+        let take_slot = || self.dense[slot].store(Word::in_progress(desc.xid).raw(), ord!("SLOT_REUSE", Release));
+        let mut place = self.descs[slot].lock();
+        let lapped = place.replace(Arc::clone(&desc));
+        if mutant!("SLOT_TAKEN_OUTSIDE") {
+            drop(place);
+            take_slot();
+        } else {
+            take_slot(); // M5
+            drop(place);
+        }
         drop(lapped);
         desc
     }
