@@ -3,6 +3,7 @@
 # make crash   the long form of the crash lab
 # make histories  ten million random transactions, everything they saw checked
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
+# make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -20,7 +21,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -89,6 +90,12 @@ bench-log: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
 	$(TARGET)/release/collie bench log $(BENCH) --json docs/bench/log.json --plots docs/bench --readme crates/wal/README.md
+
+# As root PostgreSQL runs as user postgres, who must reach DIR; on a disk, as /tmp may not be.
+DIR ?= /var/tmp
+bench-txn: run-tools
+	$(CARGO) build --release -p collie
+	$(TARGET)/release/collie bench txn $(BENCH) --dir $(DIR) --json docs/bench/txn.json --plots docs/bench --readme docs/bench/txn.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

@@ -1,7 +1,9 @@
 //! Measures Collie's parts, each figure beside its floor or its peers, taken in the same run on the same machine.
 //!
 //! # What it is
-//! `collie bench log` calls [`log_bench`] with a [`Plan`] and prints the [`Report`]. In memory, Collie's own log and the
+//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`], and both print the
+//! [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
+//! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
 //! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
 //! its stops do to others, is found out from outside (`trace`). How each figure is made is in the README.
@@ -34,17 +36,22 @@ mod readme;
 mod record;
 mod report;
 mod ring;
+mod servers;
 mod spread;
 mod subject;
 mod subjects;
 mod thread_time;
 mod trace;
+mod txn;
+mod txn_bench;
 mod write_each;
 
 #[cfg(test)]
 mod bench_tests;
 #[cfg(test)]
 mod protocols_tests;
+#[cfg(test)]
+mod txn_bench_tests;
 
 pub use disk_floor::{DiskFloor, FloorSlice};
 pub use files::Scratch;
@@ -53,7 +60,8 @@ pub use log_bench::{log_bench, section_names};
 pub use machine::Machine;
 pub use plan::{Pace, Plan};
 pub use plots::draw;
-pub use readme::{markdown_table, protocols_table, write_between};
+pub use readme::{markdown_table, protocols_table, sections_in_markdown, write_between};
 pub use report::{Beside, Figure, Report, Row, Section, Target};
 pub use spread::Spread;
 pub use trace::{TracerProgram, trace_thread};
+pub use txn_bench::txn_bench;

@@ -32,6 +32,10 @@ pub struct Plan {
     pub pace: Pace,
     /// Names of the sections to run; empty for all.
     pub only: Vec<String>,
+    /// How long the oldest snapshot lives that others write beside.
+    pub old_snapshot: Duration,
+    /// The program that serves SQL when it is started with `serve`; without it, nothing is measured over the wire.
+    pub server: Option<PathBuf>,
     /// What looks at threads from outside; without it, nothing is counted or stopped that way.
     pub tracer: Option<TracerProgram>,
     /// Told what is being measured, before it is.
@@ -46,6 +50,12 @@ impl Plan {
             dir: dir.to_owned(),
             pace,
             only: Vec::new(),
+            old_snapshot: match pace {
+                Pace::Full => Duration::from_secs(600),
+                Pace::Quick => Duration::from_secs(5),
+                Pace::Touch => Duration::from_millis(100),
+            },
+            server: None,
             tracer: None,
             on_progress: Arc::new(|_| ()),
         }

@@ -22,11 +22,15 @@ fn any(_row: &Row) -> bool {
     true
 }
 
+fn in_memory(row: &Row) -> bool {
+    row.level == "memory"
+}
+
 fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 6] = [
+const PLOTS: [Plot; 11] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -80,6 +84,51 @@ const PLOTS: [Plot; 6] = [
         x: "clients",
         y: "us",
         wanted: without_hog,
+    },
+    Plot {
+        section: "snapshot",
+        figure: "snapshot_ns",
+        file: "txn-snapshot.svg",
+        title: "Snapshot of a statement that cannot write, processor time",
+        x: "threads",
+        y: "ns",
+        wanted: any,
+    },
+    Plot {
+        section: "commits",
+        figure: "commits_per_s",
+        file: "txn-commits.svg",
+        title: "Commits per second without waiting for the disk, null sink, rows of their own",
+        x: "threads",
+        y: "commits/s",
+        wanted: any,
+    },
+    Plot {
+        section: "commit-latency",
+        figure: "acknowledged_us",
+        file: "txn-commit-latency.svg",
+        title: "From COMMIT to the answer, not waiting for the disk",
+        x: "rows written",
+        y: "us",
+        wanted: in_memory,
+    },
+    Plot {
+        section: "hot-row",
+        figure: "commits_per_s",
+        file: "txn-hot-row.svg",
+        title: "Durable commits per second on one row",
+        x: "clients",
+        y: "commits/s",
+        wanted: any,
+    },
+    Plot {
+        section: "hot-row",
+        figure: "p99_us",
+        file: "txn-hot-row-p99.svg",
+        title: "p99 of a durable commit on one row",
+        x: "clients",
+        y: "us",
+        wanted: any,
     },
 ];
 

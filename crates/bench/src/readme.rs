@@ -149,9 +149,76 @@ pub fn protocols_table(report: &Report) -> anyhow::Result<String> {
     Ok(format!("{intro}{protocols}\n{between}\n\n{stops}"))
 }
 
+/// Returns every target with whether it was met, then each section with its question, rows and notes.
+pub fn sections_in_markdown(report: &Report) -> String {
+    let (met, all) = report.verdicts();
+    let mut text = format!(
+        "Medians of {} runs (lowest..highest) on {}. Targets met: {met} of {all}.\n\n",
+        report.runs, report.machine
+    );
+    let mut lines = vec![["section", "subject", "case", "target", ""].map(str::to_owned).to_vec()];
+    for section in &report.sections {
+        for row in &section.rows {
+            for target in &row.targets {
+                let verdict = if target.met { "met" } else { "LOST" };
+                let cells = [section.name, &row.subject, &row.case, &target.text, verdict];
+                lines.push(cells.map(str::to_owned).to_vec());
+            }
+        }
+    }
+    if lines.len() > 1 {
+        text.push_str(&markdown_table(&lines));
+    }
+    for section in &report.sections {
+        let question = &section.question;
+        text.push_str(&format!("\n### {}\n\n{}{}\n\n", section.name, question[..1].to_uppercase(), &question[1..]));
+        if !section.rows.is_empty() {
+            text.push_str(&markdown_table(&section.cells()));
+        }
+        if !section.notes.is_empty() {
+            text.push('\n');
+        }
+        for note in &section.notes {
+            text.push_str(&format!("- {note}\n"));
+        }
+        if let Some(failure) = &section.failure {
+            text.push_str(&format!("FAILED: {}\n", failure.replace('\n', " ")));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: every target is in the first table with its verdict, every section below it with its notes. Method: two
+    /// sections, one of them without rows.
+    #[test]
+    fn markdown_has_verdicts_and_sections() {
+        let mut hot = crate::Section::new("hot-row", "how many?");
+        let row = Row::new("collie", "64 clients", "disk", "ring").runs("commits_per_s", &[5.0, 4.0, 6.0]);
+        hot.rows.push(row.beside("PostgreSQL", 12.0).target(">= 20x", false).target("none lost", true));
+        let mut empty = crate::Section::new("mixes", "what?");
+        empty.notes.push("no server".to_owned());
+        let broken = crate::Section { failure: Some("no\nlog".to_owned()), ..crate::Section::new("commits", "many?") };
+        let (processor, kernel, file_system) = ("p".to_owned(), "k".to_owned(), "f".to_owned());
+        let machine = crate::Machine { cores: 2, processor, kernel, file_system, optimized: true };
+        let text = sections_in_markdown(&Report { machine, runs: 3, sections: vec![hot, empty, broken] });
+        assert!(
+            text.starts_with("Medians of 3 runs (lowest..highest) on 2 cores, p; kernel k; f. Targets met: 1 of 2.")
+        );
+        for line in [
+            "| hot-row | collie | 64 clients | >= 20x | LOST |",
+            "| hot-row | collie | 64 clients | none lost | met |",
+            "### hot-row\n\nHow many?",
+            "| collie | 64 clients | disk | ring | 5.00 (4.00..6.00) | 12.0x PostgreSQL | LOST >= 20x; ok none lost |",
+            "### mixes\n\nWhat?\n\n\n- no server\n",
+            "### commits\n\nMany?\n\nFAILED: no log\n",
+        ] {
+            assert!(text.contains(line), "no {line} in\n{text}");
+        }
+    }
 
     /// Goal: only what lies between the markers of that name changes, again the same way; without markers a section is
     /// added. Method: a document with two pairs; with none; with one marker only; swapped.

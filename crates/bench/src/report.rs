@@ -130,12 +130,14 @@ pub struct Section {
     pub rows: Vec<Row>,
     /// What was left out, and why.
     pub notes: Vec<String>,
+    /// Why it has no rows: it was begun and could not be ended.
+    pub failure: Option<String>,
 }
 
 impl Section {
     /// Starts a section without rows.
     pub fn new(name: &'static str, question: impl Into<String>) -> Self {
-        Self { name, question: question.into(), rows: Vec::new(), notes: Vec::new() }
+        Self { name, question: question.into(), rows: Vec::new(), notes: Vec::new(), failure: None }
     }
 }
 
@@ -194,7 +196,7 @@ fn joined<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
 
 impl Section {
     /// Returns the cells of the table, headings first.
-    fn cells(&self) -> Vec<Vec<String>> {
+    pub(crate) fn cells(&self) -> Vec<Vec<String>> {
         let mut keys = Vec::new();
         for (key, _) in self.rows.iter().flat_map(|row| &row.figures) {
             if !keys.contains(key) {
@@ -251,6 +253,9 @@ impl Report {
             for note in &section.notes {
                 let _infallible = writeln!(text, "note: {note}");
             }
+            if let Some(failure) = &section.failure {
+                let _infallible = writeln!(text, "FAILED: {failure}");
+            }
         }
         let (met, all) = self.verdicts();
         let _infallible = writeln!(text, "\ntargets met: {met} of {all}");
@@ -261,6 +266,11 @@ impl Report {
     pub fn verdicts(&self) -> (usize, usize) {
         let targets = || self.sections.iter().flat_map(|section| &section.rows).flat_map(|row| &row.targets);
         (targets().filter(|target| target.met).count(), targets().count())
+    }
+
+    /// Returns the sections that could not be ended.
+    pub fn failed(&self) -> Vec<&'static str> {
+        self.sections.iter().filter(|section| section.failure.is_some()).map(|section| section.name).collect()
     }
 
     /// Returns everything as one JSON object; keys carry units (T2).
@@ -281,7 +291,7 @@ impl Report {
         };
         let section = |section: &Section| {
             json!({
-                "name": section.name, "question": section.question, "notes": section.notes,
+                "name": section.name, "question": section.question, "notes": section.notes, "failure": section.failure,
                 "rows": section.rows.iter().map(row).collect::<Vec<_>>(),
             })
         };

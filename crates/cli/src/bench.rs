@@ -5,14 +5,15 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::Context;
-use collie_bench::{Pace, Plan, TracerProgram, draw, log_bench, protocols_table, trace_thread, write_between};
+use collie_bench::{
+    Pace, Plan, Report, TracerProgram, draw, log_bench, protocols_table, sections_in_markdown, trace_thread, txn_bench,
+    write_between,
+};
 use indicatif::ProgressBar;
-
-/// Of the section that `--readme` adds.
-const HEADING: &str = "Beside other protocols";
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -22,6 +23,14 @@ pub(crate) enum Command {
     /// LOST. Takes about half an hour, or two minutes with --quick. Use a release build on a machine that does nothing
     /// else. Exit code 0 also when targets are missed: they are findings, not failures.
     Log(LogArgs),
+    /// Measure transactions: snapshots, commits, hot rows, old snapshots, savepoints, mixed loads, deadlocks.
+    ///
+    /// In the engine on a disk that keeps nothing, and over the wire beside PostgreSQL, which is started for it from
+    /// /usr/lib/postgresql (as user postgres when this runs as root); pgbench is the client of both. Prints a table with
+    /// each figure beside its floor or peer from the same run, and the targets; a missed one is marked LOST. Takes about
+    /// forty minutes, ten of them with --old-snapshot 60, and about three minutes with --quick. Use a release build on a
+    /// machine that does nothing else. Exit code 0 also when targets are missed, or PostgreSQL is not there.
+    Txn(TxnArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -51,40 +60,104 @@ pub(crate) struct LogArgs {
     readme: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct TxnArgs {
+    /// Run these sections only: snapshot, visibility, commits, commit-latency, hot-row, old-snapshot, savepoints, mixes,
+    /// read-only, deadlock.
+    #[arg(value_name = "SECTION")]
+    sections: Vec<String>,
+    /// Three short runs a case instead of five long ones, and an old snapshot of five seconds.
+    #[arg(long)]
+    quick: bool,
+    /// How long the snapshot of section old-snapshot lives, three times: in the engine and on both servers [default: 600].
+    #[arg(long, value_name = "SECONDS")]
+    old_snapshot: Option<u64>,
+    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Write all figures as JSON into FILE; keys carry units.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw plots as SVG files into DIR.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Write targets and tables into FILE, between the lines `<!-- bench txn begin -->` and `<!-- bench txn end -->`; a FILE
+    /// without them gets a section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+/// What is done with a report besides printing it.
+struct Kept {
+    json: Option<PathBuf>,
+    plots: Option<PathBuf>,
+    readme: Option<PathBuf>,
+}
+
+/// A part of a document that a benchmark writes.
+struct Part {
+    name: &'static str,
+    heading: &'static str,
+    text: fn(&Report) -> anyhow::Result<String>,
+}
+
+const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", text: protocols_table };
+const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
-    let args = match command {
-        Command::Log(args) => args,
-        Command::TraceThread => return trace_thread().map(|()| ExitCode::SUCCESS),
-    };
-    let pace = if args.quick { Pace::Quick } else { Pace::Full };
-    let mut plan = Plan { only: args.only, ..Plan::new(&args.dir, pace) };
-    plan.tracer = std::env::current_exe()
-        .ok()
-        .map(|program| TracerProgram { program, arguments: ["bench", "trace-thread"].map(Into::into).into() });
+    let pace = |quick| if quick { Pace::Quick } else { Pace::Full };
+    match command {
+        Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
+        Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
+            let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };
+            measure(plan, log_bench, &LOG, Kept { json, plots, readme })
+        }
+        Command::Txn(TxnArgs { sections, quick, old_snapshot, dir, json, plots, readme }) => {
+            let mut plan = Plan { only: sections, ..Plan::new(&dir, pace(quick)) };
+            plan.old_snapshot = old_snapshot.map_or(plan.old_snapshot, Duration::from_secs);
+            measure(plan, txn_bench, &TXN, Kept { json, plots, readme })
+        }
+    }
+}
+
+/// Measures as `plan` says, with this program as tracer and server, and prints and keeps the report.
+fn measure(
+    mut plan: Plan,
+    bench: fn(&Plan) -> anyhow::Result<Report>,
+    part: &Part,
+    kept: Kept,
+) -> anyhow::Result<ExitCode> {
+    if let Ok(program) = std::env::current_exe() {
+        let arguments = ["bench", "trace-thread"].map(Into::into).into();
+        plan.server = Some(program.clone());
+        plan.tracer = Some(TracerProgram { program, arguments });
+    }
     // Read before the measuring: a document that cannot be written should not cost half an hour.
-    let readme = args.readme.map(|path| read_readme(&path).map(|text| (path, text))).transpose()?;
-    let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
+    let readme = kept.readme.map(|path| read_readme(&path, part).map(|text| (path, text))).transpose()?;
+    let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();
     plan.on_progress = Arc::new(move |what| {
         shown.set_message(what.to_owned());
         shown.tick();
     });
-    let report = log_bench(&plan)?;
+    let report = bench(&plan)?;
     bar.finish_and_clear();
     print(&report.table())?;
-    if let Some(path) = args.json {
+    if let Some(path) = kept.json {
         let text = format!("{:#}\n", report.json());
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if let Some(dir) = args.plots {
+    if let Some(dir) = kept.plots {
         for path in draw(&report, &dir)? {
             print(&format!("drawn: {}\n", path.display()))?;
         }
     }
     if let Some((path, text)) = readme {
-        let text = write_between(&text, "protocols", HEADING, &protocols_table(&report)?)?;
+        let text = write_between(&text, part.name, part.heading, &(part.text)(&report)?)?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    // Only now: what the others found out is kept.
+    anyhow::ensure!(report.failed().is_empty(), "not measured to the end: {}", report.failed().join(", "));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -96,8 +169,8 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-fn read_readme(path: &Path) -> anyhow::Result<String> {
+fn read_readme(path: &Path, part: &Part) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    write_between(&text, "protocols", HEADING, "").with_context(|| format!("in {}", path.display()))?;
+    write_between(&text, part.name, part.heading, "").with_context(|| format!("in {}", path.display()))?;
     Ok(text)
 }

@@ -283,6 +283,12 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
+    /// Returns how many versions the row at `key` has, unfinished ones and locks among them; 0 without a row. For people:
+    /// it walks the chain.
+    pub fn version_count(&self, key: &[u8]) -> usize {
+        self.index.with(key, Arc::clone).map_or(0, |row| row.version_count())
+    }
+
     /// Removes every row: nobody may use the family any more.
     pub fn clear(&self) {
         self.index.clear();

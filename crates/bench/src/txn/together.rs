@@ -1,0 +1,152 @@
+//! `together`: threads that each do one thing again and again, until they are told to stop.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::{
+    Plan,
+    latency::Latencies,
+    measures::{float, median, per_s},
+    thread_time::ThreadTime,
+};
+
+/// One call in so many is timed, so that reading the clock does not become the measure.
+const TIMED: u64 = 64;
+/// How often somebody looks whether it is time to stop.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What all threads together did.
+#[derive(Default)]
+pub(crate) struct Load {
+    pub(crate) count: u64,
+    ns: u64,
+    pub(crate) latencies: Latencies,
+}
+
+impl Load {
+    /// Returns calls per second.
+    pub(crate) fn rate(&self) -> f64 {
+        per_s(self.count, self.ns)
+    }
+}
+
+/// Returns what says whether `time` has not passed since this was called.
+pub(crate) fn during(plan: &Plan, time: Duration) -> impl FnMut() -> bool {
+    let begun = plan.now_ns();
+    move || u128::from(plan.now_ns() - begun) < time.as_nanos()
+}
+
+/// Like [`during`], for a time that is meant at full pace.
+pub(crate) fn lasting(plan: &Plan, time: Duration) -> impl FnMut() -> bool {
+    during(plan, plan.time(time))
+}
+
+/// Runs each of `workers` on a thread of its own, again and again while `go_on` says so. Returns what they did, and the workers.
+///
+/// # Errors
+/// The first worker's that failed; all stop then.
+pub(crate) fn together<W: FnMut() -> anyhow::Result<()> + Send>(
+    plan: &Plan,
+    workers: Vec<W>,
+    mut go_on: impl FnMut() -> bool,
+) -> anyhow::Result<(Load, Vec<W>)> {
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(workers.len() + 1));
+    let run = |mut work: W| {
+        let mut load = Load::default();
+        ready.wait();
+        let begun = plan.now_ns();
+        while !stop.load(Ordering::Relaxed) {
+            let timed = load.count.is_multiple_of(TIMED).then(|| plan.now_ns());
+            if let Err(error) = work() {
+                stop.store(true, Ordering::Relaxed);
+                return Err(error);
+            }
+            if let Some(from) = timed {
+                load.latencies.record(plan.now_ns() - from);
+            }
+            load.count += 1;
+        }
+        Ok((begun, load, work))
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let running: Vec<_> = workers.into_iter().map(|work| scope.spawn(move || run(work))).collect();
+        ready.wait();
+        while go_on() && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(LOOK);
+        }
+        stop.store(true, Ordering::Relaxed);
+        let (mut all, mut workers, mut begun_ns) = (Load::default(), Vec::new(), u64::MAX);
+        for thread in running {
+            let (begun, load, work) = thread.join().expect("a worker returns its error")?;
+            begun_ns = begun_ns.min(begun);
+            all.count += load.count;
+            all.latencies.merge(&load.latencies);
+            workers.push(work);
+        }
+        // From the first one's start to the last one's end: what was done while they came to a stop is counted.
+        all.ns = plan.now_ns() - begun_ns;
+        Ok((all, workers))
+    })
+}
+
+/// Runs each of `workers` on a thread of its own for `time` at full pace; a call does `burst` operations. Returns the
+/// nanoseconds on a processor that one operation takes: the middle call of the middle thread, so that neither a lost
+/// processor nor a cold cache is in it.
+pub(crate) fn cost_ns<W: FnMut() + Send>(plan: &Plan, workers: Vec<W>, burst: u64, time: Duration) -> f64 {
+    let (stop, ready) = (AtomicBool::new(false), Barrier::new(workers.len() + 1));
+    let run = |mut work: W| {
+        let (mut clock, mut costs) = (ThreadTime::new(), Vec::new());
+        ready.wait();
+        while costs.is_empty() || !stop.load(Ordering::Relaxed) {
+            let ((), ns) = clock.of(plan, &mut work);
+            costs.push(float(ns) / float(burst));
+        }
+        median(&costs)
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let running: Vec<_> = workers.into_iter().map(|work| scope.spawn(move || run(work))).collect();
+        ready.wait();
+        std::thread::sleep(plan.time(time));
+        stop.store(true, Ordering::Relaxed);
+        let costs: Vec<f64> =
+            running.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect();
+        median(&costs)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::atomic::AtomicU64};
+
+    use super::*;
+    use crate::Pace;
+
+    /// Goal: what is counted is what was done, and one failure stops all. Method: three workers that count too; then one
+    /// that fails beside two that never end.
+    #[test]
+    fn calls_are_counted_and_a_failure_stops_all() {
+        let (plan, done) = (Plan::new(Path::new("."), Pace::Touch), AtomicU64::new(0));
+        let count = || {
+            done.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        };
+        let (load, workers) = together(&plan, vec![&count; 3], lasting(&plan, Duration::from_secs(1))).unwrap();
+        assert_eq!((load.count, workers.len()), (done.load(Ordering::Relaxed), 3));
+        assert!(load.count > 0 && load.rate() > 0.0 && load.latencies.count() > 0);
+        let fail = || {
+            anyhow::ensure!(done.fetch_add(1, Ordering::Relaxed) % 7 != 6, "the seventh");
+            Ok(())
+        };
+        assert_eq!(
+            together(&plan, vec![&fail; 3], || true).err().map(|e| e.to_string()).as_deref(),
+            Some("the seventh")
+        );
+    }
+}

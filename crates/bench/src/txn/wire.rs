@@ -1,0 +1,38 @@
+//! What the sections over the wire share: the rows of loads that pgbench ran.
+
+use super::counted;
+use crate::{
+    measures::median,
+    report::Row,
+    servers::{Done, PEER, Server, Servers},
+};
+
+/// Returns committed transactions per second of each run.
+pub(crate) fn rates(runs: &[Done]) -> Vec<f64> {
+    runs.iter().map(|done| done.tps).collect()
+}
+
+/// Returns what the peer reached under case `case`, if it runs.
+pub(crate) fn peer_rate(servers: &Servers, all: &[Vec<Vec<Done>>], case: usize) -> Option<f64> {
+    servers.peer().map(|at| median(&rates(&all[at][case])))
+}
+
+/// Returns the row of a server under a load.
+pub(crate) fn row(server: &Server, case: String, level: &'static str, runs: &[Done]) -> Row {
+    let of = |figure: fn(&Done) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+    Row::new(server.name(), case, level, server.ring())
+        .runs("commits_per_s", &rates(runs))
+        .runs("p50_us", &of(Done::p50_us))
+        .runs("p99_us", &of(Done::p99_us))
+}
+
+/// Puts a row beside the peer's rate, and returns the ratio too.
+pub(crate) fn beside_peer(row: Row, server: &Server, runs: &[Done], peer: Option<f64>) -> (Row, Option<f64>) {
+    let ratio = server.by_peer(median(&rates(runs)), peer);
+    (if let Some(ratio) = ratio { row.beside(PEER, ratio) } else { row }, ratio)
+}
+
+/// Returns "8 clients".
+pub(crate) fn clients(count: usize) -> String {
+    counted(count, "client")
+}
