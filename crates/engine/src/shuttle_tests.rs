@@ -1,6 +1,6 @@
 //! Larger mixes than loom can hold, under shuttle: four sessions over three rows and one table lock, with waits of every kind
-//! (rows, shared rows, a table), deadlocks, savepoints, rollbacks and large commits, on the product's own rows, transactions,
-//! queues and garbage. Run with `--cfg shuttle`; `SHUTTLE_LONG=1` draws more.
+//! (rows, shared rows, a table), deadlocks, savepoints, rollbacks, rows that are deleted and made again, cleaning, and commits
+//! that leave their stamps to a tick, on the product's own rows, transactions and queues. Run with `--cfg shuttle`; `SHUTTLE_LONG=1` draws more.
 //!
 //! Schedules are drawn by two rules, any thread next and priorities with a few changes (PCT), from fixed seeds.
 //!
@@ -13,14 +13,14 @@
 //!
 //! Each mistake must be caught by one of these, and the test says by which. Orderings are not checked here (shuttle is
 //! sequentially consistent): that is the loom models' part. The log is one mutex; the lock-free one has mixes of its own
-//! (`collie-wal`). Rows are neither made nor removed: the index takes a lock that shuttle does not know.
+//! (`collie-wal`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Basis, Change, Family, View, WriteOutcome, WriteRules, pin};
+use collie_store::{Basis, Change, Family, InsertOutcome, Origin, View, WriteOutcome, WriteRules, pin};
 use collie_sync::Mutex;
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Draw, Explored, below, sample};
@@ -110,15 +110,41 @@ impl World {
         Arc::new(Self { txns, families, garbage: Arc::default(), family, ledger, inside })
     }
 
+    /// The amount of a row; 0 where there is none.
     fn read(&self, row: usize, view: &View) -> i64 {
         let pin = pin();
-        let value = self.family.read(&key(row), view, &Fates(&self.txns), &pin);
-        amount(value.expect("rows are not deleted"))
+        self.family.read(&key(row), view, &Fates(&self.txns), &pin).map_or(0, |value| amount(value))
     }
 }
 
 /// Why a transaction cannot go on.
 struct Refused;
+
+/// What is done to a row.
+#[derive(Clone, Copy)]
+enum What {
+    Add(i64),
+    Delete,
+    Lock(LockStrength),
+}
+
+impl What {
+    fn delta(self, before: i64) -> i64 {
+        match self {
+            Self::Add(delta) => delta,
+            Self::Delete => -before,
+            Self::Lock(_) => 0,
+        }
+    }
+
+    fn change(self, after: &[u8]) -> Change<'_> {
+        match self {
+            Self::Add(_) => Change::Put(after),
+            Self::Delete => Change::Delete,
+            Self::Lock(strength) => Change::Lock(strength),
+        }
+    }
+}
 
 struct Client {
     world: Arc<World>,
@@ -175,20 +201,22 @@ impl Open<'_> {
         }
     }
 
-    /// Changes or locks one row, as the engine does, and returns its newest amount before that.
-    fn write(&mut self, row: usize, delta: Option<i64>, strength: LockStrength) -> Result<i64, Refused> {
+    /// Changes, deletes, locks or makes one row, as the engine does, and returns its newest amount before that; `None`
+    /// for a row that is not there to be deleted or locked.
+    fn write(&mut self, row: usize, what: What) -> Result<Option<i64>, Refused> {
         let xid = self.client.session.assign_xid(&mut self.t).expect("it may write");
         let view = self.begin_statement();
         let world = Arc::clone(&self.client.world);
-        let repeatable = self.t.isolation() != Isolation::ReadCommitted;
-        let rules = WriteRules { xid, repeatable, horizon: world.txns.horizon() };
+        let rules = WriteRules { xid, repeatable: self.is_repeatable(), horizon: world.txns.horizon() };
+        let (family, fates, key) = (&world.family, Fates(&world.txns), key(row));
         let mut before = world.read(row, &view);
         let mut basis = Basis::Snapshot;
-        loop {
-            let after = (before + delta.unwrap_or_default()).to_le_bytes();
-            let change = if delta.is_some() { Change::Put(&after) } else { Change::Lock(strength) };
-            match world.family.write(&key(row), change, basis, &view, &rules, &Fates(&world.txns)) {
-                WriteOutcome::Done(pending) => self.client.writes.push(world.family.id(), pending),
+        let strength = loop {
+            let after = (before + what.delta(before)).to_le_bytes();
+            let change = what.change(&after);
+            let strength = change.strength();
+            match family.write(&key, change, basis, &view, &rules, &fates) {
+                WriteOutcome::Done(pending) => self.client.writes.push(family.id(), pending),
                 WriteOutcome::Shared(lock) => self.client.writes.push_share(lock),
                 WriteOutcome::Held => {}
                 WriteOutcome::Wait(holder) => {
@@ -200,21 +228,86 @@ impl Open<'_> {
                     (before, basis) = (amount(&value), Basis::After(csn));
                     continue;
                 }
-                WriteOutcome::Conflict(csn) => {
-                    let _ = self.client.session.conflict(&self.t, csn);
-                    return Err(Refused);
+                WriteOutcome::Gone(csn) => {
+                    self.saw(&view, csn);
+                    let What::Add(delta) = what else {
+                        self.end_statement();
+                        return Ok(None);
+                    };
+                    match self.make(row, delta, &view, &rules)? {
+                        None => before = 0,
+                        Some((newer, after)) => {
+                            (before, basis) = (newer, after);
+                            continue;
+                        }
+                    }
                 }
+                WriteOutcome::Conflict(csn) => return Err(self.conflict(csn)),
                 other => panic!("{other:?}"),
             }
-            self.client.session.took_row(&self.t, world.family.id(), &key(row), strength);
-            self.added[row] += delta.unwrap_or_default();
-            self.end_statement();
-            return Ok(before);
+            break strength;
+        };
+        self.client.session.took_row(&self.t, family.id(), &key, strength);
+        self.added[row] += what.delta(before);
+        self.end_statement();
+        Ok(Some(before))
+    }
+
+    /// Makes a row that was not there; a row that is there now comes back with its amount.
+    fn make(
+        &mut self,
+        row: usize,
+        delta: i64,
+        view: &View,
+        rules: &WriteRules,
+    ) -> Result<Option<(i64, Basis)>, Refused> {
+        let world = Arc::clone(&self.client.world);
+        loop {
+            let value = delta.to_le_bytes();
+            match world.family.insert(&key(row), &value, view, rules, &Fates(&world.txns)) {
+                InsertOutcome::Done(pending) => {
+                    self.client.writes.push(world.family.id(), pending);
+                    return Ok(None);
+                }
+                InsertOutcome::DoneAfter { pending, csn } => {
+                    self.client.writes.push(world.family.id(), pending);
+                    self.saw(view, Some(csn));
+                    return Ok(None);
+                }
+                InsertOutcome::Wait(holder) => self.wait_for_row(row, holder, LockStrength::Update)?,
+                InsertOutcome::Duplicate { origin: Origin::Committed(csn), value } => {
+                    self.saw(view, Some(csn));
+                    if csn < view.snapshot {
+                        return Ok(Some((amount(&value), Basis::Snapshot)));
+                    }
+                    if rules.repeatable {
+                        return Err(self.conflict(csn));
+                    }
+                    return Ok(Some((amount(&value), Basis::After(csn))));
+                }
+                InsertOutcome::Conflict(csn) => return Err(self.conflict(csn)),
+                other => panic!("{other:?}"),
+            }
         }
     }
 
+    fn is_repeatable(&self) -> bool {
+        self.t.isolation() != Isolation::ReadCommitted
+    }
+
+    fn saw(&mut self, view: &View, csn: Option<Lsn>) {
+        if let Some(csn) = csn.filter(|csn| *csn >= view.snapshot) {
+            self.client.session.saw(csn);
+        }
+    }
+
+    fn conflict(&mut self, csn: Lsn) -> Refused {
+        let _ = self.client.session.conflict(&self.t, csn);
+        Refused
+    }
+
     fn add(&mut self, row: usize, delta: i64) -> Result<(), Refused> {
-        self.write(row, Some(delta), LockStrength::NoKeyUpdate).map(drop)
+        self.write(row, What::Add(delta)).map(drop)
     }
 
     /// All amounts of one statement add up, twice (X1).
@@ -230,18 +323,21 @@ impl Open<'_> {
 
     /// Holds two rows FOR SHARE: they stay as they are (X2).
     fn share(&mut self, rows: [usize; 2]) -> Result<(), Refused> {
+        let mut held = Vec::new();
         for row in rows {
-            self.write(row, None, LockStrength::Share)?;
+            if self.write(row, What::Lock(LockStrength::Share))?.is_some() {
+                held.push(row);
+            }
         }
-        let view = self.begin_statement();
-        let held = rows.map(|row| self.client.world.read(row, &view));
-        self.end_statement();
+        let look = |open: &mut Self| {
+            let view = open.begin_statement();
+            let amounts: Vec<i64> = held.iter().map(|row| open.client.world.read(*row, &view)).collect();
+            open.end_statement();
+            amounts
+        };
+        let before = look(self);
         thread::yield_now();
-        if self.t.isolation() == Isolation::ReadCommitted {
-            let view = self.begin_statement();
-            assert_eq!(rows.map(|row| self.client.world.read(row, &view)), held, "X2: changed under a share lock");
-            self.end_statement();
-        }
+        assert_eq!(look(self), before, "X2: changed under a share lock");
         Ok(())
     }
 
@@ -300,7 +396,7 @@ impl Open<'_> {
 /// What one transaction of the mix does.
 fn act(open: &mut Open<'_>) -> Result<(), Refused> {
     let (from, to) = (below(ROWS), below(ROWS));
-    match below(6) {
+    match below(8) {
         0 | 1 => {
             open.add(from, -5)?;
             open.add(to, 5)?;
@@ -317,9 +413,23 @@ fn act(open: &mut Open<'_>) -> Result<(), Refused> {
         3 => open.share([from, to])?,
         4 => {
             // Shared first, then changed: two of these are a deadlock.
-            open.write(from, None, LockStrength::Share)?;
+            open.write(from, What::Lock(LockStrength::Share))?;
             open.add(from, 3)?;
             open.add(to, -3)?;
+        }
+        5 => {
+            // All of a row goes to another one, which may be gone as well.
+            let amount = open.write(from, What::Delete)?;
+            open.add(to, amount.unwrap_or_default())?;
+        }
+        6 => {
+            // Whoever waits for the key goes with this, too.
+            open.write(from, What::Lock(LockStrength::KeyShare))?;
+            open.add(to, 4)?;
+            let savepoint = open.savepoint();
+            let _ = open.write(to, What::Delete)?;
+            open.roll_back_to(savepoint);
+            open.add(from, -4)?;
         }
         _ => {
             open.lock_table()?;
@@ -346,7 +456,8 @@ fn session(world: &Arc<World>) {
             open.roll_back()
         }
         if below(3) == 0 {
-            world.txns.tick();
+            let horizon = world.txns.tick();
+            world.garbage.clean(&world.families, horizon, usize::MAX);
         }
     }
 }

@@ -264,7 +264,7 @@ impl<I: OrderedIndex> Family<I> {
             match row.try_remove(Lsn::ZERO, &pin()) {
                 Removal::Dead => return self.take_out(&row),
                 Removal::Alive => return,
-                Removal::Busy => std::thread::yield_now(),
+                Removal::Busy => collie_sync::thread::yield_now(),
             }
         }
     }

@@ -8,6 +8,11 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 
+// Rows are looked at under the lock, so the mixes must know it; the models of loom, where it would be one thing more to look at,
+// hold it for nobody to wait for.
+#[cfg(shuttle)]
+use collie_sync::RwLock;
+#[cfg(not(shuttle))]
 use parking_lot::RwLock;
 
 use crate::key::Key;
