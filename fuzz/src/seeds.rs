@@ -12,7 +12,10 @@ use collie_env::{Env, read_all};
 use collie_sql::{
     catalog::{
         record,
-        relation::{Check, Column, Index, IndexColumn, Relation, Storage, TableKey},
+        relation::{
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, ReferentialAction, Relation, Storage,
+            TableKey,
+        },
         snapshot::Schema,
     },
     codec::{KeyColumn, RowLayout, key::encode_key},
@@ -308,7 +311,7 @@ fn key_codec() -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns a table with an index, a check and a default, whose rows are the seeds of `catalog_record`.
+/// Returns a table with an index, a check, a default and a foreign key, whose rows are the seeds of `catalog_record`.
 pub(crate) fn relation() -> Relation {
     let column = |attnum: i16, name: &str, type_oid: u32, default: Option<&str>| Column {
         attnum,
@@ -341,7 +344,20 @@ pub(crate) fn relation() -> Relation {
         key: TableKey::Primary,
         indexes: vec![Arc::new(index)],
         checks: vec![Check { oid: 16_388, name: Arc::from("t_check"), condition: Arc::from("id > 0") }],
-        foreign_keys: Vec::new(),
+        foreign_keys: vec![ForeignKey {
+            oid: 16_389,
+            name: Arc::from("t_id_fkey"),
+            columns: vec![0],
+            target: 16_385,
+            target_columns: vec![0],
+            index: 16_386,
+            match_full: true,
+            on_update: ReferentialAction::Cascade,
+            on_delete: ReferentialAction::SetNull,
+            on_delete_columns: vec![0],
+            timing: ConstraintTiming::Deferred,
+            validated: true,
+        }],
         options: vec![("fillfactor".to_owned(), "70".to_owned())],
     }
 }

@@ -97,6 +97,7 @@ pub(crate) fn catalog_record(bytes: &[u8]) {
     let table = seeds::relation();
     let (mut columns, mut indexes) = (table.columns.clone(), Vec::new());
     let mut checks = table.checks.clone();
+    let mut foreign_keys = table.foreign_keys.clone();
     let whole = match read {
         Record::Relation(relation) => *relation,
         other => {
@@ -104,12 +105,13 @@ pub(crate) fn catalog_record(bytes: &[u8]) {
                 Record::Column(_, column) => columns.push(column),
                 Record::Index(_, index) => indexes.push(index),
                 Record::Check(_, check) => checks.push(check),
+                Record::ForeignKey(_, foreign) => foreign_keys.push(foreign),
                 _ => {}
             }
             table
         }
     };
-    drop(record::assemble(whole, columns, indexes, checks));
+    drop(record::assemble(whole, columns, indexes, checks, foreign_keys));
 }
 
 /// A stored row of a table with a column of each type. What is read is written and read again.

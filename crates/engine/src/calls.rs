@@ -18,6 +18,15 @@ pub enum Basis {
     After(Lsn),
 }
 
+/// What a statement that judges constraints sees besides the transaction's own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// What any statement of the transaction sees.
+    Snapshot,
+    /// Every commit that was published when it began, at every level.
+    Newest,
+}
+
 /// What to do to an existing row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<'a> {

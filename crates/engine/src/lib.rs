@@ -74,7 +74,7 @@ mod traced;
 mod wait;
 mod writes;
 
-pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{Family, FamilyStat, Origin, Visit};

@@ -116,6 +116,23 @@ impl EngineLog {
         self.wait(Mark::Boundary, lsn)
     }
 
+    /// Blocks until the boundary has passed every commit that was published before the call; returns a position above
+    /// all of them.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub(crate) fn wait_published(&self) -> Result<Lsn, WalError> {
+        let end = match &self.0 {
+            Backing::Open { wal, .. } => wal.glsn(),
+            Backing::Salvaged { end, .. } => *end,
+        };
+        // The look moves the boundary; where nothing is under way there is nothing to wait for.
+        if !self.is_reached(Mark::Boundary, end) {
+            self.wait(Mark::Boundary, end)?;
+        }
+        Ok(end)
+    }
+
     /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
         self.wait(Mark::Durable, lsn)

@@ -140,6 +140,11 @@ impl ReadSet {
         Ok(())
     }
 
+    /// Keeps that the caller is about to read at a later snapshot than its own.
+    pub(crate) fn sees_beyond(&mut self) {
+        self.beyond = true;
+    }
+
     /// Returns whether the caller was told of a commit that its snapshot does not show: such a transaction must not even
     /// commit nothing.
     pub(crate) const fn saw_beyond(&self) -> bool {

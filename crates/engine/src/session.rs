@@ -12,14 +12,18 @@
 //!   hears of it.
 //! - N4. `reads` is there exactly while a SERIALIZABLE transaction is open that may write, and has every key that the caller
 //!   was told of, but those that versions in `writes` stand for: nothing newer can come under an own version.
+//! - N5. A check (`begin_check`) locks rows on their newest version at every level, but what it writes is based on the
+//!   transaction's snapshot, as any write: a row that the snapshot does not show is never changed at REPEATABLE READ. With
+//!   [`Sees::Newest`] it reads at a snapshot of its own that is above everything published when it began; `newest` holds
+//!   that snapshot when it is not the transaction's.
 
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
-    Behind, Blocker, CancelHandle, CommitRecord, Ended, Isolation, LockTarget, NotCommitted, RowKey, RowWish, Start,
-    StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
+    Behind, Blocker, CancelHandle, CommitRecord, Ended, Holder, Isolation, LockTarget, NotCommitted, RowKey, RowWish,
+    Start, StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
 };
 use collie_wal::Level;
 use parking_lot::Mutex;
@@ -31,7 +35,9 @@ use crate::redo_buffer::RedoBuffer;
 use crate::shared::Shared;
 use crate::wait::{Ack, WaitFuture};
 use crate::writes::{Fates, Writes};
-use crate::{Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Write};
+use crate::{
+    Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write,
+};
 
 /// One client's line of transactions, at most one open at a time. Dropping it rolls back.
 #[derive(Debug)]
@@ -46,6 +52,10 @@ pub struct Session {
     redo: RedoBuffer,
     /// N4. Under a lock because reading takes `&self`; nobody else ever holds it.
     reads: Option<Box<Mutex<ReadSet>>>,
+    /// Whether the open statement judges constraints (N5).
+    checking: bool,
+    /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
+    newest: Option<Holder>,
     wrote_catalog: bool,
     doomed: Option<EngineError>,
 }
@@ -63,6 +73,8 @@ impl Session {
             writes: shared.writes(),
             redo: RedoBuffer::new(shared.chunk_bytes),
             reads: None,
+            checking: false,
+            newest: None,
             wrote_catalog: false,
             doomed: None,
             shared: Arc::clone(shared),
@@ -115,14 +127,52 @@ impl Session {
         Ok(())
     }
 
+    /// Begins a statement that judges whether constraints hold, for the transaction's own writes: a new command number,
+    /// and a snapshot as `sees` says. Locks of rows are then taken on the newest version at every level, which the caller
+    /// is told of as at READ COMMITTED; every other write keeps to the transaction's snapshot.
+    ///
+    /// What a SERIALIZABLE transaction reads in it counts as read: it commits only if that is unchanged since its snapshot.
+    ///
+    /// # Progress
+    /// With [`Sees::Newest`] it waits for appends of other threads that are under way.
+    ///
+    /// # Errors
+    /// As of [`Session::begin_statement`]; [`EngineError::TooManySessions`] when there is no room for another snapshot.
+    pub fn begin_check(&mut self, sees: Sees) -> Result<(), EngineError> {
+        if sees == Sees::Newest {
+            // Row locks end when a commit is published, which may be before the boundary passes it. The rows of whoever
+            // held a lock that is ours now must be seen.
+            let end = self.shared.txns.log().wait_published()?;
+            self.txn.saw(Lsn::new(end.get() - 1));
+        }
+        self.begin_statement(StatementKind::Write)?;
+        self.checking = true;
+        let repeatable = self.open.as_ref().is_some_and(|t| t.isolation() != Isolation::ReadCommitted);
+        if sees == Sees::Newest && repeatable {
+            let holder = self.shared.txns.hold_newest()?;
+            self.txn.saw(Lsn::new(holder.snapshot().get() - 1));
+            if let Some(view) = &mut self.view {
+                view.snapshot = holder.snapshot();
+            }
+            if let Some(reads) = &self.reads {
+                reads.lock().sees_beyond();
+            }
+            self.newest = Some(holder);
+        }
+        Ok(())
+    }
+
     /// Ends a statement: leaves the queue it may still be in; READ COMMITTED gives its snapshot up.
     pub fn end_statement(&mut self) {
         if let Some(t) = &mut self.open {
             self.txn.end_statement(t);
-            if t.snapshot().is_none() {
-                self.view = None;
+            match (t.snapshot(), &mut self.view) {
+                (None, view) => *view = None,
+                (Some(snapshot), Some(view)) => view.snapshot = snapshot,
+                (Some(_), None) => {}
             }
         }
+        (self.checking, self.newest) = (false, None);
     }
 
     fn view(&self) -> Result<&View, EngineError> {
@@ -207,7 +257,8 @@ impl Session {
     /// [`EngineError::ReadChanged`] when it was taken since and the transaction is SERIALIZABLE and had read it;
     /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
-        let (view, rules) = self.prepare(key, value)?;
+        let (mut view, rules) = self.prepare(key, value)?;
+        view.snapshot = self.written_at(&view);
         let outcome = f.insert(key, value, &view, &rules, &Fates(&self.shared.txns));
         if let InsertOutcome::DoneAfter { csn, .. } = outcome {
             self.saw(Some(csn));
@@ -268,9 +319,12 @@ impl Session {
             Write::Lock(strength) => (Change::Lock(strength), None),
         };
         let strength = change.strength();
-        let (view, rules) = self.prepare(key, value.unwrap_or_default())?;
+        let (mut view, mut rules) = self.prepare(key, value.unwrap_or_default())?;
         if matches!(what, Write::Lock(_)) {
             self.read_key(f, key)?;
+            rules.repeatable &= !self.checking; // N5
+        } else {
+            view.snapshot = self.written_at(&view);
         }
         let basis = match basis {
             Basis::Snapshot => collie_store::Basis::Snapshot,
@@ -313,6 +367,11 @@ impl Session {
             WriteOutcome::SelfModified => Outcome::SelfModified,
             WriteOutcome::Dead => unreachable!("a family answers Dead by looking again"),
         })
+    }
+
+    /// Returns the snapshot that writes are based on: the transaction's, where the statement reads at another one (N5).
+    fn written_at(&self, view: &View) -> Lsn {
+        self.open.as_ref().and_then(Transaction::snapshot).unwrap_or(view.snapshot)
     }
 
     /// Checks that a write may be made now and gives it an id and its rules.
@@ -486,6 +545,7 @@ impl Session {
             return Err(NO_TRANSACTION);
         };
         self.view = None;
+        (self.checking, self.newest) = (false, None);
         let reads = self.reads.take().map(|reads| reads.into_inner());
         let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
             // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
@@ -559,6 +619,7 @@ impl Session {
     /// Rolls back: undoes every write, releases every lock. Nothing happens when no transaction is open.
     pub fn rollback(&mut self) {
         self.view = None;
+        (self.checking, self.newest) = (false, None);
         if let Some(t) = self.open.take() {
             self.abort(t);
         }

@@ -11,6 +11,7 @@
 //! | 4 index | relation u32, oid u32 | family, flags (1 unique, 2 primary, 4 has constraint), constraint oid if flagged, name, column count, (attnum, flags 1 descending, 2 nulls first) each |
 //! | 5 check | relation u32, oid u32 | name, condition |
 //! | 6 counter | which u8 (1: next oid) | next value |
+//! | 7 foreign key | relation u32, oid u32 | target oid, index oid, on update, on delete (0 no action, 1 restrict, 2 cascade, 3 set null, 4 set default), timing (0 immediate, 1 deferrable, 2 deferred), flags (1 match full, 2 validated), name, column count, (attnum, target attnum) each, count of columns ON DELETE sets, attnum each |
 //!
 //! Checked by the round trip property below and the fuzz target `catalog_record`.
 
@@ -23,7 +24,10 @@ use collie_base::{
 
 use crate::{
     catalog::{
-        relation::{Check, Column, Index, IndexColumn, Oid, Relation, Storage, TableKey},
+        relation::{
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation, Storage,
+            TableKey,
+        },
         snapshot::Schema,
     },
     codec::{key::KeyColumn, row::RowLayout},
@@ -39,6 +43,7 @@ const COLUMN: u8 = 3;
 const INDEX: u8 = 4;
 const CHECK: u8 = 5;
 const COUNTER: u8 = 6;
+const FOREIGN_KEY: u8 = 7;
 const NEXT_OID: u8 = 1;
 
 /// One decoded catalog row.
@@ -54,6 +59,8 @@ pub enum Record {
     Index(Oid, Index),
     /// A CHECK of the table.
     Check(Oid, Check),
+    /// A foreign key of the table; column places stand as attnum - 1.
+    ForeignKey(Oid, ForeignKey),
     /// First OID that was never given out.
     NextOid(u32),
 }
@@ -116,7 +123,84 @@ pub fn relation_rows(relation: &Relation) -> Vec<Row> {
         put_text(&mut value, &check.condition);
         rows.push((key(CHECK, &[relation.oid, check.oid]), value));
     }
+    rows.extend(relation.foreign_keys.iter().map(|foreign| foreign_key_row(relation.oid, foreign)));
     rows
+}
+
+/// The actions, by the number they are written as.
+const ACTIONS: [ReferentialAction; 5] = [
+    ReferentialAction::NoAction,
+    ReferentialAction::Restrict,
+    ReferentialAction::Cascade,
+    ReferentialAction::SetNull,
+    ReferentialAction::SetDefault,
+];
+/// The timings, by the number they are written as.
+const TIMINGS: [ConstraintTiming; 3] =
+    [ConstraintTiming::Immediate, ConstraintTiming::Deferrable, ConstraintTiming::Deferred];
+
+fn number_of<T: PartialEq>(all: &[T], one: &T) -> u8 {
+    let place = all.iter().position(|other| other == one).expect("every value has its number");
+    u8::try_from(place).expect("a handful")
+}
+
+fn numbered<T: Copy>(all: &[T], reader: &mut Reader<'_>) -> Result<T, DecodeError> {
+    all.get(usize::from(reader.u8()?)).copied().ok_or(DecodeError { what: "foreign key" })
+}
+
+fn foreign_key_row(relation: Oid, foreign: &ForeignKey) -> Row {
+    let mut value = vec![FORMAT];
+    put_varint(&mut value, u64::from(foreign.target));
+    put_varint(&mut value, u64::from(foreign.index));
+    value.push(number_of(&ACTIONS, &foreign.on_update));
+    value.push(number_of(&ACTIONS, &foreign.on_delete));
+    value.push(number_of(&TIMINGS, &foreign.timing));
+    value.push(u8::from(foreign.match_full) | u8::from(foreign.validated) << 1);
+    put_text(&mut value, &foreign.name);
+    put_varint(&mut value, foreign.columns.len() as u64);
+    for (column, target) in foreign.columns.iter().zip(&foreign.target_columns) {
+        put_varint(&mut value, *column as u64 + 1);
+        put_varint(&mut value, *target as u64 + 1);
+    }
+    put_varint(&mut value, foreign.on_delete_columns.len() as u64);
+    for column in &foreign.on_delete_columns {
+        put_varint(&mut value, *column as u64 + 1);
+    }
+    (key(FOREIGN_KEY, &[relation, foreign.oid]), value)
+}
+
+fn place(reader: &mut Reader<'_>) -> Result<usize, DecodeError> {
+    small::<usize>(reader)?.checked_sub(1).ok_or(DecodeError { what: "attnum" })
+}
+
+fn decode_foreign_key(oid: Oid, reader: &mut Reader<'_>) -> Result<ForeignKey, DecodeError> {
+    let (target, index) = (small(reader)?, small(reader)?);
+    let (on_update, on_delete) = (numbered(&ACTIONS, reader)?, numbered(&ACTIONS, reader)?);
+    let timing = numbered(&TIMINGS, reader)?;
+    let flags = reader.u8()?;
+    let name = text(reader)?;
+    let (mut columns, mut target_columns, mut on_delete_columns) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..reader.varint()? {
+        columns.push(place(reader)?);
+        target_columns.push(place(reader)?);
+    }
+    for _ in 0..reader.varint()? {
+        on_delete_columns.push(place(reader)?);
+    }
+    Ok(ForeignKey {
+        oid,
+        name,
+        columns,
+        target,
+        target_columns,
+        index,
+        match_full: flags & 1 != 0,
+        on_update,
+        on_delete,
+        on_delete_columns,
+        timing,
+        validated: flags & 2 != 0,
+    })
 }
 
 fn column_row(relation: Oid, column: &Column) -> Row {
@@ -190,6 +274,10 @@ pub fn decode(row_key: &[u8], value: &[u8]) -> Result<Record, DecodeError> {
             let (relation, oid) = be32(ids)?;
             let check = Check { oid: be32(oid)?.0, name: text(&mut reader)?, condition: text(&mut reader)? };
             Record::Check(relation, check)
+        }
+        FOREIGN_KEY => {
+            let (relation, oid) = be32(ids)?;
+            Record::ForeignKey(relation, decode_foreign_key(be32(oid)?.0, &mut reader)?)
         }
         COUNTER if ids == [NEXT_OID] => Record::NextOid(small(&mut reader)?),
         _ => return Err(bad_key),
@@ -273,6 +361,7 @@ pub fn assemble(
     mut columns: Vec<Column>,
     mut indexes: Vec<Index>,
     mut checks: Vec<Check>,
+    mut foreign_keys: Vec<ForeignKey>,
 ) -> Result<Relation, DecodeError> {
     columns.sort_by_key(|column| column.attnum);
     for (place, column) in columns.iter().enumerate() {
@@ -292,6 +381,14 @@ pub fn assemble(
         return Err(DecodeError { what: "table key without its index" });
     }
     checks.sort_by(|a, b| a.name.cmp(&b.name));
+    for foreign in &foreign_keys {
+        let named = foreign.columns.iter().chain(&foreign.on_delete_columns);
+        if foreign.columns.is_empty() || named.into_iter().any(|&at| columns.get(at).is_none_or(|it| it.dropped)) {
+            return Err(DecodeError { what: "foreign key over a missing column" });
+        }
+    }
+    foreign_keys.sort_by(|a, b| a.name.cmp(&b.name));
+    relation.foreign_keys = foreign_keys;
     relation.layout = layout_of(&columns);
     relation.columns = columns;
     relation.indexes = indexes.into_iter().map(Arc::new).collect();
@@ -348,6 +445,7 @@ mod tests {
         if keyed {
             indexes.insert(0, index(30_000, true));
         }
+        let columns_len = columns.len();
         Relation {
             oid: 16_400,
             schema: 2200,
@@ -359,7 +457,20 @@ mod tests {
             key: if keyed { TableKey::Primary } else { TableKey::RowId },
             indexes,
             checks: vec![Check { oid: 5, name: "c".into(), condition: default.into() }],
-            foreign_keys: Vec::new(),
+            foreign_keys: vec![ForeignKey {
+                oid: 6,
+                name: default.into(),
+                columns: vec![0, columns_len - 1],
+                target: 16_400,
+                target_columns: vec![columns_len - 1, 0],
+                index: 30_000,
+                match_full: keyed,
+                on_update: ACTIONS[names.len() % 5],
+                on_delete: ACTIONS[default.len() % 5],
+                on_delete_columns: if desc { vec![0] } else { Vec::new() },
+                timing: TIMINGS[names.len() % 3],
+                validated: desc,
+            }],
             options: vec![("fillfactor".to_owned(), "90".to_owned())],
         }
     }
@@ -382,16 +493,18 @@ mod tests {
                 rows.reverse();
             }
             let (mut bare, mut columns, mut indexes, mut checks) = (None, Vec::new(), Vec::new(), Vec::new());
+            let mut foreign_keys = Vec::new();
             for (key, value) in &rows {
                 match decode(key, value).unwrap() {
                     Record::Relation(found) => bare = Some(*found),
                     Record::Column(_, column) => columns.push(column),
                     Record::Index(_, index) => indexes.push(index),
                     Record::Check(_, check) => checks.push(check),
+                    Record::ForeignKey(_, foreign) => foreign_keys.push(foreign),
                     other => prop_assert!(false, "{other:?}"),
                 }
             }
-            let again = assemble(bare.unwrap(), columns, indexes, checks).unwrap();
+            let again = assemble(bare.unwrap(), columns, indexes, checks, foreign_keys).unwrap();
             prop_assert_eq!(format!("{again:?}"), format!("{relation:?}"));
         }
     }

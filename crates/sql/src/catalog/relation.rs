@@ -16,6 +16,8 @@ use crate::{
     types::{SqlType, Value},
 };
 
+pub use crate::parse::ast::ReferentialAction;
+
 /// OID of an object: a table, index, schema, constraint. User objects start at 16384 and are never reused.
 pub type Oid = u32;
 
@@ -40,7 +42,7 @@ pub struct Relation {
     pub indexes: Vec<Arc<Index>>,
     /// CHECK constraints in the order in which they fire (by name).
     pub checks: Vec<Check>,
-    /// Foreign keys this table declares.
+    /// Foreign keys this table declares, by name.
     pub foreign_keys: Vec<ForeignKey>,
     /// Storage parameters, kept and shown, without effect.
     pub options: Vec<(String, String)>,
@@ -124,8 +126,8 @@ pub struct Check {
     pub condition: Arc<str>,
 }
 
-/// A foreign key. Kept in the catalog; enforcement is a later milestone, so creating one is refused with 0A000 until then.
-#[derive(Clone, Debug)]
+/// A foreign key: every row whose columns are not NULL has its row in the referenced table.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignKey {
     /// Its OID.
     pub oid: Oid,
@@ -135,8 +137,33 @@ pub struct ForeignKey {
     pub columns: Vec<usize>,
     /// The referenced table.
     pub target: Oid,
-    /// Referenced columns.
+    /// Referenced columns, in the order of `columns`.
     pub target_columns: Vec<usize>,
+    /// The unique index over the referenced columns.
+    pub index: Oid,
+    /// MATCH FULL: either all columns are NULL or none; else one NULL is enough to refer to nothing.
+    pub match_full: bool,
+    /// What an update of the referenced columns does.
+    pub on_update: ReferentialAction,
+    /// What the removal of the referenced row does.
+    pub on_delete: ReferentialAction,
+    /// The columns that ON DELETE SET NULL or SET DEFAULT sets, as indexes into `Relation::columns`; empty means all.
+    pub on_delete_columns: Vec<usize>,
+    /// When it is checked.
+    pub timing: ConstraintTiming,
+    /// Whether every row was checked; of one declared NOT VALID only those written since.
+    pub validated: bool,
+}
+
+/// When a constraint is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstraintTiming {
+    /// At the end of each statement.
+    Immediate,
+    /// DEFERRABLE: at the end of each statement unless SET CONSTRAINTS says otherwise.
+    Deferrable,
+    /// INITIALLY DEFERRED: at the commit unless SET CONSTRAINTS says otherwise.
+    Deferred,
 }
 
 impl Relation {

@@ -6,12 +6,13 @@
 //! - C1. A name is in `names` iff its relation or index is in `relations` or `index_owner`; tables, indexes and system
 //!   tables share one name space per schema.
 //! - C2. `epoch` grows with every published change; a plan runs only under the epoch it was made for (sql.md Q5).
+//! - C3. `referencing` has, for each table that foreign keys refer to, the tables that declare them, in order, and no other.
 
 use std::sync::Arc;
 
 use collie_base::Map;
 
-use crate::catalog::relation::{Index, Oid, Relation};
+use crate::catalog::relation::{ForeignKey, Index, Oid, Relation};
 
 /// Lock id under which definitions change, one transaction at a time. No table has it.
 pub const CATALOG_LOCK: Oid = 1;
@@ -44,6 +45,8 @@ pub struct Catalog {
     pub relations: Map<Oid, Arc<Relation>>,
     /// Which table an index belongs to, by the index's OID.
     pub index_owner: Map<Oid, Oid>,
+    /// Tables whose foreign keys refer to a table, by that table's OID (C3).
+    pub referencing: Map<Oid, Vec<Oid>>,
     /// OID of a table or index by schema and name (C1).
     pub names: Map<(Oid, Arc<str>), Oid>,
 }
@@ -79,6 +82,21 @@ impl Catalog {
         Some((table, table.indexes.iter().find(|index| index.oid == oid)?))
     }
 
+    /// Returns the foreign keys that refer to a table, each with the table that declares it: by that table's OID, then by
+    /// name.
+    pub fn foreign_keys_to(&self, target: Oid) -> impl Iterator<Item = (&Arc<Relation>, &ForeignKey)> {
+        let tables = self.referencing.get(&target).into_iter().flatten().filter_map(|oid| self.relations.get(oid));
+        tables.flat_map(move |table| {
+            table.foreign_keys.iter().filter(move |key| key.target == target).map(move |key| (table, key))
+        })
+    }
+
+    /// Finds a foreign key by its OID and that of the table that declares it.
+    pub fn foreign_key(&self, table: Oid, key: Oid) -> Option<(&Arc<Relation>, &ForeignKey)> {
+        let table = self.relations.get(&table)?;
+        Some((table, table.foreign_keys.iter().find(|other| other.oid == key)?))
+    }
+
     /// Adds or replaces a table with its indexes and their names.
     pub fn put_relation(&mut self, relation: Arc<Relation>) {
         self.remove_relation(relation.oid);
@@ -86,6 +104,12 @@ impl Catalog {
         for index in &relation.indexes {
             self.names.insert((relation.schema, index.name.clone()), index.oid);
             self.index_owner.insert(index.oid, relation.oid);
+        }
+        for key in &relation.foreign_keys {
+            let tables = self.referencing.entry(key.target).or_default();
+            if let Err(place) = tables.binary_search(&relation.oid) {
+                tables.insert(place, relation.oid);
+            }
         }
         self.relations.insert(relation.oid, relation);
     }
@@ -97,6 +121,14 @@ impl Catalog {
         for index in &old.indexes {
             self.names.remove(&(old.schema, index.name.clone()));
             self.index_owner.remove(&index.oid);
+        }
+        for key in &old.foreign_keys {
+            if let Some(tables) = self.referencing.get_mut(&key.target) {
+                tables.retain(|table| *table != oid);
+                if tables.is_empty() {
+                    self.referencing.remove(&key.target);
+                }
+            }
         }
     }
 }

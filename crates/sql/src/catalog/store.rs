@@ -10,7 +10,7 @@ use collie_engine::{Basis, Db, Insert, KeyRange, Outcome, ScanEnd, Session, Writ
 use crate::{
     catalog::{
         record::{self, Record, Row},
-        relation::{Check, Column, Index, Oid, Relation},
+        relation::{Check, Column, ForeignKey, Index, Oid, Relation},
         snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
     },
     error::{Result, SqlError, SqlState},
@@ -43,6 +43,7 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
     let mut columns: Map<Oid, Vec<Column>> = Map::default();
     let mut indexes: Map<Oid, Vec<Index>> = Map::default();
     let mut checks: Map<Oid, Vec<Check>> = Map::default();
+    let mut foreign_keys: Map<Oid, Vec<ForeignKey>> = Map::default();
     let mut unreadable: Vec<Oid> = Vec::new();
     let mut visit = |key: &[u8], value: &[u8]| {
         match record::decode(key, value) {
@@ -55,6 +56,7 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
             Ok(Record::Column(oid, column)) => columns.entry(oid).or_default().push(column),
             Ok(Record::Index(oid, index)) => indexes.entry(oid).or_default().push(index),
             Ok(Record::Check(oid, check)) => checks.entry(oid).or_default().push(check),
+            Ok(Record::ForeignKey(oid, foreign)) => foreign_keys.entry(oid).or_default().push(foreign),
             Ok(Record::NextOid(next)) => next_oid = next_oid.max(next),
             Err(error) => {
                 damaged.push(format!("catalog row {key:02x?}: {error}; its relation is left out"));
@@ -75,7 +77,8 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
         let parts = (columns.remove(&oid), indexes.remove(&oid), checks.remove(&oid));
         let (columns, indexes, checks) =
             (parts.0.unwrap_or_default(), parts.1.unwrap_or_default(), parts.2.unwrap_or_default());
-        match record::assemble(relation, columns, indexes, checks) {
+        let foreign_keys = foreign_keys.remove(&oid).unwrap_or_default();
+        match record::assemble(relation, columns, indexes, checks, foreign_keys) {
             Ok(relation) => catalog.put_relation(relation.into()),
             Err(error) => damaged.push(format!("table {name} (oid {oid}): {error}; it is left out")),
         }

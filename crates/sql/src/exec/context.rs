@@ -10,7 +10,7 @@ use crate::{
     builtin::EvalContext,
     catalog::{relation::Relation, snapshot::Catalog},
     error::{Result, SqlError, SqlState},
-    exec::{row_ids::RowIds, subquery::SubState},
+    exec::{foreign::Events, row_ids::RowIds, subquery::SubState},
     plan::node::Plan,
     types::Value,
 };
@@ -96,6 +96,8 @@ pub(crate) struct Run<'a> {
     pub(crate) subs: &'a mut [SubState],
     /// Rows of `plan.ctes`, once they were asked for.
     pub(crate) ctes: &'a mut [Option<Arc<Rows>>],
+    /// What foreign keys ask about, of the rows written so far.
+    pub(crate) events: &'a mut Events,
     /// Operands of the simple CASEs being evaluated.
     pub(crate) operands: Vec<Value>,
     /// Rows since the start of the step.

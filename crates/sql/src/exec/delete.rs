@@ -68,6 +68,7 @@ impl DeleteState {
                 },
                 Stage::Entry(at) => {
                     let Some(index) = target.relation.indexes.get(at) else {
+                        plan.foreign.deleted(self.row.columns(target), run.events);
                         self.stage = Stage::Fetch;
                         out.clear();
                         for code in &plan.returning {

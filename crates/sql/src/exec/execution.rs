@@ -6,6 +6,8 @@
 //! # Invariants
 //! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (sql.md Q8).
 //! - X2. With a row limit, a statement that writes writes all of its rows before the first is returned.
+//! - X3. Whoever runs it to its end takes its events and has them answered before the statement counts as done. A reset
+//!   keeps them: many runs may be one statement.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -15,6 +17,7 @@ use crate::{
         context::{ExecContext, RowSink, Rows, Run, Step},
         delete::DeleteState,
         dml::Advance,
+        foreign::{Event, Events},
         insert::InsertState,
         op::Pull,
         source::QueryState,
@@ -53,6 +56,8 @@ pub struct Execution {
     emitted: u64,
     /// Rows written.
     written: u64,
+    /// What foreign keys ask about (X3).
+    events: Events,
     done: bool,
 }
 
@@ -77,6 +82,7 @@ impl Execution {
             returned: VecDeque::new(),
             emitted: 0,
             written: 0,
+            events: Events::default(),
             done: false,
         }
     }
@@ -98,6 +104,11 @@ impl Execution {
         std::mem::replace(&mut self.params, params)
     }
 
+    /// Takes what foreign keys ask about out, once the statement is over (X3).
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.events.take()
+    }
+
     /// Returns the plan it runs.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
@@ -108,7 +119,7 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
-        let Self { plan, params, subs, ctes, machine, out, returned, emitted, written, done } = self;
+        let Self { plan, params, subs, ctes, machine, out, returned, emitted, written, events, done } = self;
         let mut run = Run {
             db: cx.db,
             session: &mut *cx.session,
@@ -121,6 +132,7 @@ impl Execution {
             params,
             subs,
             ctes,
+            events,
             operands: Vec::new(),
             ticks: 0,
         };

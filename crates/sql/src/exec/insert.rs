@@ -180,7 +180,10 @@ impl InsertState {
                     self.stage = Stage::Entry(0);
                 }
                 Stage::Entry(at) => {
-                    let Some(index) = relation.indexes.get(at) else { return self.written(plan, run, out) };
+                    let Some(index) = relation.indexes.get(at) else {
+                        plan.foreign.inserted(self.columns(&plan.target), run.events);
+                        return self.written(plan, run, out);
+                    };
                     if !index.primary && !self.is_claimed(plan, at) {
                         match self.put_entry(plan, at, run)? {
                             Insert::Done => {}

@@ -22,6 +22,7 @@ mod error;
 mod eval;
 mod execution;
 mod families;
+pub mod foreign;
 mod hash_join;
 pub mod index_build;
 mod insert;

@@ -160,7 +160,12 @@ impl RowUpdate {
                     }
                 }
                 Stage::Remove(at) => {
-                    let Some(&place) = change.indexes.get(at) else { return Ok(Followed::Done) };
+                    let Some(&place) = change.indexes.get(at) else {
+                        let width = self.new.len();
+                        let before = &frame[old.target.base..old.target.base + width];
+                        change.foreign.updated(before, &self.new, run.events);
+                        return Ok(Followed::Done);
+                    };
                     match self.remove(old, place, frame, families, run)? {
                         Some(Removal::Wait(blocker)) => return Ok(Followed::Wait(blocker)),
                         Some(Removal::Done) => self.stage = Stage::Add(at),

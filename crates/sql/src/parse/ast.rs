@@ -97,6 +97,8 @@ pub enum Stmt {
     Set(Set),
     /// SET TRANSACTION and SET SESSION CHARACTERISTICS.
     SetTransaction(SetTransaction),
+    /// SET CONSTRAINTS.
+    SetConstraints(SetConstraints),
     /// RESET name; `None` is RESET ALL.
     Reset(Option<String>),
     /// SHOW name; the name of SHOW ALL is `all`.

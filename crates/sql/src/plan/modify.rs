@@ -2,18 +2,21 @@
 //!
 //! # Invariants
 //! - M1. UPDATE decodes every live column of its table, since rows are rewritten whole; DELETE decodes what its index
-//!   entries are made of.
+//!   entries are made of, which is all that foreign keys can refer to.
 
 use crate::{
     analyze::bound::{Arbiter, Delete, Expr, FromItem, Insert, OnConflict, Range, Update},
-    catalog::relation::{Index, Relation, TableKey},
+    catalog::relation::{ForeignKey, Index, Relation, TableKey},
     error::{Result, SqlError, SqlState},
     plan::{
         code::Code,
         compile::{Level, Planner},
         conjunct::split,
         join::Inputs,
-        node::{CheckCode, ConflictPlan, ConflictUpdate, DeletePlan, InsertPlan, RowChange, Target, UpdatePlan},
+        node::{
+            CheckCode, ConflictPlan, ConflictUpdate, DeletePlan, ForeignKeys, InsertPlan, KeyColumns, RowChange,
+            Target, UpdatePlan,
+        },
         select::{level_of, needed_columns, recheck_conditions},
         walk::{walk_expr, walk_from, walk_source},
     },
@@ -80,7 +83,29 @@ fn arbiters(relation: &Relation, arbiter: &Arbiter) -> Result<Box<[usize]>> {
     })
 }
 
+/// Returns the foreign keys that a table declares over a column for which `wanted` is true.
+fn declared(relation: &Relation, wanted: impl Fn(usize) -> bool) -> Box<[KeyColumns]> {
+    let keys = relation.foreign_keys.iter().filter(|key| key.columns.iter().any(|&place| wanted(place)));
+    let mut columns: Vec<KeyColumns> = keys.map(|key| key_columns(relation, key, &key.columns)).collect();
+    columns.sort_unstable_by_key(|columns| columns.key);
+    columns.into()
+}
+
+fn key_columns(declares: &Relation, key: &ForeignKey, columns: &[usize]) -> KeyColumns {
+    KeyColumns { table: declares.oid, key: key.oid, columns: columns.into(), match_full: key.match_full }
+}
+
 impl Planner<'_> {
+    /// Returns the foreign keys that refer to a column of the table for which `wanted` is true.
+    fn referring(&self, relation: &Relation, wanted: impl Fn(usize) -> bool) -> Box<[KeyColumns]> {
+        let keys = self.cx.catalog.foreign_keys_to(relation.oid);
+        let keys = keys.filter(|(_, key)| key.target_columns.iter().any(|&place| wanted(place)));
+        let mut columns: Vec<KeyColumns> =
+            keys.map(|(table, key)| key_columns(table, key, &key.target_columns)).collect();
+        columns.sort_unstable_by_key(|columns| columns.key);
+        columns.into()
+    }
+
     fn checks(&mut self, checks: &[(String, Expr)]) -> Result<Box<[CheckCode]>> {
         checks.iter().map(|(name, expr)| Ok((name.as_str().into(), self.compile(expr)?))).collect()
     }
@@ -95,6 +120,7 @@ impl Planner<'_> {
         let assigned = |index: &Index| {
             index.columns.iter().any(|column| assignments.iter().any(|(place, _)| *place == column.column))
         };
+        let is_assigned = |place: usize| assignments.iter().any(|(assigned, _)| *assigned == place);
         let moves = matches!(relation.key, TableKey::Primary)
             && relation.primary_key().is_some_and(|primary| assigned(primary));
         let indexes =
@@ -108,6 +134,10 @@ impl Planner<'_> {
             moves,
             keys: relation.indexes.iter().any(|index| index.unique && assigned(index)),
             indexes: indexes.map(|(place, _)| place).collect(),
+            foreign: ForeignKeys {
+                referring: self.referring(relation, is_assigned),
+                declared: declared(relation, is_assigned),
+            },
         })
     }
 
@@ -155,6 +185,7 @@ impl Planner<'_> {
             columns: insert.columns.as_slice().into(),
             defaults: defaults.into(),
             checks: self.checks(&insert.checks)?,
+            foreign: ForeignKeys { referring: Box::default(), declared: declared(&insert.table, |_| true) },
             conflict: insert.on_conflict.as_ref().map(|conflict| self.conflict(insert, conflict)).transpose()?,
             returning: self.compile_all(&insert.returning)?,
             slots: self.level().slots,
@@ -205,6 +236,7 @@ impl Planner<'_> {
             target: target(&delete.table, &inputs, base),
             node: joined.node,
             recheck: self.condition(&conditions)?,
+            foreign: ForeignKeys { referring: self.referring(&delete.table, |_| true), declared: Box::default() },
             returning: self.compile_all(&delete.returning)?,
             slots: self.level().slots,
         };

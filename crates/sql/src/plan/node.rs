@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::{
     builtin::{AggregateFn, SetFn},
-    catalog::relation::Relation,
+    catalog::relation::{Oid, Relation},
     codec::key::KeyColumn,
     parse::ast::{LockStrength, LockWait},
     plan::code::{Callee, Code, Function},
@@ -502,6 +502,28 @@ pub struct LockTarget {
     pub wait: LockWait,
 }
 
+/// The foreign keys that the rows of a statement have to do with.
+#[derive(Debug, Default)]
+pub struct ForeignKeys {
+    /// Those that refer to the table, by OID.
+    pub referring: Box<[KeyColumns]>,
+    /// Those that the table declares, by OID.
+    pub declared: Box<[KeyColumns]>,
+}
+
+/// The columns of the written table that belong to a foreign key.
+#[derive(Debug)]
+pub struct KeyColumns {
+    /// OID of the table that declares the key.
+    pub table: Oid,
+    /// OID of the key.
+    pub key: Oid,
+    /// The columns, referencing or referenced, in the key's order.
+    pub columns: Box<[usize]>,
+    /// MATCH FULL.
+    pub match_full: bool,
+}
+
 /// A CHECK condition with its name.
 pub type CheckCode = (Box<str>, Code);
 
@@ -540,6 +562,8 @@ pub struct InsertPlan {
     pub checks: Box<[CheckCode]>,
     /// ON CONFLICT.
     pub conflict: Option<ConflictPlan>,
+    /// Foreign keys of the table.
+    pub foreign: ForeignKeys,
     /// RETURNING.
     pub returning: Box<[Code]>,
     /// Slots of the frame of the new row.
@@ -559,6 +583,8 @@ pub struct RowChange {
     pub keys: bool,
     /// Which of `Relation::indexes` (not the primary key) have an assigned column.
     pub indexes: Box<[usize]>,
+    /// Foreign keys with an assigned column.
+    pub foreign: ForeignKeys,
 }
 
 /// UPDATE.
@@ -589,6 +615,8 @@ pub struct DeletePlan {
     pub slots: usize,
     /// The whole condition, evaluated again on a newer version.
     pub recheck: Option<Code>,
+    /// Foreign keys that refer to the table.
+    pub foreign: ForeignKeys,
     /// RETURNING.
     pub returning: Box<[Code]>,
 }

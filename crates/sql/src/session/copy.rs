@@ -172,13 +172,20 @@ impl Session {
         client.copy_in(places.len());
         client.drain().await?;
         let mut input = CopyRows { reader: LineReader::new(format), names, types, relation: relation.name.to_string() };
-        let rows = self.take_rows(&planned, &mut input, client).await;
+        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+        let rows = self.take_rows(&mut execution, &mut input, client).await;
         self.engine.end_statement();
-        rows
+        let rows = rows?;
+        self.answer_all(execution.take_events()).await?;
+        Ok(rows)
     }
 
-    async fn take_rows<C: Client>(&mut self, planned: &Planned, input: &mut CopyRows, client: &mut C) -> Result<u64> {
-        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+    async fn take_rows<C: Client>(
+        &mut self,
+        execution: &mut Execution,
+        input: &mut CopyRows,
+        client: &mut C,
+    ) -> Result<u64> {
         let text = self.text_context();
         let mut fields = Fields::default();
         let mut spare = Vec::new();
@@ -188,7 +195,7 @@ impl Session {
                 Line::Row => {
                     let params = input.values(&fields, &text, spare)?;
                     spare = execution.reset(params);
-                    self.insert_row(&mut execution, &text).await.map_err(|error| input.locate(error, None))?;
+                    self.insert_row(execution, &text).await.map_err(|error| input.locate(error, None))?;
                     rows += 1;
                     if rows % COPY_ROWS == 0 {
                         yield_now().await;

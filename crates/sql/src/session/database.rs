@@ -31,7 +31,9 @@ use crate::{
     },
     error::{Result, SqlError, SqlState},
     exec::RowIds,
-    session::{Session, activity::Activity, cache::PlanCache, settings::Settings, timer::Timer},
+    session::{
+        Session, activity::Activity, cache::PlanCache, referential::Questions, settings::Settings, timer::Timer,
+    },
 };
 
 /// Name of the one database.
@@ -44,6 +46,7 @@ pub struct Database {
     pub(super) catalog: ArcSwap<Catalog>,
     pub(super) row_ids: RowIds,
     pub(super) plans: PlanCache,
+    pub(super) questions: Questions,
     /// Settings every session starts with.
     defaults: Settings,
     epoch: AtomicU64,
@@ -156,6 +159,7 @@ impl Database {
             catalog: ArcSwap::from_pointee(catalog),
             row_ids: RowIds::default(),
             plans: PlanCache::default(),
+            questions: Questions::default(),
             defaults,
             epoch: AtomicU64::new(2),
             next_oid: AtomicU32::new(loaded.next_oid),

@@ -3,7 +3,8 @@
 //!
 //! # Invariants
 //! - C1. Every change is made under the catalog lock, held to the end of the transaction, and under ACCESS EXCLUSIVE (or
-//!   SHARE, for CREATE INDEX) on each table it touches, a new one included.
+//!   SHARE, for CREATE INDEX; SHARE ROW EXCLUSIVE, for both tables of a new foreign key; SHARE UPDATE EXCLUSIVE, to
+//!   validate one) on each table it touches, a new one included.
 //! - C2. The private catalog and the rows of family 0 change together, in one statement.
 
 use std::sync::Arc;
@@ -19,7 +20,10 @@ use crate::{
     },
     error::{Result, SqlError, SqlState},
     parse::{Stmt, ast},
-    session::{Client, NoticeLevel, Session},
+    session::{
+        Client, NoticeLevel, Session,
+        foreign_key::{self, Dropped},
+    },
 };
 
 impl Session {
@@ -34,7 +38,7 @@ impl Session {
             Stmt::AlterTable(alter) => self.alter_table(alter, client).await?,
             Stmt::CreateSchema(create) => self.create_schema(create, client)?,
             Stmt::Drop(drop) => self.drop_objects(drop, client).await?,
-            Stmt::Truncate(truncate) => self.truncate(truncate).await?,
+            Stmt::Truncate(truncate) => self.truncate(truncate, client).await?,
             Stmt::Rename(_) => return Err(SqlError::unsupported("ALTER ... RENAME")),
             Stmt::SetSchema(_) => return Err(SqlError::unsupported("ALTER ... SET SCHEMA")),
             _ => return Err(SqlError::new(SqlState::INTERNAL_ERROR, "not a definition")),
@@ -151,6 +155,9 @@ impl Session {
     }
 
     async fn drop_objects<C: Client>(&mut self, drop: &ast::DropObjects, client: &mut C) -> Result<()> {
+        if drop.kind == ast::ObjectKind::Table {
+            self.drop_keys_to_tables(drop, client).await?;
+        }
         for name in &drop.names {
             match drop.kind {
                 ast::ObjectKind::Table => self.drop_table(name, drop, client).await?,
@@ -165,6 +172,20 @@ impl Session {
             }
         }
         Ok(())
+    }
+
+    /// Drops the foreign keys of tables that stay to those that DROP TABLE names.
+    async fn drop_keys_to_tables<C: Client>(&mut self, drop: &ast::DropObjects, client: &mut C) -> Result<()> {
+        let catalog = self.catalog();
+        // Names that mean no table are told apart later, one by one.
+        let named = drop.names.iter().filter_map(|name| self.table_named(&relation_name(name)).ok());
+        let tables: Vec<Oid> = named.map(|table| table.oid).collect();
+        let (dependents, on): (Vec<_>, Vec<_>) = foreign_key::dependents(&catalog, &tables).into_iter().unzip();
+        let table_text = |oid: &Oid| catalog.relation(*oid).map_or_else(String::new, |table| self.table_text(table));
+        let on: Vec<String> = on.iter().map(table_text).collect();
+        let what = on.first().cloned().unwrap_or_default();
+        let dropped = Dropped { what, on: &on, alone: drop.names.len() == 1, behavior: drop.behavior };
+        self.drop_dependents(dependents, dropped, client).await
     }
 
     async fn drop_table<C: Client>(
@@ -196,10 +217,15 @@ impl Session {
                 .hint("Use DROP INDEX to remove an index."));
         }
         let relation = self.table_to_change(&relation_name, TableLockMode::AccessExclusive).await?;
-        self.drop_relation(&relation)
+        self.drop_relation(&relation).await
     }
 
-    fn drop_relation(&mut self, relation: &Relation) -> Result<()> {
+    async fn drop_relation(&mut self, relation: &Relation) -> Result<()> {
+        self.refuse_pending("DROP TABLE", relation)?;
+        // Its keys go with it: nobody may be writing what they refer to (C1).
+        for key in relation.foreign_keys.iter().filter(|key| key.target != relation.oid) {
+            self.lock_table(key.target, TableLockMode::AccessExclusive).await?;
+        }
         for cf in families_of(relation) {
             self.replace_family(cf);
         }
@@ -239,7 +265,11 @@ impl Session {
                 .hint(format!("You can drop constraint {} on table {} instead.", index.name, table.name)));
         }
         self.lock_table(table.oid, TableLockMode::AccessExclusive).await?;
-        self.remove_index(table, index)
+        self.refuse_pending("DROP INDEX", table)?;
+        let what = self.index_text(table, index.oid);
+        self.drop_index_dependents(table, index.oid, what, drop.behavior, client).await?;
+        let table = self.catalog().relation(table.oid).cloned().unwrap_or_else(|| table.clone());
+        self.remove_index(&table, index)
     }
 
     /// Takes an index out of its table's definition.
@@ -279,9 +309,12 @@ impl Session {
                 .detail(format!("table {}.{} depends on schema {}", schema.name, first.name, schema.name))
                 .hint("Use DROP ... CASCADE to drop the dependent objects too."));
         }
+        let tables: Vec<Oid> = inside.iter().map(|table| table.oid).collect();
+        let outside = foreign_key::dependents(&catalog, &tables).into_iter().map(|(dependent, _)| dependent);
+        self.drop_foreign_keys(&outside.collect::<Vec<_>>()).await?;
         for table in inside {
             self.lock_table(table.oid, TableLockMode::AccessExclusive).await?;
-            self.drop_relation(&table)?;
+            self.drop_relation(&table).await?;
         }
         self.begin_statement(true)?;
         let written = store::remove_schema(&self.database.db, &mut self.engine, &schema);
@@ -293,13 +326,23 @@ impl Session {
         Ok(())
     }
 
-    async fn truncate(&mut self, truncate: &ast::Truncate) -> Result<()> {
+    async fn truncate<C: Client>(&mut self, truncate: &ast::Truncate, client: &mut C) -> Result<()> {
+        let mut tables: Vec<Oid> = Vec::with_capacity(truncate.tables.len());
         for table in &truncate.tables {
-            let relation = self.table_to_change(&table.name, TableLockMode::AccessExclusive).await?;
-            for cf in families_of(&relation) {
+            let oid = self.table_to_change(&table.name, TableLockMode::AccessExclusive).await?.oid;
+            if !tables.contains(&oid) {
+                tables.push(oid);
+            }
+        }
+        self.truncate_with(&mut tables, truncate.behavior, client).await?;
+        for oid in tables {
+            let catalog = self.catalog();
+            let Some(relation) = catalog.relation(oid) else { continue };
+            self.refuse_pending("TRUNCATE", relation)?;
+            for cf in families_of(relation) {
                 self.replace_family(cf);
             }
-            let mut empty = (*relation).clone();
+            let mut empty = (**relation).clone();
             empty.version += 1;
             let cf = self.new_family();
             empty.storage = Storage::Family(cf);
@@ -307,7 +350,41 @@ impl Session {
                 let cf = if index.primary { cf } else { self.new_family() };
                 Arc::make_mut(index).cf = cf;
             }
-            self.redefine(Some(&relation), Some(empty))?;
+            self.redefine(Some(relation), Some(empty))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the tables that refer to those that are truncated, if CASCADE was said.
+    async fn truncate_with<C: Client>(
+        &mut self,
+        tables: &mut Vec<Oid>,
+        behavior: ast::Behavior,
+        client: &mut C,
+    ) -> Result<()> {
+        let catalog = self.catalog();
+        let mut at = 0;
+        while let Some(&oid) = tables.get(at) {
+            at += 1;
+            for (child, _) in catalog.foreign_keys_to(oid) {
+                if tables.contains(&child.oid) {
+                    continue;
+                }
+                if behavior == ast::Behavior::Restrict {
+                    let target = catalog.relation(oid).map_or("", |table| &table.name);
+                    let text = "cannot truncate a table referenced in a foreign key constraint";
+                    return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, text)
+                        .detail(format!("Table \"{}\" references \"{target}\".", child.name))
+                        .hint(format!(
+                            "Truncate table \"{}\" at the same time, or use TRUNCATE ... CASCADE.",
+                            child.name
+                        )));
+                }
+                let text = format!("truncate cascades to table \"{}\"", child.name);
+                skipped(client, SqlState(*b"00000"), &text);
+                self.lock_table(child.oid, TableLockMode::AccessExclusive).await?;
+                tables.push(child.oid);
+            }
         }
         Ok(())
     }

@@ -13,6 +13,8 @@
 //! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
 //! | `transaction.rs` | blocks, savepoints, commit |
 //! | `definition.rs`, `table.rs` | CREATE, DROP, ALTER, TRUNCATE |
+//! | `foreign_key.rs` | foreign keys: their definition, and what depends on a table |
+//! | `referential.rs` | foreign keys: their checks and actions |
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `utility.rs`, `settings.rs` | everything else |
@@ -29,9 +31,11 @@ mod described;
 mod effective;
 mod extended;
 mod facts;
+mod foreign_key;
 mod limits;
 mod named;
 mod prepared;
+mod referential;
 mod run;
 pub mod settings;
 mod simple;

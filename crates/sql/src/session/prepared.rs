@@ -125,6 +125,7 @@ pub(super) fn utility_tag(stmt: &Stmt) -> &'static str {
             Transaction::RollbackPrepared(_) => "ROLLBACK PREPARED",
         },
         Stmt::Set(_) | Stmt::SetTransaction(_) => "SET",
+        Stmt::SetConstraints(_) => "SET CONSTRAINTS",
         Stmt::Reset(_) => "RESET",
         Stmt::Show(_) => "SHOW",
         Stmt::Vacuum(vacuum) => {

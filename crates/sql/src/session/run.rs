@@ -252,7 +252,7 @@ impl Session {
             Rows::All(formats) | Rows::Limited { formats, .. } => named_columns(types, |place| is_text(formats, place)),
             Rows::Kept(_) | Rows::Dropped => Vec::new(),
         };
-        let result = loop {
+        let mut result = loop {
             let mut sink =
                 Sink { client, columns: &planned.analyzed.columns, text: &text, rows: &mut rows, sent: &mut sent };
             match self.step_named(&mut execution, &text, &named, &mut sink) {
@@ -273,6 +273,12 @@ impl Session {
             }
         };
         self.engine.end_statement();
+        if result.is_ok() {
+            let events = execution.take_events();
+            if let Err(error) = self.answer_all(events).await {
+                result = Err(error);
+            }
+        }
         result
     }
 

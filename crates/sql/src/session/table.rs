@@ -20,7 +20,8 @@ use crate::{
     parse::ast,
     session::{
         Client, Session,
-        definition::{no_schema, refuse_system, skipped},
+        definition::{no_schema, skipped},
+        foreign_key::Declared,
         prepared::Verb,
     },
     types::{SqlType, Value, oid},
@@ -87,12 +88,24 @@ impl Session {
         constraints.extend(create.constraints.iter().map(|constraint| (None, constraint)));
         // The primary key first: its columns lose NULL, which decides how every other index encodes them.
         constraints.sort_by_key(|(_, constraint)| !matches!(constraint.kind, ast::ConstraintKind::PrimaryKey(_)));
+        let mut foreign = Vec::new();
         for (column, constraint) in constraints {
-            self.add_constraint(&mut relation, column, constraint)?;
+            match &constraint.kind {
+                // They may refer to the table itself, so they come when it is there.
+                ast::ConstraintKind::ForeignKey(key) => {
+                    foreign.push(Declared { column, constraint, key, fresh: true });
+                }
+                _ => self.add_constraint(&mut relation, column, constraint)?,
+            }
         }
         // Nobody can name it yet, but a published catalog shows it before the commit (D1).
         self.lock_table(oid, TableLockMode::AccessExclusive).await?;
-        self.redefine(None, Some(relation))
+        self.redefine(None, Some(relation))?;
+        for declared in foreign {
+            let table = self.catalog().relation(oid).cloned();
+            self.add_foreign_key(&table.expect("it was just defined"), declared).await?;
+        }
+        Ok(())
     }
 
     fn column(&self, relation: &Relation, definition: &ast::ColumnDef) -> Result<Column> {
@@ -169,7 +182,7 @@ impl Session {
             ast::ConstraintKind::Check(condition) => self.add_check(relation, column, constraint, condition),
             ast::ConstraintKind::PrimaryKey(key) => self.add_key(relation, column, constraint, key, true),
             ast::ConstraintKind::Unique(key) => self.add_key(relation, column, constraint, key, false),
-            ast::ConstraintKind::ForeignKey(_) => refuse("a foreign key"),
+            ast::ConstraintKind::ForeignKey(_) => unreachable!("foreign keys are added to a table that is defined"),
             ast::ConstraintKind::Identity { .. } => refuse("an identity column"),
             ast::ConstraintKind::Generated(_) => refuse("a generated column"),
         }
@@ -378,7 +391,7 @@ impl Session {
     }
 
     /// Names the table in an error about one of its constraints.
-    fn about(&self, table: &Relation, error: SqlError) -> SqlError {
+    pub(super) fn about(&self, table: &Relation, error: SqlError) -> SqlError {
         let catalog = self.catalog();
         match catalog.schemas.get(&table.schema) {
             Some(schema) if error.report().constraint.is_some() => error.table(&*schema.name, &*table.name),
@@ -395,22 +408,35 @@ impl Session {
             skipped(client, SqlState(*b"00000"), &text);
             return Ok(());
         }
-        let table = self.table_to_change(&alter.table.name, TableLockMode::AccessExclusive).await;
-        refuse_system(&*table.map_err(SqlError::without_position)?)?;
+        let mode = alter.commands.iter().map(lock_mode).max().unwrap_or(TableLockMode::AccessExclusive);
+        let table = self.table_to_change(&alter.table.name, mode).await;
+        let table = table.map_err(SqlError::without_position)?;
+        self.refuse_pending("ALTER TABLE", &table)?;
         for command in &alter.commands {
             let table = self.table_named(&alter.table.name)?;
-            self.alter(&table, command, client)?;
+            self.alter(&table, command, client).await?;
         }
         Ok(())
     }
 
-    fn alter<C: Client>(&mut self, table: &Arc<Relation>, command: &ast::AlterCommand, client: &mut C) -> Result<()> {
+    async fn alter<C: Client>(
+        &mut self,
+        table: &Arc<Relation>,
+        command: &ast::AlterCommand,
+        client: &mut C,
+    ) -> Result<()> {
         let mut changed = (**table).clone();
         changed.version += 1;
         match command {
-            ast::AlterCommand::AddConstraint(constraint) => return self.add_constraint_to_table(table, constraint),
-            ast::AlterCommand::DropConstraint { name, if_exists, .. } => {
-                return self.drop_constraint(table, name, *if_exists, client);
+            ast::AlterCommand::AddConstraint(constraint) => {
+                if let ast::ConstraintKind::ForeignKey(key) = &constraint.kind {
+                    let declared = Declared { column: None, constraint, key, fresh: false };
+                    return self.add_foreign_key(table, declared).await;
+                }
+                return self.add_constraint_to_table(table, constraint);
+            }
+            ast::AlterCommand::DropConstraint { name, if_exists, behavior } => {
+                return self.drop_constraint(table, name, (*if_exists, *behavior), client).await;
             }
             ast::AlterCommand::SetDefault { column, value } => {
                 let place = self.place(table, column)?;
@@ -433,7 +459,7 @@ impl Session {
             ast::AlterCommand::SetType { pos, .. } => {
                 return Err(SqlError::unsupported("ALTER COLUMN TYPE").at_opt(pos.get()));
             }
-            ast::AlterCommand::ValidateConstraint { .. } => return Err(SqlError::unsupported("VALIDATE CONSTRAINT")),
+            ast::AlterCommand::ValidateConstraint { name } => return self.validate_constraint(table, name).await,
         }
         self.redefine(Some(table), Some(changed))
     }
@@ -550,18 +576,25 @@ impl Session {
         result
     }
 
-    fn drop_constraint<C: Client>(
+    async fn drop_constraint<C: Client>(
         &mut self,
         table: &Arc<Relation>,
         name: &str,
-        if_exists: bool,
+        (if_exists, behavior): (bool, ast::Behavior),
         client: &mut C,
     ) -> Result<()> {
+        if let Some(key) = table.foreign_keys.iter().find(|key| &*key.name == name) {
+            return self.drop_foreign_keys(&[(table.clone(), key.clone())]).await;
+        }
         if let Some(index) = table.indexes.iter().find(|index| index.constraint.is_some() && &*index.name == name) {
             if index.primary {
                 return Err(SqlError::unsupported("dropping a primary key"));
             }
-            return self.remove_index(table, &index.clone());
+            let what = format!("constraint {name} on {}", self.table_text(table));
+            self.drop_index_dependents(table, index.oid, what, behavior, client).await?;
+            // A key of the table to itself may have gone with it.
+            let table = self.catalog().relation(table.oid).cloned().unwrap_or_else(|| table.clone());
+            return self.remove_index(&table, &index.clone());
         }
         if !table.checks.iter().any(|check| &*check.name == name) {
             let text = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
@@ -578,6 +611,20 @@ impl Session {
     }
 }
 
+/// Returns how a command holds its table: against everybody, but for foreign keys, which change no row and no reader's
+/// plan. Who writes checks a key that is not validated as any other, so its validation lets writers on.
+const fn lock_mode(command: &ast::AlterCommand) -> TableLockMode {
+    match command {
+        ast::AlterCommand::ValidateConstraint { .. } => TableLockMode::ShareUpdateExclusive,
+        ast::AlterCommand::AddConstraint(constraint)
+            if matches!(constraint.kind, ast::ConstraintKind::ForeignKey(_)) =>
+        {
+            TableLockMode::ShareRowExclusive
+        }
+        _ => TableLockMode::AccessExclusive,
+    }
+}
+
 /// Counts rows.
 struct Counted(u64);
 
@@ -588,7 +635,7 @@ impl RowSink for Counted {
     }
 }
 
-fn column_names(relation: &Relation, places: &[usize]) -> String {
+pub(super) fn column_names(relation: &Relation, places: &[usize]) -> String {
     let names = places.iter().filter_map(|place| relation.columns.get(*place));
     names.map(|column| column.name.to_string()).collect::<Vec<_>>().join("_")
 }
@@ -615,8 +662,9 @@ fn refresh_keys(relation: &mut Relation) {
     }
 }
 
-fn refuse_duplicate_constraint(relation: &Relation, name: &str) -> Result<()> {
-    let taken = relation.checks.iter().any(|check| &*check.name == name)
+pub(super) fn refuse_duplicate_constraint(relation: &Relation, name: &str) -> Result<()> {
+    let taken = relation.foreign_keys.iter().any(|key| &*key.name == name)
+        || relation.checks.iter().any(|check| &*check.name == name)
         || relation.indexes.iter().any(|index| index.constraint.is_some() && &*index.name == name);
     if taken {
         let text = format!("constraint \"{name}\" for relation \"{}\" already exists", relation.name);
@@ -662,7 +710,7 @@ fn storage_options(options: &[ast::NamedOption]) -> Result<Vec<(String, String)>
 }
 
 /// Makes a name from its parts that `taken` does not refuse: cut to length, then counted up.
-fn unused_name(start: &str, middle: Option<&str>, end: &str, taken: impl Fn(&str) -> bool) -> String {
+pub(super) fn unused_name(start: &str, middle: Option<&str>, end: &str, taken: impl Fn(&str) -> bool) -> String {
     for count in 0_u64.. {
         let end = if count == 0 { end.to_owned() } else { format!("{end}{count}") };
         let name = joined_name(start, middle, &end);

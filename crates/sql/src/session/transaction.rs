@@ -12,6 +12,8 @@
 //! - B2. A private catalog exists iff this transaction changed definitions; then it holds the catalog lock.
 //! - B3. Families made by a transaction that ends without commit are freed; families it replaced are freed only after
 //!   its commit is acknowledged.
+//! - B4. Whatever was deferred is answered before the commit is appended; ROLLBACK TO brings back what was deferred when
+//!   the savepoint was set, and how constraints were set then.
 
 use std::sync::Arc;
 
@@ -21,8 +23,9 @@ use collie_engine::{Isolation, Mark};
 use crate::{
     catalog::snapshot::Catalog,
     error::{Result, SqlError, SqlState},
+    exec::foreign::Event,
     parse::ast,
-    session::{Client, NoticeLevel, Session, Status, settings::Settings},
+    session::{Client, NoticeLevel, Session, Status, referential::Timing, settings::Settings},
 };
 
 /// Kind of the open block.
@@ -55,6 +58,10 @@ pub(super) struct Transaction {
     /// Families that are no longer named once it commits (B3).
     pub(super) replaced: Vec<CfId>,
     savepoints: Vec<Savepoint>,
+    /// What SET CONSTRAINTS said.
+    pub(super) timing: Timing,
+    /// What deferred foreign keys ask about (B4).
+    pub(super) deferred: Vec<Event>,
 }
 
 struct Savepoint {
@@ -64,6 +71,8 @@ struct Savepoint {
     settings: Settings,
     replaced: usize,
     made: usize,
+    timing: Timing,
+    deferred: Vec<Event>,
 }
 
 impl Transaction {
@@ -137,6 +146,11 @@ impl Session {
             "serializable" => Isolation::Serializable,
             _ => Isolation::ReadCommitted,
         }
+    }
+
+    /// Returns whether all statements of the transaction see one snapshot.
+    pub(super) fn is_repeatable(&self) -> bool {
+        self.transaction.isolation.unwrap_or_else(|| self.default_isolation()) != Isolation::ReadCommitted
     }
 
     /// Refuses a statement that cannot run inside a block.
@@ -265,6 +279,10 @@ impl Session {
     /// Commits what is open; the reply may leave when this returns. After an error nothing is open, and unless it is
     /// 08007 (outcome unknown) nothing was committed.
     pub(super) async fn commit(&mut self) -> Result<()> {
+        if let Err(error) = self.answer_deferred().await {
+            self.roll_back();
+            return Err(error);
+        }
         // Its time is over before the commit is appended: what waits for the disk has happened.
         self.stop_clock();
         self.limits.end_transaction();
@@ -359,6 +377,8 @@ impl Session {
             settings: self.settings.clone(),
             replaced: self.transaction.replaced.len(),
             made: self.transaction.made.len(),
+            timing: self.transaction.timing.clone(),
+            deferred: self.transaction.deferred.clone(),
         });
         Ok("SAVEPOINT")
     }
@@ -380,6 +400,8 @@ impl Session {
         let savepoint = &self.transaction.savepoints[at];
         self.engine.rollback_to(savepoint.mark);
         self.transaction.overlay = savepoint.overlay.clone();
+        self.transaction.timing = savepoint.timing.clone();
+        self.transaction.deferred = savepoint.deferred.clone();
         self.transaction.replaced.truncate(savepoint.replaced);
         let unmade = self.transaction.made.split_off(savepoint.made);
         self.settings = savepoint.settings.clone();

@@ -67,6 +67,7 @@ impl Session {
             Stmt::Copy(copy) => return self.copy(copy, client).await,
             Stmt::Set(set) => self.set(set, client)?,
             Stmt::SetTransaction(set) => self.set_transaction(set, client)?,
+            Stmt::SetConstraints(set) => self.set_constraints(set, client).await?,
             Stmt::Reset(name) => self.reset(name.as_deref(), client)?,
             Stmt::Show(name) => {
                 self.show(name, client)?;

@@ -4,11 +4,13 @@
 //!
 //! Checked by `system_tests`.
 
+use std::fmt::Write as _;
+
 use super::name::{qualified, quoted, visible};
 use crate::{
     builtin::{self, Proc},
     catalog::{
-        relation::{ForeignKey, Index, IndexColumn, Oid, Relation},
+        relation::{ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation},
         snapshot::Catalog,
     },
     types::{SqlType, oid},
@@ -94,8 +96,40 @@ pub(super) fn constraint(
             let Some(target) = catalog.relation(key.target) else { return format!("FOREIGN KEY ({columns})") };
             let name = visible(catalog, search_path, target);
             let target_columns = names(target, key.target_columns.iter().copied());
-            format!("FOREIGN KEY ({columns}) REFERENCES {name}({target_columns})")
+            let mut text = format!("FOREIGN KEY ({columns}) REFERENCES {name}({target_columns})");
+            if key.match_full {
+                text.push_str(" MATCH FULL");
+            }
+            if key.on_update != ReferentialAction::NoAction {
+                let _ = write!(text, " ON UPDATE {}", action(key.on_update));
+            }
+            if key.on_delete != ReferentialAction::NoAction {
+                let _ = write!(text, " ON DELETE {}", action(key.on_delete));
+            }
+            if !key.on_delete_columns.is_empty() {
+                let _ = write!(text, " ({})", names(relation, key.on_delete_columns.iter().copied()));
+            }
+            text.push_str(match key.timing {
+                ConstraintTiming::Immediate => "",
+                ConstraintTiming::Deferrable => " DEFERRABLE",
+                ConstraintTiming::Deferred => " DEFERRABLE INITIALLY DEFERRED",
+            });
+            if !key.validated {
+                text.push_str(" NOT VALID");
+            }
+            text
         }
+    }
+}
+
+/// Returns the words of an action.
+fn action(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "NO ACTION",
+        ReferentialAction::Restrict => "RESTRICT",
+        ReferentialAction::Cascade => "CASCADE",
+        ReferentialAction::SetNull => "SET NULL",
+        ReferentialAction::SetDefault => "SET DEFAULT",
     }
 }
 

@@ -9,7 +9,10 @@ use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, call, ins
 use crate::{
     catalog::{
         record::{key_column, layout_of},
-        relation::{Check, Column, ForeignKey, Index, IndexColumn, Oid, Relation, Storage, TableKey},
+        relation::{
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation, Storage,
+            TableKey,
+        },
         snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
     },
     error::{Result, SqlError, SqlState},
@@ -200,6 +203,13 @@ pub(super) fn shop() -> FakeSession {
             columns: vec![0],
             target: ITEMS,
             target_columns: vec![0],
+            index: 16_402,
+            match_full: false,
+            on_update: ReferentialAction::NoAction,
+            on_delete: ReferentialAction::NoAction,
+            on_delete_columns: Vec::new(),
+            timing: ConstraintTiming::Immediate,
+            validated: true,
         }],
         options: Vec::new(),
         ..items.clone()

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     builtin,
     catalog::{
-        relation::{Column, Relation, Storage},
+        relation::{Column, ConstraintTiming, Relation, Storage},
         snapshot::INFORMATION_SCHEMA,
     },
     types::{SqlType, Value, oid, typmod},
@@ -72,6 +72,10 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "table_constraints" => {
             for relation in sorted(catalog) {
                 for constraint in definition::constraints(relation) {
+                    let timing = match &constraint {
+                        Constraint::Foreign(key) => key.timing,
+                        _ => ConstraintTiming::Immediate,
+                    };
                     let nulls = if constraint.letter() == b'u' { yes_no(true) } else { Value::Null };
                     out.push([
                         ("constraint_catalog", database()),
@@ -81,8 +85,8 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
                         ("table_schema", schema(relation)),
                         ("table_name", Value::Text(relation.name.clone())),
                         ("constraint_type", Value::text(kind(&constraint))),
-                        ("is_deferrable", yes_no(false)),
-                        ("initially_deferred", yes_no(false)),
+                        ("is_deferrable", yes_no(timing != ConstraintTiming::Immediate)),
+                        ("initially_deferred", yes_no(timing == ConstraintTiming::Deferred)),
                         ("enforced", yes_no(true)),
                         ("nulls_distinct", nulls),
                     ]);
@@ -124,7 +128,10 @@ fn key_columns(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         for constraint in definition::constraints(relation) {
             let (mut table, mut columns, mut unique_places) = (relation, constraint.columns(), Vec::new());
             if let Constraint::Foreign(key) = &constraint {
-                unique_places = (1..=key.columns.len()).collect();
+                if let Some((_, index)) = catalog.index(key.index) {
+                    let in_index = |place| index.columns.iter().position(|part| part.column == place);
+                    unique_places = key.target_columns.iter().filter_map(|&place| in_index(place)).collect();
+                }
                 if about {
                     let Some(target) = catalog.relation(key.target) else { continue };
                     (table, columns) = (target, key.target_columns.clone());
@@ -144,7 +151,7 @@ fn key_columns(facts: &dyn SessionFacts, out: &mut Output<'_>) {
                     out.push(names);
                 } else {
                     let [a, b, c, d, e, f, g] = names;
-                    let unique = unique_places.get(at).map_or(Value::Null, |&place| ordinal(place));
+                    let unique = unique_places.get(at).map_or(Value::Null, |&place| ordinal(place + 1));
                     let position = ("ordinal_position", ordinal(at + 1));
                     out.push([a, b, c, d, e, f, g, position, ("position_in_unique_constraint", unique)]);
                 }

@@ -45,6 +45,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::LockPicture;
 pub use doing::{Doing, State};
+pub(crate) use name::object as object_name;
 
 use crate::{
     builtin::Rows,

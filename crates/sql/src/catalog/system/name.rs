@@ -61,7 +61,7 @@ pub(super) fn visible(catalog: &Catalog, search_path: &[Oid], relation: &Relatio
 }
 
 /// Writes the name of a table or index, with its schema unless the search path finds it.
-pub(super) fn object(catalog: &Catalog, search_path: &[Oid], schema: Oid, name: &str, oid: Oid) -> String {
+pub(crate) fn object(catalog: &Catalog, search_path: &[Oid], schema: Oid, name: &str, oid: Oid) -> String {
     if catalog.object_named(None, search_path, name) == Some(oid) {
         quoted(name)
     } else {

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     builtin,
     catalog::{
-        relation::{Column, Index, Oid, Relation, Storage},
+        relation::{Column, ConstraintTiming, Index, Oid, ReferentialAction, Relation, Storage},
         snapshot::{Catalog, PG_CATALOG},
     },
     types::{Value, oid},
@@ -125,6 +125,8 @@ fn class(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relation) {
     let user = relation.storage != Storage::Virtual;
     let kind = if user { b'r' } else { tables::kind(relation.oid) };
     let (rows, bytes) = (size::rows(facts, relation), size::table(facts, relation));
+    // PostgreSQL keeps foreign keys by triggers; psql asks for them only where there are some.
+    let has_keys = !relation.foreign_keys.is_empty() || facts.catalog().referencing.contains_key(&relation.oid);
     if out.wants("oid", relation.oid) {
         let options = relation.options.iter().map(|(name, value)| format!("{name}={value}"));
         out.push([
@@ -140,6 +142,7 @@ fn class(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relation) {
             ("relpersistence", Value::Char(b'p')),
             ("relkind", Value::Char(kind)),
             ("relnatts", small(relation.columns.len())),
+            ("relhastriggers", Value::Bool(has_keys)),
             ("relchecks", small(relation.checks.len())),
             ("relispopulated", Value::Bool(true)),
             ("relreplident", Value::Char(if user { b'd' } else { b'n' })),
@@ -280,17 +283,22 @@ fn constraint_row(catalog: &Catalog, out: &mut Output<'_>, relation: &Relation, 
     };
     let mut index_oid = 0;
     let (mut target, mut target_columns, mut equal, mut condition) = (0, Value::Null, Value::Null, Value::Null);
-    // `a` is "no action" and `s` simple matching; a constraint that is no foreign key shows blanks.
-    let (mut action, mut matching) = (b' ', b' ');
+    // A constraint that is no foreign key shows blanks.
+    let (mut on_update, mut on_delete, mut matching) = (b' ', b' ', b' ');
+    let (mut set_columns, mut timing, mut validated) = (Value::Null, ConstraintTiming::Immediate, true);
     match constraint {
         Constraint::Unique(index) => index_oid = index.oid,
         Constraint::Check(check) => condition = Value::Text(check.condition.clone()),
         Constraint::Foreign(key) => {
-            (action, matching) = (b'a', b's');
-            target = key.target;
+            (on_update, on_delete) = (action_letter(key.on_update), action_letter(key.on_delete));
+            matching = if key.match_full { b'f' } else { b's' };
+            (timing, validated) = (key.timing, key.validated);
+            (target, index_oid) = (key.target, key.index);
+            if !key.on_delete_columns.is_empty() {
+                set_columns = attnums(relation, &key.on_delete_columns);
+            }
             if let Some(referenced) = catalog.relation(key.target) {
                 target_columns = attnums(referenced, &key.target_columns);
-                index_oid = key_index(referenced, &key.target_columns);
                 let types = key.target_columns.iter().map(|&place| referenced.columns[place].ty.oid);
                 equal = Value::array(oid::OID, types.map(|ty| Value::Oid(equality(ty))).collect());
             }
@@ -302,12 +310,14 @@ fn constraint_row(catalog: &Catalog, out: &mut Output<'_>, relation: &Relation, 
         ("conname", Value::text(constraint.name())),
         ("connamespace", Value::Oid(relation.schema)),
         ("contype", Value::Char(constraint.letter())),
-        ("convalidated", Value::Bool(true)),
+        ("condeferrable", Value::Bool(timing != ConstraintTiming::Immediate)),
+        ("condeferred", Value::Bool(timing == ConstraintTiming::Deferred)),
+        ("convalidated", Value::Bool(validated)),
         ("conrelid", Value::Oid(relation.oid)),
         ("conindid", Value::Oid(index_oid)),
         ("confrelid", Value::Oid(target)),
-        ("confupdtype", Value::Char(action)),
-        ("confdeltype", Value::Char(action)),
+        ("confupdtype", Value::Char(on_update)),
+        ("confdeltype", Value::Char(on_delete)),
         ("confmatchtype", Value::Char(matching)),
         ("conislocal", Value::Bool(true)),
         ("connoinherit", Value::Bool(!matches!(constraint, Constraint::Check(_)))),
@@ -316,18 +326,20 @@ fn constraint_row(catalog: &Catalog, out: &mut Output<'_>, relation: &Relation, 
         ("conpfeqop", equal.clone()),
         ("conppeqop", equal.clone()),
         ("conffeqop", equal),
+        ("confdelsetcols", set_columns),
         ("conbin", condition),
     ]);
 }
 
-/// Returns the unique index over exactly these columns, or 0.
-fn key_index(relation: &Relation, columns: &[usize]) -> Oid {
-    let covers = |index: &Index| {
-        index.unique
-            && index.columns.len() == columns.len()
-            && index.columns.iter().all(|part| columns.contains(&part.column))
-    };
-    relation.indexes.iter().find(|index| covers(index)).map_or(0, |index| index.oid)
+/// Returns the letter of `pg_constraint.confupdtype` and `confdeltype`.
+fn action_letter(action: ReferentialAction) -> u8 {
+    match action {
+        ReferentialAction::NoAction => b'a',
+        ReferentialAction::Restrict => b'r',
+        ReferentialAction::Cascade => b'c',
+        ReferentialAction::SetNull => b'n',
+        ReferentialAction::SetDefault => b'd',
+    }
 }
 
 fn equality(ty: u32) -> Oid {

@@ -93,6 +93,15 @@ pub struct SetTransaction {
     pub session: bool,
 }
 
+/// SET CONSTRAINTS.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetConstraints {
+    /// Their names; empty means all.
+    pub names: Vec<RelationName>,
+    /// DEFERRED; else IMMEDIATE.
+    pub deferred: bool,
+}
+
 /// VACUUM or ANALYZE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vacuum {

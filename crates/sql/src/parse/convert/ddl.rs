@@ -39,7 +39,7 @@ impl Convert<'_> {
         for element in table_elts {
             match inner(element)? {
                 NodeEnum::ColumnDef(column) => columns.push(self.column_def(*column)?),
-                NodeEnum::Constraint(constraint) => self.add_constraint(&mut constraints, *constraint)?,
+                NodeEnum::Constraint(constraint) => self.add_constraint(&mut constraints, &mut false, *constraint)?,
                 NodeEnum::TableLikeClause(like) => {
                     let at = like.relation.map_or(Pos::NONE, |relation| pos(relation.location));
                     return Err(self.unsupported("LIKE in CREATE TABLE", at));
@@ -85,9 +85,10 @@ impl Convert<'_> {
         let ty = self.type_name(type_name)?;
         let collation = self.collation(coll_clause)?;
         let mut constraints = Vec::with_capacity(written.len());
+        let mut fixed = false;
         for constraint in written {
             let NodeEnum::Constraint(constraint) = inner(constraint)? else { return Err(missing()) };
-            self.add_constraint(&mut constraints, *constraint)?;
+            self.add_constraint(&mut constraints, &mut fixed, *constraint)?;
         }
         Ok(ColumnDef { name: colname, ty, collation, constraints, pos: at })
     }
@@ -100,8 +101,9 @@ impl Convert<'_> {
         object_name(collname, at).map(Some)
     }
 
-    /// Converts a constraint, or applies a DEFERRABLE clause to the one before it.
-    fn add_constraint(&mut self, list: &mut Vec<Constraint>, node: pb::Constraint) -> Result<()> {
+    /// Converts a constraint, or applies a DEFERRABLE clause to the one before it. `fixed` says whether that one was
+    /// declared NOT DEFERRABLE.
+    fn add_constraint(&mut self, list: &mut Vec<Constraint>, fixed: &mut bool, node: pb::Constraint) -> Result<()> {
         use pb::ConstrType as T;
         let kind = T::try_from(node.contype).map_err(|_| missing())?;
         let word = match kind {
@@ -114,6 +116,7 @@ impl Convert<'_> {
             }
             _ => {
                 list.push(self.constraint(node)?);
+                *fixed = false;
                 return Ok(());
             }
         };
@@ -128,7 +131,12 @@ impl Convert<'_> {
         match kind {
             T::ConstrAttrDeferrable => before.deferrable = true,
             T::ConstrAttrDeferred => (before.deferrable, before.initially_deferred) = (true, true),
+            T::ConstrAttrNotDeferrable => *fixed = true,
             _ => {}
+        }
+        if *fixed && before.initially_deferred {
+            let message = "constraint declared INITIALLY DEFERRED must be DEFERRABLE";
+            return Err(SqlError::new(SqlState::SYNTAX_ERROR, message).at_opt(at.get()));
         }
         Ok(())
     }

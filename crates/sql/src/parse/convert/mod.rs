@@ -134,6 +134,7 @@ impl Convert<'_> {
             NodeEnum::CopyStmt(s) => self.copy(*s),
             NodeEnum::TransactionStmt(s) => self.transaction(s),
             NodeEnum::VariableSetStmt(s) => self.set(s),
+            NodeEnum::ConstraintsSetStmt(s) => self.set_constraints(s),
             NodeEnum::VariableShowStmt(pb::VariableShowStmt { name }) => Ok(Stmt::Show(name)),
             NodeEnum::VacuumStmt(s) => self.vacuum(s),
             NodeEnum::ExplainStmt(s) => self.enter(|c| c.explain(*s)),

@@ -90,6 +90,16 @@ impl Convert<'_> {
         })
     }
 
+    /// Converts SET CONSTRAINTS.
+    pub(super) fn set_constraints(&mut self, node: pb::ConstraintsSetStmt) -> Result<Stmt> {
+        let pb::ConstraintsSetStmt { constraints, deferred } = node;
+        let names = constraints.into_iter().map(|node| match inner(node)? {
+            NodeEnum::RangeVar(name) => self.relation(Some(name)),
+            _ => Err(missing()),
+        });
+        Ok(Stmt::SetConstraints(SetConstraints { names: names.collect::<Result<_>>()?, deferred }))
+    }
+
     /// Converts VACUUM and ANALYZE.
     pub(super) fn vacuum(&mut self, node: pb::VacuumStmt) -> Result<Stmt> {
         let pb::VacuumStmt { options, rels, is_vacuumcmd } = node;

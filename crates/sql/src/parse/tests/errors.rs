@@ -98,7 +98,6 @@ fn clauses_without_a_place_in_the_tree_are_refused() {
         ("merge into t using u on true when matched then do nothing", Some(0)),
         ("drop function f()", Some(0)),
         ("drop type t", Some(0)),
-        ("set constraints all deferred", Some(0)),
         ("set transaction snapshot 'x'", None),
         ("set time zone interval '1' hour", None),
         ("reindex table t", Some(0)),

@@ -317,6 +317,11 @@ fn utility_statements_keep_their_clauses() {
     assert_eq!(one("reset all"), Stmt::Reset(None));
     assert_eq!(one("show all"), Stmt::Show("all".into()));
     assert!(matches!(one("set transaction read only"), Stmt::SetTransaction(SetTransaction { session: false, .. })));
+    let Stmt::SetConstraints(set) = one("set constraints s.a, b deferred") else { panic!() };
+    assert!(set.deferred && set.names.len() == 2 && set.names[0].schema.as_deref() == Some("s"));
+    assert!(
+        matches!(one("set constraints all immediate"), Stmt::SetConstraints(set) if !set.deferred && set.names.is_empty())
+    );
     let Stmt::Vacuum(vacuum) = one("vacuum (analyze, verbose off) t (a, b), u") else { panic!() };
     assert!(vacuum.vacuum && vacuum.options.len() == 2 && vacuum.targets[0].1 == ["a", "b"]);
     assert!(matches!(one("analyze t"), Stmt::Vacuum(Vacuum { vacuum: false, .. })));

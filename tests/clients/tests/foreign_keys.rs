@@ -1,0 +1,372 @@
+//! Foreign keys of several sessions: who waits for whom and what comes of it, as in PostgreSQL; and that no row is ever
+//! left without the row it refers to.
+//!
+//! The scripts play on both servers. That a step waits is asked of the server (`pg_blocking_pids`), so that no time limit
+//! decides; its answer is taken when the other session has ended its transaction.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
+use std::{
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use collie_clients_tests::{
+    Place, Server, Stopwatch, message, not_run,
+    reference::{PACKAGE, Reference},
+    state,
+};
+use postgres::{Client, SimpleQueryMessage};
+
+/// How long an answer is waited for before the server is asked.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long a step may take that nothing is in the way of.
+const END: Duration = Duration::from_secs(20);
+
+/// A session on a thread of its own.
+struct Player {
+    ask: Sender<String>,
+    answers: Receiver<String>,
+    pid: i32,
+    /// The step that waits.
+    waits: Option<String>,
+}
+
+impl Player {
+    fn new(mut client: Client) -> Self {
+        let pid = client.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+        let (ask, asked) = mpsc::channel::<String>();
+        let (answer, answers) = mpsc::channel();
+        thread::spawn(move || {
+            for sql in asked {
+                if answer.send(answer_of(&mut client, &sql)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { ask, answers, pid, waits: None }
+    }
+
+    /// Runs a step as far as it goes.
+    fn play(&mut self, sql: &str, keeper: &mut Client) -> String {
+        self.ask.send(sql.to_owned()).unwrap();
+        let watch = Stopwatch::start();
+        loop {
+            if let Ok(answer) = self.answers.recv_timeout(LOOK) {
+                return answer;
+            }
+            let blocked = keeper.query_one("SELECT pg_blocking_pids($1) <> '{}'", &[&self.pid]).unwrap();
+            if blocked.get(0) {
+                self.waits = Some(sql.to_owned());
+                return "waits".to_owned();
+            }
+            assert!(watch.elapsed() < END, "{sql}: no answer, and nothing in its way");
+        }
+    }
+
+    /// Takes the answer to the step that waits.
+    fn end(&mut self) -> Option<String> {
+        let sql = self.waits.take()?;
+        Some(format!("{sql}: {}", self.answers.recv_timeout(END).expect("nothing is in its way")))
+    }
+}
+
+fn answer_of(client: &mut Client, sql: &str) -> String {
+    match client.simple_query(sql) {
+        Err(error) => {
+            let detail = error.as_db_error().and_then(|error| error.detail()).unwrap_or_default().to_owned();
+            format!("{} {} {detail}", state(&error), message(&error))
+        }
+        Ok(messages) => {
+            let parts = messages.iter().filter_map(|message| match message {
+                SimpleQueryMessage::Row(row) => {
+                    let values = (0..row.len()).map(|at| row.get(at).unwrap_or("null"));
+                    Some(values.collect::<Vec<_>>().join(","))
+                }
+                SimpleQueryMessage::CommandComplete(rows) => Some(format!("({rows})")),
+                _ => None,
+            });
+            parts.collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+const TABLES: &str = "CREATE TABLE p (id int PRIMARY KEY, u int UNIQUE, n int); \
+     CREATE TABLE c (id int PRIMARY KEY, pid int REFERENCES p, n int); \
+     CREATE TABLE k (id int PRIMARY KEY, pid int REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, n int); \
+     CREATE TABLE z (id int PRIMARY KEY, pid int REFERENCES p ON DELETE SET NULL ON UPDATE SET NULL, n int); \
+     CREATE TABLE w (id int PRIMARY KEY, pu int REFERENCES p (u) DEFERRABLE INITIALLY DEFERRED); \
+     CREATE INDEX k_pid ON k (pid)";
+const ROWS: &str = "DELETE FROM w; DELETE FROM c; DELETE FROM k; DELETE FROM z; DELETE FROM p; \
+     INSERT INTO p SELECT i, i * 10, 0 FROM generate_series(1, 5) i; INSERT INTO c VALUES (5, 5, 0); \
+     INSERT INTO k VALUES (4, 4, 0); INSERT INTO z VALUES (3, 3, 0)";
+const STATE: &str = "SELECT 'p', id, u, n FROM p UNION ALL SELECT 'c', id, pid, n FROM c \
+     UNION ALL SELECT 'k', id, pid, n FROM k UNION ALL SELECT 'z', id, pid, n FROM z \
+     UNION ALL SELECT 'w', id, pu, 0 FROM w ORDER BY 1, 2";
+
+/// A server with two players, and a session that looks on.
+struct Stage {
+    keeper: Client,
+    players: [Player; 2],
+}
+
+impl Stage {
+    fn new(connect: impl Fn() -> Client) -> Self {
+        let mut keeper = connect();
+        keeper.batch_execute(TABLES).unwrap();
+        Self { keeper, players: [Player::new(connect()), Player::new(connect())] }
+    }
+}
+
+/// Plays the steps of two sessions; returns what each answers, and what is there in the end.
+fn play(stage: &mut Stage, level: &str, steps: &[(usize, String)]) -> Vec<String> {
+    let Stage { keeper, players } = stage;
+    keeper.batch_execute(ROWS).unwrap();
+    let mut said = Vec::new();
+    for player in players.iter_mut() {
+        player.play(&format!("BEGIN ISOLATION LEVEL {level}; SELECT count(*) FROM p WHERE id = 1"), keeper);
+    }
+    let ends = ["COMMIT", "COMMIT"].iter().enumerate().map(|(who, sql)| (who, (*sql).to_owned()));
+    for (who, sql) in steps.iter().cloned().chain(ends) {
+        if players[who].waits.is_some() {
+            continue; // It cannot speak while it waits: its partner's end comes first.
+        }
+        said.push(format!("{who}: {sql}: {}", players[who].play(&sql, keeper)));
+        let other = 1 - who;
+        if matches!(sql.as_str(), "COMMIT" | "ROLLBACK")
+            && let Some(answer) = players[other].end()
+        {
+            said.push(format!("{other}: {answer}"));
+        }
+    }
+    for (who, player) in players.iter_mut().enumerate() {
+        said.push(format!("{who}: {}", player.play("ROLLBACK", keeper)));
+    }
+    said.push(answer_of(keeper, STATE));
+    said
+}
+
+/// Returns whether Collie answered as PostgreSQL did. It has one text for a row that was changed and one that was removed,
+/// and at REPEATABLE READ it may go on where PostgreSQL gives 40001: a row that is referred to may have got another key
+/// than the one that counts, and one that refers may be gone (docs/compatibility.md).
+fn agree(level: &str, ours: &[String], theirs: &[String]) -> bool {
+    let theirs: Vec<String> =
+        theirs.iter().map(|line| line.replace("concurrent delete", "concurrent update")).collect();
+    if ours == theirs {
+        return true;
+    }
+    let first = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
+    let Some((ours, theirs)) = first else { return false };
+    level == "REPEATABLE READ" && theirs.contains(": 40001 ") && (ours.ends_with(": (1)") || ours.ends_with(": (0)"))
+}
+
+/// Goal: two sessions, of which one writes rows that refer and the other the rows they refer to, wait for each other and
+/// end as in PostgreSQL. Method: every pair of statements in both orders, the first one's transaction committed or rolled
+/// back before the second's goes on, at two levels, on both servers.
+#[test]
+fn who_refers_and_who_removes_meet_as_in_postgresql() {
+    let Some(reference) = Reference::start() else {
+        not_run(&format!("PostgreSQL's server is not installed: apt-get install {PACKAGE}"));
+        return;
+    };
+    let server = Server::fresh();
+    let (mut ours_on, mut theirs_on) = (Stage::new(|| server.connect()), Stage::new(|| reference.connect()));
+    let referring = [
+        "INSERT INTO c VALUES (1, 1, 0)",
+        "INSERT INTO k VALUES (1, 1, 0)",
+        "INSERT INTO z VALUES (1, 1, 0)",
+        "INSERT INTO w VALUES (1, 10)",
+        "UPDATE c SET pid = 1 WHERE id = 5",
+        "UPDATE k SET pid = 1, n = 1 WHERE id = 4",
+    ];
+    let removing = [
+        "DELETE FROM p WHERE id = 1",
+        "UPDATE p SET id = 11 WHERE id = 1",
+        "UPDATE p SET u = 11 WHERE id = 1",
+        "UPDATE p SET n = n + 1 WHERE id = 1",
+        "SELECT 1 FROM p WHERE id = 1 FOR UPDATE",
+        "SELECT 1 FROM p WHERE id = 1 FOR NO KEY UPDATE",
+    ];
+    let mut pairs: Vec<[&str; 2]> = Vec::new();
+    for refers in referring {
+        pairs.extend(removing.iter().flat_map(|removes| [[refers, *removes], [*removes, refers]]));
+    }
+    // Rows that refer are changed or go while what they refer to goes.
+    let child = ["UPDATE c SET pid = 2 WHERE id = 5", "UPDATE c SET n = 1 WHERE id = 5", "DELETE FROM c WHERE id = 5"];
+    for first in child {
+        pairs.extend([[first, "DELETE FROM p WHERE id = 5"], ["DELETE FROM p WHERE id = 5", first]]);
+    }
+    for first in ["UPDATE k SET n = 1 WHERE id = 4", "UPDATE k SET pid = 2 WHERE id = 4", "DELETE FROM k WHERE id = 4"]
+    {
+        for second in ["DELETE FROM p WHERE id = 4", "UPDATE p SET id = 44 WHERE id = 4"] {
+            pairs.extend([[first, second], [second, first]]);
+        }
+    }
+    for first in ["UPDATE z SET n = 1 WHERE id = 3", "INSERT INTO z VALUES (33, 3, 0)"] {
+        pairs.extend([[first, "DELETE FROM p WHERE id = 3"], ["DELETE FROM p WHERE id = 3", first]]);
+    }
+    let mut wrong = Vec::new();
+    for level in ["READ COMMITTED", "REPEATABLE READ"] {
+        for [first, second] in &pairs {
+            for scheme in 0..3 {
+                let end = if scheme == 1 { "ROLLBACK" } else { "COMMIT" };
+                let (a, b, end) = ((0, (*first).to_owned()), (1, (*second).to_owned()), (0, end.to_owned()));
+                // With the last, the first is over before the second one speaks.
+                let steps = if scheme == 2 { vec![a, end, b] } else { vec![a, b, end] };
+                let ours = play(&mut ours_on, level, &steps);
+                let theirs = play(&mut theirs_on, level, &steps);
+                let orphans: i64 = ours_on.keeper.query_one(ORPHANS, &[]).unwrap().get(0);
+                assert_eq!(orphans, 0, "{}", ours.join("\n"));
+                if !agree(level, &ours, &theirs) {
+                    wrong.push(format!(
+                        "{level}\n  ours   {}\n  theirs {}",
+                        ours.join("\n         "),
+                        theirs.join("\n         ")
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Draws numbers: the same for the same seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+const ORPHANS: &str = "SELECT (SELECT count(*) FROM c LEFT JOIN p ON p.id = c.pid WHERE c.pid IS NOT NULL AND p.id IS NULL) \
+     + (SELECT count(*) FROM k LEFT JOIN p ON p.id = k.pid WHERE k.pid IS NOT NULL AND p.id IS NULL) \
+     + (SELECT count(*) FROM z LEFT JOIN p ON p.id = z.pid WHERE z.pid IS NOT NULL AND p.id IS NULL) \
+     + (SELECT count(*) FROM w LEFT JOIN p ON p.u = w.pu WHERE w.pu IS NOT NULL AND p.u IS NULL)";
+
+/// One random statement on few keys, so that sessions meet.
+fn statement(draw: &mut Draw) -> String {
+    let (key, other, row) = (draw.below(6), draw.below(6), draw.below(40));
+    let table = ["c", "k", "z"][usize::try_from(draw.below(3)).unwrap()];
+    match draw.below(12) {
+        0 | 1 => format!("INSERT INTO p VALUES ({key}, {other}, 0) ON CONFLICT DO NOTHING"),
+        2 => format!("DELETE FROM p WHERE id = {key}"),
+        3 => format!("UPDATE p SET id = {other} WHERE id = {key}"),
+        4 => format!("UPDATE p SET u = {other} WHERE id = {key}"),
+        5 => format!("UPDATE p SET n = n + 1 WHERE id = {key}"),
+        6 => format!("INSERT INTO w VALUES ({row}, {other}) ON CONFLICT (id) DO UPDATE SET pu = {key}"),
+        7 => format!("DELETE FROM {table} WHERE id = {row}"),
+        8 => format!("UPDATE {table} SET pid = {key}, id = {row} + 100 WHERE id = {row}"),
+        9 => format!("UPDATE {table} SET pid = {key} WHERE pid = {other}"),
+        _ => format!("INSERT INTO {table} VALUES ({row}, {key}, 0) ON CONFLICT (id) DO UPDATE SET pid = {other}"),
+    }
+}
+
+/// Goal: no row is ever left without its row, whatever meets. Method: three sessions run random short transactions at
+/// random levels over five tables with every action, savepoints among them, while a fourth counts orphans; any error but
+/// those of constraints, conflicts and deadlocks fails.
+#[test]
+fn no_row_is_ever_left_without_its_row() {
+    let server = Server::fresh();
+    server.connect().batch_execute(TABLES).unwrap();
+    let over = AtomicBool::new(false);
+    let watch = Stopwatch::start();
+    let seconds = std::env::var("COLLIE_FOREIGN_KEY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    thread::scope(|scope| {
+        let sessions: Vec<_> = (1..=3_u64)
+            .map(|seed| {
+                let (server, over) = (&server, &over);
+                scope.spawn(move || {
+                    let mut client = server.connect();
+                    let mut draw = Draw(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                    let mut committed = 0;
+                    while !over.load(Ordering::Relaxed) {
+                        let level = ["READ COMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+                        let level = level[usize::try_from(draw.below(4)).unwrap()];
+                        client.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}; SAVEPOINT a")).unwrap();
+                        for _ in 0..=draw.below(4) {
+                            let sql = statement(&mut draw);
+                            if let Err(error) = client.batch_execute(&sql) {
+                                let code = state(&error);
+                                let known = ["23503", "23505", "40001", "40P01", "27000"];
+                                assert!(known.contains(&code.as_str()), "seed {seed}: {sql}: {error:?}");
+                                client.batch_execute("ROLLBACK TO a").unwrap();
+                            } else if draw.below(3) == 0 {
+                                client.batch_execute("SAVEPOINT a").unwrap();
+                            }
+                        }
+                        match client.batch_execute("COMMIT") {
+                            Ok(()) => committed += 1,
+                            Err(error) => {
+                                let code = state(&error);
+                                assert!(["23503", "40001"].contains(&code.as_str()), "seed {seed}: COMMIT: {error:?}");
+                            }
+                        }
+                    }
+                    committed
+                })
+            })
+            .collect();
+        let mut client = server.connect();
+        while watch.elapsed().as_secs() < seconds {
+            let orphans: i64 = client.query_one(ORPHANS, &[]).unwrap().get(0);
+            if orphans != 0 {
+                over.store(true, Ordering::Relaxed);
+                panic!("{orphans} orphans: {}", answer_of(&mut client, STATE));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        over.store(true, Ordering::Relaxed);
+        let committed: u64 = sessions.into_iter().map(|session| session.join().unwrap()).sum();
+        assert!(committed > 50, "only {committed} transactions committed");
+        let orphans: i64 = client.query_one(ORPHANS, &[]).unwrap().get(0);
+        assert_eq!(orphans, 0);
+    });
+}
+
+/// Goal: foreign keys are there after a restart, with all that was declared, and one that was rolled back is not. Method:
+/// declare, end by both ways, compare what the catalog prints; then a statement for each that it must refuse or act on.
+#[test]
+fn keys_survive_both_ends_of_the_server() {
+    const SHOW: &str =
+        "SELECT conname, convalidated, pg_get_constraintdef(oid) FROM pg_constraint WHERE contype = 'f' ORDER BY 1";
+    for kill in [false, true] {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let mut client = server.connect();
+        client.batch_execute(TABLES).unwrap();
+        client
+            .batch_execute(
+                "ALTER TABLE c ADD CONSTRAINT late FOREIGN KEY (n) REFERENCES p (u) MATCH FULL NOT VALID; \
+                 INSERT INTO p VALUES (1, 10, 0); INSERT INTO k VALUES (1, 1, 0); INSERT INTO c VALUES (1, 1, 10)",
+            )
+            .unwrap();
+        client
+            .batch_execute("BEGIN; ALTER TABLE z ADD CONSTRAINT never FOREIGN KEY (n) REFERENCES p; ROLLBACK")
+            .unwrap();
+        let before = answer_of(&mut client, SHOW);
+        assert!(before.contains("late,f,FOREIGN KEY (n) REFERENCES p(u) MATCH FULL NOT VALID"), "{before}");
+        assert!(!before.contains("never"), "{before}");
+        drop(client);
+        if kill {
+            server.kill();
+        } else {
+            assert_eq!(server.stop().code(), Some(0));
+        }
+        let server = Server::start(&place);
+        let mut client = server.connect();
+        assert_eq!(answer_of(&mut client, SHOW), before);
+        assert!(answer_of(&mut client, "INSERT INTO c VALUES (2, 2, 10)").starts_with("23503"));
+        assert!(answer_of(&mut client, "INSERT INTO c VALUES (2, 1, 11)").starts_with("23503"));
+        assert!(answer_of(&mut client, "DELETE FROM p").starts_with("23503"));
+        assert_eq!(answer_of(&mut client, "DELETE FROM c"), "(1)");
+        assert_eq!(answer_of(&mut client, "DELETE FROM p"), "(1)");
+        assert_eq!(answer_of(&mut client, "SELECT count(*) FROM k"), "0 (1)");
+    }
+}
