@@ -17,12 +17,14 @@
 pub mod checksum;
 pub mod codec;
 mod ids;
+mod live_snapshots;
 mod lock_strength;
 mod lsn;
 mod map;
 mod remedy;
 
 pub use ids::{CfId, HistoryId, Term, Xid};
+pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
 pub use map::{Map, Set};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use collie_base::{CfId, Lsn};
 use collie_env::Env;
-use collie_txn::{CommitLog as _, LockPicture};
+use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture};
 
 use crate::open;
 use crate::shared::Shared;
@@ -28,6 +28,10 @@ pub struct EngineStat {
     pub rows: u64,
     /// Rows with old versions that wait to be cleaned.
     pub garbage_rows: u64,
+    /// Rows with old versions that are kept for a snapshot.
+    pub held_rows: u64,
+    /// Bytes of memory that old versions take up, about.
+    pub old_version_bytes: u64,
     /// Snapshots held.
     pub snapshots: u64,
     /// The lowest snapshot held, if any.
@@ -134,7 +138,9 @@ impl Db {
         EngineStat {
             families,
             rows,
-            garbage_rows: count(self.shared.garbage.len()),
+            garbage_rows: count(self.shared.garbage.len().0),
+            held_rows: count(self.shared.garbage.len().1),
+            old_version_bytes: self.shared.garbage.bytes(),
             snapshots: count(snapshots),
             oldest_snapshot,
             horizon: self.shared.txns.horizon(),
@@ -154,15 +160,15 @@ impl Db {
         self.shared.txns.slots_in_the_way(slot)
     }
 
-    /// Returns the snapshots held, lowest first, with the slots of their holders.
-    pub fn snapshots(&self) -> Vec<(usize, Lsn)> {
-        self.shared.txns.snapshots()
+    /// Returns the snapshots in force, lowest first: who holds each ([`CancelHandle::slot`](crate::CancelHandle::slot)), and how old it is as far as rounds
+    /// of background work have seen it. The first keeps most of `EngineStat::old_version_bytes`.
+    pub fn snapshots(&self) -> Vec<HeldSnapshot> {
+        self.shared.txns.snapshots(self.shared.now())
     }
 
-    /// Returns how many rows were superseded at or above `snapshot` and wait to be cleaned: about, since commits enter the
-    /// queue only about in order.
-    pub fn rows_superseded_since(&self, snapshot: Lsn) -> u64 {
-        u64::try_from(self.shared.garbage.since(snapshot)).unwrap_or(u64::MAX)
+    /// Returns how many rows have old versions that are kept for `snapshot` or were not looked at since a commit above it.
+    pub fn rows_kept_for(&self, snapshot: Lsn) -> u64 {
+        u64::try_from(self.shared.garbage.kept_for(snapshot)).unwrap_or(u64::MAX)
     }
 
     /// One round of background work, for a database opened without its thread. Returns how much there was.

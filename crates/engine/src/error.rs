@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use collie_base::{Lsn, Remedy};
-use collie_txn::TxnError;
+use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
 /// Why an engine call failed. The transaction, if one is open, still is: the caller rolls it back.
@@ -29,6 +29,13 @@ pub enum EngineError {
     ReadOnly,
     /// A write in a database that was opened read-only, from what is left of a damaged log (25006).
     Salvaged,
+    /// The snapshot kept too many old versions, or was too old, and is in force no more (72000).
+    SnapshotCancelled(SnapshotCancelled),
+    /// Old versions take up all memory they may, no snapshot can be cancelled for them, and a write would make more (53200).
+    OldVersionMemory {
+        /// How much they may.
+        limit_bytes: u64,
+    },
     /// Every session slot is taken (53300).
     TooManySessions {
         /// How many there are.
@@ -103,8 +110,13 @@ impl EngineError {
     /// Says what the caller can do. Match on this, not on text.
     pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Conflict | Self::ReadChanged | Self::Deadlock | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
-            Self::TooManySessions { .. } => Remedy::FreeResources,
+            Self::Conflict
+            | Self::ReadChanged
+            | Self::Deadlock
+            | Self::LockTimeout
+            | Self::Cancelled
+            | Self::SnapshotCancelled(_) => Remedy::Retry,
+            Self::TooManySessions { .. } | Self::OldVersionMemory { .. } => Remedy::FreeResources,
             Self::Closed => Remedy::Reopen,
             Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } | Self::Salvaged => {
                 Remedy::RestoreData
@@ -141,6 +153,12 @@ impl fmt::Display for EngineError {
             Self::Salvaged => f.write_str(
                 "the database is open read-only, with what is left of a damaged log \
                  (wal.recovery_mode = skip_any_corrupted_records): copy what you need and load it into a new database",
+            ),
+            Self::SnapshotCancelled(why) => write!(f, "{why}: run the transaction again, in shorter steps"),
+            Self::OldVersionMemory { limit_bytes } => write!(
+                f,
+                "old versions take up {limit_bytes} bytes and none can be freed now: try again, or raise \
+                 txn.old_version_memory"
             ),
             Self::TooManySessions { limit } => {
                 write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
@@ -208,6 +226,7 @@ impl From<TxnError> for EngineError {
             TxnError::LockTimeout => Self::LockTimeout,
             TxnError::Cancelled => Self::Cancelled,
             TxnError::ReadOnly => Self::ReadOnly,
+            TxnError::SnapshotCancelled(why) => Self::SnapshotCancelled(why),
             TxnError::TooManySessions { limit } => Self::TooManySessions { limit },
             TxnError::TooManyCommands => Self::TransactionLimit { what: "transaction has 2^32 - 1 commands" },
             _ => Self::InvalidArgument { what: "the transaction cannot go on: roll it back" },

@@ -48,12 +48,9 @@ impl Families {
         self.next_id.fetch_max(cf.get().saturating_add(1), Relaxed);
     }
 
-    /// Frees a family; who still holds it sees it empty.
-    pub(crate) fn remove(&self, cf: CfId) {
-        let family = self.by_id.write().remove(&cf);
-        if let Some(family) = family {
-            family.clear();
-        }
+    /// Takes a family out.
+    pub(crate) fn remove(&self, cf: CfId) -> Option<Arc<Family>> {
+        self.by_id.write().remove(&cf)
     }
 
     /// Returns the ids in memory, in order.

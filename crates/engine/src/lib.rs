@@ -14,7 +14,8 @@
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
 //! | `read_set.rs` | what a SERIALIZABLE transaction has read |
-//! | `families.rs`, `writes.rs`, `background.rs` | families by id, versions of a transaction, garbage |
+//! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
+//! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
 //!
 //! ```
@@ -51,11 +52,13 @@ mod db;
 mod describe;
 mod error;
 mod families;
+mod garbage;
 mod log;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
 mod needs;
+mod old_versions;
 mod open;
 mod options;
 mod planted;
@@ -81,8 +84,8 @@ pub use collie_store::{Family, FamilyStat, Origin, Visit};
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
-    Awaited, Blocker, CancelHandle, CancelReason, InTheWay, Isolation, LockHeld, LockOwner, LockPicture, LockTarget,
-    LockWait, RowKey, StatementKind, TableLock, TableLockMode, WaitLimit,
+    Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld, LockOwner, LockPicture,
+    LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, WaitLimit,
 };
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};

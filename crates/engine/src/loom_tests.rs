@@ -9,7 +9,7 @@
 //! disk); reclamation (nothing is freed under loom; a cell stands in for the memory of a version). Locks that loom does not
 //! know are held over nothing that it does, but for readers of the index, which never exclude each other.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_store::{Change, Family, Row, View, WriteOutcome, WriteRules, pin};
@@ -26,8 +26,9 @@ use collie_wal::{Mark, ModelLog, ModelSink, ModelWriter, Protocol};
 
 use crate::{
     families::Families,
+    garbage::{Garbage, Reach},
     needs::{Marks, Needs},
-    writes::{Fates, Garbage, Writes},
+    writes::{Fates, Writes},
 };
 
 /// The log of a model as the transactions' log.
@@ -169,7 +170,7 @@ impl Worker {
     fn write(&mut self, key: &[u8], snapshot: Lsn, value: u8) -> Tried {
         let view = View { snapshot, me: Some(self.xid), command: self.t.command() };
         let repeatable = self.t.isolation() == Isolation::RepeatableRead;
-        let rules = WriteRules { xid: self.xid, repeatable, horizon: Lsn::FIRST };
+        let rules = WriteRules { xid: self.xid, repeatable };
         let basis = collie_store::Basis::Snapshot;
         let fates = Fates(&self.world.txns);
         match self.world.family.write(key, Change::Put(&[value]), basis, &view, &rules, &fates) {
@@ -306,8 +307,9 @@ fn horizon(form: Form, reader: Reader) {
     let collector = thread::spawn({
         let (world, row, memory) = (Arc::clone(&world), Arc::clone(&row), collie_sync::Arc::clone(&memory));
         move || {
-            let horizon = world.txns.tick();
-            if world.garbage.clean(&world.families, horizon, 1) > 0 && row.version_count() == 1 {
+            world.txns.tick(Duration::ZERO);
+            let live = world.txns.with_live(Clone::clone);
+            if world.garbage.clean(&world.families, &live, Reach::Due) > 0 && row.version_count() == 1 {
                 memory.with_mut(|_freed| ());
             }
         }
@@ -368,8 +370,9 @@ fn cleaning() {
     let committer = thread::spawn(move || committer.commit());
     let collect = || {
         world.log().advance();
-        let horizon = world.txns.tick();
-        let _ = world.garbage.clean(&world.families, horizon, 1);
+        world.txns.tick(Duration::ZERO);
+        let live = world.txns.with_live(Clone::clone);
+        let _ = world.garbage.clean(&world.families, &live, Reach::Due);
     };
     collect();
     committer.join().unwrap();

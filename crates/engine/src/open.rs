@@ -137,9 +137,9 @@ pub(crate) fn open(
         control.write(env, dir)?;
     }
     let txns = Txns::new(log, options.txn(first_xid));
-    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid, &options));
+    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env));
     shared.log_xid_limit()?;
-    shared.txns.tick();
+    shared.txns.tick(shared.now());
     if options.background {
         let background = Background::start(Arc::downgrade(&shared));
         let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;

@@ -1,5 +1,7 @@
 //! `Options`: how a database is opened.
 
+use std::time::Duration;
+
 use collie_base::Xid;
 
 /// How a database is opened.
@@ -16,6 +18,11 @@ pub struct Options {
     /// Versions that a commit stamps itself, before others go on; beyond that the background thread stamps all of them.
     /// Default 64. Any number gives the same answers.
     pub stamped_at_commit_max: usize,
+    /// Bytes of memory that old versions may take up before everything is pruned and then the oldest snapshots are cancelled.
+    /// Default 1 GiB.
+    pub old_version_memory: u64,
+    /// Snapshots older than this are cancelled when they keep old versions; `None`: whatever their age. Default `None`.
+    pub max_snapshot_age: Option<Duration>,
     /// Whether a thread of the engine collects garbage. Without it the owner calls [`Db::tick`](crate::Db::tick).
     /// Default true.
     pub background: bool,
@@ -30,6 +37,8 @@ impl Default for Options {
             sessions_max: txn.sessions_max,
             xid_slots: txn.xid_slots,
             stamped_at_commit_max: 64,
+            old_version_memory: 1 << 30,
+            max_snapshot_age: None,
             background: true,
         }
     }

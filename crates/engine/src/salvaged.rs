@@ -76,7 +76,7 @@ pub(crate) fn open(
     let Replay { rows, xid_limit: first_xid, incarnations, .. } = replay;
     let incarnation = incarnations.len() as u64;
     let txns = Txns::new(EngineLog::salvaged(log, end), options.txn(first_xid));
-    let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options));
+    let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env));
     let bytes = end.bytes_since(start);
     progress(&OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
     let report = OpenReport {

@@ -16,7 +16,10 @@
 //!   transaction's snapshot, as any write: a row that the snapshot does not show is never changed at REPEATABLE READ. With
 //!   [`Sees::Newest`] it reads at a snapshot of its own that is above everything published when it began; `newest` holds
 //!   that snapshot when it is not the transaction's.
+//! - N6. What a read found, or did not find, is given to the caller only after the snapshot was seen to be in force: one
+//!   that was cancelled may have lost what it needs.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -185,6 +188,14 @@ impl Session {
         self.view
     }
 
+    /// Fails when the snapshot was cancelled. After each read and before its answer is used: N6.
+    fn check_snapshot(&self) -> Result<(), EngineError> {
+        match &self.open {
+            Some(t) => Ok(self.txn.check_snapshot(t)?),
+            None => Ok(()),
+        }
+    }
+
     fn fates(&self) -> Fates<'_> {
         Fates(&self.shared.txns)
     }
@@ -196,7 +207,9 @@ impl Session {
     /// transaction that reads too many tables.
     pub fn get(&self, f: &Family, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
         self.read_key(f, key)?;
-        Ok(f.read(key, self.view()?, &self.fates(), &pin()).map(|value| RowBytes(Arc::clone(value))))
+        let value = f.read(key, self.view()?, &self.fates(), &pin()).map(|value| RowBytes(Arc::clone(value)));
+        self.check_snapshot()?;
+        Ok(value)
     }
 
     /// Reads the value at `key` in place. `read` must not wait: memory is held back until it returns.
@@ -206,7 +219,9 @@ impl Session {
     pub fn get_with<R>(&self, f: &Family, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, EngineError> {
         self.read_key(f, key)?;
         let pin = pin();
-        Ok(f.read(key, self.view()?, &self.fates(), &pin).map(|value| read(value)))
+        let value = f.read(key, self.view()?, &self.fates(), &pin);
+        self.check_snapshot()?;
+        Ok(value.map(|value| read(value)))
     }
 
     /// Visits up to `limit` visible rows of `range` in order, or in reverse order, strictly after the key `after` in that
@@ -228,7 +243,15 @@ impl Session {
             return Err(EngineError::InvalidArgument { what: "a scan needs a limit above 0" });
         }
         let request = ScanRequest { span: range.span(after, reverse), limit };
-        let end = match f.scan(request, self.view()?, &self.fates(), visit) {
+        let mut visit = |key: &[u8], value: &[u8]| {
+            if self.check_snapshot().is_err() {
+                return ControlFlow::Break(());
+            }
+            visit(key, value)
+        };
+        let stop = f.scan(request, self.view()?, &self.fates(), &mut visit);
+        self.check_snapshot()?; // also for the rows that were not found
+        let end = match stop {
             ScanStop::Exhausted => ScanEnd::Exhausted,
             ScanStop::At(key) => ScanEnd::More(key),
         };
@@ -259,12 +282,19 @@ impl Session {
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (mut view, rules) = self.prepare(key, value)?;
         view.snapshot = self.written_at(&view);
-        let outcome = f.insert(key, value, &view, &rules, &Fates(&self.shared.txns));
+        let outcome = f.insert(key, value, &view, &rules, &self.fates());
+        if let Err(error) = self.check_snapshot() {
+            if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = outcome {
+                f.undo(pending); // N2
+            }
+            return Err(error);
+        }
         if let InsertOutcome::DoneAfter { csn, .. } = outcome {
             self.saw(Some(csn));
         }
         match outcome {
             InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => {
+                self.shared.prune(pending.row());
                 self.writes.push(f.id(), pending);
                 self.wrote(Op { cf: f.id(), key, value: Some(value) }, LockStrength::Update);
                 Ok(Insert::Done)
@@ -330,8 +360,18 @@ impl Session {
             Basis::Snapshot => collie_store::Basis::Snapshot,
             Basis::After(csn) => collie_store::Basis::After(csn),
         };
-        Ok(match f.write(key, change, basis, &view, &rules, &Fates(&self.shared.txns)) {
+        let outcome = f.write(key, change, basis, &view, &rules, &self.fates());
+        if let Err(error) = self.check_snapshot() {
+            match outcome {
+                WriteOutcome::Done(pending) => f.undo(pending), // N2
+                WriteOutcome::Shared(lock) => lock.release(&self.fates()),
+                _ => {}
+            }
+            return Err(error);
+        }
+        Ok(match outcome {
             WriteOutcome::Done(pending) => {
+                self.shared.prune(pending.row());
                 self.writes.push(f.id(), pending);
                 if matches!(what, Write::Lock(_)) {
                     self.took_row(f.id(), key, strength);
@@ -392,6 +432,7 @@ impl Session {
         if let Some(error) = &self.doomed {
             return Err(error.clone());
         }
+        self.shared.old.check_room()?;
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
         let xid = self.txn.assign_xid(t)?;
         view.me = Some(xid);
@@ -400,7 +441,7 @@ impl Session {
         if self.redo.must_flush() {
             self.write_chunk(xid)?;
         }
-        Ok((view, WriteRules { xid, repeatable, horizon: self.shared.txns.horizon() }))
+        Ok((view, WriteRules { xid, repeatable }))
     }
 
     fn write_chunk(&mut self, xid: Xid) -> Result<(), EngineError> {
@@ -574,8 +615,11 @@ impl Session {
                 Some(reads) => {
                     let snapshot =
                         t.snapshot().expect("a transaction that wrote had a statement, and keeps its snapshot");
+                    let (slot, txns) = (self.txn.slot(), &self.shared.txns);
                     self.txn.commit_validated(t, writer, record, &mut self.writes, || {
-                        let changed = reads.changed_since(snapshot, &self.shared.families, &Fates(&self.shared.txns));
+                        let changed = reads.changed_since(snapshot, &self.shared.families, &Fates(txns));
+                        // A row that was deleted since may be gone when the snapshot is in force no more (N6).
+                        let changed = changed.or_else(|| txns.is_cancelled(slot).then_some(snapshot));
                         changed.map_or(Ok(()), Err)
                     })
                 }

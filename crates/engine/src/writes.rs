@@ -1,18 +1,18 @@
-//! `Writes`: the versions and share locks of one open transaction, and the garbage that its commit makes.
+//! `Writes`: the versions and share locks of one open transaction.
 //!
 //! # Invariants
 //! - W1. Versions and share locks are numbered together, in the order they came; what is kept has the lowest numbers.
 //! - W2. Share locks are given back before the transaction is marked done, so that whoever finds one and waits is woken.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Family, Fate, Pending, Resolve, Row, RowHolders, ShareLock, ShareLocks, Word};
-use collie_sync::{Mutex, mutant};
+use collie_store::{Fate, Pending, Resolve, RowHolders, ShareLock, ShareLocks, Word};
+use collie_sync::mutant;
 use collie_txn::{CommitLog, Resolution, RowShares, Txns, Unstamped, WriteSet};
 
 use crate::families::Families;
+use crate::garbage::Garbage;
 use crate::log::EngineLog;
 
 /// Answers the rows' questions: what became of a transaction, and who holds a row in shared strength.
@@ -52,71 +52,6 @@ impl RowHolders for Holders<'_> {
 impl<L: CommitLog> ShareLocks for Fates<'_, L> {
     fn with_holders<R>(&self, family: CfId, key: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
         self.0.with_row_shares(family, key, |shares| act(&mut Holders(shares)))
-    }
-}
-
-/// Rows taken from the queue under one hold of its lock.
-const CLEAN_BATCH_ROWS: usize = 256;
-
-/// Rows of which a commit superseded something, about in the order of commits.
-#[derive(Debug, Default)]
-pub(crate) struct Garbage(Mutex<VecDeque<(Lsn, CfId, Arc<Row>)>>);
-
-/// Whether no snapshot at or above `horizon` needs what the commit at `csn` superseded.
-fn is_due(csn: Lsn, horizon: Lsn) -> bool {
-    if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon }
-}
-
-impl Garbage {
-    /// Cleans up to `limit` rows that were superseded below `horizon`; returns how many.
-    pub(crate) fn clean(&self, families: &Families, horizon: Lsn, limit: usize) -> usize {
-        let mut cleaned = 0;
-        let mut busy = Vec::new();
-        let mut family: Option<Arc<Family>> = None;
-        let mut batch = Vec::with_capacity(CLEAN_BATCH_ROWS);
-        while cleaned < limit {
-            {
-                let mut queue = self.0.lock();
-                while batch.len() < CLEAN_BATCH_ROWS && queue.front().is_some_and(|(csn, ..)| is_due(*csn, horizon)) {
-                    batch.extend(queue.pop_front());
-                }
-            }
-            if batch.is_empty() {
-                break;
-            }
-            cleaned += batch.len();
-            for (csn, cf, row) in batch.drain(..) {
-                if family.as_ref().is_none_or(|family| family.id() != cf) {
-                    family = families.get(cf);
-                }
-                if family.as_ref().is_some_and(|family| family.clean(&row, csn, horizon)) {
-                    busy.push((csn, cf, row));
-                }
-            }
-        }
-        if !busy.is_empty() {
-            self.0.lock().extend(busy);
-        }
-        cleaned
-    }
-
-    /// Takes note of the rows in which the commit at `csn` superseded something.
-    fn queue(&self, csn: Lsn, entries: &[(CfId, Pending)]) {
-        let mut rows = entries.iter().filter(|(_, pending)| pending.supersedes()).peekable();
-        if rows.peek().is_some() {
-            self.0.lock().extend(rows.map(|(cf, pending)| (csn, *cf, Arc::clone(pending.row()))));
-        }
-    }
-
-    /// Returns about how many rows wait that were superseded at or above `snapshot`.
-    pub(crate) fn since(&self, snapshot: Lsn) -> usize {
-        let queue = self.0.lock();
-        queue.len() - queue.partition_point(|(csn, ..)| *csn < snapshot)
-    }
-
-    /// Returns how many rows wait.
-    pub(crate) fn len(&self) -> usize {
-        self.0.lock().len()
     }
 }
 
@@ -170,12 +105,12 @@ impl<L: CommitLog> Writes<L> {
 /// Stamps versions, and takes note of the rows in which that leaves garbage.
 fn stamp_all(entries: &mut [(CfId, Pending)], csn: Lsn, garbage: &Garbage) {
     if mutant!("QUEUED_BEFORE_STAMPED") {
-        garbage.queue(csn, entries);
+        garbage.add(csn, entries);
     }
     entries.iter_mut().for_each(|(_, pending)| pending.stamp(csn));
     // Only now: whoever cleans takes out nothing below a version that is not stamped, and does not come back.
     if !mutant!("QUEUED_BEFORE_STAMPED") {
-        garbage.queue(csn, entries);
+        garbage.add(csn, entries);
     }
 }
 

@@ -68,6 +68,18 @@ pub const KEYS: &[Key] = &[
         "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them.",
     ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
+    key(
+        "txn.max_snapshot_age",
+        Kind::Time,
+        "0",
+        "A snapshot older than this that keeps old row versions is cancelled: its next statement fails with 72000. 0: whatever its age.",
+    ),
+    key(
+        "txn.old_version_memory",
+        Kind::Bytes,
+        "1GiB",
+        "Memory that old row versions may take up. Beyond it everything is pruned, then the oldest snapshots are cancelled (72000), one by one; with none left, writes are refused with 53200.",
+    ),
     key("wal.chunk_size", Kind::Bytes, "64KiB", "Largest piece of a record; larger records are cut."),
     key(
         "wal.copies",
@@ -282,6 +294,11 @@ impl Config {
                 let setting = name.strip_prefix("sql.").unwrap_or(name);
                 self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
             }
+            "txn.max_snapshot_age" => {
+                let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
+                self.engine.max_snapshot_age = (!age.is_zero()).then_some(age);
+            }
+            "txn.old_version_memory" => self.engine.old_version_memory = bytes()?,
             "wal.chunk_size" => log.chunk_bytes = bytes()?,
             "wal.copies" => {
                 log.copies = value.split(',').map(str::trim).filter(|dir| !dir.is_empty()).map(Into::into).collect();

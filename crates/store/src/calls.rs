@@ -26,8 +26,6 @@ pub struct WriteRules {
     pub xid: Xid,
     /// Whether a version committed since the snapshot is a conflict (REPEATABLE READ) or shown to the caller.
     pub repeatable: bool,
-    /// No snapshot now or later is below: what was superseded below it may go.
-    pub horizon: Lsn,
 }
 
 /// Which version a write was computed from.
@@ -145,9 +143,48 @@ pub enum InsertOutcome {
 #[must_use]
 pub enum Removal {
     /// It is dead: take it out of the index.
-    Dead,
+    Dead {
+        /// Bytes of old versions that went with it.
+        bytes: u64,
+    },
     /// It lives, or somebody may still see it.
     Alive,
     /// Another thread prunes it: try later.
     Busy,
+}
+
+/// What pruning a row left, and why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Pruned {
+    /// Versions linked now.
+    pub left: u32,
+    /// Bytes of old versions that were freed.
+    pub bytes: u64,
+    /// Why something old was left; `None`: nothing was.
+    pub kept: Option<Kept>,
+}
+
+/// Why an old version stays: what has to happen before another look is worth it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kept {
+    /// This snapshot may read it.
+    By(Lsn),
+    /// It was superseded here, at or above where new snapshots start.
+    Until(Lsn),
+    /// A transaction that has ended has yet to stamp one.
+    Unfinished,
+}
+
+impl Pruned {
+    /// Notes why a version stays, from the newest down: what ends soonest counts, then the newest.
+    pub(crate) fn keep(&mut self, why: Kept) {
+        self.kept = Some(match (self.kept, why) {
+            (Some(Kept::Unfinished), _) | (_, Kept::Unfinished) => Kept::Unfinished,
+            (Some(Kept::Until(a)), Kept::Until(b)) => Kept::Until(a.min(b)),
+            (Some(until @ Kept::Until(_)), _) | (_, until @ Kept::Until(_)) => until,
+            (Some(first), _) => first,
+            (None, why) => why,
+        });
+    }
 }

@@ -3,14 +3,14 @@
 //! Joins the index with the rows: looks keys up, retries when a row dies under a writer, scans in batches. Holds no lock
 //! while a caller's code runs; a scan's visitor runs under a pin.
 
-use std::ops::ControlFlow;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use collie_base::{CfId, LockStrength, Lsn, Xid};
+use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
 
-use crate::calls::{Basis, Change, InsertOutcome, Removal, View, WriteOutcome, WriteRules};
+use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{BTreeIndex, OrderedIndex, Span};
 use crate::key::Key;
@@ -232,18 +232,18 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Frees what the commit at `csn` superseded in `row`, and the row when that commit deleted it; `csn` is below
-    /// `horizon`. Returns whether to come back later.
-    #[must_use]
-    pub fn clean(&self, row: &Arc<Row>, csn: Lsn, horizon: Lsn) -> bool {
+    /// Frees what nobody in `live` sees of `row`, and the row itself when it is deleted and nobody sees that it was not.
+    pub fn clean(&self, row: &Arc<Row>, live: &LiveSnapshots) -> Pruned {
         let pin = pin();
-        match row.try_remove(horizon, &pin) {
-            Removal::Dead => {
+        match row.try_remove(live.horizon(), &pin) {
+            Removal::Dead { bytes } => {
                 self.take_out(row);
-                false
+                Pruned { bytes, ..Pruned::default() }
             }
-            Removal::Alive => !row.is_pruned(csn) && row.prune(horizon, &pin).is_none(),
-            Removal::Busy => true,
+            Removal::Alive => {
+                row.prune(live, &pin).unwrap_or(Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() })
+            }
+            Removal::Busy => Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() },
         }
     }
 
@@ -262,7 +262,7 @@ impl<I: OrderedIndex> Family<I> {
         // Horizon 0: only a row that nobody ever committed to.
         loop {
             match row.try_remove(Lsn::ZERO, &pin()) {
-                Removal::Dead => return self.take_out(&row),
+                Removal::Dead { .. } => return self.take_out(&row),
                 Removal::Alive => return,
                 Removal::Busy => collie_sync::thread::yield_now(),
             }
@@ -289,9 +289,28 @@ impl<I: OrderedIndex> Family<I> {
         self.index.with(key, Arc::clone).map_or(0, |row| row.version_count())
     }
 
-    /// Removes every row: nobody may use the family any more.
-    pub fn clear(&self) {
+    /// Removes every row: nobody may use or clean the family any more. Returns the bytes of old versions that went.
+    pub fn clear(&self) -> u64 {
+        let mut bytes = 0;
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (pin, mut seen, mut next) = (pin(), 0, Vec::new());
+            let whole = Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
+            let from = last.as_deref().map_or(whole, |key| whole.after(key));
+            let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
+                bytes += row.old_version_bytes(&pin);
+                seen += 1;
+                if seen == SCAN_BATCH_ROWS {
+                    next.extend_from_slice(key);
+                }
+            });
+            if ended {
+                break;
+            }
+            last = Some(next);
+        }
         self.index.clear();
+        bytes
     }
 
     /// Returns the counters.

@@ -2,11 +2,11 @@
 //!
 //! A row is a chain of immutable full-row versions, newest first. A version carries a *stamp*: its writer's id while that
 //! transaction is unfinished, its commit position afterwards. Readers walk the chain to the first version they may see;
-//! writers put a new version at the head with one compare-exchange; garbage is cut off below a horizon.
+//! writers put a new version at the head with one compare-exchange; old versions that no live snapshot sees are unlinked.
 //!
 //! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], who
-//! holds a row in shared strength is kept by a [`ShareLocks`], how far garbage may be cut is given as a horizon, and
-//! waiting is the caller's business. Keys and values are opaque bytes,
+//! holds a row in shared strength is kept by a [`ShareLocks`], which versions somebody may still read is given as a
+//! list of live snapshots, and waiting is the caller's business. Keys and values are opaque bytes,
 //! compared bytewise.
 //!
 //! | file | noun |
@@ -53,7 +53,7 @@
 //!
 //! let family = Family::new(CfId::new(1));
 //! let view = View { snapshot: Lsn::new(5000), me: Some(Xid::new(7)), command: 1 };
-//! let rules = WriteRules { xid: Xid::new(7), repeatable: false, horizon: Lsn::FIRST };
+//! let rules = WriteRules { xid: Xid::new(7), repeatable: false };
 //! let InsertOutcome::Done(pending) = family.insert(b"key", b"value", &view, &rules, &Open) else { panic!() };
 //! assert!(family.read(b"key", &View { me: None, ..view }, &Open, &pin()).is_none(), "not committed");
 //! pending.commit(Lsn::new(4096));
@@ -73,7 +73,7 @@ mod share_locks;
 mod stamp;
 mod trace;
 
-pub use calls::{Basis, Change, InsertOutcome, Origin, Removal, View, WriteOutcome, WriteRules};
+pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 pub use index::{BTreeIndex, OrderedIndex, Span};

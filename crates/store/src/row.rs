@@ -9,14 +9,18 @@
 //! - R3. Commit positions fall along a chain; above the newest committed version lie unfinished versions of at most one
 //!   transaction, rolled-back ones and finished locks. The newest of the unfinished ones says how strongly that
 //!   transaction holds the row.
-//! - R4. A linked version's `next` changes only while its changer holds the row's pruning (`pruned`, lowest bit), and only
-//!   that of the newest version that is no lock and was committed below the horizon. So the newest committed version
-//!   leaves only with its row.
+//! - R4. A linked version's `next` changes only while its changer holds the row's pruning (in `flags`), and only that of the
+//!   newest committed version that is no lock, or of one below. So the newest committed version leaves only with its row,
+//!   and what a writer links to is never being unlinked. A version below goes when none of the live snapshots sees it, now
+//!   or later; who stands on it still finds everything below that is kept. That it changed keys is noted at the one above,
+//!   before the link that leaves it out.
 //! - R5. `DEAD` is stored once, into a head from which no snapshot at or above the horizon sees anything; a dead row never
 //!   lives again. The caller then takes it out of the index.
 //! - R6. While a transaction holds the row in shared strength, it is in the table of [`ShareLocks`] and the head is tagged.
 //!   The tag comes and goes under the table's lock for the row, every other exchange of the head keeps it, and a new
 //!   version is put on a tagged head under that lock only, when no holder conflicts with it. A tagged row does not die.
+//! - R7. A committer stamps first and then queues the row; who takes it from the queue notes that first and then prunes. So
+//!   either the one finds the row not queued, or the other finds the stamp.
 //! - R8. What a writer is told of the newest committed state is the last version of the transaction that made it: the head is
 //!   asked for once more after the look, since that transaction may have put another one there between the load of the head
 //!   and its commit. So a commit's position names one version of a row.
@@ -27,8 +31,9 @@
 //! | `head` compare-exchange AcqRel | `head` Acquire, reader | the version, and what its `next` leads to     |
 //! | tag of `head`, taker AcqRel    | `head` exchange, writer | nothing: one of the two exchanges fails (R6) |
 //! | `stamp` Release, owner         | `stamp` Acquire        | all the owner did before it ended             |
-//! | `next` Release, pruner         | `next` Acquire         | nothing new; the shorter chain                |
-//! | `pruned` Release, holder       | `pruned` Acquire       | the chain as the last holder left it          |
+//! | `next` Release, pruner         | `next` Acquire         | the shorter chain, and by whose leave: a reader that misses a version for it sees that its snapshot was cancelled |
+//! | `flags` Release, pruning given | `flags` Acquire, taken | the chain as the last holder left it          |
+//! | `flags` Release, queued        | `flags` Acquire, pruning taken | the stamp (R7)                        |
 //!
 //! # Progress
 //! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on. Taking and
@@ -41,7 +46,7 @@
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/newest.rs` | the newest committed state |
-//! | `row/prune.rs` | cutting off what nobody sees; death |
+//! | `row/prune.rs` | unlinking what nobody sees; death; places in queues |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod chain;
@@ -61,15 +66,16 @@ use collie_sync::{mutant, ord};
 use self::chain::{Look, Top, first_content, retire, walk};
 use self::head::{DEAD, version_of, with_tags_of};
 pub use self::pending::Pending;
+use self::prune::Growth;
 use self::share::Refused;
 pub use self::share::ShareLock;
-use self::version::{PRUNE_DEPTH_MIN, Version};
+use self::version::Version;
 use crate::calls::{Basis, Change, InsertOutcome, Origin, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::key::Key;
 use crate::share_locks::ShareLocks;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use crate::stamp::atomic::{AtomicPtr, AtomicU64};
+use crate::stamp::atomic::{AtomicPtr, AtomicU32};
 use crate::stamp::{Fate, Resolve};
 use crate::trace;
 
@@ -103,9 +109,9 @@ fn taken(version: &Version, origin: Origin) -> Option<InsertOutcome> {
 #[derive(Debug)]
 pub struct Row {
     head: AtomicPtr<Version>,
-    /// Lowest bit: somebody prunes (R4). The rest: the highest horizon that the chain was pruned to, so that a row with
-    /// much garbage is walked once per horizon and not once per piece.
-    pruned: AtomicU64,
+    /// Who is at the row (R4), and where it waits (R7): the constants of `row/prune.rs`.
+    flags: AtomicU32,
+    growth: Growth,
     key: Key,
 }
 
@@ -114,14 +120,18 @@ impl Row {
     pub(crate) fn pending(key: Key, value: &[u8], view: &View, rules: &WriteRules) -> Pending {
         let version = Version::unfinished(Change::PutKeys(value), rules.xid, view.command);
         let version = NonNull::from(Box::leak(version));
-        let row = Arc::new(Self { head: AtomicPtr::new(version.as_ptr()), pruned: AtomicU64::new(0), key });
-        Pending { row, version: Some(version), supersedes: false }
+        let row = Arc::new(Self::over(key, version.as_ptr()));
+        Pending { row, version: Some(version), supersedes: false, outdates: 0 }
     }
 
     /// A row whose only version was committed at `csn`.
     pub(crate) fn committed(key: Key, value: &[u8], csn: Lsn) -> Arc<Self> {
         let version = Box::into_raw(Version::committed(value, csn));
-        Arc::new(Self { head: AtomicPtr::new(version), pruned: AtomicU64::new(0), key })
+        Arc::new(Self::over(key, version))
+    }
+
+    fn over(key: Key, head: *mut Version) -> Self {
+        Self { head: AtomicPtr::new(head), flags: AtomicU32::new(0), growth: Growth::new(), key }
     }
 
     /// Returns the key.
@@ -270,17 +280,14 @@ impl Row {
         head: *mut Version,
         top: &Top<'_>,
         mut new: Box<Version>,
-        horizon: Lsn,
         pin: &Pin,
     ) -> Result<Pending, Box<Version>> {
         new.next.store(top.link, Relaxed);
-        (new.depth, new.prune_at) = (top.depth.saturating_add(1), top.prune_at);
         new.strength = top.held.map_or(new.strength, |held| held.max(new.strength));
-        if new.depth >= new.prune_at
-            && let Some(left) = self.prune(horizon, pin)
-        {
-            new.depth = left.saturating_add(1);
-            new.prune_at = left.saturating_mul(2).max(PRUNE_DEPTH_MIN);
+        let supersedes = !top.link.is_null() && !new.is_lock();
+        let mut outdates = if new.is_lock() || new.value().is_some() { 0 } else { self.old_bytes(&new) };
+        if let Some((base, _)) = top.base.filter(|(base, _)| !new.is_lock() && base.value().is_some()) {
+            outdates += self.old_bytes(base);
         }
         let new = Box::into_raw(new);
         let tagged = if mutant!("ROW_INSTALL_DROPS_TAGS") { new } else { with_tags_of(new, head) }; // R6
@@ -291,8 +298,17 @@ impl Row {
             return Err(unsafe { Box::from_raw(new) });
         }
         retire(head, top.link, pin); // R2: our exchange took the debris out.
-        let version = NonNull::new(new);
-        Ok(Pending { row: Arc::clone(self), version, supersedes: !top.link.is_null() })
+        self.growth.add();
+        Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates })
+    }
+
+    /// Tells of each linked version, newest first, whether it is committed and stamped.
+    #[cfg(test)]
+    #[cfg(not(loom))]
+    pub(crate) fn versions(&self) -> impl Iterator<Item = bool> {
+        let committed = |version: &Version| matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(_)));
+        let states: Vec<_> = walk(self.head.load(Acquire), &pin()).map(|(_, version)| committed(version)).collect();
+        states.into_iter()
     }
 
     /// Returns how many versions are linked.

@@ -164,6 +164,6 @@ fn tag_outlives_all_but_the_last_lock() {
     assert_eq!(row.try_remove(Lsn::new(8000), &pin()), Removal::Busy);
     one.release(&fates);
     assert!(!tagged(&row));
-    assert!(!family.clean(&row, Lsn::new(7000), Lsn::new(8000)));
+    assert_eq!(family.clean(&row, &collie_base::LiveSnapshots::none_below(Lsn::new(8000))).kept, None);
     assert_eq!(family.stat().rows, 0);
 }

@@ -5,12 +5,11 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
 
 use crate::row::tests::{Fates, rules, view};
 use crate::{
-    Basis, Change, Family, Fate, InsertOutcome, Pending, Row, ScanRequest, ScanStop, Span, View, WriteOutcome,
-    WriteRules, pin,
+    Basis, Change, Family, Fate, InsertOutcome, Pending, Row, ScanRequest, ScanStop, Span, View, WriteOutcome, pin,
 };
 
 /// A log, a boundary, snapshots and garbage: the least that makes transactions out of rows.
@@ -21,7 +20,9 @@ struct World {
     boundary: AtomicU64,
     live: Mutex<Vec<u64>>,
     next_xid: AtomicU64,
-    garbage: Mutex<Vec<(Lsn, Arc<Row>)>>,
+    garbage: Mutex<Vec<Arc<Row>>>,
+    /// Bytes of old versions.
+    old: AtomicI64,
     committed: AtomicU64,
 }
 
@@ -35,6 +36,7 @@ impl World {
             live: Mutex::default(),
             next_xid: AtomicU64::new(1),
             garbage: Mutex::default(),
+            old: AtomicI64::new(0),
             committed: AtomicU64::new(0),
         }
     }
@@ -52,14 +54,18 @@ impl World {
         live.swap_remove(at);
     }
 
-    fn horizon(&self) -> Lsn {
+    fn live(&self) -> LiveSnapshots {
         let live = self.live.lock().unwrap();
         let up = self.boundary.load(SeqCst);
-        Lsn::new(live.iter().copied().min().unwrap_or(up).min(up))
+        LiveSnapshots::new(Lsn::new(up), live.iter().copied().map(Lsn::new).collect())
     }
 
-    fn rules(&self, xid: u64) -> WriteRules {
-        WriteRules { horizon: self.horizon(), ..rules(xid) }
+    /// Prunes as a writer does.
+    fn prune(&self, pending: &Pending) {
+        if pending.row().is_grown() {
+            let pruned = pending.row().prune(&self.live(), &pin());
+            self.old.fetch_sub(pruned.map_or(0, |pruned| i64::try_from(pruned.bytes).unwrap()), SeqCst);
+        }
     }
 
     /// Publishes, lets others in between, then stamps.
@@ -72,9 +78,12 @@ impl World {
             Lsn::new(*log)
         };
         std::thread::yield_now();
-        let rows = pending.iter().filter(|p| p.supersedes()).map(|p| (csn, Arc::clone(p.row())));
-        self.garbage.lock().unwrap().extend(rows);
-        pending.into_iter().for_each(|p| p.commit(csn));
+        for pending in pending {
+            let row = pending.supersedes().then(|| Arc::clone(pending.row()));
+            self.old.fetch_add(i64::try_from(pending.outdates()).unwrap(), SeqCst);
+            pending.commit(csn);
+            self.garbage.lock().unwrap().extend(row.filter(|row| row.queue()));
+        }
         self.committed.fetch_add(1, SeqCst);
     }
 
@@ -83,12 +92,16 @@ impl World {
     }
 
     fn collect(&self) {
-        let horizon = self.horizon();
-        let queue = std::mem::take(&mut *self.garbage.lock().unwrap());
-        let (due, later): (Vec<_>, Vec<_>) = queue.into_iter().partition(|(csn, _)| *csn < horizon);
-        let again = due.into_iter().filter(|(csn, row)| self.family.clean(row, *csn, horizon));
-        let later: Vec<_> = again.chain(later).collect();
-        self.garbage.lock().unwrap().extend(later);
+        let live = self.live();
+        let rows = std::mem::take(&mut *self.garbage.lock().unwrap());
+        for row in rows {
+            row.unqueue();
+            let pruned = self.family.clean(&row, &live);
+            self.old.fetch_sub(i64::try_from(pruned.bytes).unwrap(), SeqCst);
+            if pruned.kept.is_some() && row.queue() {
+                self.garbage.lock().unwrap().push(row);
+            }
+        }
     }
 
     fn rows_at(&self, view: &View) -> BTreeMap<Vec<u8>, Vec<u8>> {
@@ -134,9 +147,12 @@ fn concurrent_transfers_keep_the_sum_in_every_snapshot() {
         let now = view(xid, snapshot, 1);
         let old = world.family.read(&key(row), &now, &world.fates, &pin()).map(|value| amount(value));
         let new = (old.expect("no row is ever deleted") + change).to_le_bytes();
-        let rules = world.rules(xid);
+        let rules = rules(xid);
         match world.family.write(&key(row), Change::Put(&new), Basis::Snapshot, &now, &rules, &world.fates) {
-            WriteOutcome::Done(pending) => Some(pending),
+            WriteOutcome::Done(pending) => {
+                world.prune(&pending);
+                Some(pending)
+            }
             _ => None,
         }
     };
@@ -174,7 +190,7 @@ fn concurrent_transfers_keep_the_sum_in_every_snapshot() {
         }
     });
     world.collect();
-    assert_eq!(world.family.stat().rows, ROWS);
+    assert_eq!((world.family.stat().rows, world.old.load(SeqCst)), (ROWS, 0));
 }
 
 /// Goal: deleting, removing from memory and inserting again do not get into each other's way. Method: three writers turn
@@ -193,7 +209,7 @@ fn keys_turned_on_and_off_under_a_collector_end_as_committed() {
                 while world.committed.load(SeqCst) < COMMITS {
                     let number = dice.roll(KEYS as u64);
                     let (xid, snapshot) = (world.next_xid.fetch_add(1, SeqCst), world.snapshot());
-                    let (now, rules) = (view(xid, snapshot, 1), world.rules(xid));
+                    let (now, rules) = (view(xid, snapshot, 1), rules(xid));
                     let key = key(number);
                     let (pending, change) = match world.family.insert(&key, b"on", &now, &rules, &world.fates) {
                         InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => (Some(pending), 1),
@@ -231,5 +247,6 @@ fn keys_turned_on_and_off_under_a_collector_end_as_committed() {
     let found: Vec<i64> = (0..KEYS as u64).map(|number| i64::from(rows.contains_key(&key(number)[..]))).collect();
     assert_eq!(found, expected);
     let left = u64::try_from(expected.iter().sum::<i64>()).unwrap();
-    assert_eq!((world.family.stat().rows, world.garbage.lock().unwrap().len()), (left, 0));
+    let found = (world.family.stat().rows, world.garbage.lock().unwrap().len(), world.old.load(SeqCst));
+    assert_eq!(found, (left, 0, 0));
 }

@@ -16,17 +16,21 @@ pub mod epoch;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 mod padded;
+mod published;
 mod shim;
+mod striped;
 mod waiters;
 #[cfg(all(shuttle, not(loom)))]
 mod watched_cell;
 mod weaken;
 
 pub use padded::Padded;
+pub use published::Published;
 pub use shim::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, UnsafeCell, WaitTimedOut, atomic, hint,
     thread,
 };
+pub use striped::StripedCounter;
 pub use waiters::{Ticket, Waiters};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

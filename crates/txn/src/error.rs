@@ -1,5 +1,6 @@
 //! `TxnError`: why a transaction cannot go on. Each variant is one SQLSTATE.
 
+use crate::snapshots::SnapshotCancelled;
 use collie_base::{Lsn, Remedy};
 use std::fmt;
 
@@ -25,6 +26,8 @@ pub enum TxnError {
     Cancelled,
     /// A write in a transaction that was begun READ ONLY (25006).
     ReadOnly,
+    /// The snapshot kept too many old versions, or was too old, and is in force no more (72000).
+    SnapshotCancelled(SnapshotCancelled),
     /// Every snapshot slot is taken (53300).
     TooManySessions {
         /// How many there are.
@@ -44,6 +47,7 @@ impl TxnError {
             Self::LockTimeout => "55P03",
             Self::Cancelled => "57014",
             Self::ReadOnly => "25006",
+            Self::SnapshotCancelled(_) => "72000",
             Self::TooManySessions { .. } => "53300",
             Self::TooManyCommands => "54000",
         }
@@ -53,10 +57,21 @@ impl TxnError {
     #[must_use]
     pub const fn remedy(&self) -> Remedy {
         match self {
-            Self::Conflict { .. } | Self::Deadlock { .. } | Self::LockTimeout | Self::Cancelled => Remedy::Retry,
+            Self::Conflict { .. }
+            | Self::Deadlock { .. }
+            | Self::LockTimeout
+            | Self::Cancelled
+            | Self::SnapshotCancelled(_) => Remedy::Retry,
             Self::ReadOnly | Self::TooManyCommands => Remedy::FixCall,
             Self::TooManySessions { .. } => Remedy::FreeResources,
         }
+    }
+}
+
+impl fmt::Display for SnapshotCancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (age, kept) = (self.age.as_secs(), self.old_version_bytes.div_ceil(1 << 20));
+        write!(f, "snapshot is {age} s old and keeps {kept} MiB of old versions")
     }
 }
 
@@ -75,6 +90,7 @@ impl fmt::Display for TxnError {
             Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
             Self::Cancelled => f.write_str("cancelled on request while waiting for a lock"),
             Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
+            Self::SnapshotCancelled(why) => write!(f, "{why}: run the transaction again, in shorter steps"),
             Self::TooManySessions { limit } => {
                 write!(f, "all {limit} session slots are taken: close sessions or raise the limit")
             }

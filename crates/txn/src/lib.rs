@@ -10,7 +10,7 @@
 //! a blocking twin).
 //!
 //! # Who does what
-//! - [`Txns`]: one per database. Sessions, horizon, acknowledged floor, the tick.
+//! - [`Txns`]: one per database. Sessions, live snapshots and the horizon, acknowledged floor, the tick.
 //! - [`Session`]: one per connection. Owns a snapshot slot and never goes back in time.
 //! - [`Transaction`]: isolation level, command number, lazily an [`Xid`](collie_base::Xid), table locks. Plain data that
 //!   its session works on.
@@ -115,7 +115,7 @@ pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, Lock
 pub use log::{Appended, CommitLog};
 pub use session::{Behind, CommitRecord, Ended, Gate, NotCommitted, Session, Start};
 pub use share_table::RowShares;
-pub use snapshots::Holder;
+pub use snapshots::{HeldSnapshot, Holder, SnapshotCancelled};
 pub use stamp::{Resolution, Stamp};
 pub use stamper::Unstamped;
 pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};

@@ -5,7 +5,7 @@ use crate::{
     RowWish, Session, TableLock, TableLockMode, Transaction, Txns, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Xid};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 const TABLE: LockTarget = LockTarget::Table(1);
 
@@ -88,9 +88,9 @@ fn snapshots_are_listed_lowest_first() {
     let record = crate::CommitRecord { tag: 1, bytes: b"" };
     drop(session.commit(transaction, &mut (), Some(record), &mut ()).unwrap());
     let second = txns.hold_newest().unwrap();
-    let found: Vec<_> = txns.snapshots().into_iter().map(|(_, snapshot)| snapshot).collect();
+    let found: Vec<_> = txns.snapshots(Duration::ZERO).into_iter().map(|held| held.snapshot).collect();
     assert_eq!(found, [first.snapshot(), second.snapshot()]);
     assert!(first.snapshot() < second.snapshot());
     drop((first, second));
-    assert_eq!(txns.snapshots(), []);
+    assert_eq!(txns.snapshots(Duration::ZERO), []);
 }

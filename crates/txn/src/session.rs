@@ -8,6 +8,7 @@
 //! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
 //!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up, table locks released.
 //!   A commit of many versions is stamped last, by the next tick (`stamper.rs`).
+//! - C4. What is read at the snapshot is used only after [`Session::check_snapshot`] (S3 of `snapshots.rs`).
 
 use crate::{
     cancel::{CancelHandle, Owner},
@@ -121,7 +122,7 @@ impl<E: std::error::Error> std::error::Error for NotCommitted<E> {}
 
 impl<L: CommitLog> Session<L> {
     pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
-        let (slot, transactions) = txns.snapshots.take_slot()?;
+        let (slot, transactions) = txns.snapshots.take_slot(true)?;
         let owner = Arc::new(Owner::new(Arc::clone(&txns.locks), slot));
         let mut session = Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO };
         session.current = session.owner_id();
@@ -164,11 +165,14 @@ impl<L: CommitLog> Session<L> {
     /// changed.
     ///
     /// # Errors
-    /// [`TxnError::TooManyCommands`].
+    /// [`TxnError::TooManyCommands`]; [`TxnError::SnapshotCancelled`] of the snapshot that the transaction has.
     pub fn begin_statement(&mut self, t: &mut Transaction, kind: StatementKind) -> Result<Start, TxnError> {
         let command = t.command.checked_add(1).ok_or(TxnError::TooManyCommands)?;
         let snapshot = match t.snapshot {
-            Some(snapshot) if t.isolation != Isolation::ReadCommitted => snapshot,
+            Some(snapshot) if t.isolation != Isolation::ReadCommitted => {
+                self.check_snapshot(t)?;
+                snapshot
+            }
             _ => {
                 let from = if t.read_only
                     || t.isolation == Isolation::ReadCommitted && kind == StatementKind::ReadOnly && t.desc.is_none()
@@ -193,6 +197,28 @@ impl<L: CommitLog> Session<L> {
         t.command = command;
         t.snapshot = Some(snapshot);
         Ok(Start::Ready(snapshot))
+    }
+
+    /// Fails when the transaction's snapshot was cancelled. Call it after each read at the snapshot and before its answer is
+    /// used: what is read afterwards may lack versions, what was read before does not.
+    ///
+    /// Cost: one load of the session's own word.
+    ///
+    /// # Errors
+    /// [`TxnError::SnapshotCancelled`]. Writes made so far are good: the transaction can still commit.
+    #[inline]
+    pub fn check_snapshot(&self, t: &Transaction) -> Result<(), TxnError> {
+        if t.snapshot.is_some() && self.txns.snapshots.is_cancelled(self.slot) {
+            return Err(TxnError::SnapshotCancelled(self.txns.snapshots.why_cancelled(self.slot)));
+        }
+        Ok(())
+    }
+
+    /// Returns the number of the session's place among the holders of snapshots. Another session has it once this one is
+    /// gone.
+    #[must_use]
+    pub fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Ends a statement: leaves the row queue it is still in, and in READ COMMITTED gives up its snapshot.

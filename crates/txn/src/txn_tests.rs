@@ -10,6 +10,7 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
+use std::time::Duration;
 
 const RECORD: Option<CommitRecord<'static>> = Some(CommitRecord { tag: 1, bytes: b"record" });
 
@@ -120,7 +121,7 @@ fn refused_commit_record_rolls_the_transaction_back() {
     txns.log().fails.store(true, Ordering::Relaxed);
     assert!(session.commit(t, &mut (), RECORD, &mut writes).is_err());
     assert_eq!(txns.resolve(&stamp), Resolution::Aborted);
-    txns.tick();
+    txns.tick(Duration::ZERO);
     assert_eq!(txns.floor_xid(), txns.next_xid());
 }
 
@@ -253,14 +254,90 @@ fn horizon_waits_for_the_oldest_snapshot() {
     for _ in 0..3 {
         commit_one(&mut writer);
         txns.log().flush();
-        assert_eq!(txns.tick(), held.snapshot());
+        assert_eq!(txns.tick(Duration::ZERO), held.snapshot());
     }
     assert_eq!(txns.snapshots_held(), (1, Some(held.snapshot())));
     drop(held);
     assert_eq!(txns.horizon(), Lsn::FIRST, "computed by the tick only");
-    assert_eq!(txns.tick(), txns.log().durable());
+    assert_eq!(txns.tick(Duration::ZERO), txns.log().durable());
     let (_, csn, _) = commit_one(&mut writer);
-    assert!(txns.tick() <= csn, "not above what is durable: read-only snapshots start there");
+    assert!(txns.tick(Duration::ZERO) <= csn, "not above what is durable: read-only snapshots start there");
+}
+
+/// Goal: who holds which snapshot for how long is told, a row of short ones at one position is not taken for a long one, and
+/// the list has what is between. Method: three holders, ticks at set times, ends in between.
+#[test]
+fn snapshots_are_listed_with_their_holders_and_ages() {
+    let txns = txns(64);
+    let second = Duration::from_secs(1);
+    let mut writer = txns.session().unwrap();
+    let mut reader = txns.session().unwrap();
+    let held = txns.hold_newest().unwrap();
+    txns.tick(second);
+    commit_one(&mut writer);
+    txns.log().flush();
+    let mut t = reader.begin(Isolation::RepeatableRead, false);
+    assert!(matches!(reader.begin_statement(&mut t, StatementKind::Write), Ok(Start::Ready(_))));
+    txns.tick(2 * second);
+    commit_one(&mut writer);
+    txns.log().flush();
+    txns.tick(5 * second);
+    let all = txns.snapshots(6 * second);
+    let told: Vec<_> = all.iter().map(|held| (held.slot, held.snapshot, held.age, held.can_be_cancelled)).collect();
+    let own = t.snapshot().unwrap();
+    assert_eq!(told[0], (all[0].slot, held.snapshot(), 5 * second, false));
+    assert_eq!(told[1..], [(reader.slot(), own, 4 * second, true)]);
+    txns.with_live(|live| {
+        assert_eq!((live.up(), live.below_up()), (txns.log().durable(), &[held.snapshot(), own][..]));
+        assert_eq!(live.lowest_reader(held.snapshot(), own), Some(own));
+    });
+    reader.abort(t, &mut ());
+    let mut t = reader.begin(Isolation::RepeatableRead, false);
+    for time in 7..10 {
+        let next = reader.begin(Isolation::RepeatableRead, false);
+        reader.abort(std::mem::replace(&mut t, next), &mut ());
+        assert!(matches!(reader.begin_statement(&mut t, StatementKind::Write), Ok(Start::Ready(_))));
+        txns.tick(time * second);
+    }
+    assert_eq!(txns.snapshots(10 * second)[1].age, second, "another one each time, at one position");
+    reader.abort(t, &mut ());
+}
+
+/// Goal: a cancelled snapshot keeps nothing, its session is told why until it ends the transaction, and what it wrote can be
+/// committed; snapshots held outside sessions are never cancelled. Method: cancel both kinds, look at the horizon, go on.
+#[test]
+fn cancelled_snapshot_frees_the_horizon_and_fails_its_session() {
+    let txns = txns(64);
+    let mut writer = txns.session().unwrap();
+    let mut reader = txns.session().unwrap();
+    let mut t = reader.begin(Isolation::RepeatableRead, false);
+    assert!(matches!(reader.begin_statement(&mut t, StatementKind::Write), Ok(Start::Ready(_))));
+    commit_one(&mut writer);
+    txns.log().flush();
+    let held = txns.hold_newest().unwrap();
+    commit_one(&mut writer);
+    txns.log().flush();
+    assert_eq!(Some(txns.tick(Duration::ZERO)), t.snapshot());
+    let age = Duration::from_secs(90);
+    let all = txns.snapshots(age);
+    assert_eq!(all.iter().map(|held| txns.cancel_snapshot(held, 5 << 20)).collect::<Vec<_>>(), [true, false]);
+    assert_eq!(txns.tick(age), held.snapshot(), "without a word of its session");
+    assert_eq!(txns.snapshots_held(), (1, Some(held.snapshot())));
+    for error in [reader.check_snapshot(&t), reader.begin_statement(&mut t, StatementKind::Write).map(|_| ())] {
+        let error = error.unwrap_err();
+        assert_eq!(error.sqlstate(), "72000");
+        assert!(error.to_string().starts_with("snapshot is 90 s old and keeps 5 MiB of old versions"), "{error}");
+    }
+    assert!(!txns.cancel_snapshot(&all[0], 0), "once");
+    let mut writes = Stamps::default();
+    let stamp = writes.write(&mut reader, &mut t);
+    let ended = reader.commit(t, &mut (), RECORD, &mut writes).unwrap();
+    assert!(matches!(ended, Ended::Committed { at, .. } if txns.resolve(&stamp) == Resolution::Committed(at.start)));
+    let mut t = reader.begin(Isolation::RepeatableRead, false);
+    assert!(matches!(reader.begin_statement(&mut t, StatementKind::Write), Ok(Start::Ready(_))), "the next is free");
+    assert_eq!(reader.check_snapshot(&t), Ok(()));
+    assert!(!txns.cancel_snapshot(&all[0], 0), "another snapshot of the slot");
+    reader.abort(t, &mut ());
 }
 
 /// Goal: slots are bounded and come back. Method: take all, fail, drop one.
@@ -371,7 +448,7 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
                     assert_eq!(seen[0], seen[1], "half a commit at {}", held.snapshot());
                     looked += 1;
                 }
-                txns.tick();
+                txns.tick(Duration::ZERO);
             }
             looked
         }
@@ -379,7 +456,7 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
     writers.into_iter().for_each(|writer| writer.join().unwrap());
     stop.store(true, Ordering::Release);
     assert!(reader.join().unwrap() > 0);
-    txns.tick();
+    txns.tick(Duration::ZERO);
     assert_eq!(txns.floor_xid(), txns.next_xid());
     assert_eq!(txns.map.sparse_len(), 0);
 }
@@ -438,7 +515,7 @@ proptest! {
                     sessions[i].abort(t, &mut writes);
                     mine.iter().for_each(|v| versions[*v].1 = Resolution::Aborted);
                 },
-                Step::Tick => { txns.log().flush(); txns.tick(); }
+                Step::Tick => { txns.log().flush(); txns.tick(Duration::ZERO); }
                 Step::Look => for (stamp, end) in &versions {
                     prop_assert_eq!(txns.resolve(stamp), *end);
                 },
@@ -450,7 +527,7 @@ proptest! {
                 sessions[i].abort(t, &mut writes);
             }
         }
-        txns.tick();
+        txns.tick(Duration::ZERO);
         prop_assert_eq!(txns.floor_xid(), txns.next_xid());
         prop_assert_eq!(txns.map.sparse_len(), 0);
     }
@@ -487,7 +564,7 @@ fn versions_handed_over_resolve_until_they_are_stamped() {
     }
     assert_eq!(txns.unstamped(), 30);
     assert!(txns.map.sparse_len() > 0, "the ring was never lapped");
-    txns.tick();
+    txns.tick(Duration::ZERO);
     assert_eq!((txns.unstamped(), txns.map.sparse_len()), (0, 0));
     assert_eq!(txns.floor_xid(), txns.next_xid(), "everything is finished");
     for (stamps, csn) in &handed_over {

@@ -5,15 +5,15 @@ use crate::{
     log::CommitLog,
     session::{Gate, Session},
     share_table::RowShares,
-    snapshots::{Holder, Origin, Snapshots},
+    snapshots::{HeldSnapshot, Holder, Origin, Snapshots},
     stamp::{Resolution, Stamp},
     stamper::Stamper,
     waits::Locks,
     xid_map::XidMap,
 };
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
 use collie_sync::{Mutex, atomic::AtomicU64, ord};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Sizes that are fixed when a database opens.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +113,39 @@ impl<L: CommitLog> Txns<L> {
         self.snapshots.horizon()
     }
 
-    /// Does what must be done every few milliseconds: stamps what large commits left, retires finished xids and computes the
-    /// horizon, which it returns.
-    pub fn tick(&self) -> Lsn {
+    /// Calls `look` with the live snapshots as last listed: by them versions are freed that lie between two of them.
+    /// `look` runs under a pin: it must not wait. One load.
+    pub fn with_live<R>(&self, look: impl FnOnce(&LiveSnapshots) -> R) -> R {
+        self.snapshots.with_live(look)
+    }
+
+    /// Does what must be done every few milliseconds: stamps what large commits left, retires finished xids, lists the live
+    /// snapshots anew, and notes how old they are at `now` (time since any fixed moment). Returns the horizon.
+    pub fn tick(&self, now: Duration) -> Lsn {
         self.stamp_waiting();
         self.map.retire(false);
-        self.snapshots.advance_horizon(&self.log)
+        self.snapshots.advance(&self.log, now)
+    }
+
+    /// Returns the snapshots in force, lowest first, with their ages at `now` as far as ticks have seen them. One that
+    /// begins meanwhile may be missing.
+    #[must_use]
+    pub fn snapshots(&self, now: Duration) -> Vec<HeldSnapshot> {
+        self.snapshots.all(now)
+    }
+
+    /// Takes a snapshot out of force, if it still is and its holder is a session: from the next [`Txns::tick`] on nothing is
+    /// kept for it. Its session gets [`TxnError::SnapshotCancelled`], with these bytes, before it uses another answer.
+    /// Returns whether it was done. Waits for nobody, least of all for the session.
+    pub fn cancel_snapshot(&self, held: &HeldSnapshot, old_version_bytes: u64) -> bool {
+        self.snapshots.cancel(held, old_version_bytes)
+    }
+
+    /// Returns whether the snapshot of the session in `slot`, which calls, was cancelled: what [`Session::check_snapshot`] says,
+    /// for where the session is lent out.
+    #[must_use]
+    pub fn is_cancelled(&self, slot: usize) -> bool {
+        self.snapshots.is_cancelled(slot)
     }
 
     /// Stamps the versions that commits up to now have left unstamped; returns how many this thread stamped. Part of each tick.
@@ -189,12 +216,6 @@ impl<L: CommitLog> Txns<L> {
     #[must_use]
     pub fn row_shares(&self) -> usize {
         self.locks.shares.len()
-    }
-
-    /// Returns the snapshots held, lowest first, with the slots that hold them. One that begins meanwhile may be missing.
-    #[must_use]
-    pub fn snapshots(&self) -> Vec<(usize, Lsn)> {
-        self.snapshots.by_slot()
     }
 
     /// Returns how many snapshots are held, and the lowest.

@@ -12,6 +12,7 @@ use std::{
     fmt,
     sync::{Arc, atomic::AtomicU64},
     thread,
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -90,7 +91,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         lapped > 0 || plan.transactions < ROUND_TRANSACTIONS,
         "the ring of ids was never lapped under a reader: the run did not test what it is for"
     );
-    let seconds = std::time::Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
+    let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let Facts { transactions, commits, reads, scans, scanned_rows, holds, own, old, lasting, skewed } = facts;
     Ok(format!(
         "txn-histories: {transactions} transactions in {round} rounds, {commits} committed; {reads} reads and {scans} scans \
@@ -140,6 +141,8 @@ fn options(round: u64) -> Options {
     options.xid_slots = XID_SLOTS[turn % XID_SLOTS.len()];
     // In one round of two, commits leave their versions to the background.
     options.stamped_at_commit_max = if turn % 2 == 0 { options.stamped_at_commit_max } else { 1 };
+    // In the rounds with the small rings, snapshots are cancelled as soon as they keep something.
+    options.max_snapshot_age = (turn % 4 < 2).then_some(Duration::ZERO);
     options
 }
 

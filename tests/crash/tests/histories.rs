@@ -24,13 +24,14 @@ fn random_transactions_see_their_snapshots() {
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_mistakes_are_found() {
-    // What a snapshot shows, first-updater-wins left out and off by one, versions freed under who may read them; nothing that
-    // was read validated, and no range of it.
+    // What a snapshot shows, first-updater-wins left out and off by one, versions freed under who may read them, and under one
+    // whose snapshot was cancelled and who does not look; nothing that was read validated, and no range of it.
     let mistakes = [
         ("ROW_VISIBLE_AT_SNAPSHOT", ["P1: ", "P2: "]),
         ("ROW_CONFLICT_IGNORED", ["P3: ", "P4: "]),
         ("ROW_CONFLICT_ABOVE", ["P3: ", "P4: "]),
-        ("ROW_HORIZON_IGNORED", ["P1: ", "P2: "]),
+        ("PRUNE_READERS_IGNORED", ["P1: ", "P2: "]),
+        ("CANCEL_UNSEEN", ["P1: ", "P2: "]),
         ("READS_NOT_VALIDATED", ["P7: ", "P7: "]),
         ("RANGES_NOT_KEPT", ["P7: ", "P7: "]),
     ];

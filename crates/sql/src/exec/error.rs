@@ -28,6 +28,10 @@ pub fn from_engine(error: EngineError) -> SqlError {
             SqlError::new(SqlState::INTERNAL_ERROR, format!("engine call out of order: {what}"))
         }
         EngineError::TransactionLimit { .. } => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, error.to_string()),
+        EngineError::SnapshotCancelled(why) => SqlError::new(SqlState::SNAPSHOT_TOO_OLD, why.to_string()).hint(
+            "Run the transaction again in shorter steps, or raise txn.old_version_memory or txn.max_snapshot_age.",
+        ),
+        EngineError::OldVersionMemory { .. } => SqlError::new(SqlState::OUT_OF_MEMORY, error.to_string()),
         EngineError::TooManySessions { .. } => SqlError::new(SqlState::TOO_MANY_CONNECTIONS, error.to_string()),
         other => SqlError::new(SqlState::IO_ERROR, other.to_string()),
     }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{CancelHandle, LockPicture};
+use collie_engine::{CancelHandle, HeldSnapshot, LockPicture};
 
 use crate::{
     builtin::{Rows, SystemFunctions},
@@ -157,15 +157,11 @@ impl SessionFacts for Facts<'_> {
 
     fn snapshots(&self) -> Vec<SnapshotRow> {
         let connected = self.database.connected();
-        let row = |(slot, snapshot)| {
+        let row = |held: HeldSnapshot| {
+            let HeldSnapshot { slot, snapshot, .. } = held;
             let (pid, session) = connected.iter().find(|(_, session)| session.cancel.slot() == slot)?;
             let since = session.activity.doing().transaction_start;
-            Some(SnapshotRow {
-                pid: *pid,
-                snapshot,
-                since,
-                rows_kept: self.database.db.rows_superseded_since(snapshot),
-            })
+            Some(SnapshotRow { pid: *pid, snapshot, since, rows_kept: self.database.db.rows_kept_for(snapshot) })
         };
         self.database.db.snapshots().into_iter().filter_map(row).collect()
     }

@@ -7,10 +7,10 @@ use collie_base::{CfId, LockStrength, Lsn};
 use collie_sync::mutant;
 
 use super::head::version_of;
-use super::version::{Content, PRUNE_DEPTH_MIN, Version};
+use super::version::{Content, Version};
 use crate::calls::{Basis, View, WriteOutcome, WriteRules};
 use crate::epoch::Pin;
-use crate::stamp::atomic::Ordering::Acquire;
+use crate::stamp::atomic::Ordering::{Acquire, Relaxed};
 use crate::stamp::{Fate, Resolve};
 
 /// A chain from `at` down, as the holder of a pin may walk it.
@@ -63,6 +63,8 @@ impl<O> Look<'_, O> {
                     && self.basis != Basis::After(csn)
                     && version.value().is_some()
                     && !version.strength.conflicts_with(self.strength)
+                    // After the link below was followed (R4); set for UPDATE only, which conflicts with everything.
+                    && !version.hides_key_change.load(Relaxed)
             }
         }
     }
@@ -80,8 +82,6 @@ fn is_changed(csn: Lsn, view: &View) -> bool {
 pub(super) struct Top<'g> {
     /// First version that is no debris: a new version links to it.
     pub(super) link: *mut Version,
-    pub(super) depth: u32,
-    pub(super) prune_at: u32,
     /// How strongly the one who looks holds the row by versions of its own.
     pub(super) held: Option<LockStrength>,
     /// The version that says what the row is, and its fate.
@@ -91,13 +91,13 @@ pub(super) struct Top<'g> {
 impl<'g> Top<'g> {
     /// Looks from `head` down to the first version that decides.
     pub(super) fn of(head: *mut Version, look: &Look<'g, impl Resolve>) -> Self {
-        let mut top = Self { link: ptr::null_mut(), depth: 0, prune_at: PRUNE_DEPTH_MIN, held: None, base: None };
+        let mut top = Self { link: ptr::null_mut(), held: None, base: None };
         for (pointer, version) in walk(head, look.pin) {
             if top.link.is_null() {
                 if version.is_debris() {
                     continue;
                 }
-                (top.link, top.depth, top.prune_at) = (pointer.as_ptr(), version.depth, version.prune_at);
+                top.link = pointer.as_ptr();
             }
             let fate = version.fate(look.others);
             if look.steps_over(version, fate) {

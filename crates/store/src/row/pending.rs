@@ -22,6 +22,8 @@ pub struct Pending {
     pub(super) row: Arc<Row>,
     pub(super) version: Option<NonNull<Version>>,
     pub(super) supersedes: bool,
+    /// Bytes that are old once this is committed.
+    pub(super) outdates: u64,
 }
 
 // SAFETY: the pointer is the handle's alone to end (R2), everything behind it is atomic or constant (R1), and `Row` is
@@ -39,6 +41,12 @@ impl Pending {
     /// Returns whether there was something below, so that garbage is left once this is committed.
     pub const fn supersedes(&self) -> bool {
         self.supersedes
+    }
+
+    /// Returns about how many bytes of memory are old versions once this is committed: the value below, the row itself when
+    /// this deletes it.
+    pub const fn outdates(&self) -> u64 {
+        self.outdates
     }
 
     /// Stamps the version with its commit position.

@@ -1,89 +1,190 @@
-//! Pruning a chain below a horizon (R4), and the death of a row that nobody sees (R5).
+//! Pruning a chain between live snapshots (R4), the death of a row that nobody sees (R5), and the row's place in the
+//! caller's queues of rows with old versions (R7).
 
 use std::ptr;
+use std::ptr::NonNull;
 
-use collie_base::Lsn;
-use collie_sync::mutant;
+use collie_base::{LiveSnapshots, LockStrength, Lsn};
+use collie_sync::{mutant, ord};
 
 use super::Row;
 use super::chain::{retire, walk};
 use super::head::{DEAD, is_shared};
 use super::version::Version;
-use crate::calls::Removal;
+use crate::calls::{Kept, Pruned, Removal};
 use crate::epoch::Pin;
 use crate::stamp::Fate;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+/// Somebody prunes the row (R4).
+const PRUNING: u32 = 1;
+/// The row is in the queue of those to be cleaned (R7).
+const QUEUED: u32 = 2;
+/// The row waits for the end of a snapshot (R7).
+const HELD: u32 = 4;
+
+/// A chain that has grown by less than this since it was pruned is not worth a walk.
+const GROWTH_MIN: u16 = 2;
+
+/// The committed content last passed on the way down a chain, and what may be unlinked from it.
+struct Above<'g> {
+    /// The last version that stays.
+    link: &'g Version,
+    /// The last that says what the row is: final, committed, no lock.
+    content: &'g Version,
+    /// Where the content below is superseded, at the latest.
+    superseded: Lsn,
+}
+
 /// Whether no snapshot at or above `horizon` looks below a version committed at `csn`.
 fn is_settled(csn: Lsn, horizon: Lsn) -> bool {
-    if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon || mutant!("ROW_HORIZON_IGNORED") }
+    if mutant!("FREED_AT_HORIZON") { csn <= horizon } else { csn < horizon }
 }
 
 impl Row {
-    /// Cuts off what no snapshot at or above `horizon` sees. Returns how many versions are left; `None` when another
-    /// thread is at it.
-    pub(crate) fn prune(&self, horizon: Lsn, pin: &Pin) -> Option<u32> {
-        let pruned = self.take_pruning()?;
-        let mut left = 0_u32;
-        let mut done = pruned.max(horizon.get());
-        let mut keep = None;
-        for (_, version) in walk(self.head.load(Acquire), pin) {
-            left = left.saturating_add(1);
-            if !version.is_lock()
-                && matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(csn)) if is_settled(csn, horizon))
-            {
-                keep = Some(version);
-                break;
-            }
+    /// Unlinks the versions that nobody in `live` sees, now or later. `None` when another thread is at it.
+    ///
+    /// Cost: a walk down the chain. Progress: wait-free but for the walk.
+    pub fn prune(&self, live: &LiveSnapshots, pin: &Pin) -> Option<Pruned> {
+        if !self.take_pruning() {
+            return None;
         }
-        if let Some(keep) = keep {
-            let rest = keep.next.load(Acquire);
-            let mut unfinished = 0_u32;
-            let mut below = 0_u32;
-            for (_, version) in walk(rest, pin) {
-                below = below.saturating_add(1);
-                unfinished += u32::from(Fate::of_final(&version.stamp).is_err());
-            }
-            if unfinished == 0 {
-                keep.next.store(ptr::null_mut(), Release); // R4
-                retire(rest, ptr::null_mut(), pin);
+        let mut pruned = Pruned::default();
+        let mut above: Option<Above<'_>> = None;
+        let mut deleted = None;
+        for (pointer, version) in walk(self.head.load(Acquire), pin) {
+            let fate = Fate::of_final(&version.stamp);
+            let Some(last) = &mut above else {
+                // R4: everything down to the newest committed content stays.
+                pruned.left += 1;
+                match fate {
+                    Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                        deleted = version.value().is_none().then_some(csn);
+                        above = Some(Above { link: version, content: version, superseded: csn });
+                    }
+                    Err(_) if mutant!("PRUNE_NEWEST_COMMITTED") => {
+                        above = Some(Above { link: version, content: version, superseded: Lsn::FIRST });
+                    }
+                    Ok(_) | Err(_) => {}
+                }
+                continue;
+            };
+            let (reader, bytes) = match fate {
+                Err(_) => {
+                    // R2: its owner has yet to stamp. What lies below was superseded here at the latest.
+                    pruned.keep(Kept::Unfinished);
+                    pruned.left += 1;
+                    last.link = version;
+                    continue;
+                }
+                Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                    let superseded = std::mem::replace(&mut last.superseded, csn);
+                    if hides_key_change(version) && !ptr::eq(last.link, last.content) {
+                        // No note at the content would be seen by one who stepped over it before the link changed.
+                        pruned.keep(Kept::Unfinished);
+                        pruned.left += 1;
+                        (last.link, last.content) = (version, version);
+                        continue;
+                    }
+                    let reader = lowest_reader(live, csn, superseded).map(|reader| (reader, superseded));
+                    (reader, self.old_bytes(version))
+                }
+                Ok(_) => (None, 0), // rolled back, or a finished lock: never counted as old
+            };
+            if let Some((reader, superseded)) = reader {
+                pruned.keep(if superseded >= live.up() { Kept::Until(superseded) } else { Kept::By(reader) });
+                pruned.left += 1;
+                (last.link, last.content) = (version, version);
             } else {
-                left = left.saturating_add(below); // R2: an owner has yet to stamp
-                done = pruned;
+                if bytes > 0 && hides_key_change(version) && !mutant!("PRUNE_FORGETS_KEYS") {
+                    last.content.hides_key_change.store(true, Relaxed); // published by the link below
+                }
+                let below = version.next.load(Acquire);
+                last.link.next.store(below, ord!("ROW_NEXT_STORE", Release)); // R4
+                pruned.bytes += bytes;
+                self.retire_one(pointer, pin);
             }
         }
-        self.give_pruning(done);
-        Some(left)
+        if let Some(csn) = deleted {
+            if csn >= live.up() {
+                pruned.keep(Kept::Until(csn));
+            } else if csn >= live.horizon() {
+                pruned.keep(Kept::By(live.horizon()));
+            } else if !mutant!("DELETED_ROW_FORGOTTEN") {
+                // What is or was above it may be undone by now, and then the row can go: to be tried again.
+                pruned.keep(Kept::Unfinished);
+            }
+        }
+        self.growth.reset(pruned.left);
+        self.give_pruning();
+        Some(pruned)
     }
 
-    /// Takes the right to prune, unless somebody has it. Returns the horizon pruned to so far.
-    fn take_pruning(&self) -> Option<u64> {
-        let word = self.pruned.load(Relaxed);
-        let taken = word & 1 == 0 && self.pruned.compare_exchange(word, word | 1, Acquire, Relaxed).is_ok();
-        taken.then_some(word >> 1)
+    fn retire_one(&self, version: NonNull<Version>, pin: &Pin) {
+        #[cfg(loom)]
+        // SAFETY: nothing is freed under loom.
+        assert!(!unsafe { version.as_ref() }.retired.swap(true, std::sync::atomic::Ordering::Relaxed), "R2: twice");
+        // SAFETY: R2: just unlinked by us, who alone prune, so by nobody else; final; boxed in `new`.
+        unsafe { pin.retire(version.as_ptr()) };
     }
 
-    fn give_pruning(&self, horizon: u64) {
-        self.pruned.store(horizon << 1, Release);
+    /// Takes the right to prune, unless somebody has it.
+    fn take_pruning(&self) -> bool {
+        mutant!("PRUNE_WITHOUT_TAG") || self.flags.fetch_or(PRUNING, ord!("ROW_PRUNE_TAKE", Acquire)) & PRUNING == 0
     }
 
-    /// Returns whether what was superseded at `csn` is gone. May say no although it is.
-    pub(crate) fn is_pruned(&self, csn: Lsn) -> bool {
-        csn.get() < self.pruned.load(Relaxed) >> 1
+    fn give_pruning(&self) {
+        self.flags.fetch_and(!PRUNING, ord!("ROW_PRUNE_GIVE", Release));
+    }
+
+    /// Returns whether the chain has grown enough since it was last pruned to be worth another walk: so that pruning costs
+    /// each writer a constant number of steps however many versions old snapshots hold.
+    pub fn is_grown(&self) -> bool {
+        self.growth.is_enough()
+    }
+
+    /// Notes that the row was queued to be cleaned; `false`: it is already. Call it after the superseding version was
+    /// stamped (R7).
+    #[must_use]
+    pub fn queue(&self) -> bool {
+        self.flags.fetch_or(QUEUED, ord!("ROW_QUEUE", Release)) & QUEUED == 0
+    }
+
+    /// Notes that the row was taken from the queue. Call it before the row is cleaned (R7).
+    pub fn unqueue(&self) {
+        // Relaxed: taking the pruning, an Acquire of the same word, comes next and sees what this saw.
+        self.flags.fetch_and(!QUEUED, Relaxed);
+    }
+
+    /// Notes that the row waits for the end of a snapshot; `false`: it does already.
+    #[must_use]
+    pub fn hold(&self) -> bool {
+        self.flags.fetch_or(HELD, Relaxed) & HELD == 0 // changed under the lock of the list
+    }
+
+    /// Notes that the row waits no more.
+    pub fn unhold(&self) {
+        self.flags.fetch_and(!HELD, Relaxed);
     }
 
     /// Makes the row dead when it is empty, or deleted below `horizon`.
     pub(crate) fn try_remove(&self, horizon: Lsn, pin: &Pin) -> Removal {
-        let Some(pruned) = self.take_pruning() else { return Removal::Busy };
+        if !self.take_pruning() {
+            return Removal::Busy;
+        }
         let head = self.head.load(Acquire);
         let mut gone = true;
         let mut deleted = false;
+        let mut bytes = 0;
         for (_, version) in walk(head, pin) {
             match Fate::of_final(&version.stamp) {
                 Err(_) => gone = false,
-                Ok(Fate::Committed(csn)) if !deleted && !version.is_lock() => {
-                    deleted = is_settled(csn, horizon) && version.value().is_none();
-                    gone &= deleted;
+                Ok(Fate::Committed(csn)) if !version.is_lock() => {
+                    if !deleted {
+                        deleted = is_settled(csn, horizon) && version.value().is_none();
+                        gone &= deleted;
+                    }
+                    bytes += self.old_bytes(version);
                 }
                 Ok(_) => {}
             }
@@ -97,11 +198,11 @@ impl Row {
             Removal::Busy // who deleted it has not given its own lock back yet
         } else if self.replace_head_by_death(head) {
             retire(head, ptr::null_mut(), pin); // R5: a chain without a reader
-            Removal::Dead
+            Removal::Dead { bytes }
         } else {
             Removal::Alive
         };
-        self.give_pruning(pruned);
+        self.give_pruning();
         removal
     }
 
@@ -111,5 +212,66 @@ impl Row {
             return true;
         }
         self.head.compare_exchange(head, DEAD, AcqRel, Acquire).is_ok()
+    }
+
+    /// Returns the bytes of the row's old versions.
+    pub(crate) fn old_version_bytes(&self, pin: &Pin) -> u64 {
+        let committed = |version: &Version| matches!(Fate::of_final(&version.stamp), Ok(Fate::Committed(_)));
+        let mut content = walk(self.head.load(Acquire), pin).filter(|(_, v)| !v.is_lock() && committed(v));
+        let newest = content.next().filter(|(_, version)| version.value().is_none());
+        newest.into_iter().chain(content).map(|(_, version)| self.old_bytes(version)).sum()
+    }
+
+    /// What a committed version of this row takes up in memory once it is old. A deletion is old as soon as it is
+    /// committed, and takes the row with it.
+    pub(super) fn old_bytes(&self, version: &Version) -> u64 {
+        let row = if version.value().is_none() { size_of::<Self>() + 2 * self.key.len() } else { 0 };
+        u64::try_from(version.bytes() + row).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether one that takes KEY SHARE must not step over what is above `version` without looking at it.
+fn hides_key_change(version: &Version) -> bool {
+    version.strength == LockStrength::Update || version.hides_key_change.load(Relaxed)
+}
+
+fn lowest_reader(live: &LiveSnapshots, csn: Lsn, superseded: Lsn) -> Option<Lsn> {
+    if mutant!("PRUNE_READERS_IGNORED") {
+        return None;
+    }
+    // The mistake: `s < superseded` for `s <= superseded`.
+    let superseded = if mutant!("FREED_AT_HORIZON") { Lsn::new(superseded.get() - 1) } else { superseded };
+    live.lowest_reader(csn, superseded)
+}
+
+/// How much a chain has grown since it was pruned, and how much may pass before the next time. Figures for a guess: a lost
+/// update of one costs a walk more or less.
+#[derive(Debug)]
+pub(super) struct Growth {
+    grown: std::sync::atomic::AtomicU16,
+    enough: std::sync::atomic::AtomicU16,
+}
+
+impl Growth {
+    pub(super) const fn new() -> Self {
+        use std::sync::atomic::AtomicU16;
+        Self { grown: AtomicU16::new(0), enough: AtomicU16::new(GROWTH_MIN) }
+    }
+
+    /// One version more.
+    pub(super) fn add(&self) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.grown.store(self.grown.load(Relaxed).saturating_add(1), Relaxed);
+    }
+
+    fn is_enough(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.grown.load(Relaxed) >= self.enough.load(Relaxed)
+    }
+
+    fn reset(&self, left: u32) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.grown.store(0, Relaxed);
+        self.enough.store(u16::try_from(left / 2).unwrap_or(u16::MAX).max(GROWTH_MIN), Relaxed);
     }
 }

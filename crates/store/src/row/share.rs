@@ -115,7 +115,7 @@ impl Row {
         new: Box<Version>,
         look: &Look<'_, impl ShareLocks>,
     ) -> Result<Pending, Refused> {
-        let install = || self.install(head, top, new, look.rules.horizon, look.pin).map_err(Refused::Overtaken);
+        let install = || self.install(head, top, new, look.pin).map_err(Refused::Overtaken);
         if !is_shared(head) || mutant!("ROW_SHARED_IGNORED") {
             return install();
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use collie_base::{LockStrength, Lsn, Xid};
 
 use crate::calls::Change;
-use crate::stamp::atomic::AtomicPtr;
+use crate::stamp::atomic::{AtomicBool, AtomicPtr};
 use crate::stamp::{Fate, Resolve, Word, unfinished};
 
 /// One value, or the mark of a deletion or a lock.
@@ -24,21 +24,21 @@ pub(super) struct Version {
     /// Lets a model see whether a version's constant part is read before it was published.
     #[cfg(loom)]
     pub(super) published: loom::cell::UnsafeCell<u64>,
+    /// Lets a model see whether a version is retired twice.
+    #[cfg(loom)]
+    pub(super) retired: std::sync::atomic::AtomicBool,
     pub(super) stamp: Word,
     pub(super) next: AtomicPtr<Version>,
     pub(super) command: u32,
-    /// Versions from here down when this one was linked, at least.
-    pub(super) depth: u32,
-    /// Depth at which the next writer prunes: twice what the last pruning had to leave, so that pruning costs each
-    /// writer a constant number of steps however many versions old snapshots hold.
-    pub(super) prune_at: u32,
     /// How strongly its transaction holds the row by this version and those of its own below.
     pub(super) strength: LockStrength,
+    /// A version that held the row in [`LockStrength::Update`] was unlinked from right below (R4).
+    pub(super) hides_key_change: AtomicBool,
     pub(super) content: Content,
 }
 
-/// Chains shorter than this are not worth a walk.
-pub(super) const PRUNE_DEPTH_MIN: u32 = 4;
+/// The two counts before the bytes of a shared value.
+const VALUE_OVERHEAD_BYTES: usize = 16;
 
 impl Version {
     /// The version that `change` makes, for transaction `xid`.
@@ -61,12 +61,13 @@ impl Version {
         Box::new(Self {
             #[cfg(loom)]
             published: loom::cell::UnsafeCell::new(0),
+            #[cfg(loom)]
+            retired: std::sync::atomic::AtomicBool::new(false),
             stamp: Word::new(stamp),
             next: AtomicPtr::new(ptr::null_mut()),
             command,
-            depth: 1,
-            prune_at: PRUNE_DEPTH_MIN,
             strength,
+            hides_key_change: AtomicBool::new(false),
             content,
         })
     }
@@ -80,6 +81,16 @@ impl Version {
             Content::Put(value) => Some(value),
             _ => None,
         }
+    }
+
+    /// Returns about how many bytes of memory it takes up.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.content {
+                Content::Put(value) => VALUE_OVERHEAD_BYTES + value.len(),
+                Content::Moved(key) => key.len(),
+                Content::Tombstone | Content::Lock => 0,
+            }
     }
 
     pub(super) fn fate(&self, fates: &impl Resolve) -> Fate {

@@ -2,7 +2,8 @@
 //!
 //! Tries everything a session can do with rows: reads, scans both ways, inserts, changes, deletions and insertions anew,
 //! moves, locks of every strength, savepoints, rollbacks; alone and in long transactions that others overtake. Follows a
-//! row that changed as a statement of READ COMMITTED does, and rolls back after a conflict or a deadlock.
+//! row that changed as a statement of READ COMMITTED does, and rolls back after a conflict, a deadlock, or when its snapshot
+//! was cancelled.
 
 use std::{
     ops::{Bound, ControlFlow},
@@ -92,7 +93,9 @@ impl Client {
                         EngineError::Conflict
                         | EngineError::ReadChanged
                         | EngineError::Deadlock
-                        | EngineError::LockTimeout,
+                        | EngineError::LockTimeout
+                        | EngineError::SnapshotCancelled(_)
+                        | EngineError::OldVersionMemory { .. },
                     ) => {
                         self.session.rollback();
                     }
