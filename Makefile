@@ -72,7 +72,8 @@ model-long:
 lab: build
 	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(CARGO) test -p collie-faultlab --features planted-bugs --test histories planted
+	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(CARGO) test -p collie-faultlab --features planted-bugs --test histories --test appends planted
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
@@ -81,6 +82,7 @@ crash:
 	$(TARGET)/release/faultlab log-flips --seed $(SEED)
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab list-append --rounds $$((8 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 
 histories:
 	$(CARGO) build --release -p collie-faultlab

@@ -7,14 +7,19 @@
 //! flipped bit, and a real process on real files under SIGKILL.
 //!
 //! `txn-histories`: transactions alone, unbroken: everything that random ones see is what their snapshots have to show.
+//!
+//! `list-append`: the real server under SIGKILL again: what transactions on lists are told has no cycle that their level excludes.
 #![forbid(unsafe_code)]
 
+mod appends;
 mod bank;
 mod histories;
 mod journal;
 mod killloop;
 mod log_kill;
 mod log_sweeps;
+#[cfg(feature = "planted-bugs")]
+mod planted;
 mod random;
 mod server;
 
@@ -111,6 +116,45 @@ enum Command {
         #[arg(long)]
         plant: Option<String>,
     },
+    /// Run random transactions on lists over connections, kill the server between, look for cycles in what they saw.
+    ListAppend {
+        /// Servers and histories, one after the other.
+        #[arg(long, default_value_t = 4)]
+        rounds: u64,
+        /// Of each round, rolled-back ones included.
+        #[arg(long, default_value_t = 20_000)]
+        transactions: u64,
+        /// In the midst of each round; there is one more at its end.
+        #[arg(long, default_value_t = 2)]
+        kills: u64,
+        /// Decides what is tried; how clients meet is not repeated.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Connections at one time.
+        #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=64))]
+        clients: u64,
+        /// Mixes of isolation levels, one for each round in turn.
+        #[arg(long, value_delimiter = ',', default_value = "read-committed,repeatable-read,serializable,mixed", value_parser = appends::mix)]
+        levels: Vec<appends::Mix>,
+        /// Which order in time counts as a dependency.
+        #[arg(long, default_value = "real-time")]
+        order: appends::Order,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// A mistake that the server makes in this run, which must fail; the server is then this program.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        plant: Option<String>,
+    },
+    /// The server that `list-append --plant` starts.
+    #[cfg(feature = "planted-bugs")]
+    #[command(hide = true)]
+    Planted {
+        mistake: String,
+        #[command(subcommand)]
+        serve: planted::Serve,
+    },
     /// The process that `log-kill` kills.
     #[command(hide = true)]
     LogChild {
@@ -155,6 +199,27 @@ fn main() -> ExitCode {
             let plan = histories::Plan { transactions, seed, threads, levels };
             (histories::run(&plan), plan.to_string())
         }
+        Command::ListAppend {
+            rounds,
+            transactions,
+            kills,
+            seed,
+            clients,
+            levels,
+            order,
+            server,
+            #[cfg(feature = "planted-bugs")]
+            plant,
+        } => {
+            #[cfg(not(feature = "planted-bugs"))]
+            let plant = None;
+            #[cfg(feature = "planted-bugs")]
+            let server = if plant.is_some() { planted::program() } else { server };
+            let plan = appends::Plan { rounds, transactions, kills, seed, clients, levels, order, server, plant };
+            (appends::run(&plan), plan.to_string())
+        }
+        #[cfg(feature = "planted-bugs")]
+        Command::Planted { mistake, serve } => (planted::serve(&mistake, serve), String::new()),
         Command::LogChild { dir, rings, cycle, seed, writers } => {
             (log_kill::child([&dir, &rings], cycle, seed, writers), String::new())
         }

@@ -18,7 +18,18 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server on a free port, with these settings, and returns once it listens.
     pub(crate) fn start(binary: &Path, data: &Path, settings: &[String]) -> anyhow::Result<Self> {
+        Self::start_with(binary, &[], data, settings)
+    }
+
+    /// The same, with `arguments` before the server's own.
+    pub(crate) fn start_with(
+        binary: &Path,
+        arguments: &[String],
+        data: &Path,
+        settings: &[String],
+    ) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
+            .args(arguments)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(settings.iter().flat_map(|pair| ["--set", pair]))

@@ -1,0 +1,268 @@
+//! `list-append`: random transactions on lists over real connections, the server killed now and then, everything that they
+//! were told checked for cycles.
+//!
+//! A round is a server and a history of its own. Its transactions are spread over lives of the server: each but the last
+//! ends by SIGKILL in the midst of the load, the last when all is done. After each the server is started on what is left,
+//! and one transaction reads every list; what it reads after the last life is the history's end. All commits are
+//! synchronous, so that nothing acknowledged may be lost. Rounds take the mixes of levels in turn.
+//!
+//! The checker (`checker.rs`) knows SQL's levels and lists only. The seed fixes what is tried, not how it meets.
+
+mod census;
+mod checker;
+mod client;
+mod graph;
+mod history;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use collie_engine::Isolation;
+use collie_env::{Clock, RealClock};
+use postgres::NoTls;
+
+pub(crate) use checker::Order;
+use checker::{Facts, Rules};
+use client::{Client, Shared};
+use history::{History, Transaction};
+
+use crate::{journal::Outcome, random::Random, server::Server};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) rounds: u64,
+    /// Of each round, rolled-back ones included.
+    pub(crate) transactions: u64,
+    /// Of each round, besides the one at its end.
+    pub(crate) kills: u64,
+    pub(crate) seed: u64,
+    pub(crate) clients: u64,
+    pub(crate) levels: Vec<Mix>,
+    pub(crate) order: Order,
+    pub(crate) server: PathBuf,
+    /// A mistake that the server is to make; `server` is then this program.
+    pub(crate) plant: Option<String>,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let levels: Vec<_> = self.levels.iter().map(|mix| mix.name).collect();
+        let order = match self.order {
+            Order::None => "none",
+            Order::Session => "session",
+            Order::RealTime => "real-time",
+        };
+        let Self { rounds, transactions, kills, seed, clients, server, .. } = self;
+        write!(
+            f,
+            "list-append --rounds {rounds} --transactions {transactions} --kills {kills} --seed {seed} --clients {clients} \
+             --levels {} --order {order} --server {}",
+            levels.join(","),
+            server.display()
+        )?;
+        self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
+    }
+}
+
+/// The levels of a round's transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mix {
+    name: &'static str,
+    levels: &'static [Isolation],
+}
+
+/// Every mix there is.
+const MIXES: [Mix; 4] = [
+    Mix { name: "read-committed", levels: &[Isolation::ReadCommitted] },
+    Mix { name: "repeatable-read", levels: &[Isolation::RepeatableRead] },
+    Mix { name: "serializable", levels: &[Isolation::Serializable] },
+    Mix {
+        name: "mixed",
+        levels: &[
+            Isolation::ReadCommitted,
+            Isolation::RepeatableRead,
+            Isolation::Serializable,
+            Isolation::Serializable,
+        ],
+    },
+];
+
+/// Reads a mix's name.
+///
+/// # Errors
+/// A sentence with the names there are.
+pub(crate) fn mix(name: &str) -> Result<Mix, String> {
+    let names = || MIXES.map(|mix| mix.name).join(", ");
+    MIXES.into_iter().find(|mix| mix.name == name).ok_or_else(|| format!("a mix of levels is one of {}", names()))
+}
+
+/// A round of this many transactions at one level has the anomalies that the level allows.
+const TELLING_TRANSACTIONS: u64 = 2_000;
+
+/// A server under load that ends no transaction for so long has stopped.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was done in all rounds.
+#[derive(Debug, Default)]
+struct Total {
+    transactions: u64,
+    acknowledged: u64,
+    unknown: u64,
+    kills: u64,
+    facts: Facts,
+}
+
+/// Runs the plan; an error is a violation.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+    let start_ns = RealClock.now_ns();
+    let mut random = Random::new(plan.seed);
+    let mut total = Total::default();
+    let mut pairs = Vec::new();
+    for (round, mix) in (0..plan.rounds).zip(plan.levels.iter().cycle()) {
+        let dir = tempfile::Builder::new().prefix("collie-appends-").tempdir()?;
+        let data = dir.path().join("data");
+        let mut history = History::default();
+        let played = play(plan, round, *mix, random.next(), &data, &mut history);
+        let facts = match played.and_then(|()| judge(plan, *mix, &history)) {
+            Ok(facts) => facts,
+            Err(error) => {
+                let kept = dir.keep(); // the evidence stays
+                return Err(error.context(format!("round {round}, {}, data kept in {}", mix.name, kept.display())));
+            }
+        };
+        let count = |outcome| history.transactions.iter().filter(|t| t.outcome == outcome).count() as u64;
+        total.transactions += history.transactions.len() as u64;
+        total.acknowledged += count(Outcome::Acknowledged);
+        total.unknown += count(Outcome::Unknown);
+        total.kills += plan.kills + 1;
+        total.facts.reads += facts.reads;
+        total.facts.appends += facts.appends;
+        total.facts.edges += facts.edges;
+        total.facts.committed += facts.committed;
+        pairs.push((mix.name, facts));
+    }
+    let mut shown: Vec<String> = Vec::new();
+    for mix in &plan.levels {
+        let of = |figure: fn(&Facts) -> u64| {
+            pairs.iter().filter(|(name, _)| *name == mix.name).map(|(_, f)| figure(f)).sum()
+        };
+        let figures: [u64; 3] = [of(|f| f.lost_updates), of(|f| f.read_skews), of(|f| f.write_skews)];
+        shown.push(format!("{} {}/{}/{}", mix.name, figures[0], figures[1], figures[2]));
+    }
+    let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
+    let Total { transactions, acknowledged, unknown, kills, facts } = total;
+    Ok(format!(
+        "list-append: {transactions} transactions in {} rounds with {kills} kills, {acknowledged} acknowledged, {unknown} \
+         unknown, {} committed; {} appends, {} reads, {} dependencies; lost updates/read skews/write skews: {}: no cycle \
+         that a level excludes; {seconds:.1} s",
+        plan.rounds,
+        facts.committed,
+        facts.appends,
+        facts.reads,
+        facts.edges,
+        shown.join(", ")
+    ))
+}
+
+/// Checks a round's history; then that the checker has seen what the level allows, and would not pass it one level up.
+fn judge(plan: &Plan, mix: Mix, history: &History) -> anyhow::Result<Facts> {
+    let facts = checker::check(history, Rules { order: plan.order, as_level: None })?;
+    let next = match mix.levels {
+        [Isolation::ReadCommitted] => Isolation::RepeatableRead,
+        [Isolation::RepeatableRead] => Isolation::Serializable,
+        _ => return Ok(facts),
+    };
+    let allowed =
+        if next == Isolation::RepeatableRead { facts.lost_updates.min(facts.read_skews) } else { facts.write_skews };
+    if allowed > 0 {
+        let found = checker::check(history, Rules { order: Order::None, as_level: Some(next) });
+        ensure!(found.is_err(), "the checker passes as {next:?} what is not: {facts:?}");
+    }
+    ensure!(
+        allowed > 0 || plan.transactions < TELLING_TRANSACTIONS || plan.clients < 4,
+        "nothing that {} allows has happened: the run did not test what it is for: {facts:?}",
+        mix.name
+    );
+    Ok(facts)
+}
+
+/// Plays one round, on a new database in `data`.
+fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut History) -> anyhow::Result<()> {
+    // A killed server leaves its ring, which must not outlive this run.
+    let rings = tempfile::Builder::new().prefix("collie-appends-").tempdir_in("/dev/shm")?;
+    let mut random = Random::new(seed);
+    let start = |life: u64| {
+        let protocol = ["help", "oracle", "base"][usize::try_from((round + life) % 3)?];
+        let ring = ["shared", "private"][usize::try_from(round / 2 % 2)?];
+        let settings = [("ring", ring), ("ring_dir", &rings.path().display().to_string()), ("protocol", protocol)];
+        let settings = settings.map(|(name, value)| format!("wal.{name}={value}"));
+        let planted = plan.plant.iter().flat_map(|mistake| ["planted".to_owned(), mistake.clone()]);
+        Server::start_with(&plan.server, &planted.collect::<Vec<_>>(), data, &settings)
+    };
+    let shared = Shared::new(plan.transactions);
+    let mut server = start(0)?;
+    client::create(&mut server.connect()?).context("cannot make the tables")?;
+    for life in 0..=plan.kills {
+        // In equal shares, more or less.
+        let share = plan.transactions / (plan.kills + 1);
+        let target = share * life + share / 2 + random.below(share);
+        let target = if life == plan.kills { u64::MAX } else { target };
+        let mut lived = live(plan, mix, server, life, target, &shared, &mut random)?;
+        server = start(life + 1).with_context(|| format!("life {life}: reopening"))?;
+        // What did not come through before the crash never will.
+        let opened_ns = RealClock.now_ns();
+        let unknown = lived.iter_mut().filter(|transaction| transaction.outcome == Outcome::Unknown);
+        unknown.for_each(|transaction| transaction.ended_ns = opened_ns);
+        history.transactions.append(&mut lived);
+        let all = client::read_all(&mut server.connect()?, life * (plan.clients + 1), &shared)?;
+        history.end = all.reads().collect();
+        history.transactions.push(all);
+    }
+    server.kill()
+}
+
+/// Loads the server until `target` transactions of the round have ended, or all, and kills it.
+fn live(
+    plan: &Plan,
+    mix: Mix,
+    server: Server,
+    life: u64,
+    target: u64,
+    shared: &Shared,
+    random: &mut Random,
+) -> anyhow::Result<Vec<Transaction>> {
+    let mut clients = Vec::new();
+    for number in 0..plan.clients {
+        let session = life * (plan.clients + 1) + number + 1;
+        let connection = server.config().connect(NoTls).context("cannot connect")?;
+        let client = Client::new(connection, session, Random::new(random.next()), mix.levels, shared)?;
+        clients.push(thread::spawn(move || client.run()));
+    }
+    let (mut ended, mut still) = (0, Duration::ZERO);
+    const TICK: Duration = Duration::from_millis(1);
+    while shared.ended.load(Ordering::SeqCst) < target && !clients.iter().all(thread::JoinHandle::is_finished) {
+        thread::sleep(TICK);
+        let now = shared.ended.load(Ordering::SeqCst);
+        still = if now == ended { still + TICK } else { Duration::ZERO };
+        ended = now;
+        ensure!(still < PATIENCE, "no transaction ended for {PATIENCE:?}");
+    }
+    ended = shared.ended.load(Ordering::SeqCst);
+    let is_over = ended >= target || shared.left.load(Ordering::SeqCst) == 0;
+    let mut lived = Vec::new();
+    if is_over {
+        server.kill()?;
+    }
+    for client in clients {
+        lived.extend(client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??);
+    }
+    ensure!(is_over, "the server gave up every connection after {ended} transactions");
+    Ok(lived)
+}

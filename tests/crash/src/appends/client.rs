@@ -1,0 +1,470 @@
+//! `Client`: one connection's random transactions on lists, and what it was told.
+//!
+//! Appends to texts by UPDATE and by INSERT ... ON CONFLICT, to rows by INSERT ... SELECT max(position); reads one list, two
+//! in one statement, one for update; by itself or in a transaction, read-only or not; undoes an append by a savepoint; rolls
+//! back now and then. All by prepared statements of the extended protocol.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use anyhow::{Context, bail, ensure};
+use collie_engine::Isolation;
+use collie_env::{Clock, RealClock};
+use parking_lot::Mutex;
+use postgres::{Row, Statement, error::SqlState};
+
+use super::history::{Element, List, Op, Transaction};
+use crate::{journal::Outcome, random::Random};
+
+/// Lists in use at one time, texts and rows in turn.
+const LISTS: u32 = 12;
+/// A third of the operations are about these.
+const HOT_LISTS: u64 = 2;
+/// A list that was appended to this often is left, and a new one begun: reads stay short.
+const APPENDS_MAX: u32 = 40;
+/// A statement that takes longer has been forgotten by the server.
+const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '30s'";
+
+/// Makes the tables, once.
+pub(crate) fn create(client: &mut postgres::Client) -> Result<(), postgres::Error> {
+    client.batch_execute(
+        "CREATE TABLE texts (list int PRIMARY KEY, elements text NOT NULL);
+         CREATE TABLE elements (list int, position int, element int NOT NULL, PRIMARY KEY (list, position));
+         CREATE UNIQUE INDEX ON elements (element);",
+    )
+}
+
+/// The lists in use, and the next names.
+#[derive(Debug)]
+struct Names {
+    /// With the number of appends tried.
+    lists: Vec<(List, u32)>,
+    next_element: u32,
+}
+
+/// What all clients of a round share.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    names: Arc<Mutex<Names>>,
+    /// Transactions that ended.
+    pub(crate) ended: Arc<AtomicU64>,
+    /// Transactions that may still begin.
+    pub(crate) left: Arc<AtomicU64>,
+}
+
+impl Shared {
+    /// Lets clients begin `transactions`.
+    pub(crate) fn new(transactions: u64) -> Self {
+        let lists = (0..LISTS).map(|list| (List(list), 0)).collect();
+        Self {
+            names: Arc::new(Mutex::new(Names { lists, next_element: 1 })),
+            ended: Arc::default(),
+            left: Arc::new(AtomicU64::new(transactions)),
+        }
+    }
+
+    /// Returns every list that was ever in use.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = List> {
+        let names = self.names.lock();
+        let high = names.lists.iter().map(|(list, _)| list.0).max().unwrap_or_default();
+        (0..=high).map(List)
+    }
+
+    fn list(&self, at: usize) -> List {
+        self.names.lock().lists[at].0
+    }
+
+    /// Returns a list to append to, and a new element.
+    fn append_to(&self, at: usize) -> (List, Element) {
+        let mut names = self.names.lock();
+        let (list, appends) = &mut names.lists[at];
+        if *appends == APPENDS_MAX {
+            (list.0, *appends) = (list.0 + LISTS, 0);
+        }
+        *appends += 1;
+        let list = *list;
+        names.next_element += 1;
+        (list, Element(names.next_element))
+    }
+
+    fn take_turn(&self) -> bool {
+        self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+    }
+}
+
+#[derive(Debug)]
+struct Statements {
+    insert_text: Statement,
+    update_text: Statement,
+    update_text_returning: Statement,
+    insert_element: Statement,
+    read_text: Statement,
+    read_text_for_update: Statement,
+    read_texts: Statement,
+    read_elements: Statement,
+    read_two_elements: Statement,
+}
+
+impl Statements {
+    fn prepare(client: &mut postgres::Client) -> Result<Self, postgres::Error> {
+        let mut prepare = |sql: &str| client.prepare(sql);
+        Ok(Self {
+            insert_text: prepare(
+                "INSERT INTO texts VALUES ($1::int, $2::text)
+                 ON CONFLICT (list) DO UPDATE SET elements = texts.elements || excluded.elements",
+            )?,
+            update_text: prepare("UPDATE texts SET elements = elements || $2::text WHERE list = $1::int")?,
+            update_text_returning: prepare(
+                "UPDATE texts SET elements = elements || $2::text WHERE list = $1::int RETURNING list, elements",
+            )?,
+            insert_element: prepare(
+                "INSERT INTO elements
+                 SELECT $1::int, coalesce(max(position), 0) + 1, $2::int FROM elements WHERE list = $1::int",
+            )?,
+            read_text: prepare("SELECT list, elements FROM texts WHERE list = $1::int")?,
+            read_text_for_update: prepare("SELECT list, elements FROM texts WHERE list = $1::int FOR UPDATE")?,
+            read_texts: prepare("SELECT list, elements FROM texts WHERE list IN ($1::int, $2::int)")?,
+            read_elements: prepare(
+                "SELECT list, position, element FROM elements WHERE list = $1::int ORDER BY position",
+            )?,
+            read_two_elements: prepare(
+                "SELECT list, position, element FROM elements WHERE list IN ($1::int, $2::int) ORDER BY list, position",
+            )?,
+        })
+    }
+}
+
+/// Why a transaction did not go on.
+enum Stop {
+    /// The server refused it, as it may.
+    Refused,
+    /// The connection is gone.
+    Gone,
+    /// Nothing that may happen.
+    Wrong(anyhow::Error),
+}
+
+impl From<postgres::Error> for Stop {
+    fn from(error: postgres::Error) -> Self {
+        let Some(state) = error.code().cloned() else { return Self::Gone };
+        let may_happen =
+            [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
+        if may_happen.contains(&state) {
+            Self::Refused
+        } else {
+            Self::Wrong(anyhow::Error::new(error).context("a transaction is refused for a reason that it cannot have"))
+        }
+    }
+}
+
+impl From<anyhow::Error> for Stop {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Wrong(error)
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    connection: postgres::Client,
+    statements: Statements,
+    session: u64,
+    random: Random,
+    levels: Vec<Isolation>,
+    shared: Shared,
+}
+
+impl Client {
+    /// Prepares a connection.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn new(
+        mut connection: postgres::Client,
+        session: u64,
+        random: Random,
+        levels: &[Isolation],
+        shared: &Shared,
+    ) -> Result<Self, postgres::Error> {
+        connection.batch_execute(STATEMENT_TIMEOUT)?;
+        let statements = Statements::prepare(&mut connection)?;
+        Ok(Self { connection, statements, session, random, levels: levels.to_vec(), shared: shared.clone() })
+    }
+
+    /// Plays transactions until none is left or the connection breaks.
+    ///
+    /// # Errors
+    /// What the server must never answer.
+    pub(crate) fn run(mut self) -> anyhow::Result<Vec<Transaction>> {
+        let mut history = Vec::new();
+        while self.shared.take_turn() {
+            let mut transaction = self.begin();
+            let stopped = self.play(&mut transaction);
+            transaction.ended_ns = RealClock.now_ns();
+            history.push(transaction);
+            self.shared.ended.fetch_add(1, Ordering::SeqCst);
+            match stopped {
+                Ok(()) => {}
+                Err(Stop::Refused) => match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
+                    Ok(()) => {}
+                    Err(Stop::Wrong(error)) => return Err(error),
+                    Err(_) => break,
+                },
+                Err(Stop::Gone) => break,
+                Err(Stop::Wrong(error)) => {
+                    let last = history.last().map(ToString::to_string).unwrap_or_default();
+                    return Err(error.context(last));
+                }
+            }
+        }
+        Ok(history)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.random.below(bound as u64)).unwrap_or_default()
+    }
+
+    fn one_in(&mut self, odds: u64) -> bool {
+        self.random.below(odds) == 0
+    }
+
+    fn begin(&mut self) -> Transaction {
+        let level = self.below(self.levels.len());
+        Transaction {
+            session: self.session,
+            isolation: self.levels[level],
+            began_ns: RealClock.now_ns(),
+            ended_ns: u64::MAX,
+            // Until COMMIT is sent nothing of it can be there.
+            outcome: Outcome::Aborted,
+            statements_ns: Vec::new(),
+            ops: Vec::new(),
+        }
+    }
+
+    fn play(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
+        // A statement by itself is at the session's level, READ COMMITTED.
+        if transaction.isolation == Isolation::ReadCommitted && self.one_in(6) {
+            return self.statement_by_itself(transaction);
+        }
+        let reads_only = self.one_in(8);
+        let level = match transaction.isolation {
+            Isolation::ReadCommitted => "READ COMMITTED",
+            Isolation::RepeatableRead => "REPEATABLE READ",
+            Isolation::Serializable => "SERIALIZABLE",
+        };
+        let mode = match (reads_only, self.below(2)) {
+            (false, _) => "",
+            (true, 0) => " READ ONLY",
+            (true, _) => " READ ONLY, DEFERRABLE",
+        };
+        self.connection.batch_execute(&format!("BEGIN ISOLATION LEVEL {level}{mode}"))?;
+        for _ in 0..=self.below(5) {
+            match self.below(10) {
+                0..=3 => self.read_one(transaction, reads_only)?,
+                4 | 5 => self.read_two(transaction)?,
+                _ if reads_only => self.read_one(transaction, reads_only)?,
+                6 => self.append_and_undo(transaction)?,
+                _ => self.append(transaction)?,
+            }
+        }
+        if self.one_in(16) {
+            self.connection.batch_execute("ROLLBACK")?;
+            return Ok(());
+        }
+        self.end(transaction, |client| client.connection.batch_execute("COMMIT"))
+    }
+
+    /// Sends what commits.
+    fn end(
+        &mut self,
+        transaction: &mut Transaction,
+        commit: impl FnOnce(&mut Self) -> Result<(), postgres::Error>,
+    ) -> Result<(), Stop> {
+        transaction.outcome = Outcome::Unknown;
+        let ended = commit(self).map_err(Stop::from);
+        transaction.outcome = match ended {
+            Ok(()) => Outcome::Acknowledged,
+            Err(Stop::Gone) => Outcome::Unknown,
+            Err(Stop::Refused | Stop::Wrong(_)) => Outcome::Aborted,
+        };
+        ended
+    }
+
+    fn statement_by_itself(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
+        if self.one_in(2) {
+            self.read_two(transaction)?;
+            transaction.outcome = Outcome::Acknowledged;
+            return Ok(());
+        }
+        let at = self.slot();
+        let (list, element) = self.shared.append_to(at);
+        transaction.statements_ns.push(RealClock.now_ns());
+        // Written down before it is sent: it may be there although no answer comes.
+        transaction.ops.push(Op::Append { list, element });
+        self.end(transaction, |client| client.send_append(list, element))
+    }
+
+    fn slot(&mut self) -> usize {
+        let hot = self.one_in(3);
+        usize::try_from(self.random.below(if hot { HOT_LISTS } else { LISTS.into() })).unwrap_or_default()
+    }
+
+    /// Appends, to a text that may not be there yet, or as a row.
+    fn send_append(&mut self, list: List, element: Element) -> Result<(), postgres::Error> {
+        let number = list.0.cast_signed();
+        if !list.is_text() {
+            let sent = self.connection.execute(&self.statements.insert_element, &[&number, &element.0.cast_signed()]);
+            return sent.map(drop);
+        }
+        let text = format!(",{element}");
+        self.connection.execute(&self.statements.insert_text, &[&number, &text]).map(drop)
+    }
+
+    fn append(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
+        let at = self.slot();
+        let (list, element) = self.shared.append_to(at);
+        let (number, text) = (list.0.cast_signed(), format!(",{element}"));
+        transaction.statements_ns.push(RealClock.now_ns());
+        let how = self.below(4);
+        if list.is_text() && how == 0 {
+            let rows = self.connection.query(&self.statements.update_text_returning, &[&number, &text])?;
+            if !rows.is_empty() {
+                transaction.ops.push(Op::Append { list, element });
+                note_texts(transaction, &[list], &rows)?;
+                return Ok(());
+            }
+        }
+        if list.is_text() && how == 1 && self.connection.execute(&self.statements.update_text, &[&number, &text])? == 1
+        {
+            transaction.ops.push(Op::Append { list, element });
+            return Ok(());
+        }
+        self.send_append(list, element)?;
+        transaction.ops.push(Op::Append { list, element });
+        Ok(())
+    }
+
+    fn append_and_undo(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
+        let at = self.slot();
+        let (list, element) = self.shared.append_to(at);
+        self.connection.batch_execute("SAVEPOINT before")?;
+        transaction.ops.push(Op::Undone { list, element });
+        transaction.statements_ns.push(RealClock.now_ns());
+        self.send_append(list, element)?;
+        self.connection.batch_execute("ROLLBACK TO SAVEPOINT before")?;
+        Ok(())
+    }
+
+    fn read_one(&mut self, transaction: &mut Transaction, reads_only: bool) -> Result<(), Stop> {
+        let at = self.slot();
+        let list = self.shared.list(at);
+        let number = list.0.cast_signed();
+        transaction.statements_ns.push(RealClock.now_ns());
+        if !list.is_text() {
+            let rows = self.connection.query(&self.statements.read_elements, &[&number])?;
+            note_rows(transaction, &[list], &rows)?;
+            return Ok(());
+        }
+        let locks = !reads_only && self.one_in(4);
+        let statement = if locks { &self.statements.read_text_for_update } else { &self.statements.read_text };
+        let rows = self.connection.query(statement, &[&number])?;
+        note_texts(transaction, &[list], &rows)?;
+        Ok(())
+    }
+
+    fn read_two(&mut self, transaction: &mut Transaction) -> Result<(), Stop> {
+        let first = self.slot();
+        // Another of the same kind.
+        let others = usize::try_from(LISTS / 2 - 1).unwrap_or_default();
+        let second = (first + 2 + 2 * self.below(others)) % usize::try_from(LISTS).unwrap_or(1);
+        let lists = [self.shared.list(first), self.shared.list(second)];
+        let numbers = lists.map(|list| list.0.cast_signed());
+        transaction.statements_ns.push(RealClock.now_ns());
+        if lists[0].is_text() {
+            let rows = self.connection.query(&self.statements.read_texts, &[&numbers[0], &numbers[1]])?;
+            note_texts(transaction, &lists, &rows)?;
+        } else {
+            let rows = self.connection.query(&self.statements.read_two_elements, &[&numbers[0], &numbers[1]])?;
+            note_rows(transaction, &lists, &rows)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads every list of `shared` at one moment, as a transaction of the history.
+///
+/// # Errors
+/// The connection's; rows that make no sense.
+pub(crate) fn read_all(
+    connection: &mut postgres::Client,
+    session: u64,
+    shared: &Shared,
+) -> anyhow::Result<Transaction> {
+    let lists: Vec<List> = shared.lists().collect();
+    let now = RealClock.now_ns();
+    let mut transaction = Transaction {
+        session,
+        isolation: Isolation::Serializable,
+        began_ns: now,
+        ended_ns: now,
+        outcome: Outcome::Acknowledged,
+        statements_ns: vec![now],
+        ops: Vec::new(),
+    };
+    connection.batch_execute("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY")?;
+    let (texts, rows): (Vec<_>, Vec<_>) = lists.into_iter().partition(|list| list.is_text());
+    let found = connection.query("SELECT list, elements FROM texts", &[])?;
+    note_texts(&mut transaction, &texts, &found)?;
+    let found = connection.query("SELECT list, position, element FROM elements ORDER BY list, position", &[])?;
+    note_rows(&mut transaction, &rows, &found)?;
+    connection.batch_execute("COMMIT")?;
+    transaction.ended_ns = RealClock.now_ns();
+    Ok(transaction)
+}
+
+/// Notes what a statement answered about these texts, those included that are not there.
+fn note_texts(transaction: &mut Transaction, lists: &[List], rows: &[Row]) -> anyhow::Result<()> {
+    let mut found: Vec<(List, Vec<Element>)> = Vec::new();
+    for row in rows {
+        let (list, text): (i32, &str) = (row.try_get(0)?, row.try_get(1)?);
+        let numbers = text.split(',').skip(1).map(|number| number.parse().map(Element));
+        let elements = numbers.collect::<Result<_, _>>().with_context(|| format!("text {list} is {text:?}"))?;
+        found.push((List(list.cast_unsigned()), elements));
+    }
+    note(transaction, lists, found)
+}
+
+/// Notes what a statement answered about these lists of rows, which come in order.
+fn note_rows(transaction: &mut Transaction, lists: &[List], rows: &[Row]) -> anyhow::Result<()> {
+    let mut found: Vec<(List, Vec<Element>)> = Vec::new();
+    for row in rows {
+        let (list, position, element): (i32, i32, i32) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        let list = List(list.cast_unsigned());
+        if found.last().is_none_or(|(last, _)| *last != list) {
+            found.push((list, Vec::new()));
+        }
+        let Some((_, elements)) = found.last_mut() else { bail!("a list was just put there") };
+        elements.push(Element(element.cast_unsigned()));
+        ensure!(
+            i32::try_from(elements.len())? == position,
+            "{list} has position {position} as number {}",
+            elements.len()
+        );
+    }
+    note(transaction, lists, found)
+}
+
+fn note(transaction: &mut Transaction, lists: &[List], mut found: Vec<(List, Vec<Element>)>) -> anyhow::Result<()> {
+    found.sort_by_key(|(list, _)| *list);
+    let statement = transaction.statements_ns.len() - 1;
+    for list in lists {
+        let at = found.binary_search_by_key(list, |(list, _)| *list);
+        let elements = at.map(|at| std::mem::take(&mut found[at].1)).unwrap_or_default();
+        transaction.ops.push(Op::Read { list: *list, elements, statement });
+    }
+    let unasked = found.iter().find(|(list, _)| !lists.contains(list));
+    ensure!(unasked.is_none(), "{unasked:?} was answered to who asked for {lists:?}");
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! `History`: what transactions on lists did and were told, as their clients wrote it down, and the lists at the end.
+//!
+//! An element is appended once in a history, so a read tells whose appends it saw. Judges nothing.
+
+use std::{collections::BTreeMap, fmt};
+
+use collie_engine::Isolation;
+
+use crate::journal::Outcome;
+
+/// A list. One with an even number is a text, one with an odd number is a row for each element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct List(pub(crate) u32);
+
+impl List {
+    /// Whether it is one row that each append changes.
+    pub(crate) const fn is_text(self) -> bool {
+        self.0.is_multiple_of(2)
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "list {}", self.0)
+    }
+}
+
+/// What is appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Element(pub(crate) u32);
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// One step of a transaction that was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    /// Put at the end of the list.
+    Append { list: List, element: Element },
+    /// The same, and rolled back to a savepoint before anything else was asked.
+    Undone { list: List, element: Element },
+    /// The whole list, read by the transaction's statement of this number.
+    Read { list: List, elements: Vec<Element>, statement: usize },
+}
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub(crate) struct Transaction {
+    /// Its connection. Transactions of one are in order in the history.
+    pub(crate) session: u64,
+    pub(crate) isolation: Isolation,
+    /// Before its first message was sent.
+    pub(crate) began_ns: u64,
+    /// After its end was answered. Of one whose answer never came: when the server answered again after the crash.
+    pub(crate) ended_ns: u64,
+    pub(crate) outcome: Outcome,
+    /// Before each of its statements was sent.
+    pub(crate) statements_ns: Vec<u64>,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Transaction {
+    /// Returns what it read.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = (List, Vec<Element>)> {
+        self.ops.iter().filter_map(|op| match op {
+            Op::Read { list, elements, .. } => Some((*list, elements.clone())),
+            Op::Append { .. } | Op::Undone { .. } => None,
+        })
+    }
+}
+
+/// Everything that was written down.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) transactions: Vec<Transaction>,
+    /// Each list that was ever named, read when all was over.
+    pub(crate) end: BTreeMap<List, Vec<Element>>,
+}
+
+impl fmt::Display for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "connection {}, {:?}, {:?}:", self.session, self.isolation, self.outcome)?;
+        for op in &self.ops {
+            match op {
+                Op::Append { list, element } => write!(f, " {element} to {list};")?,
+                Op::Undone { list, element } => write!(f, " {element} to {list}, undone;")?,
+                Op::Read { list, elements, statement } => {
+                    write!(f, " statement {statement} read {list} as {};", Tail(elements))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Shows the end of a list, which is what differs.
+pub(crate) struct Tail<'e>(pub(crate) &'e [Element]);
+
+impl fmt::Display for Tail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hidden = self.0.len().saturating_sub(4);
+        let shown: Vec<_> = self.0[hidden..].iter().map(Element::to_string).collect();
+        let before = if hidden > 0 { format!("{hidden} elements, ") } else { String::new() };
+        write!(f, "[{before}{}]", shown.join(", "))
+    }
+}
