@@ -23,6 +23,9 @@ const PACKAGES: &str = "/usr/lib/postgresql";
 const CLUSTER: &str = include_str!("../../../../bench/pg_cluster.sh");
 /// Whom PostgreSQL runs as where root starts it: it refuses root.
 const ACCOUNT: &str = "postgres";
+/// Beyond the script's settings: each open sub-transaction holds a lock in PostgreSQL, and 64,000 savepoints are more than its
+/// lock table takes by default.
+const LOCKS: &str = "max_locks_per_transaction = 1024";
 const START: Duration = Duration::from_secs(30);
 
 /// Whose it is.
@@ -119,7 +122,7 @@ impl Server {
         }
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut init = command(Path::new("bash"), true);
-        init.arg(&script).arg("init").arg(bin).arg(&data).arg(port.to_string()).current_dir(&dir);
+        init.arg(&script).arg("init").arg(bin).arg(&data).arg(port.to_string()).arg(LOCKS).current_dir(&dir);
         succeed(&mut init)?;
         let log = std::fs::File::create(dir.join("words"))?;
         let child = command(&bin.join("postgres"), true)

@@ -20,9 +20,9 @@ const LEVELS: [(&str, &str); 3] = [
 ];
 /// Level and clients of the TPC-B loads.
 const TPCB: [(usize, usize); 4] = [(0, 8), (0, 32), (1, 8), (2, 8)];
-const TPCB_TIME: Duration = Duration::from_secs(2);
 const SCALE: u32 = 10;
-const SKEW_TIME: Duration = Duration::from_secs(1);
+/// Of one run of either.
+const TIME: Duration = Duration::from_secs(1);
 const SKEW_CLIENTS: usize = 8;
 
 /// Fifty shifts of two doctors.
@@ -64,7 +64,7 @@ fn tpcb(plan: &Plan, servers: &Servers, section: &mut Section) -> anyhow::Result
         let ((name, settings), clients) = (LEVELS[TPCB[case].0], TPCB[case].1);
         plan.say(&format!("mixes: TPC-B, {}, {name}, {}", server.name(), wire::clients(clients)));
         let script = Script::Builtin("tpcb-like");
-        let length = Length::Time(plan.time(TPCB_TIME));
+        let length = Length::Time(plan.time(TIME));
         pgbench(plan, server, &Load { script, clients, length, protocol: "prepared", settings })
     })?;
     for (server, cases) in servers.running.iter().zip(&all) {
@@ -110,7 +110,7 @@ fn skew(plan: &Plan, servers: &Servers, section: &mut Section) -> anyhow::Result
         plan.say(&format!("mixes: write skew, {}, {name}", server.name()));
         let mut client = server.connect()?;
         client.batch_execute("DELETE FROM skew; UPDATE duty SET on_call = true WHERE NOT on_call")?;
-        let length = Length::Time(plan.time(SKEW_TIME));
+        let length = Length::Time(plan.time(TIME));
         let script = Script::Text(SKEW);
         let done =
             pgbench(plan, server, &Load { script, clients: SKEW_CLIENTS, length, protocol: "prepared", settings })?;

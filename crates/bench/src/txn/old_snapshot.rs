@@ -25,7 +25,7 @@ const WRITERS: u64 = 2;
 /// The life of the snapshot falls into so many runs, one behind the other; so does the time without one.
 const WINDOWS: u32 = 5;
 /// All the time without one.
-const BASELINE: Duration = Duration::from_secs(10);
+const BASELINE: Duration = Duration::from_secs(5);
 /// Memory that old versions may take before the benchmark gives up, which it says.
 const GROWTH_MAX: u64 = 3 << 30;
 /// What the memory of a process may vary by and count as flat.
@@ -47,6 +47,8 @@ struct Found {
     before: u64,
     first: u64,
     last: u64,
+    /// What the engine counts of old versions at the end.
+    old_version_bytes: u64,
     old_read_us: f64,
     gave_up: bool,
 }
@@ -105,6 +107,7 @@ fn engine(plan: &Plan, section: &mut Section) -> anyhow::Result<(Vec<f64>, Found
         let versions = versions(&db);
         found.versions_max = found.versions_max.max(versions.iter().copied().max().unwrap_or(0));
         found.versions_mean = Some(float(versions.iter().sum()) / float(ROWS));
+        found.old_version_bytes = db.db.stat().old_version_bytes;
         found.last = resident(me);
         if window == 0 {
             found.first = found.last;
@@ -217,6 +220,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let flat = !found.gave_up && found.last.saturating_sub(found.first) <= FLAT;
     let with = with
         .figure("versions_per_row_max", Figure::Count(found.versions_max))
+        .figure("old_version_bytes", Figure::Count(found.old_version_bytes))
         .target(">= 0.95x without", kept >= 0.95)
         .target("memory flat", flat)
         .target("<= 2 extra versions per hot row", found.versions_max <= 3);

@@ -3,9 +3,17 @@
 //! What a statement pays: its begin registers the session and loads the boundary, its end lets go. Of a statement that
 //! cannot write (the boundary of what is settled) and of one that may (the boundary itself).
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
+        fence,
+    },
+    time::Duration,
+};
 
 use collie_engine::{Isolation, Session, StatementKind};
+use collie_sync::Padded;
 
 use super::{
     ENGINE, count_of, counted,
@@ -42,6 +50,20 @@ fn run_once(plan: &Plan, db: &Embedded, threads: usize, kind: StatementKind) -> 
     Ok(cost_ns(plan, workers, BURST, TIME))
 }
 
+/// Returns the cost of what no registered snapshot can do without: announce, fence, load the boundary, say what it is, let go.
+fn floor_once(plan: &Plan) -> f64 {
+    let (own, boundary) = (Padded::new(AtomicU64::new(u64::MAX)), Padded::new(AtomicU64::new(4096)));
+    let work = || {
+        for _ in 0..BURST {
+            own.store(0, Relaxed);
+            fence(SeqCst);
+            own.store(boundary.load(Acquire), Release);
+            own.store(u64::MAX, Release);
+        }
+    };
+    cost_ns(plan, vec![work], BURST, TIME)
+}
+
 /// Returns commits per second of one thread.
 fn commits_once(plan: &Plan, db: &Embedded) -> anyhow::Result<f64> {
     let mut session = db.db.session()?;
@@ -53,10 +75,16 @@ fn commits_once(plan: &Plan, db: &Embedded) -> anyhow::Result<f64> {
 
 /// Measures snapshots on many threads, then beside idle sessions.
 pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
-    let mut section =
-        Section::new("snapshot", "what does a statement pay for its snapshot? (processor time of begin and end)");
+    let mut section = Section::new(
+        "snapshot",
+        "what does a statement pay for its snapshot? (processor time of begin and end; floor: the stores, the fence and the load)",
+    );
     let db = Embedded::in_memory()?;
     db.fill(1)?;
+    let floors: Vec<f64> = (0..plan.runs()).map(|_| floor_once(plan)).collect();
+    section
+        .rows
+        .push(Row::new("announce, fence, load (floor)", "1 thread", "none", "none").runs("snapshot_ns", &floors));
     let mut alone = None;
     for threads in THREADS {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -72,7 +100,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
         let alone = *alone.get_or_insert(median(&reads));
         let ratio = median(&reads) / alone;
         row = match threads {
-            1 => row.target("<= 10 ns", alone <= 10.0),
+            1 => row.beside("floor", alone / median(&floors)).target("<= 10 ns", alone <= 10.0),
             16 => row.beside("1 thread", ratio).target("<= 1.2x 1 thread", ratio <= 1.2),
             _ => row.beside("1 thread", ratio),
         };

@@ -1,0 +1,52 @@
+//! `collie bench txn` as a program: what goes over the wire, to the server that the program starts of itself and, where it is
+//! installed, to PostgreSQL beside it.
+
+use std::{
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+/// Goal: both servers are started, loaded, measured and stopped, and the document gets its tables. Method: two short
+/// sections with the real program; JSON and document read back; nothing is left in the directory.
+#[test]
+fn loads_over_the_wire_run_beside_postgresql_and_leave_nothing() {
+    if !Path::new("/usr/lib/postgresql/15/bin/pgbench").is_file() {
+        assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "PostgreSQL 15 is not installed");
+        eprintln!("NOT RUN: PostgreSQL 15 is not installed");
+        return;
+    }
+    let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // User postgres must reach what is made in it.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (json, document) = (kept.path().join("txn.json"), kept.path().join("txn.md"));
+    std::fs::write(&document, "# Transactions\n").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collie"));
+    command.args(["bench", "txn", "commits", "deadlock", "--quick", "--dir"]).arg(dir.path());
+    command.arg("--json").arg(&json).arg("--readme").arg(&document);
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert!(done.status.success(), "{out}\n{err}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    for (at, engine) in [(0, 7), (1, 3)] {
+        let section = &report["sections"][at];
+        let of =
+            |subject: &str| section["rows"].as_array().unwrap().iter().filter(|row| row["subject"] == subject).count();
+        assert_eq!([of("collie engine"), of("collie server"), of("PostgreSQL")], [engine, 1, 1], "{section}");
+        let wire = section["rows"].as_array().unwrap().last().unwrap();
+        let key = if at == 0 { "commits_per_s" } else { "found_us" };
+        assert!(wire["figures"][key]["median"].as_f64().unwrap() > 0.0, "{wire}");
+    }
+    let text = std::fs::read_to_string(&document).unwrap();
+    for line in [
+        "<!-- bench txn begin -->",
+        "### deadlock",
+        "| deadlock | collie server | cycle of 2 transactions, 2 clients | < 1 ms |",
+    ] {
+        assert!(text.contains(line), "no {line} in\n{text}");
+    }
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
