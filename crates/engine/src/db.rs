@@ -160,8 +160,8 @@ impl Db {
         self.shared.txns.slots_in_the_way(slot)
     }
 
-    /// Returns the snapshots in force, lowest first: who holds each ([`CancelHandle::slot`](crate::CancelHandle::slot)), and how old it is as far as rounds
-    /// of background work have seen it. The first keeps most of `EngineStat::old_version_bytes`.
+    /// Returns the snapshots in force, lowest first: who holds each ([`CancelHandle::slot`](crate::CancelHandle::slot)), and
+    /// how old it is as far as rounds of background work have seen it. The first keeps most of [`Db::old_version_bytes`].
     pub fn snapshots(&self) -> Vec<HeldSnapshot> {
         self.shared.txns.snapshots(self.shared.now())
     }
@@ -169,6 +169,12 @@ impl Db {
     /// Returns how many rows have old versions that are kept for `snapshot` or were not looked at since a commit above it.
     pub fn rows_kept_for(&self, snapshot: Lsn) -> u64 {
         u64::try_from(self.shared.garbage.kept_for(snapshot)).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the bytes of memory that old versions take up, about while commits and pruning go on. One load per stripe of
+    /// the counter.
+    pub fn old_version_bytes(&self) -> u64 {
+        self.shared.garbage.bytes()
     }
 
     /// One round of background work, for a database opened without its thread. Returns how much there was.

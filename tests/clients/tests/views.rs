@@ -195,10 +195,10 @@ fn the_holder_of_an_old_snapshot_is_seen_with_what_it_keeps() {
     let oldest = "SELECT pid FROM collie_snapshots ORDER BY snapshot::text, pid LIMIT 1";
     assert_eq!(value::<i32>(&mut writer, oldest), pid);
     let kept = format!("SELECT rows_kept FROM collie_snapshots WHERE pid = {pid}");
-    assert!(value::<i64>(&mut writer, &kept) >= 100);
-    let behind =
-        format!("SELECT log_bytes_since > 0 AND xact_start IS NOT NULL FROM collie_snapshots WHERE pid = {pid}");
-    assert!(value::<bool>(&mut writer, &behind));
+    let rows = value::<i64>(&mut writer, &kept);
+    assert!((1..=2).contains(&rows), "one row, however often it was written, which may be in both queues: {rows}");
+    let rest = "log_bytes_since > 0 AND xact_start IS NOT NULL AND age_ms >= 0 AND bytes_kept > 0";
+    assert!(value::<bool>(&mut writer, &format!("SELECT {rest} FROM collie_snapshots WHERE pid = {pid}")));
     reader.batch_execute("COMMIT").unwrap();
     until(&mut writer, &format!("SELECT count(*) FROM collie_snapshots WHERE pid = {pid}"), &0_i64);
 }

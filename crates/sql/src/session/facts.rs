@@ -157,13 +157,18 @@ impl SessionFacts for Facts<'_> {
 
     fn snapshots(&self) -> Vec<SnapshotRow> {
         let connected = self.database.connected();
+        let db = &self.database.db;
+        let held = db.snapshots();
+        let lowest = held.first().map(|held| held.snapshot);
         let row = |held: HeldSnapshot| {
-            let HeldSnapshot { slot, snapshot, .. } = held;
+            let HeldSnapshot { slot, snapshot, age, .. } = held;
             let (pid, session) = connected.iter().find(|(_, session)| session.cancel.slot() == slot)?;
             let since = session.activity.doing().transaction_start;
-            Some(SnapshotRow { pid: *pid, snapshot, since, rows_kept: self.database.db.rows_kept_for(snapshot) })
+            let rows_kept = db.rows_kept_for(snapshot);
+            let bytes_kept = (Some(snapshot) == lowest).then(|| db.old_version_bytes());
+            Some(SnapshotRow { pid: *pid, snapshot, since, age, rows_kept, bytes_kept })
         };
-        self.database.db.snapshots().into_iter().filter_map(row).collect()
+        held.into_iter().filter_map(row).collect()
     }
 
     fn sleep(&self, time: Duration) -> Result<()> {

@@ -112,7 +112,8 @@ impl SessionFacts for FakeSession {
         pid == 7 || pid == 9
     }
     fn snapshots(&self) -> Vec<SnapshotRow> {
-        vec![SnapshotRow { pid: 7, snapshot: Lsn::new(0x1_0000_0000), since: Some(0), rows_kept: 3 }]
+        let (snapshot, age) = (Lsn::new(0x1_0000_0000), Duration::from_secs(2));
+        vec![SnapshotRow { pid: 7, snapshot, since: Some(0), age, rows_kept: 3, bytes_kept: Some(400) }]
     }
     fn sleep(&self, _: Duration) -> Result<()> {
         Ok(())

@@ -175,6 +175,8 @@ fn snapshots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("xact_start", row.since.map_or(Value::Null, Value::TimestampTz)),
             ("log_bytes_since", count(boundary.get().saturating_sub(row.snapshot.get()))),
             ("rows_kept", count(row.rows_kept)),
+            ("age_ms", Value::Int8(i64::try_from(row.age.as_millis()).unwrap_or(i64::MAX))),
+            ("bytes_kept", row.bytes_kept.map_or(Value::Null, count)),
         ]);
     }
 }

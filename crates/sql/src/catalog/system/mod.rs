@@ -149,8 +149,12 @@ pub struct SnapshotRow {
     pub snapshot: Lsn,
     /// When its transaction began, microseconds since 2000-01-01.
     pub since: Option<i64>,
-    /// Rows superseded since, whose old versions wait for it or for an older one to end.
+    /// How long it has been there, as far as the background has seen it.
+    pub age: Duration,
+    /// Rows with old versions that wait for its end, or were not looked at since a commit above it.
     pub rows_kept: u64,
+    /// Bytes of all old versions in memory; of the lowest snapshot only, for which most of them are kept.
+    pub bytes_kept: Option<u64>,
 }
 
 /// Adds the system schemas and relations to a catalog read from disk; `public` only when it is not there.

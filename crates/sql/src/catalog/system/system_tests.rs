@@ -524,7 +524,10 @@ fn session_relations_show_the_session() {
         ),
         ["7|ann|127.0.0.1|4711|Client|ClientRead|idle|77", "9|ann|NULL|-1|Lock|transactionid|idle|NULL"]
     );
-    assert_eq!(read(&facts, "collie_snapshots", ("", ""), &["pid", "snapshot", "rows_kept"]), ["7|1/0|3"]);
+    assert_eq!(
+        read(&facts, "collie_snapshots", ("", ""), &["pid", "snapshot", "rows_kept", "age_ms", "bytes_kept"]),
+        ["7|1/0|3|2000|400"]
+    );
     assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &["name", "statement"]), ["p|SELECT 1"]);
     assert_eq!(
         read(&facts, "pg_tables", ("schemaname", "Back Room"), &["tablename", "tableowner", "hasindexes"]),
