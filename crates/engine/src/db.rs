@@ -79,6 +79,12 @@ impl Db {
         self.shared.families.get_or_make(cf)
     }
 
+    /// Returns the number of rows of a family, deleted ones not yet removed included; 0 when there is no such family, and
+    /// unlike [`Db::family`] it makes none.
+    pub fn rows_in(&self, cf: CfId) -> u64 {
+        self.shared.families.get(cf).map_or(0, |family| family.stat().rows)
+    }
+
     /// Makes an empty family under an id that no record of the log ever named. It exists in the log from its first
     /// committed row on.
     pub fn create_family(&self) -> CfId {

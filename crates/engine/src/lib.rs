@@ -85,7 +85,7 @@ pub use collie_store::{Family, FamilyStat, Origin, Visit};
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
     Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld, LockOwner, LockPicture,
-    LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, WaitLimit,
+    LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld, WaitLimit,
 };
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};

@@ -560,6 +560,12 @@ impl Session {
         self.open.as_ref().and_then(Transaction::snapshot)
     }
 
+    /// Returns whether locks of tables were given to the open transaction by commits that its snapshot does not show: what it
+    /// reads under them may be old. `false` while it has no snapshot.
+    pub fn saw_beyond_snapshot(&self) -> bool {
+        self.open.as_ref().is_some_and(|t| self.txn.saw_beyond_snapshot(t))
+    }
+
     /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
     /// [`Ack`] resolves.
     ///

@@ -95,6 +95,13 @@ impl Ack {
         self.receipt
     }
 
+    /// Takes over the table locks of a transaction that changed the catalog, if it is one: they are released when the caller
+    /// drops them, and no longer when this resolves. For a caller that makes the change known in between: snapshots
+    /// that are taken once this has resolved show the transaction.
+    pub fn take_locks(&mut self) -> Option<TableLocksHeld> {
+        self.locks.take()
+    }
+
     /// Returns whether the reply may leave already. One or two loads, and a look at the log's slots after a commit that
     /// does not wait for the disk.
     pub fn is_ready(&self) -> bool {

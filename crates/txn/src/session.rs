@@ -270,7 +270,18 @@ impl<L: CommitLog> Session<L> {
 
     /// Asks for a table or advisory lock, held until the transaction ends or rolls back to before it.
     pub fn lock_table(&mut self, t: &mut Transaction, target: LockTarget, mode: TableLockMode) -> TableLock {
-        t.tables.acquire(target, mode)
+        let lock = t.tables.acquire(target, mode);
+        if t.tables.after() > Lsn::ZERO {
+            self.saw(t.tables.after());
+        }
+        lock
+    }
+
+    /// Returns whether the session acted on commits that the snapshot of `t` does not show: a lock may have been given back by
+    /// one of them. `false` without a snapshot.
+    #[must_use]
+    pub fn saw_beyond_snapshot(&self, t: &Transaction) -> bool {
+        t.snapshot.is_some_and(|snapshot| self.floor > snapshot)
     }
 
     /// Joins the queue for what is in the way. For a row: the transaction should not hold an epoch pin or a latch.
@@ -364,7 +375,7 @@ impl<L: CommitLog> Session<L> {
     /// Ends the transaction as its append did: C3.
     pub(crate) fn finish_commit(
         &mut self,
-        t: Transaction,
+        mut t: Transaction,
         appended: Result<Appended, L::Error>,
         writes: &mut impl WriteSet,
     ) -> Result<Ended, NotCommitted<L::Error>> {
@@ -389,6 +400,7 @@ impl<L: CommitLog> Session<L> {
         }
         self.saw(at.start);
         self.end(&t);
+        t.tables.committed(at.start);
         Ok(Ended::Committed { at, locks: t.tables })
     }
 

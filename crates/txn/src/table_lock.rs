@@ -8,6 +8,8 @@
 //! - G2. `counts` and `waiting` say the same as `holders` and `queue`.
 //! - G3. Nobody is granted past an earlier waiter that it conflicts with, unless it holds a lock that this waiter waits
 //!   for (it would wait for itself).
+//! - G4. Whoever is granted a lock is told the newest commit of those that gave a conflicting mode of it back: locks end
+//!   at publication, which the boundary may not have passed, and the next holder must read above it.
 
 use crate::{
     cancel::Owner,
@@ -16,7 +18,7 @@ use crate::{
     wait::{Waiter, Wakes},
     waits::{Blocker, Locks, Waits},
 };
-use collie_base::Map;
+use collie_base::{Lsn, Map};
 use collie_sync::{Mutex, MutexGuard, Padded};
 use std::{collections::VecDeque, sync::Arc};
 
@@ -34,6 +36,15 @@ pub enum LockTarget {
     Table(u32),
     /// A number that means something to the application.
     Advisory(u64),
+}
+
+impl LockTarget {
+    const fn kind(self) -> usize {
+        match self {
+            Self::Table(_) => 0,
+            Self::Advisory(_) => 1,
+        }
+    }
 }
 
 /// PostgreSQL's table lock modes, weakest first.
@@ -140,6 +151,34 @@ struct TableState {
     counts: [u32; 8],
     queue: VecDeque<TableEntry>,
     waiting: Modes,
+    released: Released,
+}
+
+/// By mode, the newest commit of an owner that gave it back (G4).
+#[derive(Clone, Copy, Debug)]
+struct Released([Lsn; 8]);
+
+impl Default for Released {
+    fn default() -> Self {
+        Self([Lsn::ZERO; 8])
+    }
+}
+
+impl Released {
+    fn note(&mut self, mode: TableLockMode, commit: Lsn) {
+        let newest = &mut self.0[mode.index()];
+        *newest = (*newest).max(commit);
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(newest, commit)| *newest = (*newest).max(commit));
+    }
+
+    /// Returns the newest commit that who holds `mode` comes after.
+    fn before(&self, mode: TableLockMode) -> Lsn {
+        let conflicting = TableLockMode::ALL.iter().filter(|other| mode.conflicts_with(**other));
+        conflicting.map(|other| self.0[other.index()]).max().unwrap_or(Lsn::ZERO)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -207,7 +246,25 @@ pub(crate) struct TableBlockers {
     pub(crate) ahead: Vec<OwnerId>,
 }
 
-type Shard = Map<LockTarget, TableState>;
+#[derive(Debug, Default)]
+struct Shard {
+    states: Map<LockTarget, TableState>,
+    /// What states that were not kept knew (G4): of tables, and of advisory locks.
+    forgotten: [Released; 2],
+}
+
+impl Shard {
+    fn state(&mut self, target: LockTarget) -> &mut TableState {
+        let released = self.forgotten[target.kind()];
+        self.states.entry(target).or_insert_with(|| TableState { released, ..TableState::default() })
+    }
+
+    fn forget(&mut self, target: LockTarget) {
+        if let Some(state) = self.states.remove(&target) {
+            self.forgotten[target.kind()].add(&state.released);
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct TableShards(Box<[Padded<Mutex<Shard>>]>);
@@ -226,20 +283,24 @@ impl TableShards {
         self.0[index].lock()
     }
 
-    fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> bool {
-        self.shard(target).entry(target).or_default().try_grant(owner, mode)
+    /// Grants a mode if nobody is in the way; then returns the newest commit that its holder comes after (G4).
+    fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> Option<Lsn> {
+        let mut shard = self.shard(target);
+        let state = shard.state(target);
+        state.try_grant(owner, mode).then(|| state.released.before(mode))
     }
 
-    /// Releases a mode; `true` when somebody waits for the target.
+    /// Releases a mode, of an owner that committed at `commit` if not at zero; `true` when somebody waits for the target.
     #[must_use]
-    fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> bool {
+    fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode, commit: Lsn) -> bool {
         let mut shard = self.shard(target);
-        let kept = shard.len();
-        let Some(state) = shard.get_mut(&target) else { return false };
+        let kept = shard.states.len();
+        let Some(state) = shard.states.get_mut(&target) else { return false };
         state.release(owner, mode);
+        state.released.note(mode, commit);
         let awaited = state.waiting != 0;
         if kept > IDLE_STATES_MAX && state.is_idle() {
-            shard.remove(&target);
+            shard.forget(target);
         }
         awaited
     }
@@ -248,7 +309,7 @@ impl TableShards {
     pub(crate) fn held(&self) -> Vec<LockHeld> {
         let mut all = Vec::new();
         for shard in &self.0 {
-            for (target, state) in shard.lock().iter() {
+            for (target, state) in &shard.lock().states {
                 for (id, modes) in &state.holders {
                     let held = TableLockMode::ALL.into_iter().filter(|mode| modes & mode.bit() != 0);
                     all.extend(held.map(|mode| LockHeld { target: *target, owner: LockOwner::of(*id), mode }));
@@ -260,7 +321,9 @@ impl TableShards {
 
     pub(crate) fn blockers(&self, target: LockTarget, owner: OwnerId, mode: TableLockMode) -> TableBlockers {
         let shard = self.shard(target);
-        let Some(state) = shard.get(&target) else { return TableBlockers { holders: Vec::new(), ahead: Vec::new() } };
+        let Some(state) = shard.states.get(&target) else {
+            return TableBlockers { holders: Vec::new(), ahead: Vec::new() };
+        };
         let conflicts = mode.conflicts();
         let mut holders: Vec<_> = state
             .holders
@@ -278,7 +341,7 @@ impl TableShards {
     /// Moves `from` directly ahead of `to`; returns the index it came from.
     pub(crate) fn move_in_queue(&self, target: LockTarget, from: OwnerId, to: OwnerId) -> Option<usize> {
         let mut shard = self.shard(target);
-        let queue = &mut shard.get_mut(&target)?.queue;
+        let queue = &mut shard.states.get_mut(&target)?.queue;
         let old = queue.iter().position(|entry| entry.owner == from)?;
         let new = queue.iter().position(|entry| entry.owner == to)?;
         let entry = queue.remove(old)?;
@@ -288,7 +351,7 @@ impl TableShards {
 
     pub(crate) fn move_to_index(&self, target: LockTarget, owner: OwnerId, index: usize) {
         let mut shard = self.shard(target);
-        let queue = &mut shard.get_mut(&target).expect("the queue was there a moment ago").queue;
+        let queue = &mut shard.states.get_mut(&target).expect("the queue was there a moment ago").queue;
         let at = queue.iter().position(|entry| entry.owner == owner).expect("it was moved, not removed");
         let entry = queue.remove(at).expect("just found");
         queue.insert(index, entry);
@@ -309,7 +372,7 @@ impl Locks {
         // A wait for the same target that was kept is replaced.
         self.leave_table_queue(waits, id, target, wakes);
         let mut shard = self.tables.shard(target);
-        let state = shard.entry(target).or_default();
+        let state = shard.state(target);
         if state.try_grant(id, mode) {
             return false;
         }
@@ -323,7 +386,7 @@ impl Locks {
 
     /// Takes `id` out of the queue of `target`; those behind it may go on.
     pub(crate) fn leave_table_queue(&self, waits: &mut Waits, id: OwnerId, target: LockTarget, wakes: &mut Wakes) {
-        if let Some(state) = self.tables.shard(target).get_mut(&target) {
+        if let Some(state) = self.tables.shard(target).states.get_mut(&target) {
             state.queue.retain(|entry| entry.owner != id);
         }
         self.grant_table(waits, target, wakes);
@@ -332,7 +395,7 @@ impl Locks {
     /// Grants, in order, every waiter that conflicts with no other holder and with nobody before it.
     pub(crate) fn grant_table(&self, waits: &mut Waits, target: LockTarget, wakes: &mut Wakes) {
         let mut shard = self.tables.shard(target);
-        let Some(state) = shard.get_mut(&target) else { return };
+        let Some(state) = shard.states.get_mut(&target) else { return };
         let mut before: Modes = 0;
         for entry in std::mem::take(&mut state.queue) {
             let own = state.held_by(entry.owner);
@@ -369,11 +432,15 @@ pub struct TableLocksHeld {
     owner: Arc<Owner>,
     id: OwnerId,
     taken: Vec<Taken>,
+    /// The newest commit that a holder of them comes after (G4).
+    after: Lsn,
+    /// Where the transaction committed; zero while it has not.
+    committed: Lsn,
 }
 
 impl TableLocksHeld {
     pub(crate) fn new(owner: Arc<Owner>, id: OwnerId) -> Self {
-        Self { owner, id, taken: Vec::new() }
+        Self { owner, id, taken: Vec::new(), after: Lsn::ZERO, committed: Lsn::ZERO }
     }
 
     pub(crate) fn id(&self) -> OwnerId {
@@ -384,12 +451,23 @@ impl TableLocksHeld {
         self.taken.len()
     }
 
+    pub(crate) fn after(&self) -> Lsn {
+        self.after
+    }
+
+    /// Notes where the transaction committed: the next holders read above it.
+    pub(crate) fn committed(&mut self, at: Lsn) {
+        self.committed = at;
+    }
+
     pub(crate) fn acquire(&mut self, target: LockTarget, mode: TableLockMode) -> TableLock {
         let covered = |taken: &&Taken| taken.granted && taken.target == target && taken.mode.covers(mode);
         if self.taken.iter().find(covered).is_some() {
             return TableLock::Granted;
         }
-        let granted = self.owner.locks.tables.try_acquire(self.id, target, mode);
+        let before = self.owner.locks.tables.try_acquire(self.id, target, mode);
+        let granted = before.is_some();
+        self.after = self.after.max(before.unwrap_or(Lsn::ZERO));
         match self.taken.iter_mut().find(|taken| taken.target == target && taken.mode == mode) {
             Some(taken) => taken.granted = granted,
             None => self.taken.push(Taken { target, mode, granted }),
@@ -402,7 +480,7 @@ impl TableLocksHeld {
         let locks = &self.owner.locks;
         while self.taken.len() > count {
             let Some(Taken { target, mode, .. }) = self.taken.pop() else { return };
-            if locks.tables.release(self.id, target, mode) {
+            if locks.tables.release(self.id, target, mode, self.committed) {
                 let mut wakes = Wakes::default();
                 locks.grant_table(&mut locks.waits.lock(), target, &mut wakes);
                 wakes.run();

@@ -1,4 +1,4 @@
-//! A log for tests: one mutex, positions only, durable on request, failing on request.
+//! A log for tests: one mutex, positions only, durable on request, failing or with a boundary that stands still on request.
 
 use crate::log::{Appended, CommitLog};
 use collie_base::Lsn;
@@ -14,6 +14,7 @@ pub(crate) struct TestLog {
     boundary: AtomicU64,
     durable: AtomicU64,
     pub(crate) fails: AtomicBool,
+    stalls: AtomicBool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -35,6 +36,15 @@ impl TestLog {
             boundary: AtomicU64::new(start),
             durable: AtomicU64::new(start),
             fails: AtomicBool::new(false),
+            stalls: AtomicBool::new(false),
+        }
+    }
+
+    /// Keeps the boundary where it is, as an append that was begun earlier and not ended does; or lets it catch up.
+    pub(crate) fn stall(&self, stalls: bool) {
+        self.stalls.store(stalls, Ordering::Relaxed);
+        if !stalls {
+            self.boundary.store(*self.next.lock(), Ordering::Release);
         }
     }
 
@@ -60,7 +70,9 @@ impl CommitLog for TestLog {
         let (start, end) = (*next, *next + RECORD);
         *next = end;
         publish(Lsn::new(start));
-        self.boundary.store(end, Ordering::Release);
+        if !self.stalls.load(Ordering::Relaxed) {
+            self.boundary.store(end, Ordering::Release);
+        }
         Ok(Appended { start: Lsn::new(start), end: Lsn::new(end) })
     }
 

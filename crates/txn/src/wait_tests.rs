@@ -4,8 +4,8 @@
 //! version; threads stand still at known points, so no test sleeps.
 
 use crate::{
-    Blocker, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, TableLock, TableLockMode,
-    Transaction, TxnError, Txns, Wait, test_log::TestLog,
+    Behind, Blocker, CommitLog, CommitRecord, Isolation, LockTarget, Options, RowKey, RowWish, Session, Start,
+    StatementKind, TableLock, TableLockMode, Transaction, TxnError, Txns, Wait, test_log::TestLog,
 };
 use collie_base::{CfId, LockStrength, Xid};
 use std::{
@@ -350,6 +350,56 @@ fn table_lock_matrix_is_that_of_postgresql() {
             assert_eq!(b.lock(LockTarget::Advisory(1), AccessExclusive), TableLock::Granted, "another target");
         }
     }
+}
+
+fn statement(client: &mut Client) -> Start {
+    client.session.begin_statement(client.t.as_mut().unwrap(), StatementKind::Write).unwrap()
+}
+
+/// Goal: G4: whoever gets a table lock reads what its holders before committed, if that conflicts, though the boundary has not
+/// passed it; one whose mode does not conflict waits for nothing. Method: a holder commits while the boundary stands still.
+#[test]
+fn next_holder_of_a_table_lock_reads_above_the_commit_of_the_last() {
+    let txns = txns();
+    let [mut a, mut b, mut c, mut d] = clients(&txns);
+    assert_eq!(a.lock(T1, TableLockMode::RowExclusive), TableLock::Granted);
+    let mut wait = b.wait_table(T1, TableLockMode::ShareRowExclusive);
+    txns.log().stall(true);
+    let commit = txns.log().boundary();
+    a.commit();
+    assert_granted(&mut wait);
+    assert_eq!(b.lock(T1, TableLockMode::ShareRowExclusive), TableLock::Granted);
+    assert_eq!(statement(&mut b), Start::Wait(Behind::Boundary(commit.plus(1))));
+    assert_eq!(c.lock(T1, TableLockMode::AccessShare), TableLock::Granted);
+    assert_eq!(statement(&mut c), Start::Ready(commit));
+    b.abort();
+    assert_eq!(d.lock(T1, TableLockMode::Share), TableLock::Granted, "it did not have to wait for the lock");
+    assert_eq!(statement(&mut d), Start::Wait(Behind::Boundary(commit.plus(1))));
+    txns.log().stall(false);
+    assert!(matches!(statement(&mut d), Start::Ready(snapshot) if snapshot > commit));
+}
+
+/// Goal: G4 holds of a lock of which nothing is kept since nobody had it. Method: as above, with more advisory locks of one
+/// shard than it keeps.
+#[test]
+fn commits_under_forgotten_locks_are_not_forgotten() {
+    let txns = txns();
+    let [mut a, mut b] = clients(&txns);
+    let target = |number: u64| LockTarget::Advisory(number * 64);
+    for number in 0..600 {
+        assert_eq!(a.lock(target(number), TableLockMode::Exclusive), TableLock::Granted);
+    }
+    txns.log().stall(true);
+    let commit = txns.log().boundary();
+    a.commit();
+    for number in [0, 599] {
+        assert_eq!(b.lock(target(number), TableLockMode::Share), TableLock::Granted);
+        assert_eq!(statement(&mut b), Start::Wait(Behind::Boundary(commit.plus(1))), "lock {number}");
+        b.session.abort(b.t.take().unwrap(), &mut ());
+        b = Client::new(&txns);
+    }
+    assert_eq!(b.lock(LockTarget::Table(0), TableLockMode::AccessExclusive), TableLock::Granted);
+    assert_eq!(statement(&mut b), Start::Ready(commit), "what was forgotten were advisory locks");
 }
 
 /// Goal: weak requests do not starve a strong one, and all are served when it is done. Method: share, exclusive, share.

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use collie_base::Map;
+use collie_base::{CfId, Lsn, Map};
 
 use crate::catalog::relation::{ForeignKey, Index, Oid, Relation};
 
@@ -49,6 +49,9 @@ pub struct Catalog {
     pub referencing: Map<Oid, Vec<Oid>>,
     /// OID of a table or index by schema and name (C1).
     pub names: Map<(Oid, Arc<str>), Oid>,
+    /// Where families of tables that were there before were filled at once, as TRUNCATE, a new primary key and CREATE INDEX
+    /// do: a snapshot at or below shows nothing of them. Kept in memory only, while such a snapshot may be held.
+    pub filled_at: Map<CfId, Lsn>,
 }
 
 impl Catalog {

@@ -3,6 +3,8 @@
 //! Costs are in row visits. Tables are taken to have at least 1,000 rows, so that plans made while a table is empty stay
 //! good when it is filled.
 
+use std::sync::Arc;
+
 use crate::{
     analyze::bound::{Expr, Query},
     catalog::relation::{Index, Relation},
@@ -114,7 +116,8 @@ impl Planner<'_> {
                 condition(conjunct, range, bound).map(|(column, condition)| (place, column, condition))
             })
             .collect();
-        for (place, index) in relation.indexes.iter().enumerate() {
+        let readable = |(_, index): &(usize, &Arc<Index>)| !self.cx.unreadable.contains(&index.cf);
+        for (place, index) in relation.indexes.iter().enumerate().filter(readable) {
             let mut candidates = vec![equality_path(place, index, &conditions, total)];
             for (at, conjunct) in conjuncts.iter().enumerate().filter(|(_, conjunct)| !conjunct.volatile) {
                 candidates.extend(rows_path(place, index, at, conjunct, range, bound, total));

@@ -44,6 +44,8 @@ pub struct PlanContext<'a> {
     pub catalog: &'a Catalog,
     /// Estimates the rows of a family.
     pub row_estimate: &'a dyn Fn(CfId) -> u64,
+    /// Families of indexes that the snapshot is too old for: nothing is read from them.
+    pub unreadable: &'a [CfId],
 }
 
 /// Plans an analyzed statement.

@@ -3,8 +3,9 @@
 //! Not a session, and it runs no statement.
 //!
 //! # Invariants
-//! - D1. `catalog` is replaced only by the transaction that holds the catalog lock, before its commit is appended, and put
-//!   back if the append fails; the locks it holds on every table it touched keep others out until the commit.
+//! - D1. `catalog` is replaced only by the transaction that holds the catalog lock, once every later snapshot of any kind
+//!   shows its commit, and before its locks end: whoever plans with a catalog finds the rows that its definitions name
+//!   ([`Publication`](super::publication::Publication)).
 //! - D2. Every catalog ever made has an epoch of its own, private ones of open transactions included.
 //! - D3. An OID in a committed definition is never given out again: the transaction that uses it writes `next_oid` too.
 
@@ -19,7 +20,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Lsn, Map};
+use collie_base::{CfId, Map};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
@@ -51,8 +52,6 @@ pub struct Database {
     defaults: Settings,
     epoch: AtomicU64,
     next_oid: AtomicU32,
-    /// End of the last DDL commit: reads that could start below it start at the newest boundary instead.
-    pub(super) ddl_floor: AtomicU64,
     /// Sessions that are running a statement now.
     pub(super) running: AtomicUsize,
     connected: Mutex<Map<u32, Connected>>,
@@ -163,7 +162,6 @@ impl Database {
             defaults,
             epoch: AtomicU64::new(2),
             next_oid: AtomicU32::new(loaded.next_oid),
-            ddl_floor: AtomicU64::new(0),
             running: AtomicUsize::new(0),
             connected: Mutex::default(),
             next_pid: AtomicU32::new(1),
@@ -299,11 +297,6 @@ impl Database {
     /// Returns the first OID that was never given out: what a transaction that took OIDs writes down (D3).
     pub(super) fn next_oid(&self) -> u32 {
         self.next_oid.load(Ordering::Relaxed)
-    }
-
-    /// Notes a DDL commit that ended at `end`.
-    pub(super) fn raise_ddl_floor(&self, end: Lsn) {
-        self.ddl_floor.fetch_max(end.get(), Ordering::AcqRel);
     }
 
     /// Flushes and closes the database. Sessions that are still open fail from then on.

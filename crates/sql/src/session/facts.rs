@@ -128,7 +128,7 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn row_estimate(&self, cf: CfId) -> u64 {
-        self.database.db.family(cf).stat().rows
+        self.database.db.rows_in(cf)
     }
 
     fn activity(&self) -> Vec<ActivityRow> {

@@ -15,6 +15,7 @@
 //! | `definition.rs`, `table.rs` | CREATE, DROP, ALTER, TRUNCATE |
 //! | `foreign_key.rs` | foreign keys: their definition, and what depends on a table |
 //! | `referential.rs` | foreign keys: their checks and actions |
+//! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `utility.rs`, `settings.rs` | everything else |
@@ -35,6 +36,7 @@ mod foreign_key;
 mod limits;
 mod named;
 mod prepared;
+mod publication;
 mod referential;
 mod run;
 pub mod settings;

@@ -2,11 +2,12 @@
 //!
 //! The order is the one of transactions.md section 7: names are resolved in the newest catalog, then tables are locked,
 //! then the catalog's epoch is compared (a change in between means planning again), and only then is the snapshot taken,
-//! so that it lies above every definition it will meet.
+//! so that it lies above every definition it will meet. A transaction that keeps its first snapshot meets definitions that
+//! lie above it: what it cannot read of them is settled before the statement runs (`publication.rs` P3).
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
-use collie_base::Lsn;
+use collie_base::CfId;
 use collie_engine::{StatementKind, TableLock, TableLockMode};
 
 use crate::{
@@ -173,9 +174,21 @@ impl Session {
         verb: Verb,
         epoch: u64,
     ) -> Result<Arc<Planned>> {
+        self.plan_without(analyzed, verb, epoch, &[])
+    }
+
+    /// As [`Session::plan_analyzed`], with a plan that does not read from the indexes in the families `unreadable`.
+    fn plan_without(
+        &self,
+        analyzed: analyze::bound::Analyzed,
+        verb: Verb,
+        epoch: u64,
+        unreadable: &[CfId],
+    ) -> Result<Arc<Planned>> {
         let catalog = self.catalog();
-        let row_estimate = |cf| self.database.db.family(cf).stat().rows;
-        let plan = plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate })?;
+        let row_estimate = |cf| self.database.db.rows_in(cf);
+        let plan =
+            plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate, unreadable })?;
         Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb }))
     }
 
@@ -213,8 +226,13 @@ impl Session {
     ) -> Result<Arc<Planned>> {
         loop {
             self.lock_relations(&planned).await?;
-            if self.catalog().epoch == planned.epoch {
-                return Ok(planned);
+            let catalog = self.catalog();
+            if catalog.epoch == planned.epoch {
+                let unreadable = self.unreadable_indexes(&planned.analyzed, &catalog)?;
+                return match &unreadable[..] {
+                    [] => Ok(planned),
+                    unreadable => self.plan_without(planned.analyzed.clone(), planned.verb, planned.epoch, unreadable),
+                };
             }
             let fresh = self.plan(stmt, declared)?;
             if !same_columns(&fresh, &planned) {
@@ -284,10 +302,7 @@ impl Session {
 
     /// Takes the statement's snapshot.
     pub(super) fn begin_statement(&mut self, writes: bool) -> Result<()> {
-        // A read-only snapshot lies at the durable boundary. Definitions published since must not meet older rows.
-        let db = &self.database.db;
-        let behind = db.durable() < Lsn::new(self.database.ddl_floor.load(Ordering::Acquire));
-        let kind = if writes || behind { StatementKind::Write } else { StatementKind::ReadOnly };
+        let kind = if writes { StatementKind::Write } else { StatementKind::ReadOnly };
         Ok(self.engine.begin_statement(kind)?)
     }
 

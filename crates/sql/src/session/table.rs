@@ -98,7 +98,7 @@ impl Session {
                 _ => self.add_constraint(&mut relation, column, constraint)?,
             }
         }
-        // Nobody can name it yet, but a published catalog shows it before the commit (D1).
+        // Nobody can name it before the catalog is published, under this lock (D1).
         self.lock_table(oid, TableLockMode::AccessExclusive).await?;
         self.redefine(None, Some(relation))?;
         for declared in foreign {
@@ -384,6 +384,7 @@ impl Session {
 
     /// Fills an index from the rows of its table.
     fn build_index(&mut self, table: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
+        self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
         let built = index_build::build_index(&self.database.db, &mut self.engine, &self.cancel, table, index);
         self.engine.end_statement();
@@ -508,6 +509,7 @@ impl Session {
             Arc::make_mut(index).cf = cf;
         }
         let changed = Arc::new(changed);
+        self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
         let built = index_build::rewrite_table(&self.database.db, &mut self.engine, &self.cancel, table, &changed);
         self.engine.end_statement();
@@ -560,6 +562,7 @@ impl Session {
             writes: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
+        self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
         let mut execution = Execution::new(planned.plan.clone(), Vec::new());
         let mut counted = Counted(0);

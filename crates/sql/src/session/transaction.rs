@@ -25,7 +25,9 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::foreign::Event,
     parse::ast,
-    session::{Client, NoticeLevel, Session, Status, referential::Timing, settings::Settings},
+    session::{
+        Client, NoticeLevel, Session, Status, publication::Publication, referential::Timing, settings::Settings,
+    },
 };
 
 /// Kind of the open block.
@@ -295,17 +297,7 @@ impl Session {
             return Ok(());
         }
         let sync = self.settings.effective().synchronous_commit;
-        // D1: the new catalog is there before the locks that keep others from it end.
-        let mut before = transaction.overlay.map(|overlay| self.database.catalog.swap(overlay));
-        let changed = before.is_some();
-        let catalog = &self.database.catalog;
-        // Not committed, it takes the new catalog away before the locks end: D1 again.
-        let refused = || {
-            if let Some(before) = before.take() {
-                catalog.store(before);
-            }
-        };
-        let ack = match self.engine.commit_or(sync, refused) {
+        let mut ack = match self.engine.commit(sync) {
             Ok(ack) => ack,
             Err(error) => {
                 self.engine.rollback();
@@ -313,14 +305,18 @@ impl Session {
                 return Err(error.into());
             }
         };
-        if changed {
-            self.database.raise_ddl_floor(self.database.db.boundary());
-        }
+        let publication = transaction
+            .overlay
+            .map(|overlay| Publication::new(&self.database, overlay, transaction.made, ack.take_locks()));
         if sync && self.database.running.load(std::sync::atomic::Ordering::Relaxed) <= 1 {
             // Nobody else has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
-        ack.await?;
+        let receipt = ack.await;
+        if let Some(publication) = publication {
+            publication.end(receipt.as_ref().ok());
+        }
+        receipt?;
         self.free(&transaction.replaced);
         Ok(())
     }

@@ -79,7 +79,7 @@ impl Fixture {
     }
 
     pub(super) fn plan(&self, analyzed: &Analyzed) -> Arc<Plan> {
-        let cx = PlanContext { catalog: &self.catalog, row_estimate: &|_| 0 };
+        let cx = PlanContext { catalog: &self.catalog, row_estimate: &|_| 0, unreadable: &[] };
         Arc::new(plan(analyzed, &cx).unwrap())
     }
 
