@@ -45,6 +45,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod advisory;
 mod background;
 mod calls;
 mod control;
@@ -77,6 +78,7 @@ mod traced;
 mod wait;
 mod writes;
 
+pub use advisory::Advisory;
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
@@ -84,7 +86,8 @@ pub use collie_store::{Family, FamilyStat, Origin, Visit};
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
-    Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld, LockOwner, LockPicture,
+    AdvisoryScope, Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld, LockOwner,
+    LockPicture,
     LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld, WaitLimit,
 };
 pub use db::{Db, EngineStat};

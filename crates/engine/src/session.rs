@@ -31,6 +31,7 @@ use collie_txn::{
 use collie_wal::Level;
 use parking_lot::Mutex;
 
+use crate::advisory::Advisory;
 use crate::log::EngineLog;
 use crate::planted::is_planted;
 use crate::read_set::ReadSet;
@@ -523,13 +524,10 @@ impl Session {
         Ok(self.txn.lock_table(t, LockTarget::Table(id), mode))
     }
 
-    /// Asks for an advisory lock, held to the end of the transaction.
-    ///
-    /// # Errors
-    /// [`EngineError::InvalidArgument`] when no transaction is open.
-    pub fn lock_advisory(&mut self, number: u64, mode: TableLockMode) -> Result<TableLock, EngineError> {
-        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
-        Ok(self.txn.lock_table(t, LockTarget::Advisory(number), mode))
+    /// Returns the session's advisory locks. The handle is for the thread that runs the session, also in the midst of a call
+    /// to it.
+    pub fn advisory(&self) -> Advisory {
+        Advisory(self.txn.advisory())
     }
 
     /// Joins the queue for what is in the way. Call again what said to wait once this resolves.

@@ -42,6 +42,8 @@ states! {
     TRANSACTION_TIMEOUT = b"25P04";
     /// 57P05: a client was idle for too long; ends the session.
     IDLE_SESSION_TIMEOUT = b"57P05";
+    /// 01000: a warning of no more exact kind.
+    WARNING = b"01000";
     /// 08P01: the client broke the protocol.
     PROTOCOL_VIOLATION = b"08P01";
     /// 08007: the outcome of a commit is not known.

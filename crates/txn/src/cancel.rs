@@ -14,6 +14,7 @@
 //! | `state` store in `clear` | `Release` | the load in `stop` under the lock of `watch`: a wait found there is not of a later generation |
 
 use crate::{
+    advisory::AdvisoryHeld,
     error::TxnError,
     wait::{Waiter, Wakes},
     waits::Locks,
@@ -73,6 +74,16 @@ pub(crate) struct Owner {
     watch: Mutex<Watch>,
     /// A row queue may hold a place of the session; only the session's own calls change it.
     pub(crate) queued: AtomicBool,
+    // Written by the session's own calls only.
+    /// The open transaction, or the last one: the [`OwnerId`](crate::desc::OwnerId) that waits.
+    pub(crate) current: AtomicU64,
+    /// Where the session last committed.
+    pub(crate) last_commit: AtomicU64,
+    /// The newest commit that a holder of its advisory locks comes after.
+    pub(crate) after: AtomicU64,
+    /// Whether the open transaction may have taken advisory locks for itself.
+    pub(crate) takes_advisory: AtomicBool,
+    pub(crate) advisory: Mutex<AdvisoryHeld>,
 }
 
 /// What a cancel ends.
@@ -90,7 +101,16 @@ impl Owner {
             state: AtomicU64::new(0),
             watch: Mutex::new(Watch::default()),
             queued: AtomicBool::new(false),
+            current: AtomicU64::new(0),
+            last_commit: AtomicU64::new(0),
+            after: AtomicU64::new(0),
+            takes_advisory: AtomicBool::new(false),
+            advisory: Mutex::new(AdvisoryHeld::default()),
         }
+    }
+
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
     }
 
     /// Makes `waiter` the one that a cancel ends; a cancel that came first ends it here.

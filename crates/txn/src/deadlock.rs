@@ -144,7 +144,16 @@ pub(crate) fn edges(locks: &Locks, waits: &Waits, from: OwnerId) -> Vec<Edge> {
         Some(WaitFor::Table(target, mode)) => {
             let blockers = locks.tables.blockers(*target, from, *mode);
             let ahead = blockers.ahead.into_iter().map(|owner| edge(owner, true));
-            ahead.chain(blockers.holders.into_iter().map(|owner| edge(owner, false))).collect()
+            let holders = blockers.holders.into_iter().map(|holder| waiting_of(waits, holder));
+            ahead.chain(holders.map(|owner| edge(owner, false))).collect()
         }
     }
+}
+
+/// Returns the transaction in which the holder of a lock waits; for a session that does not wait the session itself.
+fn waiting_of(waits: &Waits, holder: OwnerId) -> OwnerId {
+    if !holder.is_session() {
+        return holder;
+    }
+    waits.waiting.keys().copied().filter(|owner| owner.has_slot_of(holder)).max().unwrap_or(holder)
 }

@@ -11,6 +11,29 @@ use collie_sync::{atomic::AtomicU64, ord};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct OwnerId(pub(crate) u64);
 
+/// Bits of an owner id below the slot number: transactions that a slot can have.
+pub(crate) const OWNER_BITS: u32 = 44;
+
+impl OwnerId {
+    /// The owner of what a session holds for itself. No transaction has this id: they are numbered from 1.
+    pub(crate) const fn session(slot: usize) -> Self {
+        Self((slot as u64) << OWNER_BITS)
+    }
+
+    pub(crate) const fn is_session(self) -> bool {
+        self.0.trailing_zeros() >= OWNER_BITS
+    }
+
+    pub(crate) const fn has_slot_of(self, other: Self) -> bool {
+        self.0 >> OWNER_BITS == other.0 >> OWNER_BITS
+    }
+
+    /// Returns the owner of the session that has this transaction.
+    pub(crate) const fn of_session(self) -> Self {
+        Self(self.0 >> OWNER_BITS << OWNER_BITS)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Desc {
     pub(crate) xid: Xid,

@@ -69,6 +69,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod advisory;
 mod cancel;
 mod deadlock;
 mod desc;
@@ -109,6 +110,7 @@ mod wait_model_tests;
 #[cfg(not(loom))]
 mod wait_tests;
 
+pub use advisory::{Advisory, AdvisoryScope};
 pub use cancel::{CancelHandle, CancelReason};
 pub use error::TxnError;
 pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};

@@ -12,9 +12,8 @@
 
 use crate::{
     deadlock,
-    desc::OwnerId,
+    desc::{OWNER_BITS, OwnerId},
     log::CommitLog,
-    session::OWNER_BITS,
     table_lock::{LockTarget, TableLockMode},
     txns::Txns,
     waits::{Locks, RowKey, WaitFor, Waits},
@@ -27,7 +26,7 @@ use std::fmt;
 pub struct LockOwner {
     /// The session's slot, its own for as long as it is open ([`CancelHandle::slot`](crate::CancelHandle::slot)).
     pub slot: usize,
-    /// Which of the transactions that this slot has had.
+    /// Which of the transactions that this slot has had; 0 for what the session holds for itself.
     pub transaction: u64,
 }
 

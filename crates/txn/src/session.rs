@@ -6,13 +6,15 @@
 //! - C2. Nothing that reveals a commit leaves before the boundary reached `floor`; the end of a transaction of a
 //!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
 //! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
-//!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up, table locks released.
+//!   given back (by the write set, which does so with stamping and undoing), done, waiters woken, snapshot given up,
+//!   advisory locks of the transaction and table locks released.
 //!   A commit of many versions is stamped last, by the next tick (`stamper.rs`).
 //! - C4. What is read at the snapshot is used only after [`Session::check_snapshot`] (S3 of `snapshots.rs`).
 
 use crate::{
+    advisory::Advisory,
     cancel::{CancelHandle, Owner},
-    desc::OwnerId,
+    desc::{OWNER_BITS, OwnerId},
     error::TxnError,
     log::{Appended, CommitLog},
     snapshots::Origin,
@@ -26,9 +28,6 @@ use crate::{
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::{atomic::Ordering, mutant};
 use std::{fmt, sync::Arc};
-
-/// Bits of an owner id below the slot number: transactions that a slot can have.
-pub(crate) const OWNER_BITS: u32 = 44;
 
 /// One connection, or one embedded handle. Has at most one transaction at a time.
 #[derive(Debug)]
@@ -126,11 +125,12 @@ impl<L: CommitLog> Session<L> {
         let owner = Arc::new(Owner::new(Arc::clone(&txns.locks), slot));
         let mut session = Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO };
         session.current = session.owner_id();
+        session.owner.current.store(session.current.0, Ordering::Relaxed);
         Ok(session)
     }
 
     fn owner_id(&self) -> OwnerId {
-        OwnerId((self.slot as u64) << OWNER_BITS | self.transactions)
+        OwnerId(OwnerId::session(self.slot).0 | self.transactions)
     }
 
     /// Returns what all sessions share.
@@ -144,11 +144,18 @@ impl<L: CommitLog> Session<L> {
         CancelHandle(Arc::clone(&self.owner))
     }
 
+    /// Returns the session's advisory locks, for the thread that runs it.
+    #[must_use]
+    pub fn advisory(&self) -> Advisory {
+        Advisory(Arc::clone(&self.owner))
+    }
+
     /// Begins a transaction. Costs no xid and no snapshot yet.
     pub fn begin(&mut self, isolation: Isolation, read_only: bool) -> Transaction {
         self.transactions += 1;
         assert!(self.transactions < 1 << OWNER_BITS, "a snapshot slot has had 2^44 transactions");
         self.current = self.owner_id();
+        self.owner.current.store(self.current.0, Ordering::Relaxed);
         Transaction {
             isolation,
             read_only,
@@ -168,6 +175,11 @@ impl<L: CommitLog> Session<L> {
     /// [`TxnError::TooManyCommands`]; [`TxnError::SnapshotCancelled`] of the snapshot that the transaction has.
     pub fn begin_statement(&mut self, t: &mut Transaction, kind: StatementKind) -> Result<Start, TxnError> {
         let command = t.command.checked_add(1).ok_or(TxnError::TooManyCommands)?;
+        let after = self.owner.after.load(Ordering::Relaxed);
+        if after > 0 {
+            self.owner.after.store(0, Ordering::Relaxed);
+            self.saw(Lsn::new(after));
+        }
         let snapshot = match t.snapshot {
             Some(snapshot) if t.isolation != Isolation::ReadCommitted => {
                 self.check_snapshot(t)?;
@@ -327,6 +339,7 @@ impl<L: CommitLog> Session<L> {
         let early = mutant!("WAITERS_BEFORE_UNDO").then(|| t.desc.as_ref().is_some_and(|desc| desc.is_waited_for()));
         writes.undo_to(mark.writes);
         t.tables.release_to(mark.table_locks);
+        self.owner.release_transaction_advisory(mark.advisory, Lsn::ZERO);
         // After the undo: whoever announces itself later looks at the row once more, and sees it.
         if let Some(desc) = t.desc.as_ref().filter(|desc| early.unwrap_or_else(|| desc.is_waited_for())) {
             self.txns.locks.release_rows(desc.xid);
@@ -401,6 +414,8 @@ impl<L: CommitLog> Session<L> {
         self.saw(at.start);
         self.end(&t);
         t.tables.committed(at.start);
+        self.owner.last_commit.store(at.start.get(), Ordering::Relaxed);
+        self.owner.release_transaction_advisory(0, at.start);
         Ok(Ended::Committed { at, locks: t.tables })
     }
 
@@ -419,6 +434,7 @@ impl<L: CommitLog> Session<L> {
             }
         }
         self.end(&t);
+        self.owner.release_transaction_advisory(0, Lsn::ZERO);
         t.tables
     }
 
@@ -433,6 +449,8 @@ impl<L: CommitLog> Session<L> {
 impl<L: CommitLog> Drop for Session<L> {
     fn drop(&mut self) {
         self.leave_queue();
+        self.owner.release_transaction_advisory(0, Lsn::ZERO);
+        self.owner.give_all_advisory_back();
         self.txns.snapshots.give_slot(self.slot, self.transactions);
     }
 }

@@ -1,4 +1,5 @@
-//! Table locks and advisory locks: PostgreSQL's eight modes and matrix, held to the end of the transaction.
+//! Table locks and advisory locks: PostgreSQL's eight modes and matrix. Table locks are held to the end of the
+//! transaction; advisory locks as `advisory.rs` counts them.
 //!
 //! Granted locks are in shards by target, so statements on different tables do not meet and a weak mode costs one short
 //! mutex. A request that must wait goes through [`Locks`] (its mutex first, then the shard: `waits.rs` Q1).
@@ -36,13 +37,23 @@ pub enum LockTarget {
     Table(u32),
     /// A number that means something to the application.
     Advisory(u64),
+    /// Two numbers that do: another space than [`LockTarget::Advisory`].
+    AdvisoryPair(u32, u32),
 }
 
 impl LockTarget {
     const fn kind(self) -> usize {
         match self {
             Self::Table(_) => 0,
-            Self::Advisory(_) => 1,
+            Self::Advisory(_) | Self::AdvisoryPair(..) => 1,
+        }
+    }
+
+    /// Returns who holds it when `owner` waits for it: advisory locks belong to sessions.
+    const fn holder(self, owner: OwnerId) -> OwnerId {
+        match self {
+            Self::Table(_) => owner,
+            Self::Advisory(_) | Self::AdvisoryPair(..) => owner.of_session(),
         }
     }
 }
@@ -278,13 +289,14 @@ impl TableShards {
         let number = match target {
             LockTarget::Table(id) => u64::from(id),
             LockTarget::Advisory(number) => number,
+            LockTarget::AdvisoryPair(high, low) => u64::from(high) ^ u64::from(low),
         };
         let index = usize::try_from(number % SHARDS as u64).expect("below SHARDS");
         self.0[index].lock()
     }
 
     /// Grants a mode if nobody is in the way; then returns the newest commit that its holder comes after (G4).
-    fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> Option<Lsn> {
+    pub(crate) fn try_acquire(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode) -> Option<Lsn> {
         let mut shard = self.shard(target);
         let state = shard.state(target);
         state.try_grant(owner, mode).then(|| state.released.before(mode))
@@ -292,7 +304,7 @@ impl TableShards {
 
     /// Releases a mode, of an owner that committed at `commit` if not at zero; `true` when somebody waits for the target.
     #[must_use]
-    fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode, commit: Lsn) -> bool {
+    pub(crate) fn release(&self, owner: OwnerId, target: LockTarget, mode: TableLockMode, commit: Lsn) -> bool {
         let mut shard = self.shard(target);
         let kept = shard.states.len();
         let Some(state) = shard.states.get_mut(&target) else { return false };
@@ -328,7 +340,7 @@ impl TableShards {
         let mut holders: Vec<_> = state
             .holders
             .iter()
-            .filter(|(id, held)| **id != owner && **held & conflicts != 0)
+            .filter(|(id, held)| **id != target.holder(owner) && **held & conflicts != 0)
             .map(|(id, _)| *id)
             .collect();
         // The order of a hash map must not decide which cycle is found.
@@ -373,11 +385,12 @@ impl Locks {
         self.leave_table_queue(waits, id, target, wakes);
         let mut shard = self.tables.shard(target);
         let state = shard.state(target);
-        if state.try_grant(id, mode) {
+        let holder = target.holder(id);
+        if state.try_grant(holder, mode) {
             return false;
         }
         // Ahead of the first that waits for what we hold: behind it we would wait for ourselves.
-        let own = conflicts_of(state.held_by(id));
+        let own = conflicts_of(state.held_by(holder));
         let at = state.queue.iter().position(|entry| entry.mode.bit() & own != 0).unwrap_or(state.queue.len());
         state.queue.insert(at, TableEntry { owner: id, mode, waiter: Arc::clone(waiter) });
         state.recount_waiting();
@@ -398,7 +411,8 @@ impl Locks {
         let Some(state) = shard.states.get_mut(&target) else { return };
         let mut before: Modes = 0;
         for entry in std::mem::take(&mut state.queue) {
-            let own = state.held_by(entry.owner);
+            let holder = target.holder(entry.owner);
+            let own = state.held_by(holder);
             let in_the_way = state.held_by_others(own) | before;
             if entry.mode.conflicts() & in_the_way != 0 {
                 // One that was cancelled holds nobody up; it takes itself out when it comes to leave.
@@ -410,7 +424,7 @@ impl Locks {
             }
             waits.waiting.remove(&entry.owner);
             if entry.waiter.complete(Ok(()), wakes) && own & entry.mode.bit() == 0 {
-                state.grant(entry.owner, entry.mode);
+                state.grant(holder, entry.mode);
             }
         }
         state.recount_waiting();
@@ -445,6 +459,10 @@ impl TableLocksHeld {
 
     pub(crate) fn id(&self) -> OwnerId {
         self.id
+    }
+
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.owner
     }
 
     pub(crate) fn len(&self) -> usize {

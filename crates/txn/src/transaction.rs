@@ -77,6 +77,7 @@ impl Transaction {
     /// Returns a mark to roll back to.
     #[must_use]
     pub fn savepoint(&self, writes: &impl WriteSet) -> Mark {
-        Mark { writes: writes.position(), table_locks: self.tables.len() }
+        let advisory = self.tables.owner().advisory_in_transaction();
+        Mark { writes: writes.position(), table_locks: self.tables.len(), advisory }
     }
 }

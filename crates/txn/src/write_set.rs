@@ -41,6 +41,7 @@ impl WriteSet for () {
 pub struct Mark {
     pub(crate) writes: u64,
     pub(crate) table_locks: usize,
+    pub(crate) advisory: usize,
 }
 
 impl Mark {

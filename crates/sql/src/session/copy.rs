@@ -138,7 +138,9 @@ impl Session {
         }
         let mut execution = Execution::new(planned.plan.clone(), Vec::new());
         loop {
-            let step = self.step_named(&mut execution, &text, &named, &mut sink)?;
+            let step = self.step_named(&mut execution, &text, &named, &mut sink);
+            self.tell_warnings(client);
+            let step = step?;
             std::mem::swap(&mut sink.out, &mut sink.pieces);
             // One CopyData message per line, as PostgreSQL sends them: some drivers count on it.
             send_lines(&mut sink.pieces, format, client);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{CancelHandle, HeldSnapshot, LockPicture};
+use collie_engine::{Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode};
 
 use crate::{
     builtin::{Rows, SystemFunctions},
@@ -20,7 +20,7 @@ use crate::{
         snapshot::Catalog,
         system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow},
     },
-    error::Result,
+    error::{Result, SqlError},
     exec::VirtualTables,
     session::{
         Connected, DATABASE, Database, limits,
@@ -45,8 +45,11 @@ pub(super) struct Facts<'a> {
     pub(super) xid: Option<Xid>,
     pub(super) names: &'a Names,
     pub(super) cancel: &'a CancelHandle,
+    pub(super) advisory: &'a Advisory,
     /// Settings to change after the step.
     pub(super) changes: RefCell<Vec<(String, String)>>,
+    /// What the client is told after the step.
+    pub(super) warnings: RefCell<Vec<SqlError>>,
 }
 
 impl Facts<'_> {
@@ -169,6 +172,33 @@ impl SessionFacts for Facts<'_> {
             Some(SnapshotRow { pid: *pid, snapshot, since, age, rows_kept, bytes_kept })
         };
         held.into_iter().filter_map(row).collect()
+    }
+
+    fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()> {
+        while let Some(wait) = self.advisory.ask(target, mode, scope) {
+            let limit_ms = self.settings.effective().limits.lock_ms;
+            let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
+            let (mut wait, mut outcome) = (Some(wait), Ok(()));
+            self.database.block(&mut || outcome = wait.take().map_or(Ok(()), |wait| wait.block(limit)));
+            outcome.map_err(|error| limits::wait_failed(error, self.cancel))?;
+        }
+        Ok(())
+    }
+
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> bool {
+        self.advisory.try_lock(target, mode, scope)
+    }
+
+    fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
+        self.advisory.give_back(target, mode)
+    }
+
+    fn give_all_advisory_back(&self) {
+        self.advisory.give_all_back();
+    }
+
+    fn warn(&self, warning: SqlError) {
+        self.warnings.borrow_mut().push(warning);
     }
 
     fn sleep(&self, time: Duration) -> Result<()> {

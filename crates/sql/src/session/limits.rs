@@ -2,7 +2,8 @@
 //!
 //! What PostgreSQL's cover: a statement's time begins with its message (in the extended protocol with the first of Parse,
 //! Bind and Execute, and runs until an Execute completes or Sync comes), and ends before its commit: a commit that
-//! waits for the disk has happened and cannot be cancelled. Each wait for a lock has a time of its own.
+//! waits for the disk has happened and cannot be cancelled. A limit that comes while the next message of a pipeline is
+//! waited for ends nothing, and the time begins anew with that message. Each wait for a lock has a time of its own.
 //!
 //! # Invariants
 //! - K1. While `timing`, the alarm holds the present generation; [`Session::stop_clock`] ends that generation, so that no
@@ -67,6 +68,11 @@ pub struct IdleLimit {
 impl Session {
     /// Begins the time of a statement, unless it runs.
     pub(super) fn start_clock(&mut self) {
+        if self.limits.timing && self.cancel.reason() == Some(CancelReason::StatementTimeout) {
+            // It ran out while the client's next message was waited for: that message has a time of its own.
+            self.limits.timing = false;
+            self.cancel.settle();
+        }
         let limits = self.settings.effective().limits;
         if limits.statement_ms | limits.transaction_ms == 0 || self.limits.timing {
             return;
@@ -112,10 +118,7 @@ impl Session {
             let timer = &self.database.timer;
             timer.limit_wait(&self.limits.alarm, timer.now_ns() + limit_ms * MS, wait.limit());
         }
-        wait.await.map_err(|error| match (error, self.cancel.reason()) {
-            (EngineError::Cancelled, Some(reason)) => cancelled(reason),
-            (error, _) => error.into(),
-        })
+        wait.await.map_err(|error| wait_failed(error, &self.cancel))
     }
 
     /// Returns how long the client may take until its next message. `asked` says whether it was told that the session is
@@ -150,6 +153,14 @@ impl Session {
             (idle, None) => idle,
             (_, transaction) => transaction,
         }
+    }
+}
+
+/// Returns why a wait for a lock ended without it.
+pub(super) fn wait_failed(error: EngineError, cancel: &CancelHandle) -> SqlError {
+    match (error, cancel.reason()) {
+        (EngineError::Cancelled, Some(reason)) => cancelled(reason),
+        (error, _) => error.into(),
     }
 }
 

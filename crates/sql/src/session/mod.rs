@@ -50,7 +50,7 @@ mod utility;
 use std::sync::{Arc, atomic::Ordering};
 
 pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
-use collie_engine::CancelHandle;
+use collie_engine::{Advisory, CancelHandle};
 pub use database::{Blocking, Connected, DATABASE, Database, OpenError, no_database};
 pub use limits::IdleLimit;
 use limits::Limits;
@@ -75,6 +75,9 @@ pub struct Session {
     database: Arc<Database>,
     engine: collie_engine::Session,
     cancel: CancelHandle,
+    advisory: Advisory,
+    /// What functions have to tell the client.
+    warnings: Vec<SqlError>,
     pid: u32,
     identity: Connected,
     settings: Settings,
@@ -108,13 +111,15 @@ impl Session {
     ) -> Self {
         settings.describe("session_authorization", &identity.user);
         settings.describe("application_name", &identity.application);
-        let cancel = engine.cancel_handle();
+        let (cancel, advisory) = (engine.cancel_handle(), engine.advisory());
         let limits = Limits::new(cancel.clone());
         let statement_time = database.now();
         Self {
             database,
             engine,
             cancel,
+            advisory,
+            warnings: Vec::new(),
             pid,
             identity,
             settings,

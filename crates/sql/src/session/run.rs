@@ -21,7 +21,7 @@ use crate::{
     parse::Stmt,
     plan,
     session::{
-        Client, Formats, Session, cache,
+        Client, Formats, NoticeLevel, Session, cache,
         facts::Facts,
         named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
@@ -273,7 +273,9 @@ impl Session {
         let mut result = loop {
             let mut sink =
                 Sink { client, columns: &planned.analyzed.columns, text: &text, rows: &mut rows, sent: &mut sent };
-            match self.step_named(&mut execution, &text, &named, &mut sink) {
+            let step = self.step_named(&mut execution, &text, &named, &mut sink);
+            self.tell_warnings(client);
+            match step {
                 Ok(Step::Done { rows }) => break Ok(rows),
                 Ok(Step::Suspended) => {}
                 Ok(Step::Wait(blocker)) => {
@@ -298,6 +300,13 @@ impl Session {
             }
         }
         result
+    }
+
+    /// Tells the client what functions had to say.
+    pub(super) fn tell_warnings<C: Client>(&mut self, client: &mut C) {
+        for warning in self.warnings.drain(..) {
+            client.notice(NoticeLevel::Warning, warning.report());
+        }
     }
 
     /// Takes the statement's snapshot.
@@ -327,7 +336,19 @@ impl Session {
         let catalog = self.catalog();
         let transaction_time = self.transaction_time();
         let xid = self.engine.xid();
-        let Self { database, engine, cancel, settings, transaction, identity, pid, statement_time, names, .. } = self;
+        let Self {
+            database,
+            engine,
+            cancel,
+            advisory,
+            settings,
+            transaction,
+            identity,
+            pid,
+            statement_time,
+            names,
+            ..
+        } = self;
         let facts = Facts {
             database,
             catalog: &catalog,
@@ -339,7 +360,9 @@ impl Session {
             xid,
             names,
             cancel,
+            advisory,
             changes: Default::default(),
+            warnings: Default::default(),
         };
         let clock = || database.now();
         let mut context = ExecContext {
@@ -363,7 +386,8 @@ impl Session {
             let mut sink = NamedSink { inner: sink, columns: named, system: &facts };
             execution.step(&mut context, &mut sink, 0)
         };
-        let changes = facts.changes.into_inner();
+        let (changes, warnings) = (facts.changes.into_inner(), facts.warnings.into_inner());
+        self.warnings.extend(warnings);
         for (name, value) in changes {
             self.settings.set(&name, Some(&value))?;
         }

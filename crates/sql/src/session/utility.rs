@@ -331,6 +331,7 @@ impl Session {
                 self.names.statements.clear();
                 self.names.portals.clear();
                 self.settings.reset_all();
+                self.advisory.give_all_back();
             }
             ast::Discard::Plans => self.database.plans.clear(),
             ast::Discard::Sequences | ast::Discard::Temp => {}

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode};
+use collie_engine::{
+    AdvisoryScope, Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode,
+};
 
 use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, call, install, rows};
 use crate::{
@@ -115,6 +117,20 @@ impl SessionFacts for FakeSession {
         let (snapshot, age) = (Lsn::new(0x1_0000_0000), Duration::from_secs(2));
         vec![SnapshotRow { pid: 7, snapshot, since: Some(0), age, rows_kept: 3, bytes_kept: Some(400) }]
     }
+    fn lock_advisory(&self, target: LockTarget, _: TableLockMode, _: AdvisoryScope) -> Result<()> {
+        match target {
+            LockTarget::Advisory(1) => Err(SqlError::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")),
+            _ => Ok(()),
+        }
+    }
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, _: AdvisoryScope) -> bool {
+        target != LockTarget::Advisory(1) || mode == TableLockMode::Share
+    }
+    fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
+        (target, mode) == (LockTarget::AdvisoryPair(1, u32::MAX), TableLockMode::Exclusive)
+    }
+    fn give_all_advisory_back(&self) {}
+    fn warn(&self, _: SqlError) {}
     fn sleep(&self, _: Duration) -> Result<()> {
         Ok(())
     }

@@ -8,7 +8,7 @@
 use std::{cell::Cell, hash::BuildHasher, time::Duration};
 
 use super::{
-    SessionFacts, definition,
+    SessionFacts, advisory, definition,
     name::{self, quoted, visible},
     object_names, role, session_rows, size,
 };
@@ -36,7 +36,7 @@ const UPDATABLE: i32 = 1 << 3 | 1 << 2 | 1 << 4;
 /// # Errors
 /// Whatever the function raises; 0A000 for a source that is not known.
 pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Value> {
-    let handlers = [session, definitions, relations, unused];
+    let handlers = [session, advisory::call, definitions, relations, unused];
     for handler in handlers {
         if let Some(value) = handler(facts, source, args)? {
             return Ok(value);
@@ -152,13 +152,13 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
             };
             Value::Bool(pid_of(args).is_some_and(|pid| facts.blocking_pids(pid).iter().any(among)))
         }
-        "pg_cancel_backend" => Value::Bool(pid_of(args).is_some_and(|pid| facts.stop_backend(pid, false))),
+        "pg_cancel_backend" => stop(facts, args, false),
         "pg_terminate_backend" => {
             if args.get(1).and_then(Value::as_i64).is_some_and(|timeout| timeout != 0) {
                 return Err(SqlError::unsupported("waiting for the end of a session")
                     .hint("Leave the timeout out, and look at pg_stat_activity."));
             }
-            Value::Bool(pid_of(args).is_some_and(|pid| facts.stop_backend(pid, true)))
+            stop(facts, args, true)
         }
         "pg_sleep" => sleep(facts, args)?,
         "drandom" => Value::Float8(random(facts)),
@@ -167,6 +167,16 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         _ => return Ok(None),
     };
     Ok(Some(value))
+}
+
+/// Cancels or ends a session; a number that is nobody's is worth a warning.
+fn stop(facts: &dyn SessionFacts, args: &[Value], end: bool) -> Value {
+    let stopped = pid_of(args).is_some_and(|pid| facts.stop_backend(pid, end));
+    if !stopped {
+        let pid = args.first().and_then(Value::as_i64).unwrap_or_default();
+        facts.warn(SqlError::new(SqlState::WARNING, format!("PID {pid} is not a PostgreSQL server process")));
+    }
+    Value::Bool(stopped)
 }
 
 /// Sleeps for so many seconds; not at all for a negative number or none.

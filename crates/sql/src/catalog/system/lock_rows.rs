@@ -61,6 +61,9 @@ impl Object {
                     .map(|half| u32::try_from(half).expect("half of 64 bits"));
                 Self { kind: "advisory", object: Some((high, low, 1)), ..Self::default() }
             }
+            LockTarget::AdvisoryPair(high, low) => {
+                Self { kind: "advisory", object: Some((high, low, 2)), ..Self::default() }
+            }
         }
     }
 }
@@ -77,7 +80,8 @@ fn locks(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for held in held {
         rows.push(Object::of(held.target), held.owner, mode_name(held.mode), true);
     }
-    for owner in owners {
+    // What a session holds for itself belongs to no transaction.
+    for owner in owners.into_iter().filter(|owner| owner.transaction > 0) {
         let virtual_xid = Object { kind: "virtualxid", virtual_xid: Some(owner), ..Object::default() };
         rows.push(virtual_xid, owner, EXCLUSIVE, true);
     }

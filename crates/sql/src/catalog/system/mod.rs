@@ -19,6 +19,7 @@
 //!
 //! Checked by `system_tests`, which reads every relation and calls every function.
 
+mod advisory;
 mod builtin_rows;
 mod definition;
 mod doing;
@@ -43,7 +44,7 @@ mod system_tests;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::LockPicture;
+use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode};
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 
@@ -53,7 +54,7 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
     },
-    error::Result,
+    error::{Result, SqlError},
     types::Value,
 };
 
@@ -97,6 +98,19 @@ pub trait SessionFacts {
     fn stop_backend(&self, pid: u32, end: bool) -> bool;
     /// Snapshots that sessions hold, lowest first.
     fn snapshots(&self) -> Vec<SnapshotRow>;
+    /// Takes an advisory lock; waits on this thread while somebody is in the way.
+    ///
+    /// # Errors
+    /// 40P01, 55P03, and as a statement that is cancelled.
+    fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()>;
+    /// Takes an advisory lock if nobody is in the way; whether it did.
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> bool;
+    /// Gives an advisory lock of the session back; whether there was one.
+    fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool;
+    /// Gives every advisory lock of the session back.
+    fn give_all_advisory_back(&self);
+    /// Has the client told, after the step.
+    fn warn(&self, warning: SqlError);
     /// Sleeps on this thread, or until the statement is cancelled.
     ///
     /// # Errors

@@ -166,7 +166,7 @@ fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
 fn wait_event(wait: &LockWait) -> &'static str {
     match wait.awaited {
         Awaited::Table(LockTarget::Table(_), _) => "relation",
-        Awaited::Table(LockTarget::Advisory(_), _) => "advisory",
+        Awaited::Table(LockTarget::Advisory(_) | LockTarget::AdvisoryPair(..), _) => "advisory",
         // As `pg_locks` shows it: the first in line waits for the holder, the others for the first.
         Awaited::Row(_) if wait.in_the_way.iter().any(|one| one.queued) => "tuple",
         Awaited::Row(_) => "transactionid",

@@ -354,6 +354,15 @@ fn functions_about_the_session_answer_from_its_facts() {
         assert_eq!(ask(source, &[Value::Int4(-1)]), "f");
         assert_eq!(ask(source, &[Value::Int4(9)]), "t");
     }
+    let (one, pair) = ([Value::Int8(1)], [Value::Int4(1), Value::Int4(-1)]);
+    assert!(ask("pg_advisory_lock_int8", &one).starts_with("40P01"));
+    assert_eq!(ask("pg_advisory_xact_lock_shared_int4", &pair), "");
+    assert_eq!(ask("pg_try_advisory_lock_int8", &one), "f");
+    assert_eq!(ask("pg_try_advisory_xact_lock_shared_int8", &one), "t");
+    assert_eq!(ask("pg_advisory_unlock_int4", &pair), "t");
+    assert_eq!(ask("pg_advisory_unlock_shared_int4", &pair), "f");
+    assert_eq!(ask("pg_advisory_unlock_int8", &one), "f");
+    assert_eq!(ask("pg_advisory_unlock_all", &[]), "");
     assert!(ask("pg_terminate_backend", &[Value::Int4(9), Value::Int8(1000)]).starts_with("0A000"));
     assert_eq!(ask("pg_blocking_pids", &[Value::Int4(9)]), "{7}");
     assert_eq!(ask("pg_blocking_pids", &[Value::Int4(-1)]), "{}");
