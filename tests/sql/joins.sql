@@ -62,3 +62,5 @@ SELECT id FROM a JOIN b ON a.id = b.a_id;
 SELECT a.* FROM a, b AS a;
 SELECT z.* FROM a;
 DROP TABLE a, b, c;
+SELECT * FROM (SELECT (n * 7919) % 200003 AS n FROM generate_series(1, 200002) n ORDER BY 1 OFFSET 199998) s;
+SELECT * FROM (SELECT (n * 7919) % 200003 AS n FROM generate_series(1, 200002) n ORDER BY 1 DESC OFFSET 131070 LIMIT 3) s;

@@ -167,3 +167,14 @@ INSERT INTO patterns VALUES ('a', 'b') ON CONFLICT (s text_pattern_ops) DO NOTHI
 INSERT INTO patterns VALUES ('a', 'c') ON CONFLICT (s) DO NOTHING;
 INSERT INTO patterns VALUES ('b', 'b') ON CONFLICT (v varchar_ops) DO UPDATE SET s = excluded.s RETURNING *;
 INSERT INTO patterns VALUES ('b', 'b') ON CONFLICT (v int4_ops) DO NOTHING;
+CREATE TABLE whole (id int PRIMARY KEY, a int, b text);
+INSERT INTO whole VALUES (1, NULL, 'x'), (2, 2, NULL);
+INSERT INTO whole VALUES (1, NULL, 'x'), (2, 2, 'y') ON CONFLICT (id) DO UPDATE SET a = excluded.a, b = excluded.b WHERE whole.* IS DISTINCT FROM excluded.* RETURNING *;
+INSERT INTO whole AS w VALUES (1, 1, 'x'), (2, 2, 'y') ON CONFLICT (id) DO UPDATE SET a = 9 WHERE (w.a, w.b) IS DISTINCT FROM (excluded.a, excluded.b) RETURNING *;
+SELECT t.* = u.* AS same, t.* <> u.* AS other, t.* IS NOT DISTINCT FROM u.* AS nd FROM whole t, whole u ORDER BY t.id, u.id;
+SELECT t.* = ROW(1, 9, 'x'), ROW(t.*) = ROW(t.*), ROW(t.*, 1) IS DISTINCT FROM ROW(1, t.*) FROM whole t WHERE id = 1;
+SELECT ROW(t.*, 1), (t.*) IS DISTINCT FROM ROW(t.id, t.a, t.b) FROM whole t ORDER BY id;
+SELECT t.* = ROW(1, 2) FROM whole t;
+SELECT t.* = ROW(1, 2.0, 'x'::text) FROM whole t;
+SELECT ROW(t.*) = ROW(1) FROM whole t;
+SELECT t.* IS DISTINCT FROM u.* FROM whole t;

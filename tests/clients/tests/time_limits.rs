@@ -114,6 +114,24 @@ fn each_statement_has_a_time_of_its_own() {
     assert_eq!((&*severity, &*code), ("ERROR", "57014"), "{words}");
 }
 
+/// Goal: a limit that runs out while the next message of a pipeline is waited for ends nothing; the statement that then comes
+/// has all of its time, and no more. Method: a pause longer than the limit between Bind and Execute, then a short sleep, and
+/// after another pause a long one.
+#[test]
+fn limit_between_two_messages_ends_neither() {
+    let server = Server::fresh();
+    let mut clock = server.connect();
+    let mut wire = Wire::session(server.address());
+    wire.query("SET statement_timeout = '250ms'");
+    for (seconds, answer) in [("0.1", "12DCZ"), ("5", "12EZ")] {
+        wire.send(&[parse("", &format!("SELECT pg_sleep({seconds})"), &[]), bind("", "", TEXT, &[], TEXT)].concat());
+        clock.batch_execute("SELECT pg_sleep(0.4)").unwrap();
+        wire.send(&[execute("", 0), sync()].concat());
+        assert_eq!(kinds(&wire.until_ready()), answer);
+    }
+    wire.query("SET statement_timeout = '250ms'");
+}
+
 /// Goal: of lock_timeout and statement_timeout the earlier one is reported, for table locks and for row locks; a limit that
 /// is not reached changes nothing. Method: a holder, and a second session under each pair of limits.
 #[test]

@@ -82,7 +82,7 @@ impl Analyzer<'_> {
             ExprKind::Array(items) => self.array(items, None, pos)?,
             ExprKind::ArraySubquery(query) => self.array_subquery(query, pos)?,
             ExprKind::Row { fields, .. } => {
-                let nodes = self.transform_all(fields)?;
+                let nodes = self.row_nodes(fields)?;
                 let nodes: Result<Vec<Typed>> = nodes.into_iter().map(|node| self.resolve_unknown(node)).collect();
                 Expr::Row(exprs(nodes?)).at(start)
             }
@@ -156,6 +156,11 @@ impl Analyzer<'_> {
         pos: Pos,
     ) -> Result<Typed> {
         if let Some(left_node) = left {
+            if let "=" | "<>" = op.last()
+                && let Some(compared) = self.whole_rows(left_node, right, op.last() == "=", pos)?
+            {
+                return Ok(compared);
+            }
             if let (Some(left), Some(right)) = (row_fields(left_node), row_fields(right)) {
                 return self.row_comparison(op, left, right, pos);
             }

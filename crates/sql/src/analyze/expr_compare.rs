@@ -18,7 +18,7 @@ use super::{
 use crate::{
     builtin::Proc,
     error::{Result, SqlState},
-    parse::ast::{self, ObjectName, Pos},
+    parse::ast::{self, ExprKind, ObjectName, Pos},
     types::{SqlType, Value, oid},
 };
 
@@ -30,17 +30,32 @@ impl Analyzer<'_> {
         negated: bool,
         pos: Pos,
     ) -> Result<Typed> {
+        if let Some(distinct) = self.whole_rows(left, right, negated, pos)? {
+            return Ok(distinct);
+        }
         if let (Some(left), Some(right)) = (row_fields(left), row_fields(right)) {
-            same_length(left, right, pos)?;
             let mut terms = Vec::with_capacity(left.len());
-            for (left, right) in left.iter().zip(right) {
-                terms.push(self.is_distinct(left, right, false, pos)?.expr);
+            if left.iter().chain(right).any(is_whole_row) {
+                let (left, right) = (self.row_nodes(left)?, self.row_nodes(right)?);
+                same_length(&left, &right, pos)?;
+                for (left, right) in left.into_iter().zip(right) {
+                    terms.push(self.distinct(left, right, false, pos)?.expr);
+                }
+            } else {
+                same_length(left, right, pos)?;
+                for (left, right) in left.iter().zip(right) {
+                    terms.push(self.is_distinct(left, right, false, pos)?.expr);
+                }
             }
             let any = Expr::Or(terms);
             return Ok(if negated { Expr::Not(Box::new(any)) } else { any }.at(pos));
         }
         let left = self.transform(left)?;
         let right = self.transform(right)?;
+        self.distinct(left, right, negated, pos)
+    }
+
+    fn distinct(&mut self, left: Typed, right: Typed, negated: bool, pos: Pos) -> Result<Typed> {
         let is_null = |node: &Typed| matches!(&node.expr, Expr::Const(Value::Null, _));
         if is_null(&right) {
             return Ok(Expr::IsNull { arg: Box::new(left.expr), negated: !negated }.at(pos));
@@ -50,6 +65,65 @@ impl Analyzer<'_> {
         }
         let (equal, left, right) = self.comparison(&named("=", pos), left, right, pos)?;
         Ok(Expr::DistinctFrom { equal, left: Box::new(left.expr), right: Box::new(right.expr), negated }.at(pos))
+    }
+
+    /// Compares rows of which at least one is written `table.*`, as records are: column by column, and NULLs are equal.
+    /// `None` when neither is; with `equal` whether they are equal, else whether they are distinct.
+    ///
+    /// A whole row that an outer join filled with NULLs counts as a row of NULLs.
+    pub(super) fn whole_rows(
+        &mut self,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        equal: bool,
+        pos: Pos,
+    ) -> Result<Option<Typed>> {
+        if !(is_whole_row(left) || is_whole_row(right)) {
+            return Ok(None);
+        }
+        let (Some(left), Some(right)) = (self.row_parts(left)?, self.row_parts(right)?) else {
+            return Err(unsupported("comparing a whole row with what is not written as a row", pos));
+        };
+        let dissimilar = |text: String| Err(error(SqlState::DATATYPE_MISMATCH, text, pos));
+        if left.len() != right.len() {
+            return dissimilar("cannot compare record types with different numbers of columns".to_owned());
+        }
+        let mut terms = Vec::with_capacity(left.len());
+        for (place, (left, right)) in left.into_iter().zip(right).enumerate() {
+            let (left, right) = (self.resolve_unknown(left)?, self.resolve_unknown(right)?);
+            let types = [left.ty(), right.ty()].map(|ty| ty.oid);
+            if types[0] != types[1] {
+                let [left, right] = types.map(|ty| SqlType::new(ty).name());
+                let place = place + 1;
+                return dissimilar(format!(
+                    "cannot compare dissimilar column types {left} and {right} at record column {place}"
+                ));
+            }
+            terms.push(self.distinct(left, right, false, pos)?.expr);
+        }
+        let any = joined(terms, false);
+        Ok(Some(if equal { Expr::Not(Box::new(any)) } else { any }.at(pos)))
+    }
+
+    /// Returns the columns of `table.*`, or the fields of a row.
+    fn row_parts(&mut self, node: &ast::Expr) -> Result<Option<Vec<Typed>>> {
+        match &node.kind {
+            ExprKind::Column { path, star: true } => Ok(Some(self.star_columns(path, node.pos)?)),
+            ExprKind::Row { fields, .. } => self.row_nodes(fields).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Analyzes the fields of a row; `table.*` stands for all of its columns.
+    pub(super) fn row_nodes(&mut self, fields: &[ast::Expr]) -> Result<Vec<Typed>> {
+        let mut nodes = Vec::with_capacity(fields.len());
+        for field in fields {
+            match &field.kind {
+                ExprKind::Column { path, star: true } => nodes.extend(self.star_columns(path, field.pos)?),
+                _ => nodes.push(self.transform(field)?),
+            }
+        }
+        Ok(nodes)
     }
 
     /// Analyzes `x BETWEEN low AND high`; `parts` are the three of them.
@@ -187,13 +261,16 @@ impl Analyzer<'_> {
         right: &[ast::Expr],
         pos: Pos,
     ) -> Result<Typed> {
-        same_length(left, right, pos)?;
+        if !left.iter().chain(right).any(is_whole_row) {
+            same_length(left, right, pos)?;
+        }
         if left.is_empty() {
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, "cannot compare rows of zero length", pos));
         }
         let kind = row_comparison_kind(op, pos)?;
-        let left = self.transform_all(left)?;
-        let right = self.transform_all(right)?;
+        let left = self.row_nodes(left)?;
+        let right = self.row_nodes(right)?;
+        same_length(&left, &right, pos)?;
         let pairs = left.into_iter().zip(right);
         match kind {
             RowComparison::Equal | RowComparison::NotEqual => {
@@ -344,7 +421,11 @@ fn row_type(node: &Typed) -> bool {
     node.ty().oid == oid::RECORD
 }
 
-fn same_length(left: &[ast::Expr], right: &[ast::Expr], pos: Pos) -> Result<()> {
+fn is_whole_row(node: &ast::Expr) -> bool {
+    matches!(&node.kind, ExprKind::Column { star: true, path } if !path.is_empty())
+}
+
+fn same_length<T>(left: &[T], right: &[T], pos: Pos) -> Result<()> {
     if left.len() == right.len() {
         return Ok(());
     }

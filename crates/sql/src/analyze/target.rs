@@ -49,6 +49,13 @@ impl Analyzer<'_> {
         Ok(())
     }
 
+    /// Returns the columns of `table.*`.
+    pub(super) fn star_columns(&mut self, path: &[String], pos: Pos) -> Result<Vec<Typed>> {
+        let mut out = Vec::new();
+        self.expand(path, pos, &mut out)?;
+        Ok(out.into_iter().map(|target| target.node).collect())
+    }
+
     /// Expands `*` (empty path) or `table.*`.
     fn expand(&mut self, path: &[String], pos: Pos, out: &mut Vec<Target>) -> Result<()> {
         let (up, items): (usize, Vec<usize>) = match path {

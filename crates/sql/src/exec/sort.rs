@@ -3,11 +3,15 @@
 //! # Invariants
 //! - T1. Rows with equal keys keep the order in which they came.
 //! - T2. With a bound of n, at most 2n + 64 rows are held.
+//! - T3. Between two looks for a cancel at most one run is sorted, or one bounded heap of rows cut in linear time: rows are
+//!   sorted in runs as they come, and the runs are merged as rows are asked for.
+
+use std::{cmp::Ordering, collections::BinaryHeap, vec::IntoIter};
 
 use crate::{
     error::{Result, SqlError, SqlState},
     exec::{
-        context::{Env, Run},
+        context::{Env, Run, check_cancel},
         eval::eval,
         op::{Op, Pull, restore, save},
         rowkey,
@@ -22,15 +26,52 @@ use crate::{
 /// Key, order of arrival, slots.
 type SortRow = (Box<[u8]>, u64, Box<[Value]>);
 
+/// Rows that are sorted at one time: some 10 ms of work.
+const RUN_ROWS: usize = 1 << 16;
+
 /// The state of a sort.
 pub(crate) struct SortState {
     child: Op,
+    /// Rows that came since the last run was sorted.
     rows: Vec<SortRow>,
+    runs: Vec<IntoIter<SortRow>>,
+    /// The first row that is left of each run.
+    heads: BinaryHeap<Head>,
     arrived: u64,
     bound: Option<usize>,
     started: bool,
     built: bool,
-    next: usize,
+}
+
+/// The first row of a run; the greatest of them comes first in the order of the sort.
+struct Head {
+    row: SortRow,
+    run: usize,
+}
+
+impl PartialEq for Head {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Head {}
+
+impl PartialOrd for Head {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Head {
+    fn cmp(&self, other: &Self) -> Ordering {
+        order(&other.row, &self.row)
+    }
+}
+
+/// Orders by key, then by arrival (T1).
+fn order(left: &SortRow, right: &SortRow) -> Ordering {
+    left.0.cmp(&right.0).then(left.1.cmp(&right.1))
 }
 
 impl SortState {
@@ -38,21 +79,23 @@ impl SortState {
         Self {
             child: Op::new(&sort.child),
             rows: Vec::new(),
+            runs: Vec::new(),
+            heads: BinaryHeap::new(),
             arrived: 0,
             bound: None,
             started: false,
             built: false,
-            next: 0,
         }
     }
 
     pub(crate) fn rewind(&mut self) {
         self.child.rewind();
         self.rows.clear();
+        self.runs.clear();
+        self.heads.clear();
         self.arrived = 0;
         self.started = false;
         self.built = false;
-        self.next = 0;
     }
 
     pub(crate) fn pull(
@@ -88,28 +131,46 @@ impl SortState {
                     }
                     self.rows.push((key.into_boxed_slice(), self.arrived, save(&sort.saved, frame)));
                     self.arrived += 1;
-                    if let Some(bound) = self.bound
-                        && self.rows.len() >= 2 * bound + 64
-                    {
-                        self.order();
-                        self.rows.truncate(bound);
+                    match self.bound {
+                        Some(bound) if self.rows.len() >= 2 * bound + 64 => self.keep_first(bound),
+                        None if self.rows.len() == RUN_ROWS => self.end_run(RUN_ROWS),
+                        _ => {}
                     }
                 }
                 Pull::End => {
-                    self.order();
+                    if let Some(bound) = self.bound {
+                        self.keep_first(bound);
+                    }
+                    while !self.rows.is_empty() {
+                        check_cancel(run.cancel)?;
+                        self.end_run(self.rows.len().min(RUN_ROWS));
+                    }
+                    let firsts = self.runs.iter_mut().enumerate();
+                    self.heads = firsts.filter_map(|(run, rows)| Some(Head { row: rows.next()?, run })).collect();
                     self.built = true;
                 }
                 wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
         }
-        let Some((_, _, row)) = self.rows.get(self.next) else { return Ok(Pull::End) };
-        self.next += 1;
-        restore(&sort.saved, row, frame);
+        let Some(Head { row: (_, _, row), run }) = self.heads.pop() else { return Ok(Pull::End) };
+        self.heads.extend(self.runs[run].next().map(|row| Head { row, run }));
+        restore(&sort.saved, &row, frame);
         Ok(Pull::Row)
     }
 
-    fn order(&mut self) {
-        self.rows.sort_unstable_by(|left, right| left.0.cmp(&right.0).then(left.1.cmp(&right.1)));
+    /// Drops all rows but the first `bound`; what is left is in no order.
+    fn keep_first(&mut self, bound: usize) {
+        if self.rows.len() > bound {
+            self.rows.select_nth_unstable_by(bound, order);
+            self.rows.truncate(bound);
+        }
+    }
+
+    /// Makes a run of the last `count` rows.
+    fn end_run(&mut self, count: usize) {
+        let mut run = self.rows.split_off(self.rows.len() - count);
+        run.sort_unstable_by(order);
+        self.runs.push(run.into_iter());
     }
 }
 
