@@ -62,12 +62,22 @@ pub const KEYS: &[Key] = &[
     ),
     key("server.worker_threads", Kind::Count, "0", "Threads that run sessions; 0 is one per core, at least two."),
     key(
+        "sql.idle_in_transaction_session_timeout",
+        Kind::Text,
+        "0",
+        "Default of SET idle_in_transaction_session_timeout, in its notation: milliseconds, or 500ms, 10s, 5min; 0 is no limit.",
+    ),
+    key("sql.idle_session_timeout", Kind::Text, "0", "Default of SET idle_session_timeout, in its notation."),
+    key("sql.lock_timeout", Kind::Text, "0", "Default of SET lock_timeout, in its notation."),
+    key("sql.statement_timeout", Kind::Text, "0", "Default of SET statement_timeout, in its notation."),
+    key(
         "sql.synchronous_commit",
         Kind::Word(&["on", "off"]),
         "on",
         "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them.",
     ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
+    key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
     key(
         "txn.max_snapshot_age",
         Kind::Time,
@@ -290,8 +300,8 @@ impl Config {
                 self.max_message_bytes = usize::try_from(limit).map_err(|_| bad("too large"))?;
             }
             "server.worker_threads" => self.worker_threads = size(1024)?,
-            "sql.synchronous_commit" | "sql.timezone" => {
-                let setting = name.strip_prefix("sql.").unwrap_or(name);
+            setting if setting.starts_with("sql.") => {
+                let setting = setting.strip_prefix("sql.").unwrap_or(setting);
                 self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
             }
             "txn.max_snapshot_age" => {
@@ -457,6 +467,7 @@ mod tests {
             ("wal.protocol=fast", "expected one of oracle, base, help"),
             ("server.listen=everywhere", "expected ADDRESS:PORT"),
             ("sql.timezone=Mars", "invalid value"),
+            ("sql.lock_timeout=soon", "invalid value"),
         ] {
             let error = Config::default().set_pair(pair).unwrap_err().to_string();
             assert!(error.contains(part), "{pair}: {error}");

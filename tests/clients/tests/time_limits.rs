@@ -132,6 +132,23 @@ fn limit_between_two_messages_ends_neither() {
     wire.query("SET statement_timeout = '250ms'");
 }
 
+/// Goal: the server's configuration gives every session its limits, and a session may have others. Method: limits for all by
+/// `--set`; wait for a lock; then with a limit of one's own, and with the default again.
+#[test]
+fn limits_of_the_server_are_every_sessions_defaults() {
+    let server = Server::fresh_with(&["--set", "sql.lock_timeout=40ms", "--set", "sql.statement_timeout=1min"]);
+    let (mut holder, mut client) = (server.connect(), server.connect());
+    let shown =
+        |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
+    assert_eq!([shown(&mut client, "lock_timeout"), shown(&mut client, "statement_timeout")], ["40ms", "1min"]);
+    holder.batch_execute("SET lock_timeout = 0; SELECT pg_advisory_lock(1)").unwrap();
+    assert_eq!(fails(&mut client, "SELECT pg_advisory_lock(1)").0, "55P03");
+    client.batch_execute("SET statement_timeout = 20; SET lock_timeout = 0").unwrap();
+    assert_eq!(fails(&mut client, "SELECT pg_advisory_lock(1)").0, "57014");
+    client.batch_execute("RESET ALL").unwrap();
+    assert_eq!([shown(&mut client, "lock_timeout"), shown(&mut client, "statement_timeout")], ["40ms", "1min"]);
+}
+
 /// Goal: of lock_timeout and statement_timeout the earlier one is reported, for table locks and for row locks; a limit that
 /// is not reached changes nothing. Method: a holder, and a second session under each pair of limits.
 #[test]
