@@ -74,15 +74,15 @@ pub(crate) struct Owner {
     watch: Mutex<Watch>,
     /// A row queue may hold a place of the session; only the session's own calls change it.
     pub(crate) queued: AtomicBool,
-    // Written by the session's own calls only.
+    // Touched by the session's own calls only: no model has to look at them.
     /// The open transaction, or the last one: the [`OwnerId`](crate::desc::OwnerId) that waits.
-    pub(crate) current: AtomicU64,
+    pub(crate) current: std::sync::atomic::AtomicU64,
     /// Where the session last committed.
-    pub(crate) last_commit: AtomicU64,
+    pub(crate) last_commit: std::sync::atomic::AtomicU64,
     /// The newest commit that a holder of its advisory locks comes after.
-    pub(crate) after: AtomicU64,
+    pub(crate) after: std::sync::atomic::AtomicU64,
     /// Whether the open transaction may have taken advisory locks for itself.
-    pub(crate) takes_advisory: AtomicBool,
+    pub(crate) takes_advisory: std::sync::atomic::AtomicBool,
     pub(crate) advisory: Mutex<AdvisoryHeld>,
 }
 
@@ -101,10 +101,10 @@ impl Owner {
             state: AtomicU64::new(0),
             watch: Mutex::new(Watch::default()),
             queued: AtomicBool::new(false),
-            current: AtomicU64::new(0),
-            last_commit: AtomicU64::new(0),
-            after: AtomicU64::new(0),
-            takes_advisory: AtomicBool::new(false),
+            current: std::sync::atomic::AtomicU64::new(0),
+            last_commit: std::sync::atomic::AtomicU64::new(0),
+            after: std::sync::atomic::AtomicU64::new(0),
+            takes_advisory: std::sync::atomic::AtomicBool::new(false),
             advisory: Mutex::new(AdvisoryHeld::default()),
         }
     }
