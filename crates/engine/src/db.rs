@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use collie_base::{CfId, Lsn};
+use collie_base::{CfId, Lsn, Xid};
 use collie_env::Env;
-use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture};
+use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
 use crate::open;
 use crate::shared::Shared;
@@ -164,6 +164,16 @@ impl Db {
     /// waits for.
     pub fn slots_in_the_way(&self, slot: usize) -> Vec<usize> {
         self.shared.txns.slots_in_the_way(slot)
+    }
+
+    /// Tells the snapshot at `at` in xids, as far as it is remembered.
+    pub fn xid_snapshot(&self, at: Lsn) -> Option<XidSnapshot> {
+        self.shared.txns.xid_snapshot(at)
+    }
+
+    /// Returns how the transaction with this id ended, as far as it is remembered.
+    pub fn xid_fate(&self, xid: Xid) -> XidFate {
+        self.shared.txns.xid_fate(xid)
     }
 
     /// Returns the snapshots in force, lowest first: who holds each ([`CancelHandle::slot`](crate::CancelHandle::slot)), and

@@ -86,9 +86,9 @@ pub use collie_store::{Family, FamilyStat, Origin, Visit};
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
-    AdvisoryScope, Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld, LockOwner,
-    LockPicture,
-    LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld, WaitLimit,
+    AdvisoryScope, Awaited, Blocker, CancelHandle, CancelReason, HeldSnapshot, InTheWay, Isolation, LockHeld,
+    LockOwner, LockPicture, LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld,
+    WaitLimit, XidFate, XidSnapshot,
 };
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};

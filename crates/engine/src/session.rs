@@ -552,6 +552,22 @@ impl Session {
         self.open.as_ref().and_then(Transaction::xid)
     }
 
+    /// Gives the open transaction its id, which else comes with its first write or row lock.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] when no transaction is open; [`EngineError::ReadOnly`], [`EngineError::Salvaged`].
+    pub fn assign_xid(&mut self) -> Result<Xid, EngineError> {
+        if self.shared.txns.log().is_read_only() {
+            return Err(EngineError::Salvaged);
+        }
+        let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
+        let xid = self.txn.assign_xid(t)?;
+        if let Some(view) = &mut self.view {
+            view.me = Some(xid);
+        }
+        Ok(xid)
+    }
+
     /// Returns the snapshot in force: commits below it are visible. `None` between statements of READ COMMITTED, and before
     /// the first of other levels.
     pub fn snapshot(&self) -> Option<Lsn> {
@@ -658,6 +674,9 @@ impl Session {
 
     fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {
         let doomed = self.doomed.take();
+        if doomed.is_none() {
+            t.note_committed();
+        }
         self.abort(t);
         match doomed {
             Some(error) => Err(error),

@@ -22,9 +22,9 @@ varchar date time timestamp timestamptz numeric regclass regtype regnamespace re
 record void cstring any anyarray anyelement anynonarray anycompatible anycompatiblearray anycompatiblenonarray""".split()
 # Types that are known by name only, so that using one says "not supported" instead of "does not exist".
 NAMED = """interval timetz uuid json jsonb bit varbit money inet cidr macaddr point xml tsvector tsquery pg_lsn xid xid8
-cid tid aclitem pg_node_tree trigger internal""".split()
+cid tid aclitem pg_node_tree trigger internal pg_snapshot txid_snapshot""".split()
 # Types that only system functions take or return (as text): kept even though no table can have
-CATALOG = "pg_node_tree pg_lsn inet".split()
+CATALOG = "pg_node_tree pg_lsn inet xid8 pg_snapshot txid_snapshot".split()
 # System views that Collie shows besides every table of pg_catalog. PostgreSQL numbers views anew in each release, so
 # here a view's OID is its place in this list: add names at the end only.
 FIRST_VIEW_OID = 13100

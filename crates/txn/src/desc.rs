@@ -51,6 +51,8 @@ const STAMPED: u64 = 2;
 const WAITED: u64 = 4;
 /// The sparse map holds this descriptor.
 const LAPPED: u64 = 8;
+/// It committed and had nothing to commit, which ends it as a rollback does.
+const COMMITTED_NOTHING: u64 = 16;
 
 /// What the owner of a transaction must still do after its end was marked.
 #[must_use]
@@ -86,6 +88,15 @@ impl Desc {
     pub(crate) fn finish(&self) -> Duties {
         let old = self.flags.fetch_or(DONE | STAMPED, ord!("DESC_FINISH", AcqRel));
         Duties { wake: old & WAITED != 0, leave_sparse: old & LAPPED != 0 }
+    }
+
+    /// Notes that it commits though it wrote nothing: for who asks how it ended.
+    pub(crate) fn note_committed(&self) {
+        self.flags.fetch_or(COMMITTED_NOTHING, ord!("DESC_NOTE", AcqRel));
+    }
+
+    pub(crate) fn committed_nothing(&self) -> bool {
+        self.flags.load(ord!("DESC_NOTE_LOAD", Acquire)) & COMMITTED_NOTHING != 0
     }
 
     /// Announces a waiter; `false` when the transaction is done and nothing is to be waited for.

@@ -16,7 +16,9 @@
 //!   its session works on.
 //! - [`Resolution`] of a [`Stamp`]: what readers ask for each version.
 //! - [`Blocker`] and [`Wait`]: who is in the way, and the wait for it.
+//! - [`Advisory`]: locks of a session on numbers that mean something to its application.
 //! - [`LockPicture`]: all that for people to look at.
+//! - [`XidSnapshot`], [`XidFate`]: a snapshot and an end told in xids, for applications that keep those.
 //!
 //! The usual life of a writing transaction: [`Session::begin`], then per statement [`Session::lock_table`],
 //! [`Session::begin_statement`], [`Session::assign_xid`] before the first version is installed, [`Session::wait`]
@@ -90,6 +92,7 @@ mod wait;
 mod waits;
 mod write_set;
 mod xid_map;
+mod xids_at;
 
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -126,3 +129,4 @@ pub use txns::{Options, Txns};
 pub use wait::{Wait, WaitLimit};
 pub use waits::{Blocker, RowKey, RowWish};
 pub use write_set::{Mark, WriteSet};
+pub use xids_at::{XidFate, XidSnapshot};

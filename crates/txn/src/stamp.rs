@@ -106,6 +106,15 @@ impl Word {
         self.0
     }
 
+    /// Returns where the transaction committed, if it did.
+    pub(crate) fn committed_at(self) -> Option<Lsn> {
+        (self.0 & 3 == 2).then(|| Lsn::new(self.0 >> 2))
+    }
+
+    pub(crate) const fn is_open(self) -> bool {
+        self.0 & 3 == 0
+    }
+
     /// Returns what the word says of `xid`, whose word it must be.
     pub(crate) fn resolution(self, xid: Xid) -> Resolution {
         match self.0 & 3 {

@@ -74,6 +74,13 @@ impl Transaction {
         self.snapshot
     }
 
+    /// Notes that the transaction ends as a rollback because it wrote nothing, and was asked to commit.
+    pub fn note_committed(&self) {
+        if let Some(desc) = &self.desc {
+            desc.note_committed();
+        }
+    }
+
     /// Returns a mark to roll back to.
     #[must_use]
     pub fn savepoint(&self, writes: &impl WriteSet) -> Mark {

@@ -37,14 +37,14 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct XidMap {
     // Constant after open.
-    dense: Box<[AtomicU64]>,
-    descs: Box<[Mutex<Option<Arc<Desc>>>]>,
+    pub(crate) dense: Box<[AtomicU64]>,
+    pub(crate) descs: Box<[Mutex<Option<Arc<Desc>>>]>,
     // Written by allocators.
     next_xid: Padded<AtomicU64>,
     // Written under `retiring`.
     floor_xid: Padded<AtomicU64>,
-    sparse: RwLock<Map<u64, Arc<Desc>>>,
-    retiring: Mutex<()>,
+    pub(crate) sparse: RwLock<Map<u64, Arc<Desc>>>,
+    pub(crate) retiring: Mutex<()>,
     /// Questions that `sparse` was asked, for people: no model has to look at it.
     lapped_lookups: std::sync::atomic::AtomicU64,
 }
@@ -65,7 +65,7 @@ impl XidMap {
         }
     }
 
-    fn slot(&self, xid: u64) -> usize {
+    pub(crate) fn slot(&self, xid: u64) -> usize {
         let slots = self.dense.len() as u64;
         usize::try_from(xid & (slots - 1)).expect("below the number of slots")
     }

@@ -44,6 +44,8 @@ pub struct Analyzed {
     pub relations: Vec<(Oid, Access)>,
     /// Whether it writes or locks rows.
     pub writes: bool,
+    /// Whether it asks for the transaction's id, which it has to have before it runs.
+    pub assigns_xid: bool,
 }
 
 impl Analyzed {

@@ -191,10 +191,19 @@ impl Analyzer<'_> {
     }
 
     /// Returns a column's default, NULL without one (D1).
-    fn column_default(&self, table: &Relation, place: usize) -> Result<Expr> {
+    fn column_default(&mut self, table: &Relation, place: usize) -> Result<Expr> {
         let column = &table.columns[place];
         match &column.default {
-            Some(text) if !column.dropped => super::stored_expression(text, None, Some(column.ty), self.cx),
+            Some(text) if !column.dropped => {
+                let mut value = super::stored_expression(text, None, Some(column.ty), self.cx)?;
+                super::visit::walk(&mut value, 0, &mut |node, _| {
+                    if let Expr::Call { proc, .. } = node {
+                        self.note_call(proc);
+                    }
+                    Ok(true)
+                })?;
+                Ok(value)
+            }
             _ => Ok(Expr::Const(Value::Null, column.ty)),
         }
     }

@@ -48,6 +48,7 @@ impl Analyzer<'_> {
             }
             Called::Proc { proc, arguments, expanded } => (proc, arguments, expanded),
         };
+        self.note_call(proc);
         let (nodes, result) = self.fit_arguments(&arguments, proc.result, nodes)?;
         let ty = SqlType::new(result);
         if proc.kind == ProcKind::Aggregate {
@@ -67,6 +68,11 @@ impl Analyzer<'_> {
             return self.set_target(proc, args, ty, pos);
         }
         Ok(Expr::Call { proc, args, ty, pos, operator: None }.at(pos))
+    }
+
+    /// Notes what a function needs before the statement runs.
+    pub(super) fn note_call(&mut self, proc: &Proc) {
+        self.assigns_xid |= proc.source == "pg_current_xact_id";
     }
 
     /// Makes a set-returning function of the output list a range, joined laterally: one row per row of the set.
@@ -130,6 +136,7 @@ impl Analyzer<'_> {
         else {
             return Err(unsupported("a cast as a FROM item", pos));
         };
+        self.note_call(proc);
         if proc.kind == ProcKind::Aggregate {
             return Err(aggregate_refused(Clause::FromFunction, pos));
         }

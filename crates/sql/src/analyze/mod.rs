@@ -182,6 +182,7 @@ struct Analyzer<'a> {
     params: params::Params,
     relations: Vec<(Oid, Access)>,
     writes: bool,
+    assigns_xid: bool,
     depth: u32,
     depth_max: u32,
     /// Whether `depth_max` was met, so that the error is about it.
@@ -201,6 +202,7 @@ impl<'a> Analyzer<'a> {
             params: params::Params::new(cx.parameter_types),
             relations: Vec::new(),
             writes: false,
+            assigns_xid: false,
             depth: 0,
             depth_max,
             too_deep: false,
@@ -254,7 +256,7 @@ impl<'a> Analyzer<'a> {
         debug_assert!(self.levels.is_empty() && self.ctes.is_empty());
         let parameters = self.params.finish()?;
         let relations = std::mem::take(&mut self.relations);
-        Ok(Analyzed { bound, parameters, columns, relations, writes: self.writes })
+        Ok(Analyzed { bound, parameters, columns, relations, writes: self.writes, assigns_xid: self.assigns_xid })
     }
 }
 

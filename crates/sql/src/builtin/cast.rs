@@ -55,7 +55,9 @@ pub fn conversion(source: u32, target: u32, context: CastContext) -> Option<Conv
         });
     }
     let (from, to) = (tables::type_by_oid(source)?, tables::type_by_oid(target)?);
-    if !from.supported || !to.supported || is_pseudo(source) || is_pseudo(target) {
+    // What only system functions return reads as text, and comes from nothing.
+    let shown = from.supported || matches!(source, oid::XID8 | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT | oid::PG_LSN);
+    if !shown || !to.supported || is_pseudo(source) || is_pseudo(target) {
         return None;
     }
     let both_arrays = from.category == b'A' && to.category == b'A' && from.element != 0 && to.element != 0;

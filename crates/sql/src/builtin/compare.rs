@@ -138,6 +138,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:
     "int48eq" => eq::<Integers>, "int48ne" => ne::<Integers>, "int48lt" => lt::<Integers>, "int48le" => le::<Integers>, "int48gt" => gt::<Integers>, "int48ge" => ge::<Integers>,
     "int82eq" => eq::<Integers>, "int82ne" => ne::<Integers>, "int82lt" => lt::<Integers>, "int82le" => le::<Integers>, "int82gt" => gt::<Integers>, "int82ge" => ge::<Integers>,
     "int84eq" => eq::<Integers>, "int84ne" => ne::<Integers>, "int84lt" => lt::<Integers>, "int84le" => le::<Integers>, "int84gt" => gt::<Integers>, "int84ge" => ge::<Integers>,
+    "xid8eq" => eq::<Integers>, "xid8ne" => ne::<Integers>, "xid8lt" => lt::<Integers>, "xid8le" => le::<Integers>, "xid8gt" => gt::<Integers>, "xid8ge" => ge::<Integers>,
     "int8eq" => eq::<Integers>, "int8ne" => ne::<Integers>, "int8lt" => lt::<Integers>, "int8le" => le::<Integers>, "int8gt" => gt::<Integers>, "int8ge" => ge::<Integers>,
     "int4eq" => eq::<Int4s>, "int4ne" => ne::<Int4s>, "int4lt" => lt::<Int4s>, "int4le" => le::<Int4s>, "int4gt" => gt::<Int4s>, "int4ge" => ge::<Int4s>,
     "float4eq" => eq::<Floats>, "float4ne" => ne::<Floats>, "float4lt" => lt::<Floats>, "float4le" => le::<Floats>, "float4gt" => gt::<Floats>, "float4ge" => ge::<Floats>,

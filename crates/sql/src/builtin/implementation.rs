@@ -14,7 +14,7 @@ use collie_base::Map;
 use super::context::{EvalContext, Rows};
 use super::{
     aggregate, array, bytes, chars, compare, datetime, datetime_format, float, integer, number_format, numeric,
-    pattern, series, system, text,
+    pattern, series, system, text, xid,
 };
 use crate::error::Result;
 use crate::types::Value;
@@ -73,7 +73,7 @@ pub(super) use entries;
 
 /// Returns every registered name, in the order of the modules.
 pub(super) fn registered() -> impl Iterator<Item = Entry> {
-    let tables: [&[&[Entry]]; 15] = [
+    let tables: [&[&[Entry]]; 16] = [
         integer::ENTRIES,
         float::ENTRIES,
         numeric::ENTRIES,
@@ -89,6 +89,7 @@ pub(super) fn registered() -> impl Iterator<Item = Entry> {
         series::ENTRIES,
         aggregate::ENTRIES,
         system::ENTRIES,
+        xid::ENTRIES,
     ];
     tables.into_iter().flatten().flat_map(|entries| entries.iter().copied())
 }

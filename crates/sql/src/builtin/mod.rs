@@ -28,6 +28,7 @@ mod series;
 mod system;
 mod tables;
 mod text;
+mod xid;
 
 #[cfg(test)]
 mod builtin_tests;

@@ -94,7 +94,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "pg_tablespace_location" => session, "pg_is_in_recovery" => session, "pg_current_wal_lsn" => session,
         "pg_current_wal_insert_lsn" => session, "pg_current_wal_flush_lsn" => session,
         "pg_last_wal_receive_lsn" => session, "pg_last_wal_replay_lsn" => session, "pg_current_xact_id" => session,
-        "pg_current_xact_id_if_assigned" => session, "pg_postmaster_start_time" => session,
+        "pg_current_xact_id_if_assigned" => session, "pg_current_snapshot" => session, "pg_xact_status" => session, "pg_postmaster_start_time" => session,
         "pg_conf_load_time" => session, "pg_my_temp_schema" => session, "pg_is_other_temp_schema" => session,
         "pg_sleep" => session, "pg_cancel_backend" => session, "pg_terminate_backend" => session,
         "pg_reload_conf" => session, "pg_blocking_pids" => session, "pg_isolation_test_session_is_blocked" => session, "pg_stat_get_live_tuples" => session,

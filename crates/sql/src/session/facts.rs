@@ -11,7 +11,9 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode};
+use collie_engine::{
+    Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode, XidFate,
+};
 
 use crate::{
     builtin::{Rows, SystemFunctions},
@@ -20,7 +22,7 @@ use crate::{
         snapshot::Catalog,
         system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow},
     },
-    error::{Result, SqlError},
+    error::{Result, SqlError, SqlState},
     exec::VirtualTables,
     session::{
         Connected, DATABASE, Database, limits,
@@ -29,7 +31,7 @@ use crate::{
         settings::{Kind, SETTINGS, Settings},
         transaction::Transaction,
     },
-    types::Value,
+    types::{Value, XidSnapshot},
 };
 
 /// What one step may ask.
@@ -43,6 +45,8 @@ pub(super) struct Facts<'a> {
     pub(super) identity: &'a Connected,
     pub(super) pid: u32,
     pub(super) xid: Option<Xid>,
+    /// The statement's snapshot.
+    pub(super) snapshot: Option<Lsn>,
     pub(super) names: &'a Names,
     pub(super) cancel: &'a CancelHandle,
     pub(super) advisory: &'a Advisory,
@@ -124,6 +128,21 @@ impl SessionFacts for Facts<'_> {
 
     fn xid(&self) -> Option<Xid> {
         self.xid
+    }
+
+    fn xid_snapshot(&self) -> Result<XidSnapshot> {
+        let db = &self.database.db;
+        let told = db.xid_snapshot(self.snapshot.unwrap_or_else(|| db.boundary())).ok_or_else(|| {
+            let text = "the transaction's snapshot is too old to be told in transaction ids";
+            SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text).hint("Ask for it early in the transaction.")
+        })?;
+        let number = |xid: Xid| xid.get().cast_signed();
+        let open = told.open.into_iter().map(number).collect();
+        Ok(XidSnapshot { xmin: number(told.xmin), xmax: number(told.xmax), open })
+    }
+
+    fn xid_fate(&self, xid: Xid) -> XidFate {
+        self.database.db.xid_fate(xid)
     }
 
     fn positions(&self) -> (Lsn, Lsn) {

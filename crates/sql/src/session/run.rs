@@ -261,6 +261,10 @@ impl Session {
         }
         self.ensure_transaction()?;
         planned = self.lock_planned(stmt, declared, planned).await?;
+        if planned.analyzed.assigns_xid {
+            self.refuse_read_only("pg_current_xact_id()")?;
+            self.engine.assign_xid()?;
+        }
         self.begin_statement(planned.analyzed.writes)?;
         let mut execution = Execution::new(planned.plan.clone(), params);
         let mut sent = 0;
@@ -335,7 +339,7 @@ impl Session {
     ) -> Result<Step> {
         let catalog = self.catalog();
         let transaction_time = self.transaction_time();
-        let xid = self.engine.xid();
+        let (xid, snapshot) = (self.engine.xid(), self.engine.snapshot());
         let Self {
             database,
             engine,
@@ -358,6 +362,7 @@ impl Session {
             identity,
             pid: *pid,
             xid,
+            snapshot,
             names,
             cancel,
             advisory,

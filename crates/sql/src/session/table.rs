@@ -560,6 +560,7 @@ impl Session {
             columns: vec![ResultColumn { name: String::new(), ty: SqlType::new(oid::INT4), origin: None }],
             relations: Vec::new(),
             writes: false,
+            assigns_xid: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
         self.refuse_stale_snapshot()?;

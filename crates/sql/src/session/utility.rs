@@ -304,6 +304,7 @@ impl Session {
             columns,
             relations: Vec::new(),
             writes: false,
+            assigns_xid: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
         Ok(self.rows_of(planned, client).await?.pop().unwrap_or_default())

@@ -21,9 +21,11 @@ pub mod oid;
 mod sql_type;
 pub mod typmod;
 mod value;
+mod xid_snapshot;
 
 pub use array::{Array, ArrayDim};
 pub use io::{ByteaOutput, TextContext};
 pub use numeric::Numeric;
 pub use sql_type::SqlType;
 pub use value::{Value, compare_f64};
+pub use xid_snapshot::XidSnapshot;

@@ -89,6 +89,7 @@ types! {
     ANYELEMENT = 2283 "anyelement" "anyelement" 4, none = 0;
     ANYNONARRAY = 2776 "anynonarray" "anynonarray" 4, none = 0;
     UUID = 2950 "uuid" "uuid" 16, UUID_ARRAY = 2951;
+    TXID_SNAPSHOT = 2970 "txid_snapshot" "txid_snapshot" -1, TXID_SNAPSHOT_ARRAY = 2949;
     PG_LSN = 3220 "pg_lsn" "pg_lsn" 8, PG_LSN_ARRAY = 3221;
     ANYENUM = 3500 "anyenum" "anyenum" 4, none = 0;
     REGCONFIG = 3734 "regconfig" "regconfig" 4, REGCONFIG_ARRAY = 3735;
@@ -97,6 +98,8 @@ types! {
     REGNAMESPACE = 4089 "regnamespace" "regnamespace" 4, REGNAMESPACE_ARRAY = 4090;
     REGROLE = 4096 "regrole" "regrole" 4, REGROLE_ARRAY = 4097;
     REGCOLLATION = 4191 "regcollation" "regcollation" 4, REGCOLLATION_ARRAY = 4192;
+    PG_SNAPSHOT = 5038 "pg_snapshot" "pg_snapshot" -1, PG_SNAPSHOT_ARRAY = 5039;
+    XID8 = 5069 "xid8" "xid8" 8, XID8_ARRAY = 271;
     ANYCOMPATIBLE = 5077 "anycompatible" "anycompatible" 4, none = 0;
     ANYCOMPATIBLEARRAY = 5078 "anycompatiblearray" "anycompatiblearray" -1, none = 0;
     ANYCOMPATIBLENONARRAY = 5079 "anycompatiblenonarray" "anycompatiblenonarray" 4, none = 0;

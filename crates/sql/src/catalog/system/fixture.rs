@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{
     AdvisoryScope, Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode,
+    XidFate,
 };
 
 use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, call, install, rows};
@@ -18,7 +19,7 @@ use crate::{
         snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
     },
     error::{Result, SqlError, SqlState},
-    types::{SqlType, TextContext, Value, io, oid},
+    types::{SqlType, TextContext, Value, XidSnapshot, io, oid},
 };
 
 /// A table that the search path does not find.
@@ -76,6 +77,18 @@ impl SessionFacts for FakeSession {
     }
     fn xid(&self) -> Option<Xid> {
         None
+    }
+    fn xid_snapshot(&self) -> Result<XidSnapshot> {
+        XidSnapshot::parse("5:9:5,7", "pg_snapshot")
+    }
+    fn xid_fate(&self, xid: Xid) -> XidFate {
+        match xid.get() {
+            5 => XidFate::InProgress,
+            6 => XidFate::Committed,
+            8 => XidFate::Aborted,
+            0..9 => XidFate::Forgotten,
+            _ => XidFate::Future,
+        }
     }
     fn positions(&self) -> (Lsn, Lsn) {
         (Lsn::new(0x1_0000_00A0), Lsn::new(0x20))

@@ -7,6 +7,9 @@
 
 use std::{cell::Cell, hash::BuildHasher, time::Duration};
 
+use collie_base::Xid;
+use collie_engine::XidFate;
+
 use super::{
     SessionFacts, advisory, definition,
     name::{self, quoted, visible},
@@ -134,10 +137,12 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_is_in_recovery" => Value::Bool(false),
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => lsn(facts.positions().0),
         "pg_current_wal_flush_lsn" => lsn(facts.positions().1),
-        // A transaction gets its id with its first write; asking for it does not make it one that writes.
+        // A statement that asks for the id has one before it runs.
         "pg_current_xact_id" | "pg_current_xact_id_if_assigned" => {
             facts.xid().map_or(Value::Null, |xid| bytes(xid.get()))
         }
+        "pg_current_snapshot" => facts.xid_snapshot()?.to_string().into(),
+        "pg_xact_status" => xid_status(facts, args)?,
         "pg_my_temp_schema" => Value::Oid(0),
         "pg_is_other_temp_schema" => Value::Bool(false),
         "pg_reload_conf" => Value::Bool(true),
@@ -169,12 +174,27 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
     Ok(Some(value))
 }
 
+/// Says how a transaction ended; NULL when that was too long ago to be remembered.
+fn xid_status(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    let xid = args.first().and_then(Value::as_i64).unwrap_or_default();
+    Ok(match facts.xid_fate(Xid::new(xid.cast_unsigned())) {
+        XidFate::InProgress => Value::text("in progress"),
+        XidFate::Committed => Value::text("committed"),
+        XidFate::Aborted => Value::text("aborted"),
+        XidFate::Forgotten => Value::Null,
+        XidFate::Future => {
+            let text = format!("transaction ID {} is in the future", xid.cast_unsigned());
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text));
+        }
+    })
+}
+
 /// Cancels or ends a session; a number that is nobody's is worth a warning.
 fn stop(facts: &dyn SessionFacts, args: &[Value], end: bool) -> Value {
     let stopped = pid_of(args).is_some_and(|pid| facts.stop_backend(pid, end));
     if !stopped {
         let pid = args.first().and_then(Value::as_i64).unwrap_or_default();
-        facts.warn(SqlError::new(SqlState::WARNING, format!("PID {pid} is not a PostgreSQL server process")));
+        facts.warn(SqlError::new(SqlState::WARNING, format!("PID {pid} is not a PostgreSQL backend process")));
     }
     Value::Bool(stopped)
 }

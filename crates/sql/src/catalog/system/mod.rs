@@ -44,7 +44,7 @@ mod system_tests;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode};
+use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate};
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 
@@ -55,7 +55,7 @@ use crate::{
         snapshot::Catalog,
     },
     error::{Result, SqlError},
-    types::Value,
+    types::{Value, XidSnapshot},
 };
 
 /// What system tables and functions may ask of a session.
@@ -84,6 +84,13 @@ pub trait SessionFacts {
     fn set_config(&self, name: &str, value: &str, local: bool) -> Result<String>;
     /// Id of the transaction, once it wrote.
     fn xid(&self) -> Option<Xid>;
+    /// The statement's snapshot, told in transaction ids.
+    ///
+    /// # Errors
+    /// 55000 when it is older than what is remembered of them.
+    fn xid_snapshot(&self) -> Result<XidSnapshot>;
+    /// How a transaction ended, as far as it is remembered.
+    fn xid_fate(&self, xid: Xid) -> XidFate;
     /// The boundary and the durable end of the log.
     fn positions(&self) -> (Lsn, Lsn);
     /// Rows of a family, about.

@@ -23,15 +23,18 @@ fn fits(value: &Value, ty: u32) -> bool {
         Value::Bool(_) => ty == oid::BOOL,
         Value::Int2(_) => ty == oid::INT2,
         Value::Int4(_) => ty == oid::INT4,
-        Value::Int8(_) => ty == oid::INT8,
+        Value::Int8(_) => matches!(ty, oid::INT8 | oid::XID8),
         Value::Float4(_) => ty == oid::FLOAT4,
         Value::Float8(_) => ty == oid::FLOAT8,
         Value::Char(_) => ty == oid::CHAR,
         Value::Bytea(_) => ty == oid::BYTEA,
         Value::TimestampTz(_) => ty == oid::TIMESTAMPTZ,
         Value::Oid(_) => oid::is_oid_like(ty),
-        // pg_lsn and inet have no values of their own; they are kept as their text.
-        Value::Text(_) => SqlType::new(ty).is_string_like() || ty == oid::PG_LSN || ty == oid::INET,
+        // These have no values of their own; they are kept as their text.
+        Value::Text(_) => {
+            SqlType::new(ty).is_string_like()
+                || matches!(ty, oid::PG_LSN | oid::INET | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT)
+        }
         Value::Array(array) => oid::element_of(ty) == Some(array.element_oid),
         _ => false,
     }
@@ -354,6 +357,11 @@ fn functions_about_the_session_answer_from_its_facts() {
         assert_eq!(ask(source, &[Value::Int4(-1)]), "f");
         assert_eq!(ask(source, &[Value::Int4(9)]), "t");
     }
+    assert_eq!(ask("pg_current_snapshot", &[]), "5:9:5,7");
+    for (xid, status) in [(5, "in progress"), (6, "committed"), (8, "aborted"), (1, "NULL")] {
+        assert_eq!(ask("pg_xact_status", &[Value::Int8(xid)]), status);
+    }
+    assert_eq!(ask("pg_xact_status", &[Value::Int8(9)]), "22023: transaction ID 9 is in the future");
     let (one, pair) = ([Value::Int8(1)], [Value::Int4(1), Value::Int4(-1)]);
     assert!(ask("pg_advisory_lock_int8", &one).starts_with("40P01"));
     assert_eq!(ask("pg_advisory_xact_lock_shared_int4", &pair), "");

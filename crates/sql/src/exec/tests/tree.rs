@@ -87,7 +87,14 @@ pub(super) fn select(ranges: Vec<Range>, filter: Option<Expr>, targets: Vec<Expr
 }
 
 pub(super) fn analyzed(bound: Bound) -> Analyzed {
-    Analyzed { bound, parameters: Vec::new(), columns: Vec::new(), relations: Vec::new(), writes: true }
+    Analyzed {
+        bound,
+        parameters: Vec::new(),
+        columns: Vec::new(),
+        relations: Vec::new(),
+        writes: true,
+        assigns_xid: false,
+    }
 }
 
 pub(super) fn query(select: Select) -> Analyzed {

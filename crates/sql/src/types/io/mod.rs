@@ -14,7 +14,7 @@ mod scalar;
 mod io_tests;
 
 use super::datetime::{self, DateOrder};
-use super::{Numeric, SqlType, Value, oid, typmod};
+use super::{Numeric, SqlType, Value, XidSnapshot, oid, typmod};
 use crate::error::{Result, SqlError, SqlState};
 
 pub use binary::{binary_in, binary_out};
@@ -53,6 +53,11 @@ pub fn text_in(oid: u32, typmod: i32, text: &str, context: &TextContext) -> Resu
     let value = match oid {
         oid::INT4 => return scalar::parse_integer(text, "integer").map(Value::Int4),
         oid::INT8 => return scalar::parse_integer(text, "bigint").map(Value::Int8),
+        oid::XID8 => return scalar::parse_xid8(text).map(Value::Int8),
+        oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT => {
+            let snapshot = XidSnapshot::parse(text, SqlType::new(oid).name().as_ref())?;
+            return Ok(Value::text(&snapshot.to_string()));
+        }
         oid::INT2 => return scalar::parse_integer(text, "smallint").map(Value::Int2),
         oid::BOOL => return scalar::parse_bool(text).map(Value::Bool),
         oid::FLOAT4 => return scalar::parse_float4(text).map(Value::Float4),

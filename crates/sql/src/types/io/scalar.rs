@@ -35,6 +35,12 @@ pub(super) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
         .ok_or_else(|| out_of_range(type_name, text))
 }
 
+/// Reads a transaction id; one that no transaction ever has is refused.
+pub(super) fn parse_xid8(text: &str) -> Result<i64> {
+    let value: i64 = parse_integer(text, "xid8")?;
+    if value < 0 { Err(out_of_range("xid8", text)) } else { Ok(value) }
+}
+
 pub(super) fn parse_oid(text: &str) -> Result<u32> {
     if trimmed(text) == "-" {
         return Ok(0);

@@ -1,0 +1,121 @@
+//! Transaction ids and snapshots of them, as applications see them: who has one, what a snapshot shows, how each ended.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
+
+use collie_clients_tests::{Place, Server, state};
+use postgres::{Client, types::FromSqlOwned};
+
+fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
+    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
+}
+
+fn run(client: &mut Client, sql: &str) {
+    client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
+}
+
+/// Goal: who asks for the transaction's id gets one, the same until its end, by a default too; who asks whether it has one
+/// gives it none. Method: each function before and after; a read-only transaction has none to give.
+#[test]
+fn asking_for_an_id_assigns_one() {
+    let server = Server::fresh();
+    let mut client = server.connect();
+    run(&mut client, "CREATE TABLE t (id int PRIMARY KEY, by bigint NOT NULL DEFAULT txid_current())");
+    run(&mut client, "BEGIN");
+    let none = "SELECT txid_current_if_assigned() IS NULL AND pg_current_xact_id_if_assigned() IS NULL";
+    assert!(value::<bool>(&mut client, none));
+    let id: i64 = value(&mut client, "SELECT txid_current()");
+    assert!(!value::<bool>(&mut client, none));
+    assert_eq!(value::<String>(&mut client, "SELECT pg_current_xact_id()::text"), id.to_string());
+    run(&mut client, "INSERT INTO t VALUES (1), (2); COMMIT");
+    assert_eq!(value::<i64>(&mut client, "SELECT min(by) FROM t"), id);
+    assert_eq!(value::<i64>(&mut client, "SELECT count(DISTINCT by) FROM t"), 1);
+    run(&mut client, "INSERT INTO t VALUES (3)");
+    assert!(value::<bool>(&mut client, "SELECT max(by) > min(by) FROM t"), "the first row of a statement by itself");
+    assert!(value::<i64>(&mut client, "SELECT * FROM txid_current()") > id);
+    run(&mut client, "BEGIN READ ONLY");
+    assert_eq!(state(&client.batch_execute("SELECT txid_current()").unwrap_err()), "25006");
+}
+
+/// Goal: a snapshot told in ids shows exactly what the transaction sees, at each level. Method: rows that carry the id of
+/// their writers; of committed, open and rolled back ones, by the table and by `pg_visible_in_snapshot`.
+#[test]
+fn snapshot_in_ids_agrees_with_what_is_seen() {
+    let server = Server::fresh();
+    let mut writers: Vec<Client> = (0..6).map(|_| server.connect()).collect();
+    run(&mut writers[0], "CREATE TABLE t (by bigint DEFAULT txid_current())");
+    let mut ids = Vec::new();
+    for writer in &mut writers {
+        run(writer, "BEGIN; INSERT INTO t DEFAULT VALUES");
+        ids.push(value::<i64>(writer, "SELECT txid_current()"));
+    }
+    let mut keeper = server.connect();
+    run(&mut writers[2], "COMMIT");
+    run(&mut keeper, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+    let agree = |client: &mut Client, seen: usize, asked: &[i64]| {
+        assert_eq!(value::<i64>(client, "SELECT count(*) FROM t"), i64::try_from(seen).unwrap());
+        let shown: Vec<bool> = asked
+            .iter()
+            .map(|id| value(client, &format!("SELECT txid_visible_in_snapshot({id}, txid_current_snapshot())")))
+            .collect();
+        let rows: Vec<bool> =
+            asked.iter().map(|id| value(client, &format!("SELECT count(*) = 1 FROM t WHERE by = {id}"))).collect();
+        (shown, rows)
+    };
+    let (shown, rows) = agree(&mut keeper, 1, &ids);
+    assert_eq!(shown, [false, false, true, false, false, false]);
+    assert_eq!(shown, rows);
+    run(&mut writers[0], "COMMIT");
+    run(&mut writers[5], "COMMIT");
+    run(&mut writers[3], "ROLLBACK");
+    // Ended since: only what committed below the snapshot is seen; a rolled back one left nothing to see.
+    let (shown, rows) = agree(&mut keeper, 1, &[ids[0], ids[1], ids[2], ids[4], ids[5]]);
+    assert_eq!(shown, [false, false, true, false, false]);
+    assert_eq!(shown, rows);
+    let mut fresh = server.connect();
+    let (shown, rows) = agree(&mut fresh, 3, &[ids[0], ids[1], ids[2], ids[4], ids[5]]);
+    assert_eq!(shown, [true, false, true, false, true]);
+    assert_eq!(shown, rows);
+    let open: Vec<i64> = fresh
+        .query("SELECT txid_snapshot_xip(txid_current_snapshot())", &[])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(open, [ids[1], ids[4]]);
+    assert_eq!(value::<i64>(&mut fresh, "SELECT txid_snapshot_xmin(txid_current_snapshot())"), ids[1]);
+    assert!(value::<bool>(&mut fresh, "SELECT pg_current_snapshot()::text = txid_current_snapshot()::text"));
+    let own = "SELECT pg_visible_in_snapshot(pg_current_xact_id(), pg_current_snapshot())";
+    assert!(!value::<bool>(&mut fresh, own), "one's own has not ended");
+}
+
+/// Goal: the end of each transaction is told as its client heard it; what is not known is NULL or refused, also after a
+/// restart. Method: one of each end, one that had nothing to commit, one of the future, one of before the restart.
+#[test]
+fn ends_are_told_as_they_were() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (mut client, mut look) = (server.connect(), server.connect());
+    run(&mut client, "CREATE TABLE t (n int)");
+    let status = |look: &mut Client, id: i64| value::<Option<String>>(look, &format!("SELECT txid_status({id})"));
+    let mut ids = Vec::new();
+    for (work, end, wanted) in [
+        ("INSERT INTO t VALUES (1)", "COMMIT", "committed"),
+        ("INSERT INTO t VALUES (1)", "ROLLBACK", "aborted"),
+        ("SELECT 1", "COMMIT", "committed"),
+        ("SELECT 1", "ROLLBACK", "aborted"),
+    ] {
+        run(&mut client, &format!("BEGIN; {work}"));
+        let id: i64 = value(&mut client, "SELECT txid_current()");
+        assert_eq!(status(&mut look, id).as_deref(), Some("in progress"));
+        assert_eq!(value::<String>(&mut client, "SELECT pg_xact_status(pg_current_xact_id())"), "in progress");
+        run(&mut client, end);
+        assert_eq!(status(&mut look, id).as_deref(), Some(wanted), "{work}; {end}");
+        ids.push(id);
+    }
+    let error = look.batch_execute("SELECT txid_status(9000000000000000000)").unwrap_err();
+    assert_eq!(state(&error), "22023");
+    server.kill();
+    let server = Server::start(&place);
+    let mut look = server.connect();
+    assert_eq!(status(&mut look, ids[0]), None);
+    assert!(value::<i64>(&mut look, "SELECT txid_current()") > ids[3], "an id is given once");
+}
