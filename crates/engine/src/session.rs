@@ -25,8 +25,8 @@ use std::sync::Arc;
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
-    Behind, Blocker, CancelHandle, CommitRecord, Ended, Holder, Isolation, LockTarget, NotCommitted, RowKey, RowWish,
-    Start, StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
+    Behind, Blocker, CancelHandle, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish, Start,
+    StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
 };
 use collie_wal::Level;
 use parking_lot::Mutex;
@@ -593,38 +593,21 @@ impl Session {
     /// # Errors
     /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; the log's. The transaction is then rolled back.
     pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
-        self.commit_or(sync, || ())
-    }
-
-    /// Like [`Session::commit`]; when nothing is committed calls `refused`, before the transaction's table locks are released:
-    /// for what the caller made public ahead of the commit, under these locks.
-    ///
-    /// # Errors
-    /// As of [`Session::commit`].
-    pub fn commit_or(&mut self, sync: bool, refused: impl FnOnce()) -> Result<Ack, EngineError> {
-        let Some(t) = self.open.take() else {
-            refused();
-            return Err(NO_TRANSACTION);
-        };
+        let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
         self.view = None;
         (self.checking, self.newest) = (false, None);
         let reads = self.reads.take().map(|reads| reads.into_inner());
         let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
             // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
             if reads.is_some_and(|reads| reads.saw_beyond()) {
-                refused();
                 self.abort(t);
                 return Err(EngineError::ReadChanged);
-            }
-            if self.doomed.is_some() {
-                refused();
             }
             return self.end_without_record(t, sync);
         };
         if self.redo.must_flush()
             && let Err(error) = self.write_chunk(xid)
         {
-            refused();
             self.abort(t);
             return Err(error);
         }
@@ -649,27 +632,23 @@ impl Session {
                 // A log that refuses this too forgets the chunks at the next open.
                 let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
             }
-            Ok::<_, EngineError>(ended)
-        })?; // fails only where nothing can be written: then no transaction has an id
+            ended
+        });
         let keep_locks = std::mem::take(&mut self.wrote_catalog);
         self.redo.clear();
-        let (error, locks) = match ended {
-            Ok(Ended::Committed { at, locks }) => {
+        match ended? {
+            Ended::Committed { at, locks } => {
                 let level = if sync { Level::Disk } else { Level::Memory };
                 let sync = log.wal().map_or(level, |wal| wal.commit_level(level)) == Level::Disk;
                 if !sync {
                     log.flush_soon();
                 }
                 let receipt = Receipt { csn: Some(at.start) };
-                return Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)));
+                Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)))
             }
-            Ok(Ended::ReadChanged { locks, .. }) => (EngineError::ReadChanged, locks),
-            Err(NotCommitted { error, locks }) => (error.into(), locks),
-            Ok(Ended::Nothing) => unreachable!("a commit with a record is in the log"),
-        };
-        refused();
-        drop(locks);
-        Err(error)
+            Ended::ReadChanged { .. } => Err(EngineError::ReadChanged),
+            Ended::Nothing => unreachable!("a commit with a record is in the log"),
+        }
     }
 
     fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {

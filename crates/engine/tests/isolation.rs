@@ -333,26 +333,3 @@ fn asynchronous_commit_is_acknowledged_and_readable_at_once() {
     session.begin_statement(StatementKind::ReadOnly).unwrap();
     assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"async"[..]));
 }
-
-/// Goal: a commit that the log refuses is told to the caller while its table locks still keep others out. Method: the log is
-/// closed under an open transaction; the hook looks whether a waiter for the table lock was let in.
-#[test]
-fn refusal_by_the_log_is_told_before_the_locks_end() {
-    let Fixture { db, f, .. } = &common::two_rows(b"value");
-    let (mut session, mut other) = (db.session().unwrap(), db.session().unwrap());
-    begin(&mut session);
-    assert_eq!(session.lock_table(7, TableLockMode::AccessExclusive).unwrap(), TableLock::Granted);
-    put(&mut session, f, b"a", b"written");
-    other.begin(Isolation::ReadCommitted, false).unwrap();
-    db.close().unwrap();
-    let mut calls = 0;
-    let ended = session.commit_or(true, || {
-        calls += 1;
-        assert!(matches!(other.lock_table(7, TableLockMode::AccessShare).unwrap(), TableLock::Wait(_)));
-    });
-    assert!(matches!(ended, Err(EngineError::Closed)), "{ended:?}");
-    assert_eq!(calls, 1);
-    other.rollback();
-    other.begin(Isolation::ReadCommitted, false).unwrap();
-    assert_eq!(other.lock_table(7, TableLockMode::AccessShare).unwrap(), TableLock::Granted);
-}

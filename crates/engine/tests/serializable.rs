@@ -308,32 +308,6 @@ fn refused_commit_of_a_large_transaction_leaves_nothing() {
     assert!(keys(&session, &f, b"x", b"y").is_empty());
 }
 
-/// Goal: `commit_or` undoes what was made public before anybody is let in. Method: the hook looks whether a waiter for the
-/// table lock was let in; it runs once for a refused commit, never for another.
-#[test]
-fn refusal_is_told_before_the_locks_end() {
-    use collie_engine::{TableLock, TableLockMode};
-    let Fixture { db, f, .. } = &fixture();
-    for changed in [false, true] {
-        let (mut session, mut other) = (serializable(db), db.session().unwrap());
-        assert_eq!(session.lock_table(7, TableLockMode::AccessExclusive).unwrap(), TableLock::Granted);
-        let _ = read(&session, f, b"b");
-        if changed {
-            put_one(db, f, b"b", b"changed");
-        }
-        update(&mut session, f, b"a", b"written");
-        other.begin(Isolation::ReadCommitted, false).unwrap();
-        let mut calls = 0;
-        let ended = session.commit_or(true, || {
-            calls += 1;
-            assert!(matches!(other.lock_table(7, TableLockMode::AccessShare).unwrap(), TableLock::Wait(_)));
-        });
-        assert_eq!((ended.is_err(), calls), (changed, u32::from(changed)));
-        ended.into_iter().for_each(|ack| assert!(ack.block().is_ok()));
-        other.rollback();
-    }
-}
-
 /// Goal: the sum that every transaction checks before it writes never breaks, with threads that commit at the same time.
 /// Method: four threads withdraw from either of two accounts if the two together allow it, which is write skew; at
 /// SERIALIZABLE no pair of balances is ever below zero.

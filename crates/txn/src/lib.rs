@@ -118,7 +118,7 @@ pub use cancel::{CancelHandle, CancelReason};
 pub use error::TxnError;
 pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockWait};
 pub use log::{Appended, CommitLog};
-pub use session::{Behind, CommitRecord, Ended, Gate, NotCommitted, Session, Start};
+pub use session::{Behind, CommitRecord, Ended, Gate, Session, Start};
 pub use share_table::RowShares;
 pub use snapshots::{HeldSnapshot, Holder, SnapshotCancelled};
 pub use stamp::{Resolution, Stamp};

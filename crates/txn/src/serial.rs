@@ -17,7 +17,7 @@
 
 use crate::{
     log::CommitLog,
-    session::{CommitRecord, Ended, NotCommitted, Session},
+    session::{CommitRecord, Ended, Session},
     transaction::Transaction,
     write_set::WriteSet,
 };
@@ -36,7 +36,7 @@ impl<L: CommitLog> Session<L> {
     /// Blocks while other transactions validate and append (V2).
     ///
     /// # Errors
-    /// As of [`Session::commit`].
+    /// The log's. The transaction is then rolled back.
     pub fn commit_validated(
         &mut self,
         t: Transaction,
@@ -44,7 +44,7 @@ impl<L: CommitLog> Session<L> {
         record: CommitRecord<'_>,
         writes: &mut impl WriteSet,
         validate: impl FnOnce() -> Result<(), Lsn>,
-    ) -> Result<Ended, NotCommitted<L::Error>> {
+    ) -> Result<Ended, L::Error> {
         let mut held = (!mutant!("SERIAL_NOT_HELD")).then(|| self.txns().serial.lock());
         let appended = match validate() {
             Ok(()) => self.append_commit(&t, writer, record, || {
@@ -54,9 +54,9 @@ impl<L: CommitLog> Session<L> {
             }),
             Err(csn) => {
                 drop(held);
-                let locks = self.undo(t, writes);
+                self.abort(t, writes);
                 self.saw(csn);
-                return Ok(Ended::ReadChanged { csn, locks });
+                return Ok(Ended::ReadChanged { csn });
             }
         };
         drop(held); // V1: published, or not in the log at all

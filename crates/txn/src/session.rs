@@ -27,7 +27,7 @@ use crate::{
 };
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_sync::{atomic::Ordering, mutant};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 /// One connection, or one embedded handle. Has at most one transaction at a time.
 #[derive(Debug)]
@@ -97,27 +97,8 @@ pub enum Ended {
     ReadChanged {
         /// That commit.
         csn: Lsn,
-        /// Its table locks.
-        locks: TableLocksHeld,
     },
 }
-
-/// A transaction that the log did not take, and that was rolled back.
-#[derive(Debug)]
-pub struct NotCommitted<E> {
-    /// Why.
-    pub error: E,
-    /// Its table locks, released when dropped: take back first what was made public under them.
-    pub locks: TableLocksHeld,
-}
-
-impl<E: fmt::Display> fmt::Display for NotCommitted<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl<E: std::error::Error> std::error::Error for NotCommitted<E> {}
 
 impl<L: CommitLog> Session<L> {
     pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
@@ -353,14 +334,14 @@ impl<L: CommitLog> Session<L> {
     /// None yet: wait until the boundary (asynchronous; then [`Txns::acknowledge`]) or `durable` reaches the end.
     ///
     /// # Errors
-    /// The log's. The transaction is then rolled back, but for its table locks.
+    /// The log's. The transaction is then rolled back.
     pub fn commit(
         &mut self,
         t: Transaction,
         writer: &mut L::Writer,
         record: Option<CommitRecord<'_>>,
         writes: &mut impl WriteSet,
-    ) -> Result<Ended, NotCommitted<L::Error>> {
+    ) -> Result<Ended, L::Error> {
         let Some(record) = record else {
             self.abort(t, writes);
             return Ok(Ended::Nothing);
@@ -391,10 +372,13 @@ impl<L: CommitLog> Session<L> {
         mut t: Transaction,
         appended: Result<Appended, L::Error>,
         writes: &mut impl WriteSet,
-    ) -> Result<Ended, NotCommitted<L::Error>> {
+    ) -> Result<Ended, L::Error> {
         let at = match appended {
             Ok(at) => at,
-            Err(error) => return Err(NotCommitted { error, locks: self.undo(t, writes) }),
+            Err(error) => {
+                self.abort(t, writes);
+                return Err(error);
+            }
         };
         let desc = t.desc.as_ref().expect("a transaction with a commit record has an xid");
         if let Some(unstamped) = writes.hand_over() {
@@ -421,11 +405,6 @@ impl<L: CommitLog> Session<L> {
 
     /// Rolls back: undoes the versions, then lets others go on.
     pub fn abort(&mut self, t: Transaction, writes: &mut impl WriteSet) {
-        drop(self.undo(t, writes));
-    }
-
-    /// Rolls back but for the table locks.
-    pub(crate) fn undo(&mut self, t: Transaction, writes: &mut impl WriteSet) -> TableLocksHeld {
         writes.undo_to(0);
         if let Some(desc) = &t.desc {
             self.txns.map.publish_abort(desc);
@@ -435,7 +414,6 @@ impl<L: CommitLog> Session<L> {
         }
         self.end(&t);
         self.owner.release_transaction_advisory(0, Lsn::ZERO);
-        t.tables
     }
 
     fn end(&mut self, t: &Transaction) {

@@ -133,8 +133,11 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         let facts = match played.and_then(|()| judge(plan, *mix, &history)) {
             Ok(facts) => facts,
             Err(error) => {
-                let kept = dir.keep(); // the evidence stays
-                return Err(error.context(format!("round {round}, {}, data kept in {}", mix.name, kept.display())));
+                let mut context = format!("round {round}, {}", mix.name);
+                if plan.plant.is_none() {
+                    context += &format!(", data kept in {}", dir.keep().display()); // the evidence stays
+                }
+                return Err(error.context(context));
             }
         };
         let count = |outcome| history.transactions.iter().filter(|t| t.outcome == outcome).count() as u64;
