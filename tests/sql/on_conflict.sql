@@ -174,7 +174,6 @@ INSERT INTO whole AS w VALUES (1, 1, 'x'), (2, 2, 'y') ON CONFLICT (id) DO UPDAT
 SELECT t.* = u.* AS same, t.* <> u.* AS other, t.* IS NOT DISTINCT FROM u.* AS nd FROM whole t, whole u ORDER BY t.id, u.id;
 SELECT t.* = ROW(1, 9, 'x'), ROW(t.*) = ROW(t.*), ROW(t.*, 1) IS DISTINCT FROM ROW(1, t.*) FROM whole t WHERE id = 1;
 SELECT ROW(t.*, 1), (t.*) IS DISTINCT FROM ROW(t.id, t.a, t.b) FROM whole t ORDER BY id;
-SELECT t.* = ROW(1, 2) FROM whole t;
 SELECT t.* = ROW(1, 2.0, 'x'::text) FROM whole t;
 SELECT ROW(t.*) = ROW(1) FROM whole t;
 SELECT t.* IS DISTINCT FROM u.* FROM whole t;

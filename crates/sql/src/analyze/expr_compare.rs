@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     builtin::Proc,
-    error::{Result, SqlState},
+    error::{Result, SqlError, SqlState},
     parse::ast::{self, ExprKind, ObjectName, Pos},
     types::{SqlType, Value, oid},
 };
@@ -84,7 +84,8 @@ impl Analyzer<'_> {
         let (Some(left), Some(right)) = (self.row_parts(left)?, self.row_parts(right)?) else {
             return Err(unsupported("comparing a whole row with what is not written as a row", pos));
         };
-        let dissimilar = |text: String| Err(error(SqlState::DATATYPE_MISMATCH, text, pos));
+        // Without a place in the text: in PostgreSQL it is the rows that say it.
+        let dissimilar = |text: String| Err(SqlError::new(SqlState::DATATYPE_MISMATCH, text));
         if left.len() != right.len() {
             return dissimilar("cannot compare record types with different numbers of columns".to_owned());
         }
