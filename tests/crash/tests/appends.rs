@@ -14,8 +14,12 @@ fn planted_mistakes_are_found_over_the_wire() {
         ("ROW_CONFLICT_IGNORED", "repeatable-read", &["lost append"]),
         ("ROW_CONFLICT_ABOVE", "repeatable-read", &["lost append"]),
         ("READS_NOT_VALIDATED", "serializable", &["write skew (G2", "anti-dependency cycle (G2"]),
-        ("RANGES_NOT_KEPT", "serializable", &["write skew (G2)", "anti-dependency cycle (G2)"]),
-        ("ROW_HORIZON_IGNORED", "repeatable-read", &["list that shrinks", "unrepeatable read", "read skew (G-single)"]),
+        ("RANGES_NOT_KEPT", "serializable", &["write skew (G2", "anti-dependency cycle (G2"]),
+        (
+            "PRUNE_READERS_IGNORED",
+            "repeatable-read",
+            &["list that shrinks", "unrepeatable read", "read skew (G-single)"],
+        ),
     ];
     for (mistake, level, names) in mistakes {
         let found = (1..=8).any(|seed: u32| {

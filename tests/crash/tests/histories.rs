@@ -19,7 +19,7 @@ fn random_transactions_see_their_snapshots() {
     assert!(text.contains("snapshots are exact"), "{text}");
 }
 
-/// Goal: the oracle sees what it is for. Method: one mistake at a time in the engine's own code, up to eight seeds each; the
+/// Goal: the oracle sees what it is for. Method: one mistake at a time in the engine's own code, up to so many seeds each; the
 /// violation names the rule that the mistake breaks.
 #[cfg(feature = "planted-bugs")]
 #[test]
@@ -36,8 +36,11 @@ fn planted_mistakes_are_found() {
         ("RANGES_NOT_KEPT", ["P7: ", "P7: "]),
     ];
     for (mistake, rules) in mistakes {
-        let found = (1..=8).any(|seed: u32| {
-            let output = txn_histories(&["--transactions", "10000", "--seed", &seed.to_string(), "--plant", mistake]);
+        // A cancel that strikes between a read and its end is rare: one run of this length in five has it.
+        let (transactions, seeds) = if mistake == "CANCEL_UNSEEN" { ("100000", 60) } else { ("10000", 8) };
+        let found = (1..=seeds).any(|seed: u32| {
+            let output =
+                txn_histories(&["--transactions", transactions, "--seed", &seed.to_string(), "--plant", mistake]);
             let errors = String::from_utf8_lossy(&output.stderr);
             let names_rule = rules.iter().any(|rule| errors.contains(rule));
             assert!(output.status.success() || names_rule, "{mistake} is noticed for another reason: {errors}");
