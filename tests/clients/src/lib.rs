@@ -41,6 +41,24 @@ pub fn position(error: &postgres::Error) -> Option<u32> {
     }
 }
 
+/// Runs a simple message and waits until its session is ready for the next one, also after an error. A server may answer
+/// the error before it ends the transaction's locks, as PostgreSQL does, and the driver does not wait for more: what
+/// another session then meets would depend on the machine's load.
+///
+/// # Errors
+/// The message's own.
+pub fn simple_query(
+    client: &mut postgres::Client,
+    sql: &str,
+) -> Result<Vec<postgres::SimpleQueryMessage>, postgres::Error> {
+    let answer = client.simple_query(sql);
+    if answer.is_err() {
+        // Answered in its turn, after the message that failed; without a connection there is nothing to wait for.
+        let _ended = client.simple_query("");
+    }
+    answer
+}
+
 /// Says that a part of the suite did not run because `what` is missing.
 ///
 /// # Panics

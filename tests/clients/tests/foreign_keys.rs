@@ -17,7 +17,7 @@ use std::{
 use collie_clients_tests::{
     Place, Server, Stopwatch, message, not_run,
     reference::{PACKAGE, Reference},
-    state,
+    simple_query, state,
 };
 use postgres::{Client, SimpleQueryMessage};
 
@@ -75,7 +75,7 @@ impl Player {
 }
 
 fn answer_of(client: &mut Client, sql: &str) -> String {
-    match client.simple_query(sql) {
+    match simple_query(client, sql) {
         Err(error) => {
             let detail = error.as_db_error().and_then(|error| error.detail()).unwrap_or_default().to_owned();
             format!("{} {} {detail}", state(&error), message(&error))

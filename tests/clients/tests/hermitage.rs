@@ -14,7 +14,7 @@ use std::{
 use collie_clients_tests::{
     Server, Stopwatch, not_run,
     reference::{PACKAGE, Reference},
-    state,
+    simple_query, state,
 };
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
@@ -275,7 +275,7 @@ impl Actor {
 }
 
 fn answer_of(client: &mut Client, sql: &str) -> String {
-    let messages = match client.simple_query(sql) {
+    let messages = match simple_query(client, sql) {
         Ok(messages) => messages,
         Err(error) => return state(&error),
     };

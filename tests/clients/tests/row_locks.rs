@@ -5,7 +5,7 @@
 use collie_clients_tests::{
     Server, message, not_run,
     reference::{PACKAGE, Reference},
-    state,
+    simple_query, state,
 };
 use postgres::{Client, SimpleQueryMessage};
 
@@ -29,7 +29,7 @@ fn play(sessions: &mut [Client], steps: &[Step<'_>]) -> Vec<String> {
 }
 
 fn answer(session: &mut Client, sql: &str) -> String {
-    match session.simple_query(sql) {
+    match simple_query(session, sql) {
         Err(error) => format!("{} {}", state(&error), message(&error)),
         Ok(messages) => {
             let rows = messages.iter().filter_map(|message| match message {
