@@ -14,6 +14,11 @@ mod wal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tikv_jemallocator::Jemalloc;
+
+/// Row versions are made by sessions and freed by whoever prunes, mostly another thread (decision 0069).
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Collie, a PostgreSQL-compatible, memory-first OLTP database.
 ///

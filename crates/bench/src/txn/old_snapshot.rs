@@ -1,5 +1,6 @@
 //! What does one old snapshot cost those who write? Hot rows are updated all the time, first beside nobody, then beside a
-//! session that keeps its snapshot to the end. Rate, versions per row, memory; in the engine, and over the wire beside
+//! session that keeps its snapshot, then alone again, so that a machine that grows faster or slower meanwhile shows in the
+//! spread and not as a cost. Rate, versions per row, memory; in the engine, and over the wire beside
 //! PostgreSQL.
 
 use std::time::Duration;
@@ -22,9 +23,9 @@ use crate::{
 /// Hot rows.
 const ROWS: u64 = 100;
 const WRITERS: u64 = 2;
-/// The life of the snapshot falls into so many runs, one behind the other; so does the time without one.
+/// The life of the snapshot falls into so many runs, one behind the other; so does the time before and after it.
 const WINDOWS: u32 = 5;
-/// All the time without one.
+/// The time without one, before and again after.
 const BASELINE: Duration = Duration::from_secs(5);
 /// Memory that old versions may take before the benchmark gives up, which it says.
 const GROWTH_MAX: u64 = 3 << 30;
@@ -85,13 +86,17 @@ fn engine(plan: &Plan, section: &mut Section) -> anyhow::Result<(Vec<f64>, Found
     };
     let sessions = (0..WRITERS).map(|_| db.db.session()).collect::<Result<Vec<_>, _>>()?;
     let mut workers: Vec<_> = (0..).zip(sessions).map(|(writer, session)| worker(writer, session)).collect();
+    let alone = |mut workers: Vec<_>, baseline: &mut Vec<f64>| -> anyhow::Result<_> {
+        for window in 0..WINDOWS {
+            plan.say(&format!("old-snapshot: engine without one, window {}", window + 1));
+            let (load, back) = together(plan, workers, during(plan, plan.time(BASELINE) / WINDOWS))?;
+            baseline.push(load.rate());
+            workers = back;
+        }
+        Ok(workers)
+    };
     let mut baseline = Vec::new();
-    for window in 0..WINDOWS {
-        plan.say(&format!("old-snapshot: engine without one, window {}", window + 1));
-        let (load, back) = together(plan, workers, during(plan, plan.time(BASELINE) / WINDOWS))?;
-        baseline.push(load.rate());
-        workers = back;
-    }
+    workers = alone(workers, &mut baseline)?;
     let mut old = db.db.session()?;
     old.begin(Isolation::RepeatableRead, true)?;
     old.begin_statement(StatementKind::ReadOnly)?;
@@ -123,6 +128,8 @@ fn engine(plan: &Plan, section: &mut Section) -> anyhow::Result<(Vec<f64>, Found
         Err(error) => section.notes.push(format!("the old snapshot of the engine was cancelled: {error}")),
     }
     found.old_read_us = micros(plan.now_ns() - begun);
+    drop(old);
+    alone(workers, &mut baseline)?;
     Ok((baseline, found))
 }
 
@@ -149,11 +156,15 @@ fn over_the_wire(plan: &Plan, server: &Server, section: &mut Section) -> anyhow:
     client.batch_execute(
         "CREATE TABLE hot (id int PRIMARY KEY, n int NOT NULL); INSERT INTO hot SELECT g, 0 FROM generate_series(1, 100) g",
     )?;
+    let alone = |baseline: &mut Vec<f64>| -> anyhow::Result<()> {
+        for number in 0..WINDOWS {
+            plan.say(&format!("old-snapshot: {} without one, window {}", server.name(), number + 1));
+            baseline.push(window(plan, server, plan.time(BASELINE) / WINDOWS)?);
+        }
+        Ok(())
+    };
     let mut baseline = Vec::new();
-    for number in 0..WINDOWS {
-        plan.say(&format!("old-snapshot: {} without one, window {}", server.name(), number + 1));
-        baseline.push(window(plan, server, plan.time(BASELINE) / WINDOWS)?);
-    }
+    alone(&mut baseline)?;
     let mut holder = server.connect()?;
     let mut old = holder.build_transaction().isolation_level(postgres::IsolationLevel::RepeatableRead).start()?;
     let seen: i32 = old.query_one(OLD_READ, &[])?.get(0);
@@ -180,6 +191,8 @@ fn over_the_wire(plan: &Plan, server: &Server, section: &mut Section) -> anyhow:
         Err(error) => section.notes.push(format!("the old snapshot of {} was cancelled: {error}", server.name())),
     }
     found.old_read_us = micros(plan.now_ns() - begun);
+    old.rollback()?;
+    alone(&mut baseline)?;
     Ok((baseline, found))
 }
 
