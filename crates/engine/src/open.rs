@@ -124,7 +124,8 @@ pub(crate) fn open(
         }
         Ok(())
     })?;
-    let Replay { rows, xid_limit: first_xid, mut incarnations, .. } = replay;
+    let Replay { rows, xid_limit, mut incarnations, .. } = replay;
+    let first_xid = if incarnations.is_empty() { xid_limit.max(options.first_xid) } else { xid_limit };
 
     let log = EngineLog::new(wal, slots);
     if incarnations.is_empty() {

@@ -13,6 +13,8 @@ pub struct Options {
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
     pub sessions_max: usize,
+    /// The first transaction id of a database that is made; one that exists goes on from its own. Default 1.
+    pub first_xid: Xid,
     /// Words in the ring of transaction ids, a power of two. Default 2^20, 24 bytes each.
     pub xid_slots: usize,
     /// Versions that a commit stamps itself, before others go on; beyond that the background thread stamps all of them.
@@ -35,6 +37,7 @@ impl Default for Options {
             create_if_missing: true,
             log: collie_wal::Options::default(),
             sessions_max: txn.sessions_max,
+            first_xid: txn.first_xid,
             xid_slots: txn.xid_slots,
             stamped_at_commit_max: 64,
             old_version_memory: 1 << 30,

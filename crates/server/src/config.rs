@@ -5,6 +5,7 @@
 
 use std::{net::SocketAddr, path::Path, time::Duration};
 
+use collie_base::{Lsn, Xid};
 use collie_engine::Options;
 use collie_sql::session::settings::Settings;
 use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
@@ -79,6 +80,12 @@ pub const KEYS: &[Key] = &[
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
     key(
+        "txn.first_xid",
+        Kind::Count,
+        "1",
+        "First transaction id of a database that is made; one that exists goes on from its own.",
+    ),
+    key(
         "txn.max_snapshot_age",
         Kind::Time,
         "0",
@@ -114,6 +121,12 @@ pub const KEYS: &[Key] = &[
         Kind::Time,
         "2s",
         "How long one copy of the log may take longer than the others before it is left out; it is tried again as often.",
+    ),
+    key(
+        "wal.first_lsn",
+        Kind::Count,
+        "4096",
+        "First position of the log of a database that is made; one that exists goes on where it is.",
     ),
     key(
         "wal.flights",
@@ -304,6 +317,13 @@ impl Config {
                 let setting = setting.strip_prefix("sql.").unwrap_or(setting);
                 self.session.set_default(setting, value).map_err(|error| bad(&error.to_string()))?;
             }
+            "txn.first_xid" => {
+                let first = count()?;
+                if !(1..1 << 60).contains(&first) {
+                    return Err(bad("expected 1 or more, below 2^60"));
+                }
+                self.engine.first_xid = Xid::new(first);
+            }
             "txn.max_snapshot_age" => {
                 let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
                 self.engine.max_snapshot_age = (!age.is_zero()).then_some(age);
@@ -319,6 +339,13 @@ impl Config {
             }
             "wal.copy_stall" => {
                 log.copy_stall = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
+            }
+            "wal.first_lsn" => {
+                let first = count()?;
+                if !(Lsn::FIRST.get()..1 << 60).contains(&first) {
+                    return Err(bad("expected 4096 or more, below 2^60"));
+                }
+                log.first_lsn = Lsn::new(first);
             }
             "wal.flights" => log.flights = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.flush_bytes" => log.flush_bytes = bytes()?,

@@ -176,6 +176,9 @@ pub struct Options {
     /// A position that the caller's checkpoint needs: a log that starts above it lacks its oldest files. For whoever frees
     /// old records and knows up to where; a database sets it itself. Default none.
     pub known_start: Option<Lsn>,
+    /// Where a log that is made begins: 4096, the default, or above. A log that exists goes on where it is. For whoever goes on
+    /// with the line of another log, and to see that high positions are borne.
+    pub first_lsn: Lsn,
     /// Tag and body of a record to append first whenever opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,
     /// Takes what an operator should read while the log runs. Default nobody.
@@ -233,6 +236,7 @@ impl Default for Options {
             recovery_mode: RecoveryMode::default(),
             known_durable: None,
             known_start: None,
+            first_lsn: Lsn::FIRST,
             first_record: None,
             warnings: Warnings::default(),
             copies: Vec::new(),

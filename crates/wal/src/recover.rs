@@ -159,7 +159,8 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
         return Err(WalError::Unfinished { lsn: found.end, path: path.to_owned(), offset });
     }
     let next = match ending {
-        Ending::New | Ending::Clean => found.end,
+        Ending::New => found.end.max(options.first_lsn),
+        Ending::Clean => found.end,
         Ending::Unclean if mistake!("POSITION_REUSED") => found.end,
         Ending::Unclean => {
             let used = found.end.max(found.end_max).max(ring.as_ref().map_or(Lsn::ZERO, |ring| ring.end));

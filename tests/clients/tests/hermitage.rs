@@ -12,7 +12,7 @@ use std::{
 };
 
 use collie_clients_tests::{
-    Server, Stopwatch, not_run,
+    Place, Server, Stopwatch, not_run,
     reference::{PACKAGE, Reference},
     simple_query, state,
 };
@@ -348,6 +348,45 @@ fn each_level_allows_and_forbids_what_postgresqls_does() {
     let server = Server::fresh();
     let wrong = play_all(&server.config(), 0..LEVELS.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Goal: no level depends on how long the database has lived. Method: the same on databases whose log positions and
+/// transaction ids begin short of 2^32 and of 2^52, which the scripts pass, and of 2^60, where the line ends; each is opened again and the ids it gives out then are above those before.
+#[test]
+fn each_level_is_the_same_where_numbers_are_high() {
+    for (line, before_lsn, before_xid) in [(1_u64 << 32, 4096, 50), (1 << 52, 4096, 50), (1 << 60, 1 << 32, 1 << 32)] {
+        let place = Place::new();
+        let (lsn, xid) = (line - before_lsn, line - before_xid);
+        let arguments = [format!("wal.first_lsn={lsn}"), format!("txn.first_xid={xid}")];
+        let arguments = arguments.iter().flat_map(|setting| ["--set", setting]).collect::<Vec<_>>();
+        let server = Server::start_with(&place, &arguments);
+        let wrong = play_all(&server.config(), 0..LEVELS.len());
+        assert!(wrong.is_empty(), "short of {line}:\n{}", wrong.join("\n"));
+        let mut client = server.connect();
+        let (last, left) = (numbers(&mut client), rows(&mut client));
+        let passed = if line < 1 << 60 { (line, line) } else { (xid, lsn) };
+        assert!(last.0 > passed.0 && last.1 > passed.1, "short of {line}: {last:?}");
+        drop(client);
+        assert!(server.stop().success());
+        let server = Server::start(&place);
+        let mut client = server.connect();
+        let next = numbers(&mut client);
+        assert!(next.0 > last.0 && next.1 >= last.1, "short of {line}: {last:?}, then {next:?}");
+        assert_eq!(rows(&mut client), left, "short of {line}");
+    }
+}
+
+fn rows(client: &mut Client) -> String {
+    client.query_one("SELECT array_agg((id, value) ORDER BY id)::text FROM test", &[]).unwrap().get(0)
+}
+
+/// Returns a transaction's id, and where the log is.
+fn numbers(client: &mut Client) -> (u64, u64) {
+    let row = client.query_one("SELECT txid_current(), pg_current_wal_lsn()::text", &[]).unwrap();
+    let (xid, lsn): (i64, String) = (row.get(0), row.get(1));
+    let (high, low) = lsn.split_once('/').unwrap();
+    let lsn = [high, low].map(|half| u64::from_str_radix(half, 16).unwrap());
+    (u64::try_from(xid).unwrap(), lsn[0] << 32 | lsn[1])
 }
 
 /// Goal: what the scripts expect is what PostgreSQL does. Method: every script at every level on PostgreSQL itself.
