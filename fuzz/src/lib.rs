@@ -26,6 +26,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("key_codec", targets::key_codec),
     ("log_cursors", targets::log_cursors),
     ("log_reader", targets::log_reader),
+    ("manifest", targets::manifest),
     ("redo_record", targets::redo_record),
     ("row_codec", targets::row_codec),
     ("sql_parse", targets::sql_parse),

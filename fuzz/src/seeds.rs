@@ -54,6 +54,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "key_codec" => key_codec(),
         "log_cursors" => log_cursors(),
         "log_reader" => log_reader(),
+        "manifest" => vec![collie_store::sample_manifest(), collie_store::sample_manifest()[..200].to_vec()],
         "redo_record" => redo_record(),
         "row_codec" => row_codec(),
         "sql_parse" => texts(SQL),

@@ -67,6 +67,28 @@ fn seal(segment: &mut [u8]) {
     }
 }
 
+/// A MANIFEST of the levels, as it is and with the checksums that would make header and frames hold.
+pub(crate) fn manifest(bytes: &[u8]) {
+    collie_store::check_manifest(bytes);
+    let mut sealed = bytes.to_vec();
+    if sealed.len() < 32 {
+        return;
+    }
+    let crc = crc32c(&sealed[12..32]);
+    sealed[8..12].copy_from_slice(&crc.to_le_bytes());
+    let word = |bytes: &[u8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
+    let (salt, mut at) = (word(&sealed, 16), 32);
+    while at + 16 <= sealed.len() {
+        let end = at.saturating_add(16).saturating_add(usize::try_from(word(&sealed, at + 4)).unwrap_or(usize::MAX));
+        let Some(covered) = sealed.get(at + 4..end) else { break };
+        let mut crc = Crc32c::with_seed(salt);
+        crc.update(covered);
+        sealed[at..at + 4].copy_from_slice(&crc.finish().to_le_bytes());
+        at = end;
+    }
+    collie_store::check_manifest(&sealed);
+}
+
 /// A log record as people see it: a tag, then the payload.
 pub(crate) fn redo_record(bytes: &[u8]) {
     let (tag, payload) = choice(bytes);

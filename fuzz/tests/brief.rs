@@ -100,6 +100,7 @@ brief! {
     key_codec: 100_000, "a damaged key is an error, and one that is read survives a round trip.";
     log_cursors: 100_000, "a damaged file of cursors is an error, and one that is read survives a round trip.";
     log_reader: 40_000, "a damaged segment is read up to the damage, even where checksums hold.";
+    manifest: 60_000, "a damaged MANIFEST is an error, and one that is read survives a round trip, even where checksums hold.";
     redo_record: 150_000, "a damaged log record is shown as such.";
     row_codec: 100_000, "a damaged row is an error, and one that is read survives a round trip.";
     sql_parse: 40_000, "any text is a statement or an error.";

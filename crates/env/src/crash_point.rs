@@ -227,7 +227,8 @@ impl CrashPoint {
             ..Disk::default()
         };
         for inode in names.values() {
-            let mut content = contents.remove(inode).unwrap_or_else(|| durable(inode));
+            // Not taken out: a file may have two names.
+            let mut content = contents.get(inode).cloned().unwrap_or_else(|| durable(inode));
             // Sectors behind the end that was kept are gone.
             content.set_len(content.len());
             disk.inodes.insert(*inode, Inode::durable(content));

@@ -140,6 +140,30 @@ pub trait Files: Send + Sync + Debug {
     /// `NotFound`, or what the operating system says.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// Removes `dir` with everything in it. Not durable before `sync_dir` on the directory above (F2). A simulated disk
+    /// may keep the empty directory; a disk made for logs alone need not support it.
+    ///
+    /// # Errors
+    /// `NotFound`, `Unsupported`, or what the operating system says; any part may be gone.
+    fn remove_dir_all(&self, _dir: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives the file at `from` a second name, `to`. Not durable before `sync_dir` (F2). A disk made for logs alone need
+    /// not support it.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists`, `Unsupported`, or what the operating system says (other file systems cannot be linked
+    /// to).
+    fn hard_link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Returns whether these are the operating system's files, so that a library that opens paths by itself sees them.
+    fn is_real(&self) -> bool {
+        false
+    }
+
     /// Returns the names of the files and directories in `dir`, sorted.
     ///
     /// # Errors

@@ -120,6 +120,18 @@ impl Files for RealFiles {
         fs::remove_file(path)
     }
 
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir_all(dir)
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn is_real(&self) -> bool {
+        true
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
@@ -178,6 +190,22 @@ mod tests {
         assert_eq!(crate::read_all(&RealFiles, &to, 14).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         RealFiles.remove(&to).unwrap();
         assert!(RealFiles.list(&deep).unwrap().is_empty());
+    }
+
+    /// Goal: a second name keeps the bytes when the first goes, and a directory goes with its content. Method: link,
+    /// remove, read, remove all.
+    #[test]
+    fn second_name_outlives_the_first_until_its_directory_goes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, deep) = (dir.path().join("a"), dir.path().join("d/e"));
+        RealFiles.create(&a).unwrap().write_at(0, b"x").unwrap();
+        RealFiles.create_dir_all(&deep).unwrap();
+        RealFiles.hard_link(&a, &deep.join("b")).unwrap();
+        assert_eq!(RealFiles.hard_link(&a, &deep.join("b")).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        RealFiles.remove(&a).unwrap();
+        assert_eq!(crate::read_all(&RealFiles, &deep.join("b"), 1).unwrap(), b"x");
+        RealFiles.remove_dir_all(&dir.path().join("d")).unwrap();
+        assert!(RealFiles.list(dir.path()).unwrap().is_empty());
     }
 
     /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file of

@@ -469,6 +469,35 @@ impl Files for SimFiles {
         Ok(())
     }
 
+    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.enter_names()?;
+        if !state.disk.dirs.contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        // The directories stay, empty: they always survive.
+        let inside: Vec<Arc<Path>> = state.disk.names.keys().filter(|path| path.starts_with(dir)).cloned().collect();
+        for path in inside {
+            state.disk.change(NameChange::Unlink(path));
+        }
+        Ok(())
+    }
+
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.0.lock();
+        state.enter_names()?;
+        let inode = *state.disk.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        if state.disk.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.disk.change(NameChange::Link(to.into(), inode));
+        Ok(())
+    }
+
+    fn is_real(&self) -> bool {
+        false
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock();
         if state.off {
@@ -552,6 +581,28 @@ mod tests {
         let (disk, _file) = disk_with_synced_file();
         disk.replace(A.as_ref(), "/d/c".as_ref()).unwrap();
         assert!((0..50).all(|seed| disk.power_cut(seed).list("/d".as_ref()).unwrap() == ["c"]));
+    }
+
+    /// Goal: a second name means the same file, each name is as lasting as its directory's sync, and removing a directory
+    /// takes all names in it. Method: link, remove the first name, cut the power; then remove the directory.
+    #[test]
+    fn second_name_means_the_same_file_and_goes_with_its_directory() {
+        let (disk, file) = disk_with_synced_file();
+        disk.create_dir_all("/d/sub".as_ref()).unwrap();
+        disk.hard_link(A.as_ref(), "/d/sub/b".as_ref()).unwrap();
+        assert_eq!(disk.hard_link(A.as_ref(), A.as_ref()).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        disk.sync_dir("/d/sub".as_ref()).unwrap();
+        disk.remove(A.as_ref()).unwrap();
+        file.write_at(0, &[7]).unwrap();
+        file.sync_data().unwrap();
+        let point = disk.crash_point();
+        for picks in point.states(crate::Limits::default(), 1) {
+            let after = point.state(&picks);
+            assert_eq!(read_all(&after, "/d/sub/b".as_ref(), 4096).unwrap()[..2], [7, 1]);
+        }
+        disk.remove_dir_all("/d".as_ref()).unwrap();
+        assert!(disk.list("/d/sub".as_ref()).unwrap().is_empty());
+        assert_eq!(disk.remove_dir_all("/e".as_ref()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     /// Goal: after a failed sync a later successful one promises nothing about the lost writes. Method: fail one,

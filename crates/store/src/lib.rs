@@ -1,4 +1,4 @@
-//! Rows of column families in memory: version chains behind an ordered index.
+//! Rows of column families in memory: version chains behind an ordered index; and their levels on disk.
 //!
 //! A row is a chain of immutable full-row versions, newest first. A version carries a *stamp*: its writer's id while that
 //! transaction is unfinished, its commit position afterwards. Readers walk the chain to the first version they may see;
@@ -6,7 +6,7 @@
 //!
 //! This crate never sees a transaction, a log or a clock: what an unfinished stamp means is asked of a [`Resolve`], who
 //! holds a row in shared strength is kept by a [`ShareLocks`], which versions somebody may still read is given as a
-//! list of live snapshots, and waiting is the caller's business. Keys and values are opaque bytes,
+//! list of live snapshots, and waiting is the caller's business. Rows in memory and levels know nothing of each other. Keys and values are opaque bytes,
 //! compared bytewise.
 //!
 //! | file | noun |
@@ -18,6 +18,8 @@
 //! | `index.rs` | [`OrderedIndex`] and its floor implementation |
 //! | `family.rs` | [`Family`]: the rows of one column family |
 //! | `key.rs`, `epoch.rs` | a small key, reclamation |
+//! | `levels.rs`, `levels/` | [`Levels`]: sorted tables on disk, by lsm-tree behind a trait |
+//! | `manifest.rs`, `manifest/` | MANIFEST: the record of trees and flushes |
 //!
 //! ```
 //! use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -68,6 +70,8 @@ mod family;
 mod held;
 mod index;
 mod key;
+mod levels;
+mod manifest;
 mod row;
 mod share_locks;
 mod stamp;
@@ -78,6 +82,11 @@ pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 pub use index::{BTreeIndex, OrderedIndex, Span};
 pub use key::Key;
+pub use levels::{
+    Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,
+    TreeId, TreeStat, TreeState,
+};
+pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]
 pub use row::Seen;
 pub use row::{Pending, Row, ShareLock};

@@ -1,0 +1,593 @@
+//! [`Levels`]: the trees of a directory on disk, and the record of what was flushed to them.
+//!
+//! A tree holds the newest committed state of the keys of one family, or of an atomic group of families, below the
+//! position of its last flush. It is the base image that lets the log be cut. Nothing here knows a transaction, a row in
+//! memory or the log: positions and counts come from the caller, and whoever opens must load each tree before it is
+//! flushed to.
+//!
+//! # Invariants
+//! - V1. What [`Levels::flush`] returned success for survives a power cut: `FlushBegin`, then tables, then `FlushDone`, each
+//!   durable before the next. (S4 of the design.)
+//! - V2. A crash or an error in between leaves the tables of either side; `flush_lsn` is the older one, so that the log is
+//!   replayed over them, which changes nothing.
+//! - V3. No table holds an entry at or above the position of the last flush begun (half of S1; that it is durable is the
+//!   caller's).
+//! - V4. [`Levels::load`] counts live keys and compares them with what MANIFEST says: a tree that lacks tables is refused.
+//! - V5. One job per tree at a time (S10); jobs of different trees run side by side. A checkpoint waits for all.
+//! - V6. A tree whose state is unknown, after an I/O error or a panic below, takes no job until it is opened again. Memory
+//!   and log have its rows.
+//! - V7. Directories of trees that MANIFEST does not name are deleted at open; a tree that it names must be there.
+//!
+//! Locks, in this order: `pause`, the job of one tree, `manifest`, `counters`.
+//!
+//! Checked by `levels/levels_tests.rs`, `crash_tests.rs` (V1, V2, V7 at every call on a simulated disk), `rules_tests.rs`
+//! (the rules of `lsm.rs`) and `differential_tests.rs` (lsm-tree against the map).
+
+mod backend;
+mod calls;
+#[cfg(test)]
+mod crash_tests;
+mod error;
+#[cfg(test)]
+mod levels_tests;
+mod lsm;
+mod map;
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collie_base::{CfId, Lsn};
+use collie_env::{Env, Files};
+use parking_lot::{Mutex, RwLock};
+
+use self::{
+    backend::{BackendError, Effort, LevelStore, tree_dir, tree_of_name},
+    lsm::LsmStore,
+    map::MapStore,
+};
+pub use self::{
+    calls::{Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, TreeId, TreeStat, TreeState},
+    error::LevelsError,
+};
+use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
+
+/// No automatic flush brings fewer bytes of entries: seven syncs cost the same for one row as for a hundred thousand.
+/// Kept by whoever decides to flush; [`Levels::flush`] takes what it is given.
+pub const FLUSH_FLOOR_BYTES: u64 = 16 << 20;
+/// So many runs in level 0 make a compaction due.
+const RUNS_DUE: u8 = 8;
+/// With so many runs in level 0 a flush compacts first: 256 could not be told from none.
+const RUNS_MAX: usize = 64;
+const KEY_BYTES_MAX: usize = 65_531;
+const VALUE_BYTES_MAX: usize = 64 << 20;
+
+/// The levels of a directory. See the module's documentation.
+#[derive(Debug)]
+pub struct Levels {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    backend: Box<dyn LevelStore>,
+    /// Shared by jobs, exclusive for a checkpoint.
+    pause: RwLock<()>,
+    jobs: Mutex<BTreeMap<TreeId, Arc<Mutex<Job>>>>,
+    manifest: Mutex<Manifest>,
+    counters: Mutex<Counters>,
+}
+
+/// What a tree's jobs hand to each other.
+#[derive(Debug, Default)]
+struct Job {
+    loaded: bool,
+    /// V6.
+    failed: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    flushes: u64,
+    flush_bytes: u64,
+    compactions: u64,
+    compaction_bytes: u64,
+}
+
+impl Levels {
+    /// Opens the levels in `dir`, which is made where missing and is nobody else's. Deletes what a crash left unnamed.
+    ///
+    /// On the operating system's disk lsm-tree keeps the tables; on any other (`Files::is_real`) a map does, which writes a
+    /// whole tree with each flush.
+    ///
+    /// # Durability
+    /// MANIFEST is rewritten; opening again after a crash at any point finds the same.
+    ///
+    /// # Errors
+    /// `ManifestDamaged`, `NewerFormat`, `TreeDamaged` (a tree that is named is missing or cannot be opened), `NoSpace`, `Io`.
+    /// Nothing of a tree has been deleted then.
+    pub fn open(env: &Env, dir: &Path, options: &LevelOptions) -> Result<(Self, LevelsFound), LevelsError> {
+        let backend: Box<dyn LevelStore> = if env.files.is_real() {
+            Box::new(LsmStore::new(env.files.clone(), dir, *options))
+        } else {
+            Box::new(MapStore::new(env.files.clone(), dir))
+        };
+        Self::open_with(env, dir, backend)
+    }
+
+    fn open_with(env: &Env, dir: &Path, backend: Box<dyn LevelStore>) -> Result<(Self, LevelsFound), LevelsError> {
+        let files = env.files.clone();
+        files.create_dir_all(dir).map_err(|error| LevelsError::io("create", dir, error))?;
+        let names = files.list(dir).map_err(|error| LevelsError::io("list", dir, error))?;
+        let present: Vec<TreeId> = names.iter().filter_map(|name| tree_of_name(name)).collect();
+        let (manifest, found) = Manifest::open(env, dir, present.is_empty())?;
+        let named = manifest.state().trees.clone();
+        let mut levels = Self {
+            files,
+            dir: dir.to_owned(),
+            backend,
+            pause: RwLock::default(),
+            jobs: Mutex::default(),
+            manifest: Mutex::new(manifest),
+            counters: Mutex::default(),
+        };
+        for known in named.values() {
+            let opened = levels.guarded(known, |backend| backend.open(known.tree.id));
+            opened.map_err(|error| levels.refuse(known, error))?;
+            levels.jobs.get_mut().insert(known.tree.id, Arc::default());
+        }
+        let mut deleted_dirs = Vec::new();
+        for tree in present.iter().filter(|tree| !named.contains_key(tree)) {
+            let path = tree_dir(dir, *tree);
+            levels.files.remove_dir_all(&path).map_err(|error| LevelsError::io("remove", &path, error))?;
+            deleted_dirs.push(path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default());
+        }
+        if !deleted_dirs.is_empty() {
+            levels.files.sync_dir(dir).map_err(|error| LevelsError::io("sync", dir, error))?;
+        }
+        let interrupted = named.values().filter(|known| !known.begun.is_empty()).map(|known| known.tree.id).collect();
+        let (created, torn_bytes) = (found.created, found.torn_bytes);
+        Ok((levels, LevelsFound { created, deleted_dirs, torn_bytes, interrupted }))
+    }
+
+    /// Returns the trees, by id.
+    pub fn trees(&self) -> Vec<TreeState> {
+        self.manifest.lock().state().trees.values().map(state_of).collect()
+    }
+
+    /// Returns the tree of a family; `None` before [`Levels::create_tree`] and after [`Levels::drop_cf`].
+    pub fn tree_of(&self, cf: CfId) -> Option<TreeId> {
+        self.manifest.lock().state().tree_of(cf)
+    }
+
+    /// Makes an empty tree for `cfs`, ascending: one family, or the members of an atomic group. It needs no load.
+    ///
+    /// # Durability
+    /// Durable on return. After an error or a crash it is there, empty, or not.
+    ///
+    /// # Errors
+    /// `InvalidCall` when a family has a tree or had one in this directory and lives in a group; `NoSpace`, `Io`,
+    /// `TreeFailed`.
+    pub fn create_tree(&self, cfs: &[CfId]) -> Result<TreeId, LevelsError> {
+        if cfs.is_empty() || !cfs.is_sorted_by(|a, b| a < b) {
+            return Err(LevelsError::InvalidCall { what: "families must be ascending, and some" });
+        }
+        let _pause = self.pause.read();
+        let mut manifest = self.manifest.lock();
+        let taken =
+            |known: &KnownTree| cfs.iter().any(|cf| known.tree.cfs.contains(cf) || known.tree.dropped.contains(cf));
+        if manifest.state().trees.values().any(taken) {
+            return Err(LevelsError::InvalidCall { what: "a family has a tree" });
+        }
+        let id = manifest.state().next;
+        let tree = Tree::empty(id, cfs.to_vec());
+        let known = KnownTree { tree: tree.clone(), begun: Vec::new() };
+        // Remains of a creation that failed in this life; nobody else has had the id.
+        self.remove_tree_dir(id)?;
+        let made = self.guarded(&known, |backend| backend.create(id)).map_err(|error| self.refuse(&known, error));
+        let made = made.and_then(|()| {
+            self.files.sync_dir(&self.dir).map_err(|error| LevelsError::io("sync", &self.dir, error))?;
+            manifest.append(&Record::Tree(tree))
+        });
+        if let Err(error) = made {
+            self.backend.forget(id);
+            return Err(error);
+        }
+        self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, failed: None })));
+        Ok(id)
+    }
+
+    /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. What an
+    /// interrupted flush left is settled by it. Returns the number of entries visited.
+    ///
+    /// Every byte was checked against its checksum before it is visited, but damage further on shows only later: what was
+    /// visited before an error is not to be used.
+    ///
+    /// # Errors
+    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `NoSpace` and `Io` (also of MANIFEST, when there is something to settle).
+    pub fn load(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<u64, LevelsError> {
+        let _pause = self.pause.read();
+        let job = self.job(tree)?;
+        let mut job = job.lock();
+        let known = self.known(tree)?;
+        Self::check_failed(tree, &job)?;
+        let (mut found, mut visited, mut above) = (0_u64, 0_u64, None);
+        let ceiling = known.ceiling();
+        let scanned = self.guarded(&known, |backend| {
+            backend.scan(tree, &mut |entry| {
+                found += 1;
+                if entry.csn >= ceiling {
+                    above.get_or_insert(entry.csn);
+                } else if known.tree.cfs.binary_search(&entry.cf).is_ok() {
+                    visited += 1;
+                    visit(entry);
+                }
+            })
+        });
+        scanned.map_err(|error| self.refuse(&known, error))?;
+        let path = tree_dir(&self.dir, tree);
+        let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
+        if let Some(csn) = above {
+            let what = format!("an entry committed at {csn}, at or above the last flush");
+            return Err(LevelsError::TreeDamaged { path, cfs, flush_lsn, what });
+        }
+        let expected = known.possible_live_keys();
+        if !expected.contains(&found) {
+            return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
+        }
+        if !known.begun.is_empty() {
+            self.manifest.lock().append(&Record::Settled(tree, found))?;
+        }
+        job.loaded = true;
+        Ok(visited)
+    }
+
+    /// Adds the newest states below `f` of the keys that changed since the last flush, and records that every commit below
+    /// `f` to the tree's families is in the tables. `f` must be durable in the log. `live_keys_after` counts the keys of the
+    /// tree's living families that have a value afterwards.
+    ///
+    /// `edits` ascend strictly by (family, key) and lie below `f`. An edit may repeat what is there, and may delete a key that
+    /// is not. After an error the next flush must bring the edits of this one again, in their newest state, with a delete for
+    /// each key that has no value any more; `live_keys_after` never depends on whether the failed one happened.
+    ///
+    /// # Durability
+    /// Durable on return (V1). After an error or a crash the tables hold all of it or none; `flush_lsn` is the older one.
+    ///
+    /// # Progress
+    /// Waits for the tree's other jobs and for a checkpoint; compacts first when the tree has too many runs.
+    ///
+    /// # Errors
+    /// `InvalidCall`, when nothing was done; `NoSpace` and `Io` of MANIFEST, after which it may be tried again; `TreeFailed` after
+    /// other failures below; `TreeDamaged` when the tables to be merged are.
+    pub fn flush(
+        &self,
+        tree: TreeId,
+        f: Lsn,
+        edits: &[Edit<'_>],
+        live_keys_after: u64,
+    ) -> Result<Flushed, LevelsError> {
+        let _pause = self.pause.read();
+        let job = self.job(tree)?;
+        let mut job = job.lock();
+        let known = self.known(tree)?;
+        Self::check_failed(tree, &job)?;
+        check_flush(&known, &job, f, edits, live_keys_after)?;
+        let flush = Flush { lsn: f, live_keys: live_keys_after };
+        let garbage = self.keys_of_dropped(&mut job, &known)?;
+        let mut table_bytes = 0;
+        if !edits.is_empty() || !garbage.is_empty() {
+            if self.backend.files(tree).new_runs >= RUNS_MAX {
+                self.run_compaction(&mut job, &known, Effort::Due)?;
+            }
+            if self.backend.files(tree).new_runs >= RUNS_MAX {
+                self.run_compaction(&mut job, &known, Effort::Full)?;
+            }
+            self.manifest.lock().append(&Record::Begin(tree, flush))?;
+            let deletes = garbage.iter().map(|(cf, key)| Edit { cf: *cf, key, csn: f, value: None });
+            let mut all: Vec<Edit<'_>> = deletes.chain(edits.iter().copied()).collect();
+            all.sort_unstable_by_key(|edit| (edit.cf, edit.key));
+            let applied = self.guarded(&known, |backend| backend.apply(tree, f, &mut all.iter().copied()));
+            table_bytes = applied.map_err(|error| self.fail(&mut job, &known, error))?;
+        }
+        self.manifest.lock().append(&Record::Done(tree, flush))?;
+        let mut counters = self.counters.lock();
+        counters.flushes += 1;
+        counters.flush_bytes += table_bytes;
+        let files = self.backend.files(tree);
+        let compaction_due = files.new_runs >= usize::from(RUNS_DUE);
+        Ok(Flushed { table_bytes, runs: files.runs, compaction_due })
+    }
+
+    /// Merges a tree into one run that holds one entry per live key and nothing else. Its live entries stay the same.
+    ///
+    /// # Errors
+    /// `InvalidCall`, `NoSpace`, `TreeFailed`, `TreeDamaged`. Nothing recorded is lost by any of them.
+    pub fn compact(&self, tree: TreeId) -> Result<Compacted, LevelsError> {
+        self.compact_with(tree, Effort::Full)
+    }
+
+    /// Merges runs of a tree as far as the shape of its levels asks for: what a background thread calls when
+    /// [`Flushed::compaction_due`] says so.
+    ///
+    /// # Errors
+    /// As [`Levels::compact`].
+    pub fn compact_due(&self, tree: TreeId) -> Result<Compacted, LevelsError> {
+        self.compact_with(tree, Effort::Due)
+    }
+
+    fn compact_with(&self, tree: TreeId, effort: Effort) -> Result<Compacted, LevelsError> {
+        let _pause = self.pause.read();
+        let job = self.job(tree)?;
+        let mut job = job.lock();
+        let known = self.known(tree)?;
+        Self::check_failed(tree, &job)?;
+        let table_bytes = self.run_compaction(&mut job, &known, effort)?;
+        Ok(Compacted { table_bytes, runs: self.backend.files(tree).runs })
+    }
+
+    /// Drops a family's rows: with the tree when it is the only one, else by a mark, and the next flush of the group deletes
+    /// its keys. A family without a tree is no error.
+    ///
+    /// # Durability
+    /// Durable on return. The space of a tree is given back at once; what cannot be deleted is, at the next open.
+    ///
+    /// # Errors
+    /// `NoSpace` and `Io` of MANIFEST.
+    pub fn drop_cf(&self, cf: CfId) -> Result<(), LevelsError> {
+        let _pause = self.pause.read();
+        let Some(tree) = self.tree_of(cf) else { return Ok(()) };
+        let job = self.job(tree)?;
+        let _job = job.lock();
+        let Ok(known) = self.known(tree) else { return Ok(()) };
+        if known.tree.cfs != [cf] {
+            if !known.tree.cfs.contains(&cf) {
+                return Ok(());
+            }
+            return self.manifest.lock().append(&Record::FamilyDropped(tree, cf));
+        }
+        self.manifest.lock().append(&Record::TreeDropped(tree))?;
+        self.jobs.lock().remove(&tree);
+        self.backend.forget(tree);
+        // Not named any more: an open deletes what stays.
+        let _left_for_the_next_open = self.remove_tree_dir(tree);
+        Ok(())
+    }
+
+    /// Records that the log below `start` is not needed any more, together with what its owner must keep of it: `carry`,
+    /// at most 256 KiB, replaces what was carried before. A lower `start` than the recorded one leaves that one.
+    ///
+    /// # Durability
+    /// Durable on return: log files may go afterwards.
+    ///
+    /// # Errors
+    /// `InvalidCall` above 256 KiB; `NoSpace`, `Io`.
+    pub fn note_log_start(&self, start: Lsn, carry: &[u8]) -> Result<(), LevelsError> {
+        if carry.len() > CARRY_BYTES_MAX {
+            return Err(LevelsError::InvalidCall { what: "too many bytes to carry" });
+        }
+        let mut manifest = self.manifest.lock();
+        let start = start.max(manifest.state().log_start);
+        manifest.append(&Record::LogStart(start, carry.to_vec()))
+    }
+
+    /// Returns from where on the log of the levels in `dir` is needed, without opening them: reads MANIFEST and writes
+    /// nothing. `Lsn::FIRST` without levels.
+    ///
+    /// # Errors
+    /// `ManifestDamaged`, `NewerFormat`, `Io`.
+    pub fn log_start_in(env: &Env, dir: &Path) -> Result<Lsn, LevelsError> {
+        Ok(Manifest::read(&*env.files, dir)?.map_or(Lsn::FIRST, |contents| contents.state.log_start))
+    }
+
+    /// Returns from where on the log is needed; `Lsn::FIRST` before the first note.
+    pub fn log_start(&self) -> Lsn {
+        self.manifest.lock().state().log_start
+    }
+
+    /// Returns what is carried of the log below its start.
+    pub fn log_carry(&self) -> Vec<u8> {
+        self.manifest.lock().state().carry.clone()
+    }
+
+    /// Copies the levels as they are to `dir`, which must be new or empty and on the same file system: tables by hard links.
+    /// Jobs wait meanwhile.
+    ///
+    /// # Durability
+    /// Durable on return, apart from the name of `dir` if its caller made it. After an error or a crash `dir` holds anything.
+    ///
+    /// # Errors
+    /// `InvalidCall` when `dir` is not empty; `TreeFailed` when a tree's state is unknown; `NoSpace`, `Io`.
+    pub fn checkpoint(&self, dir: &Path) -> Result<(), LevelsError> {
+        let _pause = self.pause.write();
+        self.files.create_dir_all(dir).map_err(|error| LevelsError::io("create", dir, error))?;
+        let names = self.files.list(dir).map_err(|error| LevelsError::io("list", dir, error))?;
+        if !names.is_empty() {
+            return Err(LevelsError::InvalidCall { what: "the directory of a checkpoint must be empty" });
+        }
+        let known: Vec<KnownTree> = self.manifest.lock().state().trees.values().cloned().collect();
+        for known in &known {
+            let tree = known.tree.id;
+            Self::check_failed(tree, &self.job(tree)?.lock())?;
+            let to = tree_dir(dir, tree);
+            self.files.create_dir_all(&to).map_err(|error| LevelsError::io("create", &to, error))?;
+            let linked = self.guarded(known, |backend| backend.link_to(tree, &to));
+            linked.map_err(|error| self.refuse(known, error))?;
+        }
+        // Last: a checkpoint cut short has no MANIFEST and is refused.
+        self.manifest.lock().copy_to(dir)?;
+        self.files.sync_dir(dir).map_err(|error| LevelsError::io("sync", dir, error))
+    }
+
+    /// Returns the counters and the trees.
+    pub fn stat(&self) -> LevelStat {
+        let _pause = self.pause.read();
+        let jobs = self.jobs.lock().clone();
+        let (known, (manifest_bytes, manifest_rewrites)) = {
+            let manifest = self.manifest.lock();
+            (manifest.state().trees.values().cloned().collect::<Vec<_>>(), manifest.stat())
+        };
+        let mut trees = Vec::new();
+        for known in &known {
+            // A tree that is busy is waited for: its files change under a job.
+            let Some(job) = jobs.get(&known.tree.id) else { continue };
+            let job = job.lock();
+            let Ok(state) = self.known(known.tree.id).map(|known| state_of(&known)) else { continue };
+            let files = match &job.failed {
+                None => self.backend.files(known.tree.id),
+                Some(_) => backend::TreeFiles::default(),
+            };
+            let failed = job.failed.clone();
+            trees.push(TreeStat { state, tables: files.tables, runs: files.runs, bytes: files.bytes, failed });
+        }
+        let counters = self.counters.lock();
+        LevelStat {
+            trees,
+            flushes: counters.flushes,
+            flush_bytes: counters.flush_bytes,
+            compactions: counters.compactions,
+            compaction_bytes: counters.compaction_bytes,
+            manifest_bytes,
+            manifest_rewrites,
+        }
+    }
+
+    fn job(&self, tree: TreeId) -> Result<Arc<Mutex<Job>>, LevelsError> {
+        self.jobs.lock().get(&tree).cloned().ok_or(LevelsError::InvalidCall { what: "there is no such tree" })
+    }
+
+    fn known(&self, tree: TreeId) -> Result<KnownTree, LevelsError> {
+        let manifest = self.manifest.lock();
+        let known = manifest.state().trees.get(&tree).cloned();
+        known.ok_or(LevelsError::InvalidCall { what: "there is no such tree" })
+    }
+
+    fn check_failed(tree: TreeId, job: &Job) -> Result<(), LevelsError> {
+        match &job.failed {
+            Some(why) => Err(LevelsError::TreeFailed { tree, why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn run_compaction(&self, job: &mut Job, known: &KnownTree, effort: Effort) -> Result<u64, LevelsError> {
+        let bytes = self.guarded(known, |backend| backend.compact(known.tree.id, effort));
+        let bytes = bytes.map_err(|error| self.fail(job, known, error))?;
+        let mut counters = self.counters.lock();
+        counters.compactions += 1;
+        counters.compaction_bytes += bytes;
+        Ok(bytes)
+    }
+
+    /// Returns the keys that the tables hold of dropped families, ascending.
+    fn keys_of_dropped(&self, job: &mut Job, known: &KnownTree) -> Result<Vec<(CfId, Vec<u8>)>, LevelsError> {
+        let mut keys = Vec::new();
+        if known.tree.dropped.is_empty() {
+            return Ok(keys);
+        }
+        let scanned = self.guarded(known, |backend| {
+            backend.scan(known.tree.id, &mut |entry| {
+                if known.tree.dropped.binary_search(&entry.cf).is_ok() {
+                    keys.push((entry.cf, entry.key.to_vec()));
+                }
+            })
+        });
+        scanned.map_err(|error| self.fail(job, known, error))?;
+        Ok(keys)
+    }
+
+    /// Runs a call of the backend; a panic in it is an outcome.
+    fn guarded<R>(
+        &self,
+        known: &KnownTree,
+        call: impl FnOnce(&dyn LevelStore) -> Result<R, BackendError>,
+    ) -> Result<R, BackendError> {
+        let outcome = catch_unwind(AssertUnwindSafe(|| call(&*self.backend)));
+        outcome.unwrap_or_else(|panic| {
+            let what = format!("the table library panicked: {}", text_of(&*panic));
+            Err(BackendError::Damaged { path: tree_dir(&self.dir, known.tree.id), what })
+        })
+    }
+
+    /// Says what a backend's failure means to a caller, and marks the tree when its state is unknown (V6).
+    fn fail(&self, job: &mut Job, known: &KnownTree, error: BackendError) -> LevelsError {
+        let harmless = matches!(error, BackendError::NoSpace { .. });
+        let error = self.refuse(known, error);
+        if harmless {
+            return error;
+        }
+        let why = error.to_string();
+        job.failed = Some(why.clone());
+        match error {
+            LevelsError::TreeDamaged { .. } => error,
+            _ => LevelsError::TreeFailed { tree: known.tree.id, why },
+        }
+    }
+
+    fn refuse(&self, known: &KnownTree, error: BackendError) -> LevelsError {
+        let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
+        match error {
+            BackendError::Damaged { path, what } => LevelsError::TreeDamaged { path, cfs, flush_lsn, what },
+            BackendError::NoSpace { path } => LevelsError::NoSpace { op: "write tables in", path },
+            BackendError::Failed { path, source } => LevelsError::Io { op: "use", path, source },
+        }
+    }
+
+    fn remove_tree_dir(&self, tree: TreeId) -> Result<(), LevelsError> {
+        let path = tree_dir(&self.dir, tree);
+        match self.files.remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(LevelsError::io("remove", &path, error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns what callers are told of a tree.
+fn state_of(known: &KnownTree) -> TreeState {
+    let tree = &known.tree;
+    TreeState { id: tree.id, cfs: tree.cfs.clone(), flush_lsn: tree.flush.lsn, live_keys: tree.flush.live_keys }
+}
+
+/// Refuses what [`Levels::flush`] does not take.
+fn check_flush(
+    known: &KnownTree,
+    job: &Job,
+    f: Lsn,
+    edits: &[Edit<'_>],
+    live_keys_after: u64,
+) -> Result<(), LevelsError> {
+    let tree = &known.tree;
+    let refuse = |what| Err(LevelsError::InvalidCall { what });
+    if !job.loaded {
+        return refuse("a tree is flushed to before it was loaded");
+    }
+    if f < known.ceiling() {
+        return refuse("a flush below an earlier one");
+    }
+    if !edits.is_sorted_by(|a, b| (a.cf, a.key) < (b.cf, b.key)) {
+        return refuse("edits that do not ascend");
+    }
+    for edit in edits {
+        if edit.csn >= f {
+            return refuse("an edit at or above its flush");
+        }
+        if tree.cfs.binary_search(&edit.cf).is_err() {
+            return refuse("an edit of a family that the tree does not have");
+        }
+        if edit.key.len() > KEY_BYTES_MAX || edit.value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+            return refuse("a key or value that is too long");
+        }
+    }
+    if edits.is_empty() && !known.begun.is_empty() {
+        return refuse("a flush after a failed one that does not bring its edits again");
+    }
+    if edits.is_empty() && tree.dropped.is_empty() && live_keys_after != tree.flush.live_keys {
+        return refuse("a count of live keys that no edit explains");
+    }
+    Ok(())
+}
+
+fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text")
+}

@@ -1,0 +1,159 @@
+//! `LevelsError`: why a call on the levels failed.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use collie_base::{CfId, Lsn, Remedy};
+
+use crate::levels::TreeId;
+
+/// Why a call failed. Unless a variant says otherwise, what was recorded before the call still holds.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LevelsError {
+    /// MANIFEST has bytes that no write of ours left there, or is missing.
+    ManifestDamaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, in bytes.
+        offset: u64,
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// A newer program wrote the file.
+    NewerFormat {
+        /// The file.
+        path: PathBuf,
+        /// Its format version.
+        version: u32,
+    },
+    /// A file of a tree cannot be read as it was written.
+    TreeDamaged {
+        /// The file, or the tree's directory where it cannot be said better.
+        path: PathBuf,
+        /// The families whose rows are in it.
+        cfs: Vec<CfId>,
+        /// Rows committed below are affected; the log has those above.
+        flush_lsn: Lsn,
+        /// What is wrong.
+        what: String,
+    },
+    /// A tree can be read but lacks keys, or has some too many.
+    LiveKeysDiffer {
+        /// The tree's directory.
+        path: PathBuf,
+        /// The families whose rows are in it.
+        cfs: Vec<CfId>,
+        /// Rows committed below are affected; the log has those above.
+        flush_lsn: Lsn,
+        /// Counts of live keys that a recorded or interrupted flush left.
+        expected: Vec<u64>,
+        /// The count found.
+        found: u64,
+    },
+    /// The tree failed earlier in this life; memory and log have everything. Reopening reads it again.
+    TreeFailed {
+        /// The tree.
+        tree: TreeId,
+        /// The first failure.
+        why: String,
+    },
+    /// The call contradicts what is recorded, or its arguments are not as documented. A mistake of the caller.
+    InvalidCall {
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The disk is full. What the call had written is removed or harmless; it can be made again.
+    NoSpace {
+        /// What was being done.
+        op: &'static str,
+        /// To which file.
+        path: PathBuf,
+    },
+    /// The operating system refused `op` on `path`.
+    Io {
+        /// What was being done.
+        op: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl LevelsError {
+    /// Wraps what the disk said.
+    pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        if is_full(&source) { Self::NoSpace { op, path } } else { Self::Io { op, path, source } }
+    }
+
+    /// Says what the caller can do. Match on this, not on text.
+    pub const fn remedy(&self) -> Remedy {
+        match self {
+            Self::ManifestDamaged { .. } | Self::TreeDamaged { .. } | Self::LiveKeysDiffer { .. } => {
+                Remedy::RestoreData
+            }
+            Self::NewerFormat { .. } | Self::InvalidCall { .. } => Remedy::FixCall,
+            Self::TreeFailed { .. } => Remedy::Reopen,
+            Self::NoSpace { .. } => Remedy::FreeResources,
+            Self::Io { .. } => Remedy::Retry,
+        }
+    }
+}
+
+/// Returns whether the disk has no room, or none for this user.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Writes families as a list.
+struct Families<'a>(&'a [CfId]);
+
+impl fmt::Display for Families<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.len() == 1 { "family " } else { "families " })?;
+        for (at, cf) in self.0.iter().enumerate() {
+            write!(f, "{}{cf}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for LevelsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ManifestDamaged { path, offset, what } => {
+                write!(f, "{} is damaged at byte {offset}: {what}", path.display())
+            }
+            Self::NewerFormat { path, version } => {
+                write!(f, "{} has format version {version}; this program reads version 1", path.display())
+            }
+            Self::TreeDamaged { path, cfs, flush_lsn, what } => {
+                write!(f, "{}: {what}; {} below {flush_lsn} affected", path.display(), Families(cfs))
+            }
+            Self::LiveKeysDiffer { path, cfs, flush_lsn, expected, found } => {
+                write!(f, "{} has {found} live keys, MANIFEST says ", path.display())?;
+                for (at, count) in expected.iter().enumerate() {
+                    write!(f, "{}{count}", if at == 0 { "" } else { " or " })?;
+                }
+                write!(f, "; {} below {flush_lsn} affected", Families(cfs))
+            }
+            Self::TreeFailed { tree, why } => write!(f, "tree {tree} failed earlier: {why}"),
+            Self::InvalidCall { what } => write!(f, "invalid call on the levels: {what}"),
+            Self::NoSpace { op, path } => write!(f, "cannot {op} {}: no space left", path.display()),
+            Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for LevelsError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! `Levels` on the operating system's disk: each call does what its documentation says.
+
+use std::{collections::BTreeMap, path::Path};
+
+use collie_base::{CfId, Lsn, Remedy};
+use collie_env::Env;
+
+use super::{Edit, LevelOptions, Levels, LevelsError, LevelsFound, TreeId};
+
+pub(super) type Rows = BTreeMap<(u32, Vec<u8>), (Vec<u8>, u64)>;
+
+pub(super) fn open(env: &Env, dir: &Path) -> (Levels, LevelsFound) {
+    Levels::open(env, dir, &LevelOptions::default()).unwrap()
+}
+
+/// A put, or a delete without a value.
+pub(super) fn edit<'a>(cf: u32, key: &'a [u8], csn: u64, value: Option<&'a [u8]>) -> Edit<'a> {
+    Edit { cf: CfId::new(cf), key, csn: Lsn::new(csn), value }
+}
+
+pub(super) fn load(levels: &Levels, tree: TreeId) -> Result<Rows, LevelsError> {
+    let mut rows = Rows::new();
+    let visited = levels.load(tree, &mut |entry| {
+        let old = rows.insert((entry.cf.get(), entry.key.to_vec()), (entry.value.to_vec(), entry.csn.get()));
+        assert!(old.is_none(), "a key is visited twice");
+    })?;
+    assert_eq!(visited, rows.len() as u64);
+    Ok(rows)
+}
+
+fn rows(of: &[(u32, &[u8], &[u8], u64)]) -> Rows {
+    of.iter().map(|(cf, key, value, csn)| ((*cf, key.to_vec()), (value.to_vec(), *csn))).collect()
+}
+
+/// Goal: what was flushed is found again by another open, overwritten and deleted keys included, with the commit numbers
+/// and positions given. Method: three flushes of one family, the edge keys among them; reopen and load; compact and again.
+#[test]
+fn flushed_rows_are_loaded_after_reopening_and_after_compaction() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let longest = vec![0xFF; 65_531];
+    let expected = rows(&[(16, b"", b"empty key", 20), (16, b"a", b"2", 40), (16, &longest, b"long", 20)]);
+    let tree = {
+        let (levels, found) = open(&env, dir.path());
+        assert!(found.created);
+        let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
+        assert_eq!(levels.tree_of(CfId::new(16)), Some(tree));
+        assert!(load(&levels, tree).unwrap().is_empty());
+        let first = [
+            edit(16, b"", 20, Some(b"empty key")),
+            edit(16, b"a", 20, Some(b"1")),
+            edit(16, b"b", 20, Some(b"")),
+            edit(16, &longest, 20, Some(b"long")),
+        ];
+        levels.flush(tree, Lsn::new(30), &first, 4).unwrap();
+        levels.flush(tree, Lsn::new(50), &[edit(16, b"a", 40, Some(b"2")), edit(16, b"b", 41, None)], 3).unwrap();
+        levels.flush(tree, Lsn::new(60), &[], 3).unwrap();
+        assert_eq!(load(&levels, tree).unwrap(), expected);
+        tree
+    };
+    let (levels, found) = open(&env, dir.path());
+    assert_eq!(found, LevelsFound::default());
+    let state = &levels.trees()[0];
+    assert_eq!(
+        (state.id, &state.cfs[..], state.flush_lsn, state.live_keys),
+        (tree, &[CfId::new(16)][..], Lsn::new(60), 3)
+    );
+    assert_eq!(load(&levels, tree).unwrap(), expected);
+    let before = levels.stat().trees[0].clone();
+    let compacted = levels.compact(tree).unwrap();
+    assert_eq!((before.runs, compacted.runs), (2, 1));
+    assert!(compacted.table_bytes > 0);
+    assert_eq!(load(&levels, tree).unwrap(), expected);
+    drop(levels);
+    let (levels, _) = open(&env, dir.path());
+    assert_eq!(load(&levels, tree).unwrap(), expected);
+    assert_eq!(levels.stat().trees[0].tables, 1);
+}
+
+/// Goal: a group shares a tree and one position; a dropped member's rows are gone at once and its keys leave the tables at
+/// the next flush; the last member takes the tree along. Method: two families, drops with and without a reopen between.
+#[test]
+fn group_shares_a_tree_and_loses_a_dropped_member() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let (a, b) = (CfId::new(16), CfId::new(17));
+    let (levels, _) = open(&env, dir.path());
+    let tree = levels.create_tree(&[a, b]).unwrap();
+    let edits = [edit(16, b"k", 20, Some(b"a")), edit(17, b"k", 20, Some(b"b")), edit(17, b"l", 21, Some(b"b"))];
+    levels.flush(tree, Lsn::new(30), &edits, 3).unwrap();
+    levels.drop_cf(b).unwrap();
+    assert_eq!((levels.tree_of(a), levels.tree_of(b)), (Some(tree), None));
+    let kept = rows(&[(16, b"k", b"a", 20)]);
+    assert_eq!(load(&levels, tree).unwrap(), kept);
+    drop(levels);
+    let (levels, _) = open(&env, dir.path());
+    assert_eq!(load(&levels, tree).unwrap(), kept);
+    assert_eq!(levels.trees()[0].live_keys, 3, "its keys are still there");
+    let refused = levels.flush(tree, Lsn::new(40), &[edit(17, b"k", 35, Some(b"c"))], 1);
+    assert!(matches!(refused, Err(LevelsError::InvalidCall { .. })), "{refused:?}");
+    assert!(levels.create_tree(&[b]).is_err(), "its keys are still there");
+    levels.flush(tree, Lsn::new(40), &[], 1).unwrap();
+    assert_eq!(load(&levels, tree).unwrap(), kept);
+    drop(levels);
+    let (levels, _) = open(&env, dir.path());
+    assert_eq!((load(&levels, tree).unwrap(), levels.trees()[0].live_keys), (kept, 1));
+    levels.drop_cf(a).unwrap();
+    assert!(levels.trees().is_empty());
+    drop(levels);
+    let (levels, found) = open(&env, dir.path());
+    assert!(levels.trees().is_empty() && found.deleted_dirs.is_empty(), "{found:?}");
+    assert_eq!(levels.create_tree(&[CfId::new(18)]).unwrap(), TreeId::new(2), "ids are not given twice");
+}
+
+/// Goal: a call that contradicts its documentation is refused, says so, and changes nothing. Method: one call per rule.
+#[test]
+fn flush_refuses_what_it_is_not_documented_to_take() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let (levels, _) = open(&env, dir.path());
+    let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
+    levels.flush(tree, Lsn::new(30), &[edit(16, b"k", 20, Some(b"v"))], 1).unwrap();
+    let long = vec![0; 65_532];
+    let (k, l) = (edit(16, b"k", 35, Some(b"w")), edit(16, b"l", 35, None));
+    let wrong: [(u64, &[Edit<'_>], u64); 7] = [
+        (29, &[k], 1),
+        (40, &[l, k], 1),
+        (40, &[k, k], 1),
+        (35, &[k], 1),
+        (40, &[edit(17, b"k", 35, None)], 1),
+        (40, &[edit(16, &long, 35, None)], 1),
+        (40, &[], 2),
+    ];
+    for (f, edits, live) in wrong {
+        let error = levels.flush(tree, Lsn::new(f), edits, live).unwrap_err();
+        assert!(matches!(error, LevelsError::InvalidCall { .. }), "{error}");
+        assert_eq!(error.remedy(), Remedy::FixCall);
+    }
+    assert!(levels.create_tree(&[CfId::new(16)]).is_err() && levels.create_tree(&[]).is_err());
+    assert!(levels.flush(TreeId::new(9), Lsn::new(40), &[], 0).is_err());
+    drop(levels);
+    let (levels, _) = open(&env, dir.path());
+    assert!(levels.flush(tree, Lsn::new(40), &[], 1).is_err(), "not loaded");
+    assert_eq!(load(&levels, tree).unwrap(), rows(&[(16, b"k", b"v", 20)]));
+    levels.flush(tree, Lsn::new(40), &[], 1).unwrap();
+}
+
+/// Goal: the log's start and what is carried with it survive, together, and never go back. Method: note, reopen, note lower.
+#[test]
+fn log_start_is_kept_with_what_it_carries() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let (levels, _) = open(&env, dir.path());
+    assert_eq!((levels.log_start(), levels.log_carry()), (Lsn::FIRST, Vec::new()));
+    levels.note_log_start(Lsn::new(8192), b"xid 7").unwrap();
+    drop(levels);
+    assert_eq!(Levels::log_start_in(&env, dir.path()).unwrap(), Lsn::new(8192));
+    assert_eq!(Levels::log_start_in(&env, &dir.path().join("none")).unwrap(), Lsn::FIRST);
+    let (levels, _) = open(&env, dir.path());
+    assert_eq!((levels.log_start(), levels.log_carry()), (Lsn::new(8192), b"xid 7".to_vec()));
+    levels.note_log_start(Lsn::new(4096), b"xid 9").unwrap();
+    assert_eq!((levels.log_start(), levels.log_carry()), (Lsn::new(8192), b"xid 9".to_vec()));
+    assert!(levels.note_log_start(Lsn::new(9000), &vec![0; (256 << 10) + 1]).is_err());
+}
+
+/// Goal: a checkpoint opens by itself with the same rows, and neither side disturbs the other afterwards. Method: checkpoint
+/// between flushes, compact the original, open both.
+#[test]
+fn checkpoint_opens_as_it_was_while_the_original_goes_on() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let (from, to) = (dir.path().join("a"), dir.path().join("b"));
+    let (levels, _) = open(&env, &from);
+    let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
+    levels.flush(tree, Lsn::new(30), &[edit(16, b"k", 20, Some(b"1"))], 1).unwrap();
+    levels.flush(tree, Lsn::new(40), &[edit(16, b"k", 35, Some(b"2"))], 1).unwrap();
+    levels.checkpoint(&to).unwrap();
+    let refused = levels.checkpoint(&to);
+    assert!(matches!(refused, Err(LevelsError::InvalidCall { .. })), "{refused:?}");
+    levels.flush(tree, Lsn::new(50), &[edit(16, b"k", 45, None)], 0).unwrap();
+    levels.compact(tree).unwrap();
+    let (copy, found) = open(&env, &to);
+    assert_eq!(found, LevelsFound::default());
+    assert_eq!(load(&copy, tree).unwrap(), rows(&[(16, b"k", b"2", 35)]));
+    copy.flush(tree, Lsn::new(60), &[edit(16, b"z", 55, Some(b"3"))], 2).unwrap();
+    copy.compact(tree).unwrap();
+    drop(levels);
+    let (levels, _) = open(&env, &from);
+    assert!(load(&levels, tree).unwrap().is_empty());
+}

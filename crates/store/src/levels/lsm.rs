@@ -1,0 +1,394 @@
+//! `LsmStore`: trees kept by the crate lsm-tree, under the rules that make it safe here.
+//!
+//! # Invariants
+//! - R1. One counter for all trees, on the number line of the log: it is raised to f before tables of a flush at f are
+//!   registered, and an entry's sequence number is its CSN. The counter of visible numbers is a dummy.
+//! - R2. Level 0 of a tree never has [`RUNS_MAX`] runs for long: the crate writes their number as one byte, unchecked.
+//! - R3. Whoever calls keeps away flushes smaller than [`crate::FLUSH_FLOOR_BYTES`] unless it must: each costs seven syncs.
+//! - R4. The version file is checked against its checksum before the crate opens a tree: it would not, and deletes every
+//!   table that the file does not name. A tree without its `current` file is refused: the crate would start an empty one.
+//! - R5. Keys begin with their family, 4 bytes big-endian: the crate panics on an empty key, and families of an atomic
+//!   group share a tree.
+//! - R6. Never used: its ingestion, its `drop_range`, its memtables; a tree is in one thread at a time. Reading passes by
+//!   its caches and its merge: each run is scanned by itself, so that a damaged block is known by its file.
+//! - R7. A full disk before the new version has its name leaves the tree as it was; any other failure makes it unknown.
+//!
+//! Parts of the crate that it hides from its documentation are used, hence the exact version in the manifest of the
+//! workspace. Checked by `rules_tests.rs` (each rule, and what happens without it) and `differential_tests.rs`.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+    fmt,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collie_base::{CfId, Lsn, codec::Reader};
+use collie_env::{Files, read_all};
+use lsm_tree::{
+    AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
+    Table, Tree, UserKey, ValueType,
+    checksum::ChecksummedWriter,
+    compaction::Leveled,
+    config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry},
+    table::Scanner,
+};
+use parking_lot::Mutex;
+
+use crate::levels::{
+    Edit, Entry, LevelOptions, RUNS_DUE, TreeId,
+    backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
+    error::is_full,
+};
+
+/// Above every sequence number: old versions and old entries are never asked for.
+const WATERMARK: u64 = (1 << 63) - 1;
+const BLOOM_BITS_PER_KEY: f32 = 10.0;
+const CURRENT: &str = "current";
+const TABLES: &str = "tables";
+/// The file `current`: version u64, xxh3-128 of the version file, kind of checksum (0).
+const CURRENT_BYTES: u64 = 25;
+/// More than a million tables.
+const VERSION_BYTES_MAX: u64 = 64 << 20;
+
+/// The trees of a directory.
+pub(crate) struct LsmStore {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    options: LevelOptions,
+    /// R1.
+    counter: SequenceNumberCounter,
+    cache: Arc<Cache>,
+    descriptors: Arc<DescriptorTable>,
+    trees: Mutex<BTreeMap<TreeId, Arc<Opened>>>,
+}
+
+struct Opened {
+    dir: PathBuf,
+    tree: Tree,
+}
+
+impl fmt::Debug for LsmStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LsmStore").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl LsmStore {
+    /// Makes a store for trees under `dir` on the operating system's disk.
+    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path, options: LevelOptions) -> Self {
+        Self {
+            files,
+            dir: dir.to_owned(),
+            options,
+            counter: SequenceNumberCounter::default(),
+            cache: Arc::new(Cache::with_capacity_bytes(options.cache_bytes)),
+            descriptors: Arc::new(DescriptorTable::new(options.descriptors)),
+            trees: Mutex::default(),
+        }
+    }
+
+    fn opened(&self, tree: TreeId) -> Arc<Opened> {
+        self.trees.lock().get(&tree).cloned().expect("callers open a tree before they use it")
+    }
+
+    fn open_tree(&self, tree: TreeId) -> Result<(), BackendError> {
+        let dir = tree_dir(&self.dir, tree);
+        let compression = if self.options.compress { CompressionType::Lz4 } else { CompressionType::None };
+        let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(BLOOM_BITS_PER_KEY));
+        let opened = Config::new(&dir, self.counter.clone(), SequenceNumberCounter::default())
+            .use_cache(self.cache.clone())
+            .use_descriptor_table(Some(self.descriptors.clone()))
+            .data_block_compression_policy(CompressionPolicy::all(compression))
+            .filter_policy(FilterPolicy::all(bloom))
+            .open();
+        let tree_opened = match opened {
+            Ok(AnyTree::Standard(tree)) => tree,
+            Ok(AnyTree::Blob(_)) => unreachable!("key-value separation is not asked for"),
+            Err(lsm_tree::Error::Io(source)) if source.kind() != io::ErrorKind::NotFound => {
+                return Err(BackendError::before_change(&dir, source));
+            }
+            Err(error) => return Err(BackendError::Damaged { path: dir, what: describe(&error) }),
+        };
+        if let Some(highest) = tree_opened.get_highest_persisted_seqno() {
+            self.counter.fetch_max(highest + 1);
+        }
+        self.trees.lock().insert(tree, Arc::new(Opened { dir, tree: tree_opened }));
+        Ok(())
+    }
+
+    /// Checks what the crate does not (R4).
+    fn check_version_file(&self, dir: &Path) -> Result<(), BackendError> {
+        let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
+        let read = |path: &Path, limit| match read_all(&*self.files, path, limit) {
+            Ok(bytes) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(path, "the file is missing")),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(damaged(path, "the file is too long")),
+            Err(error) => Err(BackendError::before_change(path, error)),
+        };
+        let current = dir.join(CURRENT);
+        let bytes = read(&current, CURRENT_BYTES)?;
+        let (version, checksum) = decode_current(&bytes).ok_or_else(|| damaged(&current, "not a version number"))?;
+        let path = dir.join(format!("v{version}"));
+        let bytes = read(&path, VERSION_BYTES_MAX)?;
+        let mut hashed = ChecksummedWriter::new(io::sink());
+        hashed.write_all(&bytes).expect("a sink takes everything");
+        if hashed.checksum().into_u128() != checksum {
+            return Err(damaged(&path, "bad checksum of the list of tables"));
+        }
+        Ok(())
+    }
+
+    /// Judges a failure of a call that adds or replaces tables (R7).
+    fn failure(&self, opened: &Opened, error: lsm_tree::Error) -> BackendError {
+        let path = opened.dir.clone();
+        let source = match error {
+            lsm_tree::Error::Io(source) => source,
+            other => return BackendError::Damaged { path, what: describe(&other) },
+        };
+        if is_full(&source) && self.is_unchanged(opened) && self.sweep(opened).is_ok() {
+            return BackendError::NoSpace { path };
+        }
+        BackendError::Failed { path, source }
+    }
+
+    /// Returns whether the version in memory is the one that an open would take.
+    fn is_unchanged(&self, opened: &Opened) -> bool {
+        let current = read_all(&*self.files, &opened.dir.join(CURRENT), CURRENT_BYTES);
+        let named = current.ok().and_then(|bytes| decode_current(&bytes)).map(|(version, _)| version);
+        named == Some(opened.tree.current_version().id())
+    }
+
+    /// Removes the tables that the version does not name: the parts of a call that failed.
+    fn sweep(&self, opened: &Opened) -> io::Result<()> {
+        let tables = opened.dir.join(TABLES);
+        let version = opened.tree.current_version();
+        for name in self.files.list(&tables)? {
+            if !version.iter_tables().any(|table| table.id().to_string() == name) {
+                self.files.remove(&tables.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs `call` and returns the bytes of the tables that it added.
+    fn adding(&self, opened: &Opened, call: impl FnOnce(&Tree) -> lsm_tree::Result<()>) -> Result<u64, BackendError> {
+        let before: Vec<u64> = opened.tree.current_version().iter_tables().map(Table::id).collect();
+        call(&opened.tree).map_err(|error| self.failure(opened, error))?;
+        let version = opened.tree.current_version();
+        let added = version.iter_tables().filter(|table| !before.contains(&table.id()));
+        Ok(added.map(|table| table.metadata.file_size).sum())
+    }
+}
+
+fn describe(error: &lsm_tree::Error) -> String {
+    match error {
+        lsm_tree::Error::ChecksumMismatch { .. } => "bad checksum".to_owned(),
+        lsm_tree::Error::Unrecoverable => "tables are missing or their list cannot be read".to_owned(),
+        lsm_tree::Error::Io(source) => source.to_string(),
+        other => format!("unreadable ({other})"),
+    }
+}
+
+/// Returns version and checksum.
+fn decode_current(bytes: &[u8]) -> Option<(u64, u128)> {
+    let mut reader = Reader::new(bytes);
+    let (version, checksum, kind) = (reader.u64().ok()?, reader.u128().ok()?, reader.u8().ok()?);
+    (kind == 0 && reader.is_empty()).then_some((version, checksum))
+}
+
+/// Returns the key as the crate sees it (R5).
+fn prefixed(cf: CfId, key: &[u8]) -> UserKey {
+    UserKey::from([&cf.get().to_be_bytes()[..], key].concat())
+}
+
+impl LevelStore for LsmStore {
+    fn create(&self, tree: TreeId) -> Result<(), BackendError> {
+        let dir = tree_dir(&self.dir, tree);
+        self.files.create_dir_all(&dir).map_err(|source| BackendError::before_change(&dir, source))?;
+        self.open_tree(tree)
+    }
+
+    fn open(&self, tree: TreeId) -> Result<(), BackendError> {
+        let dir = tree_dir(&self.dir, tree);
+        self.check_version_file(&dir)?;
+        let io = |source| BackendError::before_change(&dir, source);
+        // The crate's own temporary files; it cleans the rest.
+        for name in self.files.list(&dir).map_err(io)?.iter().filter(|name| name.starts_with(".tmp")) {
+            self.files.remove(&dir.join(name)).map_err(io)?;
+        }
+        self.open_tree(tree)
+    }
+
+    fn apply<'a>(&self, tree: TreeId, f: Lsn, edits: &mut dyn Iterator<Item = Edit<'a>>) -> Result<u64, BackendError> {
+        let opened = self.opened(tree);
+        self.counter.fetch_max(f.get());
+        let items = edits.map(|edit| {
+            let kind = if edit.value.is_some() { ValueType::Value } else { ValueType::Tombstone };
+            let key = prefixed(edit.cf, edit.key);
+            Ok(InternalValue::from_components(key, edit.value.unwrap_or(&[]), edit.csn.get(), kind))
+        });
+        self.adding(&opened, |tree| match tree.flush_to_tables(items)? {
+            Some((tables, _)) if !tables.is_empty() => tree.register_tables(&tables, None, None, &[], WATERMARK),
+            _ => Ok(()),
+        })
+    }
+
+    fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError> {
+        let opened = self.opened(tree);
+        let version = opened.tree.current_version();
+        let mut merge = Merge::default();
+        for run in version.iter_levels().flat_map(|level| level.iter()) {
+            merge.add(RunScan {
+                tables: run.iter().cloned().collect(),
+                scanner: None,
+                path: Arc::new(opened.dir.clone()),
+            })?;
+        }
+        let mut last: Option<UserKey> = None;
+        while let Some((item, path)) = merge.next()? {
+            let key = item.key.user_key;
+            if last.as_ref() == Some(&key) {
+                continue;
+            }
+            let damaged = |what: &str| BackendError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
+            match item.key.value_type {
+                ValueType::Value => {
+                    let (cf, key) = key.split_first_chunk().ok_or_else(|| damaged("a key without its family"))?;
+                    let (cf, csn) = (CfId::new(u32::from_be_bytes(*cf)), Lsn::new(item.key.seqno));
+                    visit(Entry { cf, key, value: &item.value, csn });
+                }
+                ValueType::Tombstone => {}
+                ValueType::WeakTombstone | ValueType::Indirection => {
+                    return Err(damaged("an entry of a kind that is never written"));
+                }
+            }
+            last = Some(key);
+        }
+        Ok(())
+    }
+
+    fn compact(&self, tree: TreeId, effort: Effort) -> Result<u64, BackendError> {
+        let opened = self.opened(tree);
+        let target = self.options.table_bytes;
+        match effort {
+            Effort::Full if self.files(tree).runs <= 1 && opened.tree.tombstone_count() == 0 => Ok(0),
+            Effort::Full => self.adding(&opened, |tree| tree.major_compact(target, WATERMARK)),
+            Effort::Due => {
+                let strategy = Leveled::default().with_l0_threshold(RUNS_DUE).with_table_target_size(target);
+                let strategy = Arc::new(strategy);
+                let mut bytes = 0;
+                loop {
+                    let before = opened.tree.current_version().id();
+                    bytes += self.adding(&opened, |tree| tree.compact(strategy.clone(), WATERMARK))?;
+                    if opened.tree.current_version().id() == before {
+                        return Ok(bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn files(&self, tree: TreeId) -> TreeFiles {
+        let version = self.opened(tree).tree.current_version();
+        TreeFiles {
+            tables: version.table_count(),
+            runs: version.iter_levels().map(|level| level.run_count()).sum(),
+            new_runs: version.l0().run_count(),
+            bytes: version.iter_tables().map(|table| table.metadata.file_size).sum(),
+        }
+    }
+
+    fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
+        let opened = self.opened(tree);
+        let version = opened.tree.current_version();
+        let link = || -> io::Result<()> {
+            self.files.create_dir_all(&to.join(TABLES))?;
+            for table in version.iter_tables() {
+                let name = Path::new(TABLES).join(table.id().to_string());
+                self.files.hard_link(&opened.dir.join(&name), &to.join(&name))?;
+            }
+            self.files.sync_dir(&to.join(TABLES))?;
+            // Copies: the crate writes over these in place.
+            for name in [format!("v{}", version.id()), CURRENT.to_owned()] {
+                let bytes = read_all(&*self.files, &opened.dir.join(&name), VERSION_BYTES_MAX)?;
+                let copy = self.files.create(&to.join(&name))?;
+                copy.write_at(0, &bytes)?;
+                copy.sync_data()?;
+            }
+            self.files.sync_dir(to)
+        };
+        link().map_err(|source| BackendError::before_change(to, source))
+    }
+
+    fn forget(&self, tree: TreeId) {
+        self.trees.lock().remove(&tree);
+    }
+}
+
+/// The tables of one run, one after the other.
+struct RunScan {
+    tables: VecDeque<Table>,
+    scanner: Option<Scanner>,
+    /// The table being read.
+    path: Arc<PathBuf>,
+}
+
+impl RunScan {
+    fn next(&mut self) -> Result<Option<InternalValue>, BackendError> {
+        loop {
+            if let Some(item) = self.scanner.as_mut().and_then(Iterator::next) {
+                return item.map(Some).map_err(|error| self.damaged(error));
+            }
+            let Some(table) = self.tables.pop_front() else { return Ok(None) };
+            self.path = table.path.clone();
+            self.scanner = Some(table.scan().map_err(|error| self.damaged(error))?);
+        }
+    }
+
+    fn damaged(&self, error: lsm_tree::Error) -> BackendError {
+        match error {
+            lsm_tree::Error::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
+                BackendError::Failed { path: self.path.to_path_buf(), source }
+            }
+            error => BackendError::Damaged { path: self.path.to_path_buf(), what: describe(&error) },
+        }
+    }
+}
+
+/// Runs merged by key, newest entry of a key first.
+#[derive(Default)]
+struct Merge {
+    runs: Vec<RunScan>,
+    /// Next key of each run that has one: key, newest first, newer run first.
+    order: BinaryHeap<Reverse<(UserKey, Reverse<u64>, usize)>>,
+    heads: Vec<Option<InternalValue>>,
+}
+
+impl Merge {
+    /// Adds a run older than those before.
+    fn add(&mut self, run: RunScan) -> Result<(), BackendError> {
+        self.runs.push(run);
+        self.heads.push(None);
+        self.advance(self.runs.len() - 1)
+    }
+
+    fn advance(&mut self, at: usize) -> Result<(), BackendError> {
+        self.heads[at] = self.runs[at].next()?;
+        if let Some(item) = &self.heads[at] {
+            self.order.push(Reverse((item.key.user_key.clone(), Reverse(item.key.seqno), at)));
+        }
+        Ok(())
+    }
+
+    /// Returns the next entry and the table it is from.
+    fn next(&mut self) -> Result<Option<(InternalValue, Arc<PathBuf>)>, BackendError> {
+        let Some(Reverse((_, _, at))) = self.order.pop() else { return Ok(None) };
+        let item = self.heads[at].take().expect("what is in the order has a head");
+        let path = self.runs[at].path.clone();
+        self.advance(at)?;
+        Ok(Some((item, path)))
+    }
+}

@@ -1,0 +1,171 @@
+//! `MapStore`: a tree as one file, read whole, changed in memory and replaced whole.
+//!
+//! For disks that are not the operating system's, where lsm-tree cannot open files: the simulated disk tears what this
+//! writes, so that everything above it meets each crash. Also what lsm-tree is compared with. Not for use with much data:
+//! each flush writes the whole tree.
+//!
+//! File `map` in the tree's directory: CRC-32C of the rest, 4 bytes; then per entry, ascending by (family, key): family
+//! varint, key, value (each a varint count and bytes), CSN varint. `map.new` is the file being written.
+//!
+//! # Invariants
+//! - P1. The file is whole at every moment: it is replaced by a rename of a synced file.
+//! - P2. The map in memory has a change only once it is durable.
+//!
+//! Checked by `crash_tests.rs` and `differential_tests.rs`.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use collie_base::{
+    CfId, Lsn,
+    checksum::crc32c,
+    codec::{DecodeError, Reader, put_length_prefixed, put_varint},
+};
+use collie_env::{Files, read_all};
+use parking_lot::Mutex;
+
+use crate::levels::{
+    Edit, Entry, TreeId,
+    backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
+};
+
+const NAME: &str = "map";
+const TEMPORARY_NAME: &str = "map.new";
+/// Far above what a simulation writes.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+
+type Rows = BTreeMap<(CfId, Vec<u8>), (Lsn, Vec<u8>)>;
+
+/// The trees of a directory.
+#[derive(Debug)]
+pub(crate) struct MapStore {
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    trees: Mutex<BTreeMap<TreeId, Arc<Rows>>>,
+}
+
+impl MapStore {
+    /// Makes a store for trees under `dir`.
+    pub(crate) fn new(files: Arc<dyn Files>, dir: &Path) -> Self {
+        Self { files, dir: dir.to_owned(), trees: Mutex::default() }
+    }
+
+    fn rows(&self, tree: TreeId) -> Arc<Rows> {
+        self.trees.lock().get(&tree).cloned().expect("callers open a tree before they use it")
+    }
+
+    /// Replaces the file in `dir`. Durable on return.
+    fn write(&self, dir: &Path, rows: &Rows) -> Result<u64, BackendError> {
+        let bytes = encode(rows);
+        let temporary = dir.join(TEMPORARY_NAME);
+        let write = || -> io::Result<()> {
+            match self.files.remove(&temporary) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let file = self.files.create(&temporary)?;
+            file.write_at(0, &bytes)?;
+            file.sync_data()
+        };
+        write().map_err(|source| BackendError::before_change(&temporary, source))?;
+        let path = dir.join(NAME);
+        self.files.replace(&temporary, &path).map_err(|source| BackendError::Failed { path, source })?;
+        Ok(bytes.len() as u64)
+    }
+}
+
+fn encode(rows: &Rows) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    for ((cf, key), (csn, value)) in rows {
+        put_varint(&mut out, u64::from(cf.get()));
+        put_length_prefixed(&mut out, key);
+        put_length_prefixed(&mut out, value);
+        put_varint(&mut out, csn.get());
+    }
+    let crc = crc32c(&out[4..]);
+    out[..4].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+fn decode(bytes: &[u8]) -> Result<Rows, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    if reader.u32()? != crc32c(reader.rest()) {
+        return Err(DecodeError { what: "checksum" });
+    }
+    let mut rows = Rows::new();
+    while !reader.is_empty() {
+        let cf = u32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "family" })?;
+        let (key, value) = (reader.length_prefixed()?.to_vec(), reader.length_prefixed()?.to_vec());
+        rows.insert((CfId::new(cf), key), (Lsn::new(reader.varint()?), value));
+    }
+    Ok(rows)
+}
+
+impl LevelStore for MapStore {
+    fn create(&self, tree: TreeId) -> Result<(), BackendError> {
+        let dir = tree_dir(&self.dir, tree);
+        self.files.create_dir_all(&dir).map_err(|source| BackendError::before_change(&dir, source))?;
+        self.write(&dir, &Rows::new())?;
+        self.trees.lock().insert(tree, Arc::default());
+        Ok(())
+    }
+
+    fn open(&self, tree: TreeId) -> Result<(), BackendError> {
+        let path = tree_dir(&self.dir, tree).join(NAME);
+        let damaged = |what: String| BackendError::Damaged { path: path.clone(), what };
+        let bytes = match read_all(&*self.files, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(damaged("the file is missing".to_owned()));
+            }
+            Err(error) => return Err(BackendError::before_change(&path, error)),
+        };
+        let rows = decode(&bytes).map_err(|error| damaged(error.to_string()))?;
+        self.trees.lock().insert(tree, Arc::new(rows));
+        Ok(())
+    }
+
+    fn apply<'a>(&self, tree: TreeId, _f: Lsn, edits: &mut dyn Iterator<Item = Edit<'a>>) -> Result<u64, BackendError> {
+        let mut rows = Rows::clone(&self.rows(tree));
+        for edit in edits {
+            let key = (edit.cf, edit.key.to_vec());
+            match edit.value {
+                Some(value) => rows.insert(key, (edit.csn, value.to_vec())),
+                None => rows.remove(&key),
+            };
+        }
+        let bytes = self.write(&tree_dir(&self.dir, tree), &rows)?;
+        self.trees.lock().insert(tree, Arc::new(rows));
+        Ok(bytes)
+    }
+
+    fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError> {
+        for ((cf, key), (csn, value)) in &*self.rows(tree) {
+            visit(Entry { cf: *cf, key, value, csn: *csn });
+        }
+        Ok(())
+    }
+
+    fn compact(&self, _tree: TreeId, _effort: Effort) -> Result<u64, BackendError> {
+        // It is one run with one entry per key already.
+        Ok(0)
+    }
+
+    fn files(&self, tree: TreeId) -> TreeFiles {
+        let path = tree_dir(&self.dir, tree).join(NAME);
+        let len = self.files.open(&path, collie_env::Access::Read).and_then(|file| file.len());
+        TreeFiles { tables: 1, runs: 1, new_runs: 1, bytes: len.unwrap_or(0) }
+    }
+
+    fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
+        self.write(to, &self.rows(tree)).map(drop)
+    }
+
+    fn forget(&self, tree: TreeId) {
+        self.trees.lock().remove(&tree);
+    }
+}

@@ -1,0 +1,244 @@
+//! `State`: what the records of MANIFEST add up to.
+//!
+//! # Invariants
+//! - A1. A family belongs to one tree at most, over living and dropped ones. Ids of trees grow and are never given twice.
+//! - A2. A tree's content is that of its last recorded flush or of one of its `begun` ones; without `begun`, it is known.
+//! - A3. `flush` of a tree and `log_start` never go back.
+//! - A4. [`State::snapshot`] folds back to the same state.
+//!
+//! A record that would break one of them is damage: nothing of it is applied. Checked by the tests below.
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::collections::BTreeMap;
+
+use collie_base::{CfId, Lsn};
+
+use crate::{
+    levels::TreeId,
+    manifest::record::{Flush, Record, Tree},
+};
+
+/// A tree, and the flushes that may have happened to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KnownTree {
+    pub(crate) tree: Tree,
+    /// Begun since the last recorded flush, oldest first: after a failure or a crash each may be in the tables or not.
+    pub(crate) begun: Vec<Flush>,
+}
+
+impl KnownTree {
+    /// Returns the position below which all entries of the tables lie.
+    pub(crate) fn ceiling(&self) -> Lsn {
+        self.begun.iter().map(|flush| flush.lsn).fold(self.tree.ceiling, Ord::max)
+    }
+
+    /// Returns the counts of live keys that the tables may have (A2), without repetition.
+    pub(crate) fn possible_live_keys(&self) -> Vec<u64> {
+        let mut counts: Vec<u64> = self.begun.iter().map(|flush| flush.live_keys).collect();
+        counts.push(self.tree.flush.live_keys);
+        counts.sort_unstable();
+        counts.dedup();
+        counts
+    }
+}
+
+/// Everything MANIFEST says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) trees: BTreeMap<TreeId, KnownTree>,
+    pub(crate) next: TreeId,
+    pub(crate) log_start: Lsn,
+    pub(crate) carry: Vec<u8>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self { trees: BTreeMap::new(), next: TreeId::new(1), log_start: Lsn::FIRST, carry: Vec::new() }
+    }
+}
+
+impl State {
+    /// Returns the tree of a living family.
+    pub(crate) fn tree_of(&self, cf: CfId) -> Option<TreeId> {
+        self.trees.values().find(|known| known.tree.cfs.contains(&cf)).map(|known| known.tree.id)
+    }
+
+    /// Applies one record, or says what is wrong with it.
+    ///
+    /// # Errors
+    /// When it contradicts what is known; nothing has changed then.
+    pub(crate) fn apply(&mut self, record: &Record) -> Result<(), &'static str> {
+        match record {
+            Record::Next(next) if *next >= self.next => self.next = *next,
+            Record::Next(_) => return Err("tree ids go back"),
+            Record::Tree(tree) => self.add(tree)?,
+            Record::Begin(id, flush) => {
+                let known = self.known(*id)?;
+                if flush.lsn < known.ceiling() {
+                    return Err("a flush goes back");
+                }
+                known.begun.push(*flush);
+            }
+            Record::Done(id, flush) => {
+                let known = self.known(*id)?;
+                if flush.lsn < known.ceiling() {
+                    return Err("a flush goes back");
+                }
+                known.tree.flush = *flush;
+                known.tree.ceiling = flush.lsn;
+                known.begun.clear();
+                known.tree.dropped.clear();
+            }
+            Record::Settled(id, live_keys) => {
+                let known = self.known(*id)?;
+                if !known.possible_live_keys().contains(live_keys) {
+                    return Err("a count that no flush left");
+                }
+                known.tree.flush.live_keys = *live_keys;
+                known.tree.ceiling = known.ceiling();
+                known.begun.clear();
+            }
+            Record::TreeDropped(id) => {
+                self.trees.remove(id).ok_or("a tree that is not there is dropped")?;
+            }
+            Record::FamilyDropped(id, cf) => {
+                let tree = &mut self.known(*id)?.tree;
+                let at = tree.cfs.binary_search(cf).map_err(|_| "a family that is not there is dropped")?;
+                if tree.cfs.len() == 1 {
+                    return Err("a tree is left without families");
+                }
+                tree.cfs.remove(at);
+                tree.dropped.push(*cf);
+                tree.dropped.sort_unstable();
+            }
+            Record::LogStart(lsn, _) if *lsn < self.log_start => return Err("the log's start goes back"),
+            Record::LogStart(lsn, carry) => {
+                self.log_start = *lsn;
+                self.carry.clone_from(carry);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns records that make this state from nothing.
+    pub(crate) fn snapshot(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for known in self.trees.values() {
+            records.push(Record::Tree(known.tree.clone()));
+            records.extend(known.begun.iter().map(|flush| Record::Begin(known.tree.id, *flush)));
+        }
+        records.push(Record::Next(self.next));
+        records.push(Record::LogStart(self.log_start, self.carry.clone()));
+        records
+    }
+
+    fn known(&mut self, id: TreeId) -> Result<&mut KnownTree, &'static str> {
+        self.trees.get_mut(&id).ok_or("a tree that is not there")
+    }
+
+    fn add(&mut self, tree: &Tree) -> Result<(), &'static str> {
+        if tree.id < self.next || tree.cfs.is_empty() || tree.ceiling < tree.flush.lsn {
+            return Err("a tree that was there before, or cannot be");
+        }
+        let taken =
+            |cf: &CfId| self.trees.values().any(|known| known.tree.cfs.contains(cf) || known.tree.dropped.contains(cf));
+        if tree.cfs.iter().chain(&tree.dropped).any(taken) || tree.cfs.iter().any(|cf| tree.dropped.contains(cf)) {
+            return Err("a family in two trees");
+        }
+        self.next = TreeId::new(tree.id.get().checked_add(1).ok_or("no tree id is left")?);
+        self.trees.insert(tree.id, KnownTree { tree: tree.clone(), begun: Vec::new() });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the numbers are the test's own")]
+mod tests {
+    use super::*;
+    use crate::manifest::record::samples;
+    use proptest::prelude::*;
+
+    fn tree(id: u32, cfs: &[u32]) -> Record {
+        let cfs = cfs.iter().copied().map(CfId::new).collect();
+        Record::Tree(Tree::empty(TreeId::new(id), cfs))
+    }
+
+    fn flush(lsn: u64, live_keys: u64) -> Flush {
+        Flush { lsn: Lsn::new(lsn), live_keys }
+    }
+
+    /// Goal: a flush that was begun counts as possible until a later one is done or a count settles it (A2). Method: two
+    /// begun, then each ending.
+    #[test]
+    fn begun_flush_stays_possible_until_done_or_settled() {
+        let id = TreeId::new(1);
+        let mut state = State::default();
+        for record in [tree(1, &[16]), Record::Begin(id, flush(10, 3)), Record::Begin(id, flush(20, 5))] {
+            state.apply(&record).unwrap();
+        }
+        assert_eq!(state.trees[&id].possible_live_keys(), [0, 3, 5]);
+        assert_eq!(state.trees[&id].ceiling(), Lsn::new(20));
+        let mut settled = state.clone();
+        assert!(settled.apply(&Record::Settled(id, 4)).is_err());
+        settled.apply(&Record::Settled(id, 3)).unwrap();
+        assert_eq!((settled.trees[&id].tree.flush, settled.trees[&id].begun.len()), (flush(0, 3), 0));
+        assert_eq!(settled.trees[&id].ceiling(), Lsn::new(20), "entries of the flush at 20 may be there");
+        state.apply(&Record::Done(id, flush(20, 5))).unwrap();
+        assert_eq!(state.trees[&id].possible_live_keys(), [5]);
+    }
+
+    /// Goal: A1, A3: what contradicts is refused and changes nothing. Method: one record for each rule.
+    #[test]
+    fn record_that_contradicts_is_refused_and_changes_nothing() {
+        let id = TreeId::new(1);
+        let mut state = State::default();
+        for record in [tree(1, &[16, 17]), Record::Done(id, flush(10, 3)), Record::LogStart(Lsn::new(8192), Vec::new())]
+        {
+            state.apply(&record).unwrap();
+        }
+        let wrong = [
+            tree(1, &[18]),
+            tree(2, &[17]),
+            tree(2, &[]),
+            Record::Next(id),
+            Record::Begin(id, flush(9, 3)),
+            Record::Done(id, flush(9, 3)),
+            Record::Begin(TreeId::new(2), flush(10, 3)),
+            Record::TreeDropped(TreeId::new(2)),
+            Record::FamilyDropped(id, CfId::new(18)),
+            Record::LogStart(Lsn::new(8191), Vec::new()),
+        ];
+        for record in wrong {
+            let before = state.clone();
+            assert!(state.apply(&record).is_err(), "{record:?}");
+            assert_eq!(state, before, "{record:?}");
+        }
+    }
+
+    proptest! {
+        /// Goal: A4. Method: random records, those refused left out; the snapshot of the result makes the same state.
+        #[test]
+        fn snapshot_makes_the_same_state(picks in prop::collection::vec((0_usize..8, 1_u32..4, 0_u64..50), 0..40)) {
+            let mut state = State::default();
+            for (kind, id, number) in picks {
+                let (id, flush) = (TreeId::new(id), flush(number, number / 2));
+                let record = match &samples()[kind] {
+                    Record::Next(_) => Record::Next(id),
+                    Record::Tree(_) => tree(id.get(), &[id.get() * 2, id.get() * 2 + 1]),
+                    Record::Begin(..) => Record::Begin(id, flush),
+                    Record::Done(..) => Record::Done(id, flush),
+                    Record::Settled(..) => Record::Settled(id, number / 2),
+                    Record::TreeDropped(_) => Record::TreeDropped(id),
+                    Record::FamilyDropped(..) => Record::FamilyDropped(id, CfId::new(id.get() * 2)),
+                    Record::LogStart(_, carry) => Record::LogStart(Lsn::FIRST.plus(number), carry.clone()),
+                };
+                let _refused = state.apply(&record);
+            }
+            let mut again = State::default();
+            for record in state.snapshot() {
+                prop_assert_eq!(again.apply(&record), Ok(()), "{:?}", record);
+            }
+            prop_assert_eq!(again, state);
+        }
+    }
+}
