@@ -58,7 +58,8 @@ fn compare(all: &[Vec<Step<'_>>]) {
     }
     for steps in all {
         let (ours, theirs) = (play(&mut ours, steps), play(&mut theirs, steps));
-        assert_eq!(ours, theirs);
+        let differing: Vec<_> = ours.iter().zip(&theirs).filter(|(ours, theirs)| ours != theirs).collect();
+        assert!(differing.is_empty(), "{differing:#?}");
     }
 }
 
@@ -195,6 +196,123 @@ fn locks_go_up_and_down_as_in_postgresql() {
             steps.extend(probes.iter().map(|probe| (2, probe.as_str())));
         }
         all.push(steps);
+    }
+    compare(&all);
+}
+
+/// Goal: rows are locked by queries inside queries as in PostgreSQL: the same rows, as strongly, in the same order, and
+/// refused where they are there. Method: each query, then both tables probed at all strengths; and queues, which several
+/// sessions take from at once.
+#[test]
+fn queries_inside_queries_lock_what_they_lock_in_postgresql() {
+    let queries = [
+        // Subqueries in FROM, by their own clause.
+        "SELECT * FROM (SELECT * FROM t FOR UPDATE) s",
+        "SELECT * FROM (SELECT * FROM t FOR UPDATE) s WHERE id = 1",
+        "SELECT * FROM (SELECT id + 1 AS k, n FROM t FOR SHARE) s WHERE k = 2 AND n > 0",
+        "SELECT count(*) FROM (SELECT * FROM t FOR UPDATE) s WHERE n = 20",
+        "SELECT * FROM (SELECT * FROM t ORDER BY id LIMIT 1 FOR UPDATE) s WHERE id = 2",
+        "SELECT * FROM (SELECT * FROM t ORDER BY id DESC FOR KEY SHARE) s LIMIT 1",
+        "SELECT * FROM (SELECT * FROM t WHERE id = 2 FOR UPDATE) s JOIN o ON s.id = o.id",
+        "SELECT * FROM o LEFT JOIN (SELECT * FROM t WHERE id = 2 FOR UPDATE) s ON s.id = o.id ORDER BY o.id",
+        "SELECT * FROM o, LATERAL (SELECT * FROM t WHERE t.id = o.id AND o.id = 1 FOR NO KEY UPDATE) s",
+        "SELECT * FROM (SELECT DISTINCT n FROM t FOR UPDATE) s",
+        "SELECT * FROM (SELECT n FROM t GROUP BY n FOR UPDATE) s",
+        "SELECT * FROM (SELECT generate_series(1, 2), n FROM t FOR UPDATE) s",
+        "SELECT * FROM (SELECT 1 UNION SELECT 2 FOR UPDATE) s",
+        // Subqueries in FROM, by a clause around them.
+        "SELECT * FROM (SELECT * FROM t) s WHERE id = 1 FOR UPDATE",
+        "SELECT * FROM (SELECT id + 1 AS k FROM t WHERE n < 15) s FOR SHARE",
+        "SELECT * FROM (SELECT * FROM t) s JOIN o ON s.id = o.id AND o.n = 20 FOR UPDATE OF s",
+        "SELECT * FROM (SELECT t.id, o.n FROM t JOIN o ON t.id = o.id) s WHERE n = 20 FOR NO KEY UPDATE",
+        "SELECT * FROM (SELECT * FROM (SELECT * FROM t WHERE n > 10) a WHERE n > 1) b FOR UPDATE",
+        "SELECT (SELECT max(o.n) FROM o WHERE o.id = s.id) FROM (SELECT * FROM t WHERE n > 10) s FOR UPDATE",
+        "SELECT * FROM (SELECT t.*, (SELECT max(o.n) FROM o WHERE o.id = t.id) m FROM t) s WHERE m = 10 FOR UPDATE",
+        "SELECT * FROM (SELECT * FROM t ORDER BY id LIMIT 1) s FOR UPDATE",
+        "SELECT * FROM (SELECT * FROM t ORDER BY id OFFSET 1) s FOR KEY SHARE",
+        "SELECT * FROM (SELECT * FROM t FOR KEY SHARE) s WHERE id = 2 FOR UPDATE",
+        "SELECT * FROM (SELECT * FROM t) s LEFT JOIN o ON s.id = o.id WHERE s.id = 1 FOR UPDATE OF s",
+        "SELECT * FROM o LEFT JOIN (SELECT * FROM t) s ON s.id = o.id FOR UPDATE",
+        "SELECT * FROM (SELECT DISTINCT n FROM t) s FOR UPDATE",
+        "SELECT * FROM (SELECT count(*) FROM t) s FOR SHARE",
+        "SELECT * FROM (SELECT n FROM t GROUP BY n) s FOR UPDATE",
+        "SELECT * FROM (SELECT 1 FROM t HAVING true) s FOR UPDATE",
+        "SELECT * FROM (SELECT generate_series(1, 2), n FROM t) s FOR UPDATE",
+        "SELECT generate_series(1, 2), n FROM t FOR UPDATE",
+        "SELECT * FROM (SELECT id FROM t UNION ALL SELECT id FROM o) s FOR UPDATE",
+        "SELECT * FROM (VALUES (1), (2)) s FOR UPDATE",
+        "SELECT * FROM (SELECT 1 AS a) s FOR UPDATE OF s",
+        "SELECT * FROM generate_series(1, 2) s FOR UPDATE OF s",
+        // WITH.
+        "WITH q AS (SELECT * FROM t FOR UPDATE) SELECT * FROM q",
+        "WITH q AS (SELECT * FROM t FOR UPDATE) SELECT * FROM q WHERE id = 1",
+        "WITH q AS (SELECT * FROM t ORDER BY id FOR UPDATE) SELECT * FROM q LIMIT 1",
+        "WITH q AS (SELECT * FROM t FOR UPDATE) SELECT * FROM o",
+        "WITH q AS (SELECT * FROM t FOR SHARE) SELECT * FROM q a JOIN q b ON a.id = b.id ORDER BY a.id",
+        "WITH q AS (SELECT * FROM t) SELECT * FROM q FOR UPDATE",
+        "WITH q AS (SELECT * FROM t) SELECT * FROM q FOR UPDATE OF q",
+        "WITH q AS (SELECT * FROM t WHERE id = 1 FOR UPDATE) SELECT (SELECT n FROM q), id FROM o ORDER BY id",
+        "WITH q AS (SELECT * FROM t FOR UPDATE) SELECT id FROM o WHERE EXISTS (SELECT 1 FROM q WHERE q.id = o.id)",
+        "WITH q AS (SELECT * FROM t WHERE id = 2 FOR UPDATE) UPDATE o SET n = q.n + 1 FROM q WHERE q.id = o.id RETURNING o.*",
+        "WITH q AS (SELECT * FROM t WHERE id = 2 FOR UPDATE) DELETE FROM o USING q WHERE q.id = o.id RETURNING o.*",
+        "WITH q AS (SELECT * FROM t WHERE id = 2 FOR SHARE) INSERT INTO o SELECT id + 5, n FROM q RETURNING *",
+        // Subqueries of expressions.
+        "SELECT * FROM o WHERE id IN (SELECT id FROM t WHERE n = 10 FOR UPDATE)",
+        "SELECT * FROM o WHERE id = (SELECT id FROM t ORDER BY id DESC LIMIT 1 FOR UPDATE)",
+        "SELECT * FROM o WHERE id = ANY (ARRAY(SELECT id FROM t WHERE id = 1 FOR SHARE))",
+        "SELECT * FROM o WHERE EXISTS (SELECT 1 FROM t WHERE id = 1 FOR KEY SHARE) ORDER BY id",
+        "SELECT * FROM o WHERE id <> ALL (SELECT id FROM t WHERE n = 10 FOR UPDATE)",
+        "SELECT (SELECT n FROM t WHERE id = 2 FOR UPDATE) AS n FROM o WHERE id = 1",
+        "SELECT (SELECT n FROM t FOR UPDATE)",
+        "SELECT (SELECT s.n FROM (SELECT * FROM t FOR UPDATE) s WHERE s.id = 1)",
+        "UPDATE o SET n = (SELECT n FROM t WHERE id = 2 FOR UPDATE) WHERE id = 1 RETURNING *",
+        "UPDATE o SET (id, n) = (SELECT id, n FROM t WHERE id = 2 FOR UPDATE) WHERE id = 2 RETURNING *",
+        "INSERT INTO o VALUES (7, (SELECT n FROM t WHERE id = 1 FOR UPDATE)) RETURNING *",
+        "INSERT INTO o SELECT id + 7, n FROM t WHERE id = 1 FOR UPDATE RETURNING *",
+        "DELETE FROM o WHERE id IN (SELECT id FROM t WHERE n = 20 FOR UPDATE) RETURNING *",
+    ];
+    let probes: Vec<String> = ["t", "o"]
+        .iter()
+        .flat_map(|table| {
+            PROBES.map(|strength| format!("SELECT id FROM {table} ORDER BY id FOR {strength} SKIP LOCKED"))
+        })
+        .collect();
+    let mut all = Vec::new();
+    for query in queries {
+        let mut steps = vec![(0, "BEGIN"), (0, query)];
+        steps.extend(probes.iter().map(|probe| (1, probe.as_str())));
+        all.push(steps);
+    }
+    let read_only = [
+        "SELECT * FROM (SELECT * FROM t FOR SHARE) s",
+        "SELECT * FROM (SELECT * FROM t) s FOR KEY SHARE",
+        "SELECT * FROM (SELECT * FROM t FOR KEY SHARE) s, o FOR UPDATE OF o",
+        "WITH q AS (SELECT * FROM t FOR NO KEY UPDATE) SELECT * FROM q",
+        "SELECT (SELECT n FROM t FOR UPDATE)",
+        "UPDATE o SET n = 1 WHERE id IN (SELECT id FROM t FOR UPDATE)",
+    ];
+    for query in read_only {
+        all.push(vec![(0, "BEGIN READ ONLY"), (0, query)]);
+    }
+    let queues = [
+        "UPDATE t SET n = 0 WHERE id = (SELECT id FROM t WHERE n > 0 ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id",
+        "DELETE FROM t WHERE id IN (SELECT id FROM t ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING id, n",
+        "WITH q AS (SELECT id FROM t ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) \
+         UPDATE t SET n = 1 FROM q WHERE t.id = q.id RETURNING t.id",
+        "UPDATE t SET n = 2 FROM (SELECT id AS k FROM t ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) s WHERE id = k RETURNING id",
+        "SELECT * FROM (SELECT id FROM t FOR UPDATE NOWAIT) s WHERE id = 1",
+    ];
+    for query in queues {
+        all.push(vec![
+            (0, "BEGIN"),
+            (0, query),
+            (1, "BEGIN"),
+            (1, query),
+            (2, "BEGIN"),
+            (2, query),
+            (1, "ROLLBACK"),
+            (2, query),
+        ]);
     }
     compare(&all);
 }

@@ -44,6 +44,8 @@ pub struct Analyzed {
     pub relations: Vec<(Oid, Access)>,
     /// Whether it writes or locks rows.
     pub writes: bool,
+    /// How strong it locks rows by its first locking clause, if it has one; the outermost level comes first.
+    pub lock_strength: Option<ast::LockStrength>,
     /// Whether it asks for the transaction's id, which it has to have before it runs.
     pub assigns_xid: bool,
 }
@@ -51,8 +53,10 @@ pub struct Analyzed {
 impl Analyzed {
     /// Returns the locking clause of a query that has one, as it is written; of several, of the first table.
     pub(crate) fn lock_clause(&self) -> Option<&'static str> {
-        let Bound::Query(Query::Select(select)) = &self.bound else { return None };
-        select.locking.first().map(|locking| super::select::lock_name(locking.strength))
+        match self.bound {
+            Bound::Query(_) => self.lock_strength.map(super::locking::clause_name),
+            Bound::Insert(_) | Bound::Update(_) | Bound::Delete(_) => None,
+        }
     }
 }
 
@@ -118,8 +122,10 @@ pub struct Select {
     pub limit: Option<Expr>,
     /// OFFSET, int8.
     pub offset: Option<Expr>,
-    /// FOR UPDATE and kin.
+    /// FOR UPDATE and kin, of tables only.
     pub locking: Vec<Locking>,
+    /// Whether the last range is a set-returning function of the output list.
+    pub returns_set: bool,
 }
 
 /// A FROM item.

@@ -8,12 +8,15 @@ use std::sync::Arc;
 
 use super::{
     Access, Analyzer, Typed,
-    bound::{Bound, Delete, Expr, FromItem, Insert, JoinKind, Query, ResultColumn, SubqueryKind, Update, ValuesQuery},
+    bound::{
+        Bound, Delete, Expr, FromItem, Insert, JoinKind, Query, RangeSource, ResultColumn, SubqueryKind, Update,
+        ValuesQuery,
+    },
     error,
     expr::row_fields,
     scope::{Clause, Level},
     select::{is_unknown, result_columns, same_width},
-    set_operation::over,
+    set_operation::{over, over_source},
     unsupported,
 };
 use crate::{
@@ -329,10 +332,15 @@ impl Analyzer<'_> {
         if output.columns.len() != targets.len() {
             return Err(mismatch());
         }
+        // One row for all columns: without a reference to the row that is assigned to, the query runs once.
+        let shared = (!correlated).then(|| Arc::new(output.query.clone()));
         for (at, target) in targets.iter().enumerate() {
             let ty = output.columns[at].ty;
             let column = vec![Expr::Column { up: 0, range: 0, column: at, ty }];
-            let query = Box::new(over(output.query.clone(), &output.columns, column));
+            let query = Box::new(match &shared {
+                Some(shared) => over_source(RangeSource::Cte(shared.clone()), &output.columns, column),
+                None => over(output.query.clone(), &output.columns, column),
+            });
             let value = Expr::Subquery { kind: SubqueryKind::Scalar, query, correlated, ty }.at(source.pos);
             read.push((target, Given::Value(value)));
         }

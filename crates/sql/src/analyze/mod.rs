@@ -22,6 +22,7 @@ mod expr_call;
 mod expr_compare;
 mod from;
 mod group;
+mod locking;
 mod names;
 mod on_conflict;
 mod order;
@@ -182,6 +183,7 @@ struct Analyzer<'a> {
     params: params::Params,
     relations: Vec<(Oid, Access)>,
     writes: bool,
+    lock_strength: Option<ast::LockStrength>,
     assigns_xid: bool,
     depth: u32,
     depth_max: u32,
@@ -202,6 +204,7 @@ impl<'a> Analyzer<'a> {
             params: params::Params::new(cx.parameter_types),
             relations: Vec::new(),
             writes: false,
+            lock_strength: None,
             assigns_xid: false,
             depth: 0,
             depth_max,
@@ -256,7 +259,15 @@ impl<'a> Analyzer<'a> {
         debug_assert!(self.levels.is_empty() && self.ctes.is_empty());
         let parameters = self.params.finish()?;
         let relations = std::mem::take(&mut self.relations);
-        Ok(Analyzed { bound, parameters, columns, relations, writes: self.writes, assigns_xid: self.assigns_xid })
+        Ok(Analyzed {
+            bound,
+            parameters,
+            columns,
+            relations,
+            writes: self.writes,
+            lock_strength: self.lock_strength,
+            assigns_xid: self.assigns_xid,
+        })
     }
 }
 

@@ -6,16 +6,16 @@
 use std::sync::Arc;
 
 use super::{
-    Access, Analyzer, Typed,
-    bound::{Distinct, FromItem, JoinKind, Locking, Query, RangeSource, ResultColumn, Select, SortKey, ValuesQuery},
+    Analyzer, Typed,
+    bound::{Distinct, FromItem, JoinKind, Query, RangeSource, ResultColumn, Select, SortKey, ValuesQuery},
     error,
     expr::exprs,
+    locking::clause_name,
     scope::{Clause, CteEntry, Level},
     target::Target,
     unsupported, visit,
 };
 use crate::{
-    catalog::relation::Storage,
     error::{Result, SqlError, SqlState},
     parse::ast::{self, Pos},
     types::{SqlType, oid},
@@ -143,7 +143,7 @@ impl Analyzer<'_> {
             return Err(unsupported("a set-returning function in the select list of a grouped query", Pos::NONE)
                 .hint("Group in a subquery in FROM."));
         }
-        let locking = self.locking(&select.locking, from.as_ref(), core, aggregated)?;
+        let clauses = self.locking_clauses(&select.locking)?;
         let mut having = having.map(|node| node.expr);
         if grouped {
             self.regroup(&mut group_by, &mut targets, having.as_mut())?;
@@ -153,7 +153,7 @@ impl Analyzer<'_> {
         let places = targets.iter().filter(|target| !target.junk).map(|target| target.node.pos).collect();
         let visible = targets.iter().filter(|target| !target.junk).count();
         debug_assert!(targets[visible..].iter().all(|target| target.junk), "hidden targets come last");
-        let query = Query::Select(Box::new(Select {
+        let mut bound = Select {
             ranges: level.ranges,
             from,
             filter: filter.map(|node| node.expr),
@@ -167,8 +167,11 @@ impl Analyzer<'_> {
             order_by,
             limit,
             offset,
-            locking,
-        }));
+            locking: Vec::new(),
+            returns_set: set_range.is_some(),
+        };
+        self.lock(&mut bound, &clauses)?;
+        let query = Query::Select(Box::new(bound));
         Ok(Output { query, columns, places, outer: level.outer })
     }
 
@@ -215,7 +218,7 @@ impl Analyzer<'_> {
         if !select.locking.is_empty() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
-                format!("{} cannot be applied to VALUES", lock_name(select.locking[0].strength)),
+                format!("{} cannot be applied to VALUES", clause_name(select.locking[0].strength)),
             ));
         }
         self.levels.push(Level::new(Clause::Values));
@@ -260,84 +263,6 @@ impl Analyzer<'_> {
         same_width(rows)?;
         rows.iter().map(|row| self.transform_all(row)).collect()
     }
-
-    fn locking(
-        &mut self,
-        clauses: &[ast::Locking],
-        from: Option<&FromItem>,
-        core: &ast::SelectCore,
-        aggregated: bool,
-    ) -> Result<Vec<Locking>> {
-        let mut out: Vec<Locking> = Vec::with_capacity(clauses.len());
-        for clause in clauses {
-            let name = lock_name(clause.strength);
-            let conflict = if core.distinct.is_some() {
-                Some("is not allowed with DISTINCT clause")
-            } else if !core.group_by.is_empty() {
-                Some("is not allowed with GROUP BY clause")
-            } else if core.having.is_some() {
-                Some("is not allowed with HAVING clause")
-            } else if aggregated {
-                Some("is not allowed with aggregate functions")
-            } else {
-                None
-            };
-            if let Some(conflict) = conflict {
-                return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{name} {conflict}")));
-            }
-            let mut nullable = Vec::new();
-            if let Some(from) = from {
-                nullable_ranges(from, false, &mut nullable);
-            }
-            let mut wanted = Vec::new();
-            if clause.of.is_empty() {
-                wanted.extend((0..self.level().ranges.len()).map(|range| (range, Pos::NONE)));
-            }
-            for of in &clause.of {
-                let level = self.level();
-                let found = level.items.iter().find(|item| item.named && item.name.as_deref() == Some(&of.name));
-                match found.and_then(|item| item.range) {
-                    Some(range) => wanted.push((range, of.pos)),
-                    None => {
-                        let text = format!("relation \"{}\" in {name} clause not found in FROM clause", of.name);
-                        return Err(error(SqlState::UNDEFINED_TABLE, text, of.pos));
-                    }
-                }
-            }
-            for (range, pos) in wanted {
-                let explicit = !clause.of.is_empty();
-                let refused = |what: &str| {
-                    error(SqlState::FEATURE_NOT_SUPPORTED, format!("{name} cannot be applied to {what}"), pos)
-                };
-                let relation = match &self.level().ranges[range].source {
-                    RangeSource::Table(relation) => relation.clone(),
-                    RangeSource::Subquery { .. } => return Err(unsupported(format!("{name} on a subquery"), pos)),
-                    RangeSource::Function { .. } if explicit => return Err(refused("a function")),
-                    RangeSource::Cte(_) if explicit => return Err(refused("a WITH query")),
-                    RangeSource::Function { .. } | RangeSource::Cte(_) => continue,
-                };
-                if relation.storage == Storage::Virtual {
-                    return Err(unsupported(format!("{name} on a system table"), pos));
-                }
-                if nullable.contains(&range) {
-                    return Err(SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        format!("{name} cannot be applied to the nullable side of an outer join"),
-                    ));
-                }
-                self.note(relation.oid, Access::Lock);
-                match out.iter_mut().find(|locking| locking.range == range) {
-                    // A table in several clauses is locked once: by the strongest, without waiting if one says so.
-                    Some(locking) => {
-                        locking.strength = locking.strength.max(clause.strength);
-                        locking.wait = locking.wait.max(clause.wait);
-                    }
-                    None => out.push(Locking { range, strength: clause.strength, wait: clause.wait }),
-                }
-            }
-        }
-        Ok(out)
-    }
 }
 
 /// Refuses rows of different lengths.
@@ -350,28 +275,6 @@ pub(super) fn same_width(rows: &[Vec<ast::Expr>]) -> Result<()> {
             "VALUES lists must all be the same length",
             odd.first().map_or(Pos::NONE, ast::Expr::start),
         )),
-    }
-}
-
-/// Returns how the clause of a lock strength is written.
-pub(super) fn lock_name(strength: ast::LockStrength) -> &'static str {
-    match strength {
-        ast::LockStrength::KeyShare => "FOR KEY SHARE",
-        ast::LockStrength::Share => "FOR SHARE",
-        ast::LockStrength::NoKeyUpdate => "FOR NO KEY UPDATE",
-        ast::LockStrength::Update => "FOR UPDATE",
-    }
-}
-
-/// Collects the ranges whose columns an outer join may make NULL.
-fn nullable_ranges(from: &FromItem, nullable: bool, out: &mut Vec<usize>) {
-    match from {
-        FromItem::Range(range) if nullable => out.push(*range),
-        FromItem::Range(_) => {}
-        FromItem::Join { kind, left, right, .. } => {
-            nullable_ranges(left, nullable || *kind == JoinKind::Full, out);
-            nullable_ranges(right, nullable || *kind != JoinKind::Inner, out);
-        }
     }
 }
 

@@ -36,7 +36,7 @@ impl Analyzer<'_> {
         if let Some(locking) = select.locking.iter().chain(&left.locking).chain(&right.locking).next() {
             return Err(SqlError::new(
                 SqlState::FEATURE_NOT_SUPPORTED,
-                format!("{} is not allowed with UNION/INTERSECT/EXCEPT", super::select::lock_name(locking.strength)),
+                format!("{} is not allowed with UNION/INTERSECT/EXCEPT", super::locking::clause_name(locking.strength)),
             ));
         }
         let left = self.query(left, false)?;
@@ -157,11 +157,16 @@ pub(super) fn cast_columns(mut query: Query, columns: &[ResultColumn], types: &[
 /// Makes a query that reads all rows of `query`, range 0, and returns `targets`.
 pub(super) fn over(mut query: Query, columns: &[ResultColumn], targets: Vec<Expr>) -> Query {
     visit::shift_query(&mut query, 1);
+    over_source(RangeSource::Subquery { query, lateral: false }, columns, targets)
+}
+
+/// Makes a query that reads all rows of a source, range 0, and returns `targets`.
+pub(super) fn over_source(source: RangeSource, columns: &[ResultColumn], targets: Vec<Expr>) -> Query {
     let visible = targets.len();
     Query::Select(Box::new(Select {
         ranges: vec![Range {
             name: "*SELECT*".to_owned(),
-            source: RangeSource::Subquery { query, lateral: false },
+            source,
             columns: columns.iter().map(|column| (column.name.clone(), column.ty)).collect(),
         }],
         from: Some(FromItem::Range(0)),
@@ -177,5 +182,6 @@ pub(super) fn over(mut query: Query, columns: &[ResultColumn], targets: Vec<Expr
         limit: None,
         offset: None,
         locking: Vec::new(),
+        returns_set: false,
     }))
 }

@@ -100,7 +100,7 @@ pub(super) fn walk_query(query: &mut Query, depth: usize, visit: &mut Visitor<'_
 }
 
 /// Visits every expression of one select level.
-fn walk_select(select: &mut Select, depth: usize, visit: &mut Visitor<'_>) -> Result<()> {
+pub(super) fn walk_select(select: &mut Select, depth: usize, visit: &mut Visitor<'_>) -> Result<()> {
     walk_ranges(&mut select.ranges, depth, visit)?;
     if let Some(from) = &mut select.from {
         walk_from(from, depth, visit)?;

@@ -10,7 +10,7 @@ use crate::{
     builtin::EvalContext,
     catalog::{relation::Relation, snapshot::Catalog},
     error::{Result, SqlError, SqlState},
-    exec::{foreign::Events, row_ids::RowIds, subquery::SubState},
+    exec::{cte::CteState, foreign::Events, row_ids::RowIds, subquery::SubState},
     plan::node::Plan,
     types::Value,
 };
@@ -78,9 +78,6 @@ pub enum Step {
     Yield,
 }
 
-/// Rows kept in memory.
-pub(crate) type Rows = Vec<Box<[Value]>>;
-
 /// A step's view of everything, for operators and expressions.
 pub(crate) struct Run<'a> {
     pub(crate) db: &'a Db,
@@ -94,8 +91,8 @@ pub(crate) struct Run<'a> {
     pub(crate) params: &'a [Value],
     /// States of `plan.subplans`.
     pub(crate) subs: &'a mut [SubState],
-    /// Rows of `plan.ctes`, once they were asked for.
-    pub(crate) ctes: &'a mut [Option<Arc<Rows>>],
+    /// States of `plan.ctes`.
+    pub(crate) ctes: &'a mut [CteState],
     /// What foreign keys ask about, of the rows written so far.
     pub(crate) events: &'a mut Events,
     /// Operands of the simple CASEs being evaluated.

@@ -14,7 +14,8 @@ use std::{collections::VecDeque, sync::Arc};
 use crate::{
     error::Result,
     exec::{
-        context::{ExecContext, RowSink, Rows, Run, Step},
+        context::{ExecContext, RowSink, Run, Step},
+        cte::{self, CteState},
         delete::DeleteState,
         dml::Advance,
         foreign::{Event, Events},
@@ -47,7 +48,9 @@ pub struct Execution {
     plan: Arc<Plan>,
     params: Vec<Value>,
     subs: Vec<SubState>,
-    ctes: Vec<Option<Arc<Rows>>>,
+    ctes: Vec<CteState>,
+    /// How many of `plan.ahead` are computed.
+    prepared: usize,
     machine: Machine,
     out: Vec<Value>,
     /// Rows of RETURNING that wait to be returned (X2).
@@ -71,12 +74,13 @@ impl Execution {
             Root::Delete(delete) => Machine::Delete(Box::new(DeleteState::new(delete))),
         };
         let subs = plan.subplans.iter().map(|_| SubState::default()).collect();
-        let ctes = plan.ctes.iter().map(|_| None).collect();
+        let ctes = plan.ctes.iter().map(|_| CteState::default()).collect();
         Self {
             plan,
             params,
             subs,
             ctes,
+            prepared: 0,
             machine,
             out: Vec::new(),
             returned: VecDeque::new(),
@@ -96,7 +100,8 @@ impl Execution {
             Machine::Delete(state) => state.rewind(),
         }
         self.subs.iter_mut().for_each(SubState::reset);
-        self.ctes.fill(None);
+        self.ctes.iter_mut().for_each(CteState::reset);
+        self.prepared = 0;
         self.returned.clear();
         self.emitted = 0;
         self.written = 0;
@@ -119,7 +124,7 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
-        let Self { plan, params, subs, ctes, machine, out, returned, emitted, written, events, done } = self;
+        let Self { plan, params, subs, ctes, prepared, machine, out, returned, emitted, written, events, done } = self;
         let mut run = Run {
             db: cx.db,
             session: &mut *cx.session,
@@ -137,6 +142,13 @@ impl Execution {
             ticks: 0,
         };
         super::context::check_cancel(run.cancel)?;
+        while let Some(ahead) = plan.ahead.get(*prepared) {
+            match cte::compute(*ahead, &mut run)? {
+                Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                Pull::Yield => return Ok(Step::Yield),
+                Pull::Row | Pull::End => *prepared += 1,
+            }
+        }
         if let (Machine::Query(state), Root::Query(query)) = (&mut *machine, &plan.root) {
             loop {
                 if *done {

@@ -5,7 +5,8 @@
 //!
 //! # Invariants
 //! - E1. Only writes and row locks wait. Scans, joins and sorts stop after about a millisecond, or when an input waits;
-//!   they then go on where they were. Subqueries of expressions run to their end.
+//!   they then go on where they were. Subqueries of expressions run to their end; those that may wait are computed before
+//!   anything else runs (`cte` W3).
 //! - E2. A statement never sees its own writes (the engine's command id), so no operator guards against them.
 //! - E3. A table and all its indexes change in one transaction: a row and its entries are written by one
 //!   statement, whatever it waits for in between (sql.md Q6).
@@ -15,6 +16,7 @@
 mod aggregate;
 mod conflict;
 mod context;
+mod cte;
 mod delete;
 mod dml;
 mod entry;

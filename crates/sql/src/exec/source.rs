@@ -1,12 +1,11 @@
 //! Sources of rows other than tables: system tables, functions, subqueries in FROM, VALUES.
 
-use std::sync::Arc;
-
 use crate::{
     builtin::Rows,
     error::{Result, SqlError},
     exec::{
-        context::{Env, Rows as KeptRows, Run},
+        context::{Env, Run},
+        cte,
         eval::{call, eval, holds},
         op::{Op, Pull},
     },
@@ -153,8 +152,7 @@ impl QueryState {
 /// The state of a scan of a subquery.
 pub(crate) struct SubqueryState {
     query: Option<QueryState>,
-    /// Rows of a common table expression.
-    rows: Option<Arc<KeptRows>>,
+    /// The row of a common table expression that comes next.
     next: usize,
 }
 
@@ -164,14 +162,13 @@ impl SubqueryState {
             SubquerySource::Query(query) => Some(QueryState::new(query)),
             SubquerySource::Cte(_) => None,
         };
-        Self { query, rows: None, next: 0 }
+        Self { query, next: 0 }
     }
 
     pub(crate) fn rewind(&mut self) {
         if let Some(query) = &mut self.query {
             query.op.rewind();
         }
-        self.rows = None;
         self.next = 0;
     }
 
@@ -194,15 +191,15 @@ impl SubqueryState {
                     frame[scan.base..scan.base + plan.width].clone_from_slice(query.row(plan));
                 }
                 (SubquerySource::Cte(id), _) => {
-                    if self.rows.is_none() {
-                        self.rows = Some(cte_rows(*id, outer, run)?);
+                    if run.is_spent() {
+                        return Ok(Pull::Yield);
                     }
                     run.tick()?;
-                    let Some(row) = self.rows.as_ref().and_then(|rows| rows.get(self.next)) else {
-                        return Ok(Pull::End);
-                    };
-                    self.next += 1;
-                    frame[scan.base..scan.base + row.len()].clone_from_slice(row);
+                    let width = run.plan.ctes[*id].width;
+                    match cte::read(*id, self.next, &mut frame[scan.base..scan.base + width], run)? {
+                        Pull::Row => self.next += 1,
+                        other => return Ok(other),
+                    }
                 }
                 (SubquerySource::Query(_), None) => unreachable!("a subquery scan of a query has its state"),
             }
@@ -211,28 +208,6 @@ impl SubqueryState {
             }
         }
     }
-}
-
-/// Returns the rows of a common table expression, computing them on the first call of a statement.
-fn cte_rows(id: usize, outer: Option<&Env<'_>>, run: &mut Run<'_>) -> Result<Arc<KeptRows>> {
-    if let Some(rows) = &run.ctes[id] {
-        return Ok(rows.clone());
-    }
-    let plan = run.plan;
-    let query = &plan.ctes[id];
-    let mut state = QueryState::new(query);
-    let mut rows = Vec::new();
-    loop {
-        match state.pull(query, outer, run)? {
-            Pull::Row => rows.push(state.row(query).into()),
-            Pull::End => break,
-            Pull::Yield => run.go_on()?,
-            Pull::Wait(_) => return Err(SqlError::unsupported("FOR UPDATE in a common table expression")),
-        }
-    }
-    let rows = Arc::new(rows);
-    run.ctes[id] = Some(rows.clone());
-    Ok(rows)
 }
 
 /// The state of VALUES.

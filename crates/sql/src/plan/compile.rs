@@ -3,8 +3,6 @@
 //! # Invariants
 //! - M1. `levels` is the chain of levels around what is being compiled, innermost last; `up` counts from its end.
 
-use std::sync::Arc;
-
 use collie_base::Map;
 
 use crate::{
@@ -15,8 +13,8 @@ use crate::{
         PlanContext, code,
         code::{Call, Callee, CastCode, Code, Function, Pair},
         fold,
-        node::{Plan, QueryPlan, Root, SubPlan, SubPlanKind},
-        walk::walk_query,
+        node::{Ahead, Kind, Node, Plan, QueryPlan, Root, SubPlan, SubPlanKind, SubqueryScan, SubquerySource},
+        walk::{awaited, locks, may_wait, walk_query},
     },
     types::{SqlType, oid},
 };
@@ -49,17 +47,25 @@ pub(crate) struct Planner<'a> {
     pub(crate) levels: Vec<Level>,
     subplans: Vec<SubPlan>,
     ctes: Vec<QueryPlan>,
-    /// Which entry of `ctes` a common table expression is, by its address in the bound tree.
+    /// Which entry of `ctes` a query is, by its address in the bound tree.
     cte_ids: Map<usize, usize>,
+    ahead: Vec<Ahead>,
 }
 
 impl<'a> Planner<'a> {
     pub(crate) fn new(cx: PlanContext<'a>) -> Self {
-        Self { cx, levels: Vec::new(), subplans: Vec::new(), ctes: Vec::new(), cte_ids: Map::default() }
+        Self {
+            cx,
+            levels: Vec::new(),
+            subplans: Vec::new(),
+            ctes: Vec::new(),
+            cte_ids: Map::default(),
+            ahead: Vec::new(),
+        }
     }
 
     pub(crate) fn finish(self, root: Root, rows: f64) -> Plan {
-        Plan { root, subplans: self.subplans, ctes: self.ctes, rows }
+        Plan { root, subplans: self.subplans, ctes: self.ctes, ahead: self.ahead, rows }
     }
 
     /// Returns the innermost level.
@@ -67,9 +73,9 @@ impl<'a> Planner<'a> {
         self.levels.last_mut().expect("planning happens inside a level")
     }
 
-    /// Returns the id of a common table expression, planning it at its first use.
-    pub(crate) fn cte(&mut self, query: &Arc<Query>) -> Result<usize> {
-        let address = Arc::as_ptr(query).addr();
+    /// Returns the id of a query that is computed once, planning it at its first use.
+    pub(crate) fn cte(&mut self, query: &Query) -> Result<usize> {
+        let address = std::ptr::from_ref(query).addr();
         if let Some(&id) = self.cte_ids.get(&address) {
             return Ok(id);
         }
@@ -229,7 +235,7 @@ impl<'a> Planner<'a> {
     /// Compiles an uncorrelated query of one column as the array of its rows.
     pub(crate) fn compile_rows(&mut self, query: &Query) -> Result<Code> {
         let element = column_types(query).first().map_or(oid::UNKNOWN, |ty| ty.oid);
-        let query = self.query(query)?;
+        let query = self.expression_query(query, false, usize::MAX)?;
         self.subplans.push(SubPlan { query, kind: SubPlanKind::Array(element), correlated: false });
         Ok(Code::Subquery(self.subplans.len() - 1))
     }
@@ -260,9 +266,49 @@ impl<'a> Planner<'a> {
                 }
             }
         };
-        let query = self.query(query)?;
+        let rows_max = match &kind {
+            SubPlanKind::Exists => 1,
+            // The second one is an error.
+            SubPlanKind::Scalar => 2,
+            SubPlanKind::Array(_) | SubPlanKind::Compare { .. } => usize::MAX,
+        };
+        let query = self.expression_query(query, correlated, rows_max)?;
         self.subplans.push(SubPlan { query, kind, correlated });
         Ok(Code::Subquery(self.subplans.len() - 1))
+    }
+
+    /// Plans the query of an expression, of which at most `rows_max` rows are read. What may wait in it is computed ahead
+    /// of the statement, once, however often the expression is compiled.
+    fn expression_query(&mut self, query: &Query, correlated: bool, rows_max: usize) -> Result<QueryPlan> {
+        if !may_wait(query) {
+            return self.query(query);
+        }
+        if correlated {
+            if locks(query) {
+                return Err(SqlError::unsupported(
+                    "FOR UPDATE in a subquery of an expression that names columns from outside it",
+                ));
+            }
+            for cte in awaited(query) {
+                let cte = self.cte(cte)?;
+                self.compute_ahead(Ahead { cte, rows_max: usize::MAX });
+            }
+            return self.query(query);
+        }
+        let cte = self.cte(query)?;
+        self.compute_ahead(Ahead { cte, rows_max });
+        let (rows, width) = self.cte_rows(cte);
+        let source = SubquerySource::Cte(cte);
+        let scan = SubqueryScan { alias: "*SELECT*".into(), source, nested: false, base: 0, filter: None };
+        let node = Node { kind: Kind::Subquery(Box::new(scan)), rows };
+        Ok(QueryPlan { node, slots: width, first: 0, width })
+    }
+
+    fn compute_ahead(&mut self, ahead: Ahead) {
+        match self.ahead.iter_mut().find(|old| old.cte == ahead.cte) {
+            Some(old) => old.rows_max = old.rows_max.max(ahead.rows_max),
+            None => self.ahead.push(ahead),
+        }
     }
 }
 

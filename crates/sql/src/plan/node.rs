@@ -29,10 +29,21 @@ pub struct Plan {
     pub root: Root,
     /// Subqueries in expressions, by id.
     pub subplans: Vec<SubPlan>,
-    /// Common table expressions that are computed once, by id.
+    /// Common table expressions, and subqueries of expressions that lock rows; computed once, by id.
     pub ctes: Vec<QueryPlan>,
+    /// What is computed of `ctes` before anything else runs, in this order: expressions read it, and cannot wait for it.
+    pub ahead: Vec<Ahead>,
     /// Rows expected, for the choice between inline and background execution.
     pub rows: f64,
+}
+
+/// How much of a common table expression is computed before anything else runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Its id.
+    pub cte: usize,
+    /// Rows that somebody may ask for.
+    pub rows_max: usize,
 }
 
 /// What a statement does.

@@ -5,7 +5,9 @@
 //!   belongs to the level the walk started in.
 //! - W2. A SELECT and a VALUES are one level each; a set operation is none, its inputs stand where it stands.
 
-use crate::analyze::bound::{Expr, FromItem, Query, RangeSource, Select, SubqueryKind};
+use std::sync::Arc;
+
+use crate::analyze::bound::{Expr, FromItem, Query, Range, RangeSource, Select, SubqueryKind};
 
 /// Calls `visit` with every expression at and below `expr`, subqueries included, with its depth (W1).
 pub(crate) fn walk_expr(expr: &Expr, depth: usize, visit: &mut dyn FnMut(&Expr, usize)) {
@@ -107,9 +109,9 @@ pub(crate) fn walk_select(select: &Select, depth: usize, visit: &mut dyn FnMut(&
 /// Calls `visit` with every expression inside a range.
 pub(crate) fn walk_source(source: &RangeSource, depth: usize, visit: &mut dyn FnMut(&Expr, usize)) {
     match source {
-        RangeSource::Table(_) => {}
+        // A common table expression names no level outside itself.
+        RangeSource::Table(_) | RangeSource::Cte(_) => {}
         RangeSource::Subquery { query, .. } => walk_query(query, depth, visit),
-        RangeSource::Cte(query) => walk_query(query, depth, visit),
         RangeSource::Function { args, .. } => args.iter().for_each(|arg| walk_expr(arg, depth, visit)),
     }
 }
@@ -123,6 +125,51 @@ pub(crate) fn walk_from(from: &FromItem, depth: usize, visit: &mut dyn FnMut(&Ex
             walk_expr(on, depth, visit);
         }
     }
+}
+
+/// Returns whether running a query may lock rows. Subqueries of its expressions do not count: they are computed ahead.
+pub(crate) fn may_wait(query: &Query) -> bool {
+    locks(query) || !awaited(query).is_empty()
+}
+
+/// Returns whether a query itself locks rows, or a subquery in its FROM does.
+pub(crate) fn locks(query: &Query) -> bool {
+    match query {
+        Query::Select(select) => {
+            let within = |range: &Range| match &range.source {
+                RangeSource::Subquery { query, .. } => locks(query),
+                RangeSource::Table(_) | RangeSource::Cte(_) | RangeSource::Function { .. } => false,
+            };
+            !select.locking.is_empty() || select.ranges.iter().any(within)
+        }
+        Query::SetOperation(both) => locks(&both.left) || locks(&both.right),
+        Query::Values(_) => false,
+    }
+}
+
+/// Returns the common table expressions in the FROM of a query whose rows may have to be waited for.
+pub(crate) fn awaited(query: &Query) -> Vec<&Arc<Query>> {
+    fn collect<'q>(query: &'q Query, out: &mut Vec<&'q Arc<Query>>) {
+        match query {
+            Query::Select(select) => {
+                for range in &select.ranges {
+                    match &range.source {
+                        RangeSource::Subquery { query, .. } => collect(query, out),
+                        RangeSource::Cte(query) if may_wait(query) => out.push(query),
+                        RangeSource::Table(_) | RangeSource::Cte(_) | RangeSource::Function { .. } => {}
+                    }
+                }
+            }
+            Query::SetOperation(both) => {
+                collect(&both.left, out);
+                collect(&both.right, out);
+            }
+            Query::Values(_) => {}
+        }
+    }
+    let mut out = Vec::new();
+    collect(query, &mut out);
+    out
 }
 
 /// A set of ranges of one level, as bits.

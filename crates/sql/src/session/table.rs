@@ -553,6 +553,7 @@ impl Session {
             limit: Some(Expr::Const(Value::Int8(1), SqlType::new(oid::INT8))),
             offset: None,
             locking: Vec::new(),
+            returns_set: false,
         };
         let analyzed = Analyzed {
             bound: Bound::Query(Query::Select(Box::new(select))),
@@ -560,6 +561,7 @@ impl Session {
             columns: vec![ResultColumn { name: String::new(), ty: SqlType::new(oid::INT4), origin: None }],
             relations: Vec::new(),
             writes: false,
+            lock_strength: None,
             assigns_xid: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;

@@ -304,6 +304,7 @@ impl Session {
             columns,
             relations: Vec::new(),
             writes: false,
+            lock_strength: None,
             assigns_xid: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;

@@ -79,8 +79,12 @@ impl Fixture {
     }
 
     pub(super) fn plan(&self, analyzed: &Analyzed) -> Arc<Plan> {
+        self.try_plan(analyzed).unwrap()
+    }
+
+    pub(super) fn try_plan(&self, analyzed: &Analyzed) -> Result<Arc<Plan>> {
         let cx = PlanContext { catalog: &self.catalog, row_estimate: &|_| 0, unreadable: &[] };
-        Arc::new(plan(analyzed, &cx).unwrap())
+        Ok(Arc::new(plan(analyzed, &cx)?))
     }
 
     /// Fails unless every visible row of every table has exactly one entry per index and every entry its row.

@@ -2,7 +2,7 @@
 //!
 //! `fixture` and `tree` are their tools; `conflict` has two sessions that meet on a row, `locks` those that hold one,
 //! `model` compares random statements with a map of rows, `query` runs joins, grouping and subqueries, `serializable`
-//! has two sessions of that level, `steps` stops and goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
+//! has two sessions of that level, `shared` has queries that are computed once, `steps` stops and goes on, `upsert` is INSERT ... ON CONFLICT among several sessions.
 
 mod conflict;
 mod fixture;
@@ -10,6 +10,7 @@ mod locks;
 mod model;
 mod query;
 mod serializable;
+mod shared;
 mod steps;
 mod tree;
 mod upsert;

@@ -83,6 +83,7 @@ pub(super) fn select(ranges: Vec<Range>, filter: Option<Expr>, targets: Vec<Expr
         limit: None,
         offset: None,
         locking: Vec::new(),
+        returns_set: false,
     }
 }
 
@@ -93,6 +94,7 @@ pub(super) fn analyzed(bound: Bound) -> Analyzed {
         columns: Vec::new(),
         relations: Vec::new(),
         writes: true,
+        lock_strength: None,
         assigns_xid: false,
     }
 }

@@ -1,0 +1,126 @@
+//! Queries that are computed once and kept, and row locks in them: waits in the middle, and how far they are computed.
+
+use std::time::Duration;
+
+use collie_engine::Isolation;
+
+use super::{
+    fixture::{Client, Fixture, Progress, Table},
+    tree::int,
+};
+use crate::types::SqlType;
+
+const INT: SqlType = SqlType::INT4;
+
+/// A table of rows (1, 10) to (4, 40).
+fn fixture() -> Fixture {
+    let columns = [("id", INT, true), ("a", INT, false)];
+    let fixture = Fixture::new(&[Table { name: "t", columns: &columns, primary: &[0], indexes: &[] }]);
+    let rows = (1..=4).map(|id| vec![int(id), int(id * 10)]).collect();
+    fixture.client().run(&super::tree::insert(&fixture.table("t"), rows), &[]).unwrap();
+    fixture
+}
+
+fn begun<'f>(fixture: &'f Fixture) -> Client<'f> {
+    let mut client = fixture.client();
+    client.begin(Isolation::ReadCommitted);
+    client
+}
+
+/// Returns the first column of all rows.
+fn numbers(rows: &[Vec<crate::types::Value>]) -> Vec<i64> {
+    rows.iter().map(|row| row[0].as_i64().unwrap()).collect()
+}
+
+/// Goal: W3, and that a query goes on where a wait stopped it, wherever it stands. Method: row 2 is changed and held by
+/// another session; each statement meets it in another place, waits, and then gives what follows from the newest row.
+#[test]
+fn query_inside_waits_and_goes_on_with_the_newest_row() {
+    for (text, expected) in [
+        ("select a from (select * from t for update) s order by a", &[10, 21, 30, 40][..]),
+        ("with q as (select * from t for update) select a from q order by a", &[10, 21, 30, 40]),
+        (
+            "with q as (select * from t for share) select x.a + y.a from q x join q y on x.id = y.id where x.id < 3 order by 1",
+            &[20, 42],
+        ),
+        ("select id from t where a - 1 in (select a - 1 from t where id < 3 for update) order by id", &[1]),
+        ("select id from t where a + 1 in (select a from t where id < 3 for update)", &[2]),
+        ("select (select a from t where id = 2 for share)", &[21]),
+        ("select id from t where exists (select 1 from t where id = 2 and a = 20 for update)", &[]),
+        ("with q as (select * from t for update) select (select max(a) from q), id from t where id = 1", &[40]),
+        (
+            "with q as (select * from t for update) select id from t where exists (select 1 from q where q.a = t.a + 1)",
+            &[2],
+        ),
+        ("update t set a = (select a from t where id = 2 for update) where id = 3 returning a", &[21]),
+        ("insert into t select id + 10, a from (select * from t where id < 3 for update) s returning a", &[10, 21]),
+        ("delete from t where id in (select id from t where id = 2 for update) returning a", &[21]),
+    ] {
+        let fixture = fixture();
+        let (mut holder, mut client) = (begun(&fixture), begun(&fixture));
+        let change = fixture.plan(&holder.analyze("update t set a = 21 where id = 2").unwrap());
+        assert!(matches!(holder.start(&change, &[]).unwrap(), Progress::Done(_)));
+        let plan = fixture.plan(&client.analyze(text).unwrap());
+        let Progress::Waits(running, blocker) = client.start(&plan, &[]).unwrap() else { panic!("{text} should wait") };
+        let wait = client.session.wait(blocker);
+        holder.commit();
+        wait.block(Some(Duration::from_secs(10))).unwrap();
+        let Progress::Done(answer) = client.go_on(*running).unwrap() else { panic!("nobody else writes") };
+        assert_eq!(numbers(&answer.rows), expected, "{text}");
+    }
+}
+
+/// Goal: W2: a row that nobody reads is not locked. Method: statements that stop reading early; what another session can
+/// lock afterwards.
+#[test]
+fn rows_that_nobody_reads_are_not_locked() {
+    let fixture = fixture();
+    for (text, free) in [
+        ("with q as (select * from t order by id for update) select id from q limit 2", &[3, 4][..]),
+        (
+            "with q as (select * from t order by id for update) select (select id from q limit 1), (select id from q limit 1 offset 1)",
+            &[3, 4],
+        ),
+        ("select 1 from t where id = 1 and exists (select 1 from t where id > 2 for update)", &[1, 2, 4]),
+        ("with q as (select * from t for update) select 1 from t", &[1, 2, 3, 4]),
+        ("select id from (select * from t for update) s where id = 4", &[1, 2, 3]),
+    ] {
+        let mut holder = begun(&fixture);
+        holder.sql(text).unwrap();
+        let (_, answer) = begun(&fixture).sql("select id from t order by id for update skip locked").unwrap();
+        assert_eq!(numbers(&answer.rows), free, "{text}");
+        holder.rollback();
+    }
+}
+
+/// Goal: W1: a subquery that takes rows from a queue takes them once, although its condition is planned for an index and
+/// again for rows that changed. Method: the plan has one query to compute ahead, and a change in between changes nothing.
+#[test]
+fn subquery_that_locks_is_computed_once() {
+    let fixture = fixture();
+    for condition in ["id = ", "id in ", "a / 10 = any "] {
+        let text = format!(
+            "update t set a = 0 where {condition} (select id from t where a > 0 order by id for update skip locked limit 1) \
+             returning id"
+        );
+        let mut client = begun(&fixture);
+        let plan = fixture.plan(&client.analyze(&text).unwrap());
+        assert_eq!((plan.ctes.len(), plan.ahead.len()), (1, 1), "{text}");
+        let (mut second, mut third) = (begun(&fixture), begun(&fixture));
+        for (client, taken) in [(&mut client, 1), (&mut second, 2), (&mut third, 3)] {
+            let Progress::Done(answer) = client.start(&plan, &[]).unwrap() else { panic!("nobody waits in a queue") };
+            assert_eq!(numbers(&answer.rows), [taken], "{text}");
+        }
+        [client, second, third].iter_mut().for_each(Client::rollback);
+    }
+}
+
+/// Goal: what cannot wait is refused, not run without its locks. Method: a locking subquery that names the row around it.
+#[test]
+fn correlated_subquery_that_locks_is_refused() {
+    let fixture = fixture();
+    let client = begun(&fixture);
+    let analyzed = client.analyze("select (select a from t u where u.id = t.id for update) from t").unwrap();
+    let error = fixture.try_plan(&analyzed).unwrap_err();
+    assert_eq!(error.state(), crate::error::SqlState::FEATURE_NOT_SUPPORTED);
+}
