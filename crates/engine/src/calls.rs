@@ -2,7 +2,7 @@
 //!
 //! Holds no state and knows no log, map or row.
 
-use std::ops::{Bound, Deref};
+use std::ops::{Bound, Deref, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 use std::sync::Arc;
 
 use collie_base::{LockStrength, Lsn};
@@ -129,7 +129,7 @@ impl KeyRange {
         after.map_or(span, |key| span.after(key))
     }
 
-    /// The keys that begin with `prefix`.
+    /// The keys that begin with `prefix`, which may be empty.
     pub fn prefix(prefix: &[u8]) -> Self {
         let mut end = prefix.to_vec();
         while let Some(last) = end.pop() {
@@ -140,6 +140,47 @@ impl KeyRange {
         }
         Self { start: Bound::Included(prefix.to_vec()), end: Bound::Unbounded }
     }
+}
+
+impl<K: AsRef<[u8]>> From<Range<K>> for KeyRange {
+    fn from(range: Range<K>) -> Self {
+        Self { start: Bound::Included(owned(range.start)), end: Bound::Excluded(owned(range.end)) }
+    }
+}
+
+impl<K: AsRef<[u8]>> From<RangeInclusive<K>> for KeyRange {
+    fn from(range: RangeInclusive<K>) -> Self {
+        let (start, end) = range.into_inner();
+        Self { start: Bound::Included(owned(start)), end: Bound::Included(owned(end)) }
+    }
+}
+
+impl<K: AsRef<[u8]>> From<RangeFrom<K>> for KeyRange {
+    fn from(range: RangeFrom<K>) -> Self {
+        Self { start: Bound::Included(owned(range.start)), end: Bound::Unbounded }
+    }
+}
+
+impl<K: AsRef<[u8]>> From<RangeTo<K>> for KeyRange {
+    fn from(range: RangeTo<K>) -> Self {
+        Self { start: Bound::Unbounded, end: Bound::Excluded(owned(range.end)) }
+    }
+}
+
+impl<K: AsRef<[u8]>> From<RangeToInclusive<K>> for KeyRange {
+    fn from(range: RangeToInclusive<K>) -> Self {
+        Self { start: Bound::Unbounded, end: Bound::Included(owned(range.end)) }
+    }
+}
+
+impl From<RangeFull> for KeyRange {
+    fn from(_: RangeFull) -> Self {
+        Self::ALL
+    }
+}
+
+fn owned(key: impl AsRef<[u8]>) -> Vec<u8> {
+    key.as_ref().to_vec()
 }
 
 /// How a scan ended.

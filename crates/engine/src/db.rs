@@ -74,6 +74,11 @@ impl Db {
         Session::new(&self.shared)
     }
 
+    /// Returns whether [`Db::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.shared.closed.load(Acquire)
+    }
+
     /// Returns the family, made empty when absent.
     pub fn family(&self, cf: CfId) -> Arc<Family> {
         self.shared.families.get_or_make(cf)
@@ -89,6 +94,15 @@ impl Db {
     /// committed row on.
     pub fn create_family(&self) -> CfId {
         self.shared.families.create()
+    }
+
+    /// Returns the ids of the families that have a name in the catalog ([`kv`](crate::kv), [`sql_name_row`](crate::sql_name_row)).
+    ///
+    /// # Errors
+    /// [`EngineError::BadName`], [`EngineError::TooManySessions`], [`EngineError::Closed`].
+    pub fn named_families(&self) -> Result<Vec<CfId>, EngineError> {
+        let named = crate::kv::named(self)?;
+        Ok(named.into_iter().map(|(_, cf)| cf).collect())
     }
 
     /// Frees the rows of a family. Call it once the transaction that dropped the family is committed and no snapshot

@@ -8,6 +8,8 @@ use collie_base::{Lsn, Remedy};
 use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
+use crate::ErrorKind;
+
 /// Why an engine call failed. The transaction, if one is open, still is: the caller rolls it back.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -51,6 +53,21 @@ pub enum EngineError {
         /// The rule.
         what: &'static str,
     },
+    /// There is no column family of this name, or it was dropped meanwhile.
+    NoSuchFamily {
+        /// The name.
+        name: String,
+    },
+    /// There is a column family of this name already.
+    FamilyExists {
+        /// The name.
+        name: String,
+    },
+    /// The write would have to wait, and `no_slowdown` was asked for: nothing was written.
+    Busy {
+        /// For what.
+        why: String,
+    },
     /// The database was closed.
     Closed,
     /// There is no database in the directory, and making one was not allowed.
@@ -93,6 +110,13 @@ pub enum EngineError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// A row of the catalog that names a column family does not make sense.
+    BadName {
+        /// Its key.
+        key: Vec<u8>,
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// The log refused.
     Log(Arc<WalError>),
     /// The operating system refused `op` on `path`.
@@ -115,20 +139,51 @@ impl EngineError {
             | Self::Deadlock
             | Self::LockTimeout
             | Self::Cancelled
+            | Self::Busy { .. }
             | Self::SnapshotCancelled(_) => Remedy::Retry,
             Self::TooManySessions { .. } | Self::OldVersionMemory { .. } => Remedy::FreeResources,
             Self::Closed => Remedy::Reopen,
-            Self::BadControlFile { .. } | Self::Corruption { .. } | Self::MissingLog { .. } | Self::Salvaged => {
-                Remedy::RestoreData
-            }
+            Self::BadControlFile { .. }
+            | Self::BadName { .. }
+            | Self::Corruption { .. }
+            | Self::MissingLog { .. }
+            | Self::Salvaged => Remedy::RestoreData,
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
             | Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
+            | Self::NoSuchFamily { .. }
+            | Self::FamilyExists { .. }
             | Self::NotFound { .. }
             | Self::ForeignDirectory { .. }
             | Self::NewerFormat { .. } => Remedy::FixCall,
+        }
+    }
+
+    /// Says which of a handful of cases this is. Finer than [`EngineError::remedy`], coarser than the variants.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Conflict | Self::ReadChanged => ErrorKind::Conflict,
+            Self::Deadlock => ErrorKind::Deadlock,
+            Self::LockTimeout => ErrorKind::LockTimeout,
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Busy { .. } | Self::TooManySessions { .. } => ErrorKind::Busy,
+            Self::ReadOnly | Self::Salvaged => ErrorKind::ReadOnly,
+            Self::SnapshotCancelled(_) => ErrorKind::SnapshotTooOld,
+            Self::OldVersionMemory { .. } => ErrorKind::OutOfMemory,
+            Self::TransactionLimit { .. }
+            | Self::InvalidArgument { .. }
+            | Self::FamilyExists { .. }
+            | Self::ForeignDirectory { .. }
+            | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
+            Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Closed => ErrorKind::Closed,
+            Self::MissingLog { .. } | Self::BadControlFile { .. } | Self::BadName { .. } | Self::Corruption { .. } => {
+                ErrorKind::Corruption
+            }
+            Self::Log(error) => ErrorKind::of_log(error),
+            Self::Io { .. } => ErrorKind::Io,
         }
     }
 
@@ -165,6 +220,16 @@ impl fmt::Display for EngineError {
             }
             Self::TransactionLimit { what } => write!(f, "{what}: split the transaction"),
             Self::InvalidArgument { what } => f.write_str(what),
+            Self::NoSuchFamily { name } => {
+                write!(f, "there is no column family {name}, or it was dropped: create it, or look it up again")
+            }
+            Self::FamilyExists { name } => {
+                write!(f, "there is a column family {name} already: use it, or another name")
+            }
+            Self::Busy { why } => write!(f, "the write would have to wait ({why}): try again later"),
+            Self::BadName { key, what } => {
+                write!(f, "catalog row {key:02x?} makes no sense: bad {what}: restore from a backup or a replica")
+            }
             Self::Closed => f.write_str("the database is closed: open it again"),
             Self::NotFound { path } => {
                 write!(f, "no database in {}: name the right directory, or allow to create one", path.display())
@@ -213,6 +278,7 @@ impl From<WalError> for EngineError {
     fn from(error: WalError) -> Self {
         match error {
             WalError::Closed => Self::Closed,
+            error @ WalError::RingFull { .. } => Self::Busy { why: error.to_string() },
             error => Self::Log(Arc::new(error)),
         }
     }

@@ -6,19 +6,22 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use collie_base::{CfId, Map};
 use collie_store::Family;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 /// The column families of a database.
 #[derive(Debug)]
 pub(crate) struct Families {
     by_id: RwLock<Map<CfId, Arc<Family>>>,
     next_id: AtomicU32,
+    /// Dropped families whose rows the log has no more: their catalog rows may go (`names` F4). Whoever makes or drops a named
+    /// family holds it.
+    forgotten: Mutex<Vec<CfId>>,
 }
 
 impl Families {
     /// Holds none yet; the first id given out is 1, since 0 is the catalog.
     pub(crate) fn new() -> Self {
-        Self { by_id: RwLock::default(), next_id: AtomicU32::new(CfId::CATALOG.get() + 1) }
+        Self { by_id: RwLock::default(), next_id: AtomicU32::new(CfId::CATALOG.get() + 1), forgotten: Mutex::default() }
     }
 
     /// Returns the family, made empty when absent. Its id counts as used from now on.
@@ -46,6 +49,16 @@ impl Families {
     /// Never gives `cf` out again.
     pub(crate) fn note_used(&self, cf: CfId) {
         self.next_id.fetch_max(cf.get().saturating_add(1), Relaxed);
+    }
+
+    /// Notes dropped families whose catalog rows may go.
+    pub(crate) fn note_forgotten(&self, forgotten: Vec<CfId>) {
+        *self.forgotten.lock() = forgotten;
+    }
+
+    /// Lets one thread at a time make and drop named families; gives it what [`Families::note_forgotten`] noted.
+    pub(crate) fn naming(&self) -> MutexGuard<'_, Vec<CfId>> {
+        self.forgotten.lock()
     }
 
     /// Takes a family out.

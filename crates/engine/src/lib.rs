@@ -8,6 +8,8 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `kv/` | the key-value face for programs that embed a database: [`kv::Db`] |
+//! | `names.rs` | families by name, as rows of the catalog |
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
@@ -52,12 +54,15 @@ mod control;
 mod db;
 mod describe;
 mod error;
+mod error_kind;
 mod families;
 mod garbage;
+pub mod kv;
 mod log;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+mod names;
 mod needs;
 mod old_versions;
 mod open;
@@ -93,6 +98,8 @@ pub use collie_txn::{
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
+pub use error_kind::ErrorKind;
+pub use names::{foreign_rows, sql_name_row};
 pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport};
 pub use options::Options;
 pub use session::Session;

@@ -35,11 +35,15 @@ enum Backing {
 #[repr(align(128))]
 struct Cell(Mutex<Option<Writer>>);
 
-std::thread_local! {
-    static THREAD: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    };
+/// Returns the number of the calling thread: threads count from 0, in the order in which they first ask.
+pub(crate) fn thread_number() -> usize {
+    std::thread_local! {
+        static THREAD: usize = {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+    THREAD.with(|thread| *thread)
 }
 
 impl EngineLog {
@@ -75,7 +79,7 @@ impl EngineLog {
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
         let Backing::Open { wal, cells } = &self.0 else { return Err(WalError::Closed.into()) };
-        let (first, count) = (THREAD.with(|thread| *thread), cells.len());
+        let (first, count) = (thread_number(), cells.len());
         // Its own cell, but for more threads than cells, and for appends inside of appends.
         for number in first..first + PROBES {
             if let Some(mut writer) = cells[number % count].0.try_lock() {
@@ -83,6 +87,24 @@ impl EngineLog {
             }
         }
         append(&mut wal.writer())
+    }
+
+    /// [`EngineLog::with_writer`], with a writer that refuses instead of waiting for room in the ring if `no_slowdown`.
+    ///
+    /// # Errors
+    /// `append`'s, `RingFull` among them; `Closed` where no log is open.
+    pub(crate) fn with_writer_that<R, E: From<WalError>>(
+        &self,
+        no_slowdown: bool,
+        append: impl FnOnce(&mut Writer) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.with_writer(|writer| {
+            if !no_slowdown {
+                return append(writer);
+            }
+            let refusing = Refusing::new(writer);
+            append(&mut *refusing.0)
+        })
     }
 
     /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.
@@ -136,6 +158,22 @@ impl EngineLog {
     /// Blocks until everything below `lsn` is on disk, flushing on this thread if nobody else does.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError> {
         self.wait(Mark::Durable, lsn)
+    }
+}
+
+/// A writer that refuses to wait for room in the ring, until this is dropped.
+struct Refusing<'a>(&'a mut Writer);
+
+impl<'a> Refusing<'a> {
+    fn new(writer: &'a mut Writer) -> Self {
+        writer.set_no_slowdown(true);
+        Self(writer)
+    }
+}
+
+impl Drop for Refusing<'_> {
+    fn drop(&mut self) {
+        self.0.set_no_slowdown(false);
     }
 }
 

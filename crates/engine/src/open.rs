@@ -20,7 +20,7 @@ use crate::log::EngineLog;
 use crate::redo::{Incarnation, tag};
 use crate::replay::Replay;
 use crate::shared::Shared;
-use crate::{EngineError, Options, salvaged};
+use crate::{EngineError, Options, names, salvaged};
 
 /// The position from which on a database needs its log: its checkpoint. No checkpoint is written yet, so the log is kept
 /// whole and replayed from its first position.
@@ -126,6 +126,8 @@ pub(crate) fn open(
     })?;
     let Replay { rows, xid_limit, mut incarnations, .. } = replay;
     let first_xid = if incarnations.is_empty() { xid_limit.max(options.first_xid) } else { xid_limit };
+    let forgotten = names::after_replay(&families)?;
+    families.note_forgotten(forgotten);
 
     let log = EngineLog::new(wal, slots);
     if incarnations.is_empty() {

@@ -26,7 +26,7 @@ use crate::log::EngineLog;
 use crate::open::PROGRESS_RECORDS;
 use crate::replay::Replay;
 use crate::shared::Shared;
-use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options};
+use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, names};
 
 /// Holes of which each gets a line.
 const HOLES_TOLD: u64 = 20;
@@ -74,6 +74,9 @@ pub(crate) fn open(
         lost.take(&format!("wal: everything before LSN {start} is gone"), start.bytes_since(Lsn::FIRST));
     }
     let Replay { rows, xid_limit: first_xid, incarnations, .. } = replay;
+    if let Err(error) = names::after_replay(&families) {
+        lost.names = Some(error.to_string());
+    }
     let incarnation = incarnations.len() as u64;
     let txns = Txns::new(EngineLog::salvaged(log, end), options.txn(first_xid));
     let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env));
@@ -101,6 +104,8 @@ struct Lost {
     transactions: u64,
     /// What a killed process left in memory, which is not looked at.
     ring: Option<PathBuf>,
+    /// Why families were not looked up by their names.
+    names: Option<String>,
 }
 
 impl Lost {
@@ -124,6 +129,7 @@ impl Lost {
                 ring.display()
             ));
         }
+        self.lines.extend(self.names.take());
         let Self { holes, bytes, transactions, .. } = self;
         self.lines.push(format!(
             "opened read-only as wal.recovery_mode = skip_any_corrupted_records asks; stretches of the log that are \

@@ -62,6 +62,8 @@ pub struct Session {
     /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
     newest: Option<Holder>,
     wrote_catalog: bool,
+    /// Whether appends of the open transaction fail rather than wait for room in the ring.
+    no_slowdown: bool,
     doomed: Option<EngineError>,
 }
 
@@ -81,6 +83,7 @@ impl Session {
             checking: false,
             newest: None,
             wrote_catalog: false,
+            no_slowdown: false,
             doomed: None,
             shared: Arc::clone(shared),
         })
@@ -97,6 +100,11 @@ impl Session {
         self.open = Some(self.txn.begin(isolation, read_only));
         self.reads = (isolation == Isolation::Serializable && !read_only).then(Box::default);
         Ok(())
+    }
+
+    /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring.
+    pub const fn set_no_slowdown(&mut self, no_slowdown: bool) {
+        self.no_slowdown = no_slowdown;
     }
 
     /// Returns whether a transaction is open.
@@ -452,7 +460,8 @@ impl Session {
         }
         let header = encode_integers(&[xid.get()]);
         let parts = [&header[..], self.redo.ops()];
-        let at = self.shared.txns.log().with_writer(|writer| writer.append(tag::CHUNK, &parts))?;
+        let log = self.shared.txns.log();
+        let at = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::CHUNK, &parts))?;
         self.redo.chunk_written(at.start);
         Ok(())
     }
@@ -612,7 +621,7 @@ impl Session {
             return Err(error);
         }
         let log = self.shared.txns.log();
-        let ended = log.with_writer(|writer| {
+        let ended = log.with_writer_that(self.no_slowdown, |writer| {
             let record = CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) };
             let ended = match &reads {
                 None => self.txn.commit(t, writer, Some(record), &mut self.writes),
@@ -684,7 +693,8 @@ impl Session {
         if let Some(xid) = xid.filter(|_| self.redo.has_chunks()) {
             let record = encode_integers(&[xid.get()]);
             // A log that refuses forgets the chunks at the next open.
-            let _ = self.shared.txns.log().with_writer(|writer| writer.append(tag::ABORT, &[&record]));
+            let log = self.shared.txns.log();
+            let _ = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::ABORT, &[&record]));
         }
         self.redo.clear();
         self.reads = None;

@@ -5,8 +5,8 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
 
@@ -62,6 +62,8 @@ pub struct FamilyStat {
 pub struct Family<I = BTreeIndex> {
     id: CfId,
     index: I,
+    /// Set before the first row goes.
+    cleared: AtomicBool,
     inserts: AtomicU64,
     writes: AtomicU64,
     removals: AtomicU64,
@@ -77,7 +79,8 @@ impl Family {
 impl<I: OrderedIndex> Family<I> {
     /// Makes an empty family over `index`.
     pub fn over(id: CfId, index: I) -> Self {
-        Self { id, index, inserts: AtomicU64::new(0), writes: AtomicU64::new(0), removals: AtomicU64::new(0) }
+        let (inserts, writes, removals) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        Self { id, index, cleared: AtomicBool::new(false), inserts, writes, removals }
     }
 
     /// Returns the family's id.
@@ -289,8 +292,17 @@ impl<I: OrderedIndex> Family<I> {
         self.index.with(key, Arc::clone).map_or(0, |row| row.version_count())
     }
 
-    /// Removes every row: nobody may use or clean the family any more. Returns the bytes of old versions that went.
+    /// Returns whether the family was cleared. A reader that asks after it has read, and is told no, has missed no row: the
+    /// flag is set before the first row goes, and who finds the index without a row has seen what came before that.
+    #[inline]
+    pub fn is_cleared(&self) -> bool {
+        self.cleared.load(Acquire)
+    }
+
+    /// Removes every row: nobody may clean the family any more, and what is written to it is lost. Returns the bytes of old
+    /// versions that went.
     pub fn clear(&self) -> u64 {
+        self.cleared.store(true, Release);
         let mut bytes = 0;
         let mut last: Option<Vec<u8>> = None;
         loop {

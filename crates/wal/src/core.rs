@@ -104,7 +104,7 @@ impl Core {
         }
         self.ring_full.fetch_add(1, Ordering::Relaxed);
         let until = Lsn::new(end.get() - self.options.ring_bytes);
-        Err(WalError::Full { pinned_by: format!("the ring, whose bytes up to {until} wait for the disk") })
+        Err(WalError::RingFull { until })
     }
 
     /// Refuses an append while the disk, or the bound on files, has no room for it.

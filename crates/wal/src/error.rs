@@ -23,6 +23,11 @@ pub enum WalError {
         /// What holds the space.
         pinned_by: String,
     },
+    /// The ring has no room until a flush, and the write asked not to wait (`no_slowdown`).
+    RingFull {
+        /// The ring's bytes up to here wait for the disk.
+        until: Lsn,
+    },
     /// A write or sync failed, so what the kernel holds may never reach the disk, and writing it to another file failed
     /// too. Every later append and wait fails with this until the log is opened again. Records at or above `durable`
     /// have an unknown outcome.
@@ -176,6 +181,7 @@ impl WalError {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::TooLarge { .. } | Self::InvalidOptions { .. } => Remedy::FixCall,
+            Self::RingFull { .. } => Remedy::Retry,
             Self::Full { .. } | Self::Io { .. } => Remedy::FreeResources,
             Self::Poisoned { .. } | Self::Closed | Self::Locked { .. } => Remedy::Reopen,
             Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } | Self::BadConsumers { .. } => {
@@ -205,6 +211,12 @@ impl fmt::Display for WalError {
             }
             Self::Full { pinned_by } => {
                 write!(f, "wal: no room for more records ({pinned_by}); free space, the log goes on by itself")
+            }
+            Self::RingFull { until } => {
+                write!(
+                    f,
+                    "wal: the ring is full, its bytes up to {until} wait for the disk; try again, or let the write wait"
+                )
             }
             Self::Poisoned { durable } => write!(
                 f,

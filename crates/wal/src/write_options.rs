@@ -9,7 +9,7 @@ pub struct WriteOptions {
     pub sync: bool,
     /// Log a marker instead of the record: readers see a hole. Refused together with `sync`.
     pub disable_wal: bool,
-    /// Fail with `Full` instead of waiting when the ring is full. Nothing is appended then; of a record larger than
+    /// Fail with `RingFull` instead of waiting when the ring is full. Nothing is appended then; of a record larger than
     /// `wal.chunk_size` some pieces may have been, which no reader yields.
     pub no_slowdown: bool,
 }

@@ -242,8 +242,8 @@ impl Writer {
     /// [`Writer::commit`] with RocksDB's options.
     ///
     /// # Errors
-    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `Full` for `no_slowdown` when the ring is
-    /// full.
+    /// As [`Writer::commit`]; `InvalidOptions` for `sync` with `disable_wal`; `RingFull` for `no_slowdown` when the
+    /// ring is full.
     ///
     /// # Durability
     /// What the level that `options` mean says: see [`WriteOptions::level`].
@@ -256,6 +256,16 @@ impl Writer {
         let committed = self.commit(tag, bytes, level);
         self.waits = true;
         committed
+    }
+
+    /// Sets whether appends from now on fail with `RingFull` where they would wait for room in the ring, as those of a write
+    /// with `no_slowdown` do. Of a record larger than `wal.chunk_size` some pieces may have been appended then, which no
+    /// reader yields.
+    ///
+    /// # Progress
+    /// Wait-free.
+    pub fn set_no_slowdown(&mut self, no_slowdown: bool) {
+        self.waits = !no_slowdown;
     }
 
     /// Returns the log.

@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use collie_base::{CfId, Map};
-use collie_engine::{Basis, Db, Insert, KeyRange, Outcome, ScanEnd, Session, Write};
+use collie_engine::{Basis, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
 
 use crate::{
     catalog::{
@@ -65,8 +65,8 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
         }
         ControlFlow::Continue(())
     };
-    let mut after: Option<Vec<u8>> = None;
-    while let ScanEnd::More(last) = session.scan(&family, &KeyRange::ALL, after.as_deref(), false, BATCH, &mut visit)? {
+    let (range, mut after) = (foreign_rows(), None::<Vec<u8>>);
+    while let ScanEnd::More(last) = session.scan(&family, &range, after.as_deref(), false, BATCH, &mut visit)? {
         after = Some(last);
     }
     for (oid, relation) in relations {
@@ -123,13 +123,38 @@ pub fn put_next_oid(db: &Db, session: &mut Session, next: u32) -> Result<()> {
     put(db, session, record::next_oid_row(next))
 }
 
+/// Every row that defines a relation: the catalog's own, and the engine's names of its families.
+fn rows_of(relation: &Relation) -> Vec<Row> {
+    let mut rows = record::relation_rows(relation);
+    rows.push(sql_name_row(relation.oid, relation.family()));
+    rows.extend(relation.indexes.iter().map(|index| sql_name_row(index.oid, index.cf)));
+    rows
+}
+
+/// Names the families of relations that have none in the engine: those of a directory of an older version.
+///
+/// # Errors
+/// As [`bootstrap`].
+pub fn name_families(db: &Db, session: &mut Session, catalog: &Catalog) -> Result<()> {
+    let named = db.named_families()?;
+    for relation in catalog.relations.values() {
+        let families = relation.indexes.iter().map(|index| (index.oid, index.cf));
+        for (oid, cf) in families.chain([(relation.oid, relation.family())]) {
+            if !named.contains(&cf) {
+                put(db, session, sql_name_row(oid, cf))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Replaces the definition `old` (or nothing) by `new` (or nothing), touching only rows that differ.
 ///
 /// # Errors
 /// As [`bootstrap`].
 pub fn replace_relation(db: &Db, session: &mut Session, old: Option<&Relation>, new: Option<&Relation>) -> Result<()> {
-    let before: Map<Vec<u8>, Vec<u8>> = old.map(record::relation_rows).unwrap_or_default().into_iter().collect();
-    let after: Map<Vec<u8>, Vec<u8>> = new.map(record::relation_rows).unwrap_or_default().into_iter().collect();
+    let before: Map<Vec<u8>, Vec<u8>> = old.map(rows_of).unwrap_or_default().into_iter().collect();
+    let after: Map<Vec<u8>, Vec<u8>> = new.map(rows_of).unwrap_or_default().into_iter().collect();
     for key in before.keys().filter(|key| !after.contains_key(*key)) {
         delete(db, session, key)?;
     }

@@ -143,11 +143,14 @@ impl Database {
             session.begin_statement(StatementKind::Write)?;
             loaded = store::load(&db, &session)?;
         }
+        if !db.is_read_only() {
+            store::name_families(&db, &mut session, &loaded.catalog)?;
+        }
         session.end_statement();
         session.commit(true)?.block()?;
         report.notices.append(&mut loaded.damaged);
         let mut catalog = loaded.catalog;
-        drop_families_without_owner(&db, &catalog);
+        drop_families_without_owner(&db, &catalog)?;
         system::install(&mut catalog);
         catalog.epoch = 1;
         let database = Self {
@@ -308,9 +311,10 @@ impl Database {
     }
 }
 
-/// Frees families that no definition names: left by transactions that never committed.
-fn drop_families_without_owner(db: &Db, catalog: &Catalog) {
+/// Frees families that neither a definition nor the engine names: left by transactions that never committed.
+fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineError> {
     let mut owned: Vec<CfId> = vec![CfId::CATALOG];
+    owned.extend(db.named_families()?);
     for relation in catalog.relations.values() {
         owned.push(relation.family());
         owned.extend(relation.indexes.iter().map(|index| index.cf));
@@ -320,6 +324,7 @@ fn drop_families_without_owner(db: &Db, catalog: &Catalog) {
             db.drop_family(cf);
         }
     }
+    Ok(())
 }
 
 /// The error for a database that is not there.

@@ -1,0 +1,55 @@
+//! A key-value database in a page: open, make families, write, read a range, close, open again.
+//!
+//! `cargo run -p collie-engine --example quickstart -- DIR` keeps the database in DIR, and each run adds to it; without DIR
+//! it is in a temporary directory.
+
+use std::path::Path;
+
+use collie_engine::kv::{Batch, CfOptions, Db, WriteOptions};
+use collie_engine::{EngineError, ErrorKind, Options};
+
+fn main() -> Result<(), EngineError> {
+    let temporary = tempfile::tempdir().expect("a temporary directory");
+    let dir = std::env::args_os().nth(1).map_or_else(|| temporary.path().join("db"), Into::into);
+    for line in run(&dir)? {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// Writes and reads; returns what there is to say.
+pub(crate) fn run(dir: &Path) -> Result<Vec<String>, EngineError> {
+    let mut said = Vec::new();
+    let db = Db::open(dir, Options::default())?;
+    let users = match db.create_cf("users", CfOptions::default()) {
+        Err(EngineError::FamilyExists { .. }) => db.cf("users")?, // an earlier run made it
+        made => made?,
+    };
+
+    // On disk when it returns. The receipt's token is the commit's place in the log.
+    let receipt = db.put(&users, "alice", "1 Main Street", &WriteOptions::sync())?;
+    said.push(format!("alice is on disk: {}", receipt.durable));
+    // In order and visible when it returns, on disk 10 ms later. All of a batch is there after a crash, or nothing.
+    let mut batch = Batch::new();
+    batch.put(&users, "bob", "2 Side Street");
+    batch.put(&users, "carol", "3 High Street");
+    batch.delete(&users, "dave");
+    db.write(batch, &WriteOptions::default())?;
+    db.close()?;
+
+    let db = Db::open(dir, Options::default())?;
+    let users = db.cf("users")?;
+    // One state of all families, for as long as it is held.
+    let snapshot = db.snapshot()?;
+    for item in snapshot.scan(&users, "b"..) {
+        let item = item?;
+        said.push(format!("{}: {}", String::from_utf8_lossy(item.key()), String::from_utf8_lossy(item.value())));
+    }
+    // Errors say what kind they are, and what helps.
+    let error = db.put(&users, vec![0; 70_000], "", &WriteOptions::default()).expect_err("the key is too long");
+    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
+    said.push(format!("{error}: {:?}", error.remedy()));
+    drop(snapshot);
+    db.close()?;
+    Ok(said)
+}

@@ -1,0 +1,187 @@
+//! `Batch`: writes that happen together, over any families.
+
+use super::Cf;
+use crate::EngineError;
+use crate::redo::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// Most redo of one batch: 1 GiB.
+const REDO_BYTES_MAX: u64 = 1 << 30;
+/// More than the log needs for an operation beyond its key and value.
+const OPERATION_BYTES: u64 = 16;
+
+/// Writes that happen together: all or none of them is there after a crash, and in every snapshot. Later operations on a key
+/// replace earlier ones. Keys are at most 65,531 bytes long, values 64 MiB, all together 1 GiB; what is beyond is refused by
+/// the write, before anything is done.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    operations: Vec<Operation>,
+    /// Keys and values, one after the other.
+    bytes: Vec<u8>,
+    redo_bytes: u64,
+    /// What was wrong first.
+    refused: Option<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    cf: Cf,
+    /// Where the key begins and ends in `bytes`.
+    key: (usize, usize),
+    /// Where the value ends; `None`: the key is deleted.
+    value_end: Option<usize>,
+}
+
+/// One write, as a batch yields it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Put<'a> {
+    pub(crate) cf: &'a Cf,
+    pub(crate) key: &'a [u8],
+    /// `None` deletes.
+    pub(crate) value: Option<&'a [u8]>,
+}
+
+impl Batch {
+    /// Returns an empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds: `key` gets `value`.
+    pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.push(cf, key.as_ref(), Some(value.as_ref()));
+    }
+
+    /// Adds: `key` goes, if it is there.
+    pub fn delete(&mut self, cf: &Cf, key: impl AsRef<[u8]>) {
+        self.push(cf, key.as_ref(), None);
+    }
+
+    fn push(&mut self, cf: &Cf, key: &[u8], value: Option<&[u8]>) {
+        if let Err(what) = check_sizes(key, value) {
+            self.refused = self.refused.or(Some(what));
+            return;
+        }
+        let size = key.len() + value.map_or(0, <[u8]>::len);
+        self.redo_bytes += OPERATION_BYTES + u64::try_from(size).unwrap_or(u64::MAX);
+        if self.redo_bytes > REDO_BYTES_MAX {
+            self.refused = self.refused.or(Some("a batch is at most 1 GiB large: split it"));
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let key = (start, self.bytes.len());
+        let value_end = value.map(|value| {
+            self.bytes.extend_from_slice(value);
+            self.bytes.len()
+        });
+        self.operations.push(Operation { cf: cf.clone(), key, value_end });
+    }
+
+    /// Returns the number of operations.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Returns whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Takes everything out and keeps the memory, for the next batch.
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.bytes.clear();
+        (self.redo_bytes, self.refused) = (0, None);
+    }
+
+    /// Fails when something in it is beyond a limit, or cannot be written.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        if let Some(what) = self.refused {
+            return Err(EngineError::InvalidArgument { what });
+        }
+        self.operations.iter().try_for_each(|operation| operation.cf.check_writable())
+    }
+
+    /// Brings the operations into the order of families and keys, each key once with its last one. In one order for all, so
+    /// that no two batches ever wait for each other.
+    pub(crate) fn settle(&mut self) {
+        if self.operations.len() < 2 {
+            return;
+        }
+        let bytes = std::mem::take(&mut self.bytes);
+        let key = |one: &Operation| (one.cf.id(), &bytes[one.key.0..one.key.1]);
+        self.operations.sort_by(|one, other| key(one).cmp(&key(other)));
+        // The sort is stable: of one key the last operation comes last.
+        self.operations.reverse();
+        self.operations.dedup_by(|next, kept| key(next) == key(kept));
+        self.operations.reverse();
+        self.bytes = bytes;
+    }
+
+    /// Returns the operations in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Put<'_>> {
+        self.operations.iter().map(|operation| {
+            let value = operation.value_end.map(|end| &self.bytes[operation.key.1..end]);
+            Put { cf: &operation.cf, key: &self.bytes[operation.key.0..operation.key.1], value }
+        })
+    }
+}
+
+/// Fails when a key or a value is too long.
+pub(crate) fn check_sizes(key: &[u8], value: Option<&[u8]>) -> Result<(), &'static str> {
+    if key.len() > KEY_BYTES_MAX {
+        return Err("a key is at most 65,531 bytes long");
+    }
+    if value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
+        return Err("a value is at most 64 MiB long");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use std::sync::Arc;
+
+    use collie_base::CfId;
+    use collie_store::Family;
+
+    use super::*;
+
+    /// Goal: a batch does the last thing that it was told for each key, in one order. Method: operations over two families
+    /// out of order, keys twice.
+    #[test]
+    fn batch_keeps_the_last_operation_of_a_key() {
+        let cf = |id| Cf::new("name", Arc::new(Family::new(CfId::new(id))));
+        let (one, two) = (cf(1), cf(2));
+        let mut batch = Batch::new();
+        batch.put(&two, b"k", b"0");
+        batch.put(&one, b"b", b"1");
+        batch.delete(&one, b"a");
+        batch.put(&one, b"b", b"2");
+        batch.put(&one, b"a", b"3");
+        batch.delete(&two, b"k");
+        batch.settle();
+        let all: Vec<String> = batch.iter().map(|it| format!("{} {:?} {:?}", it.cf.id(), it.key, it.value)).collect();
+        assert_eq!(all, ["1 [97] Some([51])", "1 [98] Some([50])", "2 [107] None"]);
+        batch.clear();
+        assert!(batch.is_empty());
+    }
+
+    /// Goal: a batch beyond a limit says so whatever comes later, and takes no memory for it. Method: a key a byte too long,
+    /// and more than 1 GiB of one key.
+    #[test]
+    fn batch_beyond_a_limit_is_refused() {
+        let cf = Cf::new("name", Arc::new(Family::new(CfId::new(1))));
+        let mut batch = Batch::new();
+        batch.put(&cf, vec![0; KEY_BYTES_MAX + 1], b"");
+        batch.put(&cf, b"k", b"");
+        assert!(matches!(batch.check(), Err(EngineError::InvalidArgument { what }) if what.contains("65,531")));
+        batch.clear();
+        batch.put(&cf, vec![0; KEY_BYTES_MAX], b"");
+        batch.check().unwrap();
+        batch.redo_bytes = REDO_BYTES_MAX; // in place of a gibibyte of memory
+        batch.put(&cf, b"k", b"");
+        assert!(matches!(batch.check(), Err(EngineError::InvalidArgument { what }) if what.contains("1 GiB")));
+    }
+}

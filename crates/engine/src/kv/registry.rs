@@ -1,0 +1,127 @@
+//! Making, finding and dropping column families by their names: transactions over the name rows (`names`).
+//!
+//! # Invariants
+//! - Q1. One thread at a time makes or drops named families (`Families::naming`); SQL names its own under its catalog lock.
+//! - Q2. A family is freed only after the commit that dropped it is on disk: a snapshot taken later does not have its name.
+//! - Q3. A handle is given out only for a family that is in memory, never for one made to answer the question.
+
+use std::ops::ControlFlow;
+
+use collie_base::CfId;
+
+use super::batch::Put;
+use super::cf::check_name;
+use super::write::{self, Upsert};
+use super::{Cf, CfOptions, WriteOptions};
+use crate::names::{self, NameRow};
+use crate::{Db, EngineError, Insert, Isolation, ScanEnd, Session, StatementKind};
+
+/// Names read per call.
+const BATCH: usize = 256;
+
+/// Makes a family.
+pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOptions) -> Result<Cf, EngineError> {
+    check_name(name)?;
+    options.check()?;
+    let families = &db.shared.families;
+    let mut forgotten = families.naming(); // Q1
+    let cf = families.create();
+    let made = write_name(db, session, name, cf, &forgotten);
+    if let Err(error) = made {
+        families.remove(cf);
+        return Err(error);
+    }
+    forgotten.clear();
+    let family = families.get(cf).ok_or_else(|| no_family(name))?;
+    Ok(Cf::new(name, family))
+}
+
+/// The transaction that makes `cf` and gives it `name`; forgets dropped families whose rows are gone.
+fn write_name(db: &Db, session: &mut Session, name: &str, cf: CfId, forgotten: &[CfId]) -> Result<(), EngineError> {
+    let catalog = Cf::new("", db.family(CfId::CATALOG));
+    write::begin(session, WriteOptions::sync())?;
+    let (key, value) = (names::name_key(name), names::name_value(cf));
+    loop {
+        match session.insert(catalog.family(), &key, &value)? {
+            Insert::Done => break,
+            Insert::Duplicate(_) => return Err(EngineError::FamilyExists { name: name.to_owned() }),
+            Insert::Wait(blocker) => session.wait(blocker).block(None)?,
+        }
+    }
+    let mut put = |key: &[u8], value: Option<&[u8]>| Upsert::new(Put { cf: &catalog, key, value }).block(session, None);
+    put(&names::next_id_key(), Some(&names::next_id_value(cf.get().saturating_add(1))))?;
+    forgotten.iter().try_for_each(|cf| put(&names::dropped_key(*cf), None))?;
+    session.end_statement();
+    session.commit(true)?.block()?;
+    Ok(())
+}
+
+/// Finds a family by its name.
+pub(crate) fn find(db: &Db, session: &mut Session, name: &str) -> Result<Cf, EngineError> {
+    let cf = read_name(db, session, name)?;
+    session.rollback();
+    let family = cf.and_then(|cf| db.shared.families.get(cf)); // Q3
+    family.map(|family| Cf::new(name, family)).ok_or_else(|| no_family(name))
+}
+
+/// Reads which family has the name. Leaves its transaction open.
+fn read_name(db: &Db, session: &mut Session, name: &str) -> Result<Option<CfId>, EngineError> {
+    session.begin(Isolation::ReadCommitted, true)?;
+    session.begin_statement(StatementKind::ReadOnly)?;
+    let key = names::name_key(name);
+    let Some(value) = session.get(&db.family(CfId::CATALOG), &key)? else { return Ok(None) };
+    match decode(&key, &value)? {
+        NameRow::Named { cf, .. } => Ok(Some(cf)),
+        _ => Ok(None),
+    }
+}
+
+/// Drops a family, and frees its rows.
+pub(crate) fn drop(db: &Db, session: &mut Session, cf: &Cf) -> Result<(), EngineError> {
+    check_name(cf.name())?;
+    let _naming = db.shared.families.naming(); // Q1
+    cf.check()?;
+    let catalog = Cf::new("", db.family(CfId::CATALOG));
+    write::begin(session, WriteOptions::sync())?;
+    let rows = [(names::name_key(cf.name()), None), (names::dropped_key(cf.id()), Some(names::dropped_value()))];
+    for (key, value) in &rows {
+        Upsert::new(Put { cf: &catalog, key, value: value.as_deref() }).block(session, None)?;
+    }
+    session.end_statement();
+    session.commit(true)?.block()?;
+    db.drop_family(cf.id()); // Q2
+    Ok(())
+}
+
+/// Returns the names and ids of all families that have one, SQL's among them, in order of the names.
+pub(crate) fn list(db: &Db, session: &mut Session) -> Result<Vec<(String, CfId)>, EngineError> {
+    session.begin(Isolation::ReadCommitted, true)?;
+    session.begin_statement(StatementKind::ReadOnly)?;
+    let (catalog, range) = (db.family(CfId::CATALOG), names::name_rows());
+    let (mut found, mut bad) = (Vec::new(), None);
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let end = session.scan(&catalog, &range, after.as_deref(), false, BATCH, &mut |key, value| {
+            match decode(key, value) {
+                Ok(NameRow::Named { name, cf }) => found.push((name, cf)),
+                Ok(_) => {}
+                Err(error) => bad = Some(error),
+            }
+            ControlFlow::Continue(())
+        })?;
+        match end {
+            ScanEnd::More(key) => after = Some(key),
+            ScanEnd::Exhausted => break,
+        }
+    }
+    session.rollback();
+    bad.map_or(Ok(found), Err)
+}
+
+fn decode(key: &[u8], value: &[u8]) -> Result<NameRow, EngineError> {
+    names::decode(key, value).map_err(|error| EngineError::BadName { key: key.to_vec(), what: error.what })
+}
+
+fn no_family(name: &str) -> EngineError {
+    EngineError::NoSuchFamily { name: name.to_owned() }
+}

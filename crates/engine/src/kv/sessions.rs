@@ -1,0 +1,116 @@
+//! `Sessions`: sessions kept for the next call, one per thread where it can be had.
+//!
+//! A session keeps its buffers and its place among the holders of snapshots from call to call; making one costs several
+//! allocations. A thread finds its own with one compare-exchange on lines that nobody else uses.
+//!
+//! # Invariants
+//! - H1. A session that is kept has no transaction open, and `no_slowdown` off.
+//! - H2. Sessions that are kept never are why a call fails for want of one.
+
+use std::ops::{Deref, DerefMut};
+
+use parking_lot::Mutex;
+
+use crate::log::thread_number;
+use crate::{Db, EngineError, Session};
+
+/// How many are kept at most.
+const CELLS: usize = 64;
+/// How many cells a thread looks at, besides when sessions are short.
+const PROBES: usize = 4;
+
+/// A kept session, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Cell(Mutex<Option<Session>>);
+
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    cells: Box<[Cell]>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { cells: (0..CELLS).map(|_| Cell::default()).collect() }
+    }
+}
+
+impl Sessions {
+    /// Takes a session out, or makes one.
+    ///
+    /// # Errors
+    /// [`EngineError::TooManySessions`], [`EngineError::Closed`].
+    pub(crate) fn take(&self, engine: &Db) -> Result<Session, EngineError> {
+        if engine.is_closed() {
+            return Err(EngineError::Closed);
+        }
+        match self.take_kept(PROBES) {
+            Some(session) => Ok(session),
+            None => match engine.session() {
+                Err(error @ EngineError::TooManySessions { .. }) => self.take_kept(CELLS).ok_or(error), // H2
+                made => made,
+            },
+        }
+    }
+
+    fn take_kept(&self, probes: usize) -> Option<Session> {
+        let first = thread_number();
+        (first..first + probes).find_map(|number| self.cells[number % CELLS].0.try_lock()?.take())
+    }
+
+    /// Keeps a session for later, or drops it.
+    pub(crate) fn give_back(&self, mut session: Session) {
+        session.rollback(); // H1
+        session.set_no_slowdown(false);
+        let first = thread_number();
+        for number in first..first + PROBES {
+            if let Some(mut kept) = self.cells[number % CELLS].0.try_lock()
+                && kept.is_none()
+            {
+                *kept = Some(session);
+                return;
+            }
+        }
+    }
+
+    /// Drops what is kept.
+    pub(crate) fn clear(&self) {
+        for cell in &self.cells {
+            drop(cell.0.lock().take());
+        }
+    }
+
+    /// Takes a session for one call.
+    pub(crate) fn lend(&self, engine: &Db) -> Result<Lent<'_>, EngineError> {
+        Ok(Lent { session: Some(self.take(engine)?), sessions: self })
+    }
+}
+
+/// A session for one call: rolled back and kept for the next when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Lent<'a> {
+    /// There until the drop.
+    session: Option<Session>,
+    sessions: &'a Sessions,
+}
+
+impl Deref for Lent<'_> {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        self.session.as_ref().expect("it is given back by the drop only")
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.session.as_mut().expect("it is given back by the drop only")
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.sessions.give_back(session);
+        }
+    }
+}

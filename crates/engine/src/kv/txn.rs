@@ -1,0 +1,215 @@
+//! `Txn`: one transaction of reads and writes over any families.
+
+use std::time::Duration;
+
+use super::batch::{Put, check_sizes};
+use super::write::Upsert;
+use super::{Cf, Db, Receipt, Scan, WriteOptions, scan};
+use crate::calls::{Basis, Mark, Outcome, Write};
+use crate::{EngineError, Isolation, KeyRange, LockStrength, RowBytes, Session, StatementKind};
+
+/// How a transaction runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnOptions {
+    /// What it sees and when it fails. Default [`Isolation::RepeatableRead`], which is snapshot isolation.
+    pub isolation: Isolation,
+    /// Whether it only reads: a write then fails with [`EngineError::ReadOnly`]. Default false.
+    pub read_only: bool,
+    /// How long it waits for a lock before [`EngineError::LockTimeout`]; `None`: as long as it takes. Circles of waits are
+    /// found at once and never waited out. Default `None`.
+    pub lock_timeout: Option<Duration>,
+}
+
+impl Default for TxnOptions {
+    fn default() -> Self {
+        Self { isolation: Isolation::RepeatableRead, read_only: false, lock_timeout: None }
+    }
+}
+
+/// A place in a transaction to roll back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(u64);
+
+impl Savepoint {
+    pub(crate) const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// One transaction. Dropping it rolls it back.
+///
+/// A call that fails leaves the transaction as it was: it can go on, be rolled back to a savepoint, or be given up. After
+/// [`EngineError::Conflict`] and [`EngineError::Deadlock`] it is mostly run again from its beginning.
+#[derive(Debug)]
+pub struct Txn {
+    /// There until the drop.
+    session: Option<Session>,
+    db: Db,
+    lock_timeout: Option<Duration>,
+    /// Families that were written, each once.
+    written: Vec<Cf>,
+    /// Savepoints that can be gone back to, oldest first.
+    savepoints: Vec<(Savepoint, Mark)>,
+}
+
+impl Txn {
+    pub(crate) fn new(db: &Db, options: TxnOptions) -> Result<Self, EngineError> {
+        let mut session = db.take_session()?;
+        session.begin(options.isolation, options.read_only)?;
+        let (written, savepoints) = (Vec::new(), Vec::new());
+        Ok(Self { session: Some(session), db: db.clone(), lock_timeout: options.lock_timeout, written, savepoints })
+    }
+
+    /// Begins a statement of its own for a call: it sees what earlier calls wrote.
+    fn statement(&mut self, kind: StatementKind) -> Result<&mut Session, EngineError> {
+        let session = self.session.as_mut().expect("it is given back by the drop only");
+        session.end_statement();
+        session.begin_statement(kind)?;
+        Ok(session)
+    }
+
+    /// Reads the value at `key`, the transaction's own writes included. Copies no bytes.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchFamily`], [`EngineError::SnapshotCancelled`].
+    ///
+    /// # Progress
+    /// Waits for nobody's transaction.
+    pub fn get(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
+        scan::get(self.statement(StatementKind::ReadOnly)?, cf, key.as_ref())
+    }
+
+    /// Reads the rows of a range, the transaction's own writes included; see [`Snapshot::scan`](super::Snapshot::scan).
+    ///
+    /// # Errors
+    /// As of [`Txn::get`]; the items' too.
+    pub fn scan(&mut self, cf: &Cf, range: impl Into<KeyRange>) -> Result<Scan<'_>, EngineError> {
+        Ok(Scan::new(self.statement(StatementKind::ReadOnly)?, cf, range.into()))
+    }
+
+    /// Reads the value at `key` and locks the row against other writers until the transaction ends. At READ COMMITTED it is the
+    /// newest committed value. Where there is no row nothing is locked.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the row was changed after the transaction's snapshot (not at READ COMMITTED);
+    /// [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`], [`EngineError::NoSuchFamily`].
+    ///
+    /// # Progress
+    /// Blocks on the transactions that hold the row.
+    pub fn get_for_update(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<Option<RowBytes>, EngineError> {
+        let (key, limit) = (key.as_ref(), self.lock_timeout);
+        cf.check_writable()?;
+        let session = self.statement(StatementKind::Write)?;
+        let (mut basis, lock) = (Basis::Snapshot, Write::Lock(LockStrength::Update));
+        loop {
+            match session.write(cf.family(), key, basis, lock)? {
+                Outcome::Done | Outcome::SelfModified => break,
+                Outcome::Wait(blocker) => session.wait(blocker).block(limit)?,
+                Outcome::Changed { csn, .. } => basis = Basis::After(csn),
+                Outcome::Gone | Outcome::Moved(_) => break,
+            }
+        }
+        // A snapshot of its own at READ COMMITTED: above the commit that the lock came after.
+        scan::get(self.statement(StatementKind::Write)?, cf, key)
+    }
+
+    /// Gives `key` the value, whether it is there or not, and locks the row until the transaction ends.
+    ///
+    /// # Errors
+    /// [`EngineError::Conflict`] when the row was changed after the transaction's snapshot (not at READ COMMITTED, which
+    /// writes over it); [`EngineError::Deadlock`], [`EngineError::LockTimeout`], [`EngineError::ReadOnly`],
+    /// [`EngineError::NoSuchFamily`]; [`EngineError::InvalidArgument`] for a key above 65,531 bytes or a value above 64 MiB;
+    /// [`EngineError::TransactionLimit`] once 1 GiB of redo is written.
+    ///
+    /// # Durability
+    /// None before [`Txn::commit`] returns.
+    ///
+    /// # Progress
+    /// Blocks on the transaction that holds the row; in a large transaction also on room in a full log.
+    pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), EngineError> {
+        self.write(cf, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes `key`, if it is there.
+    ///
+    /// # Errors
+    /// As of [`Txn::put`].
+    ///
+    /// # Durability
+    /// None before [`Txn::commit`] returns.
+    ///
+    /// # Progress
+    /// As [`Txn::put`].
+    pub fn delete(&mut self, cf: &Cf, key: impl AsRef<[u8]>) -> Result<(), EngineError> {
+        self.write(cf, key.as_ref(), None)
+    }
+
+    fn write(&mut self, cf: &Cf, key: &[u8], value: Option<&[u8]>) -> Result<(), EngineError> {
+        check_sizes(key, value).map_err(|what| EngineError::InvalidArgument { what })?;
+        cf.check_writable()?;
+        let limit = self.lock_timeout;
+        Upsert::new(Put { cf, key, value }).block(self.statement(StatementKind::Write)?, limit)?;
+        if self.written.iter().all(|written| written.id() != cf.id()) {
+            self.written.push(cf.clone());
+        }
+        Ok(())
+    }
+
+    /// Marks this place. Costs little, and may be done any number of times.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let session = self.session.as_mut().expect("it is given back by the drop only");
+        let savepoint = self.db.next_savepoint();
+        self.savepoints.push((savepoint, session.savepoint()));
+        savepoint
+    }
+
+    /// Undoes everything since the savepoint, releases the locks taken since, and wakes who waited for them. The savepoint
+    /// stays; those set after it are gone.
+    ///
+    /// # Errors
+    /// [`EngineError::InvalidArgument`] for a savepoint of another transaction, or one that is gone.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), EngineError> {
+        let Some(place) = self.savepoints.iter().position(|(one, _)| *one == savepoint) else {
+            let what = "the savepoint is of another transaction, or was rolled back over: set a new one";
+            return Err(EngineError::InvalidArgument { what });
+        };
+        self.savepoints.truncate(place + 1);
+        let session = self.session.as_mut().expect("it is given back by the drop only");
+        session.end_statement();
+        session.rollback_to(self.savepoints[place].1);
+        Ok(())
+    }
+
+    /// Commits: from now on every new snapshot shows all that was written. The transaction is over, whatever comes of it.
+    ///
+    /// # Durability
+    /// When it returns: as [`WriteOptions`] says. After an error of the log it may be there at the next open or not.
+    ///
+    /// # Errors
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::NoSuchFamily`] when a family that was written
+    /// was dropped meanwhile; [`EngineError::Busy`] with `no_slowdown`; [`EngineError::InvalidArgument`] for options that
+    /// contradict each other; the log's. Nothing of it is there then, unless said otherwise.
+    ///
+    /// # Progress
+    /// Blocks on a flush with `sync`, else on appends of others that are under way, and on room in a full log.
+    pub fn commit(mut self, options: &WriteOptions) -> Result<Receipt, EngineError> {
+        options.check()?;
+        self.written.iter().try_for_each(Cf::check)?;
+        let session = self.session.as_mut().expect("it is given back by the drop only");
+        session.end_statement();
+        session.set_no_slowdown(options.no_slowdown);
+        let ack = session.commit(options.sync)?;
+        Ok(self.db.receipt(ack.block()?))
+    }
+
+    /// Gives the transaction up, as dropping it does.
+    pub fn rollback(self) {}
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.db.give_back(session);
+        }
+    }
+}

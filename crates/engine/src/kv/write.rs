@@ -1,0 +1,78 @@
+//! `Upsert`: one write that does not ask what was there, as far as it goes without waiting. Whoever drives it waits in between:
+//! on its thread, or as a future.
+
+use std::time::Duration;
+
+use collie_txn::Blocker;
+
+use super::WriteOptions;
+use super::batch::Put;
+use crate::calls::{Basis, Insert, Outcome, Write};
+use crate::{EngineError, Isolation, Session, StatementKind};
+
+/// How far a write has come.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// It is in the transaction.
+    Done,
+    /// Somebody is in the way: wait, then go on.
+    Wait(Blocker),
+}
+
+/// One write that is under way, in a statement in which it is the only one of its key.
+#[derive(Debug)]
+pub(crate) struct Upsert<'a> {
+    put: Put<'a>,
+    /// What to base the write on, once a row was met.
+    basis: Option<Basis>,
+}
+
+impl<'a> Upsert<'a> {
+    pub(crate) fn new(put: Put<'a>) -> Self {
+        // A deletion inserts nothing: it begins with the row that may be there.
+        Self { put, basis: put.value.is_none().then_some(Basis::Snapshot) }
+    }
+
+    /// Goes on until it is done or has to wait.
+    ///
+    /// # Errors
+    /// The session's; nothing was written then.
+    pub(crate) fn step(&mut self, session: &mut Session) -> Result<Step, EngineError> {
+        let Put { cf, key, value } = self.put;
+        let family = cf.family();
+        loop {
+            let (Some(basis), what) = (self.basis, value.map_or(Write::Delete, Write::Put)) else {
+                let value = value.expect("a deletion has a basis from its start");
+                match session.insert(family, key, value)? {
+                    Insert::Done => return Ok(Step::Done),
+                    Insert::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                    Insert::Duplicate(existing) => self.basis = Some(session.basis_on(&existing)?),
+                }
+                continue;
+            };
+            match session.write(family, key, basis, what)? {
+                Outcome::Done => return Ok(Step::Done),
+                Outcome::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                Outcome::Changed { csn, .. } => self.basis = Some(Basis::After(csn)),
+                Outcome::Gone | Outcome::Moved(_) if value.is_none() => return Ok(Step::Done),
+                Outcome::Gone | Outcome::Moved(_) => self.basis = None,
+                Outcome::SelfModified => unreachable!("a statement writes a key once"),
+            }
+        }
+    }
+
+    /// Goes on until it is done, waiting on this thread, at most `limit` for each lock.
+    pub(crate) fn block(&mut self, session: &mut Session, limit: Option<Duration>) -> Result<(), EngineError> {
+        while let Step::Wait(blocker) = self.step(session)? {
+            session.wait(blocker).block(limit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Begins the transaction of one write.
+pub(crate) fn begin(session: &mut Session, options: WriteOptions) -> Result<(), EngineError> {
+    session.set_no_slowdown(options.no_slowdown);
+    session.begin(Isolation::ReadCommitted, false)?;
+    session.begin_statement(StatementKind::Write)
+}

@@ -1,0 +1,215 @@
+//! Column families by name: made, found, dropped, and what of them is there after a crash.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use collie_base::CfId;
+use collie_engine::kv::{Batch, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_engine::{EngineError, Env, ErrorKind, sql_name_row};
+use common::{begin, open_still, put, put_one};
+
+const SYNC: WriteOptions = WriteOptions::sync();
+
+fn open(env: Env) -> Db {
+    Db::over(&open_still(env).unwrap().0)
+}
+
+fn names(db: &Db) -> Vec<String> {
+    db.list_cfs().unwrap().into_iter().map(|(name, _)| name).collect()
+}
+
+fn kind<T>(outcome: Result<T, EngineError>) -> ErrorKind {
+    outcome.err().expect("it is refused").kind()
+}
+
+/// Goal: a family is there with its rows after a crash, or gone with them, and no id comes twice, whatever lay between.
+/// Method: make, fill, drop and make again under the same names; cut the power after each step, some times twice.
+#[test]
+fn families_and_ids_survive_power_cuts() {
+    let (mut seed, mut ids) = (0, BTreeSet::new());
+    let (env, mut disk) = Env::simulated(seed);
+    let mut db = open(env);
+    for round in 0..12_u8 {
+        let made = db.create_cf("b", CfOptions::default()).unwrap();
+        assert!(ids.insert(made.id()), "id {} is used again in round {round}", made.id());
+        if round % 3 == 0 {
+            let kept = db.create_cf(&format!("kept {round:02}"), CfOptions::default()).unwrap();
+            assert!(ids.insert(kept.id()));
+            db.put(&kept, "round", [round], &SYNC).unwrap();
+        }
+        if round % 2 == 0 {
+            db.put(&made, "k", [round], &SYNC).unwrap();
+        }
+        for _ in 0..=round % 2 {
+            seed += 1;
+            disk = disk.power_cut(seed);
+            db = open(Env::over(disk.clone(), seed));
+            let found = db.cf("b").unwrap();
+            assert_eq!(found.id(), made.id());
+            let expected = (round % 2 == 0).then_some([round]);
+            assert_eq!(db.get(&found, "k").unwrap().as_deref(), expected.as_ref().map(<[u8; 1]>::as_slice));
+        }
+        db.drop_cf(&db.cf("b").unwrap()).unwrap();
+        if round % 4 == 0 {
+            seed += 1;
+            disk = disk.power_cut(seed);
+            db = open(Env::over(disk.clone(), seed));
+        }
+        assert!(matches!(db.cf("b"), Err(EngineError::NoSuchFamily { .. })));
+        assert!(!db.engine().families().contains(&made.id()), "its rows are freed");
+        let kept: Vec<_> = (0..=round).filter(|at| at % 3 == 0).map(|at| format!("kept {at:02}")).collect();
+        assert_eq!(names(&db), kept);
+        for at in (0..=round).filter(|at| at % 3 == 0) {
+            let kept = db.cf(&format!("kept {at:02}")).unwrap();
+            assert_eq!(db.get(&kept, "round").unwrap().as_deref(), Some(&[at][..]));
+        }
+    }
+}
+
+/// Goal: an id is not given out again although nothing but the counter in the catalog knows it. Method: make and drop families
+/// until the row of a dropped one is forgotten (it never had a row, so the log names it only in the catalog), reopen between.
+#[test]
+fn dropped_family_is_forgotten_and_its_id_is_not() {
+    let (env, mut disk) = Env::simulated(7);
+    let mut db = open(env);
+    let dropped_rows = |db: &Db| {
+        let mut session = db.engine().session().unwrap();
+        begin(&mut session);
+        let rows = common::all(&session, &db.engine().family(CfId::CATALOG));
+        rows.keys().filter(|key| key.starts_with(&[0, 3])).count()
+    };
+    let mut highest = CfId::CATALOG;
+    for round in 0..6 {
+        let cf = db.create_cf("empty", CfOptions::default()).unwrap();
+        assert!(cf.id() > highest);
+        highest = cf.id();
+        assert_eq!(dropped_rows(&db), 0, "making a family forgets what the last opening did not find");
+        db.drop_cf(&cf).unwrap();
+        assert_eq!(dropped_rows(&db), 1);
+        disk = disk.power_cut(round);
+        db = open(Env::over(disk.clone(), round));
+    }
+}
+
+/// Goal: handles of a dropped family fail with `NotFound`, whoever has them, and never see the family that takes its name.
+/// Method: reads, writes, a batch, a snapshot, a scan under way and two transactions over a drop; then the name again.
+#[test]
+fn handles_of_a_dropped_family_fail() {
+    let (env, _disk) = Env::simulated(1);
+    let db = open(env);
+    let (cf, other) =
+        (db.create_cf("a", CfOptions::default()).unwrap(), db.create_cf("other", CfOptions::default()).unwrap());
+    let again = cf.clone();
+    for n in 0..100_u8 {
+        db.put(&cf, [n], [n], &WriteOptions::default()).unwrap();
+    }
+    let snapshot = db.snapshot().unwrap();
+    let mut scan = snapshot.scan(&cf, ..);
+    assert_eq!(scan.next().unwrap().unwrap().key(), [0]);
+    let mut writer = db.begin(TxnOptions::default()).unwrap();
+    writer.put(&cf, "late", "1").unwrap();
+    writer.put(&other, "late", "1").unwrap();
+    let mut reader = db.begin(TxnOptions::default()).unwrap();
+    assert!(reader.get(&cf, [1]).unwrap().is_some());
+    db.drop_cf(&cf).unwrap();
+    let new = db.create_cf("a", CfOptions::default()).unwrap();
+    assert_ne!(new.id(), cf.id());
+    let mut batch = Batch::new();
+    batch.put(&other, "batch", "1");
+    batch.put(&cf, "batch", "1");
+    assert_eq!(kind(db.write(batch, &SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.get(&again, [1])), ErrorKind::NotFound);
+    assert_eq!(kind(db.put(&cf, "k", "v", &SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.delete(&cf, "k", &SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(snapshot.get(&cf, [1])), ErrorKind::NotFound);
+    let rest: Vec<_> = scan.collect();
+    assert_eq!(rest.last().unwrap().as_ref().err().map(EngineError::kind), Some(ErrorKind::NotFound));
+    assert_eq!(kind(reader.get(&cf, [1])), ErrorKind::NotFound);
+    assert_eq!(kind(writer.commit(&SYNC)), ErrorKind::NotFound);
+    assert_eq!(kind(db.drop_cf(&cf)), ErrorKind::NotFound);
+    assert_eq!(db.get(&other, "late").unwrap(), None, "the transaction is gone as a whole");
+    assert_eq!(db.get(&other, "batch").unwrap(), None);
+    assert_eq!(db.snapshot().unwrap().scan(&new, ..).count(), 0);
+    assert_eq!(names(&db), ["a", "other"]);
+}
+
+/// Goal: names are unique, bounded, and those of SQL are SQL's. Method: each wrong name, a name twice, a family that SQL named.
+#[test]
+fn names_are_checked() {
+    let (env, disk) = Env::simulated(2);
+    let db = open(env);
+    let make = |name: &str| db.create_cf(name, CfOptions::default());
+    let families = db.engine().families();
+    for wrong in ["", "sql:1", &"n".repeat(256)] {
+        assert_eq!(kind(make(wrong)), ErrorKind::InvalidArgument, "{wrong}");
+    }
+    assert_eq!(kind(db.create_cf("grouped", CfOptions::group("g"))), ErrorKind::InvalidArgument);
+    make(&"n".repeat(255)).unwrap();
+    make("taken").unwrap();
+    assert!(matches!(make("taken"), Err(EngineError::FamilyExists { name }) if name == "taken"));
+    assert_eq!(db.engine().families().len(), families.len().max(1) + 2, "a refused one leaves nothing");
+    // As SQL does: the definition and the name of its family in one transaction.
+    let table = db.engine().create_family();
+    put_one(db.engine(), &db.engine().family(table), b"row", b"1");
+    let mut session = db.engine().session().unwrap();
+    begin(&mut session);
+    let (key, value) = sql_name_row(16_384, table);
+    put(&mut session, &db.engine().family(CfId::CATALOG), &key, &value);
+    session.commit(true).unwrap().block().unwrap();
+    let db = open(Env::over(disk.power_cut(1), 3));
+    let table = db.cf("sql:16384").unwrap();
+    assert!(table.is_sql());
+    assert_eq!(db.get(&table, "row").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(kind(db.put(&table, "row", "2", &SYNC)), ErrorKind::InvalidArgument);
+    let mut txn = db.begin(TxnOptions::default()).unwrap();
+    assert_eq!(kind(txn.put(&table, "row", "2")), ErrorKind::InvalidArgument);
+    assert_eq!(kind(txn.get_for_update(&table, "row")), ErrorKind::InvalidArgument);
+    assert_eq!(kind(db.drop_cf(&table)), ErrorKind::InvalidArgument);
+}
+
+/// Goal: two who make, drop and use one name at a time disturb each other only by `NotFound` and `FamilyExists`, and the
+/// last state is right after a reopen. Method: threads at it on the real file system.
+#[test]
+fn threads_make_and_drop_one_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path(), collie_engine::Options::small()).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..3_u8 {
+            let db = db.clone();
+            scope.spawn(move || {
+                for round in 0..40_u8 {
+                    let made = match db.create_cf("shared", CfOptions::default()) {
+                        Ok(cf) => cf,
+                        Err(EngineError::FamilyExists { .. }) => match db.cf("shared") {
+                            Ok(cf) => cf,
+                            Err(error) => {
+                                assert_eq!(error.kind(), ErrorKind::NotFound);
+                                continue;
+                            }
+                        },
+                        Err(error) => panic!("{error}"),
+                    };
+                    let put = db.put(&made, [thread], [round], &WriteOptions::default());
+                    let read = put.and_then(|_| db.get(&made, [thread]));
+                    match read {
+                        Ok(value) => assert_eq!(value.as_deref(), Some(&[round][..])),
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+                    }
+                    if round % 3 == thread % 3
+                        && let Err(error) = db.drop_cf(&made)
+                    {
+                        assert_eq!(error.kind(), ErrorKind::NotFound);
+                    }
+                }
+            });
+        }
+    });
+    let there = db.list_cfs().unwrap();
+    db.close().unwrap();
+    drop(db);
+    let db = Db::open(dir.path(), collie_engine::Options::small()).unwrap();
+    assert_eq!(db.list_cfs().unwrap(), there);
+    assert_eq!(db.engine().families().len(), 1 + there.len(), "the catalog and what has a name");
+}
