@@ -5,8 +5,8 @@
 
 use std::path::Path;
 
-use collie_engine::kv::{Batch, CfOptions, Db, WriteOptions};
-use collie_engine::{EngineError, ErrorKind, Options};
+use collie_engine::kv::{Batch, CfOptions, Db, Options, WriteOptions};
+use collie_engine::{EngineError, ErrorKind};
 
 fn main() -> Result<(), EngineError> {
     let temporary = tempfile::tempdir().expect("a temporary directory");

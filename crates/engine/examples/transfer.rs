@@ -6,8 +6,8 @@
 
 use std::path::Path;
 
-use collie_engine::kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
-use collie_engine::{EngineError, Options};
+use collie_engine::EngineError;
+use collie_engine::kv::{Batch, Cf, CfOptions, Db, Options, TxnOptions, WriteOptions};
 
 const ACCOUNTS: u64 = 10;
 const EACH: u64 = 100;

@@ -63,6 +63,22 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
+    /// There is no option of this name.
+    UnknownOption {
+        /// The name.
+        name: String,
+        /// The option whose name is nearest to it.
+        nearest: String,
+    },
+    /// An option cannot have this value.
+    BadOption {
+        /// Its name.
+        name: String,
+        /// The value.
+        value: String,
+        /// What it can have.
+        wanted: String,
+    },
     /// The write would have to wait, and `no_slowdown` was asked for: nothing was written.
     Busy {
         /// For what.
@@ -155,6 +171,8 @@ impl EngineError {
             | Self::InvalidArgument { .. }
             | Self::NoSuchFamily { .. }
             | Self::FamilyExists { .. }
+            | Self::UnknownOption { .. }
+            | Self::BadOption { .. }
             | Self::NotFound { .. }
             | Self::ForeignDirectory { .. }
             | Self::NewerFormat { .. } => Remedy::FixCall,
@@ -175,6 +193,8 @@ impl EngineError {
             Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
             | Self::FamilyExists { .. }
+            | Self::UnknownOption { .. }
+            | Self::BadOption { .. }
             | Self::ForeignDirectory { .. }
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
@@ -226,6 +246,8 @@ impl fmt::Display for EngineError {
             Self::FamilyExists { name } => {
                 write!(f, "there is a column family {name} already: use it, or another name")
             }
+            Self::UnknownOption { name, nearest } => write!(f, "there is no option {name}: did you mean {nearest}?"),
+            Self::BadOption { name, value, wanted } => write!(f, "{name} cannot be {value:?}: it takes {wanted}"),
             Self::Busy { why } => write!(f, "the write would have to wait ({why}): try again later"),
             Self::BadName { key, what } => {
                 write!(f, "catalog row {key:02x?} makes no sense: bad {what}: restore from a backup or a replica")

@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use collie_engine::kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
-use collie_engine::{EngineError, Env, ErrorKind, Isolation, Options};
+use collie_engine::kv::{Batch, Cf, CfOptions, Db, Options, TxnOptions, WriteOptions};
+use collie_engine::{EngineError, Env, ErrorKind, Isolation};
 use collie_env::SimFiles;
 use common::{DIR, open_still};
 
@@ -335,7 +335,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn asynchronous_writes_need_no_thread() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), Options { sessions_max: 512, ..Options::small() }).unwrap();
+    let mut options = Options::small();
+    options.txn.max_sessions = 512;
+    let db = Db::open(dir.path(), options).unwrap();
     let cf = db.create_cf("rows", CfOptions::default()).unwrap();
     let batch = |key: u32| {
         let mut batch = Batch::new();
@@ -375,8 +377,8 @@ fn asynchronous_writes_need_no_thread() {
 #[test]
 fn sessions_run_out_only_when_in_use() {
     let (env, disk) = Env::simulated(8);
-    let mut options = Options { sessions_max: 8, background: false, ..Options::small() };
-    options.log.threads = false;
+    let mut options = Options::small();
+    options.txn.max_sessions = 8;
     let (db, _) = Db::open_with(DIR, options.clone(), env, &mut |_| ()).unwrap();
     let cf = db.create_cf("rows", CfOptions::default()).unwrap();
     std::thread::scope(|scope| {
@@ -404,7 +406,7 @@ fn sessions_run_out_only_when_in_use() {
     assert_eq!(kind(db.put(&cf, "k", "w", &SYNC)), ErrorKind::Closed);
     assert_eq!(kind(db.write(Batch::new(), &SYNC)), ErrorKind::Closed);
     assert_eq!(kind(db.snapshot()), ErrorKind::Closed);
-    options.log.recovery_mode = collie_wal::RecoveryMode::SkipAnyCorruptedRecords;
+    options.wal.recovery_mode = collie_wal::RecoveryMode::SkipAnyCorruptedRecords;
     let env = Env::over(disk.process_kill(), 9);
     let (db, report) = Db::open_with(Path::new(DIR), options, env, &mut |_| ()).unwrap();
     assert!(report.read_only);

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeSet;
 
 use collie_base::CfId;
-use collie_engine::kv::{Batch, CfOptions, Db, TxnOptions, WriteOptions};
+use collie_engine::kv::{Batch, CfOptions, Db, Options, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, Env, ErrorKind, sql_name_row};
 use common::{begin, open_still, put, put_one};
 
@@ -174,7 +174,7 @@ fn names_are_checked() {
 #[test]
 fn threads_make_and_drop_one_name() {
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path(), collie_engine::Options::small()).unwrap();
+    let db = Db::open(dir.path(), Options::small()).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..3_u8 {
             let db = db.clone();
@@ -209,7 +209,7 @@ fn threads_make_and_drop_one_name() {
     let there = db.list_cfs().unwrap();
     db.close().unwrap();
     drop(db);
-    let db = Db::open(dir.path(), collie_engine::Options::small()).unwrap();
+    let db = Db::open(dir.path(), Options::small()).unwrap();
     assert_eq!(db.list_cfs().unwrap(), there);
     assert_eq!(db.engine().families().len(), 1 + there.len(), "the catalog and what has a name");
 }

@@ -161,7 +161,8 @@ struct Run {
 fn open(disk: &SimFiles, ring: RingKind, opens: u64) -> Db {
     let mut options = Options { background: false, ..Options::small() };
     (options.log.threads, options.log.ring) = (false, ring);
-    Db::open_with(DIR, options, Env::over(disk.clone(), opens), &mut |_| ()).unwrap().0
+    let env = Env::over(disk.clone(), opens);
+    Db::over(&collie_engine::Db::open(DIR.as_ref(), options, env, &mut |_| ()).unwrap().0)
 }
 
 fn pairs(scan: Scan<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -11,10 +11,9 @@ use super::batch::{Put, check_sizes};
 use super::sessions::{Lent, Sessions};
 use super::txn::Savepoint;
 use super::write::{self, Step, Upsert};
-use super::{Batch, Cf, CfOptions, Receipt, Snapshot, Token, Txn, TxnOptions, WriteOptions, registry, scan};
+use super::{Batch, Cf, CfOptions, Options, Receipt, Snapshot, Token, Txn, TxnOptions, WriteOptions, registry, scan};
 use crate::{
-    EngineError, EngineStat, Env, FamilyStat, Isolation, OpenProgress, OpenReport, Options, RowBytes, Session,
-    StatementKind,
+    EngineError, EngineStat, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes, Session, StatementKind,
 };
 
 /// An open database: a directory of named column families. Clones share it and may be used from any thread; the last handle
@@ -56,7 +55,7 @@ impl Db {
         env: Env,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), EngineError> {
-        let (engine, report) = crate::Db::open(dir.as_ref(), options, env, progress)?;
+        let (engine, report) = crate::Db::open(dir.as_ref(), options.into_engine(), env, progress)?;
         Ok((Self::over(&engine), report))
     }
 

@@ -6,6 +6,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `db.rs` | [`Db`]: open, write, read, close |
+//! | `options.rs` | [`Options`]: how a database is opened, by names too |
 //! | `cf.rs`, `registry.rs` | [`Cf`]; making, finding and dropping families by name |
 //! | `batch.rs`, `write_options.rs`, `receipt.rs` | [`Batch`], [`WriteOptions`], [`Receipt`], [`Token`] |
 //! | `snapshot.rs`, `scan.rs` | [`Snapshot`], [`Scan`], [`Item`] |
@@ -14,8 +15,7 @@
 //! | `sessions.rs` | sessions kept for the next call |
 //!
 //! ```
-//! use collie_engine::Options;
-//! use collie_engine::kv::{Batch, CfOptions, Db, TxnOptions, WriteOptions};
+//! use collie_engine::kv::{Batch, CfOptions, Db, Options, TxnOptions, WriteOptions};
 //!
 //! let dir = tempfile::tempdir()?;
 //! let db = Db::open(dir.path(), Options::small())?;
@@ -45,6 +45,7 @@
 mod batch;
 mod cf;
 mod db;
+mod options;
 mod receipt;
 mod registry;
 mod scan;
@@ -57,6 +58,7 @@ mod write_options;
 pub use batch::Batch;
 pub use cf::{Cf, CfOptions};
 pub use db::Db;
+pub use options::{Options, TxnSettings, WalOptions};
 pub use receipt::{Receipt, Token};
 pub use scan::{Item, Scan};
 pub use snapshot::Snapshot;

@@ -1,0 +1,376 @@
+//! `Options`: how a database is opened by a program that embeds it: one struct per table of settings.
+//!
+//! A setting has one name everywhere, `table.field`: the field here, the key of [`Options::set`] and of a file, and the key of
+//! the server's configuration where that has it. A name that is not known is an error that says which one is near.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use collie_wal::{RecoveryMode, RingKind};
+
+use crate::EngineError;
+
+/// How a database is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Make a database where there is none. Default true.
+    pub create_if_missing: bool,
+    /// The log.
+    pub wal: WalOptions,
+    /// Transactions.
+    pub txn: TxnSettings,
+}
+
+/// The table `wal`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WalOptions {
+    /// Where the log's memory lives, and so whether it outlives the process. Default private.
+    pub ring: RingKind,
+    /// Where a shared ring lives, on a tmpfs. Default `/dev/shm`.
+    pub ring_dir: PathBuf,
+    /// Bytes of the log in memory that are not on disk yet; a power of two. Default 16 MiB.
+    pub ring_size: u64,
+    /// Largest piece of a record; larger records are cut. 4 KiB to 1 MiB, at most a quarter of the ring. Default 64 KiB.
+    pub chunk_size: u64,
+    /// Threads that may append at one time without taking turns, 1 to 1024. Default 64.
+    pub slots: u32,
+    /// Most log bytes in one write, at most 2 MiB. Default 1 MiB.
+    pub frame_size: u64,
+    /// Bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
+    pub segment_size: u64,
+    /// Log files prepared ahead, at least 1. Default 2.
+    pub spares: u32,
+    /// Log files in all, at least 8; with all in use writes fail with `NoSpace`. Default 1024.
+    pub max_segments: u32,
+    /// How long a write that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
+    pub flush_delay: Duration,
+    /// How many bytes that nobody waits for may gather. Default 1 MiB.
+    pub flush_bytes: u64,
+    /// Leave writes that nobody waits for in memory until `flush_wal`, a write with `sync`, a half-full ring, or `close`. Faster
+    /// and less safe. Default false.
+    pub manual_wal_flush: bool,
+    /// What opening does with an end that is not clean. Default: trims an unfinished flush, refuses damage.
+    pub recovery_mode: RecoveryMode,
+}
+
+/// The table `txn`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TxnSettings {
+    /// Snapshots and transactions at one time, calls that are under way among them; beyond, `Busy`. Default 16,384.
+    pub max_sessions: usize,
+    /// Transactions that have written and are not over yet, and a few more, for which there is fast memory: a power of two. Any
+    /// number gives the same answers. Default 2^20, 24 bytes each.
+    pub xid_slots: usize,
+    /// Bytes that old versions may take up before the oldest snapshots are given up. Default 1 GiB.
+    pub old_version_memory: u64,
+    /// Snapshots older than this are given up when they keep old versions; `None`: whatever their age. Default `None`.
+    pub max_snapshot_age: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::from_engine(&crate::Options::default())
+    }
+}
+
+/// Every name that [`Options::set`] knows.
+const NAMES: [&str; 18] = [
+    "create_if_missing",
+    "txn.max_sessions",
+    "txn.max_snapshot_age",
+    "txn.old_version_memory",
+    "txn.xid_slots",
+    "wal.chunk_size",
+    "wal.flush_bytes",
+    "wal.flush_delay",
+    "wal.frame_size",
+    "wal.manual_wal_flush",
+    "wal.max_segments",
+    "wal.recovery_mode",
+    "wal.ring",
+    "wal.ring_dir",
+    "wal.ring_size",
+    "wal.segment_size",
+    "wal.slots",
+    "wal.spares",
+];
+
+const RINGS: [(&str, RingKind); 3] =
+    [("private", RingKind::Private), ("shared", RingKind::Shared), ("auto", RingKind::Auto)];
+
+const MODES: [(&str, RecoveryMode); 4] = [
+    ("tolerate_corrupted_tail_records", RecoveryMode::TolerateCorruptedTailRecords),
+    ("absolute_consistency", RecoveryMode::AbsoluteConsistency),
+    ("point_in_time", RecoveryMode::PointInTime),
+    ("skip_any_corrupted_records", RecoveryMode::SkipAnyCorruptedRecords),
+];
+
+impl Options {
+    /// Returns settings for tests and examples: a small log, 64 sessions.
+    pub fn small() -> Self {
+        Self::from_engine(&crate::Options::small())
+    }
+
+    fn from_engine(options: &crate::Options) -> Self {
+        let log = &options.log;
+        Self {
+            create_if_missing: options.create_if_missing,
+            wal: WalOptions {
+                ring: log.ring,
+                ring_dir: log.ring_dir.clone(),
+                ring_size: log.ring_bytes,
+                chunk_size: log.chunk_bytes,
+                slots: log.slots,
+                frame_size: log.frame_bytes,
+                segment_size: log.segment_bytes,
+                spares: log.spares,
+                max_segments: log.max_segments,
+                flush_delay: log.flush_delay,
+                flush_bytes: log.flush_bytes,
+                manual_wal_flush: log.manual_wal_flush,
+                recovery_mode: log.recovery_mode,
+            },
+            txn: TxnSettings {
+                max_sessions: options.sessions_max,
+                xid_slots: options.xid_slots,
+                old_version_memory: options.old_version_memory,
+                max_snapshot_age: options.max_snapshot_age,
+            },
+        }
+    }
+
+    /// Returns the engine's own settings.
+    pub(crate) fn into_engine(self) -> crate::Options {
+        let Self { create_if_missing, wal, txn } = self;
+        crate::Options {
+            create_if_missing,
+            sessions_max: txn.max_sessions,
+            xid_slots: txn.xid_slots,
+            old_version_memory: txn.old_version_memory,
+            max_snapshot_age: txn.max_snapshot_age,
+            log: collie_wal::Options {
+                ring: wal.ring,
+                ring_dir: wal.ring_dir,
+                ring_bytes: wal.ring_size,
+                chunk_bytes: wal.chunk_size,
+                slots: wal.slots,
+                frame_bytes: wal.frame_size,
+                segment_bytes: wal.segment_size,
+                spares: wal.spares,
+                max_segments: wal.max_segments,
+                flush_delay: wal.flush_delay,
+                flush_bytes: wal.flush_bytes,
+                manual_wal_flush: wal.manual_wal_flush,
+                recovery_mode: wal.recovery_mode,
+                ..collie_wal::Options::default()
+            },
+            ..crate::Options::default()
+        }
+    }
+
+    /// Sets one option by its name, from text: `true` and `false`; counts; bytes as `1024`, `64KiB`, `1MiB`, `2GiB`; times as
+    /// `10ms`, `500us`, `2s`, or a number of milliseconds; words in lower case.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownOption`], which names the nearest option; [`EngineError::BadOption`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), EngineError> {
+        let bad =
+            |wanted: &str| EngineError::BadOption { name: name.into(), value: value.into(), wanted: wanted.into() };
+        let flag = || value.parse().map_err(|_| bad("true or false"));
+        let count = || value.parse::<usize>().map_err(|_| bad("a count"));
+        let number = || value.parse::<u32>().map_err(|_| bad("a count"));
+        let bytes = || bytes(value).ok_or_else(|| bad("bytes, such as 64MiB"));
+        let time = || time(value).ok_or_else(|| bad("a time, such as 10ms"));
+        match name {
+            "create_if_missing" => self.create_if_missing = flag()?,
+            "txn.max_sessions" => self.txn.max_sessions = count()?,
+            "txn.max_snapshot_age" => self.txn.max_snapshot_age = Some(time()?).filter(|age| !age.is_zero()),
+            "txn.old_version_memory" => self.txn.old_version_memory = bytes()?,
+            "txn.xid_slots" => self.txn.xid_slots = count()?,
+            "wal.chunk_size" => self.wal.chunk_size = bytes()?,
+            "wal.flush_bytes" => self.wal.flush_bytes = bytes()?,
+            "wal.flush_delay" => self.wal.flush_delay = time()?,
+            "wal.frame_size" => self.wal.frame_size = bytes()?,
+            "wal.manual_wal_flush" => self.wal.manual_wal_flush = flag()?,
+            "wal.max_segments" => self.wal.max_segments = number()?,
+            "wal.recovery_mode" => self.wal.recovery_mode = word(&MODES, value).map_err(|wanted| bad(&wanted))?,
+            "wal.ring" => self.wal.ring = word(&RINGS, value).map_err(|wanted| bad(&wanted))?,
+            "wal.ring_dir" => self.wal.ring_dir = value.into(),
+            "wal.ring_size" => self.wal.ring_size = bytes()?,
+            "wal.segment_size" => self.wal.segment_size = bytes()?,
+            "wal.slots" => self.wal.slots = number()?,
+            "wal.spares" => self.wal.spares = number()?,
+            _ => return Err(EngineError::UnknownOption { name: name.to_owned(), nearest: nearest(name).to_owned() }),
+        }
+        Ok(())
+    }
+
+    /// Sets the options that a text has, such as that of a file: lines `wal.flush_delay = 20ms`, or `flush_delay = "20ms"` below a
+    /// line `[wal]`; `#` begins a comment.
+    ///
+    /// # Errors
+    /// As of [`Options::set`]; [`EngineError::BadOption`] for a line that is none of these. What stands before is set.
+    pub fn set_all(&mut self, text: &str) -> Result<(), EngineError> {
+        let mut table = String::new();
+        for line in text.lines().map(without_comment).filter(|line| !line.is_empty()) {
+            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                table = format!("{}.", name.trim());
+                continue;
+            }
+            let Some((name, value)) = line.split_once('=') else {
+                return Err(EngineError::BadOption {
+                    name: line.into(),
+                    value: String::new(),
+                    wanted: "name = value".into(),
+                });
+            };
+            let (name, value) = (name.trim(), value.trim());
+            let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+            self.set(&format!("{table}{name}"), value)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes away a comment that does not begin inside of quotes.
+fn without_comment(line: &str) -> &str {
+    let mut quoted = false;
+    let end = line.find(|letter| {
+        quoted ^= letter == '"';
+        letter == '#' && !quoted
+    });
+    line[..end.unwrap_or(line.len())].trim()
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let unit = match &text[digits.len()..] {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    digits.trim_end().parse::<u64>().ok()?.checked_mul(unit)
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(char::is_alphabetic);
+    let number = digits.trim_end().parse().ok()?;
+    match &text[digits.len()..] {
+        "" | "ms" => Some(Duration::from_millis(number)),
+        "us" => Some(Duration::from_micros(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
+    }
+}
+
+fn word<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
+    let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(known)
+}
+
+/// Returns the known name that takes the fewest edits.
+fn nearest(name: &str) -> &'static str {
+    NAMES.into_iter().min_by_key(|known| edits(name, known)).unwrap_or_default()
+}
+
+/// Letters to put in, take out or change to make one text of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for (place, known) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *known);
+            before = row[place + 1];
+            row[place + 1] = changed.min(row[place] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// Goal: every name sets its own field and no other, in every notation, and the engine gets it. Method: each name with a
+    /// value that is not its default, in a file with and without tables.
+    #[test]
+    fn options_are_set_by_their_names() {
+        let values = [
+            "false",
+            "100",
+            "3s",
+            "5MiB",
+            "2048",
+            "32KiB",
+            "64KiB",
+            "500us",
+            "128KiB",
+            "true",
+            "9",
+            "point_in_time",
+            "shared",
+            "/run",
+            "1048576",
+            "8MiB",
+            "4",
+            "1",
+        ];
+        let mut all = Options::default();
+        for (name, value) in NAMES.into_iter().zip(values) {
+            let before = all.clone();
+            all.set(name, value).unwrap();
+            assert_ne!(all, before, "{name} = {value} changes nothing");
+        }
+        assert_eq!((all.txn.max_sessions, all.wal.max_segments), (100, 9));
+        assert_eq!(all.txn.max_snapshot_age, Some(Duration::from_secs(3)));
+        assert_eq!((all.wal.flush_delay, all.wal.flush_bytes), (Duration::from_micros(500), 64 << 10));
+        let mut file = String::new();
+        for (name, value) in NAMES.into_iter().zip(values) {
+            file += &format!("{name} = \"{value}\" # \"quoted\" = [so]\n\n");
+        }
+        let mut read = Options::default();
+        read.set_all(&file).unwrap();
+        assert_eq!(read, all);
+        let mut tables = Options::default();
+        tables.set_all("# a comment\n[wal]\nring = shared\n ring_dir = \"/tmp/#1\"\n[txn]\nmax_sessions=7").unwrap();
+        assert_eq!((tables.wal.ring, tables.wal.ring_dir.to_str()), (RingKind::Shared, Some("/tmp/#1")));
+        assert_eq!(tables.txn.max_sessions, 7);
+        let engine = all.clone().into_engine();
+        assert_eq!(Options::from_engine(&engine), all);
+        assert_eq!(Options::from_engine(&Options::small().into_engine()), Options::small());
+        assert_eq!((engine.log.ring_bytes, engine.log.slots, engine.xid_slots), (1 << 20, 4, 2048));
+    }
+
+    /// Goal: nothing that is not understood is passed over, and the message helps. Method: names and values that are wrong.
+    #[test]
+    fn wrong_options_are_refused_by_name() {
+        let refused = |name: &str, value: &str| Options::default().set(name, value).unwrap_err().to_string();
+        for (wrong, near) in [
+            ("wal.flush_dely", "wal.flush_delay"),
+            ("flush_delay", "wal.flush_delay"),
+            ("wal.segmentsize", "wal.segment_size"),
+            ("txn.max_session", "txn.max_sessions"),
+            ("create_if_mising", "create_if_missing"),
+        ] {
+            let said = refused(wrong, "1");
+            assert!(said.contains(wrong) && said.contains(&format!("{near}?")), "{said}");
+        }
+        for (name, value) in [
+            ("wal.ring", "Shared"),
+            ("wal.flush_delay", "10 minutes"),
+            ("wal.segment_size", "64MB"),
+            ("wal.segment_size", "99999999999GiB"),
+            ("wal.manual_wal_flush", "yes"),
+            ("txn.max_sessions", "-1"),
+        ] {
+            let said = refused(name, value);
+            assert!(said.contains(name) && said.contains(value), "{said}");
+        }
+        assert!(Options::default().set_all("[wal]\nring").is_err());
+        assert_eq!(edits("kitten", "sitting"), 3);
+    }
+}
