@@ -600,6 +600,13 @@ mod tests {
             let after = point.state(&picks);
             assert_eq!(read_all(&after, "/d/sub/b".as_ref(), 4096).unwrap()[..2], [7, 1]);
         }
+        disk.hard_link("/d/sub/b".as_ref(), "/d/sub/c".as_ref()).unwrap();
+        file.write_at(0, &[8]).unwrap();
+        let point = disk.crash_point();
+        let kept = point.state(&point.all_kept());
+        for name in ["/d/sub/b", "/d/sub/c"] {
+            assert_eq!(read_all(&kept, name.as_ref(), 4096).unwrap()[..2], [8, 1], "{name}: one file, one content");
+        }
         disk.remove_dir_all("/d".as_ref()).unwrap();
         assert!(disk.list("/d/sub".as_ref()).unwrap().is_empty());
         assert_eq!(disk.remove_dir_all("/e".as_ref()).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -32,6 +32,8 @@ mod error;
 mod levels_tests;
 mod lsm;
 mod map;
+#[cfg(test)]
+mod rules_tests;
 
 use std::{
     any::Any,
@@ -434,12 +436,12 @@ impl Levels {
             let Some(job) = jobs.get(&known.tree.id) else { continue };
             let job = job.lock();
             let Ok(state) = self.known(known.tree.id).map(|known| state_of(&known)) else { continue };
-            let files = match &job.failed {
-                None => self.backend.files(known.tree.id),
-                Some(_) => backend::TreeFiles::default(),
+            let (files, bytes) = match &job.failed {
+                None => (self.backend.files(known.tree.id), self.backend.bytes(known.tree.id)),
+                Some(_) => Default::default(),
             };
             let failed = job.failed.clone();
-            trees.push(TreeStat { state, tables: files.tables, runs: files.runs, bytes: files.bytes, failed });
+            trees.push(TreeStat { state, tables: files.tables, runs: files.runs, bytes, failed });
         }
         let counters = self.counters.lock();
         LevelStat {

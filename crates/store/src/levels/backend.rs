@@ -39,7 +39,6 @@ pub(crate) struct TreeFiles {
     pub(crate) runs: usize,
     /// Those of level 0, which only compaction makes fewer.
     pub(crate) new_runs: usize,
-    pub(crate) bytes: u64,
 }
 
 /// How far a compaction goes.
@@ -71,6 +70,9 @@ pub(crate) trait LevelStore: Send + Sync + Debug {
 
     /// Counts files.
     fn files(&self, tree: TreeId) -> TreeFiles;
+
+    /// Returns the bytes of the table files; asks the disk.
+    fn bytes(&self, tree: TreeId) -> u64;
 
     /// Gives the tree's files second names, or copies, in `to`, which exists and is empty. Durable on return.
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError>;

@@ -26,7 +26,7 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, codec::Reader};
-use collie_env::{Files, read_all};
+use collie_env::{Access, Files, read_all};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
     Table, Tree, UserKey, ValueType,
@@ -44,7 +44,7 @@ use crate::levels::{
 };
 
 /// Above every sequence number: old versions and old entries are never asked for.
-const WATERMARK: u64 = (1 << 63) - 1;
+pub(super) const WATERMARK: u64 = (1 << 63) - 1;
 const BLOOM_BITS_PER_KEY: f32 = 10.0;
 const CURRENT: &str = "current";
 const TABLES: &str = "tables";
@@ -107,10 +107,7 @@ impl LsmStore {
         let tree_opened = match opened {
             Ok(AnyTree::Standard(tree)) => tree,
             Ok(AnyTree::Blob(_)) => unreachable!("key-value separation is not asked for"),
-            Err(lsm_tree::Error::Io(source)) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(BackendError::before_change(&dir, source));
-            }
-            Err(error) => return Err(BackendError::Damaged { path: dir, what: describe(&error) }),
+            Err(error) => return Err(judge_read(&dir, error)),
         };
         if let Some(highest) = tree_opened.get_highest_persisted_seqno() {
             self.counter.fetch_max(highest + 1);
@@ -179,7 +176,13 @@ impl LsmStore {
         call(&opened.tree).map_err(|error| self.failure(opened, error))?;
         let version = opened.tree.current_version();
         let added = version.iter_tables().filter(|table| !before.contains(&table.id()));
-        Ok(added.map(|table| table.metadata.file_size).sum())
+        Ok(added.map(|table| self.table_bytes(table)).sum())
+    }
+
+    /// Returns the length of a table's file; the crate's own figure leaves out index, filter and meta blocks.
+    fn table_bytes(&self, table: &Table) -> u64 {
+        let len = self.files.open(&table.path, Access::Read).and_then(|file| file.len());
+        len.unwrap_or(table.metadata.file_size)
     }
 }
 
@@ -189,6 +192,19 @@ fn describe(error: &lsm_tree::Error) -> String {
         lsm_tree::Error::Unrecoverable => "tables are missing or their list cannot be read".to_owned(),
         lsm_tree::Error::Io(source) => source.to_string(),
         other => format!("unreadable ({other})"),
+    }
+}
+
+/// Judges a failure to read: what a file lacks is damage, what the disk refuses is not.
+fn judge_read(path: &Path, error: lsm_tree::Error) -> BackendError {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+    match error {
+        lsm_tree::Error::Io(source)
+            if !matches!(source.kind(), NotFound | UnexpectedEof | InvalidData | InvalidInput) =>
+        {
+            BackendError::Failed { path: path.to_owned(), source }
+        }
+        error => BackendError::Damaged { path: path.to_owned(), what: describe(&error) },
     }
 }
 
@@ -297,8 +313,12 @@ impl LevelStore for LsmStore {
             tables: version.table_count(),
             runs: version.iter_levels().map(|level| level.run_count()).sum(),
             new_runs: version.l0().run_count(),
-            bytes: version.iter_tables().map(|table| table.metadata.file_size).sum(),
         }
+    }
+
+    fn bytes(&self, tree: TreeId) -> u64 {
+        let version = self.opened(tree).tree.current_version();
+        version.iter_tables().map(|table| self.table_bytes(table)).sum()
     }
 
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
@@ -349,12 +369,7 @@ impl RunScan {
     }
 
     fn damaged(&self, error: lsm_tree::Error) -> BackendError {
-        match error {
-            lsm_tree::Error::Io(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
-                BackendError::Failed { path: self.path.to_path_buf(), source }
-            }
-            error => BackendError::Damaged { path: self.path.to_path_buf(), what: describe(&error) },
-        }
+        judge_read(&self.path, error)
     }
 }
 
