@@ -98,6 +98,11 @@ impl Control {
         dir.join("wal")
     }
 
+    /// Returns where the levels lie.
+    pub(crate) fn levels_dir(dir: &Path) -> PathBuf {
+        dir.join("levels")
+    }
+
     fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
         body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());

@@ -8,9 +8,10 @@ use collie_base::{CfId, Lsn, Xid};
 use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
+use crate::flush::Base;
 use crate::open;
 use crate::shared::Shared;
-use crate::{EngineError, Family, OpenProgress, OpenReport, Options, Session};
+use crate::{EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options, Session, UnflushedStat};
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
 #[derive(Clone, Debug)]
@@ -116,6 +117,55 @@ impl Db {
         self.shared.families.ids()
     }
 
+    /// Flushes families to their levels: afterwards these hold what was committed to them before the call, and the log that
+    /// nothing else needs is given up. A family that is not there or has not changed costs nothing.
+    ///
+    /// # Durability
+    /// The log is durable up to the call, the levels are on return.
+    ///
+    /// # Progress
+    /// Waits for the log, and for other flushes; readers and writers go on.
+    ///
+    /// # Errors
+    /// The log's, the levels': then the rows are in memory and in the log as before. [`EngineError::Salvaged`],
+    /// [`EngineError::Closed`], [`EngineError::TooManySessions`].
+    pub fn flush_cf(&self, cfs: &[CfId]) -> Result<(), EngineError> {
+        if self.shared.closed.load(Acquire) {
+            return Err(EngineError::Closed);
+        }
+        self.shared.flush(cfs)
+    }
+
+    /// Flushes every family, as [`Db::flush_cf`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn flush_all(&self) -> Result<(), EngineError> {
+        self.flush_cf(&self.families())
+    }
+
+    /// Returns the counters of flushing; zeros in a database opened read-only.
+    pub fn flush_stat(&self) -> FlushStat {
+        self.shared.base.as_ref().map_or_else(FlushStat::default, Base::stat)
+    }
+
+    /// Returns how the levels stand; empty in a database opened read-only.
+    pub fn level_stat(&self) -> LevelStat {
+        self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat())
+    }
+
+    /// Returns what the levels of a family lack.
+    pub fn unflushed(&self, cf: CfId) -> UnflushedStat {
+        let none = UnflushedStat { rows: 0, bytes: 0, since: None };
+        self.shared.families.get(cf).map_or(none, |family| family.unflushed())
+    }
+
+    /// Returns the length of log, in bytes, above which families are flushed so that it can be cut (`wal.max_total_wal_size`,
+    /// or what it chooses).
+    pub fn log_bytes_max(&self) -> u64 {
+        self.shared.log_bytes_max()
+    }
+
     /// Returns the position below which everything is on disk.
     pub fn durable(&self) -> Lsn {
         self.shared.durable()
@@ -212,7 +262,7 @@ impl Db {
         self.shared.tick()
     }
 
-    /// Stops the background thread, writes everything and closes the log. Sessions that are open can still read.
+    /// Stops the background threads, writes everything and closes the log. Nothing is flushed: the log has it. Sessions that are open can still read.
     ///
     /// # Errors
     /// The log's. Closing twice is no error.
@@ -220,6 +270,8 @@ impl Db {
         if self.shared.closed.swap(true, Release) {
             return Ok(());
         }
+        let flusher = self.shared.flusher.lock().take();
+        drop(flusher);
         let background = self.shared.background.lock().take();
         drop(background);
         Ok(self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close)?)

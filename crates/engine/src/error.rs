@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::{fmt, io};
 
 use collie_base::{Lsn, Remedy};
+use collie_store::LevelsError;
 use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
@@ -98,12 +99,14 @@ pub enum EngineError {
         /// One of the names in it.
         found: String,
     },
-    /// Log files that this database wrote are gone: the log is kept whole, and its beginning is not there.
+    /// Log files that this database wrote and needs are gone.
     MissingLog {
         /// The log's directory.
         path: PathBuf,
         /// Where the log that is there starts; `None` when there is none.
         start: Option<Lsn>,
+        /// Where the log must start at the latest.
+        needed: Lsn,
     },
     /// A file was written by a newer version of this program.
     NewerFormat {
@@ -133,8 +136,17 @@ pub enum EngineError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The log ends below what the levels hold: a part of it is missing at its end.
+    LogBehindLevels {
+        /// Where the log ends.
+        end: Lsn,
+        /// What the levels were flushed up to.
+        flushed: Lsn,
+    },
     /// The log refused.
     Log(Arc<WalError>),
+    /// The levels refused, or are damaged.
+    Levels(Arc<LevelsError>),
     /// The operating system refused `op` on `path`.
     Io {
         /// What was tried.
@@ -163,7 +175,9 @@ impl EngineError {
             | Self::BadName { .. }
             | Self::Corruption { .. }
             | Self::MissingLog { .. }
+            | Self::LogBehindLevels { .. }
             | Self::Salvaged => Remedy::RestoreData,
+            Self::Levels(error) => error.remedy(),
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
@@ -199,12 +213,19 @@ impl EngineError {
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
-            Self::MissingLog { .. } | Self::BadControlFile { .. } | Self::BadName { .. } | Self::Corruption { .. } => {
-                ErrorKind::Corruption
-            }
+            Self::MissingLog { .. }
+            | Self::LogBehindLevels { .. }
+            | Self::BadControlFile { .. }
+            | Self::BadName { .. }
+            | Self::Corruption { .. } => ErrorKind::Corruption,
+            Self::Levels(error) => ErrorKind::of_levels(error),
             Self::Log(error) => ErrorKind::of_log(error),
             Self::Io { .. } => ErrorKind::Io,
         }
+    }
+
+    pub(crate) fn levels(error: LevelsError) -> Self {
+        Self::Levels(Arc::new(error))
     }
 
     pub(crate) fn io(op: &'static str, path: PathBuf, source: io::Error) -> Self {
@@ -259,14 +280,13 @@ impl fmt::Display for EngineError {
             Self::ForeignDirectory { path, found } => {
                 write!(f, "{} holds {found} but no database: use an empty directory", path.display())
             }
-            Self::MissingLog { path, start } => {
+            Self::MissingLog { path, start, needed } => {
                 let found =
                     start.map_or_else(|| "no log file is there".to_owned(), |start| format!("it starts at {start}"));
                 write!(
                     f,
-                    "log files are missing in {}: {found}, the database needs {} on: put the files back, or restore a copy",
+                    "log files are missing in {}: {found}, the database needs {needed} on: put the files back, or restore a copy",
                     path.display(),
-                    Lsn::FIRST
                 )
             }
             Self::NewerFormat { path, version } => write!(
@@ -280,7 +300,13 @@ impl fmt::Display for EngineError {
             Self::Corruption { lsn, what } => {
                 write!(f, "log record at {lsn} makes no sense: {what}: restore from a backup or a replica")
             }
+            Self::LogBehindLevels { end, flushed } => write!(
+                f,
+                "the log ends at {end}, the levels were flushed up to {flushed}: its end is missing: put the \
+                 log's files back, or restore a copy"
+            ),
             Self::Log(error) => error.fmt(f),
+            Self::Levels(error) => error.fmt(f),
             Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),
         }
     }
@@ -290,6 +316,7 @@ impl std::error::Error for EngineError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Log(error) => Some(&**error),
+            Self::Levels(error) => Some(&**error),
             Self::Io { source, .. } => Some(&**source),
             _ => None,
         }

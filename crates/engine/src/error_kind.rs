@@ -1,5 +1,6 @@
 //! `ErrorKind`: which of a handful of cases a failure is.
 
+use collie_store::LevelsError;
 use collie_wal::WalError;
 
 /// Which of a handful of cases a failure is.
@@ -39,6 +40,16 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    pub(crate) fn of_levels(error: &LevelsError) -> Self {
+        match error {
+            LevelsError::NoSpace { .. } => Self::NoSpace,
+            LevelsError::TreeFailed { .. } => Self::Poisoned,
+            LevelsError::Io { .. } => Self::Io,
+            LevelsError::InvalidCall { .. } | LevelsError::NewerFormat { .. } => Self::InvalidArgument,
+            _ => Self::Corruption,
+        }
+    }
+
     pub(crate) fn of_log(error: &WalError) -> Self {
         match error {
             WalError::Full { .. } => Self::NoSpace,

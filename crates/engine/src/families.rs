@@ -16,12 +16,28 @@ pub(crate) struct Families {
     /// Dropped families whose rows the log has no more: their catalog rows may go (`names` F4). Whoever makes or drops a named
     /// family holds it.
     forgotten: Mutex<Vec<CfId>>,
+    /// Whether the families have levels, so that their rows remember what these lack.
+    have_levels: bool,
 }
 
 impl Families {
-    /// Holds none yet; the first id given out is 1, since 0 is the catalog.
+    /// Holds none yet; the first id given out is 1, since 0 is the catalog. Families live in memory alone.
     pub(crate) fn new() -> Self {
-        Self { by_id: RwLock::default(), next_id: AtomicU32::new(CfId::CATALOG.get() + 1), forgotten: Mutex::default() }
+        Self {
+            by_id: RwLock::default(),
+            next_id: AtomicU32::new(CfId::CATALOG.get() + 1),
+            forgotten: Mutex::default(),
+            have_levels: false,
+        }
+    }
+
+    /// As [`Families::new`], with levels.
+    pub(crate) fn with_levels() -> Self {
+        Self { have_levels: true, ..Self::new() }
+    }
+
+    fn make(&self, cf: CfId) -> Arc<Family> {
+        Arc::new(if self.have_levels { Family::with_levels(cf) } else { Family::new(cf) })
     }
 
     /// Returns the family, made empty when absent. Its id counts as used from now on.
@@ -30,7 +46,7 @@ impl Families {
             return family;
         }
         self.note_used(cf);
-        Arc::clone(self.by_id.write().entry(cf).or_insert_with(|| Arc::new(Family::new(cf))))
+        Arc::clone(self.by_id.write().entry(cf).or_insert_with(|| self.make(cf)))
     }
 
     /// Returns the family if it is in memory.
@@ -42,7 +58,7 @@ impl Families {
     pub(crate) fn create(&self) -> CfId {
         let id = CfId::new(self.next_id.fetch_add(1, Relaxed));
         assert!(id.get() < u32::MAX, "2^32 column families were made");
-        self.by_id.write().insert(id, Arc::new(Family::new(id)));
+        self.by_id.write().insert(id, self.make(id));
         id
     }
 
@@ -59,6 +75,16 @@ impl Families {
     /// Lets one thread at a time make and drop named families; gives it what [`Families::note_forgotten`] noted.
     pub(crate) fn naming(&self) -> MutexGuard<'_, Vec<CfId>> {
         self.forgotten.lock()
+    }
+
+    /// Returns an id above every one that was used.
+    pub(crate) fn next_id(&self) -> CfId {
+        CfId::new(self.next_id.load(Relaxed))
+    }
+
+    /// Returns the families in memory.
+    pub(crate) fn all(&self) -> Vec<Arc<Family>> {
+        self.by_id.read().values().map(Arc::clone).collect()
     }
 
     /// Takes a family out.

@@ -72,6 +72,20 @@ impl Garbage {
         }
     }
 
+    /// Takes note of bytes of old versions that an open has loaded, or found superseded.
+    pub(crate) fn loaded(&self, bytes: i64) {
+        if bytes != 0 {
+            self.bytes.add(bytes);
+        }
+    }
+
+    /// Has a row looked at again whose deletion at `csn` was waiting for a flush.
+    pub(crate) fn look_again(&self, csn: Lsn, cf: CfId, row: &Arc<Row>) {
+        if row.queue() {
+            self.queue.lock().push_back((csn, cf, Arc::clone(row)));
+        }
+    }
+
     /// Takes note of bytes that were freed elsewhere.
     pub(crate) fn freed(&self, bytes: u64) {
         if bytes > 0 {

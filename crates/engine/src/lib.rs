@@ -1,10 +1,11 @@
 //! The transactional key-value engine: joins the log (`wal`), transactions (`txn`) and rows (`store`).
 //!
-//! A database is a directory with a log and a control file; its rows live in memory, in column families of ordered keys.
+//! A database is a directory with a log, levels and a control file; its rows live in memory, in column families of ordered
+//! keys. Flushing a family adds its changes to its levels, so that the log can be cut; nothing but an open reads them.
 //! Keys and values are opaque bytes. Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or
 //! SERIALIZABLE, with savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
 //!
-//! What it is not: it knows no SQL, no types and no network, and starts one thread (garbage) beside the log's.
+//! What it is not: it knows no SQL, no types and no network, and starts two threads (garbage, flushing) beside the log's.
 //!
 //! | file | what |
 //! |---|---|
@@ -18,6 +19,7 @@
 //! | `read_set.rs` | what a SERIALIZABLE transaction has read |
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
+//! | `flush.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, and giving up the log below |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
 //!
 //! ```
@@ -50,14 +52,18 @@
 mod advisory;
 mod background;
 mod calls;
+mod carry;
 mod control;
 mod db;
 mod describe;
 mod error;
 mod error_kind;
 mod families;
+mod flush;
+mod flusher;
 mod garbage;
 pub mod kv;
+mod large;
 mod log;
 #[cfg(test)]
 #[cfg(loom)]
@@ -87,7 +93,7 @@ pub use advisory::Advisory;
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
-pub use collie_store::{Family, FamilyStat, Origin, Visit};
+pub use collie_store::{Family, FamilyStat, LevelOptions, LevelStat, LevelsError, Origin, UnflushedStat, Visit};
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
@@ -99,8 +105,9 @@ pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
+pub use flush::FlushStat;
 pub use names::{foreign_rows, sql_name_row};
-pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport};
+pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use session::Session;
 #[cfg(feature = "trace-oracle")]

@@ -16,7 +16,7 @@
 //! - F1. A name row is written in the transaction that makes the family, and deleted in the one that drops it.
 //! - F2. An id that a row here ever named is not given out again: row 2 outlives the names.
 //! - F3. After opening, every named family is in memory, also without rows, and no dropped one is.
-//! - F4. A row 3 goes only after an opening that found no row of its family in the log.
+//! - F4. A row 3 goes only after an opening that found no row of its family in the log, and no levels of it.
 //!
 //! Checked by `tests/kv_families.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -142,12 +142,13 @@ impl Resolve for Loaded {
     }
 }
 
-/// Makes F2 and F3 true once the log was applied, before anybody reads. Returns the dropped families whose rows may go (F4).
+/// Makes F2 and F3 true once the log was applied, before anybody reads. Returns the dropped families whose rows may go (F4), and the
+/// bytes of old versions that went with the rows of others.
 ///
 /// # Errors
 /// [`EngineError::BadName`] for a row that cannot be read.
-pub(crate) fn after_replay(families: &Families) -> Result<Vec<CfId>, EngineError> {
-    let Some(catalog) = families.get(CfId::CATALOG) else { return Ok(Vec::new()) };
+pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), EngineError> {
+    let Some(catalog) = families.get(CfId::CATALOG) else { return Ok((Vec::new(), 0)) };
     let range = KeyRange::prefix(&[ENGINE]);
     let request = ScanRequest { span: range.span(None, false), limit: usize::MAX };
     let view = View { snapshot: Lsn::MAX, me: None, command: 0 };
@@ -163,7 +164,7 @@ pub(crate) fn after_replay(families: &Families) -> Result<Vec<CfId>, EngineError
         }
     });
     bad.map_or(Ok(()), Err)?;
-    let mut forgotten = Vec::new();
+    let (mut forgotten, mut bytes) = (Vec::new(), 0);
     for row in rows {
         match row {
             NameRow::Named { cf, .. } => drop(families.get_or_make(cf)),
@@ -171,13 +172,13 @@ pub(crate) fn after_replay(families: &Families) -> Result<Vec<CfId>, EngineError
             NameRow::Dropped(cf) => {
                 families.note_used(cf);
                 match families.remove(cf) {
-                    Some(family) => _ = family.clear(),
+                    Some(family) => bytes = family.clear().saturating_add(bytes),
                     None => forgotten.push(cf),
                 }
             }
         }
     }
-    Ok(forgotten)
+    Ok((forgotten, bytes))
 }
 
 #[cfg(test)]

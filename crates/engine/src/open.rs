@@ -1,30 +1,44 @@
 //! Opening a directory: who it is, what its log holds, what is said about it.
 //!
-//! Order: the control file names the directory (made first, so that a log without one is never ours), the log takes the
-//! lock and finds its end, replay rebuilds the rows, a new history starts if positions were skipped. Killed anywhere, the
-//! next open does the same again.
+//! Order: the control file names the directory (made first, so that a log without one is never ours), MANIFEST says from where
+//! on the log is needed, the log takes the lock and finds its end, the levels are loaded, replay adds what they lack, a new
+//! history starts if positions were skipped. Nothing is flushed. Killed anywhere, the next open does the same again.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use collie_base::{HistoryId, Lsn};
+use collie_base::{CfId, HistoryId, Lsn, Map};
 use collie_env::Env;
+use collie_store::Levels;
 use collie_txn::Txns;
-use collie_wal::{Log, Mark, RecoveryMode, RingKind};
+use collie_wal::{Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
 
 use crate::background::Background;
+use crate::carry::Carry;
 use crate::control::{Control, History};
 use crate::families::Families;
+use crate::flush::Base;
+use crate::flusher::Flusher;
 use crate::log::EngineLog;
 use crate::redo::{Incarnation, tag};
 use crate::replay::Replay;
 use crate::shared::Shared;
-use crate::{EngineError, Options, names, salvaged};
+use crate::{EngineError, Family, Options, names, salvaged};
 
-/// The position from which on a database needs its log: its checkpoint. No checkpoint is written yet, so the log is kept
-/// whole and replayed from its first position.
+/// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
+/// is needed no more; MANIFEST says from where on it is.
 pub const CHECKPOINT: Lsn = Lsn::FIRST;
+
+/// Returns the position from which on a database needs its log to be as it is, without opening it: the end of a log that is cut
+/// must not lie below.
+///
+/// # Errors
+/// MANIFEST is damaged or cannot be read.
+pub fn checkpoint_of(dir: &Path, env: &Env) -> Result<Lsn, EngineError> {
+    let flushed = Levels::flushed_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?;
+    Ok(flushed.max(CHECKPOINT))
+}
 
 /// Records between two calls of the progress function.
 pub(crate) const PROGRESS_RECORDS: u64 = 16_384;
@@ -32,6 +46,8 @@ pub(crate) const PROGRESS_RECORDS: u64 = 16_384;
 /// What opening is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenPhase {
+    /// The levels are loaded.
+    Levels,
     /// The log is read and applied.
     Replay,
     /// Everything is ready.
@@ -61,6 +77,8 @@ pub struct OpenReport {
     pub notices: Vec<String>,
     /// Row writes replayed.
     pub rows: u64,
+    /// Rows loaded from levels.
+    pub level_rows: u64,
     /// Bytes of log read.
     pub log_bytes: u64,
     /// Opens of this directory's log so far.
@@ -95,25 +113,42 @@ pub(crate) fn open(
     let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
     let log_dir = Control::log_dir(dir);
     let had_history = !control.histories.is_empty();
+    let levels_dir = Control::levels_dir(dir);
+    let needed = Levels::log_start_in(env, &levels_dir).map_err(EngineError::levels)?.max(CHECKPOINT);
     if had_history
         && !has_log_files(&log_dir, env)?
         && !log_options.copies.iter().any(|dir| copy_has_log_files(dir, env))
     {
-        return Err(EngineError::MissingLog { path: log_dir, start: None });
+        return Err(EngineError::MissingLog { path: log_dir, start: None, needed });
     }
     // Refused before anything is written; a new database needs nothing yet.
-    log_options.known_start = had_history.then_some(CHECKPOINT);
-    let (wal, found) = Log::open(env, &log_dir, log_options)?;
+    log_options.known_start = had_history.then_some(needed);
+    let flushed = Levels::flushed_in(env, &levels_dir).map_err(EngineError::levels)?;
+    log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO);
+    let (wal, found) = open_log(env, &log_dir, log_options, flushed)?;
     // Under `point_in_time` the beginning may have gone as damaged.
-    if had_history && found.start != CHECKPOINT {
-        return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start) });
+    if had_history && found.start > needed {
+        return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
     }
+    let (levels, _settled) = Levels::open(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
+    let needed = levels.log_start().max(CHECKPOINT);
 
-    let families = Arc::new(Families::new());
-    let mut replay = Replay::new(&families);
+    let families = Arc::new(Families::with_levels());
     let end = wal.durable();
     let mut now =
-        OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };
+        OpenProgress { phase: OpenPhase::Levels, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };
+    let (flushed, level_rows) = load(&levels, &families, &mut |rows| {
+        now.rows = rows;
+        progress(&now);
+    })?;
+    let carry = Carry::decode(&levels.log_carry());
+    let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
+    let mut replay = Replay::over_levels(&families, needed, flushed);
+    if let Some(carry) = carry {
+        families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
+        replay.xid_limit = carry.xid_limit;
+    }
+    (now.phase, now.rows) = (OpenPhase::Replay, 0);
     let mut records = 0_u64;
     wal.read(found.start).visit(|record| -> Result<(), EngineError> {
         replay.apply(record.lsn, record.tag, record.body)?;
@@ -124,13 +159,14 @@ pub(crate) fn open(
         }
         Ok(())
     })?;
-    let Replay { rows, xid_limit, mut incarnations, .. } = replay;
-    let first_xid = if incarnations.is_empty() { xid_limit.max(options.first_xid) } else { xid_limit };
-    let forgotten = names::after_replay(&families)?;
+    let Replay { rows, xid_limit, mut incarnations, old_bytes, large, .. } = replay;
+    let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
+    let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
+    let (forgotten, cleared_bytes) = names::after_replay(&families)?;
     families.note_forgotten(forgotten);
 
     let log = EngineLog::new(wal, slots);
-    if incarnations.is_empty() {
+    if is_new {
         incarnation.reason = 0;
         let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;
         log.wait(Mark::Durable, at.end)?;
@@ -140,13 +176,20 @@ pub(crate) fn open(
         control.write(env, dir)?;
     }
     let txns = Txns::new(log, options.txn(first_xid));
-    let shared = Arc::new(Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env));
+    let base = Base::new(levels, large, &families);
+    let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
+    let shared = Arc::new(shared.over_levels(base));
+    shared.garbage.loaded(old_bytes);
+    shared.garbage.freed(cleared_bytes);
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
     if options.background {
         let background = Background::start(Arc::downgrade(&shared));
         let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
         *shared.background.lock() = Some(background);
+        let flusher = Flusher::start(Arc::downgrade(&shared));
+        let flusher = flusher.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
+        *shared.flusher.lock() = Some(flusher);
     }
     now = OpenProgress { phase: OpenPhase::Done, bytes_done: now.bytes_total, rows, ..now };
     progress(&now);
@@ -154,12 +197,70 @@ pub(crate) fn open(
         created,
         notices: found.notes,
         rows,
+        level_rows,
         log_bytes: now.bytes_total,
         incarnation: found.incarnation,
         ring_outlives_process: found.ring == RingKind::Shared,
         read_only: false,
     };
     Ok((shared, report))
+}
+
+/// Opens the log. `point_in_time` may go back as far as the levels have come, and no further: an opening that would is refused
+/// before anything is written.
+fn open_log(
+    env: &Env,
+    dir: &Path,
+    options: collie_wal::Options,
+    flushed: Lsn,
+) -> Result<(Log, Recovered), EngineError> {
+    if options.recovery_mode == RecoveryMode::PointInTime && flushed > Lsn::ZERO {
+        let recovery_mode = RecoveryMode::TolerateCorruptedTailRecords;
+        match Log::open(env, dir, collie_wal::Options { recovery_mode, ..options.clone() }) {
+            Err(
+                WalError::Damaged { lsn: end, .. }
+                | WalError::MissingSegment { lsn: end, .. }
+                | WalError::Shortened { lsn: end, .. },
+            ) if end < flushed => return Err(EngineError::LogBehindLevels { end, flushed }),
+            Err(_damage_that_may_go) => {}
+            opened => return Ok(opened?),
+        }
+    }
+    Ok(Log::open(env, dir, options)?)
+}
+
+/// Loads every tree into empty families. Returns the position of each family's last flush, and how many rows there are.
+fn load(
+    levels: &Levels,
+    families: &Families,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(Map<CfId, Lsn>, u64), EngineError> {
+    let (mut flushed, mut rows) = (Map::default(), 0_u64);
+    for tree in levels.trees() {
+        for cf in &tree.cfs {
+            families.get_or_make(*cf);
+            flushed.insert(*cf, tree.flush_lsn);
+        }
+        let (mut family, mut twice) = (None::<Arc<Family>>, None);
+        let loaded = levels.load(tree.id, &mut |entry| {
+            let family = match &family {
+                Some(family) if family.id() == entry.cf => family,
+                _ => family.insert(families.get_or_make(entry.cf)),
+            };
+            if !family.load_from_levels(entry.key, entry.value, entry.csn) {
+                twice.get_or_insert(entry.csn);
+            }
+            rows += 1;
+            if rows.is_multiple_of(PROGRESS_RECORDS) {
+                progress(rows);
+            }
+        });
+        loaded.map_err(EngineError::levels)?;
+        if let Some(lsn) = twice {
+            return Err(EngineError::Corruption { lsn, what: "a key that its levels hold twice" });
+        }
+    }
+    Ok((flushed, rows))
 }
 
 /// Whether the directory holds a file of a log.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use collie_base::Xid;
+use collie_store::LevelOptions;
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -25,8 +26,15 @@ pub struct Options {
     pub old_version_memory: u64,
     /// Snapshots older than this are cancelled when they keep old versions; `None`: whatever their age. Default `None`.
     pub max_snapshot_age: Option<Duration>,
-    /// Whether a thread of the engine collects garbage. Without it the owner calls [`Db::tick`](crate::Db::tick).
-    /// Default true.
+    /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
+    pub write_buffer_size: u64,
+    /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses: four times what all families
+    /// may have unflushed, twice over, within 1 and 16 GiB. Two segments at the least. Default 0.
+    pub max_total_wal_size: u64,
+    /// How the levels are kept.
+    pub levels: LevelOptions,
+    /// Whether threads of the engine collect garbage and flush column families. Without them the owner calls
+    /// [`Db::tick`](crate::Db::tick) and [`Db::flush_cf`](crate::Db::flush_cf). Default true.
     pub background: bool,
 }
 
@@ -42,6 +50,9 @@ impl Default for Options {
             stamped_at_commit_max: 64,
             old_version_memory: 1 << 30,
             max_snapshot_age: None,
+            write_buffer_size: 64 << 20,
+            max_total_wal_size: 0,
+            levels: LevelOptions::default(),
             background: true,
         }
     }

@@ -6,8 +6,9 @@
 //! # Invariants
 //! - B1. `bytes` is room for a header, then the operations `chunked_ops..chunked_ops + ends.len()`.
 //! - B2. When a COMMIT is built, the operations here fit one piece: a larger rest was flushed as a chunk before.
+//! - B3. `families` has the family of every operation since the transaction began, voided ones too.
 
-use collie_base::{Lsn, Xid};
+use collie_base::{CfId, Lsn, Xid};
 
 use crate::redo::{HEADER_BYTES_MAX, Op, encode_integers};
 
@@ -28,6 +29,7 @@ pub(crate) struct RedoBuffer {
     chunked_bytes: u64,
     chunks: u64,
     first_chunk: Lsn,
+    families: Vec<CfId>,
 }
 
 impl RedoBuffer {
@@ -42,12 +44,16 @@ impl RedoBuffer {
             chunked_bytes: 0,
             chunks: 0,
             first_chunk: Lsn::ZERO,
+            families: Vec::new(),
         }
     }
 
     /// Adds an operation.
     pub(crate) fn push(&mut self, op: &Op<'_>) {
         op.encode(&mut self.bytes);
+        if self.families.last() != Some(&op.cf) && !self.families.contains(&op.cf) {
+            self.families.push(op.cf);
+        }
         self.ends.push(self.bytes.len());
     }
 
@@ -59,6 +65,16 @@ impl RedoBuffer {
     /// Returns whether the transaction wrote nothing that the log must know.
     pub(crate) const fn is_empty(&self) -> bool {
         self.ends.is_empty() && self.chunks == 0
+    }
+
+    /// Returns the families written to (B3).
+    pub(crate) fn families(&self) -> &[CfId] {
+        &self.families
+    }
+
+    /// Returns where the first chunk lies; zero without one.
+    pub(crate) const fn first_chunk(&self) -> Lsn {
+        self.first_chunk
     }
 
     /// Returns whether chunks of it are in the log.
@@ -117,6 +133,7 @@ impl RedoBuffer {
     /// Makes the buffer ready for the next transaction.
     pub(crate) fn clear(&mut self) {
         self.forget_ops();
+        self.families.clear();
         if self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes.shrink_to(HEADER_BYTES_MAX);
         }

@@ -8,15 +8,18 @@
 //! - P2. Nothing is applied of a transaction that ROLLBACK_TO voided, ABORT ended or nothing ended.
 //! - P3. A record that cannot be read, and a commit whose chunks are not all there, stop the open: they are damage.
 //! - P4. Of a log with holes (`gap`) only transactions are applied that lie whole beside them.
+//! - P5. What was committed to a family below its last recorded flush is in its levels and is not applied, by the commit's
+//!   position, strictly. Nor is anything that begins below where the log is needed from: the levels have it, or nobody does.
 
 use std::sync::Arc;
 
 use collie_base::codec::Reader;
-use collie_base::{Lsn, Map, Xid};
+use collie_base::{CfId, Lsn, Map, Xid};
 use collie_store::Family;
 
 use crate::EngineError;
 use crate::families::Families;
+use crate::large::{Large, LargeTransactions};
 use crate::redo::{Incarnation, Op, Redo};
 
 /// Applies records in log order.
@@ -26,6 +29,13 @@ pub(crate) struct Replay<'a> {
     /// The family written last: the next operation is mostly of the same.
     family: Option<Arc<Family>>,
     open: Map<Xid, Open>,
+    /// Where the log is needed from, and the last recorded flush of each family with levels (P5).
+    needed: Lsn,
+    flushed: Map<CfId, Lsn>,
+    /// By how many bytes old versions grew: deletions that the levels lack.
+    pub(crate) old_bytes: i64,
+    /// Transactions with chunks in the log.
+    pub(crate) large: LargeTransactions,
     /// Row writes applied.
     pub(crate) rows: u64,
     /// Every id handed out before is below.
@@ -49,7 +59,23 @@ struct Open {
 impl<'a> Replay<'a> {
     pub(crate) fn new(families: &'a Families) -> Self {
         let (open, xid_limit) = (Map::default(), Xid::new(1));
-        Self { families, family: None, open, rows: 0, xid_limit, incarnations: Vec::new() }
+        Self {
+            families,
+            family: None,
+            open,
+            needed: Lsn::FIRST,
+            flushed: Map::default(),
+            old_bytes: 0,
+            large: LargeTransactions::default(),
+            rows: 0,
+            xid_limit,
+            incarnations: Vec::new(),
+        }
+    }
+
+    /// For families that were loaded from levels (P5).
+    pub(crate) fn over_levels(families: &'a Families, needed: Lsn, flushed: Map<CfId, Lsn>) -> Self {
+        Self { needed, flushed, ..Self::new(families) }
     }
 
     /// Applies the record at `lsn`.
@@ -59,11 +85,19 @@ impl<'a> Replay<'a> {
             Redo::Commit { xid, chunks, first_chunk, ops } => {
                 self.note_xid(xid);
                 let open = self.open.remove(&xid).unwrap_or_default();
+                if first_chunk != Lsn::ZERO && first_chunk < self.needed {
+                    return Ok(()); // P5: held until all its families were flushed above it
+                }
                 if open.broken || (open.chunks, open.first_chunk) != (chunks, first_chunk) {
                     return Err(damage("a transaction of which a part is missing"));
                 }
-                self.write(&open.bytes, lsn).map_err(damage)?;
-                self.write(ops, lsn).map_err(damage)?;
+                let mut families = Vec::new();
+                self.write(&open.bytes, lsn, &mut families).map_err(damage)?;
+                self.write(ops, lsn, &mut families).map_err(damage)?;
+                if chunks > 0 {
+                    // The first piece of its first chunk lies nobody knows where, but in the log that is there.
+                    self.large.add(Large { since: self.needed, first_chunk, csn: lsn, families });
+                }
             }
             Redo::Chunk { xid, ops } => {
                 self.note_xid(xid);
@@ -89,6 +123,10 @@ impl<'a> Replay<'a> {
                 let open = self.open.entry(xid).or_default();
                 let kept = usize::try_from(first_void).unwrap_or(usize::MAX);
                 if open.broken {
+                    return Ok(());
+                }
+                if kept > open.ends.len() && self.needed > Lsn::FIRST {
+                    open.broken = true; // what it goes back to was in log that is gone
                     return Ok(());
                 }
                 if kept > open.ends.len() {
@@ -118,15 +156,23 @@ impl<'a> Replay<'a> {
         self.xid_limit = self.xid_limit.max(Xid::new(xid.get().saturating_add(1)));
     }
 
-    fn write(&mut self, ops: &[u8], csn: Lsn) -> Result<(), &'static str> {
+    /// Applies operations committed at `csn`, and adds their families to `families`.
+    fn write(&mut self, ops: &[u8], csn: Lsn, families: &mut Vec<CfId>) -> Result<(), &'static str> {
         let mut reader = Reader::new(ops);
         while !reader.is_empty() {
             let op = Op::decode(&mut reader).map_err(|error| error.what)?;
+            self.families.note_used(op.cf);
+            if families.last() != Some(&op.cf) && !families.contains(&op.cf) {
+                families.push(op.cf);
+            }
+            if csn < self.needed || self.flushed.get(&op.cf).is_some_and(|flushed| csn < *flushed) {
+                continue; // P5
+            }
             let family = match &self.family {
                 Some(family) if family.id() == op.cf => family,
                 _ => self.family.insert(self.families.get_or_make(op.cf)),
             };
-            family.load(op.key, op.value, csn);
+            self.old_bytes += family.replay(op.key, op.value, csn, csn);
             self.rows += 1;
         }
         Ok(())

@@ -8,6 +8,8 @@
 //! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`. A shared ring is named and
 //!   stays for an opening that can go on from it: its records are taken by being written to the log, before anything else.
 //! - R2. A transaction is there whole or not at all (`replay` P4).
+//! - R4. The levels are not read: while the log is whole from its first position it has all that they have. Once a part of it
+//!   was given up, this way of opening is refused.
 //! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
 //!
 //! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time.
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 use collie_base::Lsn;
 use collie_env::Env;
+use collie_store::Levels;
 use collie_txn::Txns;
 use collie_wal::{Salvaged, salvage_locked};
 
@@ -31,6 +34,10 @@ use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, names};
 /// Holes of which each gets a line.
 const HOLES_TOLD: u64 = 20;
 
+/// Why a database is not opened so.
+const IN_LEVELS_ONLY: &str = "wal.recovery_mode = skip_any_corrupted_records reads the log alone, and the beginning of this \
+                             database is in its levels only: restore a copy of the directory";
+
 pub(crate) fn open(
     dir: &Path,
     options: &Options,
@@ -38,6 +45,9 @@ pub(crate) fn open(
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
     let Some(control) = Control::read(env, dir)? else { return Err(EngineError::NotFound { path: dir.to_owned() }) };
+    if Levels::log_start_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)? > Lsn::FIRST {
+        return Err(EngineError::InvalidArgument { what: IN_LEVELS_ONLY });
+    }
     let mut log = salvage_locked(env, &Control::log_dir(dir), &options.log.copies)?;
     let families = Arc::new(Families::new());
     let mut replay = Replay::new(&families);
@@ -86,6 +96,7 @@ pub(crate) fn open(
         created: false,
         notices: lost.notices(),
         rows,
+        level_rows: 0,
         log_bytes: bytes,
         incarnation,
         ring_outlives_process: false,

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
 use collie_txn::{
-    Behind, Blocker, CancelHandle, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish, Start,
-    StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
+    Behind, Blocker, CancelHandle, CommitLog as _, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish,
+    Start, StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
 };
 use collie_wal::Level;
 use parking_lot::Mutex;
@@ -461,6 +461,9 @@ impl Session {
         let header = encode_integers(&[xid.get()]);
         let parts = [&header[..], self.redo.ops()];
         let log = self.shared.txns.log();
+        if let Some(base) = self.shared.base.as_ref().filter(|_| !self.redo.has_chunks()) {
+            base.large.begin(xid, log.boundary());
+        }
         let at = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::CHUNK, &parts))?;
         self.redo.chunk_written(at.start);
         Ok(())
@@ -644,6 +647,14 @@ impl Session {
             ended
         });
         let keep_locks = std::mem::take(&mut self.wrote_catalog);
+        if let Some(base) = self.shared.base.as_ref().filter(|_| self.redo.has_chunks()) {
+            match &ended {
+                Ok(Ended::Committed { at, .. }) => {
+                    base.large.commit(xid, self.redo.first_chunk(), at.start, self.redo.families());
+                }
+                _ => base.large.abort(xid),
+            }
+        }
         self.redo.clear();
         match ended? {
             Ended::Committed { at, locks } => {
@@ -695,6 +706,9 @@ impl Session {
             // A log that refuses forgets the chunks at the next open.
             let log = self.shared.txns.log();
             let _ = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::ABORT, &[&record]));
+        }
+        if let (Some(base), Some(xid)) = (&self.shared.base, xid) {
+            base.large.abort(xid); // noted even when its first chunk was refused
         }
         self.redo.clear();
         self.reads = None;

@@ -14,6 +14,8 @@ use parking_lot::Mutex;
 use crate::background::Background;
 use crate::control::Control;
 use crate::families::Families;
+use crate::flush::{Base, Parts};
+use crate::flusher::Flusher;
 use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
 use crate::old_versions::OldVersions;
@@ -22,7 +24,7 @@ use crate::writes::Writes;
 use crate::{EngineError, Options};
 
 /// Transaction ids promised by one XID_LIMIT record.
-const XID_BLOCK: u64 = 1 << 20;
+pub(crate) const XID_BLOCK: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -32,6 +34,13 @@ pub(crate) struct Shared {
     pub(crate) garbage: Arc<Garbage>,
     pub(crate) old: OldVersions,
     clock: Arc<dyn Clock>,
+    /// The levels; `None` in a database opened read-only.
+    pub(crate) base: Option<Base>,
+    /// [`Options::write_buffer_size`].
+    write_buffer_bytes: u64,
+    /// [`Options::max_total_wal_size`].
+    max_total_wal_bytes: u64,
+    segment_bytes: u64,
     pub(crate) control: Control,
     /// Largest payload of one piece of the log.
     pub(crate) chunk_bytes: u64,
@@ -42,9 +51,11 @@ pub(crate) struct Shared {
     // Written once, by close.
     pub(crate) closed: AtomicBool,
     pub(crate) background: Mutex<Option<Background>>,
+    pub(crate) flusher: Mutex<Option<Flusher>>,
 }
 
 impl Shared {
+    /// Of a database without levels.
     pub(crate) fn new(
         families: Arc<Families>,
         txns: Arc<Txns<EngineLog>>,
@@ -61,13 +72,23 @@ impl Shared {
             garbage: Arc::default(),
             old,
             clock: Arc::clone(&env.clock),
+            base: None,
+            write_buffer_bytes: options.write_buffer_size,
+            max_total_wal_bytes: options.max_total_wal_size,
+            segment_bytes: options.log.segment_bytes,
             control,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
             closed: AtomicBool::new(false),
             background: Mutex::new(None),
+            flusher: Mutex::new(None),
         }
+    }
+
+    /// Of a database with levels.
+    pub(crate) fn over_levels(self, base: Base) -> Self {
+        Self { base: Some(base), ..self }
     }
 
     /// Makes the write set of a session.
@@ -78,6 +99,9 @@ impl Shared {
     /// Frees the rows of a family, and forgets what they kept.
     pub(crate) fn drop_family(&self, cf: CfId) {
         self.txns.stamp_waiting(); // so that none of its versions is in other hands
+        if let Some(base) = &self.base {
+            base.family_goes(cf, &self.parts()); // before it is taken out
+        }
         self.garbage.while_nobody_cleans(|| {
             if let Some(family) = self.families.remove(cf) {
                 self.garbage.freed(family.clear());
@@ -100,6 +124,50 @@ impl Shared {
     /// Returns the time since some fixed moment.
     pub(crate) fn now(&self) -> Duration {
         Duration::from_nanos(self.clock.now_ns())
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts { families: &self.families, garbage: &self.garbage, txns: &self.txns }
+    }
+
+    /// Flushes these families as they are when this is called, and gives up the log that nobody needs then.
+    pub(crate) fn flush(&self, cfs: &[CfId]) -> Result<(), EngineError> {
+        let Some(base) = &self.base else { return Err(EngineError::Salvaged) };
+        let log = self.txns.log();
+        let end = log.wait_published()?;
+        log.wait_durable(end)?;
+        base.flush(cfs, &self.parts())?;
+        base.cut_log(self.segment_bytes, &self.parts()).map(|_| ())
+    }
+
+    /// Returns the longest that the log should get, in bytes (`wal.max_total_wal_size`).
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        let families = u64::try_from(self.families.ids().len()).unwrap_or(u64::MAX);
+        log_bytes_max(self.max_total_wal_bytes, self.write_buffer_bytes, families, self.segment_bytes)
+    }
+
+    /// Flushes what is due. Returns whether there was anything.
+    pub(crate) fn flush_due(&self) -> Result<bool, EngineError> {
+        let Some(base) = &self.base else { return Ok(false) };
+        let before = base.stat().flushes;
+        let parts = self.parts();
+        let all = self.old.is_above_limit(self.garbage.bytes());
+        for family in self.families.all() {
+            if all || family.unflushed().bytes >= self.write_buffer_bytes {
+                base.flush(&[family.id()], &parts)?;
+            }
+        }
+        let limit = self.log_bytes_max();
+        loop {
+            let start = base.cut_log(self.segment_bytes, &parts)?;
+            let kept = self.durable().bytes_since(start);
+            let Some((oldest, since)) = Base::oldest(&self.families).filter(|_| kept > limit) else { break };
+            base.flush(&[oldest], &parts)?;
+            if Base::oldest(&self.families).is_some_and(|now| now == (oldest, since)) {
+                break; // nothing of it is durable yet
+            }
+        }
+        Ok(base.stat().flushes > before)
     }
 
     fn clean(&self, reach: Reach) -> usize {
@@ -159,5 +227,33 @@ impl Shared {
 
     pub(crate) fn durable(&self) -> Lsn {
         self.txns.log().durable()
+    }
+}
+
+/// Returns the longest that the log should get: what was asked for, or four times what the families may have unflushed, twice
+/// over, within 1 and 16 GiB; never below two segments.
+fn log_bytes_max(asked: u64, write_buffer_bytes: u64, families: u64, segment_bytes: u64) -> u64 {
+    const AUTO: std::ops::RangeInclusive<u64> = 1 << 30..=16 << 30;
+    let chosen = match asked {
+        0 => families.saturating_mul(write_buffer_bytes).saturating_mul(8).clamp(*AUTO.start(), *AUTO.end()),
+        asked => asked,
+    };
+    chosen.max(2 * segment_bytes)
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// Goal: the limit of the log is what was asked, or the formula's, and two segments at the least. Method: the ends of each.
+    #[test]
+    fn log_limit_is_what_was_asked_or_the_formula_and_never_below_two_segments() {
+        let (mib, gib) = (1 << 20, 1_u64 << 30);
+        assert_eq!(log_bytes_max(0, 64 * mib, 1, 64 * mib), gib);
+        assert_eq!(log_bytes_max(0, 64 * mib, 10, 64 * mib), 5 * gib);
+        assert_eq!(log_bytes_max(0, 64 * mib, 1000, 64 * mib), 16 * gib);
+        assert_eq!(log_bytes_max(1, 64 * mib, 1000, 64 * mib), 128 * mib);
+        assert_eq!(log_bytes_max(500 * mib, 64 * mib, 1, 64 * mib), 500 * mib);
     }
 }

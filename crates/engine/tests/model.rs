@@ -1,4 +1,5 @@
-//! The engine against a plain map: transactions, savepoints, snapshots, scans, reopening and power cuts at random.
+//! The engine against a plain map: transactions, savepoints, snapshots, scans, flushes to levels that let the log be cut,
+//! reopening and power cuts at random.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -8,7 +9,7 @@ use std::collections::BTreeMap;
 use collie_base::CfId;
 use collie_engine::{Basis, Db, Env, Isolation, Mark, Outcome, Session, StatementKind, Write};
 use collie_env::SimFiles;
-use common::{all, next_statement, open_still, put};
+use common::{all, next_statement, open_tiny, put};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -23,6 +24,7 @@ enum Step {
     HoldSnapshot,
     DropSnapshot,
     Tick,
+    Flush(u32),
     Reopen,
     PowerCut(u64),
 }
@@ -45,6 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::HoldSnapshot),
         1 => Just(Step::DropSnapshot),
         2 => Just(Step::Tick),
+        3 => (1..4_u32).prop_map(Step::Flush),
         1 => Just(Step::Reopen),
         1 => any::<u64>().prop_map(Step::PowerCut),
     ]
@@ -80,7 +83,7 @@ struct Run {
 
 impl Run {
     fn on(disk: SimFiles, opens: u64) -> Self {
-        let (db, _report) = open_still(Env::over(disk.clone(), opens)).unwrap();
+        let (db, _report) = open_tiny(Env::over(disk.clone(), opens)).unwrap();
         let writer = db.session().unwrap();
         Self { disk, opens, db, writer, reader: None }
     }
@@ -163,6 +166,13 @@ fn apply(run: &mut Run, model: &mut Model, step: Step) {
         Step::DropSnapshot => run.reader = None,
         Step::Tick => {
             run.db.tick();
+        }
+        Step::Flush(cf) => {
+            // Two families one by one, and both.
+            let cfs = if cf == 3 { vec![1, 2] } else { vec![cf] };
+            let cfs: Vec<CfId> = cfs.into_iter().map(CfId::new).collect();
+            run.db.flush_cf(&cfs).unwrap();
+            model.durable = model.states.len() - 1; // the log is durable up to the call
         }
         Step::Reopen => {
             run.writer.rollback();

@@ -86,6 +86,12 @@ pub const KEYS: &[Key] = &[
         "First transaction id of a database that is made; one that exists goes on from its own.",
     ),
     key(
+        "store.write_buffer_size",
+        Kind::Bytes,
+        "64MiB",
+        "Unflushed rows of a table or index at which it is flushed to its levels, about.",
+    ),
+    key(
         "txn.max_snapshot_age",
         Kind::Time,
         "0",
@@ -149,6 +155,12 @@ pub const KEYS: &[Key] = &[
         "true: asynchronous commits reach the disk only with a synchronous one, a half-full ring, or at close. Less durable.",
     ),
     key("wal.max_segments", Kind::Count, "1024", "Most segment files; at the limit writes are refused with 53100."),
+    key(
+        "wal.max_total_wal_size",
+        Kind::Bytes,
+        "0",
+        "Length of log at which the table or index that needs its oldest part is flushed to its levels, so that it can be cut; two segments at the least. 0: eight times store.write_buffer_size for each table and index, within 1 and 16 GiB.",
+    ),
     key(
         "wal.open_with",
         Kind::Count,
@@ -324,6 +336,7 @@ impl Config {
                 }
                 self.engine.first_xid = Xid::new(first);
             }
+            "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
             "txn.max_snapshot_age" => {
                 let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
                 self.engine.max_snapshot_age = (!age.is_zero()).then_some(age);
@@ -356,6 +369,7 @@ impl Config {
             "wal.manual_wal_flush" => {
                 log.manual_wal_flush = value.parse().map_err(|_| bad("expected true or false"))?;
             }
+            "wal.max_total_wal_size" => self.engine.max_total_wal_size = bytes()?,
             "wal.max_segments" => log.max_segments = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.open_with" => {
                 log.open_with = Some(u32::try_from(count()?).map_err(|_| bad("too large"))?).filter(|n| *n > 0);

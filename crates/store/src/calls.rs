@@ -53,6 +53,15 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
+    /// Returns how many bytes of value it leaves; `None`: it leaves the row's state as it was.
+    pub(crate) const fn value_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Put(value) | Self::PutKeys(value) => Some(value.len()),
+            Self::Delete | Self::MoveTo(_) => Some(0),
+            Self::Lock(_) => None,
+        }
+    }
+
     /// Returns how strongly the row is held by who makes the change.
     pub const fn strength(&self) -> LockStrength {
         match self {
@@ -149,6 +158,8 @@ pub enum Removal {
     },
     /// It lives, or somebody may still see it.
     Alive,
+    /// It is deleted, and the levels may hold a value of it: a flush comes first.
+    OnDisk,
     /// Another thread prunes it: try later.
     Busy,
 }

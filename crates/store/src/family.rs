@@ -9,14 +9,16 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
+use collie_sync::mutant;
 
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{BTreeIndex, OrderedIndex, Span};
 use crate::key::Key;
-use crate::row::{Pending, Row};
+use crate::row::{FlushAt, FlushEntry, Pending, Row};
 use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
+use crate::unflushed::{Lists, Unflushed, UnflushedStat};
 
 /// Rows looked at under one pin and one hold of the index's lock.
 const SCAN_BATCH_ROWS: usize = 256;
@@ -64,23 +66,31 @@ pub struct Family<I = BTreeIndex> {
     index: I,
     /// Set before the first row goes.
     cleared: AtomicBool,
+    /// Of the rows to be flushed; `None`: the family has no levels.
+    unflushed: Option<Box<Lists>>,
     inserts: AtomicU64,
     writes: AtomicU64,
     removals: AtomicU64,
 }
 
 impl Family {
-    /// Makes an empty family over the floor index.
+    /// Makes an empty family over the floor index, in memory alone.
     pub fn new(id: CfId) -> Self {
         Self::over(id, BTreeIndex::default())
+    }
+
+    /// Makes an empty family over the floor index that remembers which rows its levels lack. Somebody must flush it.
+    pub fn with_levels(id: CfId) -> Self {
+        Self { unflushed: Some(Box::default()), ..Self::new(id) }
     }
 }
 
 impl<I: OrderedIndex> Family<I> {
     /// Makes an empty family over `index`.
     pub fn over(id: CfId, index: I) -> Self {
-        let (inserts, writes, removals) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        Self { id, index, cleared: AtomicBool::new(false), inserts, writes, removals }
+        let counter = || AtomicU64::new(0);
+        let (inserts, writes, removals) = (counter(), counter(), counter());
+        Self { id, index, cleared: AtomicBool::new(false), unflushed: None, inserts, writes, removals }
     }
 
     /// Returns the family's id.
@@ -117,7 +127,8 @@ impl<I: OrderedIndex> Family<I> {
                     outcome => outcome,
                 },
             };
-            if matches!(outcome, InsertOutcome::Done(_) | InsertOutcome::DoneAfter { .. }) {
+            if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = &outcome {
+                self.mark(pending.row(), value.len(), view.snapshot);
                 self.inserts.fetch_add(1, Relaxed);
             }
             return outcome;
@@ -136,11 +147,21 @@ impl<I: OrderedIndex> Family<I> {
     ) -> WriteOutcome {
         loop {
             let Some(row) = self.index.with(key, Arc::clone) else { return WriteOutcome::Gone(None) };
+            if mutant!("MARKED_BEFORE_EXCHANGE") {
+                self.mark(&row, 0, view.snapshot);
+            }
             match row.write(self.id, change, basis, view, rules, others) {
                 WriteOutcome::Dead => {
                     self.index.remove_if(&row);
                 }
                 outcome => {
+                    if matches!(outcome, WriteOutcome::Done(_))
+                        && let Some(value_bytes) = change.value_bytes()
+                        && !mutant!("MARKED_BEFORE_EXCHANGE")
+                        && !mutant!("MARKED_AT_STAMPING")
+                    {
+                        self.mark(&row, value_bytes, view.snapshot);
+                    }
                     if matches!(outcome, WriteOutcome::Done(_) | WriteOutcome::Shared(_)) {
                         self.writes.fetch_add(1, Relaxed);
                     }
@@ -243,7 +264,7 @@ impl<I: OrderedIndex> Family<I> {
                 self.take_out(row);
                 Pruned { bytes, ..Pruned::default() }
             }
-            Removal::Alive => {
+            Removal::Alive | Removal::OnDisk => {
                 row.prune(live, &pin).unwrap_or(Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() })
             }
             Removal::Busy => Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() },
@@ -266,24 +287,106 @@ impl<I: OrderedIndex> Family<I> {
         loop {
             match row.try_remove(Lsn::ZERO, &pin()) {
                 Removal::Dead { .. } => return self.take_out(&row),
-                Removal::Alive => return,
+                Removal::Alive | Removal::OnDisk => return,
                 Removal::Busy => collie_sync::thread::yield_now(),
             }
         }
     }
 
-    /// Applies a committed write while opening: in commit order, before anybody reads.
-    pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
+    /// Applies a committed write while opening: in commit order, after what the levels hold, before anybody reads. The log
+    /// is needed for it from `since` on. Returns by how many bytes old versions grew: a deletion stays until it is flushed.
+    pub fn replay(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn, since: Lsn) -> i64 {
         let Some(value) = value else {
-            if let Some(row) = self.index.with(key, Arc::clone) {
-                let _ = row.load(None, csn, &pin());
+            let Some(row) = self.index.with(key, Arc::clone) else { return 0 };
+            let grown = row.load(None, csn, &pin());
+            if row.is_dead() {
                 self.index.remove_if(&row);
+            } else {
+                self.mark(&row, 0, since);
             }
-            return;
+            return grown;
         };
-        if let Err(row) = self.index.get_or_insert(key, |key: Key| (Row::committed(key, value, csn), ())) {
-            let _ = row.load(Some(value), csn, &pin());
+        let made = self.index.get_or_insert(key, |key: Key| {
+            let row = Row::committed(key, value, csn);
+            (Arc::clone(&row), row)
+        });
+        let (row, grown) = match made {
+            Ok(row) => (row, 0),
+            Err(row) => {
+                let grown = row.load(Some(value), csn, &pin());
+                (row, grown)
+            }
+        };
+        self.mark(&row, value.len(), since);
+        grown
+    }
+
+    /// Applies a committed write while opening a family that has no levels: in commit order, before anybody reads.
+    pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
+        let _no_tombstone_stays = self.replay(key, value, csn, csn);
+    }
+
+    /// Takes over a row that the levels hold, while opening, before anything else is loaded. `false`: the key came twice.
+    #[must_use]
+    pub fn load_from_levels(&self, key: &[u8], value: &[u8], csn: Lsn) -> bool {
+        let made = self.index.get_or_insert(key, |key: Key| {
+            let row = Row::committed(key, value, csn);
+            row.note_on_disk();
+            (row, ())
+        });
+        made.is_ok()
+    }
+
+    /// Notes that a row has a state which the levels lack, after it was put on top of the row and before its commit is in the
+    /// log. `since` is a position that the log had reached before.
+    fn mark(&self, row: &Arc<Row>, value_bytes: usize, since: Lsn) {
+        if let Some(lists) = &self.unflushed
+            && row.mark()
+        {
+            lists.push(Arc::clone(row), value_bytes, since);
         }
+    }
+
+    /// Returns what the levels lack. Takes one short lock per list.
+    pub fn unflushed(&self) -> UnflushedStat {
+        let none = UnflushedStat { rows: 0, bytes: 0, since: None };
+        self.unflushed.as_ref().map_or(none, |lists| lists.stat())
+    }
+
+    /// Takes the rows that the levels lack a state of. Load the position of the flush before: then every row that was written
+    /// below it is among them. One flush of a family at a time.
+    pub fn take_unflushed(&self) -> Unflushed {
+        self.unflushed.as_ref().map_or(Unflushed { rows: Vec::new(), since: Lsn::MAX }, |lists| lists.take())
+    }
+
+    /// Returns what is to be flushed of these rows at a position, in no order, and lists those again that have a newer state.
+    /// Hold a snapshot at the position meanwhile. Follow up with [`Family::note_flushed`] or [`Family::put_back`].
+    pub fn flush_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
+        let mut entries = Vec::new();
+        for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
+            let pin = pin();
+            for row in rows {
+                let (entry, newer) = row.take_for_flush(at, fates, &pin);
+                if newer {
+                    // The newer state's commit is at or above the position, or comes yet.
+                    self.mark(row, 0, at.position);
+                }
+                entries.extend(entry);
+            }
+        }
+        entries
+    }
+
+    /// Notes that the levels hold these entries and say so.
+    pub fn note_flushed(&self, entries: &[FlushEntry]) {
+        entries.iter().for_each(|entry| entry.row.note_flushed(entry.value.is_some()));
+    }
+
+    /// Lists the rows of a flush that failed again.
+    pub fn put_back(&self, taken: Unflushed) {
+        let Some(lists) = &self.unflushed else { return };
+        lists.lower_since(taken.since);
+        taken.rows.iter().for_each(|row| self.mark(row, 0, taken.since));
     }
 
     /// Returns how many versions the row at `key` has, unfinished ones and locks among them; 0 without a row. For people:
@@ -340,6 +443,11 @@ impl<I: OrderedIndex> Family<I> {
 #[cfg(not(loom))]
 #[path = "family_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[cfg(loom)]
+#[path = "flush_loom.rs"]
+mod models;
 
 #[cfg(test)]
 #[cfg(not(loom))]

@@ -383,6 +383,17 @@ impl Levels {
         Ok(Manifest::read(&*env.files, dir)?.map_or(Lsn::FIRST, |contents| contents.state.log_start))
     }
 
+    /// Returns the highest position that a flush to the levels in `dir` has begun with, without opening them; zero without one. A
+    /// log that ends below does not fit them.
+    ///
+    /// # Errors
+    /// As [`Levels::log_start_in`].
+    pub fn flushed_in(env: &Env, dir: &Path) -> Result<Lsn, LevelsError> {
+        let contents = Manifest::read(&*env.files, dir)?;
+        let trees = contents.iter().flat_map(|contents| contents.state.trees.values());
+        Ok(trees.map(KnownTree::ceiling).max().unwrap_or(Lsn::ZERO))
+    }
+
     /// Returns from where on the log is needed; `Lsn::FIRST` before the first note.
     pub fn log_start(&self) -> Lsn {
         self.manifest.lock().state().log_start

@@ -17,6 +17,7 @@
 //! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
 //! | `index.rs` | [`OrderedIndex`] and its floor implementation |
 //! | `family.rs` | [`Family`]: the rows of one column family |
+//! | `unflushed.rs` | [`Unflushed`]: rows that levels on disk lack |
 //! | `key.rs`, `epoch.rs` | a small key, reclamation |
 //! | `levels.rs`, `levels/` | [`Levels`]: sorted tables on disk, by lsm-tree behind a trait |
 //! | `manifest.rs`, `manifest/` | MANIFEST: the record of trees and flushes |
@@ -76,6 +77,7 @@ mod row;
 mod share_locks;
 mod stamp;
 mod trace;
+mod unflushed;
 
 pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
@@ -89,8 +91,9 @@ pub use levels::{
 pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]
 pub use row::Seen;
-pub use row::{Pending, Row, ShareLock};
+pub use row::{FlushAt, FlushEntry, Pending, Row, ShareLock};
 pub use share_locks::{RowHolders, ShareLocks};
 pub use stamp::{Fate, Resolve, Word};
 #[cfg(feature = "trace-oracle")]
 pub use trace::{RowRead, digest, watch};
+pub use unflushed::{Unflushed, UnflushedStat};

@@ -34,6 +34,7 @@
 //! | `next` Release, pruner         | `next` Acquire         | the shorter chain, and by whose leave: a reader that misses a version for it sees that its snapshot was cancelled |
 //! | `flags` Release, pruning given | `flags` Acquire, taken | the chain as the last holder left it          |
 //! | `flags` Release, queued        | `flags` Acquire, pruning taken | the stamp (R7)                        |
+//! | `flags` Release, marked        | `flags` Acquire, pruning taken by a flush | the version on top (L1 of `row/flush.rs`) |
 //!
 //! # Progress
 //! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on. Taking and
@@ -46,10 +47,12 @@
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/newest.rs` | the newest committed state |
+//! | `row/flush.rs` | [`FlushEntry`]: what a flush takes of a row; which states the levels lack |
 //! | `row/prune.rs` | unlinking what nobody sees; death; places in queues |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
 mod chain;
+mod flush;
 mod head;
 mod newest;
 mod pending;
@@ -64,6 +67,7 @@ use collie_base::{CfId, LockStrength, Lsn};
 use collie_sync::{mutant, ord};
 
 use self::chain::{Look, Top, first_content, retire, walk};
+pub use self::flush::{FlushAt, FlushEntry};
 use self::head::{DEAD, version_of, with_tags_of};
 pub use self::pending::Pending;
 use self::prune::Growth;
@@ -156,15 +160,35 @@ impl Row {
         None
     }
 
-    /// Replaces the content with a later commit's, for loading before anybody reads. Returns whether a value is left.
-    pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> bool {
+    /// Replaces the content with a later commit's, for loading before anybody reads. A deletion leaves a dead row, or a
+    /// tombstone where the levels hold a value (L3 of `row/flush.rs`). What the levels hold may be newer, of a flush that was
+    /// interrupted: then nothing changes. Returns by how many bytes old versions grew.
+    pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> i64 {
+        let old = |head: *mut Version| {
+            let version = walk(head, pin).next().map(|(_, version)| version);
+            let old = version.filter(|version| version.value().is_none());
+            i64::try_from(old.map_or(0, |version| self.old_bytes(version))).unwrap_or(0)
+        };
         let head = self.head.load(Acquire);
         let older = walk(head, pin).next().map(|(_, v)| v.stamp.load(Acquire));
-        assert!(older.is_none_or(|older| older <= csn.get()), "commits are loaded in their order");
-        let new = value.map_or(DEAD, |value| Box::into_raw(Version::committed(value, csn)));
-        let old = self.head.swap(new, AcqRel);
-        retire(old, ptr::null_mut(), pin);
-        value.is_some()
+        if older.is_some_and(|older| older > csn.get()) {
+            assert!(self.is_on_disk(), "commits are loaded in their order");
+            return 0;
+        }
+        let before = old(head);
+        let new = match value {
+            Some(value) => Box::into_raw(Version::committed(value, csn)),
+            None if self.is_on_disk() => Box::into_raw(Version::deleted(csn)),
+            None => DEAD,
+        };
+        let after = old(new);
+        retire(self.head.swap(new, AcqRel), ptr::null_mut(), pin);
+        after - before
+    }
+
+    /// Whether the row left the index, or is about to (R5).
+    pub(crate) fn is_dead(&self) -> bool {
+        self.head.load(Acquire) == DEAD
     }
 
     /// Puts a new version on top, or takes a lock, if the newest state and the locks of others allow it.

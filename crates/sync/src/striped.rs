@@ -16,6 +16,14 @@ use std::{
 /// Threads that add at one time do so in different lines, up to this many.
 const STRIPES: usize = 16;
 
+/// Returns the calling thread's number below `stripes`, the same for the life of the thread: for who keeps one list or word
+/// per stripe. Threads share numbers once there are more of them.
+#[must_use]
+pub fn stripe_below(stripes: usize) -> usize {
+    // A thread that is being torn down has no stripe of its own any more.
+    STRIPE.try_with(Cell::get).unwrap_or(0) % stripes
+}
+
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 std::thread_local! {
@@ -32,9 +40,7 @@ impl StripedCounter {
     /// Adds `amount`, which may be negative.
     #[inline]
     pub fn add(&self, amount: i64) {
-        // A thread that is being torn down has no stripe of its own any more.
-        let stripe = STRIPE.try_with(Cell::get).unwrap_or(0);
-        self.stripes[stripe].fetch_add(amount, Relaxed);
+        self.stripes[stripe_below(STRIPES)].fetch_add(amount, Relaxed);
     }
 
     /// Returns the sum.

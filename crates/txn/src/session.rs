@@ -180,7 +180,7 @@ impl<L: CommitLog> Session<L> {
                     t.snapshot = None;
                     return Ok(Start::Wait(match from {
                         Origin::Boundary => Behind::Boundary(self.floor),
-                        Origin::Settled => Behind::Settled(self.floor),
+                        Origin::Settled | Origin::Durable => Behind::Settled(self.floor),
                     }));
                 }
                 self.floor = snapshot;

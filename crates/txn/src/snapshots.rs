@@ -50,6 +50,8 @@ pub(crate) enum Origin {
     Boundary,
     /// What no crash takes back, or what was acknowledged without that promise.
     Settled,
+    /// What no crash takes back.
+    Durable,
 }
 
 /// A place for one holder.
@@ -171,6 +173,7 @@ impl Snapshots {
         let load = || match from {
             Origin::Boundary => log.boundary(),
             Origin::Settled => self.settled(log),
+            Origin::Durable => log.durable(),
         };
         if mutant!("LOAD_THEN_REGISTER") {
             let snapshot = load();

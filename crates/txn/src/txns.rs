@@ -93,6 +93,14 @@ impl<L: CommitLog> Txns<L> {
         Holder::new(&self.snapshots, Origin::Settled, &self.log)
     }
 
+    /// Holds a snapshot of what no crash takes back, outside any session: it starts at `durable`, as loaded by this call.
+    ///
+    /// # Errors
+    /// [`TxnError::TooManySessions`].
+    pub fn hold_durable(&self) -> Result<Holder, TxnError> {
+        Holder::new(&self.snapshots, Origin::Durable, &self.log)
+    }
+
     /// Returns how the writer of a version with this stamp word ended.
     ///
     /// Cost: one load when the version is stamped, else three. Progress: wait-free; one short read lock for a

@@ -44,7 +44,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let scan = Scan::start(&dir, "checking");
     let context = || format!("nothing was changed in {}", dir.display());
     let database = is_database(&dir);
-    let checkpoint = if database { collie_engine::CHECKPOINT } else { Lsn::ZERO };
+    let checkpoint = match dir.ancestors().skip(1).take(2).find(|above| above.join("control").is_file()) {
+        Some(data) => collie_engine::checkpoint_of(data, scan.env()).with_context(context)?,
+        None => Lsn::ZERO,
+    };
     let plan = Truncation::plan(scan.env(), &dir, args.lsn, checkpoint).with_context(context)?;
     scan.phase("reading");
     let last = last(scan.env(), &dir, args.lsn, database).with_context(context)?;

@@ -39,6 +39,20 @@ pub(crate) fn open_still(env: Env) -> Result<(Db, OpenReport), EngineError> {
     Db::open(Path::new(DIR), options, env, &mut |_| ())
 }
 
+/// Settings with the smallest log files there can be, so that log is given up often, and no thread.
+pub(crate) fn tiny() -> Options {
+    let mut options = Options { background: false, ..Options::small() };
+    let log = &mut options.log;
+    (log.threads, log.chunk_bytes, log.ring_bytes, log.slots) = (false, 4 << 10, 16 << 10, 2);
+    (log.segment_bytes, log.frame_bytes, log.flush_bytes) = (48 << 10, 8 << 10, 8 << 10);
+    options
+}
+
+/// Opens the database with [`tiny`] settings.
+pub(crate) fn open_tiny(env: Env) -> Result<(Db, OpenReport), EngineError> {
+    Db::open(Path::new(DIR), tiny(), env, &mut |_| ())
+}
+
 /// Begins a READ COMMITTED transaction and a statement that may write.
 pub(crate) fn begin(session: &mut Session) {
     begin_at(session, Isolation::ReadCommitted);

@@ -80,7 +80,7 @@ impl Session {
             Stmt::Deallocate(name) => self.deallocate(name.as_deref())?,
             Stmt::Discard(what) => self.discard(*what)?,
             Stmt::Checkpoint => {
-                let text = "CHECKPOINT has no effect: all rows are in memory and the log is kept whole";
+                let text = "CHECKPOINT has no effect: tables are flushed to their levels when it is time";
                 client.notice(NoticeLevel::Notice, SqlError::new(SqlState(*b"00000"), text).report());
             }
             Stmt::Lock(lock) => self.lock_tables(lock).await?,

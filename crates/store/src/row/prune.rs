@@ -22,6 +22,12 @@ const PRUNING: u32 = 1;
 const QUEUED: u32 = 2;
 /// The row waits for the end of a snapshot (R7).
 const HELD: u32 = 4;
+/// The newest state may not be in the levels (L1 of `flush.rs`).
+pub(super) const DIRTY: u32 = 8;
+/// The levels hold a value (L2 of `flush.rs`).
+pub(super) const ON_DISK: u32 = 16;
+/// A flush that is not recorded has taken something (L2 of `flush.rs`).
+pub(super) const FLUSHING: u32 = 32;
 
 /// A chain that has grown by less than this since it was pruned is not worth a walk.
 const GROWTH_MIN: u16 = 2;
@@ -110,6 +116,8 @@ impl Row {
                 pruned.keep(Kept::Until(csn));
             } else if csn >= live.horizon() {
                 pruned.keep(Kept::By(live.horizon()));
+            } else if self.is_on_disk() {
+                // A flush comes to it, and has it looked at again.
             } else if !mutant!("DELETED_ROW_FORGOTTEN") {
                 // What is or was above it may be undone by now, and then the row can go: to be tried again.
                 pruned.keep(Kept::Unfinished);
@@ -129,11 +137,11 @@ impl Row {
     }
 
     /// Takes the right to prune, unless somebody has it.
-    fn take_pruning(&self) -> bool {
+    pub(super) fn take_pruning(&self) -> bool {
         mutant!("PRUNE_WITHOUT_TAG") || self.flags.fetch_or(PRUNING, ord!("ROW_PRUNE_TAKE", Acquire)) & PRUNING == 0
     }
 
-    fn give_pruning(&self) {
+    pub(super) fn give_pruning(&self) {
         self.flags.fetch_and(!PRUNING, ord!("ROW_PRUNE_GIVE", Release));
     }
 
@@ -194,6 +202,8 @@ impl Row {
         }
         let removal = if head == DEAD || !gone {
             Removal::Alive
+        } else if self.is_on_disk() {
+            Removal::OnDisk
         } else if is_shared(head) {
             Removal::Busy // who deleted it has not given its own lock back yet
         } else if self.replace_head_by_death(head) {

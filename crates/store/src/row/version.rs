@@ -57,6 +57,11 @@ impl Version {
         Self::new(csn.get(), 0, LockStrength::Update, Content::Put(value.into()))
     }
 
+    /// A deletion that was committed at `csn`.
+    pub(super) fn deleted(csn: Lsn) -> Box<Self> {
+        Self::new(csn.get(), 0, LockStrength::Update, Content::Tombstone)
+    }
+
     fn new(stamp: u64, command: u32, strength: LockStrength, content: Content) -> Box<Self> {
         Box::new(Self {
             #[cfg(loom)]

@@ -1,0 +1,273 @@
+//! `Base`: the levels under the rows in memory. Flushes families to them, and says from where on the log is needed.
+//!
+//! A flush takes, of every row that was written since the last one, the newest state committed below its position `f`, and
+//! adds it to the family's tree. Then the log below the lowest position that somebody still needs is given up.
+//!
+//! # Invariants
+//! - F1. One job at a time flushes or gives up log. So whoever computes what is needed sees no family whose rows are taken and
+//!   not recorded yet.
+//! - F2. `f` is `durable` as it was before the lists were taken: the levels never hold what the log could lose, and every
+//!   commit below `f` marked its row before that.
+//! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays.
+//! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`.
+//! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
+//!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
+//!   that `durable`.
+//! - F6. MANIFEST says where the log starts before a file of it goes, and carries what replay would have taken from there.
+//!
+//! Checked by `tests/flush.rs` and `tests/model.rs`; F2 by the models of `store` (`flush_loom.rs`).
+//!
+//! | file | noun |
+//! |---|---|
+//! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
+//! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
+//! | `flusher.rs` | the thread that flushes when it is time |
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Map, Xid};
+use collie_store::{Edit, Family, FlushAt, FlushEntry, Levels, TreeId, TreeState, Unflushed};
+use collie_txn::{CommitLog as _, Txns};
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::carry::Carry;
+use crate::families::Families;
+use crate::garbage::Garbage;
+use crate::large::LargeTransactions;
+use crate::log::EngineLog;
+use crate::shared::XID_BLOCK;
+use crate::writes::Fates;
+
+/// A family that was taken out of memory and may come back if its drop is lost.
+#[derive(Debug)]
+struct Dropped {
+    cf: CfId,
+    /// Once this is durable the drop is too.
+    at: Lsn,
+    /// Its rows need the log from here on.
+    since: Lsn,
+}
+
+/// Counters of flushing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlushStat {
+    /// Flushes of a family that were recorded.
+    pub flushes: u64,
+    /// Row states they brought.
+    pub rows: u64,
+    /// Flushes that failed; the rows are still in memory and the log.
+    pub failures: u64,
+    /// The log is needed from here on, as last written down.
+    pub log_start: Lsn,
+}
+
+/// The levels of an open database. See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Base {
+    levels: Levels,
+    pub(crate) large: LargeTransactions,
+    /// Position of the last recorded flush of each family that has a tree.
+    flushed: Mutex<Map<CfId, Lsn>>,
+    dropped: Mutex<Vec<Dropped>>,
+    /// F1; with the trees that are uncertain (F4).
+    job: Mutex<BTreeSet<TreeId>>,
+    stat: Mutex<FlushStat>,
+}
+
+/// What a flush works on.
+pub(crate) struct Parts<'a> {
+    pub(crate) families: &'a Families,
+    pub(crate) garbage: &'a Garbage,
+    pub(crate) txns: &'a Txns<EngineLog>,
+}
+
+/// A family on its way to its tree.
+struct Taken {
+    family: Arc<Family>,
+    rows: Unflushed,
+    entries: Vec<FlushEntry>,
+}
+
+impl Base {
+    /// Over levels that were opened, with every tree loaded. A family that is not in memory was dropped, durably.
+    pub(crate) fn new(levels: Levels, large: LargeTransactions, families: &Families) -> Self {
+        let trees = levels.trees();
+        let flushed = trees.iter().flat_map(|tree| tree.cfs.iter().map(|cf| (*cf, tree.flush_lsn)));
+        let flushed: Map<CfId, Lsn> = flushed.collect();
+        let gone = flushed.keys().copied().filter(|cf| families.get(*cf).is_none());
+        let dropped = gone.map(|cf| Dropped { cf, at: Lsn::ZERO, since: Lsn::MAX }).collect();
+        let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
+        Self {
+            levels,
+            large,
+            flushed: Mutex::new(flushed),
+            dropped: Mutex::new(dropped),
+            job: Mutex::default(),
+            stat: Mutex::new(stat),
+        }
+    }
+
+    /// Returns the levels.
+    pub(crate) const fn levels(&self) -> &Levels {
+        &self.levels
+    }
+
+    /// Returns the counters.
+    pub(crate) fn stat(&self) -> FlushStat {
+        *self.stat.lock()
+    }
+
+    /// Notes that a family is about to be taken out of memory, by a drop whose commit is in the log or will be lost.
+    pub(crate) fn family_goes(&self, cf: CfId, parts: &Parts<'_>) {
+        let family = parts.families.get(cf);
+        let since = family.and_then(|family| family.unflushed().since).unwrap_or(Lsn::MAX);
+        let at = parts.txns.log().boundary();
+        self.dropped.lock().push(Dropped { cf, at, since });
+    }
+
+    /// Flushes these families: what was committed to them and durable before the call is in the levels afterwards. One that is
+    /// not there, or has nothing to flush, costs nothing.
+    ///
+    /// # Errors
+    /// The first failure; the families before it are flushed, the rows of that one stay in memory and in the log.
+    pub(crate) fn flush(&self, cfs: &[CfId], parts: &Parts<'_>) -> Result<(), EngineError> {
+        let mut uncertain = self.job.lock();
+        for cf in cfs {
+            let Some(family) = parts.families.get(*cf) else { continue };
+            self.flush_family(family, &mut uncertain, parts)?;
+        }
+        Ok(())
+    }
+
+    fn flush_family(
+        &self,
+        family: Arc<Family>,
+        uncertain: &mut BTreeSet<TreeId>,
+        parts: &Parts<'_>,
+    ) -> Result<(), EngineError> {
+        if family.unflushed().since.is_none() {
+            return Ok(());
+        }
+        let cf = family.id();
+        let tree = match self.levels.tree_of(cf) {
+            Some(tree) => tree,
+            None => self.levels.create_tree(&[cf]).map_err(EngineError::levels)?,
+        };
+        let state = self.tree(tree);
+        let held = parts.txns.hold_durable()?; // F2, F3
+        let position = held.snapshot();
+        let at = FlushAt { position, flushed: state.flush_lsn, uncertain: uncertain.contains(&tree) };
+        let rows = family.take_unflushed();
+        let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
+        let mut taken = Taken { family, rows, entries };
+        let done = self.write(&state, position, &mut taken);
+        let mut stat = self.stat.lock();
+        let Taken { family, rows, entries } = taken;
+        match done {
+            Ok(()) => {
+                stat.flushes += 1;
+                stat.rows += u64::try_from(entries.len()).unwrap_or(0);
+                uncertain.remove(&tree);
+                family.note_flushed(&entries);
+                self.flushed.lock().insert(cf, position);
+                for entry in entries.iter().filter(|entry| entry.value.is_none()) {
+                    parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
+                }
+                Ok(())
+            }
+            Err(error) => {
+                stat.failures += 1;
+                uncertain.insert(tree); // F4
+                family.put_back(rows);
+                Err(error)
+            }
+        }
+    }
+
+    fn tree(&self, id: TreeId) -> TreeState {
+        let found = self.levels.trees().into_iter().find(|tree| tree.id == id);
+        found.expect("a tree goes under the job's lock only (F1)")
+    }
+
+    /// Adds what was taken to the tree, durably.
+    fn write(&self, state: &TreeState, position: Lsn, taken: &mut Taken) -> Result<(), EngineError> {
+        let cf = taken.family.id();
+        taken.entries.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
+        let mut live_keys = state.live_keys;
+        for entry in &taken.entries {
+            match (&entry.value, entry.was_on_disk) {
+                (Some(_), false) => live_keys += 1,
+                (None, true) => live_keys -= 1,
+                _ => {}
+            }
+        }
+        let edits: Vec<Edit<'_>> = taken
+            .entries
+            .iter()
+            .map(|entry| Edit { cf, key: entry.row.key(), csn: entry.csn, value: entry.value.as_deref() })
+            .collect();
+        let flushed = self.levels.flush(state.id, position, &edits, live_keys).map_err(EngineError::levels)?;
+        if flushed.compaction_due {
+            // A tree that cannot be merged says so at its next flush.
+            let _later = self.levels.compact_due(state.id);
+        }
+        Ok(())
+    }
+
+    /// Returns the family whose unflushed rows need the oldest part of the log, and from where on; `None`: no family does.
+    pub(crate) fn oldest(families: &Families) -> Option<(CfId, Lsn)> {
+        let unflushed = families.all().into_iter().filter_map(|family| Some((family.id(), family.unflushed().since?)));
+        unflushed.min_by_key(|(_, since)| *since)
+    }
+
+    /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns where it is needed from.
+    ///
+    /// # Errors
+    /// The levels', the log's: then the log is longer than it must be.
+    pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Lsn, EngineError> {
+        let _alone = self.job.lock();
+        let Some(wal) = parts.txns.log().wal() else { return Ok(Lsn::ZERO) };
+        let durable = wal.durable(); // F5: first
+        self.settle_drops(durable)?;
+        let families = Self::oldest(parts.families).map_or(Lsn::MAX, |(_, since)| since);
+        let dropped = self.dropped.lock().iter().map(|dropped| dropped.since).min().unwrap_or(Lsn::MAX);
+        let lowest = durable.min(families).min(dropped);
+        let needed = self.large.lower(lowest, |cf| self.flushed_to(cf, parts.families)).max(Lsn::FIRST);
+        let start = self.levels.log_start().max(Lsn::FIRST);
+        self.large.forget_below(start);
+        if needed <= start || needed.bytes_since(start) < step_bytes {
+            return Ok(start);
+        }
+        // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
+        let xid_limit = Xid::new(parts.txns.next_xid().get().saturating_add(XID_BLOCK));
+        let carry = Carry { xid_limit, next_family: parts.families.next_id() };
+        self.levels.note_log_start(needed, &carry.encode()).map_err(EngineError::levels)?; // F6
+        self.stat.lock().log_start = needed;
+        wal.truncate_before(needed)?;
+        Ok(needed)
+    }
+
+    /// Returns below which commits to a family are in its levels; `Lsn::MAX`: nothing of it is needed.
+    fn flushed_to(&self, cf: CfId, families: &Families) -> Lsn {
+        if families.get(cf).is_none() && !self.dropped.lock().iter().any(|dropped| dropped.cf == cf) {
+            return Lsn::MAX;
+        }
+        if families.get(cf).is_some_and(|family| family.unflushed().since.is_none()) {
+            return Lsn::MAX;
+        }
+        self.flushed.lock().get(&cf).copied().unwrap_or(Lsn::ZERO)
+    }
+
+    /// Removes the trees of families whose drop is durable.
+    fn settle_drops(&self, durable: Lsn) -> Result<(), EngineError> {
+        loop {
+            let settled = self.dropped.lock().iter().find(|dropped| dropped.at <= durable).map(|dropped| dropped.cf);
+            let Some(cf) = settled else { return Ok(()) };
+            self.levels.drop_cf(cf).map_err(EngineError::levels)?;
+            self.flushed.lock().remove(&cf);
+            self.dropped.lock().retain(|dropped| dropped.cf != cf);
+        }
+    }
+}

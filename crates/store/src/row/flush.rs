@@ -1,0 +1,132 @@
+//! A row on its way to the levels: the mark of an unflushed state, what a flush takes of a row, and what levels hold of it.
+//!
+//! # Invariants
+//! - L1. A writer marks the row after it has put its version on top and before its commit is in the log; a flush clears the
+//!   mark before it looks at the head. Both are read-modify-writes of `flags`: a mark before the clearing shows the flush
+//!   the version, one after it lists the row again. So a row with an unflushed newest state is marked, and listed once.
+//! - L2. `ON_DISK`: the levels hold a value of the row as of the last recorded flush. `FLUSHING`: a flush that is not recorded
+//!   has given them something of it, so what they hold is not known. Both are changed by the one flush at work; the second
+//!   is set while it holds the row's pruning.
+//! - L3. A deleted row with either bit does not die: with its tombstone gone nobody would delete it from the levels. Death
+//!   needs the pruning too (R4), so that neither overlooks the other.
+//! - L4. A flush takes the newest state committed below its position. What is unfinished or committed later leaves the row
+//!   marked.
+//!
+//! Checked by `flush_loom.rs` and the family's flush tests.
+
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_sync::{mutant, ord};
+
+use super::Row;
+use super::chain::walk;
+use super::head::DEAD;
+use super::prune::{DIRTY, FLUSHING, ON_DISK};
+use crate::epoch::Pin;
+use crate::stamp::atomic::Ordering::{Relaxed, Release};
+use crate::stamp::{Fate, Resolve};
+
+/// Where a flush stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlushAt {
+    /// What was committed below is flushed: at or below `durable`.
+    pub position: Lsn,
+    /// The position of the last recorded flush.
+    pub flushed: Lsn,
+    /// Whether a flush failed since that one: the levels may hold values of rows without `ON_DISK`.
+    pub uncertain: bool,
+}
+
+/// What a flush takes of a row.
+#[derive(Debug)]
+pub struct FlushEntry {
+    /// The row.
+    pub row: Arc<Row>,
+    /// Where its state was committed.
+    pub csn: Lsn,
+    /// Its value; `None`: it was deleted.
+    pub value: Option<Arc<[u8]>>,
+    /// Whether the levels held a value as of the last recorded flush.
+    pub was_on_disk: bool,
+}
+
+impl Row {
+    /// Notes that the newest state may not be in the levels (L1). Returns whether the caller must list the row.
+    #[must_use]
+    pub(crate) fn mark(&self) -> bool {
+        self.flags.fetch_or(DIRTY, ord!("ROW_MARK", Release)) & DIRTY == 0
+    }
+
+    /// Clears the mark and takes what is to be flushed. Returns it, and whether the row must be marked again (L4).
+    pub(crate) fn take_for_flush(
+        self: &Arc<Self>,
+        at: FlushAt,
+        fates: &impl Resolve,
+        pin: &Pin,
+    ) -> (Option<FlushEntry>, bool) {
+        if !mutant!("MARK_CLEARED_LATE") {
+            // Relaxed: taking the pruning, an Acquire of the same word, comes next and sees what this saw.
+            self.flags.fetch_and(!DIRTY, Relaxed);
+        }
+        while !self.take_pruning() {
+            collie_sync::thread::yield_now();
+        }
+        let taken = self.newest_below(at, fates, pin);
+        self.give_pruning();
+        if mutant!("MARK_CLEARED_LATE") {
+            self.flags.fetch_and(!DIRTY, Relaxed);
+        }
+        taken
+    }
+
+    /// Finds the newest state below the position, with the pruning held.
+    fn newest_below(self: &Arc<Self>, at: FlushAt, fates: &impl Resolve, pin: &Pin) -> (Option<FlushEntry>, bool) {
+        let head = self.head.load(ord!("ROW_HEAD_LOAD", Acquire));
+        if head == DEAD {
+            return (None, false); // L3: the levels hold nothing of it
+        }
+        let mut newer = false;
+        for (_, version) in walk(head, pin) {
+            if version.is_lock() {
+                continue;
+            }
+            match version.fate(fates) {
+                Fate::Aborted => {}
+                Fate::InProgress(_) => newer = true,
+                Fate::Committed(csn) if csn >= at.position => newer = true,
+                Fate::Committed(csn) => {
+                    let value = version.value().map(Arc::clone);
+                    let was_on_disk = self.flags.load(Relaxed) & ON_DISK != 0; // L2: ours to change
+                    let held = (was_on_disk || at.uncertain) && !mutant!("ON_DISK_IGNORED_BY_FLUSH");
+                    if csn < at.flushed || value.is_none() && !held {
+                        return (None, newer);
+                    }
+                    self.flags.fetch_or(FLUSHING, Relaxed); // L3: seen by who takes the pruning next
+                    return (Some(FlushEntry { row: Arc::clone(self), csn, value, was_on_disk }), newer);
+                }
+            }
+        }
+        (None, newer)
+    }
+
+    /// Notes that the flush which took the row is recorded.
+    pub(crate) fn note_flushed(&self, is_put: bool) {
+        if is_put {
+            self.flags.fetch_or(ON_DISK, Relaxed); // before the other goes: L3 needs one of them
+            self.flags.fetch_and(!FLUSHING, Release);
+        } else {
+            self.flags.fetch_and(!(ON_DISK | FLUSHING), Release);
+        }
+    }
+
+    /// Notes that the levels hold a value, of a row that nobody else knows yet.
+    pub(crate) fn note_on_disk(&self) {
+        self.flags.fetch_or(ON_DISK, Relaxed);
+    }
+
+    /// Whether the levels hold something of the row, or may (L3).
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.flags.load(Relaxed) & (ON_DISK | FLUSHING) != 0 && !mutant!("ON_DISK_IGNORED")
+    }
+}

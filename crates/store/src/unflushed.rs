@@ -1,0 +1,103 @@
+//! `Unflushed`: the rows of a family whose newest state the levels may lack, listed by the threads that wrote them.
+//!
+//! # Invariants
+//! - U1. A row is listed by who set its mark, right after it (L1 of the rows' flush), and by nobody else.
+//! - U2. `since` is at or below the log position of every record that the listed rows need, records of chunks aside: it is a
+//!   position that the log had reached before their writers wrote. Taking the lists takes it along.
+//!
+//! Progress: listing waits for one short mutex, which is another thread's only when there are more threads than lists, or
+//! while a flush takes them.
+
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_sync::{Mutex, Padded, stripe_below};
+
+use crate::row::Row;
+
+/// Threads that write at one time list their rows apart, up to this many.
+const LISTS: usize = if cfg!(loom) { 1 } else { 8 };
+
+/// What a listed row counts for, beside its key and value.
+const ROW_OVERHEAD_BYTES: usize = 64;
+
+#[derive(Debug)]
+struct List {
+    rows: Vec<Arc<Row>>,
+    bytes: u64,
+    since: Lsn,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { rows: Vec::new(), bytes: 0, since: Lsn::MAX }
+    }
+}
+
+/// The lists of a family.
+#[derive(Debug, Default)]
+pub(crate) struct Lists([Padded<Mutex<List>>; LISTS]);
+
+/// Rows taken from the lists of a family, to be flushed.
+#[derive(Debug)]
+#[must_use]
+pub struct Unflushed {
+    pub(crate) rows: Vec<Arc<Row>>,
+    pub(crate) since: Lsn,
+}
+
+/// What a family has that its levels lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnflushedStat {
+    /// Rows listed, removed ones among them.
+    pub rows: u64,
+    /// Bytes of their keys, and of values as they were when they were listed.
+    pub bytes: u64,
+    /// The log is needed from here on; `None`: it is not needed.
+    pub since: Option<Lsn>,
+}
+
+impl Lists {
+    /// Lists a row that the caller has marked (U1), whose state has `value_bytes` and needs the log from `since` on.
+    pub(crate) fn push(&self, row: Arc<Row>, value_bytes: usize, since: Lsn) {
+        let bytes = row.key().len() + value_bytes + ROW_OVERHEAD_BYTES;
+        let mut list = self.0[stripe_below(LISTS)].lock();
+        list.bytes += u64::try_from(bytes).unwrap_or(0);
+        list.since = list.since.min(since);
+        list.rows.push(row);
+    }
+
+    /// Takes every list.
+    pub(crate) fn take(&self) -> Unflushed {
+        let mut all = Unflushed { rows: Vec::new(), since: Lsn::MAX };
+        for list in &self.0 {
+            let List { rows, since, .. } = std::mem::take(&mut *list.lock());
+            all.since = all.since.min(since);
+            if all.rows.is_empty() {
+                all.rows = rows;
+            } else {
+                all.rows.extend(rows);
+            }
+        }
+        all
+    }
+
+    /// Needs the log from `since` on again: for rows that were taken and are listed by others already.
+    pub(crate) fn lower_since(&self, since: Lsn) {
+        let mut list = self.0[stripe_below(LISTS)].lock();
+        list.since = list.since.min(since);
+    }
+
+    pub(crate) fn stat(&self) -> UnflushedStat {
+        let none = UnflushedStat { rows: 0, bytes: 0, since: None };
+        self.0.iter().fold(none, |sum, list| {
+            let list = list.lock();
+            let since = sum.since.unwrap_or(Lsn::MAX).min(list.since);
+            UnflushedStat {
+                rows: sum.rows + u64::try_from(list.rows.len()).unwrap_or(0),
+                bytes: sum.bytes + list.bytes,
+                since: (since < Lsn::MAX).then_some(since),
+            }
+        })
+    }
+}
