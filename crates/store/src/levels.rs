@@ -27,6 +27,8 @@ mod backend;
 mod calls;
 #[cfg(test)]
 mod crash_tests;
+#[cfg(test)]
+mod differential_tests;
 mod error;
 #[cfg(test)]
 mod levels_tests;

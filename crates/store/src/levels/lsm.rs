@@ -407,3 +407,42 @@ impl Merge {
         Ok(Some((item, path)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use collie_env::Env;
+
+    /// Goal: R7: a full disk before the new version has its name leaves the tree as it was, without the parts of the call;
+    /// once another version may be the one that an open takes, nothing is removed and the tree's state is unknown; so it is
+    /// after any other error. Method: a part of a table beside a tree, and each failure judged.
+    #[test]
+    fn full_disk_is_harmless_only_before_the_new_version_has_its_name() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        let store = LsmStore::new(env.files.clone(), dir.path(), LevelOptions::default());
+        let tree = TreeId::new(1);
+        store.create(tree).unwrap();
+        let edit = Edit { cf: CfId::new(16), key: b"k", csn: Lsn::new(20), value: Some(b"v") };
+        store.apply(tree, Lsn::new(30), &mut std::iter::once(edit)).unwrap();
+        let opened = store.opened(tree);
+        let tables = opened.dir.join(TABLES);
+        let part = tables.join("99");
+        let full = || lsm_tree::Error::Io(io::ErrorKind::StorageFull.into());
+        let names = || env.files.list(&tables).unwrap().len();
+
+        env.files.create(&part).unwrap();
+        let eio = store.failure(&opened, lsm_tree::Error::Io(io::Error::other("the disk is broken")));
+        assert!(matches!(eio, BackendError::Failed { .. }), "{eio:?}");
+        assert_eq!(names(), 2);
+        let harmless = store.failure(&opened, full());
+        assert!(matches!(harmless, BackendError::NoSpace { .. }), "{harmless:?}");
+        assert_eq!(names(), 1, "the part is removed, the table is not");
+
+        env.files.create(&part).unwrap();
+        let current = env.files.open(&opened.dir.join(CURRENT), Access::ReadWrite).unwrap();
+        current.write_at(0, &77_u64.to_le_bytes()).unwrap();
+        let unknown = store.failure(&opened, full());
+        assert!(matches!(unknown, BackendError::Failed { .. }), "{unknown:?}");
+        assert_eq!(names(), 2, "what the other version may name stays");
+    }
+}

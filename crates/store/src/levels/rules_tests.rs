@@ -66,7 +66,7 @@ fn store(env: &Env, dir: &Path) -> LsmStore {
 }
 
 /// Makes a directory in memory where the machine has one: hundreds of flushes sync thousands of times.
-fn scratch() -> tempfile::TempDir {
+pub(super) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
