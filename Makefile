@@ -4,6 +4,7 @@
 # make histories  ten million random transactions, everything they saw checked
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
 # make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
+# make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -21,7 +22,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -59,13 +60,13 @@ model: model-mixes
 
 # Larger mixes of the log, and of sessions, under drawn schedules: a slice.
 model-mixes:
-	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal -p collie-engine --lib shuttle_
+	RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal -p collie-store -p collie-engine --lib shuttle_
 
 # The long form (docs/models.md): higher bounds, and the mistakes that need them; more draws; all interleavings of three workers.
 # About twenty minutes on one core for the log alone; with the other crates it was not timed in one run yet.
 model-long:
 	LOOM_LONG=1 $(CARGO) test --release -p collie-wal --test interleavings
-	SHUTTLE_LONG=1 RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal -p collie-engine --lib shuttle_ -- --nocapture
+	SHUTTLE_LONG=1 RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal -p collie-store -p collie-engine --lib shuttle_ -- --nocapture
 	LOOM_LONG=1 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --release -p collie-txn -p collie-store -p collie-wal -p collie-engine --lib loom -- --nocapture
 
 # The lab's slice for every test run; `make crash` is the long form.
@@ -98,6 +99,10 @@ DIR ?= /var/tmp
 bench-txn: run-tools
 	$(CARGO) build --release -p collie
 	$(TARGET)/release/collie bench txn $(BENCH) --dir $(DIR) --json docs/bench/txn.json --plots docs/bench --readme docs/bench/txn.md
+
+bench-index: run-tools
+	$(CARGO) build --release -p collie
+	$(TARGET)/release/collie bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

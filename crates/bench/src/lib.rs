@@ -1,8 +1,8 @@
 //! Measures Collie's parts, each figure beside its floor or its peers, taken in the same run on the same machine.
 //!
 //! # What it is
-//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`], and both print the
-//! [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
+//! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`],
+//! `collie bench index` [`index_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
 //! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
 //! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
@@ -24,6 +24,10 @@ mod failing_files;
 mod files;
 mod harness;
 mod hog;
+mod index;
+mod index_bench;
+#[cfg(test)]
+mod index_bench_tests;
 mod latency;
 mod log_bench;
 mod machine;
@@ -55,6 +59,8 @@ mod txn_bench_tests;
 
 pub use disk_floor::{DiskFloor, FloorSlice};
 pub use files::Scratch;
+pub use index::memory::index_memory;
+pub use index_bench::index_bench;
 pub use latency::Latencies;
 pub use log_bench::{log_bench, section_names};
 pub use machine::Machine;

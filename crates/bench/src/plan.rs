@@ -34,7 +34,12 @@ pub struct Plan {
     pub only: Vec<String>,
     /// How long the oldest snapshot lives that others write beside.
     pub old_snapshot: Duration,
-    /// The program that serves SQL when it is started with `serve`; without it, nothing is measured over the wire.
+    /// How many rows an index holds; a million at full pace unless it says.
+    pub rows: Option<u64>,
+    /// How long keys come and go in an index while its memory is watched.
+    pub churn: Duration,
+    /// The program that serves SQL when it is started with `serve`; without it, nothing is measured over the wire or in a
+    /// process of its own.
     pub server: Option<PathBuf>,
     /// What looks at threads from outside; without it, nothing is counted or stopped that way.
     pub tracer: Option<TracerProgram>,
@@ -51,6 +56,12 @@ impl Plan {
             pace,
             only: Vec::new(),
             old_snapshot: match pace {
+                Pace::Full => Duration::from_secs(600),
+                Pace::Quick => Duration::from_secs(5),
+                Pace::Touch => Duration::from_millis(100),
+            },
+            rows: None,
+            churn: match pace {
                 Pace::Full => Duration::from_secs(600),
                 Pace::Quick => Duration::from_secs(5),
                 Pace::Touch => Duration::from_millis(100),
@@ -78,6 +89,11 @@ impl Plan {
     /// Returns how much of a case there is that counts `full` at full pace.
     pub fn amount(&self, full: u64) -> u64 {
         full / u64::from(self.divisor())
+    }
+
+    /// Returns how many rows an index holds.
+    pub fn index_rows(&self) -> u64 {
+        self.rows.unwrap_or_else(|| self.amount(1_000_000))
     }
 
     fn divisor(&self) -> u32 {

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context;
 use collie_bench::{
-    Pace, Plan, Report, TracerProgram, draw, log_bench, protocols_table, sections_in_markdown, trace_thread, txn_bench,
-    write_between,
+    Pace, Plan, Report, TracerProgram, draw, index_bench, index_memory, log_bench, protocols_table,
+    sections_in_markdown, trace_thread, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -31,6 +31,18 @@ pub(crate) enum Command {
     /// forty minutes, ten of them with --old-snapshot 60, and about three minutes with --quick. Use a release build on a
     /// machine that does nothing else. Exit code 0 also when targets are missed, or PostgreSQL is not there.
     Txn(TxnArgs),
+    /// Measure ordered indexes of rows: inserts, looks, scans both ways, keys that come and go, bytes per key.
+    ///
+    /// In memory, on 1, 2 and 8 threads, with keys of 16 and 100 bytes. Prints a table with each candidate beside one B-tree
+    /// behind one lock, from the same run. Takes about an hour, twenty minutes with --churn 60, and two with --quick. Use a
+    /// release build on a machine that does nothing else.
+    Index(IndexArgs),
+    /// Fill one index and say how much memory it takes: the other end of `bench index`, no use by itself.
+    #[command(hide = true)]
+    IndexMemory {
+        /// Candidate, bytes of a key, rows, milliseconds.
+        arguments: Vec<String>,
+    },
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -87,6 +99,29 @@ pub(crate) struct TxnArgs {
     readme: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct IndexArgs {
+    /// Run these sections only: fill, look, churn, memory.
+    #[arg(value_name = "SECTION")]
+    sections: Vec<String>,
+    /// Three short runs a case instead of five long ones, of a tenth of the rows.
+    #[arg(long)]
+    quick: bool,
+    /// Rows in an index [default: 1000000].
+    #[arg(long, value_name = "ROWS")]
+    rows: Option<u64>,
+    /// How long keys come and go in each index of section memory [default: 600].
+    #[arg(long, value_name = "SECONDS")]
+    churn: Option<u64>,
+    /// Write all figures as JSON into FILE; keys carry units.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write targets and tables into FILE, between the lines `<!-- bench index begin -->` and `<!-- bench index end -->`; a
+    /// FILE without them gets a section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
 /// What is done with a report besides printing it.
 struct Kept {
     json: Option<PathBuf>,
@@ -103,10 +138,20 @@ struct Part {
 
 const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", text: protocols_table };
 const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let pace = |quick| if quick { Pace::Quick } else { Pace::Full };
     match command {
+        Command::Index(IndexArgs { sections, quick, rows, churn, json, readme }) => {
+            let mut plan = Plan { only: sections, rows, ..Plan::new(Path::new("."), pace(quick)) };
+            plan.churn = churn.map_or(plan.churn, Duration::from_secs);
+            measure(plan, index_bench, &INDEX, Kept { json, plots: None, readme })
+        }
+        Command::IndexMemory { arguments } => {
+            print(&format!("{}\n", index_memory(&Plan::new(Path::new("."), Pace::Full), &arguments)?))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
             let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };

@@ -1,7 +1,8 @@
 //! `OrderedIndex`: which rows exist, in key order.
 //!
 //! An index maps keys to rows and knows nothing of versions. No cursor keeps a lock or a place: a scan comes back with the
-//! last key it saw. The floor implementation is one B-tree behind one read-write lock, which every other one must beat.
+//! last key it saw. The floor implementation is one B-tree behind one read-write lock. [`PartitionedIndex`]
+//! keeps ranges of keys with a lock for each: `docs/decisions/0067-rows-in-partitions.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,8 +16,13 @@ use collie_sync::RwLock;
 #[cfg(not(shuttle))]
 use parking_lot::RwLock;
 
+#[cfg(not(loom))]
+mod partitioned;
+
 use crate::key::Key;
 use crate::row::Row;
+#[cfg(not(loom))]
+pub use partitioned::PartitionedIndex;
 
 /// Keys between two ends, in one of two directions.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +69,8 @@ pub trait OrderedIndex: Send + Sync {
     /// Calls `look` with the row at `key`. `look` must not call the index.
     fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R>;
 
-    /// Returns the row at `key`, or puts in the one that `make` gives.
+    /// Returns the row at `key`, or puts in the one that `make` gives. `make` must not call the index; what it gives is
+    /// dropped unused when another call was first.
     fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>>;
 
     /// Removes the entry at the row's key if it still is this row.
@@ -131,6 +138,42 @@ impl OrderedIndex for BTreeIndex {
     fn clear(&self) {
         let rows = std::mem::take(&mut *self.0.write());
         drop(rows); // outside the lock: dropping rows takes as long as there are rows
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod promises {
+    use super::*;
+    use crate::index_checks::{check_against_a_map, check_under_threads};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Goal: the floor is a map. Method: random steps on both.
+        #[test]
+        fn floor_is_a_map(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
+            check_against_a_map::<BTreeIndex>(&steps);
+        }
+
+        /// Goal: partitions are one map. Method: random steps on both, runs of which fill and empty partitions.
+        #[test]
+        fn partitions_are_one_map(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
+            check_against_a_map::<PartitionedIndex<32>>(&steps);
+        }
+    }
+
+    /// Goal: threads lose nothing in the floor. Method: the stress of every index.
+    #[test]
+    fn floor_loses_nothing_under_threads() {
+        check_under_threads::<BTreeIndex>(100);
+    }
+
+    /// Goal: threads lose nothing in partitions that split and merge. Method: the stress of every index.
+    #[test]
+    fn partitions_lose_nothing_under_threads() {
+        check_under_threads::<PartitionedIndex<32>>(100);
     }
 }
 

@@ -15,7 +15,8 @@
 //! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
 //! | `share_locks.rs` | [`ShareLocks`], [`RowHolders`]: the table of share locks, as rows see it |
 //! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
-//! | `index.rs` | [`OrderedIndex`] and its floor implementation |
+//! | `index.rs`, `index/` | [`OrderedIndex`], its floor implementation, which families stand on, and partitions |
+//! | `index_checks.rs` | what every index is put through, with feature `index-checks` |
 //! | `family.rs` | [`Family`]: the rows of one column family |
 //! | `unflushed.rs` | [`Unflushed`]: rows that levels on disk lack |
 //! | `key.rs`, `epoch.rs` | a small key, reclamation |
@@ -70,6 +71,9 @@ mod family;
 #[cfg(test)]
 mod held;
 mod index;
+#[cfg(any(test, feature = "index-checks"))]
+#[cfg(not(any(loom, shuttle)))]
+pub mod index_checks;
 mod key;
 mod levels;
 mod manifest;
@@ -82,6 +86,8 @@ mod unflushed;
 pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
+#[cfg(not(loom))]
+pub use index::PartitionedIndex;
 pub use index::{BTreeIndex, OrderedIndex, Span};
 pub use key::Key;
 pub use levels::{

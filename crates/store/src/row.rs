@@ -128,8 +128,8 @@ impl Row {
         Pending { row, version: Some(version), supersedes: false, outdates: 0 }
     }
 
-    /// A row whose only version was committed at `csn`.
-    pub(crate) fn committed(key: Key, value: &[u8], csn: Lsn) -> Arc<Self> {
+    /// A row whose only version was committed at `csn`, in no index yet.
+    pub fn committed(key: Key, value: &[u8], csn: Lsn) -> Arc<Self> {
         let version = Box::into_raw(Version::committed(value, csn));
         Arc::new(Self::over(key, version))
     }

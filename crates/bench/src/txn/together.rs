@@ -95,6 +95,65 @@ pub(crate) fn together<W: FnMut() -> anyhow::Result<()> + Send>(
     })
 }
 
+/// Like [`together`], with somebody on one more thread who does something else meanwhile. Returns what `workers` did.
+///
+/// # Errors
+/// The first that failed.
+pub(crate) fn together_beside<W: FnMut() -> anyhow::Result<()> + Send>(
+    plan: &Plan,
+    workers: Vec<W>,
+    beside: Option<impl FnMut() -> anyhow::Result<()> + Send>,
+    go_on: impl FnMut() -> bool,
+) -> anyhow::Result<Load> {
+    let stop = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let beside = beside.map(|mut work| {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    work()?;
+                }
+                anyhow::Ok(())
+            })
+        });
+        let load = together(plan, workers, go_on);
+        stop.store(true, Ordering::Relaxed);
+        beside.map_or(Ok(()), |thread| thread.join().expect("a worker returns its error"))?;
+        Ok(load?.0)
+    })
+}
+
+/// Calls `work` once with each number below `count`, dealt out to so many threads in turn: neighbours go to neighbours.
+pub(crate) fn each_once(plan: &Plan, threads: usize, count: usize, work: impl Fn(usize) + Sync) -> Load {
+    let ready = Barrier::new(threads);
+    let run = |thread: usize| {
+        let mut load = Load::default();
+        ready.wait();
+        let begun = plan.now_ns();
+        for number in (thread..count).step_by(threads) {
+            let timed = load.count.is_multiple_of(TIMED).then(|| plan.now_ns());
+            work(number);
+            if let Some(from) = timed {
+                load.latencies.record(plan.now_ns() - from);
+            }
+            load.count += 1;
+        }
+        (begun, load)
+    };
+    std::thread::scope(|scope| {
+        let run = &run;
+        let running: Vec<_> = (0..threads).map(|thread| scope.spawn(move || run(thread))).collect();
+        let (mut all, mut begun_ns) = (Load::default(), u64::MAX);
+        for thread in running {
+            let (begun, load) = thread.join().expect("work does not panic");
+            begun_ns = begun_ns.min(begun);
+            all.count += load.count;
+            all.latencies.merge(&load.latencies);
+        }
+        all.ns = plan.now_ns() - begun_ns;
+        all
+    })
+}
+
 /// Runs each of `workers` on a thread of its own for `time` at full pace; a call does `burst` operations. Returns the
 /// nanoseconds on a processor that one operation takes: the middle call of the middle thread, so that neither a lost
 /// processor nor a cold cache is in it.

@@ -1,0 +1,36 @@
+//! Every candidate keeps what the store's index promises (`collie_store::index_checks`).
+
+use collie_store::index_checks::{check_against_a_map, check_under_threads};
+use proptest::prelude::*;
+
+use super::{fern_tree::FernTree, scc_tree::SccTree, shards::Shards};
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Goal: every candidate is a map. Method: random steps on both.
+    #[test]
+    fn candidates_are_maps(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
+        check_against_a_map::<Shards>(&steps);
+        check_against_a_map::<FernTree>(&steps);
+        check_against_a_map::<SccTree>(&steps);
+    }
+}
+
+/// Goal: threads lose nothing in the candidates. Method: the stress of every index.
+#[test]
+fn shards_lose_nothing_under_threads() {
+    check_under_threads::<Shards>(100);
+}
+
+/// Goal: threads lose nothing in the candidates. Method: the stress of every index.
+#[test]
+fn fern_tree_loses_nothing_under_threads() {
+    check_under_threads::<FernTree>(100);
+}
+
+/// Goal: threads lose nothing in the candidates. Method: the stress of every index.
+#[test]
+fn scc_tree_loses_nothing_under_threads() {
+    check_under_threads::<SccTree>(100);
+}

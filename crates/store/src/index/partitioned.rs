@@ -1,0 +1,367 @@
+//! `PartitionedIndex`: ranges of keys, a B-tree behind a lock for each, and a directory that is read without one.
+//!
+//! Threads meet only where their keys are neighbours, and a thread that loses its processor inside holds up one range. What
+//! is looked up is looked up in two steps: the range in a sorted array that rarely changes and stays in the cache, then the
+//! key in a B-tree of some thousand rows. A range that has grown is split, one that has shrunk is merged with its neighbour.
+//!
+//! # Invariants
+//! - N1. The partitions of a directory cover all keys: partition `i` holds what is at or above `starts[i]` and below
+//!   `starts[i + 1]`; `starts[0]` is the empty key. A partition's range never changes.
+//! - N2. A partition whose range is handed to others is `retired`, under its write lock, and the directory that leads to the
+//!   others is published before that lock is released. So who finds a partition retired finds the others by looking again.
+//! - N3. Directories are replaced under `changing` only, which is taken before any partition's lock. Nobody else holds more than
+//!   one lock of a partition, and nobody waits for `changing` with one in hand.
+//!
+//! # Progress
+//! Each call waits for those who are in the partition it wants; an insert that splits, and a removal that merges, also for
+//! others that do so. A call begins again when its partition is retired meanwhile. Waits are under a pin of the collector,
+//! which is let go when the partition is free.
+//! Checked by `index_checks` (model and threads), by `partitioned_shuttle.rs` over partitions of three rows, and with the family.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter, mutant};
+
+use super::{OrderedIndex, Span};
+use crate::key::Key;
+use crate::row::Row;
+
+/// Rows from which on a partition is split. Few enough that a split holds nobody up for long, so many that a directory of
+/// millions of rows fits into a cache and its copy, once per so many inserts, costs some nanoseconds for each.
+const SPLIT_ROWS: usize = 4096;
+
+#[derive(Default)]
+struct Rows {
+    by_key: BTreeMap<Key, Arc<Row>>,
+    /// Others have the range now (N2).
+    retired: bool,
+}
+
+#[derive(Default)]
+struct Partition(RwLock<Rows>);
+
+impl Partition {
+    fn of(by_key: BTreeMap<Key, Arc<Row>>) -> Arc<Self> {
+        Arc::new(Self(RwLock::new(Rows { by_key, retired: false })))
+    }
+}
+
+/// Which partition has which keys (N1).
+#[derive(Clone)]
+struct Directory {
+    starts: Vec<Key>,
+    partitions: Vec<Arc<Partition>>,
+}
+
+impl Directory {
+    fn empty() -> Self {
+        Self { starts: vec![Key::new(b"")], partitions: vec![Arc::default()] }
+    }
+
+    /// Returns the place of the partition that has `key`.
+    fn place_of(&self, key: &[u8]) -> usize {
+        // The first start is below every key.
+        self.starts.partition_point(|start| **start <= *key).saturating_sub(1)
+    }
+
+    /// Returns the place of the partition where a visit of `span` begins.
+    fn place_to_begin(&self, span: &Span<'_>) -> usize {
+        match if span.reverse { span.end } else { span.start } {
+            Bound::Included(key) | Bound::Excluded(key) => self.place_of(key),
+            Bound::Unbounded if span.reverse => self.partitions.len() - 1,
+            Bound::Unbounded => 0,
+        }
+    }
+
+    /// Returns the part of `span` beyond the partition at `place`, in its direction; nothing if there is none.
+    fn beyond<'a>(&'a self, place: usize, span: Span<'a>) -> Option<Span<'a>> {
+        let rest = if span.reverse {
+            (place > 0).then(|| Span { end: Bound::Excluded(&self.starts[place]), ..span })
+        } else {
+            self.starts.get(place + 1).map(|start| Span { start: Bound::Included(start), ..span })
+        };
+        rest.filter(|rest| !rest.is_empty())
+    }
+}
+
+/// Rows by key, in partitions of fewer than `SPLIT` rows.
+pub struct PartitionedIndex<const SPLIT: usize = SPLIT_ROWS> {
+    directory: Published<Directory>,
+    changing: Mutex<()>,
+    rows: StripedCounter,
+}
+
+impl<const SPLIT: usize> Default for PartitionedIndex<SPLIT> {
+    fn default() -> Self {
+        Self {
+            directory: Published::new(Directory::empty()),
+            changing: Mutex::default(),
+            rows: StripedCounter::default(),
+        }
+    }
+}
+
+impl<const SPLIT: usize> fmt::Debug for PartitionedIndex<SPLIT> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let partitions = self.directory.read(|directory| directory.partitions.len());
+        f.debug_struct("PartitionedIndex").field("rows", &self.len()).field("partitions", &partitions).finish()
+    }
+}
+
+/// How a part of a visit ended.
+enum Visited {
+    /// The span ended.
+    End,
+    /// As many rows as were wanted were found.
+    Enough,
+    /// A partition was retired meanwhile: the visit goes on from this key, or has not begun.
+    Again(Option<Key>),
+}
+
+impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
+    /// Rows at and below which a partition is merged, now and then while it shrinks.
+    const MERGE: usize = SPLIT / 8;
+    /// A removal that leaves a small partition with a multiple of so many rows looks for a neighbour to merge with.
+    const MERGE_EVERY: usize = SPLIT.div_ceil(64);
+
+    /// Calls `act` with the rows of the partition that has `key`, for writing.
+    fn write<R>(&self, key: &[u8], act: impl FnOnce(&mut BTreeMap<Key, Arc<Row>>) -> R) -> R {
+        let mut act = Some(act);
+        loop {
+            let done = self.directory.read(|directory| {
+                let mut rows = directory.partitions[directory.place_of(key)].0.write();
+                (!rows.retired).then(|| act.take().expect("the loop ends with it")(&mut rows.by_key))
+            });
+            if let Some(done) = done {
+                return done;
+            }
+        }
+    }
+
+    /// Splits the partition that has `key`, if it still is large.
+    fn split(&self, key: &[u8]) {
+        let _changing = self.changing.lock();
+        let mut directory = self.directory.read(Directory::clone);
+        let place = directory.place_of(key);
+        let partition = Arc::clone(&directory.partitions[place]);
+        let mut rows = partition.0.write();
+        if rows.by_key.len() < SPLIT {
+            return;
+        }
+        // Where keys come in order nothing more comes below the last: what is left there is left nearly full.
+        let is_last = rows.by_key.last_key_value().is_some_and(|(last, _)| **last == *key);
+        let stay = if is_last { rows.by_key.len() / 8 * 7 } else { rows.by_key.len() / 2 }.max(1);
+        let Some(start) = rows.by_key.keys().nth(stay).cloned() else { return };
+        let upper = rows.by_key.split_off(&*start);
+        let lower = std::mem::take(&mut rows.by_key);
+        directory.partitions[place] = Partition::of(lower);
+        directory.partitions.insert(place + 1, Partition::of(upper));
+        directory.starts.insert(place + 1, start);
+        rows.retired = !mutant!("PARTITION_NOT_RETIRED");
+        self.directory.replace(directory); // N2: before the lock is released
+    }
+
+    /// Merges the partition that has `key` with a neighbour, if it still is small and they fit into one.
+    fn merge(&self, key: &[u8]) {
+        let _changing = self.changing.lock();
+        let mut directory = self.directory.read(Directory::clone);
+        let at = directory.place_of(key);
+        for lower in [at, at.wrapping_sub(1)] {
+            let (Some(left), Some(right)) =
+                (directory.partitions.get(lower), directory.partitions.get(lower.wrapping_add(1)))
+            else {
+                continue;
+            };
+            let (left, right) = (Arc::clone(left), Arc::clone(right));
+            let (mut left, mut right) = (left.0.write(), right.0.write());
+            let (less, more) = (left.by_key.len().min(right.by_key.len()), left.by_key.len().max(right.by_key.len()));
+            if less > Self::MERGE || (less > 0 && less + more > SPLIT / 4 * 3) {
+                continue;
+            }
+            let mut rows = std::mem::take(&mut left.by_key);
+            rows.append(&mut right.by_key);
+            directory.partitions[lower] = Partition::of(rows);
+            directory.partitions.remove(lower + 1);
+            directory.starts.remove(lower + 1);
+            right.retired = !mutant!("PARTITION_NOT_RETIRED");
+            left.retired = right.retired;
+            self.directory.replace(directory); // N2: before the locks are released
+            return;
+        }
+    }
+
+    /// Visits up to `max` rows, from partition to partition of one directory.
+    fn visit_once(&self, span: Span<'_>, max: usize, visit: &mut dyn FnMut(&[u8], &Arc<Row>)) -> (Visited, usize) {
+        self.directory.read(|directory| {
+            let (mut place, mut seen, mut rest) = (directory.place_to_begin(&span), 0, span);
+            let mut begun = false;
+            loop {
+                let rows = directory.partitions[place].0.read();
+                if rows.retired && !mutant!("PARTITION_RETIRED_UNSEEN") {
+                    let from = if span.reverse { rest.end } else { rest.start };
+                    return match from {
+                        Bound::Included(key) | Bound::Excluded(key) if begun => {
+                            (Visited::Again(Some(Key::new(key))), seen)
+                        }
+                        _ => (Visited::Again(None), seen),
+                    };
+                }
+                let mut range = rows.by_key.range::<[u8], _>((rest.start, rest.end));
+                while seen < max {
+                    let Some((key, row)) = (if span.reverse { range.next_back() } else { range.next() }) else { break };
+                    visit(key, row);
+                    seen += 1;
+                }
+                if seen == max {
+                    return (Visited::Enough, seen);
+                }
+                match directory.beyond(place, rest) {
+                    Some(beyond) => rest = beyond,
+                    None => return (Visited::End, seen),
+                }
+                begun = true;
+                place = if span.reverse { place - 1 } else { place + 1 };
+            }
+        })
+    }
+}
+
+impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
+    fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R> {
+        let mut look = Some(look);
+        loop {
+            let found = self.directory.read(|directory| {
+                let rows = directory.partitions[directory.place_of(key)].0.read();
+                let look_at = |row| look.take().expect("the loop ends with it")(row);
+                (!rows.retired).then(|| rows.by_key.get(key).map(look_at))
+            });
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+
+    fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>> {
+        let (made, rows) = self.write(key, |rows| match rows.entry(Key::new(key)) {
+            Entry::Occupied(present) => (Err(Arc::clone(present.get())), 0),
+            Entry::Vacant(place) => {
+                let (row, answer) = make(place.key().clone());
+                place.insert(row);
+                (Ok(answer), rows.len())
+            }
+        });
+        if made.is_ok() {
+            self.rows.add(1);
+        }
+        if rows >= SPLIT {
+            self.split(key);
+        }
+        made
+    }
+
+    fn remove_if(&self, row: &Arc<Row>) -> bool {
+        let (removed, left) = self.write(row.key(), |rows| {
+            let found = rows.get(row.key()).is_some_and(|present| Arc::ptr_eq(present, row));
+            (found.then(|| rows.remove(row.key())).flatten(), rows.len())
+        });
+        if removed.is_none() {
+            return false;
+        }
+        self.rows.add(-1);
+        if left <= Self::MERGE && left.is_multiple_of(Self::MERGE_EVERY) {
+            self.merge(row.key());
+        }
+        true
+    }
+
+    fn visit(&self, span: Span<'_>, max: usize, visit: &mut dyn FnMut(&[u8], &Arc<Row>)) -> bool {
+        let (mut left, mut from): (usize, Option<Key>) = (max, None);
+        loop {
+            let rest = match &from {
+                // A visit goes from start to start: from one on it begins with it, down from one it ends below it.
+                Some(key) if span.reverse => Span { end: Bound::Excluded(key), ..span },
+                Some(key) => Span { start: Bound::Included(key), ..span },
+                None => span,
+            };
+            if rest.is_empty() {
+                return true;
+            }
+            let (visited, seen) = self.visit_once(rest, left, visit);
+            left -= seen;
+            match visited {
+                Visited::End => return true,
+                Visited::Enough => return false,
+                Visited::Again(key) => from = key.or(from),
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::try_from(self.rows.sum()).unwrap_or(0)
+    }
+
+    fn clear(&self) {
+        let _changing = self.changing.lock();
+        let directory = self.directory.read(Directory::clone);
+        let mut all: Vec<RwLockWriteGuard<'_, Rows>> = directory.partitions.iter().map(|part| part.0.write()).collect();
+        self.directory.replace(Directory::empty());
+        let gone: Vec<_> = all
+            .iter_mut()
+            .map(|rows| {
+                rows.retired = true;
+                std::mem::take(&mut rows.by_key)
+            })
+            .collect();
+        drop(all);
+        for rows in gone {
+            self.rows.add(-i64::try_from(rows.len()).unwrap_or(i64::MAX)); // and then they are dropped, outside the locks
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(shuttle)]
+#[path = "partitioned_shuttle.rs"]
+mod mix;
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use collie_base::Lsn;
+
+    fn insert(index: &PartitionedIndex<32>, number: u32) -> Arc<Row> {
+        let made = index.get_or_insert(&number.to_be_bytes(), |key| {
+            let row = Row::committed(key, b"", Lsn::FIRST);
+            (Arc::clone(&row), row)
+        });
+        made.expect("it is new")
+    }
+
+    fn partitions(index: &PartitionedIndex<32>) -> usize {
+        index.directory.read(|directory| directory.partitions.len())
+    }
+
+    /// Goal: keys that come and go leave no partitions behind. Method: a queue of a thousand keys walks up through fifty
+    /// thousand, then down to nothing; partitions are counted on the way.
+    #[test]
+    fn partitions_are_merged_when_their_keys_go() {
+        let (index, mut queue) = (PartitionedIndex::<32>::default(), std::collections::VecDeque::new());
+        for number in 0..50_000 {
+            queue.push_back(insert(&index, number));
+            if queue.len() > 1000 {
+                assert!(queue.pop_front().is_some_and(|row| index.remove_if(&row)));
+            }
+            assert!(partitions(&index) <= 80, "{} for {} rows", partitions(&index), index.len());
+        }
+        // Neither end of the queue: from the middle outwards.
+        while let Some(row) = queue.remove(queue.len() / 2) {
+            assert!(index.remove_if(&row));
+        }
+        assert!(partitions(&index) <= 3 && index.is_empty(), "{}", partitions(&index));
+    }
+}
