@@ -13,14 +13,14 @@ use collie_sync::mutant;
 
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
-use crate::index::{BTreeIndex, OrderedIndex, Span};
+use crate::index::{OrderedIndex, RowIndex, Span};
 use crate::key::Key;
 use crate::row::{FlushAt, FlushEntry, Pending, Row};
 use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
 use crate::unflushed::{Lists, Unflushed, UnflushedStat};
 
-/// Rows looked at under one pin and one hold of the index's lock.
+/// Rows looked at under one pin and in one visit of the index.
 const SCAN_BATCH_ROWS: usize = 256;
 /// The first batch is small: most scans of an OLTP workload want a few rows.
 const SCAN_FIRST_ROWS: usize = 16;
@@ -61,7 +61,7 @@ pub struct FamilyStat {
 
 /// The rows of one column family.
 #[derive(Debug)]
-pub struct Family<I = BTreeIndex> {
+pub struct Family<I = RowIndex> {
     id: CfId,
     index: I,
     /// Set before the first row goes.
@@ -74,12 +74,12 @@ pub struct Family<I = BTreeIndex> {
 }
 
 impl Family {
-    /// Makes an empty family over the floor index, in memory alone.
+    /// Makes an empty family, in memory alone.
     pub fn new(id: CfId) -> Self {
-        Self::over(id, BTreeIndex::default())
+        Self::over(id, RowIndex::default())
     }
 
-    /// Makes an empty family over the floor index that remembers which rows its levels lack. Somebody must flush it.
+    /// Makes an empty family that remembers which rows its levels lack. Somebody must flush it.
     pub fn with_levels(id: CfId) -> Self {
         Self { unflushed: Some(Box::default()), ..Self::new(id) }
     }

@@ -1,8 +1,8 @@
 //! `OrderedIndex`: which rows exist, in key order.
 //!
 //! An index maps keys to rows and knows nothing of versions. No cursor keeps a lock or a place: a scan comes back with the
-//! last key it saw. The floor implementation is one B-tree behind one read-write lock. [`PartitionedIndex`]
-//! keeps ranges of keys with a lock for each: `docs/decisions/0067-rows-in-partitions.md`.
+//! last key it saw. The floor implementation is one B-tree behind one read-write lock. Families stand on [`RowIndex`]: ranges
+//! of keys with a lock for each, by the figures of `docs/decisions/0067-rows-in-partitions.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -23,6 +23,13 @@ use crate::key::Key;
 use crate::row::Row;
 #[cfg(not(loom))]
 pub use partitioned::PartitionedIndex;
+
+/// The index of a family. In models, which look at rows and not at indexes, the floor.
+#[cfg(not(any(loom, shuttle)))]
+pub type RowIndex = PartitionedIndex;
+/// The index of a family. In models, which look at rows and not at indexes, the floor.
+#[cfg(any(loom, shuttle))]
+pub type RowIndex = BTreeIndex;
 
 /// Keys between two ends, in one of two directions.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@
 //! | `calls.rs` | [`View`], [`Change`], [`WriteOutcome`]: what writes take and give |
 //! | `share_locks.rs` | [`ShareLocks`], [`RowHolders`]: the table of share locks, as rows see it |
 //! | `stamp.rs` | [`Fate`], [`Resolve`], the stamp's encoding |
-//! | `index.rs`, `index/` | [`OrderedIndex`], its floor implementation, which families stand on, and partitions |
+//! | `index.rs`, `index/` | [`OrderedIndex`], its floor implementation, and partitions, which families stand on |
 //! | `index_checks.rs` | what every index is put through, with feature `index-checks` |
 //! | `family.rs` | [`Family`]: the rows of one column family |
 //! | `unflushed.rs` | [`Unflushed`]: rows that levels on disk lack |
@@ -88,7 +88,7 @@ pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
 #[cfg(not(loom))]
 pub use index::PartitionedIndex;
-pub use index::{BTreeIndex, OrderedIndex, Span};
+pub use index::{BTreeIndex, OrderedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
     Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,
