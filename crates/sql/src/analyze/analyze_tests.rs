@@ -47,6 +47,7 @@ fn table(oid: u32, name: &str, columns: &[(&str, SqlType)], key: &[usize]) -> Re
                 key: KeyColumn { oid: types[column].oid, desc: false, nulls_first: false, nullable: false },
             })
             .collect(),
+        included: Vec::new(),
     };
     Relation {
         oid,

@@ -220,7 +220,8 @@ fn column_row(relation: Oid, column: &Column) -> Row {
 fn index_row(relation: Oid, index: &Index) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(index.cf.get()));
-    value.push(u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2);
+    let flags = u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2;
+    value.push(flags | u8::from(!index.included.is_empty()) << 3);
     if let Some(constraint) = index.constraint {
         put_varint(&mut value, u64::from(constraint));
     }
@@ -229,6 +230,12 @@ fn index_row(relation: Oid, index: &Index) -> Row {
     for column in &index.columns {
         put_varint(&mut value, column.column as u64 + 1);
         value.push(u8::from(column.key.desc) | u8::from(column.key.nulls_first) << 1);
+    }
+    if !index.included.is_empty() {
+        put_varint(&mut value, index.included.len() as u64);
+        for place in &index.included {
+            put_varint(&mut value, *place as u64 + 1);
+        }
     }
     (key(INDEX, &[relation, index.oid]), value)
 }
@@ -349,7 +356,13 @@ fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError>
         let key = KeyColumn { oid: 0, desc: order & 1 != 0, nulls_first: order & 2 != 0, nullable: true };
         columns.push(IndexColumn { column, key });
     }
-    Ok(Index { oid, name, cf, unique: flags & 1 != 0, primary: flags & 2 != 0, constraint, columns })
+    let mut included = Vec::new();
+    if flags & 8 != 0 {
+        for _ in 0..reader.varint()? {
+            included.push(place(reader)?);
+        }
+    }
+    Ok(Index { oid, name, cf, unique: flags & 1 != 0, primary: flags & 2 != 0, constraint, columns, included })
 }
 
 /// Puts a table together from its rows and completes what follows from its columns: the layout and the key encodings.
@@ -375,6 +388,9 @@ pub fn assemble(
             let column = columns.get(part.column).filter(|column| !column.dropped);
             let column = column.ok_or(DecodeError { what: "index over a missing column" })?;
             part.key = key_column(column, part.key.desc, part.key.nulls_first);
+        }
+        if index.included.iter().any(|&at| columns.get(at).is_none_or(|column| column.dropped)) {
+            return Err(DecodeError { what: "index that includes a missing column" });
         }
     }
     if matches!(relation.key, TableKey::Primary) != indexes.first().is_some_and(|index| index.primary) {
@@ -427,6 +443,7 @@ mod tests {
                 dropped: false,
             })
             .collect();
+        let columns_len = columns.len();
         let index = |oid: u32, primary: bool| {
             let key = key_column(&columns[0], desc, desc);
             let constraint = primary.then_some(oid + 1);
@@ -439,13 +456,13 @@ mod tests {
                 primary,
                 constraint,
                 columns,
+                included: if desc { vec![columns_len - 1] } else { Vec::new() },
             })
         };
         let mut indexes = vec![index(20_000, false)];
         if keyed {
             indexes.insert(0, index(30_000, true));
         }
-        let columns_len = columns.len();
         Relation {
             oid: 16_400,
             schema: 2200,

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - R1. Column numbers (`attnum`, from 1) are never reused; a dropped column keeps its place in `columns`.
-//! - R2. `columns[i].attnum == i + 1`; every index column names a column that is not dropped.
+//! - R2. `columns[i].attnum == i + 1`; every index column, included ones too, names a column that is not dropped.
 //! - R3. A table is keyed by its primary key, else by a hidden 8-byte row id: `key` says which, and never changes for one `cf`.
 
 use std::sync::Arc;
@@ -104,6 +104,9 @@ pub struct Index {
     pub constraint: Option<Oid>,
     /// Key columns in order.
     pub columns: Vec<IndexColumn>,
+    /// INCLUDE: further columns, as indexes into `Relation::columns`. They are no part of the key, and entries do not hold
+    /// them: whoever reads them reads the row.
+    pub included: Vec<usize>,
 }
 
 /// One column of an index key.
@@ -175,6 +178,23 @@ impl Relation {
     /// Finds a live column by name.
     pub fn column(&self, name: &str) -> Option<(usize, &Column)> {
         self.live_columns().find(|(_, column)| &*column.name == name)
+    }
+
+    /// Returns names for the columns of an index, each once: a column that comes again gets a number.
+    pub fn index_column_names(&self, places: impl IntoIterator<Item = usize>) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for place in places {
+            let own = &*self.columns[place].name;
+            let mut name = own.to_owned();
+            for number in 1.. {
+                if !names.contains(&name) {
+                    break;
+                }
+                name = format!("{own}{number}");
+            }
+            names.push(name);
+        }
+        names
     }
 
     /// Returns the primary key's index, if the table has one.

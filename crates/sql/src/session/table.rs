@@ -236,9 +236,6 @@ impl Session {
         primary: bool,
     ) -> Result<()> {
         let refuse = |what: &str| Err(SqlError::unsupported(what).at_opt(constraint.pos.get()));
-        if !key.include.is_empty() {
-            return refuse("INCLUDE");
-        }
         if key.nulls_not_distinct {
             return refuse("NULLS NOT DISTINCT");
         }
@@ -263,11 +260,21 @@ impl Session {
             }
             places.push(place);
         }
+        let mut included = Vec::with_capacity(key.include.len());
+        for name in &key.include {
+            let (place, _) = relation.column(name).ok_or_else(|| {
+                let text = format!("column \"{name}\" named in key does not exist");
+                SqlError::new(SqlState::UNDEFINED_COLUMN, text).at_opt(constraint.pos.get())
+            })?;
+            included.push(place);
+        }
+        refuse_many(places.len() + included.len())?;
         let name = match &constraint.name {
             Some(name) => name.clone(),
             None if primary => self.unused_relation_name(relation, None, "pkey"),
             None => {
-                let middle = column_names(relation, &places);
+                let names = relation.index_column_names(places.iter().chain(&included).copied());
+                let middle = names.join("_");
                 self.unused_relation_name(relation, Some(&middle), "key")
             }
         };
@@ -291,6 +298,7 @@ impl Session {
             primary,
             constraint: Some(self.database.new_oid()),
             columns,
+            included,
         };
         let at = if primary { 0 } else { relation.indexes.len() };
         relation.indexes.insert(at, Arc::new(index));
@@ -319,19 +327,13 @@ impl Session {
         if create.method != "btree" {
             return refuse(&format!("index access method \"{}\"", create.method));
         }
-        if !create.include.is_empty() {
-            return refuse("INCLUDE");
-        }
         if create.nulls_not_distinct {
             return refuse("NULLS NOT DISTINCT");
         }
         if create.filter.is_some() {
             return refuse("a partial index");
         }
-        if create.elements.len() > INDEX_COLUMNS_MAX {
-            let text = format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index");
-            return Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, text));
-        }
+        refuse_many(create.elements.len() + create.include.len())?;
         storage_options(&create.options)?;
         let table = self.table_to_change(&create.table.name, TableLockMode::Share).await?;
         let mut columns = Vec::new();
@@ -352,11 +354,14 @@ impl Session {
             let desc = element.descending == Some(true);
             columns.push(index_column(&table, place, desc, element.nulls_first.unwrap_or(desc))?);
         }
+        let included =
+            create.include.iter().map(|element| included_column(&table, element)).collect::<Result<Vec<_>>>()?;
         let name = match &create.name {
             Some(name) => name.clone(),
             None => {
-                let places: Vec<usize> = columns.iter().map(|column| column.column).collect();
-                self.unused_relation_name(&table, Some(&column_names(&table, &places)), "idx")
+                let keys = columns.iter().map(|column| column.column);
+                let names = table.index_column_names(keys.chain(included.iter().copied()));
+                self.unused_relation_name(&table, Some(&names.join("_")), "idx")
             }
         };
         if let Err(error) = self.refuse_name_in_use(&table, &name) {
@@ -374,6 +379,7 @@ impl Session {
             primary: false,
             constraint: None,
             columns,
+            included,
         });
         let mut changed = (*table).clone();
         changed.version += 1;
@@ -656,6 +662,41 @@ fn index_column(relation: &Relation, place: usize, desc: bool, nulls_first: bool
         ));
     }
     Ok(IndexColumn { column: place, key: key_column(column, desc, nulls_first) })
+}
+
+/// Finds a column of INCLUDE, which is stored in no order.
+fn included_column(relation: &Relation, element: &ast::IndexElement) -> Result<usize> {
+    let ast::IndexKey::Column(name) = &element.key else {
+        return Err(SqlError::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            "expressions are not supported in included columns",
+        ));
+    };
+    let (place, _) = relation
+        .column(name)
+        .ok_or_else(|| SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")))?;
+    let unordered = if element.collation.is_some() {
+        "a collation"
+    } else if element.operator_class.is_some() {
+        "an operator class"
+    } else if element.descending.is_some() {
+        "ASC/DESC options"
+    } else if element.nulls_first.is_some() {
+        "NULLS FIRST/LAST options"
+    } else {
+        return Ok(place);
+    };
+    let text = format!("including column does not support {unordered}");
+    Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, text))
+}
+
+/// Refuses an index of more columns than there may be.
+fn refuse_many(columns: usize) -> Result<()> {
+    if columns <= INDEX_COLUMNS_MAX {
+        return Ok(());
+    }
+    let text = format!("cannot use more than {INDEX_COLUMNS_MAX} columns in an index");
+    Err(SqlError::new(SqlState::TOO_MANY_COLUMNS, text))
 }
 
 /// Completes the key encodings again after a column's nullability changed.

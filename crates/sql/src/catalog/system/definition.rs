@@ -85,7 +85,8 @@ pub(super) fn constraint(
     match constraint {
         Constraint::Unique(index) => {
             let columns = names(relation, index.columns.iter().map(|part| part.column));
-            format!("{} ({columns})", if index.primary { "PRIMARY KEY" } else { "UNIQUE" })
+            let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+            format!("{kind} ({columns}){}", include(relation, index))
         }
         Constraint::Check(check) => {
             let condition = if pretty { pretty_expression(&check.condition) } else { check.condition.to_string() };
@@ -193,7 +194,16 @@ pub(super) fn index(catalog: &Catalog, search_path: Option<&[Oid]>, relation: &R
         None => qualified(catalog, relation.schema, &relation.name),
     };
     let columns: Vec<String> = index.columns.iter().map(|part| index_column(relation, part)).collect();
-    format!("CREATE {unique}INDEX {} ON {table} USING btree ({})", quoted(&index.name), columns.join(", "))
+    let (name, columns, include) = (quoted(&index.name), columns.join(", "), include(relation, index));
+    format!("CREATE {unique}INDEX {name} ON {table} USING btree ({columns}){include}")
+}
+
+/// Writes the INCLUDE clause of an index that has one, with a blank before it.
+fn include(relation: &Relation, index: &Index) -> String {
+    if index.included.is_empty() {
+        return String::new();
+    }
+    format!(" INCLUDE ({})", names(relation, index.included.iter().copied()))
 }
 
 fn index_column(relation: &Relation, part: &IndexColumn) -> String {

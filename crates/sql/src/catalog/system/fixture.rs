@@ -170,6 +170,7 @@ fn index(oid: Oid, name: &str, columns: &[Column], parts: &[(usize, bool, bool)]
         primary: false,
         constraint: None,
         columns: parts.iter().map(part).collect(),
+        included: Vec::new(),
     }
 }
 

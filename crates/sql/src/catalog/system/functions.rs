@@ -261,8 +261,9 @@ fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result
             match args.get(1).and_then(Value::as_i32).unwrap_or(0) {
                 0 => definition::index(catalog, path, relation, index).into(),
                 column => {
-                    let part = usize::try_from(column).ok().and_then(|column| index.columns.get(column - 1));
-                    part.map_or(Value::text(""), |part| quoted(&relation.columns[part.column].name).into())
+                    let mut places = index.columns.iter().map(|part| part.column).chain(index.included.iter().copied());
+                    let place = usize::try_from(column - 1).ok().and_then(|at| places.nth(at));
+                    place.map_or(Value::text(""), |place| quoted(&relation.columns[place].name).into())
                 }
             }
         }

@@ -162,7 +162,7 @@ fn class(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relation) {
                 ("reltuples", tuples(rows)),
                 ("relpersistence", Value::Char(b'p')),
                 ("relkind", Value::Char(b'i')),
-                ("relnatts", small(index.columns.len())),
+                ("relnatts", small(index.columns.len() + index.included.len())),
                 ("relispopulated", Value::Bool(true)),
                 ("relreplident", Value::Char(b'n')),
             ]);
@@ -187,9 +187,12 @@ fn attributes(out: &mut Output<'_>, relation: &Relation) {
     }
     for index in &relation.indexes {
         if out.wants("attrelid", index.oid) {
-            for (number, part) in (1_i16..).zip(&index.columns) {
-                let column = &relation.columns[part.column];
-                let plain = Column { not_null: false, default: None, dropped: false, ..column.clone() };
+            let places = index.columns.iter().map(|part| part.column).chain(index.included.iter().copied());
+            let names = relation.index_column_names(places.clone());
+            for (number, (place, name)) in (1_i16..).zip(places.zip(names)) {
+                let column = &relation.columns[place];
+                let plain =
+                    Column { name: name.into(), not_null: false, default: None, dropped: false, ..column.clone() };
                 attribute(out, index.oid, &plain, number);
             }
         }
@@ -249,7 +252,9 @@ fn default_oid(relation: &Relation, column: &Column) -> Oid {
 
 fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
     let columns = || index.columns.iter().map(|part| (part, &relation.columns[part.column]));
-    let attnums = columns().map(|(_, column)| Value::Int2(column.attnum)).collect();
+    let included = index.included.iter().map(|&place| &relation.columns[place]);
+    let attnums = columns().map(|(_, column)| column).chain(included);
+    let attnums = attnums.map(|column| Value::Int2(column.attnum)).collect();
     let collations = columns().map(|(_, column)| Value::Oid(collation(column))).collect();
     let class = |ty: u32| builtin::op_class_for(ty).map_or(0, |class| class.oid);
     let classes = columns().map(|(_, column)| Value::Oid(class(column.ty.oid))).collect();
@@ -258,7 +263,7 @@ fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
     out.push([
         ("indexrelid", Value::Oid(index.oid)),
         ("indrelid", Value::Oid(relation.oid)),
-        ("indnatts", small(index.columns.len())),
+        ("indnatts", small(index.columns.len() + index.included.len())),
         ("indnkeyatts", small(index.columns.len())),
         ("indisunique", Value::Bool(index.unique)),
         ("indisprimary", Value::Bool(index.primary)),

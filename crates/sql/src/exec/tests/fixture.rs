@@ -160,6 +160,7 @@ fn relation(db: &Db, oid: u32, table: &Table<'_>) -> Relation {
             primary: true,
             constraint: None,
             columns: key(table.primary),
+            included: Vec::new(),
         }));
     }
     for (number, (name, unique, places)) in (2u32..).zip(table.indexes) {
@@ -171,6 +172,7 @@ fn relation(db: &Db, oid: u32, table: &Table<'_>) -> Relation {
             primary: false,
             constraint: None,
             columns: key(places),
+            included: Vec::new(),
         }));
     }
     let layout = RowLayout::new(&columns.iter().map(|column| column.ty.oid).collect::<Vec<_>>());
