@@ -328,3 +328,13 @@ SET CONSTRAINTS p_pkey DEFERRED;
 ROLLBACK;
 SET CONSTRAINTS ALL DEFERRED;
 DROP TABLE c, p;
+-- What COPY sends may have been written.
+CREATE TABLE fk_copied (id int PRIMARY KEY);
+CREATE TABLE fk_copying (id int PRIMARY KEY, p int REFERENCES fk_copied ON DELETE CASCADE);
+INSERT INTO fk_copied VALUES (1), (2);
+COPY (INSERT INTO fk_copying VALUES (1, 1) RETURNING id) TO STDOUT;
+COPY (INSERT INTO fk_copying VALUES (2, 9) RETURNING id) TO STDOUT;
+COPY (UPDATE fk_copying SET p = 8 RETURNING id) TO STDOUT;
+COPY (DELETE FROM fk_copied WHERE id = 1 RETURNING id) TO STDOUT;
+SELECT * FROM fk_copying ORDER BY id;
+DROP TABLE fk_copying, fk_copied;

@@ -18,7 +18,7 @@ use crate::{
     types::{SqlType, Value},
 };
 
-/// A statement that reads or writes rows.
+/// A statement that reads or writes rows, or a common table expression.
 #[derive(Clone, Debug)]
 pub enum Bound {
     /// SELECT, VALUES and set operations.
@@ -40,6 +40,8 @@ pub struct Analyzed {
     pub parameters: Vec<u32>,
     /// Result columns; empty for a statement that returns no rows.
     pub columns: Vec<ResultColumn>,
+    /// Its data-modifying common table expressions, in the order of WITH. Each runs once, whether it is read or not.
+    pub modifying: Vec<Arc<Bound>>,
     /// Every table it touches and how, for table locks and for the epoch check.
     pub relations: Vec<(Oid, Access)>,
     /// Whether it writes or locks rows.
@@ -161,7 +163,7 @@ pub enum RangeSource {
         ordinality: bool,
     },
     /// Rows of a common table expression of this statement, computed once.
-    Cte(Arc<Query>),
+    Cte(Arc<Bound>),
 }
 
 /// The join tree.

@@ -36,6 +36,7 @@ impl Analyzer<'_> {
         if let Some(with) = &insert.with {
             self.with(with)?;
         }
+        self.nesting += 1;
         let table = self.target_table(&insert.table)?;
         let mut columns = self.insert_columns(&table, &insert.columns)?;
         let source = match &insert.source {
@@ -65,6 +66,7 @@ impl Analyzer<'_> {
         };
         let (returning, result) = self.returning(&insert.returning)?;
         self.levels.pop();
+        self.nesting -= 1;
         self.ctes.truncate(mark);
         let bound = Insert { table, source, columns, defaults, checks, on_conflict, returning };
         Ok((Bound::Insert(Box::new(bound)), result))
@@ -264,12 +266,14 @@ impl Analyzer<'_> {
         if let Some(with) = &update.with {
             self.with(with)?;
         }
+        self.nesting += 1;
         let table = self.target_table(&update.table.name)?;
         let from = self.open_target(&table, update.alias.as_ref(), &update.from)?;
         let filter = self.condition(update.filter.as_ref(), Clause::Where, "WHERE")?;
         let (returning, result) = self.returning(&update.returning)?;
         let assignments = self.assignments(&table, &update.set)?;
         let level = self.levels.pop().expect("the level opened above");
+        self.nesting -= 1;
         self.ctes.truncate(mark);
         let checks = self.checks(&table)?;
         let filter = filter.map(|node| node.expr);
@@ -333,7 +337,7 @@ impl Analyzer<'_> {
             return Err(mismatch());
         }
         // One row for all columns: without a reference to the row that is assigned to, the query runs once.
-        let shared = (!correlated).then(|| Arc::new(output.query.clone()));
+        let shared = (!correlated).then(|| Arc::new(Bound::Query(output.query.clone())));
         for (at, target) in targets.iter().enumerate() {
             let ty = output.columns[at].ty;
             let column = vec![Expr::Column { up: 0, range: 0, column: at, ty }];
@@ -353,11 +357,13 @@ impl Analyzer<'_> {
         if let Some(with) = &delete.with {
             self.with(with)?;
         }
+        self.nesting += 1;
         let table = self.target_table(&delete.table.name)?;
         let from = self.open_target(&table, delete.alias.as_ref(), &delete.using)?;
         let filter = self.condition(delete.filter.as_ref(), Clause::Where, "WHERE")?;
         let (returning, result) = self.returning(&delete.returning)?;
         let level = self.levels.pop().expect("the level opened above");
+        self.nesting -= 1;
         self.ctes.truncate(mark);
         let filter = filter.map(|node| node.expr);
         let bound = Delete { table, ranges: level.ranges, from, filter, returning };

@@ -7,12 +7,12 @@
 //!   one; the merged ones come first.
 
 use super::{
-    Access, Analyzer, Typed,
-    bound::{Expr, FromItem, JoinKind, Range, RangeSource},
+    Access, Analyzer, DEPTH_MAX, Typed,
+    bound::{Bound, Expr, FromItem, JoinKind, Range, RangeSource},
     error,
     resolve::named,
     scope::{Clause, Item},
-    unsupported, visit,
+    too_deep, unsupported, visit,
 };
 use crate::{
     catalog::relation::Relation,
@@ -81,11 +81,22 @@ impl Analyzer<'_> {
         if name.schema.is_none()
             && let Some(cte) = self.ctes.iter().rev().find(|cte| cte.name == name.name)
         {
+            if cte.columns.is_empty() && !matches!(*cte.bound, Bound::Query(_)) {
+                let text = format!("WITH query \"{}\" does not have a RETURNING clause", cte.name);
+                return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, name.pos));
+            }
+            let reached = self.depth + cte.height;
+            if reached > DEPTH_MAX {
+                return Err(too_deep(DEPTH_MAX, name.pos));
+            }
+            self.reached = self.reached.max(reached);
             let columns = cte.columns.clone();
             let (depth, inner) = (cte.depth, cte.outer);
             let source = if inner {
                 // It names a level around its WITH, so it is computed where it is used.
-                let mut query = (*cte.query).clone();
+                let Bound::Query(mut query) = (*cte.bound).clone() else {
+                    unreachable!("a data-modifying expression stands at the top, where nothing is outside it")
+                };
                 let by = isize::try_from(self.levels.len() - depth).expect("levels are few");
                 visit::shift_query(&mut query, by);
                 for level in &mut self.levels[depth..] {
@@ -93,7 +104,7 @@ impl Analyzer<'_> {
                 }
                 RangeSource::Subquery { query, lateral: false }
             } else {
-                RangeSource::Cte(cte.query.clone())
+                RangeSource::Cte(cte.bound.clone())
             };
             let shown = alias.map_or(&name.name, |alias| &alias.name).clone();
             return self.add_range(source, columns, shown, alias);

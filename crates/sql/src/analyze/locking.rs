@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use super::{
     Access, Analyzer,
-    bound::{Distinct, Expr, FromItem, JoinKind, Locking, Query, RangeSource, Select, ValuesQuery},
+    bound::{Bound, Distinct, Expr, FromItem, JoinKind, Locking, Query, RangeSource, Select, ValuesQuery},
     error, unsupported, visit,
 };
 use crate::{
@@ -212,7 +212,7 @@ fn pull_up(select: &mut Select, range: usize) {
         limit: None,
         offset: None,
     }));
-    let hole = RangeSource::Cte(Arc::new(nothing));
+    let hole = RangeSource::Cte(Arc::new(Bound::Query(nothing)));
     let RangeSource::Subquery { query: Query::Select(mut sub), .. } =
         std::mem::replace(&mut select.ranges[range].source, hole)
     else {

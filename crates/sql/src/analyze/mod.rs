@@ -6,7 +6,8 @@
 //!
 //! # Invariants
 //! - A1. The tree that comes out obeys `bound` B1 to B4.
-//! - A2. Recursion over the statement is counted: deeper than [`DEPTH_MAX`] is 54001, and anything deeper than
+//! - A2. Recursion over the statement is counted, through the names of common table expressions too, which planning and
+//!   execution go through: deeper than [`DEPTH_MAX`] is 54001, and anything deeper than
 //!   `DEPTH_INLINE` runs on a thread with a stack that fits it.
 //! - A3. Analysis of one statement under one catalog gives one result, whatever was analyzed before.
 //!
@@ -181,11 +182,17 @@ struct Analyzer<'a> {
     /// Common table expressions in scope, the innermost last.
     ctes: Vec<scope::CteEntry>,
     params: params::Params,
+    /// Queries and statements around the point of work, common table expressions included.
+    nesting: usize,
+    modifying: Vec<Arc<Bound>>,
     relations: Vec<(Oid, Access)>,
     writes: bool,
     lock_strength: Option<ast::LockStrength>,
     assigns_xid: bool,
     depth: u32,
+    /// The largest `depth` so far, common table expressions counted where they are named: planning and execution go as
+    /// deep.
+    reached: u32,
     depth_max: u32,
     /// Whether `depth_max` was met, so that the error is about it.
     too_deep: bool,
@@ -202,11 +209,14 @@ impl<'a> Analyzer<'a> {
             levels: Vec::new(),
             ctes: Vec::new(),
             params: params::Params::new(cx.parameter_types),
+            nesting: 0,
+            modifying: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,
             assigns_xid: false,
             depth: 0,
+            reached: 0,
             depth_max,
             too_deep: false,
             hidden_target: None,
@@ -218,14 +228,10 @@ impl<'a> Analyzer<'a> {
     fn deeper<T>(&mut self, pos: Pos, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= self.depth_max {
             self.too_deep = true;
-            return Err(error(
-                SqlState::STATEMENT_TOO_COMPLEX,
-                format!("statement is nested deeper than {} levels", self.depth_max),
-                pos,
-            )
-            .hint("Split the statement, or nest its expressions less deeply."));
+            return Err(too_deep(self.depth_max, pos));
         }
         self.depth += 1;
+        self.reached = self.reached.max(self.depth);
         let result = work(self);
         self.depth -= 1;
         result
@@ -263,6 +269,7 @@ impl<'a> Analyzer<'a> {
             bound,
             parameters,
             columns,
+            modifying: std::mem::take(&mut self.modifying),
             relations,
             writes: self.writes,
             lock_strength: self.lock_strength,
@@ -290,6 +297,12 @@ fn with_stack<T: Send>(cx: &AnalyzeContext<'_>, work: impl Fn(&mut Analyzer<'_>)
             })?;
         worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Makes the error of a statement nested deeper than so many levels.
+fn too_deep(depth_max: u32, pos: Pos) -> SqlError {
+    error(SqlState::STATEMENT_TOO_COMPLEX, format!("statement is nested deeper than {depth_max} levels"), pos)
+        .hint("Split the statement, or nest its expressions less deeply.")
 }
 
 /// Makes an error with a position, if that is known.

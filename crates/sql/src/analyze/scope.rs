@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::{
     Analyzer, Typed,
-    bound::{Aggregate, Expr, Query, Range, RangeSource},
+    bound::{Aggregate, Bound, Expr, Range, RangeSource},
     error, unsupported, visit,
 };
 use crate::{
@@ -117,10 +117,13 @@ pub(super) struct Level {
 /// A common table expression in scope.
 pub(super) struct CteEntry {
     pub(super) name: String,
-    pub(super) query: Arc<Query>,
+    pub(super) bound: Arc<Bound>,
+    /// Its columns; none when it is data-modifying and has no RETURNING.
     pub(super) columns: Vec<(String, SqlType)>,
     /// How many levels surround it.
     pub(super) depth: usize,
+    /// How deep it goes by itself.
+    pub(super) height: u32,
     /// Whether it names a level outside itself, so that it cannot be computed once.
     pub(super) outer: bool,
 }

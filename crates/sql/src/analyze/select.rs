@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::{
     Analyzer, Typed,
-    bound::{Distinct, FromItem, JoinKind, Query, RangeSource, ResultColumn, Select, SortKey, ValuesQuery},
+    bound::{Bound, Distinct, FromItem, JoinKind, Query, RangeSource, ResultColumn, Select, SortKey, ValuesQuery},
     error,
     expr::exprs,
     locking::clause_name,
@@ -40,6 +40,7 @@ impl Analyzer<'_> {
             if let Some(with) = &select.with {
                 this.with(with)?;
             }
+            this.nesting += 1;
             let output = match &select.body {
                 ast::SelectBody::Core(core) => this.core(select, core, resolve)?,
                 ast::SelectBody::Values(rows) => this.values(select, rows)?,
@@ -47,6 +48,7 @@ impl Analyzer<'_> {
                     this.set_operation(select, *op, *all, left, right)?
                 }
             };
+            this.nesting -= 1;
             this.ctes.truncate(mark);
             Ok(output)
         })
@@ -57,6 +59,8 @@ impl Analyzer<'_> {
         if with.recursive {
             return Err(unsupported("WITH RECURSIVE", with.pos));
         }
+        let is_outermost = self.nesting == 0;
+        self.nesting += 1;
         let first = self.ctes.len();
         for cte in &with.ctes {
             if self.ctes[first..].iter().any(|other| other.name == cte.name) {
@@ -66,12 +70,11 @@ impl Analyzer<'_> {
                     cte.pos,
                 ));
             }
-            let ast::Stmt::Select(select) = &*cte.stmt else {
-                return Err(unsupported("a data-modifying statement in WITH", cte.pos));
-            };
-            let output = self.query(select, true)?;
+            let around = std::mem::replace(&mut self.reached, self.depth);
+            let (bound, columns, outer) = self.with_query(cte, is_outermost)?;
+            let height = std::mem::replace(&mut self.reached, around) - self.depth + 1;
             let mut columns: Vec<(String, SqlType)> =
-                output.columns.into_iter().map(|column| (column.name, column.ty)).collect();
+                columns.into_iter().map(|column| (column.name, column.ty)).collect();
             if cte.columns.len() > columns.len() {
                 return Err(error(
                     SqlState::INVALID_COLUMN_REFERENCE,
@@ -89,13 +92,39 @@ impl Analyzer<'_> {
             }
             self.ctes.push(CteEntry {
                 name: cte.name.clone(),
-                query: Arc::new(output.query),
+                bound,
                 columns,
                 depth: self.levels.len(),
-                outer: output.outer,
+                height,
+                outer,
             });
         }
+        self.nesting -= 1;
         Ok(())
+    }
+
+    /// Analyzes one query of a WITH; returns its columns, and whether it names a level outside itself.
+    fn with_query(&mut self, cte: &ast::Cte, is_outermost: bool) -> Result<(Arc<Bound>, Vec<ResultColumn>, bool)> {
+        let (bound, columns) = match &*cte.stmt {
+            ast::Stmt::Select(select) => {
+                let output = self.query(select, true)?;
+                return Ok((Arc::new(Bound::Query(output.query)), output.columns, output.outer));
+            }
+            _ if !is_outermost => {
+                return Err(error(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "WITH clause containing a data-modifying statement must be at the top level",
+                    cte.pos,
+                ));
+            }
+            ast::Stmt::Insert(insert) => self.insert(insert)?,
+            ast::Stmt::Update(update) => self.update(update)?,
+            ast::Stmt::Delete(delete) => self.delete(delete)?,
+            _ => return Err(unsupported("this statement in WITH", cte.pos)),
+        };
+        let bound = Arc::new(bound);
+        self.modifying.push(bound.clone());
+        Ok((bound, columns, false))
     }
 
     fn core(&mut self, select: &ast::Select, core: &ast::SelectCore, resolve: bool) -> Result<Output> {

@@ -1,15 +1,18 @@
 //! Rows of common table expressions: computed once per statement, as far as anybody asks, and kept for every reader.
 //!
+//! A data-modifying one is run to its end whether anybody reads it or not; what nobody asked for is not kept.
+//!
 //! # Invariants
 //! - W1. Row `n` is the same for all readers: it was computed when the first of them asked for it.
-//! - W2. No more rows are computed than were asked for: a row that nobody reads is not locked either.
+//! - W2. No more rows of a query are computed than were asked for: a row that nobody reads is not locked either.
 //! - W3. What expressions read is there before they are evaluated (`Plan::ahead`), because expressions cannot wait.
+//! - W4. When a statement is over, every data-modifying expression of it has been run to its end, once.
 //!
 //! Checked by `tests::shared`.
 
 use crate::{
     error::Result,
-    exec::{context::Run, op::Pull, source::QueryState},
+    exec::{context::Run, machine::Machine, op::Pull},
     plan::node::Ahead,
     types::Value,
 };
@@ -17,8 +20,8 @@ use crate::{
 /// What is there of one common table expression.
 #[derive(Default)]
 pub(crate) struct CteState {
-    /// The query in progress; `None` before its first row and after its last.
-    query: Option<Box<QueryState>>,
+    /// What computes it; `None` before its first row and after its last.
+    machine: Option<Machine>,
     rows: Vec<Box<[Value]>>,
     complete: bool,
 }
@@ -42,6 +45,9 @@ pub(crate) fn read(id: usize, at: usize, into: &mut [Value], run: &mut Run<'_>) 
 /// Computes what `ahead` asks for (W3). `End` says that it is there; it never gives a row.
 pub(crate) fn compute(ahead: Ahead, run: &mut Run<'_>) -> Result<Pull> {
     while run.ctes[ahead.cte].rows.len() < ahead.rows_max {
+        if run.is_spent() {
+            return Ok(Pull::Yield);
+        }
         match reach(ahead.cte, run.ctes[ahead.cte].rows.len(), run)? {
             Pull::Row => {}
             other => return Ok(other),
@@ -50,9 +56,24 @@ pub(crate) fn compute(ahead: Ahead, run: &mut Run<'_>) -> Result<Pull> {
     Ok(Pull::End)
 }
 
-/// Goes on with the query until row `at`, the next one at most, is there (W2).
+/// Runs expression `id` to its end without keeping what is still to come (W4). It never gives a row.
+pub(crate) fn finish(id: usize, run: &mut Run<'_>) -> Result<Pull> {
+    let mut row = Vec::new();
+    while !run.ctes[id].complete {
+        if run.is_spent() {
+            return Ok(Pull::Yield);
+        }
+        match next(id, run, &mut row)? {
+            Pull::Row => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Pull::End)
+}
+
+/// Goes on until row `at`, the next one at most, is there (W2).
 fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
-    let cte = &mut run.ctes[id];
+    let cte = &run.ctes[id];
     if at < cte.rows.len() {
         return Ok(Pull::Row);
     }
@@ -60,18 +81,24 @@ fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
         return Ok(Pull::End);
     }
     debug_assert_eq!(at, cte.rows.len(), "rows are read one after another");
+    let mut row = Vec::new();
+    let pulled = next(id, run, &mut row)?;
+    if matches!(pulled, Pull::Row) {
+        run.ctes[id].rows.push(row.into());
+    }
+    Ok(pulled)
+}
+
+/// Computes one more row.
+fn next(id: usize, run: &mut Run<'_>, row: &mut Vec<Value>) -> Result<Pull> {
     let plan = run.plan;
-    let query = &plan.ctes[id];
-    let mut state = cte.query.take().unwrap_or_else(|| Box::new(QueryState::new(query)));
-    let pulled = state.pull(query, None, run)?;
+    let root = &plan.ctes[id];
+    let mut machine = run.ctes[id].machine.take().unwrap_or_else(|| Machine::new(root));
+    let pulled = machine.next(root, run, row)?;
     let cte = &mut run.ctes[id];
     match pulled {
         Pull::End => cte.complete = true,
-        Pull::Row => {
-            cte.rows.push(state.row(query).into());
-            cte.query = Some(state);
-        }
-        Pull::Wait(_) | Pull::Yield => cte.query = Some(state),
+        Pull::Row | Pull::Wait(_) | Pull::Yield => cte.machine = Some(machine),
     }
     Ok(pulled)
 }

@@ -5,7 +5,7 @@
 //!
 //! # Invariants
 //! - X1. Between steps it holds no borrow, latch or pin; it can move to another thread or be dropped (sql.md Q8).
-//! - X2. With a row limit, a statement that writes writes all of its rows before the first is returned.
+//! - X2. With a row limit, a statement that writes, in WITH too, writes all of its rows before the first is returned.
 //! - X3. Whoever runs it to its end takes its events and has them answered before the statement counts as done. A reset
 //!   keeps them: many runs may be one statement.
 
@@ -16,25 +16,14 @@ use crate::{
     exec::{
         context::{ExecContext, RowSink, Run, Step},
         cte::{self, CteState},
-        delete::DeleteState,
-        dml::Advance,
         foreign::{Event, Events},
-        insert::InsertState,
+        machine::Machine,
         op::Pull,
-        source::QueryState,
         subquery::SubState,
-        update::UpdateState,
     },
     plan::node::{Plan, Root},
     types::Value,
 };
-
-enum Machine {
-    Query(QueryState),
-    Insert(Box<InsertState>),
-    Update(Box<UpdateState>),
-    Delete(Box<DeleteState>),
-}
 
 const _: () = {
     const fn moves_between_threads<T: Send>() {}
@@ -51,13 +40,15 @@ pub struct Execution {
     ctes: Vec<CteState>,
     /// How many of `plan.ahead` are computed.
     prepared: usize,
+    /// How many of `plan.modifying` are run to their end after everything else, from the last one on.
+    finished: usize,
     machine: Machine,
     out: Vec<Value>,
     /// Rows of RETURNING that wait to be returned (X2).
     returned: VecDeque<Box<[Value]>>,
     /// Rows returned since the last suspension.
     emitted: u64,
-    /// Rows written.
+    /// Rows written, or given by a query beside data-modifying expressions.
     written: u64,
     /// What foreign keys ask about (X3).
     events: Events,
@@ -67,12 +58,7 @@ pub struct Execution {
 impl Execution {
     /// Makes a run of `plan`; nothing happens before the first step.
     pub fn new(plan: Arc<Plan>, params: Vec<Value>) -> Self {
-        let machine = match &plan.root {
-            Root::Query(query) => Machine::Query(QueryState::new(query)),
-            Root::Insert(insert) => Machine::Insert(Box::new(InsertState::new(insert))),
-            Root::Update(update) => Machine::Update(Box::new(UpdateState::new(update))),
-            Root::Delete(delete) => Machine::Delete(Box::new(DeleteState::new(delete))),
-        };
+        let machine = Machine::new(&plan.root);
         let subs = plan.subplans.iter().map(|_| SubState::default()).collect();
         let ctes = plan.ctes.iter().map(|_| CteState::default()).collect();
         Self {
@@ -81,6 +67,7 @@ impl Execution {
             subs,
             ctes,
             prepared: 0,
+            finished: 0,
             machine,
             out: Vec::new(),
             returned: VecDeque::new(),
@@ -93,15 +80,11 @@ impl Execution {
 
     /// Starts over with other parameters, keeping buffers. Returns the old parameters' vector for reuse.
     pub fn reset(&mut self, params: Vec<Value>) -> Vec<Value> {
-        match &mut self.machine {
-            Machine::Query(state) => state.op.rewind(),
-            Machine::Insert(state) => state.rewind(),
-            Machine::Update(state) => state.rewind(),
-            Machine::Delete(state) => state.rewind(),
-        }
+        self.machine.rewind();
         self.subs.iter_mut().for_each(SubState::reset);
         self.ctes.iter_mut().for_each(CteState::reset);
         self.prepared = 0;
+        self.finished = 0;
         self.returned.clear();
         self.emitted = 0;
         self.written = 0;
@@ -124,7 +107,21 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
-        let Self { plan, params, subs, ctes, prepared, machine, out, returned, emitted, written, events, done } = self;
+        let Self {
+            plan,
+            params,
+            subs,
+            ctes,
+            prepared,
+            finished,
+            machine,
+            out,
+            returned,
+            emitted,
+            written,
+            events,
+            done,
+        } = self;
         let mut run = Run {
             db: cx.db,
             session: &mut *cx.session,
@@ -149,7 +146,9 @@ impl Execution {
                 Pull::Row | Pull::End => *prepared += 1,
             }
         }
-        if let (Machine::Query(state), Root::Query(query)) = (&mut *machine, &plan.root) {
+        if plan.modifying.is_empty()
+            && let (Machine::Query(state), Root::Query(query)) = (&mut *machine, &plan.root)
+        {
             loop {
                 if *done {
                     return Ok(Step::Done { rows: std::mem::take(emitted) });
@@ -173,7 +172,7 @@ impl Execution {
             }
         }
         let returns = match &plan.root {
-            Root::Query(_) => false,
+            Root::Query(_) => true,
             Root::Insert(insert) => !insert.returning.is_empty(),
             Root::Update(update) => !update.returning.is_empty(),
             Root::Delete(delete) => !delete.returning.is_empty(),
@@ -183,14 +182,8 @@ impl Execution {
             if run.is_spent() || (returns && !keeps && sink.is_full()) {
                 return Ok(Step::Yield);
             }
-            let advance = match (&mut *machine, &plan.root) {
-                (Machine::Insert(state), Root::Insert(plan)) => state.advance(plan, &mut run, out)?,
-                (Machine::Update(state), Root::Update(plan)) => state.advance(plan, &mut run, out)?,
-                (Machine::Delete(state), Root::Delete(plan)) => state.advance(plan, &mut run, out)?,
-                _ => unreachable!("the machine was made for this root"),
-            };
-            match advance {
-                Advance::Row => {
+            match machine.next(&plan.root, &mut run, out)? {
+                Pull::Row => {
                     *written += 1;
                     if keeps {
                         returned.push_back(out.as_slice().into());
@@ -198,9 +191,17 @@ impl Execution {
                         sink.row(out)?;
                     }
                 }
-                Advance::End => *done = true,
-                Advance::Wait(blocker) => return Ok(Step::Wait(blocker)),
-                Advance::Yield => return Ok(Step::Yield),
+                Pull::End => *done = true,
+                Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                Pull::Yield => return Ok(Step::Yield),
+            }
+        }
+        // Last to first, as PostgreSQL does: a later one may read an earlier one.
+        while let Some(cte) = plan.modifying.len().checked_sub(*finished + 1).map(|at| plan.modifying[at]) {
+            match cte::finish(cte, &mut run)? {
+                Pull::Wait(blocker) => return Ok(Step::Wait(blocker)),
+                Pull::Yield => return Ok(Step::Yield),
+                Pull::Row | Pull::End => *finished += 1,
             }
         }
         while !returned.is_empty() {

@@ -30,6 +30,7 @@ pub mod index_build;
 mod insert;
 mod keyspan;
 mod lock;
+mod machine;
 mod nest_loop;
 mod op;
 mod row_ids;

@@ -195,7 +195,7 @@ impl SubqueryState {
                         return Ok(Pull::Yield);
                     }
                     run.tick()?;
-                    let width = run.plan.ctes[*id].width;
+                    let width = run.plan.ctes[*id].width();
                     match cte::read(*id, self.next, &mut frame[scan.base..scan.base + width], run)? {
                         Pull::Row => self.next += 1,
                         other => return Ok(other),

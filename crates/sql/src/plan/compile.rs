@@ -3,10 +3,12 @@
 //! # Invariants
 //! - M1. `levels` is the chain of levels around what is being compiled, innermost last; `up` counts from its end.
 
+use std::sync::Arc;
+
 use collie_base::Map;
 
 use crate::{
-    analyze::bound::{Expr, Query, SubqueryKind},
+    analyze::bound::{Bound, Expr, Query, SubqueryKind},
     builtin::{self, CastContext, Conversion, Proc, Strategy, Volatility},
     error::{Result, SqlError, SqlState},
     plan::{
@@ -14,7 +16,7 @@ use crate::{
         code::{Call, Callee, CastCode, Code, Function, Pair},
         fold,
         node::{Ahead, Kind, Node, Plan, QueryPlan, Root, SubPlan, SubPlanKind, SubqueryScan, SubquerySource},
-        walk::{awaited, locks, may_wait, walk_query},
+        walk::{ctes_of, locks, walk_query},
     },
     types::{SqlType, oid},
 };
@@ -46,10 +48,13 @@ pub(crate) struct Planner<'a> {
     pub(crate) cx: PlanContext<'a>,
     pub(crate) levels: Vec<Level>,
     subplans: Vec<SubPlan>,
-    ctes: Vec<QueryPlan>,
-    /// Which entry of `ctes` a query is, by its address in the bound tree.
+    ctes: Vec<Root>,
+    /// Which entry of `ctes` a query or common table expression is, by its address in the bound tree.
     cte_ids: Map<usize, usize>,
     ahead: Vec<Ahead>,
+    modifying: Vec<usize>,
+    /// Whether a common table expression may wait, by its address in the bound tree.
+    waits: Map<usize, bool>,
 }
 
 impl<'a> Planner<'a> {
@@ -61,11 +66,14 @@ impl<'a> Planner<'a> {
             ctes: Vec::new(),
             cte_ids: Map::default(),
             ahead: Vec::new(),
+            modifying: Vec::new(),
+            waits: Map::default(),
         }
     }
 
-    pub(crate) fn finish(self, root: Root, rows: f64) -> Plan {
-        Plan { root, subplans: self.subplans, ctes: self.ctes, ahead: self.ahead, rows }
+    pub(crate) fn finish(self, root: Root) -> Plan {
+        let rows = root.rows();
+        Plan { root, subplans: self.subplans, ctes: self.ctes, ahead: self.ahead, modifying: self.modifying, rows }
     }
 
     /// Returns the innermost level.
@@ -73,31 +81,78 @@ impl<'a> Planner<'a> {
         self.levels.last_mut().expect("planning happens inside a level")
     }
 
-    /// Returns the id of a query that is computed once, planning it at its first use.
-    pub(crate) fn cte(&mut self, query: &Query) -> Result<usize> {
+    /// Plans a statement or common table expression.
+    pub(crate) fn root(&mut self, bound: &Bound) -> Result<Root> {
+        Ok(match bound {
+            Bound::Query(query) => Root::Query(self.query(query)?),
+            Bound::Insert(insert) => Root::Insert(Box::new(self.insert(insert)?)),
+            Bound::Update(update) => Root::Update(Box::new(self.update(update)?)),
+            Bound::Delete(delete) => Root::Delete(Box::new(self.delete(delete)?)),
+        })
+    }
+
+    /// Sees to it that a data-modifying common table expression is run to its end.
+    pub(crate) fn modifying(&mut self, cte: &Arc<Bound>) -> Result<()> {
+        let id = self.cte(cte)?;
+        self.modifying.push(id);
+        Ok(())
+    }
+
+    /// Returns the id of a common table expression, planning it at its first use.
+    pub(crate) fn cte(&mut self, cte: &Arc<Bound>) -> Result<usize> {
+        let address = Arc::as_ptr(cte).addr();
+        if let Some(&id) = self.cte_ids.get(&address) {
+            return Ok(id);
+        }
+        if let Bound::Query(query) = &**cte {
+            refuse_correlated(query)?;
+        }
+        let root = self.root(cte)?;
+        Ok(self.computed_once(address, root))
+    }
+
+    /// Returns the id of the query of an expression that is computed once, planning it at its first use.
+    fn shared(&mut self, query: &Query) -> Result<usize> {
         let address = std::ptr::from_ref(query).addr();
         if let Some(&id) = self.cte_ids.get(&address) {
             return Ok(id);
         }
-        let mut correlated = false;
-        walk_query(query, 0, &mut |expr, depth| {
-            if let Expr::Column { up, .. } | Expr::GroupKey { up, .. } | Expr::Aggregate { up, .. } = expr {
-                correlated |= *up >= depth;
-            }
-        });
-        if correlated {
-            return Err(SqlError::unsupported("WITH in a subquery that names columns from outside it"));
-        }
-        let plan = self.query(query)?;
+        let root = Root::Query(self.query(query)?);
+        Ok(self.computed_once(address, root))
+    }
+
+    fn computed_once(&mut self, address: usize, root: Root) -> usize {
         let id = self.ctes.len();
-        self.ctes.push(plan);
+        self.ctes.push(root);
         self.cte_ids.insert(address, id);
-        Ok(id)
+        id
+    }
+
+    /// Returns the common table expressions in the FROM of a query whose rows may have to be waited for.
+    fn awaited<'q>(&mut self, query: &'q Query) -> Vec<&'q Arc<Bound>> {
+        let mut all = Vec::new();
+        ctes_of(query, &mut all);
+        all.retain(|cte| self.may_wait(cte));
+        all
+    }
+
+    /// Returns whether a common table expression may wait: it writes, locks rows, or reads one that does.
+    fn may_wait(&mut self, cte: &Arc<Bound>) -> bool {
+        let address = Arc::as_ptr(cte).addr();
+        if let Some(&known) = self.waits.get(&address) {
+            return known;
+        }
+        let waits = match &**cte {
+            Bound::Query(query) => locks(query) || !self.awaited(query).is_empty(),
+            Bound::Insert(_) | Bound::Update(_) | Bound::Delete(_) => true,
+        };
+        self.waits.insert(address, waits);
+        waits
     }
 
     /// Returns the rows expected of a common table expression.
     pub(crate) fn cte_rows(&self, id: usize) -> (f64, usize) {
-        self.ctes.get(id).map_or((1.0, 0), |plan| (plan.node.rows, plan.width))
+        self.ctes.get(id).map_or((1.0, 0), |root| (root.rows(), root.width()))
     }
 
     pub(crate) fn compile_all<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>) -> Result<Box<[Code]>> {
@@ -280,22 +335,23 @@ impl<'a> Planner<'a> {
     /// Plans the query of an expression, of which at most `rows_max` rows are read. What may wait in it is computed ahead
     /// of the statement, once, however often the expression is compiled.
     fn expression_query(&mut self, query: &Query, correlated: bool, rows_max: usize) -> Result<QueryPlan> {
-        if !may_wait(query) {
+        let (locks, awaited) = (locks(query), self.awaited(query));
+        if !locks && awaited.is_empty() {
             return self.query(query);
         }
         if correlated {
-            if locks(query) {
+            if locks {
                 return Err(SqlError::unsupported(
                     "FOR UPDATE in a subquery of an expression that names columns from outside it",
                 ));
             }
-            for cte in awaited(query) {
+            for cte in awaited {
                 let cte = self.cte(cte)?;
                 self.compute_ahead(Ahead { cte, rows_max: usize::MAX });
             }
             return self.query(query);
         }
-        let cte = self.cte(query)?;
+        let cte = self.shared(query)?;
         self.compute_ahead(Ahead { cte, rows_max });
         let (rows, width) = self.cte_rows(cte);
         let source = SubquerySource::Cte(cte);
@@ -310,6 +366,20 @@ impl<'a> Planner<'a> {
             None => self.ahead.push(ahead),
         }
     }
+}
+
+/// Refuses a common table expression that names a level outside itself, so that it cannot be computed once.
+fn refuse_correlated(query: &Query) -> Result<()> {
+    let mut correlated = false;
+    walk_query(query, 0, &mut |expr, depth| {
+        if let Expr::Column { up, .. } | Expr::GroupKey { up, .. } | Expr::Aggregate { up, .. } = expr {
+            correlated |= *up >= depth;
+        }
+    });
+    if correlated {
+        return Err(SqlError::unsupported("WITH in a subquery that names columns from outside it"));
+    }
+    Ok(())
 }
 
 /// Makes the callee of a procedure.

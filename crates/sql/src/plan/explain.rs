@@ -4,7 +4,7 @@ use crate::{
     catalog::relation::Relation,
     plan::{
         code::Code,
-        node::{Access, ConflictPlan, IndexAccess, Kind, Node, Plan, Prefix, QueryPlan, Root, Scan, SubquerySource},
+        node::{Access, ConflictPlan, IndexAccess, Kind, Node, Plan, Prefix, Root, Scan, SubquerySource},
     },
 };
 
@@ -16,30 +16,15 @@ pub fn explain(plan: &Plan) -> Vec<String> {
 /// Returns the lines that EXPLAIN shows, with or without the expected rows.
 pub fn explain_with(plan: &Plan, rows: bool) -> Vec<String> {
     let mut printer = Printer { lines: Vec::new(), rows };
-    match &plan.root {
-        Root::Query(query) => printer.node(&query.node, 0),
-        Root::Insert(insert) => {
-            printer.head(0, &format!("Insert on {}", insert.target.alias), insert.source.node.rows);
-            if let Some(conflict) = &insert.conflict {
-                printer.conflict(&insert.target.relation, conflict);
-            }
-            printer.node(&insert.source.node, 1);
-        }
-        Root::Update(update) => {
-            printer.head(0, &format!("Update on {}", update.target.alias), update.node.rows);
-            printer.node(&update.node, 1);
-        }
-        Root::Delete(delete) => {
-            printer.head(0, &format!("Delete on {}", delete.target.alias), delete.node.rows);
-            printer.node(&delete.node, 1);
-        }
-    }
+    printer.root(&plan.root, 0);
     for (i, sub) in plan.subplans.iter().enumerate() {
         let name = if sub.correlated { "SubPlan" } else { "InitPlan" };
-        printer.titled(&format!("{name} {}", i + 1), &sub.query);
+        printer.note(0, &format!("{name} {}", i + 1));
+        printer.node(&sub.query.node, 1);
     }
-    for (i, query) in plan.ctes.iter().enumerate() {
-        printer.titled(&format!("CTE {}", i + 1), query);
+    for (i, cte) in plan.ctes.iter().enumerate() {
+        printer.note(0, &format!("CTE {}", i + 1));
+        printer.root(cte, 1);
     }
     printer.lines
 }
@@ -64,9 +49,25 @@ impl Printer {
         self.lines.push(format!("{}{text}", " ".repeat(6 * depth + 2)));
     }
 
-    fn titled(&mut self, title: &str, query: &QueryPlan) {
-        self.note(0, title);
-        self.node(&query.node, 1);
+    fn root(&mut self, root: &Root, depth: usize) {
+        match root {
+            Root::Query(query) => self.node(&query.node, depth),
+            Root::Insert(insert) => {
+                self.head(depth, &format!("Insert on {}", insert.target.alias), insert.source.node.rows);
+                if let Some(conflict) = &insert.conflict {
+                    self.conflict(depth, &insert.target.relation, conflict);
+                }
+                self.node(&insert.source.node, depth + 1);
+            }
+            Root::Update(update) => {
+                self.head(depth, &format!("Update on {}", update.target.alias), update.node.rows);
+                self.node(&update.node, depth + 1);
+            }
+            Root::Delete(delete) => {
+                self.head(depth, &format!("Delete on {}", delete.target.alias), delete.node.rows);
+                self.node(&delete.node, depth + 1);
+            }
+        }
     }
 
     fn filter(&mut self, depth: usize, filter: Option<&Code>) {
@@ -75,15 +76,15 @@ impl Printer {
         }
     }
 
-    fn conflict(&mut self, relation: &Relation, conflict: &ConflictPlan) {
+    fn conflict(&mut self, depth: usize, relation: &Relation, conflict: &ConflictPlan) {
         let resolution = if conflict.update.is_some() { "UPDATE" } else { "NOTHING" };
-        self.note(0, &format!("Conflict Resolution: {resolution}"));
+        self.note(depth, &format!("Conflict Resolution: {resolution}"));
         if conflict.named {
             let names: Vec<&str> = conflict.arbiters.iter().map(|&place| &*relation.indexes[place].name).collect();
-            self.note(0, &format!("Conflict Arbiter Indexes: {}", names.join(", ")));
+            self.note(depth, &format!("Conflict Arbiter Indexes: {}", names.join(", ")));
         }
         if let Some(filter) = conflict.update.as_ref().and_then(|update| update.filter.as_ref()) {
-            self.note(0, &format!("Conflict Filter: {} condition(s)", conditions(filter)));
+            self.note(depth, &format!("Conflict Filter: {} condition(s)", conditions(filter)));
         }
     }
 

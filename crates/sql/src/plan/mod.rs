@@ -27,15 +27,7 @@ use collie_base::CfId;
 pub use explain::{explain, explain_with};
 pub use node::Plan;
 
-use crate::{
-    analyze::bound::{Analyzed, Bound},
-    catalog::snapshot::Catalog,
-    error::Result,
-    plan::{
-        compile::Planner,
-        node::{QueryPlan, Root},
-    },
-};
+use crate::{analyze::bound::Analyzed, catalog::snapshot::Catalog, error::Result, plan::compile::Planner};
 
 /// What planning may ask.
 #[derive(Clone, Copy)]
@@ -54,27 +46,9 @@ pub struct PlanContext<'a> {
 /// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
 pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
     let mut planner = Planner::new(*cx);
-    let (root, rows) = match &analyzed.bound {
-        Bound::Query(query) => {
-            let query: QueryPlan = planner.query(query)?;
-            let rows = query.node.rows;
-            (Root::Query(query), rows)
-        }
-        Bound::Insert(insert) => {
-            let insert = planner.insert(insert)?;
-            let rows = insert.source.node.rows;
-            (Root::Insert(Box::new(insert)), rows)
-        }
-        Bound::Update(update) => {
-            let update = planner.update(update)?;
-            let rows = update.node.rows;
-            (Root::Update(Box::new(update)), rows)
-        }
-        Bound::Delete(delete) => {
-            let delete = planner.delete(delete)?;
-            let rows = delete.node.rows;
-            (Root::Delete(Box::new(delete)), rows)
-        }
-    };
-    Ok(planner.finish(root, rows))
+    let root = planner.root(&analyzed.bound)?;
+    for cte in &analyzed.modifying {
+        planner.modifying(cte)?;
+    }
+    Ok(planner.finish(root))
 }

@@ -30,9 +30,11 @@ pub struct Plan {
     /// Subqueries in expressions, by id.
     pub subplans: Vec<SubPlan>,
     /// Common table expressions, and subqueries of expressions that lock rows; computed once, by id.
-    pub ctes: Vec<QueryPlan>,
+    pub ctes: Vec<Root>,
     /// What is computed of `ctes` before anything else runs, in this order: expressions read it, and cannot wait for it.
     pub ahead: Vec<Ahead>,
+    /// Which of `ctes` write, in the order of WITH: they are run to their end after everything else.
+    pub modifying: Vec<usize>,
     /// Rows expected, for the choice between inline and background execution.
     pub rows: f64,
 }
@@ -46,7 +48,7 @@ pub struct Ahead {
     pub rows_max: usize,
 }
 
-/// What a statement does.
+/// What a statement, or a common table expression, does.
 #[derive(Debug)]
 pub enum Root {
     /// Reads.
@@ -57,6 +59,28 @@ pub enum Root {
     Update(Box<UpdatePlan>),
     /// Deletes.
     Delete(Box<DeletePlan>),
+}
+
+impl Root {
+    /// Returns how many columns its rows have.
+    pub(crate) fn width(&self) -> usize {
+        match self {
+            Self::Query(query) => query.width,
+            Self::Insert(insert) => insert.returning.len(),
+            Self::Update(update) => update.returning.len(),
+            Self::Delete(delete) => delete.returning.len(),
+        }
+    }
+
+    /// Returns how many rows are expected.
+    pub(crate) fn rows(&self) -> f64 {
+        match self {
+            Self::Query(query) => query.node.rows,
+            Self::Insert(insert) => insert.source.node.rows,
+            Self::Update(update) => update.node.rows,
+            Self::Delete(delete) => delete.node.rows,
+        }
+    }
 }
 
 /// A query level: its operators, its frame, and where the result is in it.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use crate::analyze::bound::{Expr, FromItem, Query, Range, RangeSource, Select, SubqueryKind};
+use crate::analyze::bound::{Bound, Expr, FromItem, Query, Range, RangeSource, Select, SubqueryKind};
 
 /// Calls `visit` with every expression at and below `expr`, subqueries included, with its depth (W1).
 pub(crate) fn walk_expr(expr: &Expr, depth: usize, visit: &mut dyn FnMut(&Expr, usize)) {
@@ -127,11 +127,6 @@ pub(crate) fn walk_from(from: &FromItem, depth: usize, visit: &mut dyn FnMut(&Ex
     }
 }
 
-/// Returns whether running a query may lock rows. Subqueries of its expressions do not count: they are computed ahead.
-pub(crate) fn may_wait(query: &Query) -> bool {
-    locks(query) || !awaited(query).is_empty()
-}
-
 /// Returns whether a query itself locks rows, or a subquery in its FROM does.
 pub(crate) fn locks(query: &Query) -> bool {
     match query {
@@ -147,29 +142,24 @@ pub(crate) fn locks(query: &Query) -> bool {
     }
 }
 
-/// Returns the common table expressions in the FROM of a query whose rows may have to be waited for.
-pub(crate) fn awaited(query: &Query) -> Vec<&Arc<Query>> {
-    fn collect<'q>(query: &'q Query, out: &mut Vec<&'q Arc<Query>>) {
-        match query {
-            Query::Select(select) => {
-                for range in &select.ranges {
-                    match &range.source {
-                        RangeSource::Subquery { query, .. } => collect(query, out),
-                        RangeSource::Cte(query) if may_wait(query) => out.push(query),
-                        RangeSource::Table(_) | RangeSource::Cte(_) | RangeSource::Function { .. } => {}
-                    }
+/// Collects the common table expressions in the FROM of a query, subqueries in it included.
+pub(crate) fn ctes_of<'q>(query: &'q Query, out: &mut Vec<&'q Arc<Bound>>) {
+    match query {
+        Query::Select(select) => {
+            for range in &select.ranges {
+                match &range.source {
+                    RangeSource::Subquery { query, .. } => ctes_of(query, out),
+                    RangeSource::Cte(cte) => out.push(cte),
+                    RangeSource::Table(_) | RangeSource::Function { .. } => {}
                 }
             }
-            Query::SetOperation(both) => {
-                collect(&both.left, out);
-                collect(&both.right, out);
-            }
-            Query::Values(_) => {}
         }
+        Query::SetOperation(both) => {
+            ctes_of(&both.left, out);
+            ctes_of(&both.right, out);
+        }
+        Query::Values(_) => {}
     }
-    let mut out = Vec::new();
-    collect(query, &mut out);
-    out
 }
 
 /// A set of ranges of one level, as bits.

@@ -3,8 +3,6 @@
 //! COPY FROM is one INSERT whose parameters are the fields of a line, run again for each line: defaults, checks, unique
 //! keys and types are the statement's. The formats themselves are `copy_format.rs`.
 
-use std::sync::Arc;
-
 use crate::{
     catalog::relation::Relation,
     error::{Result, SqlError, SqlState},
@@ -107,16 +105,19 @@ impl Session {
         let planned = self.lock_planned(&stmt, &[], planned).await?;
         self.begin_statement(planned.analyzed.writes)?;
         client.copy_out(names.len());
-        let rows = self.send_rows(&planned, &format, &names, client).await;
+        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+        let rows = self.send_rows(&mut execution, &planned, &format, &names, client).await;
         self.engine.end_statement();
         let rows = rows?;
+        self.answer_all(execution.take_events()).await?;
         client.copy_done();
         Ok(rows)
     }
 
     async fn send_rows<C: Client>(
         &mut self,
-        planned: &Arc<Planned>,
+        execution: &mut Execution,
+        planned: &Planned,
         format: &CopyFormat,
         names: &[String],
         client: &mut C,
@@ -136,9 +137,8 @@ impl Session {
         if format.header {
             format.write_row(names.iter().map(|name| Some(name.as_bytes())), &mut sink.out);
         }
-        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
         loop {
-            let step = self.step_named(&mut execution, &text, &named, &mut sink);
+            let step = self.step_named(execution, &text, &named, &mut sink);
             self.tell_warnings(client);
             let step = step?;
             std::mem::swap(&mut sink.out, &mut sink.pieces);

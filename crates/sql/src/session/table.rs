@@ -565,6 +565,7 @@ impl Session {
             bound: Bound::Query(Query::Select(Box::new(select))),
             parameters: Vec::new(),
             columns: vec![ResultColumn { name: String::new(), ty: SqlType::new(oid::INT4), origin: None }],
+            modifying: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,

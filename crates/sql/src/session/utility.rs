@@ -302,6 +302,7 @@ impl Session {
             bound: Bound::Query(Query::Values(Box::new(values))),
             parameters: Vec::new(),
             columns,
+            modifying: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,

@@ -1,6 +1,7 @@
-//! Queries that are computed once and kept, and row locks in them: waits in the middle, and how far they are computed.
+//! Queries that are computed once and kept, row locks and writes in them: waits in the middle, and how far they are
+//! computed.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use collie_engine::Isolation;
 
@@ -8,14 +9,15 @@ use super::{
     fixture::{Client, Fixture, Progress, Table},
     tree::int,
 };
-use crate::types::SqlType;
+use crate::types::{SqlType, Value};
 
 const INT: SqlType = SqlType::INT4;
 
 /// A table of rows (1, 10) to (4, 40).
 fn fixture() -> Fixture {
     let columns = [("id", INT, true), ("a", INT, false)];
-    let fixture = Fixture::new(&[Table { name: "t", columns: &columns, primary: &[0], indexes: &[] }]);
+    let fixture =
+        Fixture::new(&[Table { name: "t", columns: &columns, primary: &[0], indexes: &[("t_a", false, &[1][..])] }]);
     let rows = (1..=4).map(|id| vec![int(id), int(id * 10)]).collect();
     fixture.client().run(&super::tree::insert(&fixture.table("t"), rows), &[]).unwrap();
     fixture
@@ -28,7 +30,7 @@ fn begun<'f>(fixture: &'f Fixture) -> Client<'f> {
 }
 
 /// Returns the first column of all rows.
-fn numbers(rows: &[Vec<crate::types::Value>]) -> Vec<i64> {
+fn numbers(rows: &[Vec<Value>]) -> Vec<i64> {
     rows.iter().map(|row| row[0].as_i64().unwrap()).collect()
 }
 
@@ -93,6 +95,58 @@ fn rows_that_nobody_reads_are_not_locked() {
     }
 }
 
+/// Goal: W4: data-modifying expressions run to their end once, whatever waits and whatever is read of them, and the indexes
+/// follow. Method: row 2 is held by another session; statements that come to it in a part that is read, in one that is
+/// not, and in the statement itself wait for it; then the table.
+#[test]
+fn data_modifying_expressions_run_to_their_end_through_waits() {
+    for (text, expected, left) in [
+        ("with u as (update t set a = a + 1 where id < 4) select id from t where id = 4", &[4][..], [11, 22, 31, 40]),
+        ("with u as (update t set a = a + 1 returning a) select a from u limit 1", &[11], [11, 22, 31, 41]),
+        (
+            "with u as (update t set a = a + 1 where id > 1 returning a) select sum(a)::int4 from u",
+            &[94],
+            [10, 22, 31, 41],
+        ),
+        (
+            "with u as (update t set a = 0 where id = 1) update t set a = a + 1 returning a",
+            &[11, 22, 31, 41],
+            [11, 22, 31, 41],
+        ),
+        (
+            "with u as (update t set a = a + 1 where id = 2 returning a) update t set a = u.a from u where t.id = 3 returning t.a",
+            &[22],
+            [10, 22, 22, 40],
+        ),
+        (
+            "with u as (update t set a = a + 1 where id = 2 returning a), v as (update t set a = 5 where id = 1) select a from t where a in (select a - 12 from u)",
+            &[10],
+            [5, 22, 30, 40],
+        ),
+        (
+            "with i as (insert into t values (2, 0) on conflict (id) do update set a = t.a + 1 returning a) select a from i",
+            &[22],
+            [10, 22, 30, 40],
+        ),
+    ] {
+        let fixture = fixture();
+        let (mut holder, mut client) = (begun(&fixture), begun(&fixture));
+        let change = fixture.plan(&holder.analyze("update t set a = 21 where id = 2").unwrap());
+        assert!(matches!(holder.start(&change, &[]).unwrap(), Progress::Done(_)));
+        let plan = fixture.plan(&client.analyze(text).unwrap());
+        let Progress::Waits(running, blocker) = client.start(&plan, &[]).unwrap() else { panic!("{text} should wait") };
+        let wait = client.session.wait(blocker);
+        holder.commit();
+        wait.block(Some(Duration::from_secs(10))).unwrap();
+        let Progress::Done(answer) = client.go_on(*running).unwrap() else { panic!("nobody else writes") };
+        assert_eq!(numbers(&answer.rows), expected, "{text}");
+        client.commit();
+        let (_, table) = fixture.client().sql("select a from t order by id").unwrap();
+        assert_eq!(numbers(&table.rows), left, "{text}");
+        fixture.check_indexes();
+    }
+}
+
 /// Goal: W1: a subquery that takes rows from a queue takes them once, although its condition is planned for an index and
 /// again for rows that changed. Method: the plan has one query to compute ahead, and a change in between changes nothing.
 #[test]
@@ -123,4 +177,54 @@ fn correlated_subquery_that_locks_is_refused() {
     let analyzed = client.analyze("select (select a from t u where u.id = t.id for update) from t").unwrap();
     let error = fixture.try_plan(&analyzed).unwrap_err();
     assert_eq!(error.state(), crate::error::SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+/// Goal: T45: a query of WITH is looked at once, however often it is named. Method: sixty of them, each naming the former
+/// twice; going into each name would be 2^60 steps.
+#[test]
+fn with_queries_named_twice_are_planned_once() {
+    let fixture = fixture();
+    let mut text = String::from("with q0 as (select id from t where id = 1 for update)");
+    for (n, before) in (1..=60).zip(0..) {
+        let _ = write!(text, ", q{n} as (select x.id from q{before} x join q{before} y on x.id = y.id)");
+    }
+    let (_, answer) =
+        begun(&fixture).sql(&format!("{text} select (select id from q60), id from t where id = 1")).unwrap();
+    assert_eq!(numbers(&answer.rows), [1]);
+}
+
+/// Goal: T45: queries of WITH that name each other in a chain end in 54001 before they end the stack. Method: chains within
+/// the limit run, longer ones, and shorter ones of deeper queries, are refused, on a stack as small as a test's.
+#[test]
+fn with_queries_in_a_long_chain_are_refused() {
+    let fixture = fixture();
+    let chain = |length: usize, body: &dyn Fn(usize) -> String| {
+        let mut text = String::from("with q0 as (select 1 as a)");
+        for n in 1..=length {
+            let _ = write!(text, ", q{n} as ({})", body(n - 1));
+        }
+        format!("{text} select a from q{length}")
+    };
+    let plain = |before: usize| format!("select a from q{before}");
+    let nested = |before: usize| format!("select (select max(a) from (select a from q{before}) s) as a");
+    let (_, answer) = begun(&fixture).sql(&chain(80, &plain)).unwrap();
+    assert_eq!(numbers(&answer.rows), [1]);
+    for text in [chain(1500, &plain), chain(6000, &plain), chain(200, &nested)] {
+        let error = begun(&fixture).sql(&text).unwrap_err();
+        assert_eq!(error.state(), crate::error::SqlState::STATEMENT_TOO_COMPLEX);
+    }
+}
+
+/// Goal: T45: one row is assigned to all columns. Method: the rows come from a queue, which gives another one each time.
+#[test]
+fn row_assigned_to_several_columns_is_one_row() {
+    let fixture = fixture();
+    let plan = fixture.plan(&begun(&fixture).analyze(
+        "update t set (id, a) = (select u.id + 10, u.a from t u order by u.id for update skip locked limit 1) where id = 4",
+    ).unwrap());
+    assert_eq!(plan.ctes.iter().filter(|cte| cte.width() == 2).count(), 1, "one query for both columns");
+    let mut client = begun(&fixture);
+    let Progress::Done(_) = client.start(&plan, &[]).unwrap() else { panic!("nobody waits in a queue") };
+    let (_, answer) = client.sql("select id, a from t where id > 10").unwrap();
+    assert_eq!(answer.rows, vec![vec![Value::Int4(11), Value::Int4(10)]]);
 }

@@ -92,6 +92,7 @@ pub(super) fn analyzed(bound: Bound) -> Analyzed {
         bound,
         parameters: Vec::new(),
         columns: Vec::new(),
+        modifying: Vec::new(),
         relations: Vec::new(),
         writes: true,
         lock_strength: None,
