@@ -3,41 +3,16 @@
 
 use std::{
     sync::{Arc, Mutex},
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
-use collie_clients_tests::{Server, Stopwatch, message, state};
-use postgres::{Client, Error, NoTls, types::FromSqlOwned};
-
-/// How long what is looked at may take to become so.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
-}
-
-fn run(client: &mut Client, sql: &str) {
-    client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-}
-
-fn pid(client: &mut Client) -> i32 {
-    value(client, "SELECT pg_backend_pid()")
-}
-
-/// Runs a statement that must wait, on another thread, and returns once it does.
-fn start(server: &Server, mut client: Client, sql: &'static str) -> JoinHandle<(Client, Result<(), Error>)> {
-    let pid = pid(&mut client);
-    let running = thread::spawn(move || {
-        let result = client.batch_execute(sql);
-        (client, result)
-    });
-    let (mut look, watch) = (server.connect(), Stopwatch::start());
-    while value::<i32>(&mut look, &format!("SELECT cardinality(pg_blocking_pids({pid}))")) == 0 {
-        assert!(watch.elapsed() < PATIENCE, "{sql} does not wait");
-    }
-    running
-}
+use collie_clients_tests::{
+    Server, Stopwatch, message,
+    session::{PATIENCE, run, start, value},
+    state,
+};
+use postgres::NoTls;
 
 /// Goal: every function does what PostgreSQL's does: counts, modes, scopes, two spaces of numbers, a warning for what is not
 /// held, and `pg_locks` shows all. Method: two sessions, the answers of PostgreSQL written out.

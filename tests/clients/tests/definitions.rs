@@ -4,37 +4,15 @@
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread::{self, JoinHandle},
-    time::Duration,
+    thread,
 };
 
-use collie_clients_tests::{Place, Server, Stopwatch, state};
-use postgres::{Client, Error, types::FromSqlOwned};
-
-/// How long what is looked at may take to become so.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
-}
-
-fn run(client: &mut Client, sql: &str) {
-    client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-}
-
-/// Runs a statement that must wait, on another thread, and returns once it does.
-fn start(server: &Server, mut client: Client, sql: &'static str) -> JoinHandle<(Client, Result<(), Error>)> {
-    let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
-    let running = thread::spawn(move || {
-        let result = client.batch_execute(sql);
-        (client, result)
-    });
-    let (mut look, watch) = (server.connect(), Stopwatch::start());
-    while value::<i32>(&mut look, &format!("SELECT cardinality(pg_blocking_pids({pid}))")) == 0 {
-        assert!(watch.elapsed() < PATIENCE, "{sql} does not wait");
-    }
-    running
-}
+use collie_clients_tests::{
+    Place, Server,
+    session::{run, start, value},
+    state,
+};
+use postgres::Client;
 
 /// Kills the server and opens its directory again: the catalog must be whole, and the names free or taken as told.
 fn crash(place: &Place, server: Server, there: bool, rows: i64) -> Server {

@@ -1,16 +1,12 @@
 //! Transaction ids and snapshots of them, as applications see them: who has one, what a snapshot shows, how each ended.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
-use collie_clients_tests::{Place, Server, state};
-use postgres::{Client, types::FromSqlOwned};
-
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
-}
-
-fn run(client: &mut Client, sql: &str) {
-    client.batch_execute(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-}
+use collie_clients_tests::{
+    Place, Server,
+    session::{run, value},
+    state,
+};
+use postgres::Client;
 
 /// Goal: who asks for the transaction's id gets one, the same until its end, by a default too; who asks whether it has one
 /// gives it none. Method: each function before and after; a read-only transaction has none to give.

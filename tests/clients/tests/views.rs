@@ -2,23 +2,15 @@
 //! waits.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
-use std::{
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::thread::{self, JoinHandle};
 
 use collie_clients_tests::{
-    Server, Stopwatch, Wire, state,
+    Server, Stopwatch, Wire,
+    session::{PATIENCE, pid, value},
+    state,
     wire::{query, states},
 };
 use postgres::{Client, Error, types::FromSqlOwned};
-
-/// How long what is looked at may take to become so.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
-}
 
 /// Asks until the answer is the one that is waited for.
 fn until<T: FromSqlOwned + PartialEq + std::fmt::Debug>(client: &mut Client, sql: &str, wanted: &T) {
@@ -30,10 +22,6 @@ fn until<T: FromSqlOwned + PartialEq + std::fmt::Debug>(client: &mut Client, sql
         }
         assert!(watch.elapsed() < PATIENCE, "{sql}: {found:?}, not {wanted:?}");
     }
-}
-
-fn pid(client: &mut Client) -> i32 {
-    value(client, "SELECT pg_backend_pid()")
 }
 
 /// Runs a statement that will wait, on another thread; gives the session back with the answer.
