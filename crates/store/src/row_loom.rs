@@ -2,7 +2,6 @@
 //!
 //! Not seen here: reclamation (nothing is freed under loom), the index, load buffering.
 
-
 use collie_base::{LiveSnapshots, Xid};
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Explored, check, explore};

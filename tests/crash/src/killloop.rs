@@ -27,11 +27,23 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Starts the server, with the protocols of the log in turn: a ring is read whatever the next life uses.
+    /// Starts the server, with the protocols of the log in turn: a ring is read whatever the next life uses. In every other
+    /// life tables are flushed to their levels, and log that is not needed goes, as often as can be.
     fn start(&self, [data, rings]: [&Path; 2], cycle: u64) -> anyhow::Result<Server> {
         let protocol = ["help", "oracle", "base"][usize::try_from(cycle % 3)?];
         let pairs = [("ring", self.ring.as_str()), ("ring_dir", &rings.display().to_string()), ("protocol", protocol)];
-        Server::start(&self.server, data, &pairs.map(|(name, value)| format!("wal.{name}={value}")))
+        let mut settings = pairs.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
+        if cycle % 2 == 1 {
+            let small = [
+                "store.write_buffer_size=16KiB",
+                "wal.ring_size=256KiB",
+                "wal.flush_bytes=64KiB",
+                "wal.segment_size=9MiB",
+                "wal.max_total_wal_size=1",
+            ];
+            settings.extend(small.map(str::to_owned));
+        }
+        Server::start(&self.server, data, &settings)
     }
 }
 
