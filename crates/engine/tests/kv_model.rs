@@ -1,5 +1,5 @@
-//! The key-value face against a map with versions: writes, batches, transactions, savepoints, snapshots, scans, families that come
-//! and go, closing, crashes and reopening, at random.
+//! The key-value face against a map with versions: writes, batches, transactions, savepoints, snapshots, scans, flushes, families that
+//! come and go, closing, crashes and reopening, at random.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -59,6 +59,7 @@ enum Step {
     Batch(Vec<Write>, bool),
     FlushWal(bool),
     SyncWal,
+    FlushCf(Vec<usize>),
     Begin(Isolation),
     TxnWrite(Write),
     TxnRead { cf: usize, key: u8, lock: bool },
@@ -95,6 +96,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (proptest::collection::vec(write(), 0..8), any::<bool>()).prop_map(|(all, sync)| Step::Batch(all, sync)),
         1 => any::<bool>().prop_map(Step::FlushWal),
         1 => Just(Step::SyncWal),
+        3 => proptest::collection::vec(0..NAMES.len(), 1..3).prop_map(Step::FlushCf),
         5 => isolation.prop_map(Step::Begin),
         10 => write().prop_map(Step::TxnWrite),
         5 => (0..NAMES.len(), 0..KEYS, any::<bool>()).prop_map(|(cf, key, lock)| Step::TxnRead { cf, key, lock }),
@@ -526,6 +528,13 @@ impl Run {
             Step::SyncWal => {
                 self.db.sync_wal().unwrap();
                 self.durable = self.durable.max(self.written);
+            }
+            Step::FlushCf(cfs) => {
+                let cfs: Vec<Cf> = cfs.into_iter().filter_map(|cf| self.named(cf)).map(|(_, cf)| cf).collect();
+                self.db.flush_cf(&cfs.iter().collect::<Vec<_>>()).unwrap();
+                if !cfs.is_empty() {
+                    (self.durable, self.written) = (self.last(), self.last());
+                }
             }
             Step::Begin(isolation) => {
                 let txn = self.db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();

@@ -74,21 +74,19 @@ impl fmt::Debug for Cf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CfOptions {
-    /// The atomic group that the family belongs to; empty: none. Groups come with flushing to disk, so a name is refused.
+    /// The atomic group that the family belongs to; empty: none. Groups are not built, so a name is refused.
     pub group: String,
 }
 
 impl CfOptions {
-    /// Names the atomic group, whose families are flushed to disk together. Refused by `create_cf` until there is flushing.
+    /// Names the atomic group, whose families are flushed to disk together. Refused by `create_cf`: not built.
     pub fn group(name: &str) -> Self {
         Self { group: name.to_owned() }
     }
 
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if !self.group.is_empty() {
-            return Err(EngineError::InvalidArgument {
-                what: "atomic groups need tables on disk, which are not built yet: leave the group empty",
-            });
+            return Err(EngineError::InvalidArgument { what: "atomic groups are not built: leave the group empty" });
         }
         Ok(())
     }

@@ -312,6 +312,23 @@ impl Db {
         Ok(self.inner.engine.log().map_or(Ok(()), collie_wal::Log::sync_wal)?)
     }
 
+    /// Flushes families to their levels: what was acknowledged before the call is in tables then, and the log is not needed for
+    /// it. They are flushed by themselves too (`store.write_buffer_size`, `wal.max_total_wal_size`).
+    ///
+    /// # Durability
+    /// Everything acknowledged before the call is on disk when it returns.
+    ///
+    /// # Errors
+    /// [`EngineError::NoSuchFamily`]; the log's and the levels'.
+    ///
+    /// # Progress
+    /// Blocks on a flush of the log and on writing tables; on other flushes of the same families.
+    pub fn flush_cf(&self, cfs: &[&Cf]) -> Result<(), EngineError> {
+        cfs.iter().try_for_each(|cf| cf.check())?;
+        let ids: Vec<CfId> = cfs.iter().map(|cf| cf.id()).collect();
+        self.inner.engine.flush_cf(&ids)
+    }
+
     /// Returns the position below which everything is on disk.
     pub fn durable(&self) -> Lsn {
         self.inner.engine.durable()

@@ -58,7 +58,7 @@ mod write_options;
 pub use batch::Batch;
 pub use cf::{Cf, CfOptions};
 pub use db::Db;
-pub use options::{Options, TxnSettings, WalOptions};
+pub use options::{Options, StoreOptions, TxnSettings, WalOptions};
 pub use receipt::{Receipt, Token};
 pub use scan::{Item, Scan};
 pub use snapshot::Snapshot;

@@ -15,10 +15,19 @@ use crate::EngineError;
 pub struct Options {
     /// Make a database where there is none. Default true.
     pub create_if_missing: bool,
+    /// Rows, and their levels on disk.
+    pub store: StoreOptions,
     /// The log.
     pub wal: WalOptions,
     /// Transactions.
     pub txn: TxnSettings,
+}
+
+/// The table `store`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
+    pub write_buffer_size: u64,
 }
 
 /// The table `wal`.
@@ -42,6 +51,9 @@ pub struct WalOptions {
     pub spares: u32,
     /// Log files in all, at least 8; with all in use writes fail with `NoSpace`. Default 1024.
     pub max_segments: u32,
+    /// Bytes of log at which the family that needs its oldest part is flushed, two segments at the least; 0 chooses by the sizes
+    /// of the families' buffers, within 1 and 16 GiB. Default 0.
+    pub max_total_wal_size: u64,
     /// How long a write that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,
     /// How many bytes that nobody waits for may gather. Default 1 MiB.
@@ -74,8 +86,9 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 20] = [
     "create_if_missing",
+    "store.write_buffer_size",
     "txn.max_sessions",
     "txn.max_snapshot_age",
     "txn.old_version_memory",
@@ -86,6 +99,7 @@ const NAMES: [&str; 18] = [
     "wal.frame_size",
     "wal.manual_wal_flush",
     "wal.max_segments",
+    "wal.max_total_wal_size",
     "wal.recovery_mode",
     "wal.ring",
     "wal.ring_dir",
@@ -115,6 +129,7 @@ impl Options {
         let log = &options.log;
         Self {
             create_if_missing: options.create_if_missing,
+            store: StoreOptions { write_buffer_size: options.write_buffer_size },
             wal: WalOptions {
                 ring: log.ring,
                 ring_dir: log.ring_dir.clone(),
@@ -125,6 +140,7 @@ impl Options {
                 segment_size: log.segment_bytes,
                 spares: log.spares,
                 max_segments: log.max_segments,
+                max_total_wal_size: options.max_total_wal_size,
                 flush_delay: log.flush_delay,
                 flush_bytes: log.flush_bytes,
                 manual_wal_flush: log.manual_wal_flush,
@@ -141,9 +157,11 @@ impl Options {
 
     /// Returns the engine's own settings.
     pub(crate) fn into_engine(self) -> crate::Options {
-        let Self { create_if_missing, wal, txn } = self;
+        let Self { create_if_missing, store, wal, txn } = self;
         crate::Options {
             create_if_missing,
+            write_buffer_size: store.write_buffer_size,
+            max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
             xid_slots: txn.xid_slots,
             old_version_memory: txn.old_version_memory,
@@ -183,6 +201,7 @@ impl Options {
         let time = || time(value).ok_or_else(|| bad("a time, such as 10ms"));
         match name {
             "create_if_missing" => self.create_if_missing = flag()?,
+            "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
             "txn.max_sessions" => self.txn.max_sessions = count()?,
             "txn.max_snapshot_age" => self.txn.max_snapshot_age = Some(time()?).filter(|age| !age.is_zero()),
             "txn.old_version_memory" => self.txn.old_version_memory = bytes()?,
@@ -193,6 +212,7 @@ impl Options {
             "wal.frame_size" => self.wal.frame_size = bytes()?,
             "wal.manual_wal_flush" => self.wal.manual_wal_flush = flag()?,
             "wal.max_segments" => self.wal.max_segments = number()?,
+            "wal.max_total_wal_size" => self.wal.max_total_wal_size = bytes()?,
             "wal.recovery_mode" => self.wal.recovery_mode = word(&MODES, value).map_err(|wanted| bad(&wanted))?,
             "wal.ring" => self.wal.ring = word(&RINGS, value).map_err(|wanted| bad(&wanted))?,
             "wal.ring_dir" => self.wal.ring_dir = value.into(),
@@ -301,6 +321,7 @@ mod tests {
     fn options_are_set_by_their_names() {
         let values = [
             "false",
+            "32MiB",
             "100",
             "3s",
             "5MiB",
@@ -311,6 +332,7 @@ mod tests {
             "128KiB",
             "true",
             "9",
+            "2GiB",
             "point_in_time",
             "shared",
             "/run",

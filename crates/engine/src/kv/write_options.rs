@@ -14,7 +14,7 @@ use crate::EngineError;
 pub struct WriteOptions {
     /// Return once the write is on disk.
     pub sync: bool,
-    /// Keep the write out of the log. Refused until there are tables on disk: nothing would ever bring it back.
+    /// Keep the write out of the log. Refused: flushing knows no rows that are not in the log.
     pub disable_wal: bool,
     /// Fail with [`EngineError::Busy`] where the write would wait for room in the log's ring. Waits for locks are not meant:
     /// [`TxnOptions::lock_timeout`](super::TxnOptions::lock_timeout) bounds those.
@@ -31,7 +31,7 @@ impl WriteOptions {
         let what = match self {
             Self { sync: true, disable_wal: true, .. } => "sync asks for what disable_wal leaves out: set one of them",
             Self { disable_wal: true, .. } => {
-                "disable_wal needs tables on disk to flush to, which are not built yet: leave it off"
+                "disable_wal is not built: flushing knows no rows that are not in the log: leave it off"
             }
             _ => return Ok(()),
         };
