@@ -28,6 +28,7 @@ mod index;
 mod index_bench;
 #[cfg(test)]
 mod index_bench_tests;
+mod kv;
 mod latency;
 mod log_bench;
 mod machine;
@@ -61,6 +62,7 @@ pub use disk_floor::{DiskFloor, FloorSlice};
 pub use files::Scratch;
 pub use index::memory::index_memory;
 pub use index_bench::index_bench;
+pub use kv::{KvFlags, UsageError, kv_bench};
 pub use latency::Latencies;
 pub use log_bench::{log_bench, section_names};
 pub use machine::Machine;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::Context;
 use collie_bench::{
-    Pace, Plan, Report, TracerProgram, draw, index_bench, index_memory, log_bench, protocols_table,
+    KvFlags, Pace, Plan, Report, TracerProgram, draw, index_bench, index_memory, kv_bench, log_bench, protocols_table,
     sections_in_markdown, trace_thread, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
@@ -43,6 +43,16 @@ pub(crate) enum Command {
         /// Candidate, bytes of a key, rows, milliseconds.
         arguments: Vec<String>,
     },
+    /// Measure the embedded key-value engine as RocksDB's db_bench measures RocksDB: its flags, its benchmarks, its lines.
+    ///
+    /// Flags are --name=value: benchmarks (fillseq fillrandom filluniquerandom fillsync fill100K overwrite readseq readreverse
+    /// readrandom readmissing multireadrandom seekrandom readwhilewriting readrandomwriterandom updaterandom deleteseq
+    /// deleterandom; name[X5] repeats), num, reads, writes, duration, threads, key_size, value_size, batch_size,
+    /// compression_ratio, num_column_families, sync, manual_wal_flush, use_existing_db, seed, histogram, readwritepercent,
+    /// seek_nexts, db. Ours: json=FILE, runs=N, wal_segment_size, and peer=db_bench or peer=db_bench=PATH, which runs RocksDB's
+    /// (package rocksdb-tools) with the same flags in turn. A flag of db_bench that means nothing here is said to be without
+    /// effect; an unknown one is exit code 2. Use a release build on a machine that does nothing else.
+    Kv(KvArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -122,6 +132,13 @@ pub(crate) struct IndexArgs {
     readme: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct KvArgs {
+    /// Flags as db_bench's.
+    #[arg(value_name = "--NAME=VALUE", trailing_var_arg = true, allow_hyphen_values = true)]
+    flags: Vec<String>,
+}
+
 /// What is done with a report besides printing it.
 struct Kept {
     json: Option<PathBuf>,
@@ -152,6 +169,18 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             print(&format!("{}\n", index_memory(&Plan::new(Path::new("."), Pace::Full), &arguments)?))?;
             Ok(ExitCode::SUCCESS)
         }
+        Command::Kv(KvArgs { flags }) => match KvFlags::parse(&flags) {
+            Err(error) => {
+                eprintln!("collie bench kv: {error}");
+                Ok(ExitCode::from(2))
+            }
+            Ok(flags) => {
+                let mut said = Ok(());
+                let mut say = |line: &str| said = print(&format!("{line}\n"));
+                kv_bench(&flags, &collie_env::Env::real(), &mut say)?;
+                said.map(|()| ExitCode::SUCCESS)
+            }
+        },
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
             let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };

@@ -1,5 +1,5 @@
-//! `collie bench txn` as a program: what goes over the wire, to the server that the program starts of itself and, where it is
-//! installed, to PostgreSQL beside it.
+//! `collie bench kv` and `collie bench txn` as a program: flags; what goes over the wire, to the server that the program starts of
+//! itself and, where it is installed, to PostgreSQL beside it.
 
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -8,6 +8,23 @@ use std::{
 };
 
 use serde_json::Value;
+
+/// Goal: db_bench's flags reach the benchmark, and a wrong one is wrong usage. Method: a small run; a misspelt flag.
+#[test]
+fn key_value_benchmark_takes_the_flags_of_db_bench() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_collie"));
+        let done = command.args(["bench", "kv"]).args(flags).stdin(Stdio::null()).output().unwrap();
+        (done.status.code(), String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap())
+    };
+    let db = format!("--db={}", dir.path().display());
+    let (code, out, err) = run(&["--benchmarks=fillseq,readrandom", "--num=100", &db]);
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    assert!(out.contains("fillseq      : ") && out.contains("(100 of 100 found)"), "{out}");
+    let (code, _, err) = run(&["--vlaue_size=1"]);
+    assert!(code == Some(2) && err.contains("did you mean --value_size?"), "{err}");
+}
 
 /// Goal: both servers are started, loaded, measured and stopped, and the document gets its tables. Method: two short
 /// sections with the real program; JSON and document read back; nothing is left in the directory.

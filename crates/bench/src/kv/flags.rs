@@ -1,0 +1,291 @@
+//! `KvFlags`: db_bench's flags, `--name=value`, with `_` or `-` in names.
+//!
+//! A flag that means nothing here is accepted and said to be without effect, with the reason; one that asks for what is not
+//! built, and one that nobody knows, is refused. Nothing is passed over.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::workload::Workload;
+
+/// A wrong flag: what to say on standard error, with exit code 2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError(pub String);
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// What to run, and how.
+#[derive(Clone, Debug)]
+pub struct KvFlags {
+    /// The benchmarks in order, those with `[Xn]` as often, and how many of each in a row.
+    pub(super) benchmarks: Vec<(Workload, u32)>,
+    pub(super) num: u64,
+    pub(super) reads: Option<u64>,
+    pub(super) writes: Option<u64>,
+    pub(super) duration_seconds: u64,
+    pub(super) threads: u32,
+    pub(super) key_size: usize,
+    pub(super) value_size: usize,
+    pub(super) batch_size: u64,
+    pub(super) compression_ratio: f64,
+    pub(super) column_families: u64,
+    pub(super) disable_wal: bool,
+    pub(super) sync: bool,
+    pub(super) manual_wal_flush: bool,
+    pub(super) use_existing_db: bool,
+    pub(super) seed: u64,
+    pub(super) histogram: bool,
+    pub(super) read_percent: u64,
+    pub(super) seek_nexts: u64,
+    pub(super) db: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
+    pub(super) runs: u32,
+    pub(super) peer: Option<PathBuf>,
+    pub(super) unlike_durability: bool,
+    pub(super) wal_segment_size: Option<u64>,
+    pub(super) write_buffer_size: Option<u64>,
+    pub(super) max_total_wal_size: Option<u64>,
+    /// The flags that db_bench knows too, as they were given.
+    pub(super) for_peer: Vec<String>,
+    /// Lines to say before the first benchmark.
+    pub(super) notes: Vec<String>,
+}
+
+/// Flags that mean something here: name, and whether db_bench knows it.
+const KNOWN: &[(&str, bool)] = &[
+    ("batch_size", true),
+    ("benchmarks", true),
+    ("compression_ratio", true),
+    ("compression_type", true),
+    ("db", false),
+    ("disable_wal", true),
+    ("duration", true),
+    ("histogram", true),
+    ("json", false),
+    ("key_size", true),
+    ("manual_wal_flush", true),
+    ("max_total_wal_size", true),
+    ("num", true),
+    ("num_column_families", true),
+    ("peer", false),
+    ("reads", true),
+    ("readwritepercent", true),
+    ("runs", false),
+    ("seed", true),
+    ("seek_nexts", true),
+    ("sync", true),
+    ("threads", true),
+    ("unlike_durability", false),
+    ("use_existing_db", true),
+    ("value_size", true),
+    ("wal_segment_size", false),
+    ("write_buffer_size", true),
+    ("writes", true),
+];
+
+/// Flags of db_bench that change nothing here, and why.
+const WITHOUT_EFFECT: &[(&str, &str)] = &[
+    ("block_size", "rows are in memory, in no blocks"),
+    ("bloom_bits", "rows are in memory, and looked up there"),
+    ("cache_size", "rows are in memory, nothing is cached"),
+    ("max_background_jobs", "tables are compacted by the thread that flushes"),
+    ("max_write_buffer_number", "a family has one buffer beside the one that is flushed"),
+    ("open_files", "tables are read at open only"),
+    ("statistics", "counters are kept in any case"),
+    ("stats_interval", "figures are told at the end of each benchmark"),
+    ("stats_interval_seconds", "figures are told at the end of each benchmark"),
+];
+
+/// Flags of db_bench that ask for what is not built.
+const REFUSED: &[(&str, &str)] = &[
+    ("benchmark_write_rate_limit", "writers are not slowed"),
+    ("merge_operator", "there is no merge"),
+    ("report_file", "use --json=FILE"),
+    ("report_interval_seconds", "figures are told at the end of each benchmark"),
+    ("wal_dir", "the log lies in the directory of the database"),
+];
+
+const TRUE: [&str; 5] = ["1", "true", "t", "yes", "y"];
+const FALSE: [&str; 5] = ["0", "false", "f", "no", "n"];
+
+impl Default for KvFlags {
+    fn default() -> Self {
+        Self {
+            benchmarks: [Workload::FillSeq, Workload::FillRandom, Workload::ReadRandom].map(|one| (one, 1)).to_vec(),
+            num: 1_000_000,
+            reads: None,
+            writes: None,
+            duration_seconds: 0,
+            threads: 1,
+            key_size: 16,
+            value_size: 100,
+            batch_size: 1,
+            compression_ratio: 0.5,
+            column_families: 1,
+            disable_wal: false,
+            sync: false,
+            manual_wal_flush: false,
+            use_existing_db: false,
+            seed: 1,
+            histogram: false,
+            read_percent: 90,
+            seek_nexts: 0,
+            db: None,
+            json: None,
+            runs: 1,
+            peer: None,
+            unlike_durability: false,
+            wal_segment_size: None,
+            write_buffer_size: None,
+            max_total_wal_size: None,
+            for_peer: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
+impl KvFlags {
+    /// Reads the arguments of the command.
+    ///
+    /// # Errors
+    /// The first argument that is wrong, what is wrong with it, and the nearest flag to one that nobody knows.
+    pub fn parse(arguments: &[String]) -> Result<Self, UsageError> {
+        let mut flags = Self::default();
+        for argument in arguments {
+            let Some(flag) = argument.strip_prefix("--") else {
+                return Err(UsageError(format!("{argument} is no flag: flags are written --name=value")));
+            };
+            let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+            flags.set(&name.replace('-', "_"), value)?;
+        }
+        let lowest = |what: &str, value: u64, least: u64| {
+            let said = || UsageError(format!("--{what}={value}: at least {least}"));
+            if value < least { Err(said()) } else { Ok(()) }
+        };
+        lowest("key_size", flags.key_size as u64, 8)?;
+        lowest("num", flags.num, 1)?;
+        lowest("threads", flags.threads.into(), 1)?;
+        lowest("batch_size", flags.batch_size, 1)?;
+        lowest("num_column_families", flags.column_families, 1)?;
+        lowest("runs", flags.runs.into(), 1)?;
+        Ok(flags)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), UsageError> {
+        let bad = |wanted: &str| UsageError(format!("--{name}={value}: {wanted}"));
+        let number = || value.parse::<u64>().map_err(|_| bad("a count is wanted"));
+        let small = || value.parse::<u32>().map_err(|_| bad("a count is wanted"));
+        let size = || value.parse::<usize>().map_err(|_| bad("a number of bytes is wanted"));
+        let flag = || match value {
+            "" => Ok(true),
+            value if TRUE.contains(&value) => Ok(true),
+            value if FALSE.contains(&value) => Ok(false),
+            _ => Err(bad("0 or 1 is wanted")),
+        };
+        match name {
+            "batch_size" => self.batch_size = number()?,
+            "benchmarks" => self.benchmarks = benchmarks(value)?,
+            "compression_ratio" => {
+                let ratio = value.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
+                self.compression_ratio = ratio.ok_or_else(|| bad("a number from 0 to 1 is wanted"))?;
+            }
+            "compression_type" if value == "none" => {}
+            "compression_type" => self.notes.push(format!("compression_type={value}: no effect: rows are in memory")),
+            "db" => self.db = Some(value.into()),
+            "disable_wal" => self.disable_wal = flag()?,
+            "duration" => self.duration_seconds = number()?,
+            "histogram" => self.histogram = flag()?,
+            "json" => self.json = Some(value.into()),
+            "key_size" => self.key_size = size()?,
+            "manual_wal_flush" => self.manual_wal_flush = flag()?,
+            "num" => self.num = number()?,
+            "num_column_families" => self.column_families = number()?,
+            "peer" if value == "db_bench" || value.starts_with("db_bench=") => {
+                self.peer = Some(value.strip_prefix("db_bench=").unwrap_or("db_bench").into());
+            }
+            "peer" => return Err(bad("db_bench or db_bench=PATH is wanted")),
+            "reads" => self.reads = Some(number()?),
+            "readwritepercent" => self.read_percent = number()?,
+            "runs" => self.runs = small()?,
+            "seed" => self.seed = number()?,
+            "seek_nexts" => self.seek_nexts = number()?,
+            "sync" => self.sync = flag()?,
+            "threads" => self.threads = small()?,
+            "unlike_durability" => self.unlike_durability = flag()?,
+            "use_existing_db" => self.use_existing_db = flag()?,
+            "value_size" => self.value_size = size()?,
+            "wal_segment_size" => self.wal_segment_size = Some(number()?),
+            "max_total_wal_size" => self.max_total_wal_size = Some(number()?),
+            "write_buffer_size" => self.write_buffer_size = Some(number()?),
+            "writes" => self.writes = Some(number()?),
+            _ => return self.set_nothing(name, value),
+        }
+        if KNOWN.iter().any(|(known, peer)| *known == name && *peer) && name != "benchmarks" {
+            self.for_peer.push(format!("--{name}={}", if value.is_empty() { "1" } else { value }));
+        }
+        Ok(())
+    }
+
+    /// A flag that sets nothing here.
+    fn set_nothing(&mut self, name: &str, value: &str) -> Result<(), UsageError> {
+        if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == name) {
+            self.notes.push(format!("{name}={value}: no effect: {why}"));
+            self.for_peer.push(format!("--{name}={value}"));
+            return Ok(());
+        }
+        if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
+            return Err(UsageError(format!("--{name} is not built: {why}")));
+        }
+        let names = KNOWN.iter().map(|(name, _)| *name).chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name));
+        Err(UsageError(format!("unknown flag --{name}: did you mean --{}?", nearest(name, names))))
+    }
+}
+
+/// Reads the list of benchmarks.
+fn benchmarks(list: &str) -> Result<Vec<(Workload, u32)>, UsageError> {
+    let mut all = Vec::new();
+    for item in list.split(',').filter(|item| !item.is_empty()) {
+        let (name, times) = match item.split_once('[') {
+            None => (item, 1),
+            Some((name, times)) => {
+                let times = times.strip_prefix(['X', 'x']).and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+                let said = || UsageError(format!("benchmark {item}: name[X5] repeats five times"));
+                (name, times.filter(|times| *times > 0).ok_or_else(said)?)
+            }
+        };
+        let known = Workload::ALL.iter().find(|(known, _)| *known == name).ok_or_else(|| {
+            let near = nearest(name, Workload::ALL.iter().map(|(name, _)| *name));
+            UsageError(format!("unknown benchmark {name}: did you mean {near}?"))
+        })?;
+        all.push((known.1, times));
+    }
+    if all.is_empty() {
+        return Err(UsageError("--benchmarks names none".to_owned()));
+    }
+    Ok(all)
+}
+
+/// Returns the name that takes the fewest edits.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
+    names.min_by_key(|known| edits(name, known)).unwrap_or_default()
+}
+
+/// Letters to put in, take out or change to make one text of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], at + 1);
+        for (place, known) in other.bytes().enumerate() {
+            let changed = before + usize::from(letter != known);
+            before = row[place + 1];
+            row[place + 1] = changed.min(row[place] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
+}

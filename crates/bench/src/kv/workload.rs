@@ -1,0 +1,354 @@
+//! `Workload`: one benchmark of db_bench, as one thread runs it over a database.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use collie_engine::kv::{Batch, Cf, Db, WriteOptions};
+use collie_env::Clock;
+
+use super::draw::{Random, Values, key_into};
+use super::flags::KvFlags;
+use super::line::Figures;
+use crate::Latencies;
+
+/// Operations between two looks at the clock of a benchmark with a duration.
+const LOOK_EVERY: u64 = 1_000;
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Workload {
+    FillSeq,
+    FillRandom,
+    FillUniqueRandom,
+    FillSync,
+    Fill100K,
+    Overwrite,
+    ReadSeq,
+    ReadReverse,
+    ReadRandom,
+    ReadMissing,
+    MultiReadRandom,
+    SeekRandom,
+    ReadWhileWriting,
+    ReadRandomWriteRandom,
+    UpdateRandom,
+    DeleteSeq,
+    DeleteRandom,
+}
+
+impl Workload {
+    /// All of them by name.
+    pub(super) const ALL: &[(&str, Self)] = &[
+        ("fillseq", Self::FillSeq),
+        ("fillrandom", Self::FillRandom),
+        ("filluniquerandom", Self::FillUniqueRandom),
+        ("fillsync", Self::FillSync),
+        ("fill100K", Self::Fill100K),
+        ("overwrite", Self::Overwrite),
+        ("readseq", Self::ReadSeq),
+        ("readreverse", Self::ReadReverse),
+        ("readrandom", Self::ReadRandom),
+        ("readmissing", Self::ReadMissing),
+        ("multireadrandom", Self::MultiReadRandom),
+        ("seekrandom", Self::SeekRandom),
+        ("readwhilewriting", Self::ReadWhileWriting),
+        ("readrandomwriterandom", Self::ReadRandomWriteRandom),
+        ("updaterandom", Self::UpdateRandom),
+        ("deleteseq", Self::DeleteSeq),
+        ("deleterandom", Self::DeleteRandom),
+    ];
+
+    /// Returns the name.
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, one)| *one == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether it begins with an empty database.
+    pub(super) const fn is_fresh(self) -> bool {
+        matches!(self, Self::FillSeq | Self::FillRandom | Self::FillUniqueRandom | Self::FillSync | Self::Fill100K)
+    }
+
+    /// Returns the flags as db_bench changes them for this benchmark.
+    pub(super) fn flags(self, flags: &KvFlags) -> KvFlags {
+        let mut own = flags.clone();
+        match self {
+            Self::FillSync => (own.sync, own.num) = (true, (flags.num / 1_000).max(1)),
+            Self::Fill100K => (own.value_size, own.num) = (100_000, (flags.num / 1_000).max(1)),
+            _ => {}
+        }
+        own
+    }
+}
+
+/// What the threads of one benchmark share.
+pub(super) struct Shared<'a> {
+    pub(super) db: &'a Db,
+    pub(super) cfs: &'a [Cf],
+    pub(super) flags: &'a KvFlags,
+    pub(super) clock: &'a dyn Clock,
+    /// Set when the readers are done, for a writer beside them.
+    pub(super) over: &'a AtomicBool,
+}
+
+impl Shared<'_> {
+    fn cf(&self, number: u64) -> &Cf {
+        let place = number % self.flags.column_families;
+        &self.cfs[usize::try_from(place).unwrap_or_default()]
+    }
+
+    const fn writes(&self) -> WriteOptions {
+        WriteOptions { sync: self.flags.sync, disable_wal: self.flags.disable_wal, no_slowdown: false }
+    }
+}
+
+/// One thread of a benchmark.
+pub(super) struct Worker<'a> {
+    shared: &'a Shared<'a>,
+    random: Random,
+    values: Values,
+    key: Vec<u8>,
+    started_ns: u64,
+    last_ns: u64,
+    figures: Figures,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(shared: &'a Shared<'a>, thread: u32) -> Self {
+        let flags = shared.flags;
+        let mut random = Random::new(flags.seed, thread);
+        let values = Values::new(flags.compression_ratio, flags.value_size, &mut random);
+        let latencies = flags.histogram.then(Latencies::default);
+        let figures = Figures { latencies, ..Figures::default() };
+        Self { shared, random, values, key: vec![0; flags.key_size], started_ns: 0, last_ns: 0, figures }
+    }
+
+    /// Runs the benchmark; the second thread kind of `readwhilewriting` is `writes`.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn run(mut self, workload: Workload, writes: bool) -> anyhow::Result<Figures> {
+        self.started_ns = self.shared.clock.now_ns();
+        self.last_ns = self.started_ns;
+        let flags = self.shared.flags;
+        let (reads, written) = (flags.reads.unwrap_or(flags.num), flags.writes.unwrap_or(flags.num));
+        match workload {
+            _ if writes => self.write_until_over()?,
+            Workload::FillSeq => self.write(written, |_, at| at)?,
+            Workload::FillRandom | Workload::FillSync | Workload::Fill100K | Workload::Overwrite => {
+                self.write(written, |random, _| random.below(flags.num))?;
+            }
+            Workload::FillUniqueRandom => {
+                let order = self.shuffled(flags.num);
+                self.write(written.min(flags.num), |_, at| order[usize::try_from(at).unwrap_or_default()])?;
+            }
+            Workload::DeleteSeq => self.delete(written, |_, at| at)?,
+            Workload::DeleteRandom => self.delete(written, |random, _| random.below(flags.num))?,
+            Workload::ReadSeq => self.scan(reads, false)?,
+            Workload::ReadReverse => self.scan(reads, true)?,
+            Workload::ReadRandom | Workload::ReadWhileWriting => self.read(reads, false)?,
+            Workload::ReadMissing => self.read(reads, true)?,
+            Workload::MultiReadRandom => self.multi_read(reads)?,
+            Workload::SeekRandom => self.seek(reads)?,
+            Workload::ReadRandomWriteRandom => self.read_and_write(reads)?,
+            Workload::UpdateRandom => self.update(reads)?,
+        }
+        self.figures.thread_ns = self.shared.clock.now_ns() - self.started_ns;
+        Ok(self.figures)
+    }
+
+    /// Whether there is more to do, of `count` operations or until the time is up.
+    fn goes_on(&self, at: u64, count: u64) -> bool {
+        let seconds = self.shared.flags.duration_seconds;
+        if seconds == 0 {
+            return at < count;
+        }
+        !at.is_multiple_of(LOOK_EVERY) || self.shared.clock.now_ns() - self.started_ns < seconds * 1_000_000_000
+    }
+
+    fn finished(&mut self, operations: u64, bytes: usize) {
+        self.figures.operations += operations;
+        self.figures.bytes += bytes as u64;
+        if let Some(latencies) = &mut self.figures.latencies {
+            let now = self.shared.clock.now_ns();
+            latencies.record(now - self.last_ns);
+            self.last_ns = now;
+        }
+    }
+
+    fn found(&mut self, found: bool) {
+        let (before, wanted) = self.figures.found.unwrap_or_default();
+        self.figures.found = Some((before + u64::from(found), wanted + 1));
+    }
+
+    fn shuffled(&mut self, count: u64) -> Vec<u64> {
+        let mut order: Vec<u64> = (0..count).collect();
+        for at in (1..order.len()).rev() {
+            let other = self.random.below(at as u64 + 1);
+            order.swap(at, usize::try_from(other).unwrap_or_default());
+        }
+        order
+    }
+
+    fn put(&mut self, number: u64) -> anyhow::Result<usize> {
+        let shared = self.shared;
+        key_into(&mut self.key, number);
+        let value = self.values.next(shared.flags.value_size);
+        shared.db.put(shared.cf(number), &self.key, value, &shared.writes())?;
+        Ok(self.key.len() + value.len())
+    }
+
+    fn write(&mut self, count: u64, mut number: impl FnMut(&mut Random, u64) -> u64) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        let flags = shared.flags;
+        while self.goes_on(at, count) {
+            if flags.batch_size == 1 {
+                let number = number(&mut self.random, at);
+                let bytes = self.put(number)?;
+                self.finished(1, bytes);
+                at += 1;
+                continue;
+            }
+            let mut batch = Batch::new();
+            for entry in 0..flags.batch_size {
+                let number = number(&mut self.random, at + entry);
+                key_into(&mut self.key, number);
+                batch.put(shared.cf(number), &self.key, self.values.next(flags.value_size));
+            }
+            shared.db.write(batch, &shared.writes())?;
+            let entries = usize::try_from(flags.batch_size)?;
+            self.finished(flags.batch_size, entries * (flags.key_size + flags.value_size));
+            at += flags.batch_size;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, count: u64, mut number: impl FnMut(&mut Random, u64) -> u64) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        while self.goes_on(at, count) {
+            let mut batch = Batch::new();
+            for entry in 0..shared.flags.batch_size {
+                let number = number(&mut self.random, at + entry);
+                key_into(&mut self.key, number);
+                batch.delete(shared.cf(number), &self.key);
+            }
+            shared.db.write(batch, &shared.writes())?;
+            self.finished(shared.flags.batch_size, 0);
+            at += shared.flags.batch_size;
+        }
+        Ok(())
+    }
+
+    fn write_until_over(&mut self) -> anyhow::Result<()> {
+        while !self.shared.over.load(Relaxed) {
+            let number = self.random.below(self.shared.flags.num);
+            self.put(number)?;
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, count: u64, reverse: bool) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        let snapshot = shared.db.snapshot()?;
+        let scan = snapshot.scan(shared.cf(0), ..);
+        let scan = if reverse { scan.rev() } else { scan };
+        scan.visit(|key, value| {
+            self.finished(1, key.len() + value.len());
+            at += 1;
+            if self.goes_on(at, count) { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(())
+    }
+
+    fn get(&mut self, number: u64) -> anyhow::Result<usize> {
+        key_into(&mut self.key, number);
+        let value = self.shared.db.get(self.shared.cf(number), &self.key)?;
+        self.found(value.is_some());
+        Ok(value.map_or(0, |value| value.len() + self.key.len()))
+    }
+
+    fn read(&mut self, count: u64, missing: bool) -> anyhow::Result<()> {
+        let mut at = 0;
+        if missing {
+            self.key.push(b'.'); // as db_bench: a key that nobody wrote
+        }
+        while self.goes_on(at, count) {
+            let number = self.random.below(self.shared.flags.num);
+            let bytes = if missing {
+                let key = self.shared.flags.key_size;
+                key_into(&mut self.key[..key], number);
+                let value = self.shared.db.get(self.shared.cf(number), &self.key)?;
+                self.found(value.is_some());
+                0
+            } else {
+                self.get(number)?
+            };
+            self.finished(1, bytes);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn multi_read(&mut self, count: u64) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        while self.goes_on(at, count) {
+            let snapshot = shared.db.snapshot()?;
+            let mut bytes = 0;
+            for _ in 0..shared.flags.batch_size {
+                let number = self.random.below(shared.flags.num);
+                key_into(&mut self.key, number);
+                let value = snapshot.get(shared.cf(number), &self.key)?;
+                self.found(value.is_some());
+                bytes += value.map_or(0, |value| value.len() + self.key.len());
+            }
+            self.finished(shared.flags.batch_size, bytes);
+            at += shared.flags.batch_size;
+        }
+        Ok(())
+    }
+
+    fn seek(&mut self, count: u64) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        while self.goes_on(at, count) {
+            let number = self.random.below(shared.flags.num);
+            key_into(&mut self.key, number);
+            let (mut bytes, mut found, mut seen) = (0, false, 0);
+            let snapshot = shared.db.snapshot()?;
+            snapshot.scan(shared.cf(number), &self.key..).visit(|key, value| {
+                bytes += key.len() + value.len();
+                found |= key == self.key;
+                seen += 1;
+                if seen <= shared.flags.seek_nexts { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            })?;
+            self.found(found);
+            self.finished(1, bytes);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn read_and_write(&mut self, count: u64) -> anyhow::Result<()> {
+        let mut at = 0;
+        while self.goes_on(at, count) {
+            let number = self.random.below(self.shared.flags.num);
+            let bytes = if self.random.below(100) < self.shared.flags.read_percent {
+                self.get(number)?
+            } else {
+                self.put(number)?
+            };
+            self.finished(1, bytes);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, count: u64) -> anyhow::Result<()> {
+        let mut at = 0;
+        while self.goes_on(at, count) {
+            let number = self.random.below(self.shared.flags.num);
+            let bytes = self.get(number)? + self.put(number)?;
+            self.finished(1, bytes);
+            at += 1;
+        }
+        Ok(())
+    }
+}
