@@ -16,7 +16,7 @@
 //! Each call waits for those who are in the partition it wants; an insert that splits, and a removal that merges, also for
 //! others that do so. A call begins again when its partition is retired meanwhile. Waits are under a pin of the collector,
 //! which is let go when the partition is free.
-//! Checked by `index_checks` (model and threads), by `partitioned_shuttle.rs` over partitions of three rows, and with the family.
+//! Checked by `index_checks` (model and threads), and with the family.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,7 +24,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter, mutant};
+use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter};
 
 use super::{OrderedIndex, Span};
 use crate::key::Key;
@@ -161,7 +161,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         directory.partitions[place] = Partition::of(lower);
         directory.partitions.insert(place + 1, Partition::of(upper));
         directory.starts.insert(place + 1, start);
-        rows.retired = !mutant!("PARTITION_NOT_RETIRED");
+        rows.retired = true;
         self.directory.replace(directory); // N2: before the lock is released
     }
 
@@ -187,8 +187,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
             directory.partitions[lower] = Partition::of(rows);
             directory.partitions.remove(lower + 1);
             directory.starts.remove(lower + 1);
-            right.retired = !mutant!("PARTITION_NOT_RETIRED");
-            left.retired = right.retired;
+            (left.retired, right.retired) = (true, true);
             self.directory.replace(directory); // N2: before the locks are released
             return;
         }
@@ -201,7 +200,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
             let mut begun = false;
             loop {
                 let rows = directory.partitions[place].0.read();
-                if rows.retired && !mutant!("PARTITION_RETIRED_UNSEEN") {
+                if rows.retired {
                     let from = if span.reverse { rest.end } else { rest.start };
                     return match from {
                         Bound::Included(key) | Bound::Excluded(key) if begun => {
@@ -322,11 +321,6 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
         }
     }
 }
-
-#[cfg(test)]
-#[cfg(shuttle)]
-#[path = "partitioned_shuttle.rs"]
-mod mix;
 
 #[cfg(test)]
 #[cfg(not(shuttle))]
