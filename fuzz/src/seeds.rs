@@ -333,6 +333,7 @@ pub(crate) fn relation() -> Relation {
         primary: true,
         constraint: Some(16_387),
         columns: vec![key(0)],
+        included: Vec::new(),
     };
     Relation {
         oid: 16_385,

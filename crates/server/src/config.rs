@@ -80,16 +80,16 @@ pub const KEYS: &[Key] = &[
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
     key(
-        "txn.first_xid",
-        Kind::Count,
-        "1",
-        "First transaction id of a database that is made; one that exists goes on from its own.",
-    ),
-    key(
         "store.write_buffer_size",
         Kind::Bytes,
         "64MiB",
         "Unflushed rows of a table or index at which it is flushed to its levels, about.",
+    ),
+    key(
+        "txn.first_xid",
+        Kind::Count,
+        "1",
+        "First transaction id of a database that is made; one that exists goes on from its own.",
     ),
     key(
         "txn.max_snapshot_age",
