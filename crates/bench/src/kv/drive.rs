@@ -25,6 +25,9 @@ struct Ours<'a> {
     open: Option<(Db, Vec<Cf>)>,
     /// Whether the log's memory outlives the process.
     outlives: bool,
+    /// Threads of the benchmarks before: each thread draws numbers of its own, so that what one benchmark read or wrote says
+    /// nothing of what the next one will.
+    threads: u32,
 }
 
 impl Ours<'_> {
@@ -68,16 +71,18 @@ impl Ours<'_> {
     fn run(&mut self, workload: Workload) -> anyhow::Result<Figures> {
         let (flags, env) = (workload.flags(self.flags), self.env.clone());
         let fresh = workload.is_fresh() && !flags.use_existing_db;
+        let writer = workload == Workload::ReadWhileWriting;
+        let before = self.threads;
+        self.threads += flags.threads + u32::from(writer);
         let (db, cfs) = self.open(fresh)?;
         let (over, clock) = (AtomicBool::new(false), &*env.clock);
         let shared = Shared { db, cfs, flags: &flags, clock, over: &over };
-        let writer = workload == Workload::ReadWhileWriting;
         let start = Barrier::new(usize::try_from(flags.threads)? + usize::from(writer));
         std::thread::scope(|scope| {
             let work = |thread: u32, writes: bool| {
                 let (shared, start) = (&shared, &start);
                 move || {
-                    let worker = Worker::new(shared, thread);
+                    let worker = Worker::new(shared, before + thread);
                     start.wait();
                     let began = shared.clock.now_ns();
                     let figures = worker.run(workload, writes);
@@ -124,7 +129,7 @@ pub fn kv_bench(flags: &KvFlags, env: &Env, say: &mut dyn FnMut(&str)) -> anyhow
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let (ours_dir, peer_dir) = (dir.join("collie-kv"), dir.join("rocksdb"));
-    let mut ours = Ours { flags, env, dir: ours_dir, open: None, outlives: false };
+    let mut ours = Ours { flags, env, dir: ours_dir, open: None, outlives: false, threads: 0 };
     let peer = flags.peer.as_deref().map(|program| Peer::new(program, &peer_dir));
     let is_first_fresh = flags.benchmarks.first().is_some_and(|(first, _)| first.is_fresh()) && !flags.use_existing_db;
     ours.open(is_first_fresh)?;

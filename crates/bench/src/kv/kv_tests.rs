@@ -124,6 +124,11 @@ fn every_benchmark_runs() {
         assert!(line.ends_with(ends) && line.contains(" 500 operations;"), "{line}");
     }
     assert!(said.iter().any(|line| line.starts_with("readmissing [AVG    2 runs]")), "{said:?}");
+    // What is read at random is not what was written at random: 63 of 100 keys were.
+    let (said, outcome) = run(&[&db, "--benchmarks=fillrandom,readrandom", "--num=4000"]);
+    outcome.unwrap();
+    let found = said.iter().find_map(|line| line.split_once('(')?.1.strip_suffix(" of 4000 found)")?.parse().ok());
+    assert!(found.is_some_and(|found: u32| (2_300..2_800).contains(&found)), "{said:?}");
     let (_, refused) = run(&[&db, "--benchmarks=fillseq", "--num=5", "--disable_wal=1"]);
     assert!(format!("{:#}", refused.unwrap_err()).contains("disable_wal"));
 }
