@@ -1,6 +1,11 @@
-//! `Background`: the engine's one thread. It retires transaction ids, moves the horizon, and cleans rows.
+//! `Background`: a thread of the engine that comes back to its work after a pause, until its database goes.
 //!
-//! Nothing visible depends on it except memory: readers and writers are right without it.
+//! Nothing visible depends on one except memory, the length of the log, and how long an open takes.
+//!
+//! | thread | its rounds |
+//! |---|---|
+//! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows |
+//! | `collie-flush` | [`flusher`](crate::flusher::flusher): flush families to levels, give up log |
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -10,10 +15,19 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::shared::Shared;
 
-/// Between two rounds while there is work.
+/// Between two rounds of the collector while there is work.
 const TICK_MIN: Duration = Duration::from_millis(2);
 /// Between two rounds after a long time without.
 const TICK_MAX: Duration = Duration::from_millis(64);
+
+/// Returns the rounds of the collector.
+pub(crate) fn collector() -> impl FnMut(&Shared) -> Duration + Send {
+    let mut pause = TICK_MIN;
+    move |shared| {
+        pause = if shared.tick() > 0 { TICK_MIN } else { (pause * 2).min(TICK_MAX) };
+        pause
+    }
+}
 
 #[derive(Debug, Default)]
 struct Signal {
@@ -21,7 +35,7 @@ struct Signal {
     changed: Condvar,
 }
 
-/// The running thread. Dropping it stops it.
+/// The running thread. Dropping it stops it, after the round it is at.
 #[derive(Debug)]
 pub(crate) struct Background {
     signal: Arc<Signal>,
@@ -29,11 +43,15 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts the thread over a database that it does not keep alive.
-    pub(crate) fn start(shared: Weak<Shared>) -> std::io::Result<Self> {
+    /// Starts a thread over a database that it does not keep alive. Each round says how long the pause after it is.
+    pub(crate) fn start(
+        name: &str,
+        shared: Weak<Shared>,
+        mut round: impl FnMut(&Shared) -> Duration + Send + 'static,
+    ) -> std::io::Result<Self> {
         let signal = Arc::new(Signal::default());
         let heard = Arc::clone(&signal);
-        let thread = std::thread::Builder::new().name("collie-gc".to_owned()).spawn(move || {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut pause = TICK_MIN;
             loop {
                 let mut stop = heard.stop.lock();
@@ -45,7 +63,7 @@ impl Background {
                 }
                 drop(stop);
                 let Some(shared) = shared.upgrade() else { return };
-                pause = if shared.tick() > 0 { TICK_MIN } else { (pause * 2).min(TICK_MAX) };
+                pause = round(&shared);
             }
         })?;
         Ok(Self { signal, thread: Some(thread) })

@@ -14,12 +14,12 @@ use collie_store::Levels;
 use collie_txn::Txns;
 use collie_wal::{Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
 
-use crate::background::Background;
+use crate::background::{Background, collector};
 use crate::carry::Carry;
 use crate::control::{Control, History};
 use crate::families::Families;
 use crate::flush::Base;
-use crate::flusher::Flusher;
+use crate::flusher::flusher;
 use crate::log::EngineLog;
 use crate::redo::{Incarnation, tag};
 use crate::replay::Replay;
@@ -184,12 +184,12 @@ pub(crate) fn open(
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
     if options.background {
-        let background = Background::start(Arc::downgrade(&shared));
+        let background = Background::start("collie-gc", Arc::downgrade(&shared), collector());
         let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
         *shared.background.lock() = Some(background);
-        let flusher = Flusher::start(Arc::downgrade(&shared));
-        let flusher = flusher.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
-        *shared.flusher.lock() = Some(flusher);
+        let flushes = Background::start("collie-flush", Arc::downgrade(&shared), flusher());
+        let flushes = flushes.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
+        *shared.flusher.lock() = Some(flushes);
     }
     now = OpenProgress { phase: OpenPhase::Done, bytes_done: now.bytes_total, rows, ..now };
     progress(&now);

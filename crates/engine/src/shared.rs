@@ -15,7 +15,6 @@ use crate::background::Background;
 use crate::control::Control;
 use crate::families::Families;
 use crate::flush::{Base, Parts};
-use crate::flusher::Flusher;
 use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
 use crate::old_versions::OldVersions;
@@ -51,7 +50,7 @@ pub(crate) struct Shared {
     // Written once, by close.
     pub(crate) closed: AtomicBool,
     pub(crate) background: Mutex<Option<Background>>,
-    pub(crate) flusher: Mutex<Option<Flusher>>,
+    pub(crate) flusher: Mutex<Option<Background>>,
 }
 
 impl Shared {
