@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shards`, `scc_tree`, `fern_tree` | candidates beside the store's own, behind its `OrderedIndex` |
+//! | `shards`, `scc_tree` | candidates beside the store's own, behind its `OrderedIndex` |
 //! | `rows` | the rows that are put in, and the orders they are taken in |
 //! | `fill` | inserting into a new index, in order and at random |
 //! | `look` | getting by key, scanning a hundred rows both ways, alone and beside a writer |
@@ -12,7 +12,6 @@
 //! Rows are made before the clock runs: what is timed is the index alone. All candidates answer a case in turn, run by run.
 
 pub(crate) mod churn;
-pub(crate) mod fern_tree;
 pub(crate) mod fill;
 pub(crate) mod look;
 pub(crate) mod memory;
@@ -37,7 +36,6 @@ macro_rules! candidates {
             ($crate::index::FLOOR, $function::<collie_store::BTreeIndex> as fn(_, _) -> _),
             ("partitions", $function::<collie_store::PartitionedIndex>),
             ("64 locks", $function::<$crate::index::shards::Shards>),
-            ("ferntree", $function::<$crate::index::fern_tree::FernTree>),
             ("scc TreeIndex", $function::<$crate::index::scc_tree::SccTree>),
         ]
     };
@@ -110,7 +108,7 @@ pub(crate) fn cases(what: &[&'static str], key_bytes: usize) -> Vec<Case> {
 }
 
 /// The names of [`candidates!`], in its order.
-const NAMES: [&str; 5] = [FLOOR, "partitions", "64 locks", "ferntree", "scc TreeIndex"];
+const NAMES: [&str; 4] = [FLOOR, "partitions", "64 locks", "scc TreeIndex"];
 
 #[cfg(test)]
 mod tests;
