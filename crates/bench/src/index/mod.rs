@@ -2,7 +2,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shards`, `scc_tree` | candidates beside the store's own, behind its `OrderedIndex` |
+//! | `shards` | a candidate beside the store's own, behind its `OrderedIndex` |
 //! | `rows` | the rows that are put in, and the orders they are taken in |
 //! | `fill` | inserting into a new index, in order and at random |
 //! | `look` | getting by key, scanning a hundred rows both ways, alone and beside a writer |
@@ -16,7 +16,6 @@ pub(crate) mod fill;
 pub(crate) mod look;
 pub(crate) mod memory;
 pub(crate) mod rows;
-pub(crate) mod scc_tree;
 pub(crate) mod shards;
 
 use crate::{
@@ -36,7 +35,6 @@ macro_rules! candidates {
             ($crate::index::FLOOR, $function::<collie_store::BTreeIndex> as fn(_, _) -> _),
             ("partitions", $function::<collie_store::PartitionedIndex>),
             ("64 locks", $function::<$crate::index::shards::Shards>),
-            ("scc TreeIndex", $function::<$crate::index::scc_tree::SccTree>),
         ]
     };
 }
@@ -108,7 +106,7 @@ pub(crate) fn cases(what: &[&'static str], key_bytes: usize) -> Vec<Case> {
 }
 
 /// The names of [`candidates!`], in its order.
-const NAMES: [&str; 4] = [FLOOR, "partitions", "64 locks", "scc TreeIndex"];
+const NAMES: [&str; 3] = [FLOOR, "partitions", "64 locks"];
 
 #[cfg(test)]
 mod tests;

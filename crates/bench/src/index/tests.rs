@@ -3,7 +3,7 @@
 use collie_store::index_checks::{check_against_a_map, check_under_threads};
 use proptest::prelude::*;
 
-use super::{scc_tree::SccTree, shards::Shards};
+use super::shards::Shards;
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
@@ -12,7 +12,6 @@ proptest! {
     #[test]
     fn candidates_are_maps(steps in proptest::collection::vec(any::<(u8, u16)>(), 1..120)) {
         check_against_a_map::<Shards>(&steps);
-        check_against_a_map::<SccTree>(&steps);
     }
 }
 
@@ -20,10 +19,4 @@ proptest! {
 #[test]
 fn shards_lose_nothing_under_threads() {
     check_under_threads::<Shards>(100);
-}
-
-/// Goal: threads lose nothing in the candidates. Method: the stress of every index.
-#[test]
-fn scc_tree_loses_nothing_under_threads() {
-    check_under_threads::<SccTree>(100);
 }
