@@ -10,8 +10,8 @@ use collie_clients_tests::{
 use postgres::Client;
 
 const TEXT: u16 = 0;
-/// How long a statement may go on after its time.
-const SLACK: Duration = Duration::from_secs(1);
+/// How long a statement may go on after its time: enough for a slow machine, and nothing beside what these statements would take.
+const SLACK: Duration = Duration::from_secs(20);
 
 /// Runs `sql` and returns code and words of the error it ends with, which must come within [`SLACK`].
 fn fails(client: &mut Client, sql: &str) -> (String, String) {

@@ -49,7 +49,7 @@ fn wire_regress_02_silence_after_ssl_request() {
     asked.until_closed();
     silent.until_closed();
     let elapsed = watch.elapsed();
-    assert!(elapsed > Duration::from_secs(8) && elapsed < Duration::from_secs(15), "closed after {elapsed:?}");
+    assert!(elapsed > Duration::from_secs(8) && elapsed < Duration::from_secs(30), "closed after {elapsed:?}");
 }
 
 /// Goal: memory grows by what arrives, not by what a length field says. Method: fifty sessions announce 60 MiB (allowed) and
