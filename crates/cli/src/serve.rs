@@ -67,6 +67,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         )
     };
     eprintln!("{ring}");
+    if !report.read_only {
+        eprintln!("wal.max_total_wal_size comes to {} MiB", server.log_bytes_max() >> 20);
+    }
     println!("listening on {}", server.address());
     server.run()?;
     eprintln!("{stopped}");

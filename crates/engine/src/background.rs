@@ -4,7 +4,7 @@
 //!
 //! | thread | its rounds |
 //! |---|---|
-//! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows |
+//! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows, give tokens to writers that wait |
 //! | `collie-flush` | [`flusher`](crate::flusher::flusher): flush families to levels, give up log |
 
 use std::sync::{Arc, Weak};

@@ -11,7 +11,9 @@ use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot
 use crate::flush::Base;
 use crate::open;
 use crate::shared::Shared;
-use crate::{EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options, Session, UnflushedStat};
+use crate::{
+    EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options, Session, StallStat, UnflushedStat,
+};
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
 #[derive(Clone, Debug)]
@@ -149,6 +151,11 @@ impl Db {
         self.shared.base.as_ref().map_or_else(FlushStat::default, Base::stat)
     }
 
+    /// Returns how writers waited for flushes because the log was too long.
+    pub fn stall_stat(&self) -> StallStat {
+        self.shared.room.stat()
+    }
+
     /// Returns how the levels stand; empty in a database opened read-only.
     pub fn level_stat(&self) -> LevelStat {
         self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat())
@@ -164,6 +171,11 @@ impl Db {
     /// or what it chooses).
     pub fn log_bytes_max(&self) -> u64 {
         self.shared.log_bytes_max()
+    }
+
+    /// Changes `wal.max_total_wal_size` ([`Options::max_total_wal_size`]) until the database is closed; 0 chooses.
+    pub fn set_max_total_wal_size(&self, bytes: u64) {
+        self.shared.set_max_total_wal_size(bytes);
     }
 
     /// Returns the position below which everything is on disk.
@@ -270,6 +282,7 @@ impl Db {
         if self.shared.closed.swap(true, Release) {
             return Ok(());
         }
+        self.shared.room.close(self.shared.durable(), self.shared.now());
         let flusher = self.shared.flusher.lock().take();
         drop(flusher);
         let background = self.shared.background.lock().take();

@@ -99,6 +99,11 @@ impl Families {
         ids
     }
 
+    /// Returns the number of families.
+    pub(crate) fn len(&self) -> u64 {
+        u64::try_from(self.by_id.read().len()).unwrap_or(u64::MAX)
+    }
+
     /// Returns the number of families and of their rows.
     pub(crate) fn count(&self) -> (u64, u64) {
         let families = self.by_id.read();

@@ -8,11 +8,13 @@
 //!   not recorded yet.
 //! - F2. `f` is `durable` as it was before the lists were taken: the levels never hold what the log could lose, and every
 //!   commit below `f` marked its row before that.
-//! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays.
+//! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays. It
+//!   has a place of its own, so that a flush never fails because sessions took all of them.
 //! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`.
 //! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
 //!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
 //!   that `durable`.
+//!   What open transactions need is left out of what flushes can give up (`cut_log`).
 //! - F6. MANIFEST says where the log starts before a file of it goes, and carries what replay would have taken from there.
 //!
 //! Checked by `tests/flush.rs` and `tests/model.rs`; F2 by the models of `store` (`flush_loom.rs`).
@@ -28,7 +30,7 @@ use std::sync::Arc;
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_store::{Edit, Family, FlushAt, FlushEntry, Levels, TreeId, TreeState, Unflushed};
-use collie_txn::{CommitLog as _, Txns};
+use collie_txn::{CommitLog as _, Place, Txns};
 use parking_lot::Mutex;
 
 use crate::EngineError;
@@ -71,9 +73,18 @@ pub(crate) struct Base {
     /// Position of the last recorded flush of each family that has a tree.
     flushed: Mutex<Map<CfId, Lsn>>,
     dropped: Mutex<Vec<Dropped>>,
-    /// F1; with the trees that are uncertain (F4).
-    job: Mutex<BTreeSet<TreeId>>,
+    /// F1.
+    job: Mutex<Job>,
     stat: Mutex<FlushStat>,
+}
+
+/// What one job knows of those before.
+#[derive(Debug)]
+struct Job {
+    /// Trees of flushes that failed (F4).
+    uncertain: BTreeSet<TreeId>,
+    /// For the snapshot of a flush (F3).
+    place: Place,
 }
 
 /// What a flush works on.
@@ -92,19 +103,23 @@ struct Taken {
 
 impl Base {
     /// Over levels that were opened, with every tree loaded. A family that is not in memory was dropped, durably.
-    pub(crate) fn new(levels: Levels, large: LargeTransactions, families: &Families) -> Self {
+    ///
+    /// # Panics
+    /// When sessions were opened and no place is left.
+    pub(crate) fn new(levels: Levels, large: LargeTransactions, families: &Families, txns: &Txns<EngineLog>) -> Self {
         let trees = levels.trees();
         let flushed = trees.iter().flat_map(|tree| tree.cfs.iter().map(|cf| (*cf, tree.flush_lsn)));
         let flushed: Map<CfId, Lsn> = flushed.collect();
         let gone = flushed.keys().copied().filter(|cf| families.get(*cf).is_none());
         let dropped = gone.map(|cf| Dropped { cf, at: Lsn::ZERO, since: Lsn::MAX }).collect();
         let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
+        let place = txns.keep_place().expect("a place is there for it before the first session");
         Self {
             levels,
             large,
             flushed: Mutex::new(flushed),
             dropped: Mutex::new(dropped),
-            job: Mutex::default(),
+            job: Mutex::new(Job { uncertain: BTreeSet::new(), place }),
             stat: Mutex::new(stat),
         }
     }
@@ -112,6 +127,12 @@ impl Base {
     /// Returns the levels.
     pub(crate) const fn levels(&self) -> &Levels {
         &self.levels
+    }
+
+    /// Holds up every flush until what is returned is dropped.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn hold_up(&self) -> impl Sized + '_ {
+        self.job.lock()
     }
 
     /// Returns the counters.
@@ -133,20 +154,15 @@ impl Base {
     /// # Errors
     /// The first failure; the families before it are flushed, the rows of that one stay in memory and in the log.
     pub(crate) fn flush(&self, cfs: &[CfId], parts: &Parts<'_>) -> Result<(), EngineError> {
-        let mut uncertain = self.job.lock();
+        let mut job = self.job.lock();
         for cf in cfs {
             let Some(family) = parts.families.get(*cf) else { continue };
-            self.flush_family(family, &mut uncertain, parts)?;
+            self.flush_family(family, &mut job, parts)?;
         }
         Ok(())
     }
 
-    fn flush_family(
-        &self,
-        family: Arc<Family>,
-        uncertain: &mut BTreeSet<TreeId>,
-        parts: &Parts<'_>,
-    ) -> Result<(), EngineError> {
+    fn flush_family(&self, family: Arc<Family>, job: &mut Job, parts: &Parts<'_>) -> Result<(), EngineError> {
         if family.unflushed().since.is_none() {
             return Ok(());
         }
@@ -156,7 +172,8 @@ impl Base {
             None => self.levels.create_tree(&[cf]).map_err(EngineError::levels)?,
         };
         let state = self.tree(tree);
-        let held = parts.txns.hold_durable()?; // F2, F3
+        let Job { uncertain, place } = job;
+        let held = parts.txns.hold_durable(place); // F2, F3
         let position = held.snapshot();
         let at = FlushAt { position, flushed: state.flush_lsn, uncertain: uncertain.contains(&tree) };
         let rows = family.take_unflushed();
@@ -222,23 +239,28 @@ impl Base {
         unflushed.min_by_key(|(_, since)| *since)
     }
 
-    /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns where it is needed from.
+    /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns from where on
+    /// flushes need it; `None` where no log is open.
     ///
     /// # Errors
     /// The levels', the log's: then the log is longer than it must be.
-    pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Lsn, EngineError> {
+    pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
         let _alone = self.job.lock();
-        let Some(wal) = parts.txns.log().wal() else { return Ok(Lsn::ZERO) };
+        let Some(wal) = parts.txns.log().wal() else { return Ok(None) };
         let durable = wal.durable(); // F5: first
         self.settle_drops(durable)?;
         let families = Self::oldest(parts.families).map_or(Lsn::MAX, |(_, since)| since);
         let dropped = self.dropped.lock().iter().map(|dropped| dropped.since).min().unwrap_or(Lsn::MAX);
         let lowest = durable.min(families).min(dropped);
-        let needed = self.large.lower(lowest, |cf| self.flushed_to(cf, parts.families)).max(Lsn::FIRST);
+        let flushed_to = |cf| self.flushed_to(cf, parts.families);
+        let needed = self.large.lower(lowest, flushed_to).max(Lsn::FIRST);
         let start = self.levels.log_start().max(Lsn::FIRST);
         self.large.forget_below(start);
+        // A file that goes only with the next step counts too.
+        let flushes_need = self.large.lower_of_committed(lowest, flushed_to).max(Lsn::FIRST);
+        let by_flushes = if flushes_need == needed { start } else { flushes_need.max(start) };
         if needed <= start || needed.bytes_since(start) < step_bytes {
-            return Ok(start);
+            return Ok(Some(by_flushes));
         }
         // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
         let xid_limit = Xid::new(parts.txns.next_xid().get().saturating_add(XID_BLOCK));
@@ -246,7 +268,7 @@ impl Base {
         self.levels.note_log_start(needed, &carry.encode()).map_err(EngineError::levels)?; // F6
         self.stat.lock().log_start = needed;
         wal.truncate_before(needed)?;
-        Ok(needed)
+        Ok(Some(flushes_need.max(needed)))
     }
 
     /// Returns below which commits to a family are in its levels; `Lsn::MAX`: nothing of it is needed.

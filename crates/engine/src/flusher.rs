@@ -7,7 +7,7 @@
 //! | old versions take up more memory than they may | every family: a deleted row stays until its deletion is flushed |
 //!
 //! Nothing visible depends on it except memory, the length of the log, and how long an open takes. After a failure it waits
-//! before it tries again, longer each time; commits go on meanwhile.
+//! before it tries again, longer each time; commits go on meanwhile, up to twice the limit of the log (`log_room.rs`).
 
 use std::time::Duration;
 
@@ -33,3 +33,8 @@ pub(crate) fn flusher() -> impl FnMut(&Shared) -> Duration + Send {
         pause
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "flusher_tests.rs"]
+mod tests;

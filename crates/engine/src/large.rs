@@ -74,6 +74,13 @@ impl LargeTransactions {
         lowest
     }
 
+    /// As [`LargeTransactions::lower`], for those alone that are committed: what flushes can change.
+    pub(crate) fn lower_of_committed(&self, lowest: Lsn, flushed: impl Fn(CfId) -> Lsn) -> Lsn {
+        let inner = self.0.lock();
+        let needed = inner.committed.iter().filter(|large| large.families.iter().any(|cf| flushed(*cf) <= large.csn));
+        needed.map(|large| large.since).fold(lowest, Lsn::min)
+    }
+
     /// Forgets those that cannot be cut any more, in a log that starts at `start`.
     pub(crate) fn forget_below(&self, start: Lsn) {
         self.0.lock().committed.retain(|large| large.first_chunk >= start);
@@ -93,8 +100,10 @@ mod tests {
         large.begin(xid, Lsn::new(5000));
         large.begin(xid, Lsn::new(6000));
         assert_eq!(large.lower(lowest, |_| Lsn::MAX), Lsn::new(5000), "open");
+        assert_eq!(large.lower_of_committed(lowest, |_| Lsn::MAX), lowest, "no flush gives that up");
         large.commit(xid, Lsn::new(5500), Lsn::new(7000), &[a, b]);
         assert_eq!(large.lower(lowest, |_| Lsn::new(7000)), Lsn::new(5000), "a flush at its commit has nothing of it");
+        assert_eq!(large.lower_of_committed(lowest, |_| Lsn::new(7000)), Lsn::new(5000));
         let one = |cf| Lsn::new(if cf == a { 7001 } else { 6500 });
         assert_eq!(large.lower(lowest, one), Lsn::new(5000));
         assert_eq!(large.lower(Lsn::new(4000), one), Lsn::new(4000));

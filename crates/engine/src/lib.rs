@@ -20,6 +20,7 @@
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
 //! | `flush.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, and giving up the log below |
+//! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
 //!
 //! ```
@@ -65,6 +66,8 @@ mod garbage;
 pub mod kv;
 mod large;
 mod log;
+mod log_limit;
+mod log_room;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
@@ -106,6 +109,7 @@ pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;
+pub use log_room::{RoomWait, StallStat, Stalls};
 pub use names::{foreign_rows, sql_name_row};
 pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport, checkpoint_of};
 pub use options::Options;
@@ -120,6 +124,7 @@ const _: () = {
     const fn assert_shared<T: Send + Sync + Clone + 'static>() {}
     assert_send::<Session>();
     assert_send::<WaitFuture>();
+    assert_send::<RoomWait>();
     assert_send::<Ack>();
     assert_shared::<Db>();
     assert_shared::<CancelHandle>();

@@ -176,7 +176,7 @@ pub(crate) fn open(
         control.write(env, dir)?;
     }
     let txns = Txns::new(log, options.txn(first_xid));
-    let base = Base::new(levels, large, &families);
+    let base = Base::new(levels, large, &families, &txns);
     let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
     let shared = Arc::new(shared.over_levels(base));
     shared.garbage.loaded(old_bytes);

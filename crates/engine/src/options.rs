@@ -29,7 +29,9 @@ pub struct Options {
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
     /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses: four times what all families
-    /// may have unflushed, twice over, within 1 and 16 GiB. Two segments at the least. Default 0.
+    /// may have unflushed, twice over, within 1 and 16 GiB and a quarter of the log's file system. Two segments at the least, and so
+    /// little that twice as much fits into [`max_segments`](collie_wal::Options::max_segments). From one and a half times of it on
+    /// writers are slowed, at twice they wait ([`Session::wait_for_room`](crate::Session::wait_for_room)). Default 0.
     pub max_total_wal_size: u64,
     /// How the levels are kept.
     pub levels: LevelOptions,
@@ -65,6 +67,7 @@ impl Options {
     }
 
     pub(crate) fn txn(&self, first_xid: Xid) -> collie_txn::Options {
-        collie_txn::Options { xid_slots: self.xid_slots, sessions_max: self.sessions_max, first_xid }
+        let sessions_max = self.sessions_max.saturating_add(1).min(1 << 20); // with the place of flushes
+        collie_txn::Options { xid_slots: self.xid_slots, sessions_max, first_xid }
     }
 }

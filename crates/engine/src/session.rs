@@ -41,7 +41,8 @@ use crate::shared::Shared;
 use crate::wait::{Ack, WaitFuture};
 use crate::writes::{Fates, Writes};
 use crate::{
-    Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write,
+    Basis, EngineError, Existing, Family, Insert, KeyRange, Mark, Outcome, Receipt, RoomWait, RowBytes, ScanEnd, Sees,
+    Write,
 };
 
 /// One client's line of transactions, at most one open at a time. Dropping it rolls back.
@@ -102,7 +103,20 @@ impl Session {
         Ok(())
     }
 
-    /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring.
+    /// Returns what to wait for before a statement that writes, outside of one: the log is kept short by flushes, and these are
+    /// behind. `None`: nothing. The session may hold locks meanwhile. Who writes without asking is not stopped.
+    ///
+    /// # Progress
+    /// Two loads, if there is room.
+    ///
+    /// # Errors
+    /// [`EngineError::Busy`] in place of a wait, after [`Session::set_no_slowdown`].
+    pub fn wait_for_room(&self) -> Result<Option<RoomWait>, EngineError> {
+        RoomWait::before_writing(&self.shared, self.no_slowdown, || self.txn.cancel_handle())
+    }
+
+    /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring, and
+    /// [`Session::wait_for_room`] where there is a wait.
     pub const fn set_no_slowdown(&mut self, no_slowdown: bool) {
         self.no_slowdown = no_slowdown;
     }

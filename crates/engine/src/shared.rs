@@ -17,6 +17,8 @@ use crate::families::Families;
 use crate::flush::{Base, Parts};
 use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
+use crate::log_limit::LogLimit;
+use crate::log_room::LogRoom;
 use crate::old_versions::OldVersions;
 use crate::redo::{encode_integers, tag};
 use crate::writes::Writes;
@@ -37,9 +39,10 @@ pub(crate) struct Shared {
     pub(crate) base: Option<Base>,
     /// [`Options::write_buffer_size`].
     write_buffer_bytes: u64,
-    /// [`Options::max_total_wal_size`].
-    max_total_wal_bytes: u64,
+    log_limit: LogLimit,
     segment_bytes: u64,
+    /// Writers wait for it while flushes are behind.
+    pub(crate) room: LogRoom,
     pub(crate) control: Control,
     /// Largest payload of one piece of the log.
     pub(crate) chunk_bytes: u64,
@@ -65,6 +68,7 @@ impl Shared {
         env: &Env,
     ) -> Self {
         let old = OldVersions::new(options.old_version_memory, options.max_snapshot_age);
+        let log_limit = LogLimit::new(options, txns.log().wal().and_then(collie_wal::Log::disk_bytes));
         Self {
             families,
             txns,
@@ -73,8 +77,9 @@ impl Shared {
             clock: Arc::clone(&env.clock),
             base: None,
             write_buffer_bytes: options.write_buffer_size,
-            max_total_wal_bytes: options.max_total_wal_size,
+            log_limit,
             segment_bytes: options.log.segment_bytes,
+            room: LogRoom::new(options.background, options.log.warnings.clone()),
             control,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
@@ -87,7 +92,20 @@ impl Shared {
 
     /// Of a database with levels.
     pub(crate) fn over_levels(self, base: Base) -> Self {
-        Self { base: Some(base), ..self }
+        let start = base.levels().log_start();
+        let this = Self { base: Some(base), ..self };
+        this.note_kept(start);
+        this
+    }
+
+    /// Returns the family that needs the oldest part of the log.
+    pub(crate) fn oldest(&self) -> Option<CfId> {
+        Base::oldest(&self.families).map(|(cf, _)| cf)
+    }
+
+    /// Tells writers that flushes need the log from `start` on.
+    fn note_kept(&self, start: Lsn) {
+        self.room.tell(start, self.log_bytes_max(), self.durable(), self.now());
     }
 
     /// Makes the write set of a session.
@@ -117,7 +135,12 @@ impl Shared {
         let _ = self.log_xid_limit();
         let cleaned = self.clean(Reach::Due);
         self.limit_old_versions();
-        cleaned + usize::from(horizon != before) + usize::from(unstamped > 0) + self.garbage.len().0
+        let is_waited_for = self.room.tick(self.durable(), self.now());
+        cleaned
+            + usize::from(is_waited_for)
+            + usize::from(horizon != before)
+            + usize::from(unstamped > 0)
+            + self.garbage.len().0
     }
 
     /// Returns the time since some fixed moment.
@@ -136,13 +159,24 @@ impl Shared {
         let end = log.wait_published()?;
         log.wait_durable(end)?;
         base.flush(cfs, &self.parts())?;
-        base.cut_log(self.segment_bytes, &self.parts()).map(|_| ())
+        self.give_up_log(base).map(|_| ())
+    }
+
+    /// Gives up the log that nobody needs, and lets writers go on if there is room for them now. Returns from where on flushes need it.
+    fn give_up_log(&self, base: &Base) -> Result<Option<Lsn>, EngineError> {
+        let start = base.cut_log(self.segment_bytes, &self.parts())?;
+        start.iter().for_each(|start| self.note_kept(*start));
+        Ok(start)
     }
 
     /// Returns the longest that the log should get, in bytes (`wal.max_total_wal_size`).
     pub(crate) fn log_bytes_max(&self) -> u64 {
-        let families = u64::try_from(self.families.ids().len()).unwrap_or(u64::MAX);
-        log_bytes_max(self.max_total_wal_bytes, self.write_buffer_bytes, families, self.segment_bytes)
+        self.log_limit.bytes(self.families.len())
+    }
+
+    /// Changes `wal.max_total_wal_size`; 0 chooses. The next look of the flusher goes by it.
+    pub(crate) fn set_max_total_wal_size(&self, bytes: u64) {
+        self.log_limit.ask(bytes);
     }
 
     /// Flushes what is due. Returns whether there was anything.
@@ -157,10 +191,10 @@ impl Shared {
             }
         }
         let limit = self.log_bytes_max();
-        loop {
-            let start = base.cut_log(self.segment_bytes, &parts)?;
-            let kept = self.durable().bytes_since(start);
-            let Some((oldest, since)) = Base::oldest(&self.families).filter(|_| kept > limit) else { break };
+        while let Some(start) = self.give_up_log(base)? {
+            // A part that only open transactions need is not shortened by small flushes.
+            let is_long = self.durable().bytes_since(start) > limit;
+            let Some((oldest, since)) = Base::oldest(&self.families).filter(|_| is_long) else { break };
             base.flush(&[oldest], &parts)?;
             if Base::oldest(&self.families).is_some_and(|now| now == (oldest, since)) {
                 break; // nothing of it is durable yet
@@ -226,33 +260,5 @@ impl Shared {
 
     pub(crate) fn durable(&self) -> Lsn {
         self.txns.log().durable()
-    }
-}
-
-/// Returns the longest that the log should get: what was asked for, or four times what the families may have unflushed, twice
-/// over, within 1 and 16 GiB; never below two segments.
-fn log_bytes_max(asked: u64, write_buffer_bytes: u64, families: u64, segment_bytes: u64) -> u64 {
-    const AUTO: std::ops::RangeInclusive<u64> = 1 << 30..=16 << 30;
-    let chosen = match asked {
-        0 => families.saturating_mul(write_buffer_bytes).saturating_mul(8).clamp(*AUTO.start(), *AUTO.end()),
-        asked => asked,
-    };
-    chosen.max(2 * segment_bytes)
-}
-
-#[cfg(test)]
-#[cfg(not(loom))]
-mod tests {
-    use super::*;
-
-    /// Goal: the limit of the log is what was asked, or the formula's, and two segments at the least. Method: the ends of each.
-    #[test]
-    fn log_limit_is_what_was_asked_or_the_formula_and_never_below_two_segments() {
-        let (mib, gib) = (1 << 20, 1_u64 << 30);
-        assert_eq!(log_bytes_max(0, 64 * mib, 1, 64 * mib), gib);
-        assert_eq!(log_bytes_max(0, 64 * mib, 10, 64 * mib), 5 * gib);
-        assert_eq!(log_bytes_max(0, 64 * mib, 1000, 64 * mib), 16 * gib);
-        assert_eq!(log_bytes_max(1, 64 * mib, 1000, 64 * mib), 128 * mib);
-        assert_eq!(log_bytes_max(500 * mib, 64 * mib, 1, 64 * mib), 500 * mib);
     }
 }

@@ -420,6 +420,19 @@ fn log_stays_within_its_limit_while_writers_and_flushes_run() {
     assert_eq!(found, expected);
 }
 
+/// Goal: flushes have a place for their snapshot that no session can take, and errors do not count it. Method: take every session, flush.
+#[test]
+fn flush_goes_on_when_every_session_is_taken() {
+    let (env, _disk) = Env::simulated(21);
+    let (db, _) = open_tiny(env).unwrap();
+    let cf = db.create_family();
+    put_one(&db, &db.family(cf), b"k", b"v");
+    let sessions: Vec<Session> = (0..tiny().sessions_max).map(|_| db.session().unwrap()).collect();
+    assert!(matches!(db.session(), Err(EngineError::TooManySessions { limit }) if limit == sessions.len()));
+    db.flush_all().unwrap();
+    assert_eq!((db.unflushed(cf).since, db.flush_stat().rows), (None, 1));
+}
+
 /// Goal: a log that ends below what the levels hold, one that starts above what is needed, and a salvage of a database whose
 /// beginning is in the levels alone are refused. Method: an older copy of the log under newer levels; a cut log.
 #[test]

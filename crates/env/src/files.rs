@@ -164,6 +164,12 @@ pub trait Files: Send + Sync + Debug {
         false
     }
 
+    /// Returns how many bytes the file system that holds `path` has in all; `None` where that is not known, as for a simulated
+    /// disk.
+    fn disk_bytes(&self, _path: &Path) -> Option<u64> {
+        None
+    }
+
     /// Returns the names of the files and directories in `dir`, sorted.
     ///
     /// # Errors

@@ -132,6 +132,11 @@ impl Files for RealFiles {
         true
     }
 
+    fn disk_bytes(&self, path: &Path) -> Option<u64> {
+        let found = rustix::fs::statvfs(path).ok()?;
+        Some(found.f_blocks.saturating_mul(found.f_frsize))
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
@@ -229,6 +234,18 @@ mod tests {
             assert_eq!(map[..], bytes[..map.len()]);
         }
         assert_eq!(maps[3].len(), 12_288);
+    }
+
+    /// Goal: the size of a disk is that of the file system, whichever of its directories is asked for. Method: a directory and one in
+    /// it; one that is not there.
+    #[test]
+    fn disk_has_one_size() {
+        let dir = tempfile::tempdir().unwrap();
+        let bytes = RealFiles.disk_bytes(dir.path()).unwrap();
+        assert!(bytes > 1 << 20, "{bytes}");
+        fs::create_dir(dir.path().join("in")).unwrap();
+        assert_eq!(RealFiles.disk_bytes(&dir.path().join("in")), Some(bytes));
+        assert_eq!(RealFiles.disk_bytes(&dir.path().join("absent")), None);
     }
 
     /// Goal: a lock given back is free at once, also while a forked child still has the file open. Method: a second

@@ -159,7 +159,7 @@ pub const KEYS: &[Key] = &[
         "wal.max_total_wal_size",
         Kind::Bytes,
         "0",
-        "Length of log at which the table or index that needs its oldest part is flushed to its levels, so that it can be cut; two segments at the least. 0: eight times store.write_buffer_size for each table and index, within 1 and 16 GiB.",
+        "Length of log at which the table or index that needs its oldest part is flushed to its levels, so that it can be cut; two segments at the least. 0: eight times store.write_buffer_size for each table and index, within 1 and 16 GiB and a quarter of the file system. From one and a half times of it on writers are slowed, at twice they wait for flushes.",
     ),
     key(
         "wal.open_with",

@@ -80,6 +80,11 @@ impl Server {
         Ok((Self { runtime, listener, database, config, address }, report))
     }
 
+    /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
+    pub fn log_bytes_max(&self) -> u64 {
+        self.database.engine().log_bytes_max()
+    }
+
     /// Returns the address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -120,7 +120,7 @@ pub use lock_picture::{Awaited, InTheWay, LockHeld, LockOwner, LockPicture, Lock
 pub use log::{Appended, CommitLog};
 pub use session::{Behind, CommitRecord, Ended, Gate, Session, Start};
 pub use share_table::RowShares;
-pub use snapshots::{HeldSnapshot, Holder, SnapshotCancelled};
+pub use snapshots::{HeldSnapshot, Holder, Place, Placed, SnapshotCancelled};
 pub use stamp::{Resolution, Stamp};
 pub use stamper::Unstamped;
 pub use table_lock::{LockTarget, TableLock, TableLockMode, TableLocksHeld};

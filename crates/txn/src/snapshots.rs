@@ -119,6 +119,8 @@ struct Free {
     /// Slots given back, with the number of owners each has had.
     slots: Vec<(usize, u64)>,
     unused_from: usize,
+    /// Slots of a [`Place`], which no limit counts.
+    kept: usize,
 }
 
 impl Default for Slot {
@@ -152,7 +154,7 @@ impl Snapshots {
         }
         let slot = free.unused_from;
         if slot == self.slots.len() {
-            return Err(TxnError::TooManySessions { limit: slot });
+            return Err(TxnError::TooManySessions { limit: slot - free.kept });
         }
         free.unused_from += 1;
         self.slots[slot].can_be_cancelled.store(can_be_cancelled, atomic::Ordering::Release);
@@ -348,5 +350,54 @@ impl Holder {
 impl Drop for Holder {
     fn drop(&mut self) {
         self.snapshots.give_slot(self.slot, self.owners);
+    }
+}
+
+/// A place for the snapshots of one holder, kept from one to the next: none of them fails for want of a place.
+#[derive(Debug)]
+pub struct Place {
+    snapshots: Arc<Snapshots>,
+    slot: usize,
+    owners: u64,
+}
+
+impl Place {
+    pub(crate) fn new(snapshots: &Arc<Snapshots>) -> Result<Self, TxnError> {
+        let (slot, owners) = snapshots.take_slot(false)?;
+        snapshots.free.lock().kept += 1;
+        Ok(Self { snapshots: Arc::clone(snapshots), slot, owners })
+    }
+
+    pub(crate) fn hold(&mut self, from: Origin, log: &impl CommitLog) -> Placed<'_> {
+        let snapshot = self.snapshots.begin(self.slot, from, log);
+        Placed { place: self, snapshot }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.snapshots.free.lock().kept -= 1;
+        self.snapshots.give_slot(self.slot, self.owners);
+    }
+}
+
+/// A snapshot held in a [`Place`]. Dropping it lets it go. It is never cancelled.
+#[derive(Debug)]
+pub struct Placed<'p> {
+    place: &'p Place,
+    snapshot: Lsn,
+}
+
+impl Placed<'_> {
+    /// Returns the snapshot: commits below it are visible.
+    #[must_use]
+    pub fn snapshot(&self) -> Lsn {
+        self.snapshot
+    }
+}
+
+impl Drop for Placed<'_> {
+    fn drop(&mut self) {
+        self.place.snapshots.end(self.place.slot);
     }
 }

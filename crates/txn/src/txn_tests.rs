@@ -350,6 +350,25 @@ fn session_slots_are_bounded_and_reused() {
     assert!(txns.session().is_ok());
 }
 
+/// Goal: who keeps a place gets a snapshot whatever the sessions do, one after the other, and the horizon waits for it. Method: take
+/// every other slot, hold twice, give the place back.
+#[test]
+fn kept_place_has_a_snapshot_when_sessions_have_all_the_others() {
+    let txns = txns(8);
+    let mut place = txns.keep_place().unwrap();
+    let sessions: Vec<_> = (0..7).map(|_| txns.session().unwrap()).collect();
+    assert_eq!(txns.session().unwrap_err(), TxnError::TooManySessions { limit: 7 }, "the place is nobody's business");
+    for _ in 0..2 {
+        let held = txns.hold_durable(&mut place);
+        assert_eq!(txns.snapshots_held(), (1, Some(held.snapshot())));
+        drop(held);
+        assert_eq!(txns.snapshots_held(), (0, None));
+    }
+    drop(place);
+    assert!(txns.session().is_ok());
+    drop(sessions);
+}
+
 /// Goal: a transaction that the ring laps keeps its answer and its end. Method: a ring of 4, 100 transactions beside
 /// one that stays open, commit or abort it at last.
 #[test]

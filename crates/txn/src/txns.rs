@@ -5,7 +5,7 @@ use crate::{
     log::CommitLog,
     session::{Gate, Session},
     share_table::RowShares,
-    snapshots::{HeldSnapshot, Holder, Origin, Snapshots},
+    snapshots::{HeldSnapshot, Holder, Origin, Place, Placed, Snapshots},
     stamp::{Resolution, Stamp},
     stamper::Stamper,
     waits::Locks,
@@ -93,12 +93,19 @@ impl<L: CommitLog> Txns<L> {
         Holder::new(&self.snapshots, Origin::Settled, &self.log)
     }
 
-    /// Holds a snapshot of what no crash takes back, outside any session: it starts at `durable`, as loaded by this call.
+    /// Takes a place for the snapshots of one holder, to keep: it is one of `sessions_max`, and named by no error about them.
     ///
     /// # Errors
     /// [`TxnError::TooManySessions`].
-    pub fn hold_durable(&self) -> Result<Holder, TxnError> {
-        Holder::new(&self.snapshots, Origin::Durable, &self.log)
+    pub fn keep_place(&self) -> Result<Place, TxnError> {
+        Place::new(&self.snapshots)
+    }
+
+    /// Holds a snapshot of what no crash takes back, outside any session: it starts at `durable`, as loaded by this call.
+    ///
+    /// `place` must be of this database.
+    pub fn hold_durable<'p>(&self, place: &'p mut Place) -> Placed<'p> {
+        place.hold(Origin::Durable, &self.log)
     }
 
     /// Returns how the writer of a version with this stamp word ended.

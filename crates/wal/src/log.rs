@@ -122,6 +122,15 @@ impl Log {
         self.flusher().mark(Mark::Written)
     }
 
+    /// Returns how many bytes the file system of the log holds in all, the smallest of several copies'; `None` where that is not
+    /// known.
+    ///
+    /// # Progress
+    /// Blocks on the operating system.
+    pub fn disk_bytes(&self) -> Option<u64> {
+        self.core().env.files.disk_bytes(&self.core().dir)
+    }
+
     /// Returns what is on disk: every byte below.
     ///
     /// # Progress

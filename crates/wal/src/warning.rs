@@ -54,6 +54,12 @@ impl Warnings {
         Self(Some(Arc::new(Said { take: Box::new(take), noted: Mutex::default() })))
     }
 
+    /// Tells a line that is not the log's own. Call it with nothing held.
+    pub fn warn(&self, line: impl Into<String>) {
+        self.note(line);
+        self.tell();
+    }
+
     /// Notes a line (A1).
     pub(crate) fn note(&self, line: impl Into<String>) {
         if let Some(said) = &self.0 {

@@ -149,7 +149,8 @@ impl Db {
     /// unless the log failed.
     ///
     /// # Progress
-    /// Blocks on a transaction that holds the row, as long as it takes; then as [`Txn::commit`].
+    /// Blocks on flushes while these are so far behind that the log is one and a half times as long as it may be
+    /// (`wal.max_total_wal_size`), and on a transaction that holds the row, as long as it takes; then as [`Txn::commit`].
     pub fn put(
         &self,
         cf: &Cf,
@@ -179,7 +180,7 @@ impl Db {
         check_sizes(put.key, put.value).map_err(|what| EngineError::InvalidArgument { what })?;
         put.cf.check_writable()?;
         let mut session = self.lend()?;
-        write::begin(&mut session, options)?;
+        write::begin_with_room(&mut session, options)?;
         Upsert::new(put).block(&mut session, None)?;
         put.cf.check()?;
         session.end_statement();
@@ -203,7 +204,7 @@ impl Db {
             return Ok(Receipt { token: None, durable: true });
         }
         let mut session = self.lend()?;
-        write::begin(&mut session, *options)?;
+        write::begin_with_room(&mut session, *options)?;
         for put in batch.iter() {
             Upsert::new(put).block(&mut session, None)?;
         }
@@ -229,6 +230,10 @@ impl Db {
             return Ok(Receipt { token: None, durable: true });
         }
         let mut session = self.lend()?;
+        session.set_no_slowdown(options.no_slowdown);
+        if let Some(wait) = session.wait_for_room()? {
+            wait.await?;
+        }
         write::begin(&mut session, *options)?;
         for put in batch.iter() {
             let mut upsert = Upsert::new(put);

@@ -52,7 +52,8 @@ pub struct WalOptions {
     /// Log files in all, at least 8; with all in use writes fail with `NoSpace`. Default 1024.
     pub max_segments: u32,
     /// Bytes of log at which the family that needs its oldest part is flushed, two segments at the least; 0 chooses by the sizes
-    /// of the families' buffers, within 1 and 16 GiB. Default 0.
+    /// of the families' buffers, within 1 and 16 GiB and a quarter of the file system. From one and a half times of it on writers are
+    /// slowed, at twice they wait for flushes. Default 0.
     pub max_total_wal_size: u64,
     /// How long a write that nobody waits for may stay in memory, 1 ms to 10 s. Default 10 ms.
     pub flush_delay: Duration,

@@ -125,7 +125,8 @@ impl Txn {
     /// None before [`Txn::commit`] returns.
     ///
     /// # Progress
-    /// Blocks on the transaction that holds the row; in a large transaction also on room in a full log.
+    /// Blocks on flushes that are behind, as [`Db::put`], and on the transaction that holds the row; in a large transaction also on
+    /// room in a full log.
     pub fn put(&mut self, cf: &Cf, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), EngineError> {
         self.write(cf, key.as_ref(), Some(value.as_ref()))
     }
@@ -148,6 +149,10 @@ impl Txn {
         check_sizes(key, value).map_err(|what| EngineError::InvalidArgument { what })?;
         cf.check_writable()?;
         let limit = self.lock_timeout;
+        let session = self.session.as_ref().expect("it is given back by the drop only");
+        if let Some(wait) = session.wait_for_room()? {
+            wait.block()?;
+        }
         Upsert::new(Put { cf, key, value }).block(self.statement(StatementKind::Write)?, limit)?;
         if self.written.iter().all(|written| written.id() != cf.id()) {
             self.written.push(cf.clone());

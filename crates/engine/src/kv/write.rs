@@ -70,6 +70,15 @@ impl<'a> Upsert<'a> {
     }
 }
 
+/// Waits on this thread until flushes leave room in the log, and begins the transaction of one write.
+pub(crate) fn begin_with_room(session: &mut Session, options: WriteOptions) -> Result<(), EngineError> {
+    session.set_no_slowdown(options.no_slowdown);
+    if let Some(wait) = session.wait_for_room()? {
+        wait.block()?;
+    }
+    begin(session, options)
+}
+
 /// Begins the transaction of one write.
 pub(crate) fn begin(session: &mut Session, options: WriteOptions) -> Result<(), EngineError> {
     session.set_no_slowdown(options.no_slowdown);

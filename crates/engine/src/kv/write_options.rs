@@ -16,7 +16,8 @@ pub struct WriteOptions {
     pub sync: bool,
     /// Keep the write out of the log. Refused: flushing knows no rows that are not in the log.
     pub disable_wal: bool,
-    /// Fail with [`EngineError::Busy`] where the write would wait for room in the log's ring. Waits for locks are not meant:
+    /// Fail with [`EngineError::Busy`] where the write would wait for room in the log's ring, or for flushes that are behind; it
+    /// says for which. Of a transaction's `commit` the ring alone is meant. Waits for locks are not meant:
     /// [`TxnOptions::lock_timeout`](super::TxnOptions::lock_timeout) bounds those.
     pub no_slowdown: bool,
 }

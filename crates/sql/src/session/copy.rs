@@ -102,6 +102,9 @@ impl Session {
             self.refuse_read_only("COPY")?;
         }
         self.ensure_transaction()?;
+        if planned.analyzed.writes {
+            self.wait_for_room().await?;
+        }
         let planned = self.lock_planned(&stmt, &[], planned).await?;
         self.begin_statement(planned.analyzed.writes)?;
         client.copy_out(names.len());
@@ -168,6 +171,7 @@ impl Session {
         let types: Vec<u32> = places.iter().map(|place| relation.columns[*place].ty.oid).collect();
         let stmt = insert_parameters(table, &names);
         self.ensure_transaction()?;
+        self.wait_for_room().await?;
         let planned = self.plan(&stmt, &types)?;
         let planned = self.lock_planned(&stmt, &types, planned).await?;
         self.begin_statement(true)?;

@@ -110,6 +110,15 @@ impl Session {
         }
     }
 
+    /// Waits until flushes leave room in the log for a statement that writes. No lock is waited for, so only the statement's time
+    /// ends it, and a cancel.
+    pub(super) async fn wait_for_room(&self) -> Result<()> {
+        match self.engine.wait_for_room()? {
+            None => Ok(()),
+            Some(wait) => wait.await.map_err(|error| wait_failed(error, &self.cancel)),
+        }
+    }
+
     /// Waits for a lock, for `lock_timeout` at the most.
     pub(super) async fn wait(&self, blocker: Blocker) -> Result<()> {
         let wait = self.engine.wait(blocker);

@@ -260,6 +260,9 @@ impl Session {
             }
         }
         self.ensure_transaction()?;
+        if planned.analyzed.writes {
+            self.wait_for_room().await?;
+        }
         planned = self.lock_planned(stmt, declared, planned).await?;
         if planned.analyzed.assigns_xid {
             self.refuse_read_only("pg_current_xact_id()")?;

@@ -68,6 +68,11 @@ impl Files for Mirror {
         Err(failed)
     }
 
+    fn disk_bytes(&self, path: &Path) -> Option<u64> {
+        let copies = self.0.state.lock().live();
+        copies.into_iter().filter_map(|index| self.0.files.disk_bytes(&self.0.path_in(index, path))).min()
+    }
+
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let _gate = self.0.gate.read();
         self.0.each_path(dir, |files, dir| files.sync_dir(dir)).map(drop)

@@ -1,0 +1,390 @@
+//! `LogRoom`: how long the log may get while flushes are behind. Beyond, whoever is about to write waits.
+//!
+//! What counts is the log from where flushes need it up to `durable`. What is held by transactions that are open, by consumers
+//! of the log and by its copies does not: no flush gives that up, and `wal.max_segments` bounds it.
+//!
+//! | length, in limits (`wal.max_total_wal_size`) | who is about to write |
+//! |---|---|
+//! | below 3/2 | goes on |
+//! | from 3/2 | goes on as far as there are tokens: bytes of log, so many a second as are left up to 2 limits |
+//! | from 2 | waits |
+//!
+//! # Invariants
+//! - B1. `pass` is at most two limits above `start`, as these were told last: while `durable` is there, nobody begins to write.
+//!   What was begun goes on, so the log gets longer by that: what statements under way bring, and the ring.
+//! - B2. Who waits is noted under the lock under which there was no room; whoever makes room takes all who are noted, under that
+//!   lock, and wakes them. So nobody sleeps through it.
+//! - B3. Waiting is for flushes, and these wait for no transaction: an unfinished row is listed again behind a flush, an open
+//!   large transaction does not count, the flush's snapshot has a place of its own. So who waits may hold locks.
+//! - B4. Nobody waits in a database that nobody flushes in the background, nor in a closed one.
+//!
+//! `pass` is stored and loaded Relaxed: it carries nothing. Who reads an old one comes to the lock in vain, or writes once more.
+//!
+//! Checked by the tests below and, with a flush that is held up, by `log_room_tests.rs`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use collie_base::{CfId, Lsn};
+use collie_txn::CancelHandle;
+use collie_wal::Warnings;
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::shared::Shared;
+
+/// Warnings that writers wait are at least so far apart.
+const WARN_AGAIN: Duration = Duration::from_secs(60);
+/// Tokens for so much time come at once at the most, and are saved or owed at the most.
+const BURST: Duration = Duration::from_millis(64);
+
+/// Waits of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stalls {
+    /// How many are over.
+    pub count: u64,
+    /// How long they took together.
+    pub time: Duration,
+}
+
+impl Stalls {
+    fn add(&mut self, time: Duration) {
+        self.count += 1;
+        self.time += time;
+    }
+}
+
+/// How writers waited for room in the log, since the database was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StallStat {
+    /// Between one and a half and two limits: for tokens.
+    pub slowed: Stalls,
+    /// At two limits: for a flush.
+    pub stopped: Stalls,
+    /// Writes that were refused instead (`no_slowdown`).
+    pub refused: u64,
+    /// Writers that wait now.
+    pub waiting: u64,
+    /// The same waits by the column family that needed the oldest part of the log when they began, as far as one did.
+    pub by_family: BTreeMap<CfId, Stalls>,
+}
+
+/// Why somebody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    Slowed,
+    Stopped,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    /// Taken by who wakes.
+    waker: Option<Waker>,
+    from: Duration,
+    reason: Reason,
+    oldest: Option<CfId>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Flushes need the log from here on.
+    start: Lsn,
+    /// Zero: nobody has told one.
+    limit_bytes: u64,
+    /// The family that needs the oldest part, as who waits found.
+    oldest: Option<CfId>,
+    /// When there were tokens last.
+    filled: Duration,
+    /// By the slots of their sessions.
+    waiting: BTreeMap<usize, Waiting>,
+    is_closed: bool,
+    /// Whether a warning stands that writers wait, and when the last one was told.
+    is_warned: bool,
+    warned: Option<Duration>,
+    stat: StallStat,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct LogRoom {
+    /// B4.
+    is_flushed: bool,
+    /// Below it writers go on without a look.
+    pass: AtomicU64,
+    inner: Mutex<Inner>,
+    warnings: Warnings,
+}
+
+/// Wakers to call with nothing held, and a line to tell.
+#[must_use]
+#[derive(Default)]
+struct Woken {
+    wakers: Vec<Waker>,
+    line: Option<String>,
+}
+
+impl Inner {
+    fn slow_from(&self) -> Lsn {
+        Lsn::new(self.start.get().saturating_add(self.limit_bytes + self.limit_bytes / 2))
+    }
+
+    fn stop_at(&self) -> Lsn {
+        Lsn::new(self.start.get().saturating_add(self.limit_bytes.saturating_mul(2)))
+    }
+
+    /// Returns the position below which writers go on at `now`, after `pass` that was said before (B1).
+    fn refill(&mut self, pass: Lsn, durable: Lsn, now: Duration) -> Lsn {
+        let time = now.saturating_sub(self.filled).min(BURST);
+        self.filled = now;
+        if self.is_closed || self.limit_bytes == 0 {
+            return Lsn::MAX; // B4
+        }
+        if durable < self.slow_from() {
+            return self.slow_from();
+        }
+        // So many a second as are left, and never so few that the end is not reached.
+        let rate = self.stop_at().bytes_since(durable).max(self.limit_bytes / 16).max(1);
+        let tokens = |time: Duration| {
+            let tokens = u128::from(rate) * time.as_micros() / Duration::from_secs(1).as_micros();
+            u64::try_from(tokens).unwrap_or(u64::MAX)
+        };
+        // Neither debts nor savings beyond one burst.
+        let burst = tokens(BURST);
+        let (least, most) = (durable.get().saturating_sub(burst), durable.get().saturating_add(burst));
+        let before = pass.min(self.stop_at()).max(self.slow_from()).get().max(least);
+        Lsn::new(before.saturating_add(tokens(time)).min(most)).min(self.stop_at())
+    }
+
+    /// Notes the end of a wait.
+    fn over(&mut self, slot: usize, now: Duration) {
+        let Some(Waiting { from, reason, oldest, .. }) = self.waiting.remove(&slot) else { return };
+        let time = now.saturating_sub(from);
+        match reason {
+            Reason::Slowed => self.stat.slowed.add(time),
+            Reason::Stopped => self.stat.stopped.add(time),
+        }
+        if let Some(cf) = oldest {
+            self.stat.by_family.entry(cf).or_default().add(time);
+        }
+    }
+
+    /// Says what writers wait for.
+    fn why(&self, durable: Lsn) -> String {
+        let (kept, limit) = (durable.bytes_since(self.start), self.limit_bytes);
+        let behind = match self.oldest {
+            Some(cf) => format!("flushes are behind, of column family {cf} most"),
+            None => "flushes are behind".to_owned(),
+        };
+        format!("{kept} bytes of log are kept, wal.max_total_wal_size is {limit}: {behind}")
+    }
+}
+
+impl LogRoom {
+    /// With `is_flushed` somebody flushes in the background (B4).
+    pub(crate) fn new(is_flushed: bool, warnings: Warnings) -> Self {
+        Self { is_flushed, pass: AtomicU64::new(u64::MAX), inner: Mutex::default(), warnings }
+    }
+
+    /// Takes note that flushes need the log from `start` on, and may let it get as long as `limit_bytes`.
+    pub(crate) fn tell(&self, start: Lsn, limit_bytes: u64, durable: Lsn, now: Duration) {
+        if !self.is_flushed {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        (inner.start, inner.limit_bytes) = (start, limit_bytes);
+        let woken = self.fill(&mut inner, durable, now);
+        drop(inner);
+        self.wake(woken);
+    }
+
+    /// Gives out tokens. Returns whether somebody waits for more.
+    pub(crate) fn tick(&self, durable: Lsn, now: Duration) -> bool {
+        if !self.is_flushed {
+            return false;
+        }
+        let mut inner = self.inner.lock();
+        let woken = self.fill(&mut inner, durable, now);
+        let is_waited_for = !inner.waiting.is_empty();
+        drop(inner);
+        self.wake(woken);
+        is_waited_for
+    }
+
+    /// Lets everybody go, for good.
+    pub(crate) fn close(&self, durable: Lsn, now: Duration) {
+        let mut inner = self.inner.lock();
+        inner.is_closed = true;
+        let woken = self.fill(&mut inner, durable, now);
+        drop(inner);
+        self.wake(woken);
+    }
+
+    /// Moves `pass`, and takes who may go on (B2).
+    fn fill(&self, inner: &mut Inner, durable: Lsn, now: Duration) -> Woken {
+        let pass = inner.refill(Lsn::new(self.pass.load(Relaxed)), durable, now);
+        self.pass.store(pass.get(), Relaxed);
+        let mut woken = Woken::default();
+        if durable >= inner.stop_at() {
+            inner.waiting.values_mut().for_each(|waiting| waiting.reason = Reason::Stopped);
+        }
+        if durable < pass {
+            woken.wakers.extend(inner.waiting.values_mut().filter_map(|waiting| waiting.waker.take()));
+            // Once there is room again, and not for each token.
+            if inner.is_warned && (inner.is_closed || durable < inner.slow_from()) {
+                inner.is_warned = false;
+                woken.line = Some("store: writers wait no more for flushes".to_owned());
+            }
+        } else if !inner.is_warned
+            && !inner.waiting.is_empty()
+            && durable >= inner.stop_at()
+            && inner.warned.is_none_or(|last| now.saturating_sub(last) >= WARN_AGAIN)
+        {
+            (inner.is_warned, inner.warned) = (true, Some(now));
+            woken.line = Some(format!("store: writers wait: {}", inner.why(durable)));
+        }
+        woken
+    }
+
+    fn wake(&self, woken: Woken) {
+        woken.wakers.into_iter().for_each(Waker::wake);
+        if let Some(line) = woken.line {
+            self.warnings.warn(line);
+        }
+    }
+
+    /// Returns whether there is room without asking for tokens. One load.
+    #[inline]
+    pub(crate) fn has_room(&self, durable: Lsn) -> bool {
+        durable.get() < self.pass.load(Relaxed)
+    }
+
+    /// Ready once there is room; else notes who waits (B2), for `oldest` most.
+    fn poll(&self, slot: usize, durable: Lsn, now: Duration, oldest: Option<CfId>, waker: &Waker) -> Poll<()> {
+        let mut inner = self.inner.lock();
+        let woken = self.fill(&mut inner, durable, now);
+        let has_room = self.has_room(durable);
+        if has_room {
+            inner.over(slot, now);
+        } else {
+            let reason = if durable >= inner.stop_at() { Reason::Stopped } else { Reason::Slowed };
+            inner.oldest = oldest;
+            let waiting = inner.waiting.entry(slot).or_insert(Waiting { waker: None, from: now, reason, oldest });
+            waiting.waker = Some(waker.clone());
+        }
+        drop(inner);
+        self.wake(woken);
+        if has_room { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Takes back that somebody waits.
+    fn leave(&self, slot: usize, now: Duration) {
+        self.inner.lock().over(slot, now);
+    }
+
+    /// Looks once more, with the tokens there are by now; the error says why there is no room, and counts.
+    fn refuse(&self, durable: Lsn, now: Duration, oldest: Option<CfId>) -> Result<(), EngineError> {
+        let mut inner = self.inner.lock();
+        inner.oldest = oldest;
+        let woken = self.fill(&mut inner, durable, now);
+        let refused = (!self.has_room(durable)).then(|| {
+            inner.stat.refused += 1;
+            EngineError::Busy { why: inner.why(durable) }
+        });
+        drop(inner);
+        self.wake(woken);
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Returns the counters.
+    pub(crate) fn stat(&self) -> StallStat {
+        let inner = self.inner.lock();
+        StallStat { waiting: u64::try_from(inner.waiting.len()).unwrap_or(u64::MAX), ..inner.stat.clone() }
+    }
+}
+
+/// Resolves when there is room in the log for who is about to write.
+///
+/// # Errors
+/// [`EngineError::Cancelled`], [`EngineError::Closed`].
+///
+/// # Cancel safety
+/// Dropping it waits no more; nothing is held.
+#[must_use = "a wait that is dropped waits no more"]
+#[derive(Debug)]
+pub struct RoomWait {
+    shared: Arc<Shared>,
+    cancel: CancelHandle,
+}
+
+impl RoomWait {
+    /// Returns what the session behind `cancel` waits for before it writes; `None`: nothing. With `no_slowdown` that is an
+    /// error.
+    pub(crate) fn before_writing(
+        shared: &Arc<Shared>,
+        no_slowdown: bool,
+        cancel: impl FnOnce() -> CancelHandle,
+    ) -> Result<Option<Self>, EngineError> {
+        if shared.room.has_room(shared.durable()) {
+            return Ok(None);
+        }
+        if no_slowdown {
+            return shared.room.refuse(shared.durable(), shared.now(), shared.oldest()).map(|()| None);
+        }
+        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel() }))
+    }
+
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// As the future's.
+    pub fn block(mut self) -> Result<(), EngineError> {
+        struct Unpark(std::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut cx = Context::from_waker(&waker);
+        loop {
+            match Pin::new(&mut self).poll(&mut cx) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+            }
+        }
+    }
+}
+
+impl Future for RoomWait {
+    type Output = Result<(), EngineError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.cancel.poll_cancelled(cx).is_ready() {
+            return Poll::Ready(Err(EngineError::Cancelled));
+        }
+        let (slot, shared) = (self.cancel.slot(), &*self.shared);
+        let polled = shared.room.poll(slot, shared.durable(), shared.now(), shared.oldest(), cx.waker());
+        // Closing lets everybody go after it says so.
+        if shared.closed.load(std::sync::atomic::Ordering::Acquire) {
+            return Poll::Ready(Err(EngineError::Closed));
+        }
+        polled.map(Ok)
+    }
+}
+
+impl Drop for RoomWait {
+    fn drop(&mut self) {
+        self.shared.room.leave(self.cancel.slot(), self.shared.now());
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "log_room_tests.rs"]
+mod tests;
