@@ -35,6 +35,12 @@ pub struct EngineStat {
     pub held_rows: u64,
     /// Bytes of memory that old versions take up, about.
     pub old_version_bytes: u64,
+    /// Bytes of memory that rows and all their versions take up, about.
+    pub memory_bytes: u64,
+    /// How many they may (`store.memory_limit`); `None`: no limit.
+    pub memory_limit_bytes: Option<u64>,
+    /// Writes that were refused for it.
+    pub memory_refused: u64,
     /// Snapshots held.
     pub snapshots: u64,
     /// The lowest snapshot held, if any.
@@ -223,6 +229,9 @@ impl Db {
             garbage_rows: count(self.shared.garbage.len().0),
             held_rows: count(self.shared.garbage.len().1),
             old_version_bytes: self.shared.garbage.bytes(),
+            memory_bytes: self.shared.families.memory_bytes(),
+            memory_limit_bytes: self.shared.memory.limit_bytes(),
+            memory_refused: self.shared.memory.refused(),
             snapshots: count(snapshots),
             oldest_snapshot,
             horizon: self.shared.txns.horizon(),

@@ -39,6 +39,14 @@ pub enum EngineError {
         /// How much they may.
         limit_bytes: u64,
     },
+    /// Rows take up all memory they may, and a write would store a value (53200). Reads and deletions go on, and so do writes once
+    /// rows have gone.
+    OutOfMemory {
+        /// How much they take up.
+        used_bytes: u64,
+        /// How much they may (`store.memory_limit`).
+        limit_bytes: u64,
+    },
     /// Every session slot is taken (53300).
     TooManySessions {
         /// How many there are.
@@ -169,7 +177,9 @@ impl EngineError {
             | Self::Cancelled
             | Self::Busy { .. }
             | Self::SnapshotCancelled(_) => Remedy::Retry,
-            Self::TooManySessions { .. } | Self::OldVersionMemory { .. } => Remedy::FreeResources,
+            Self::TooManySessions { .. } | Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => {
+                Remedy::FreeResources
+            }
             Self::Closed => Remedy::Reopen,
             Self::BadControlFile { .. }
             | Self::BadName { .. }
@@ -203,7 +213,7 @@ impl EngineError {
             Self::Busy { .. } | Self::TooManySessions { .. } => ErrorKind::Busy,
             Self::ReadOnly | Self::Salvaged => ErrorKind::ReadOnly,
             Self::SnapshotCancelled(_) => ErrorKind::SnapshotTooOld,
-            Self::OldVersionMemory { .. } => ErrorKind::OutOfMemory,
+            Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
             | Self::FamilyExists { .. }
@@ -255,6 +265,11 @@ impl fmt::Display for EngineError {
                 f,
                 "old versions take up {limit_bytes} bytes and none can be freed now: try again, or raise \
                  txn.old_version_memory"
+            ),
+            Self::OutOfMemory { used_bytes, limit_bytes } => write!(
+                f,
+                "out of memory: rows take up {used_bytes} bytes, store.memory_limit is {limit_bytes}: delete rows, drop \
+                 tables or families, or raise it"
             ),
             Self::TooManySessions { limit } => {
                 write!(f, "all {limit} session slots are taken: close sessions or raise the limit")

@@ -104,6 +104,11 @@ impl Families {
         u64::try_from(self.by_id.read().len()).unwrap_or(u64::MAX)
     }
 
+    /// Returns the bytes of memory that the rows of all families take up, about.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.by_id.read().values().map(|family| family.memory_bytes()).sum()
+    }
+
     /// Returns the number of families and of their rows.
     pub(crate) fn count(&self) -> (u64, u64) {
         let families = self.by_id.read();

@@ -19,6 +19,7 @@
 //! | `read_set.rs` | what a SERIALIZABLE transaction has read |
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
+//! | `memory.rs` | the limit of the memory that all rows take up |
 //! | `flush.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, and giving up the log below |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
@@ -71,6 +72,7 @@ mod log_room;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+mod memory;
 mod names;
 mod needs;
 mod old_versions;

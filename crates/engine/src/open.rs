@@ -183,6 +183,7 @@ pub(crate) fn open(
     shared.garbage.freed(cleared_bytes);
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
+    shared.limit_memory();
     if options.background {
         let background = Background::start("collie-gc", Arc::downgrade(&shared), collector());
         let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;

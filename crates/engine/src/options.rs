@@ -26,6 +26,9 @@ pub struct Options {
     pub old_version_memory: u64,
     /// Snapshots older than this are cancelled when they keep old versions; `None`: whatever their age. Default `None`.
     pub max_snapshot_age: Option<Duration>,
+    /// Bytes of memory that rows and their versions may take up; 0 chooses: 60 % of the machine's, or of what its control group
+    /// leaves. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused. Default 0.
+    pub memory_limit: u64,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
     /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses: four times what all families
@@ -52,6 +55,7 @@ impl Default for Options {
             stamped_at_commit_max: 64,
             old_version_memory: 1 << 30,
             max_snapshot_age: None,
+            memory_limit: 0,
             write_buffer_size: 64 << 20,
             max_total_wal_size: 0,
             levels: LevelOptions::default(),

@@ -23,7 +23,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_store::{Change, InsertOutcome, Origin, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin};
+use collie_store::{
+    Change, InsertOutcome, Origin, Pending, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin,
+};
 use collie_txn::{
     Behind, Blocker, CancelHandle, CommitLog as _, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish,
     Start, StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
@@ -65,6 +67,8 @@ pub struct Session {
     wrote_catalog: bool,
     /// Whether appends of the open transaction fail rather than wait for room in the ring.
     no_slowdown: bool,
+    /// Bytes stored that the limit of memory was not told of (M2 of `memory.rs`).
+    stored: u64,
     doomed: Option<EngineError>,
 }
 
@@ -85,6 +89,7 @@ impl Session {
             newest: None,
             wrote_catalog: false,
             no_slowdown: false,
+            stored: 0,
             doomed: None,
             shared: Arc::clone(shared),
         })
@@ -304,7 +309,7 @@ impl Session {
     /// [`EngineError::ReadChanged`] when it was taken since and the transaction is SERIALIZABLE and had read it;
     /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
-        let (mut view, rules) = self.prepare(key, value)?;
+        let (mut view, rules) = self.prepare(f, key, Some(value))?;
         view.snapshot = self.written_at(&view);
         let outcome = f.insert(key, value, &view, &rules, &self.fates());
         if let Err(error) = self.check_snapshot() {
@@ -318,7 +323,8 @@ impl Session {
         }
         match outcome {
             InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => {
-                self.shared.prune(pending.row());
+                self.shared.prune(f, pending.row());
+                self.note_stored(&pending);
                 self.writes.push(f.id(), pending);
                 self.wrote(Op { cf: f.id(), key, value: Some(value) }, LockStrength::Update);
                 Ok(Insert::Done)
@@ -373,7 +379,7 @@ impl Session {
             Write::Lock(strength) => (Change::Lock(strength), None),
         };
         let strength = change.strength();
-        let (mut view, mut rules) = self.prepare(key, value.unwrap_or_default())?;
+        let (mut view, mut rules) = self.prepare(f, key, value)?;
         if matches!(what, Write::Lock(_)) {
             self.read_key(f, key)?;
             rules.repeatable &= !self.checking; // N5
@@ -395,7 +401,8 @@ impl Session {
         }
         Ok(match outcome {
             WriteOutcome::Done(pending) => {
-                self.shared.prune(pending.row());
+                self.shared.prune(f, pending.row());
+                self.note_stored(&pending);
                 self.writes.push(f.id(), pending);
                 if matches!(what, Write::Lock(_)) {
                     self.took_row(f.id(), key, strength);
@@ -438,12 +445,12 @@ impl Session {
         self.open.as_ref().and_then(Transaction::snapshot).unwrap_or(view.snapshot)
     }
 
-    /// Checks that a write may be made now and gives it an id and its rules.
-    fn prepare(&mut self, key: &[u8], value: &[u8]) -> Result<(View, WriteRules), EngineError> {
+    /// Checks that a write may be made now and gives it an id and its rules. `value` is what it stores.
+    fn prepare(&mut self, f: &Family, key: &[u8], value: Option<&[u8]>) -> Result<(View, WriteRules), EngineError> {
         if key.len() > KEY_BYTES_MAX {
             return Err(EngineError::InvalidArgument { what: "a key is at most 65,531 bytes long" });
         }
-        if value.len() > VALUE_BYTES_MAX {
+        if value.is_some_and(|value| value.len() > VALUE_BYTES_MAX) {
             return Err(EngineError::InvalidArgument { what: "a value is at most 64 MiB long" });
         }
         let mut view = *self.view()?;
@@ -457,6 +464,9 @@ impl Session {
             return Err(error.clone());
         }
         self.shared.old.check_room()?;
+        if let Some(value) = value.filter(|_| f.id() != CfId::CATALOG) {
+            self.shared.memory.check_room(value.len(), || self.shared.families.memory_bytes())?;
+        }
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
         let xid = self.txn.assign_xid(t)?;
         view.me = Some(xid);
@@ -466,6 +476,14 @@ impl Session {
             self.write_chunk(xid)?;
         }
         Ok((view, WriteRules { xid, repeatable }))
+    }
+
+    fn note_stored(&mut self, pending: &Pending) {
+        self.stored += pending.bytes_with_row();
+        if self.stored >= self.shared.memory.step() {
+            let stored = std::mem::take(&mut self.stored);
+            self.shared.memory.stored(stored, || self.shared.families.memory_bytes());
+        }
     }
 
     fn write_chunk(&mut self, xid: Xid) -> Result<(), EngineError> {

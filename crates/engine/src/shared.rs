@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_env::{Clock, Env};
-use collie_store::{Row, pin};
+use collie_store::{Family, Row};
 use collie_txn::{CommitLog as _, Txns};
 use parking_lot::Mutex;
 
@@ -19,6 +19,7 @@ use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
 use crate::log_limit::LogLimit;
 use crate::log_room::LogRoom;
+use crate::memory::MemoryLimit;
 use crate::old_versions::OldVersions;
 use crate::redo::{encode_integers, tag};
 use crate::writes::Writes;
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) txns: Arc<Txns<EngineLog>>,
     pub(crate) garbage: Arc<Garbage>,
     pub(crate) old: OldVersions,
+    pub(crate) memory: MemoryLimit,
     clock: Arc<dyn Clock>,
     /// The levels; `None` in a database opened read-only.
     pub(crate) base: Option<Base>,
@@ -74,6 +76,7 @@ impl Shared {
             txns,
             garbage: Arc::default(),
             old,
+            memory: MemoryLimit::new(options, env),
             clock: Arc::clone(&env.clock),
             base: None,
             write_buffer_bytes: options.write_buffer_size,
@@ -135,6 +138,7 @@ impl Shared {
         let _ = self.log_xid_limit();
         let cleaned = self.clean(Reach::Due);
         self.limit_old_versions();
+        self.limit_memory();
         let is_waited_for = self.room.tick(self.durable(), self.now());
         cleaned
             + usize::from(is_waited_for)
@@ -184,7 +188,8 @@ impl Shared {
         let Some(base) = &self.base else { return Ok(false) };
         let before = base.stat().flushes;
         let parts = self.parts();
-        let all = self.old.is_above_limit(self.garbage.bytes());
+        let old_bytes = self.garbage.bytes();
+        let all = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
         for family in self.families.all() {
             if all || family.unflushed().bytes >= self.write_buffer_bytes {
                 base.flush(&[family.id()], &parts)?;
@@ -210,9 +215,9 @@ impl Shared {
     }
 
     /// Frees what nobody sees of a row that somebody just wrote, when that is worth it.
-    pub(crate) fn prune(&self, row: &Row) {
+    pub(crate) fn prune(&self, family: &Family, row: &Row) {
         if row.is_grown() {
-            let pruned = self.txns.with_live(|live| row.prune(live, &pin()));
+            let pruned = self.txns.with_live(|live| family.prune(row, live));
             self.garbage.freed(pruned.map_or(0, |pruned| pruned.bytes));
         }
     }
@@ -240,6 +245,16 @@ impl Shared {
             self.txns.log().flush_soon(); // what is not durable yet is all that is left
         }
         keeping.find(|held| self.txns.cancel_snapshot(held, self.garbage.bytes()));
+    }
+
+    /// Keeps the limit of all rows' memory.
+    pub(crate) fn limit_memory(&self) {
+        let count = || self.families.memory_bytes();
+        if self.memory.look(count) {
+            self.txns.tick(self.now());
+            self.clean(Reach::All);
+            self.memory.look(count);
+        }
     }
 
     /// Logs a bound of transaction ids, half a block before the last one is reached.

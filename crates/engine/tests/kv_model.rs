@@ -131,6 +131,8 @@ struct Own {
     /// The state that it reads at; `None` before its first call, and at READ COMMITTED.
     snapshot: Option<usize>,
     writes: Writes,
+    /// Families that it wrote to, also what was not there to be deleted, or was rolled back.
+    written: BTreeSet<CfId>,
     /// Rows that others would have to wait for.
     locked: BTreeSet<Place>,
     /// What it read.
@@ -333,6 +335,7 @@ impl Run {
         match outcome {
             Ok(()) => {
                 assert!(!changed || gone, "{} was changed since the snapshot", short(&key));
+                own.written.insert(cf.id());
                 if value.is_some() || seen && !gone {
                     own.locked.insert(place.clone());
                     own.writes.insert(place, value);
@@ -384,7 +387,7 @@ impl Run {
 
     fn commit(&mut self, sync: bool) {
         let own = self.own.take().unwrap();
-        let gone = own.writes.keys().any(|(id, _)| self.newest().values().all(|family| family.0 != *id));
+        let gone = own.written.iter().any(|id| self.newest().values().all(|family| family.0 != *id));
         let skew = own.isolation == Isolation::Serializable && own.reads.iter().any(|place| self.changed(&own, place));
         let Own { txn, isolation, writes, told, .. } = own;
         let mut state = self.newest().clone();
@@ -538,9 +541,10 @@ impl Run {
             }
             Step::Begin(isolation) => {
                 let txn = self.db.begin(TxnOptions { isolation, ..TxnOptions::default() }).unwrap();
-                let (writes, locked, reads, savepoints) =
-                    (BTreeMap::new(), BTreeSet::new(), BTreeSet::new(), Vec::new());
-                self.own = Some(Own { txn, isolation, snapshot: None, writes, locked, reads, told: false, savepoints });
+                let (writes, written, locked) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+                let (reads, told, savepoints) = (BTreeSet::new(), false, Vec::new());
+                let snapshot = None;
+                self.own = Some(Own { txn, isolation, snapshot, writes, written, locked, reads, told, savepoints });
             }
             Step::TxnWrite(write) if open => self.txn_write(write),
             Step::TxnRead { cf, key: number, lock } if open => self.txn_read(cf, &key(number), lock),

@@ -22,6 +22,7 @@
 mod clock;
 mod crash_point;
 mod files;
+mod machine;
 mod mapping;
 mod random;
 mod real_files;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
+pub use machine::machine_memory_bytes;
 pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;

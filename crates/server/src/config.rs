@@ -80,6 +80,12 @@ pub const KEYS: &[Key] = &[
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
     key(
+        "store.memory_limit",
+        Kind::Bytes,
+        "0",
+        "Memory that rows and their versions may take up. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused with 53200; reads, DELETE and DROP go on. 0: 60 % of the machine's memory, or of what its control group leaves.",
+    ),
+    key(
         "store.write_buffer_size",
         Kind::Bytes,
         "64MiB",
@@ -336,6 +342,7 @@ impl Config {
                 }
                 self.engine.first_xid = Xid::new(first);
             }
+            "store.memory_limit" => self.engine.memory_limit = bytes()?,
             "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
             "txn.max_snapshot_age" => {
                 let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;

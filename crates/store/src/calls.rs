@@ -155,6 +155,8 @@ pub enum Removal {
     Dead {
         /// Bytes of old versions that went with it.
         bytes: u64,
+        /// Bytes of the versions themselves among them.
+        version_bytes: u64,
     },
     /// It lives, or somebody may still see it.
     Alive,
@@ -172,6 +174,8 @@ pub struct Pruned {
     pub left: u32,
     /// Bytes of old versions that were freed.
     pub bytes: u64,
+    /// Bytes of the versions themselves among them: a deletion counts for its row too in `bytes`.
+    pub(crate) version_bytes: u64,
     /// Why something old was left; `None`: nothing was.
     pub kept: Option<Kept>,
 }

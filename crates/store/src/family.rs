@@ -2,6 +2,11 @@
 //!
 //! Joins the index with the rows: looks keys up, retries when a row dies under a writer, scans in batches. Holds no lock
 //! while a caller's code runs; a scan's visitor runs under a pin.
+//!
+//! # Invariants
+//! - A1. `memory` is what the rows in the index take up, and their versions: a row from when it was put there until it is taken
+//!   out, a version from when it was linked until it is rolled back or unlinked. Locks count for nothing. Exact while nobody
+//!   writes, about meanwhile. Checked by the family's model test, against the allocator by `tests/memory.rs` of `engine`.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -9,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
-use collie_sync::mutant;
+use collie_sync::{StripedCounter, mutant};
 
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
@@ -57,6 +62,8 @@ pub struct FamilyStat {
     pub writes: u64,
     /// Deleted rows removed from memory since open.
     pub removals: u64,
+    /// Bytes of memory that rows and their versions take up, about.
+    pub memory_bytes: u64,
 }
 
 /// The rows of one column family.
@@ -68,6 +75,8 @@ pub struct Family<I = RowIndex> {
     cleared: AtomicBool,
     /// Of the rows to be flushed; `None`: the family has no levels.
     unflushed: Option<Box<Lists>>,
+    /// A1.
+    memory: StripedCounter,
     inserts: AtomicU64,
     writes: AtomicU64,
     removals: AtomicU64,
@@ -90,7 +99,8 @@ impl<I: OrderedIndex> Family<I> {
     pub fn over(id: CfId, index: I) -> Self {
         let counter = || AtomicU64::new(0);
         let (inserts, writes, removals) = (counter(), counter(), counter());
-        Self { id, index, cleared: AtomicBool::new(false), unflushed: None, inserts, writes, removals }
+        let (cleared, memory) = (AtomicBool::new(false), StripedCounter::default());
+        Self { id, index, cleared, unflushed: None, memory, inserts, writes, removals }
     }
 
     /// Returns the family's id.
@@ -118,16 +128,20 @@ impl<I: OrderedIndex> Family<I> {
                 (Arc::clone(pending.row()), pending)
             });
             let outcome = match made {
-                Ok(pending) => InsertOutcome::Done(pending),
+                Ok(pending) => {
+                    self.count(pending.row().row_bytes(), 1);
+                    InsertOutcome::Done(pending)
+                }
                 Err(row) => match row.insert(self.id, value, view, rules, others) {
                     InsertOutcome::Dead => {
-                        self.index.remove_if(&row); // whoever made it dead may not have come to it yet
+                        self.leave_index(&row); // whoever made it dead may not have come to it yet
                         continue;
                     }
                     outcome => outcome,
                 },
             };
             if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = &outcome {
+                self.count(u64::from(pending.bytes()), 1);
                 self.mark(pending.row(), value.len(), view.snapshot);
                 self.inserts.fetch_add(1, Relaxed);
             }
@@ -152,9 +166,12 @@ impl<I: OrderedIndex> Family<I> {
             }
             match row.write(self.id, change, basis, view, rules, others) {
                 WriteOutcome::Dead => {
-                    self.index.remove_if(&row);
+                    self.leave_index(&row);
                 }
                 outcome => {
+                    if let WriteOutcome::Done(pending) = &outcome {
+                        self.count(u64::from(pending.bytes()), 1);
+                    }
                     if matches!(outcome, WriteOutcome::Done(_))
                         && let Some(value_bytes) = change.value_bytes()
                         && !mutant!("MARKED_BEFORE_EXCHANGE")
@@ -256,23 +273,50 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
+    /// Adds to what is counted (A1), or takes away with `sign` -1.
+    fn count(&self, bytes: u64, sign: i64) {
+        self.memory.add(sign * i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Takes a dead row out of the index. Returns whether nobody else had.
+    fn leave_index(&self, row: &Arc<Row>) -> bool {
+        let left = self.index.remove_if(row);
+        if left {
+            self.count(row.row_bytes(), -1);
+        }
+        left
+    }
+
+    /// Returns the bytes of memory that rows and their versions take up, about (A1). One load per stripe of the counter.
+    pub fn memory_bytes(&self) -> u64 {
+        u64::try_from(self.memory.sum()).unwrap_or(0)
+    }
+
+    /// Unlinks the versions of `row`, which is of this family, that nobody in `live` sees, now or later. `None` when another
+    /// thread is at it.
+    pub fn prune(&self, row: &Row, live: &LiveSnapshots) -> Option<Pruned> {
+        let pruned = row.prune(live, &pin())?;
+        self.count(pruned.version_bytes, -1);
+        Some(pruned)
+    }
+
     /// Frees what nobody in `live` sees of `row`, and the row itself when it is deleted and nobody sees that it was not.
     pub fn clean(&self, row: &Arc<Row>, live: &LiveSnapshots) -> Pruned {
-        let pin = pin();
-        match row.try_remove(live.horizon(), &pin) {
-            Removal::Dead { bytes } => {
+        match row.try_remove(live.horizon(), &pin()) {
+            Removal::Dead { bytes, version_bytes } => {
                 self.take_out(row);
-                Pruned { bytes, ..Pruned::default() }
+                self.count(version_bytes, -1);
+                Pruned { bytes, version_bytes, ..Pruned::default() }
             }
             Removal::Alive | Removal::OnDisk => {
-                row.prune(live, &pin).unwrap_or(Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() })
+                self.prune(row, live).unwrap_or(Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() })
             }
             Removal::Busy => Pruned { kept: Some(Kept::Unfinished), ..Pruned::default() },
         }
     }
 
     fn take_out(&self, row: &Arc<Row>) {
-        if self.index.remove_if(row) {
+        if self.leave_index(row) {
             self.removals.fetch_add(1, Relaxed);
         }
     }
@@ -280,6 +324,7 @@ impl<I: OrderedIndex> Family<I> {
     /// Rolls a version back, and removes its row if nothing is left.
     pub fn undo(&self, pending: Pending) {
         let row = Arc::clone(pending.row());
+        self.count(u64::from(pending.bytes()), -1);
         if !pending.undo() {
             return;
         }
@@ -298,9 +343,10 @@ impl<I: OrderedIndex> Family<I> {
     pub fn replay(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn, since: Lsn) -> i64 {
         let Some(value) = value else {
             let Some(row) = self.index.with(key, Arc::clone) else { return 0 };
-            let grown = row.load(None, csn, &pin());
+            let (grown, grown_in_all) = row.load(None, csn, &pin());
+            self.memory.add(grown_in_all);
             if row.is_dead() {
-                self.index.remove_if(&row);
+                self.leave_index(&row);
             } else {
                 self.mark(&row, 0, since);
             }
@@ -311,9 +357,13 @@ impl<I: OrderedIndex> Family<I> {
             (Arc::clone(&row), row)
         });
         let (row, grown) = match made {
-            Ok(row) => (row, 0),
+            Ok(row) => {
+                self.count(row.loaded_bytes(), 1);
+                (row, 0)
+            }
             Err(row) => {
-                let grown = row.load(Some(value), csn, &pin());
+                let (grown, grown_in_all) = row.load(Some(value), csn, &pin());
+                self.memory.add(grown_in_all);
                 (row, grown)
             }
         };
@@ -332,9 +382,9 @@ impl<I: OrderedIndex> Family<I> {
         let made = self.index.get_or_insert(key, |key: Key| {
             let row = Row::committed(key, value, csn);
             row.note_on_disk();
-            (row, ())
+            (Arc::clone(&row), row)
         });
-        made.is_ok()
+        made.inspect(|row| self.count(row.loaded_bytes(), 1)).is_ok()
     }
 
     /// Notes that a row has a state which the levels lack, after it was put on top of the row and before its commit is in the
@@ -435,6 +485,7 @@ impl<I: OrderedIndex> Family<I> {
             inserts: self.inserts.load(Relaxed),
             writes: self.writes.load(Relaxed),
             removals: self.removals.load(Relaxed),
+            memory_bytes: self.memory_bytes(),
         }
     }
 }

@@ -34,6 +34,14 @@ impl Key {
             _ => Self(Form::Heap(key.into())),
         }
     }
+
+    /// Returns how many bytes it keeps outside of itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Form::Inline { .. } => 0,
+            Form::Heap(bytes) => bytes.len(),
+        }
+    }
 }
 
 impl Deref for Key {

@@ -123,9 +123,10 @@ impl Row {
     /// A row with one unfinished version.
     pub(crate) fn pending(key: Key, value: &[u8], view: &View, rules: &WriteRules) -> Pending {
         let version = Version::unfinished(Change::PutKeys(value), rules.xid, view.command);
+        let bytes = version.counted_bytes();
         let version = NonNull::from(Box::leak(version));
         let row = Arc::new(Self::over(key, version.as_ptr()));
-        Pending { row, version: Some(version), supersedes: false, outdates: 0 }
+        Pending { row, version: Some(version), supersedes: false, outdates: 0, bytes }
     }
 
     /// A row whose only version was committed at `csn`, in no index yet.
@@ -162,28 +163,29 @@ impl Row {
 
     /// Replaces the content with a later commit's, for loading before anybody reads. A deletion leaves a dead row, or a
     /// tombstone where the levels hold a value (L3 of `row/flush.rs`). What the levels hold may be newer, of a flush that was
-    /// interrupted: then nothing changes. Returns by how many bytes old versions grew.
-    pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> i64 {
-        let old = |head: *mut Version| {
+    /// interrupted: then nothing changes. Returns by how many bytes old versions grew, and all versions.
+    pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> (i64, i64) {
+        let bytes = |head: *mut Version| {
             let version = walk(head, pin).next().map(|(_, version)| version);
-            let old = version.filter(|version| version.value().is_none());
-            i64::try_from(old.map_or(0, |version| self.old_bytes(version))).unwrap_or(0)
+            let old = version.filter(|version| version.value().is_none()).map_or(0, |version| self.old_bytes(version));
+            let all = version.map_or(0, Version::counted_bytes);
+            (i64::try_from(old).unwrap_or(0), i64::from(all))
         };
         let head = self.head.load(Acquire);
         let older = walk(head, pin).next().map(|(_, v)| v.stamp.load(Acquire));
         if older.is_some_and(|older| older > csn.get()) {
             assert!(self.is_on_disk(), "commits are loaded in their order");
-            return 0;
+            return (0, 0);
         }
-        let before = old(head);
+        let before = bytes(head);
         let new = match value {
             Some(value) => Box::into_raw(Version::committed(value, csn)),
             None if self.is_on_disk() => Box::into_raw(Version::deleted(csn)),
             None => DEAD,
         };
-        let after = old(new);
+        let after = bytes(new);
         retire(self.head.swap(new, AcqRel), ptr::null_mut(), pin);
-        after - before
+        (after.0 - before.0, after.1 - before.1)
     }
 
     /// Whether the row left the index, or is about to (R5).
@@ -313,6 +315,7 @@ impl Row {
         if let Some((base, _)) = top.base.filter(|(base, _)| !new.is_lock() && base.value().is_some()) {
             outdates += self.old_bytes(base);
         }
+        let bytes = new.counted_bytes();
         let new = Box::into_raw(new);
         let tagged = if mutant!("ROW_INSTALL_DROPS_TAGS") { new } else { with_tags_of(new, head) }; // R6
         if mutant!("ROW_HEAD_STORED") {
@@ -323,7 +326,7 @@ impl Row {
         }
         retire(head, top.link, pin); // R2: our exchange took the debris out.
         self.growth.add();
-        Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates })
+        Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates, bytes })
     }
 
     /// Tells of each linked version, newest first, whether it is committed and stamped.

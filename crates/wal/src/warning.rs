@@ -70,6 +70,12 @@ impl Warnings {
         }
     }
 
+    /// Tells a line, of whoever uses the log. Call it with nothing held.
+    pub fn say(&self, line: impl Into<String>) {
+        self.note(line);
+        self.tell();
+    }
+
     /// Tells what was noted. Call it with nothing held.
     pub(crate) fn tell(&self) {
         let Some(said) = &self.0 else { return };

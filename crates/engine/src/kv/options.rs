@@ -26,6 +26,10 @@ pub struct Options {
 /// The table `store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
+    /// Bytes of memory that rows and their versions may take up; 0 chooses: 60 % of the machine's, or of what its control group
+    /// leaves. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value fail with `OutOfMemory`.
+    /// Default 0.
+    pub memory_limit: u64,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
 }
@@ -87,8 +91,9 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 20] = [
+const NAMES: [&str; 21] = [
     "create_if_missing",
+    "store.memory_limit",
     "store.write_buffer_size",
     "txn.max_sessions",
     "txn.max_snapshot_age",
@@ -130,7 +135,7 @@ impl Options {
         let log = &options.log;
         Self {
             create_if_missing: options.create_if_missing,
-            store: StoreOptions { write_buffer_size: options.write_buffer_size },
+            store: StoreOptions { memory_limit: options.memory_limit, write_buffer_size: options.write_buffer_size },
             wal: WalOptions {
                 ring: log.ring,
                 ring_dir: log.ring_dir.clone(),
@@ -161,6 +166,7 @@ impl Options {
         let Self { create_if_missing, store, wal, txn } = self;
         crate::Options {
             create_if_missing,
+            memory_limit: store.memory_limit,
             write_buffer_size: store.write_buffer_size,
             max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
@@ -202,6 +208,7 @@ impl Options {
         let time = || time(value).ok_or_else(|| bad("a time, such as 10ms"));
         match name {
             "create_if_missing" => self.create_if_missing = flag()?,
+            "store.memory_limit" => self.store.memory_limit = bytes()?,
             "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
             "txn.max_sessions" => self.txn.max_sessions = count()?,
             "txn.max_snapshot_age" => self.txn.max_snapshot_age = Some(time()?).filter(|age| !age.is_zero()),
@@ -322,6 +329,7 @@ mod tests {
     fn options_are_set_by_their_names() {
         let values = [
             "false",
+            "3GiB",
             "32MiB",
             "100",
             "3s",

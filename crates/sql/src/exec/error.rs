@@ -32,6 +32,8 @@ pub fn from_engine(error: EngineError) -> SqlError {
             "Run the transaction again in shorter steps, or raise txn.old_version_memory or txn.max_snapshot_age.",
         ),
         EngineError::OldVersionMemory { .. } => SqlError::new(SqlState::OUT_OF_MEMORY, error.to_string()),
+        EngineError::OutOfMemory { .. } => SqlError::new(SqlState::OUT_OF_MEMORY, error.to_string())
+            .hint("Reads and DELETE go on, and DROP TABLE. Memory is free again once no snapshot shows what is gone."),
         EngineError::TooManySessions { .. } => SqlError::new(SqlState::TOO_MANY_CONNECTIONS, error.to_string()),
         other => SqlError::new(SqlState::IO_ERROR, other.to_string()),
     }

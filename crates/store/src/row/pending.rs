@@ -24,6 +24,8 @@ pub struct Pending {
     pub(super) supersedes: bool,
     /// Bytes that are old once this is committed.
     pub(super) outdates: u64,
+    /// Bytes of memory that it takes up; 0 for a lock.
+    pub(super) bytes: u32,
 }
 
 // SAFETY: the pointer is the handle's alone to end (R2), everything behind it is atomic or constant (R1), and `Row` is
@@ -47,6 +49,17 @@ impl Pending {
     /// this deletes it.
     pub const fn outdates(&self) -> u64 {
         self.outdates
+    }
+
+    /// Returns about how many bytes of memory the version takes up; 0 for a lock, which nobody counts.
+    pub const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Returns about how many bytes of memory the version takes up, and its row if it may be the first one of it.
+    pub fn bytes_with_row(&self) -> u64 {
+        let row = if self.bytes == 0 || self.supersedes { 0 } else { self.row.row_bytes() };
+        u64::from(self.bytes) + row
     }
 
     /// Stamps the version with its commit position.

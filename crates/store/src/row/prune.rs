@@ -12,7 +12,7 @@ use super::chain::{retire, walk};
 use super::head::{DEAD, is_shared};
 use super::version::Version;
 use crate::calls::{Kept, Pruned, Removal};
-use crate::epoch::Pin;
+use crate::epoch::{Pin, pin};
 use crate::stamp::Fate;
 use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -28,6 +28,10 @@ pub(super) const DIRTY: u32 = 8;
 pub(super) const ON_DISK: u32 = 16;
 /// A flush that is not recorded has taken something (L2 of `flush.rs`).
 pub(super) const FLUSHING: u32 = 32;
+
+/// The row with its two counts, and what a place in the index takes: a key and a pointer in nodes that are half full, as rows
+/// that come in order leave them.
+const ROW_BYTES: usize = size_of::<Row>() + 16 + 2 * 32;
 
 /// A chain that has grown by less than this since it was pruned is not worth a walk.
 const GROWTH_MIN: u16 = 2;
@@ -108,6 +112,9 @@ impl Row {
                 let below = version.next.load(Acquire);
                 last.link.next.store(below, ord!("ROW_NEXT_STORE", Release)); // R4
                 pruned.bytes += bytes;
+                if bytes > 0 {
+                    pruned.version_bytes += u64::from(version.counted_bytes());
+                }
                 self.retire_one(pointer, pin);
             }
         }
@@ -183,7 +190,7 @@ impl Row {
         let head = self.head.load(Acquire);
         let mut gone = true;
         let mut deleted = false;
-        let mut bytes = 0;
+        let (mut bytes, mut version_bytes) = (0, 0);
         for (_, version) in walk(head, pin) {
             match Fate::of_final(&version.stamp) {
                 Err(_) => gone = false,
@@ -193,6 +200,7 @@ impl Row {
                         gone &= deleted;
                     }
                     bytes += self.old_bytes(version);
+                    version_bytes += u64::from(version.counted_bytes());
                 }
                 Ok(_) => {}
             }
@@ -208,7 +216,7 @@ impl Row {
             Removal::Busy // who deleted it has not given its own lock back yet
         } else if self.replace_head_by_death(head) {
             retire(head, ptr::null_mut(), pin); // R5: a chain without a reader
-            Removal::Dead { bytes }
+            Removal::Dead { bytes, version_bytes }
         } else {
             Removal::Alive
         };
@@ -230,6 +238,17 @@ impl Row {
         let mut content = walk(self.head.load(Acquire), pin).filter(|(_, v)| !v.is_lock() && committed(v));
         let newest = content.next().filter(|(_, version)| version.value().is_none());
         newest.into_iter().chain(content).map(|(_, version)| self.old_bytes(version)).sum()
+    }
+
+    /// What the row takes up in memory beside its versions, its place in the index included.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        u64::try_from(ROW_BYTES + self.key.heap_bytes() * 2).unwrap_or(u64::MAX)
+    }
+
+    /// What a row takes up that was just made for loading, its one version included.
+    pub(crate) fn loaded_bytes(&self) -> u64 {
+        let version = walk(self.head.load(Acquire), &pin()).next().map_or(0, |(_, version)| version.counted_bytes());
+        self.row_bytes() + u64::from(version)
     }
 
     /// What a committed version of this row takes up in memory once it is old. A deletion is old as soon as it is

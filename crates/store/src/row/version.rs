@@ -98,6 +98,11 @@ impl Version {
             }
     }
 
+    /// Returns [`Version::bytes`] of a value or a deletion; locks, which are gone with the next write of the row, count for nothing.
+    pub(super) fn counted_bytes(&self) -> u32 {
+        if self.is_lock() { 0 } else { u32::try_from(self.bytes()).unwrap_or(u32::MAX) }
+    }
+
     pub(super) fn fate(&self, fates: &impl Resolve) -> Fate {
         Fate::of_final(&self.stamp).unwrap_or_else(|_| fates.resolve(&self.stamp))
     }
