@@ -5,6 +5,7 @@
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
 # make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
 # make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
+# make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -22,7 +23,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -103,6 +104,13 @@ bench-txn: run-tools
 bench-index: run-tools
 	$(CARGO) build --release -p collie
 	$(TARGET)/release/collie bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
+
+# Needs the package rocksdb-tools. Data go to DIR, and are removed by the next run. BENCH= takes the study's ten and five runs.
+bench-kv: BENCH ?= --runs=3
+bench-kv:
+	$(CARGO) build --release -p collie
+	mkdir -p docs/bench
+	$(TARGET)/release/collie bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

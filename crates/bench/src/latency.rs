@@ -60,7 +60,12 @@ impl Latencies {
 
     /// Returns the duration that `per_mille` of 1000 do not exceed, rounded up by at most 1/64; 0 of none.
     pub fn at_per_mille(&self, per_mille: u64) -> u64 {
-        let wanted = (self.count * per_mille).div_ceil(1000).max(1);
+        self.at(per_mille, 1000)
+    }
+
+    /// Returns the duration that `part` of `whole` do not exceed, rounded up by at most 1/64; 0 of none.
+    pub fn at(&self, part: u64, whole: u64) -> u64 {
+        let wanted = (self.count * part).div_ceil(whole).max(1);
         let mut seen = 0;
         for (bucket, count) in self.buckets.iter().enumerate() {
             seen += count;
@@ -104,6 +109,7 @@ mod tests {
             assert!(found >= exact && found <= exact + exact / 64, "{per_mille}: {found}");
         }
         assert_eq!((low.count(), low.max_ns()), (1000, 1_000_000));
+        assert_eq!(low.at(9_990, 10_000), low.at_per_mille(999));
         assert_eq!(Latencies::default().at_per_mille(500), 0);
     }
 }

@@ -30,7 +30,7 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 11] = [
+const PLOTS: [Plot; 14] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -128,6 +128,33 @@ const PLOTS: [Plot; 11] = [
         title: "p99 of a durable commit on one row",
         x: "clients",
         y: "us",
+        wanted: any,
+    },
+    Plot {
+        section: "kv-wal-size",
+        figure: "ops_per_s",
+        file: "kv-wal-size.svg",
+        title: "fillrandom by the limit of the log, files of 4 MiB",
+        x: "max_total_wal_size",
+        y: "writes/s",
+        wanted: any,
+    },
+    Plot {
+        section: "kv-wal-size",
+        figure: "log_peak_bytes",
+        file: "kv-wal-size-log.svg",
+        title: "Most log that was kept at one time, by its limit",
+        x: "max_total_wal_size",
+        y: "bytes",
+        wanted: any,
+    },
+    Plot {
+        section: "kv-families",
+        figure: "ops_per_s",
+        file: "kv-families.svg",
+        title: "fillrandom by the number of column families, limit of the log 500 MB",
+        x: "families",
+        y: "writes/s",
         wanted: any,
     },
 ];

@@ -47,11 +47,17 @@ pub(crate) enum Command {
     ///
     /// Flags are --name=value: benchmarks (fillseq fillrandom filluniquerandom fillsync fill100K overwrite readseq readreverse
     /// readrandom readmissing multireadrandom seekrandom readwhilewriting readrandomwriterandom updaterandom deleteseq
-    /// deleterandom; name[X5] repeats), num, reads, writes, duration, threads, key_size, value_size, batch_size,
-    /// compression_ratio, num_column_families, sync, manual_wal_flush, use_existing_db, seed, histogram, readwritepercent,
-    /// seek_nexts, db. Ours: json=FILE, runs=N, wal_segment_size, and peer=db_bench or peer=db_bench=PATH, which runs RocksDB's
-    /// (package rocksdb-tools) with the same flags in turn. A flag of db_bench that means nothing here is said to be without
-    /// effect; an unknown one is exit code 2. Use a release build on a machine that does nothing else.
+    /// deleterandom randomtransaction recover flush compact stats levelstats; name[X5] repeats), num, reads, writes, duration,
+    /// threads, key_size, value_size, batch_size, compression_ratio, num_column_families, disable_wal, sync, manual_wal_flush,
+    /// max_total_wal_size, write_buffer_size, use_existing_db, seed, histogram, statistics, readwritepercent, seek_nexts,
+    /// transaction_sets, benchmark_write_rate_limit, report_interval_seconds, report_file, db. Ours: json=FILE, runs=N,
+    /// wal_segment_size (from 1 MiB), isolation (of randomtransaction), warm_up=0 (writes that wait for the disk are then
+    /// measured in files of the log that were never written), and peer=db_bench or peer=db_bench=PATH, which runs RocksDB's
+    /// (package rocksdb-tools) with the same flags in turn; it is refused where writes would not survive the same, unless
+    /// allow_unlike=1. matrix=figures runs the loads that figures are promised for, matrix=wal-study three experiments on the
+    /// log, matrix=all both: about ten minutes with runs=3 and the peer; plots=DIR and readme=FILE are of a matrix. A flag of
+    /// db_bench that means nothing here is said to be without effect; one that asks for another load, and an unknown one, is
+    /// exit code 2. Use a release build on a machine that does nothing else.
     Kv(KvArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
@@ -155,6 +161,7 @@ struct Part {
 
 const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", text: protocols_table };
 const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+const KV: Part = Part { name: "kv", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -175,10 +182,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(ExitCode::from(2))
             }
             Ok(flags) => {
+                let [json, plots, readme] = flags.kept();
+                let readme = read_before(readme, &KV)?;
                 let mut said = Ok(());
                 let mut say = |line: &str| said = print(&format!("{line}\n"));
-                kv_bench(&flags, &collie_env::Env::real(), &mut say)?;
-                said.map(|()| ExitCode::SUCCESS)
+                let program = std::env::current_exe().ok();
+                let report = kv_bench(&flags, &collie_env::Env::real(), program.as_deref(), &mut say)?;
+                said?;
+                report.map_or(Ok(ExitCode::SUCCESS), |report| keep(&report, &KV, json, plots, readme))
             }
         },
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
@@ -206,8 +217,7 @@ fn measure(
         plan.server = Some(program.clone());
         plan.tracer = Some(TracerProgram { program, arguments });
     }
-    // Read before the measuring: a document that cannot be written should not cost half an hour.
-    let readme = kept.readme.map(|path| read_readme(&path, part).map(|text| (path, text))).transpose()?;
+    let readme = read_before(kept.readme, part)?;
     let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();
     plan.on_progress = Arc::new(move |what| {
@@ -216,18 +226,34 @@ fn measure(
     });
     let report = bench(&plan)?;
     bar.finish_and_clear();
+    keep(&report, part, kept.json, kept.plots, readme)
+}
+
+/// Reads the document that a report goes to. Before the measuring: one that cannot be written should not cost half an hour.
+fn read_before(path: Option<PathBuf>, part: &Part) -> anyhow::Result<Option<(PathBuf, String)>> {
+    path.map(|path| read_readme(&path, part).map(|text| (path, text))).transpose()
+}
+
+/// Prints a report, and keeps what is asked for.
+fn keep(
+    report: &Report,
+    part: &Part,
+    json: Option<PathBuf>,
+    plots: Option<PathBuf>,
+    readme: Option<(PathBuf, String)>,
+) -> anyhow::Result<ExitCode> {
     print(&report.table())?;
-    if let Some(path) = kept.json {
+    if let Some(path) = json {
         let text = format!("{:#}\n", report.json());
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    if let Some(dir) = kept.plots {
-        for path in draw(&report, &dir)? {
+    if let Some(dir) = plots {
+        for path in draw(report, &dir)? {
             print(&format!("drawn: {}\n", path.display()))?;
         }
     }
     if let Some((path, text)) = readme {
-        let text = write_between(&text, part.name, part.heading, &(part.text)(&report)?)?;
+        let text = write_between(&text, part.name, part.heading, &(part.text)(report)?)?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     // Only now: what the others found out is kept.

@@ -26,6 +26,22 @@ fn key_value_benchmark_takes_the_flags_of_db_bench() {
     assert!(code == Some(2) && err.contains("did you mean --value_size?"), "{err}");
 }
 
+/// Goal: many families under a limit of a byte need few files. Method: ten of them in a process that may have 256 open, small files
+/// of the log.
+#[test]
+fn limit_of_a_byte_with_ten_families_runs_with_few_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 256 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_collie"), "bench", "kv"]);
+    command.args(["--benchmarks=fillrandom,readrandom", "--num=20000", "--num_column_families=10"]);
+    command
+        .args(["--max_total_wal_size=1", "--wal_segment_size=1048576"])
+        .arg(format!("--db={}", dir.path().display()));
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
+    assert!(done.status.success() && out.contains("readrandom   : "), "{out}\n{err}");
+}
+
 /// Goal: both servers are started, loaded, measured and stopped, and the document gets its tables. Method: two short
 /// sections with the real program; JSON and document read back; nothing is left in the directory.
 #[test]

@@ -69,6 +69,7 @@ mod large;
 mod log;
 mod log_limit;
 mod log_room;
+mod log_times;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
@@ -112,6 +113,7 @@ pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;
 pub use log_room::{RoomWait, StallStat, Stalls};
+pub use log_times::LogTimes;
 pub use names::{foreign_rows, sql_name_row};
 pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport, checkpoint_of};
 pub use options::Options;

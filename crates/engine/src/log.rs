@@ -13,6 +13,7 @@ use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, Salvage, WalError, Writer};
 use parking_lot::Mutex;
 
+use crate::log_times::{Part, counted};
 use crate::needs::Marks;
 
 /// How many cells a thread tries before it makes a writer for one append.
@@ -113,7 +114,7 @@ impl EngineLog {
     /// The log stopped before.
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         match &self.0 {
-            Backing::Open { wal, .. } => wal.wait(mark, lsn),
+            Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
             Backing::Salvaged { end, .. } if lsn <= *end => Ok(()),
             Backing::Salvaged { .. } => Err(WalError::Closed),
         }
@@ -180,7 +181,7 @@ impl Drop for Refusing<'_> {
 impl Marks for EngineLog {
     fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
         match &self.0 {
-            Backing::Open { wal, .. } => wal.is_reached(mark, lsn),
+            Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.is_reached(mark, lsn)),
             Backing::Salvaged { end, .. } => lsn <= *end,
         }
     }
@@ -191,7 +192,7 @@ impl CommitLog for EngineLog {
     type Error = WalError;
 
     fn append(&self, writer: &mut Writer, tag: u8, parts: &[&[u8]]) -> Result<Appended, WalError> {
-        writer.append(tag, parts).map(|at| Appended { start: at.start, end: at.end })
+        counted(Part::Append, || writer.append(tag, parts)).map(|at| Appended { start: at.start, end: at.end })
     }
 
     fn append_commit(
@@ -201,7 +202,8 @@ impl CommitLog for EngineLog {
         bytes: &[u8],
         publish: impl FnOnce(Lsn),
     ) -> Result<Appended, WalError> {
-        writer.append_with(tag, bytes, publish).map(|at| Appended { start: at.start, end: at.end })
+        counted(Part::Append, || writer.append_with(tag, bytes, publish))
+            .map(|at| Appended { start: at.start, end: at.end })
     }
 
     fn boundary(&self) -> Lsn {

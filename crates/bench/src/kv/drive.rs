@@ -1,126 +1,56 @@
 //! Runs the benchmarks in order, on a database of ours and on the peer's in turn, and says what came of it.
 
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use anyhow::Context;
-use collie_engine::EngineError;
-use collie_engine::kv::{Cf, CfOptions, Db, Options};
 use collie_env::Env;
-use collie_wal::RingKind;
 use serde_json::json;
 
 use super::flags::KvFlags;
 use super::line::Figures;
-use super::peer::Peer;
-use super::workload::{Shared, Worker, Workload};
-use crate::{Machine, Scratch, Spread};
+use super::matrix::{Cells, measure};
+use super::ours::{Ours, Outcome};
+use super::peer::{Peer, PeerLine, tells};
+use super::volume::{Amplification, Put, shown};
+use super::workload::Workload;
+use crate::{Machine, Report, Scratch, Spread};
 
-/// One database of ours, opened when it is needed.
-struct Ours<'a> {
-    flags: &'a KvFlags,
-    env: &'a Env,
-    dir: PathBuf,
-    open: Option<(Db, Vec<Cf>)>,
-    /// Whether the log's memory outlives the process.
-    outlives: bool,
-    /// Threads of the benchmarks before: each thread draws numbers of its own, so that what one benchmark read or wrote says
-    /// nothing of what the next one will.
-    threads: u32,
-}
-
-impl Ours<'_> {
-    /// Opens the database, a new one if `fresh`.
-    fn open(&mut self, fresh: bool) -> anyhow::Result<&(Db, Vec<Cf>)> {
-        if fresh && let Some((db, _)) = self.open.take() {
-            db.close()?;
-        }
-        if self.open.is_none() {
-            if fresh {
-                match std::fs::remove_dir_all(&self.dir) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        return Err(error).with_context(|| format!("cannot remove {}", self.dir.display()));
-                    }
-                    _ => {}
-                }
-            }
-            let mut options = Options::default();
-            options.wal.ring = RingKind::Auto;
-            options.wal.manual_wal_flush = self.flags.manual_wal_flush;
-            options.wal.segment_size = self.flags.wal_segment_size.unwrap_or(options.wal.segment_size);
-            let store = &mut options.store;
-            store.write_buffer_size = self.flags.write_buffer_size.unwrap_or(store.write_buffer_size);
-            options.wal.max_total_wal_size = self.flags.max_total_wal_size.unwrap_or(options.wal.max_total_wal_size);
-            let (db, report) = Db::open_with(&self.dir, options, self.env.clone(), &mut |_| ())?;
-            self.outlives = report.ring_outlives_process;
-            let mut cfs = Vec::new();
-            for number in 0..self.flags.column_families {
-                let name = if number == 0 { "default".to_owned() } else { format!("column_family_name_{number:06}") };
-                cfs.push(match db.create_cf(&name, CfOptions::default()) {
-                    Err(EngineError::FamilyExists { .. }) => db.cf(&name)?,
-                    made => made?,
-                });
-            }
-            self.open = Some((db, cfs));
-        }
-        self.open.as_ref().context("it was opened")
-    }
-
-    /// Runs one benchmark with all its threads.
-    fn run(&mut self, workload: Workload) -> anyhow::Result<Figures> {
-        let (flags, env) = (workload.flags(self.flags), self.env.clone());
-        let fresh = workload.is_fresh() && !flags.use_existing_db;
-        let writer = workload == Workload::ReadWhileWriting;
-        let before = self.threads;
-        self.threads += flags.threads + u32::from(writer);
-        let (db, cfs) = self.open(fresh)?;
-        let (over, clock) = (AtomicBool::new(false), &*env.clock);
-        let shared = Shared { db, cfs, flags: &flags, clock, over: &over };
-        let start = Barrier::new(usize::try_from(flags.threads)? + usize::from(writer));
-        std::thread::scope(|scope| {
-            let work = |thread: u32, writes: bool| {
-                let (shared, start) = (&shared, &start);
-                move || {
-                    let worker = Worker::new(shared, before + thread);
-                    start.wait();
-                    let began = shared.clock.now_ns();
-                    let figures = worker.run(workload, writes);
-                    (began, shared.clock.now_ns(), figures)
-                }
-            };
-            let beside = writer.then(|| scope.spawn(work(flags.threads, true)));
-            let threads: Vec<_> = (0..flags.threads).map(|thread| scope.spawn(work(thread, false))).collect();
-            let ended: Vec<_> = threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
-            over.store(true, Relaxed);
-            let beside = beside.map(std::thread::ScopedJoinHandle::join);
-            let (mut all, mut first, mut last) = (Figures::default(), u64::MAX, 0);
-            for thread in ended {
-                let (began, end, figures) = thread.map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-                all.merge(&figures?);
-                (first, last) = (first.min(began), last.max(end));
-            }
-            if let Some(beside) = beside {
-                beside.map_err(|_| anyhow::anyhow!("the writing thread panicked"))?.2?;
-            }
-            all.elapsed_ns = last - first;
-            Ok(all)
-        })
-    }
-}
-
-/// Rates of one benchmark, run by run.
+/// Figures of one benchmark of the list, run by run.
 #[derive(Debug, Default)]
-struct Rates {
-    ours: Vec<f64>,
-    peer: Vec<f64>,
+struct Runs {
+    ours: Vec<Outcome>,
+    peer: Vec<PeerLine>,
 }
 
-/// Runs what the flags ask for; gives each line to `say`.
+impl Runs {
+    fn figures(&self) -> impl Iterator<Item = &Figures> {
+        self.ours.iter().filter_map(|outcome| outcome.figures.as_ref())
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.figures().map(Figures::operations_per_second).collect()
+    }
+
+    fn peer_rates(&self) -> Vec<f64> {
+        self.peer.iter().map(|line| line.operations_per_second).collect()
+    }
+
+    fn puts(&self) -> impl Iterator<Item = &Put> {
+        self.ours.iter().filter_map(|outcome| outcome.put.as_ref())
+    }
+}
+
+/// Runs what the flags ask for; gives each line to `say`. Of a matrix returns the report; `program` is what is started for what
+/// needs a process of its own, with `bench kv` and flags behind.
 ///
 /// # Errors
 /// The engine's and the operating system's; the peer's, and when its writes would survive less or more than ours.
-pub fn kv_bench(flags: &KvFlags, env: &Env, say: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+pub fn kv_bench(
+    flags: &KvFlags,
+    env: &Env,
+    program: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<Option<Report>> {
     let scratch = if flags.db.is_some() { None } else { Some(Scratch::new(env, Path::new("."))?) };
     let dir = match (&flags.db, &scratch) {
         (Some(db), _) => db.clone(),
@@ -128,65 +58,87 @@ pub fn kv_bench(flags: &KvFlags, env: &Env, say: &mut dyn FnMut(&str)) -> anyhow
         (None, None) => unreachable!("one of the two is there"),
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let (ours_dir, peer_dir) = (dir.join("collie-kv"), dir.join("rocksdb"));
-    let mut ours = Ours { flags, env, dir: ours_dir, open: None, outlives: false, threads: 0 };
-    let peer = flags.peer.as_deref().map(|program| Peer::new(program, &peer_dir));
-    let is_first_fresh = flags.benchmarks.first().is_some_and(|(first, _)| first.is_fresh()) && !flags.use_existing_db;
-    ours.open(is_first_fresh)?;
-    let machine = Machine::of(&dir);
-    header(flags, &machine, ours.outlives, say);
-    if peer.is_some() && !flags.sync && !flags.manual_wal_flush && !ours.outlives && !flags.unlike_durability {
-        anyhow::bail!(
-            "a kill would lose our last writes and not RocksDB's, since there is no tmpfs for a shared ring: use --sync=1, or \
-             --unlike_durability=1 to compare all the same"
-        );
+    if let Some(matrix) = flags.matrix {
+        return measure(matrix, &Cells::new(flags, env, &dir, program), say).map(Some);
     }
-    let mut rates: Vec<(String, Rates)> = Vec::new();
+    list(flags, env, &dir, say).map(|()| None)
+}
+
+/// Where the databases lie: ours, and the peer's.
+pub(super) fn places(dir: &Path) -> [PathBuf; 2] {
+    ["collie-kv", "rocksdb"].map(|name| dir.join(name))
+}
+
+/// Returns why writes of the two would not survive the same, if they would not.
+pub(super) fn unlike(flags: &KvFlags, outlives: bool) -> Option<&'static str> {
+    let waits = flags.sync || flags.manual_wal_flush || flags.disable_wal;
+    (!waits && !outlives).then_some(
+        "a kill would lose our last writes and not RocksDB's, since there is no tmpfs for a shared ring: use --sync=1, or \
+         --allow_unlike=1 to compare all the same",
+    )
+}
+
+/// Runs the list of benchmarks.
+fn list(flags: &KvFlags, env: &Env, dir: &Path, say: &mut dyn FnMut(&str)) -> anyhow::Result<()> {
+    let [ours_dir, peer_dir] = places(dir);
+    let mut ours = Ours::new(flags, env, &ours_dir);
+    let peer = flags.peer.as_deref().map(|program| Peer::new(program, &peer_dir, &env.clock));
+    let is_first_fresh = flags.benchmarks.first().is_some_and(|(first, _)| first.is_fresh()) && !flags.use_existing_db;
+    let outlives = ours.ensure_open(is_first_fresh)?;
+    let machine = Machine::of(dir);
+    header(flags, &machine, outlives, say);
+    if let Some(peer) = &peer {
+        if let Some(why) = unlike(flags, outlives).filter(|_| !flags.allow_unlike) {
+            anyhow::bail!("{why}");
+        }
+        say(&peer.describe()?);
+    }
+    let workloads = flags.workloads();
+    let mut all: Vec<(Workload, Runs)> = workloads.iter().map(|one| (*one, Runs::default())).collect();
     for run in 0..flags.runs {
         let mut place = 0;
-        let mut note = |name: &str, ours: Option<f64>, peer: Option<f64>| {
-            if rates.len() == place {
-                rates.push((name.to_owned(), Rates::default()));
-            }
-            rates[place].1.ours.extend(ours);
-            rates[place].1.peer.extend(peer);
-            place += 1;
-        };
         for (workload, times) in &flags.benchmarks {
-            let mut all = Vec::new();
+            let mut rates = Vec::new();
             for _ in 0..*times {
-                let figures = ours.run(*workload).with_context(|| workload.name().to_owned())?;
-                say(&figures.line(workload.name()));
-                note(workload.name(), Some(figures.operations_per_second()), None);
-                all.push(figures.operations_per_second());
+                let outcome = ours.run(*workload).with_context(|| workload.name().to_owned())?;
+                outcome.text(workload.name()).iter().for_each(|line| say(line));
+                rates.extend(outcome.figures.as_ref().map(Figures::operations_per_second));
+                all[place].1.ours.push(outcome);
+                place += 1;
             }
-            if *times > 1 {
-                say(&average(workload.name(), &all));
+            if rates.len() > 1 {
+                say(&average(workload.name(), &rates));
             }
         }
         if let Some(peer) = &peer {
-            place = 0;
-            let mut note = |ours: f64| {
-                rates[place].1.peer.push(ours);
-                place += 1;
-            };
-            for line in peer.run(flags)? {
+            let told = all.iter_mut().filter(|(workload, _)| tells(*workload));
+            for (line, (_, runs)) in peer.run(flags)?.into_iter().zip(told) {
                 say(&format!("RocksDB {}", line.text));
-                note(line.operations_per_second);
+                let user_bytes = runs.puts().last().map_or(0, |put| put.user_bytes);
+                if let Some(volume) = line.volume {
+                    let Amplification { lsm, total, .. } = volume.amplification(user_bytes);
+                    say(&format!(
+                        "  written    : WAF_lsm {} WAF_total {} (by its statistics)",
+                        shown(lsm),
+                        shown(total)
+                    ));
+                }
+                runs.peer.push(line);
             }
         }
         if run + 1 < flags.runs {
             say("");
         }
     }
-    if let Some((db, _)) = ours.open.take() {
-        db.close()?;
+    if flags.statistics {
+        ours.stats()?.iter().for_each(|line| say(line));
     }
+    ours.close()?;
     if flags.runs > 1 || peer.is_some() {
-        table(&rates, say);
+        table(&all, say);
     }
     if let Some(path) = &flags.json {
-        let text = format!("{:#}\n", as_json(flags, &machine, &rates));
+        let text = format!("{:#}\n", as_json(flags, &machine, &all));
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
@@ -201,17 +153,23 @@ fn header(flags: &KvFlags, machine: &Machine, outlives: bool, say: &mut dyn FnMu
     say(&format!("Values:     {} bytes each ({compressed:.0} bytes after compression)", flags.value_size));
     say(&format!("Entries:    {}", flags.num));
     say(&format!("Threads:    {}", flags.threads));
-    let survives = match (flags.sync, flags.manual_wal_flush, outlives) {
-        (true, _, _) => "a power cut: each write waits for the disk",
-        (false, _, true) => "the end of the process (shared ring); a power cut takes the last writes",
-        (false, false, false) => "nothing for at most 10 ms; then, once flushed, a power cut",
-        (false, true, false) => "nothing until half a ring is full",
-    };
-    say(&format!("A write survives {survives}"));
+    say("Compression: LZ4");
+    say(&format!("A write survives {}", survives(flags, outlives)));
     for note in &flags.notes {
         say(&format!("note: {note}"));
     }
     say("------------------------------------------------");
+}
+
+/// Says what a write is still there after.
+pub(super) fn survives(flags: &KvFlags, outlives: bool) -> &'static str {
+    match (flags.disable_wal, flags.sync, flags.manual_wal_flush, outlives) {
+        (true, ..) => "nothing before its family is flushed: it is not in the log",
+        (false, true, ..) => "a power cut: each write waits for the disk",
+        (false, false, _, true) => "the end of the process (shared ring); a power cut takes the last writes",
+        (false, false, false, false) => "nothing for at most 10 ms; then, once flushed, a power cut",
+        (false, false, true, false) => "nothing until half a ring is full",
+    }
 }
 
 /// The line of a benchmark that was repeated: the mean, with the half-width of its 95 % interval.
@@ -225,32 +183,53 @@ fn average(name: &str, rates: &[f64]) -> String {
 }
 
 /// Medians of the runs, and the ratio to the peer's.
-fn table(rates: &[(String, Rates)], say: &mut dyn FnMut(&str)) {
+fn table(all: &[(Workload, Runs)], say: &mut dyn FnMut(&str)) {
     say("");
     say(&format!(
-        "{:<22} {:>12} {:>25} {:>12} {:>7}",
-        "ops/sec, medians", "collie", "lowest to highest", "rocksdb", "ratio"
+        "{:<22} {:>12} {:>25} {:>12} {:>25} {:>7}",
+        "ops/sec, medians", "collie", "lowest to highest", "rocksdb", "lowest to highest", "ratio"
     ));
-    for (name, Rates { ours, peer }) in rates {
-        let spread = Spread::of(ours);
-        let range = format!("{:.0} to {:.0}", spread.low, spread.high);
-        let (theirs, ratio) = if peer.is_empty() {
-            ("-".to_owned(), "-".to_owned())
+    let range = |spread: &Spread| format!("{:.0} to {:.0}", spread.low, spread.high);
+    for (workload, runs) in all {
+        let (ours, peer) = (runs.rates(), runs.peer_rates());
+        if ours.is_empty() {
+            continue;
+        }
+        let spread = Spread::of(&ours);
+        let (theirs, their_range, ratio) = if peer.is_empty() {
+            ("-".to_owned(), "-".to_owned(), "-".to_owned())
         } else {
-            let theirs = Spread::of(peer).median;
-            (format!("{theirs:.0}"), format!("{:.2}", spread.median / theirs))
+            let theirs = Spread::of(&peer);
+            let ratio = format!("{:.2}", spread.median / theirs.median);
+            (format!("{:.0}", theirs.median), range(&theirs), ratio)
         };
-        say(&format!("{name:<22} {:>12.0} {range:>25} {theirs:>12} {ratio:>7}", spread.median));
+        say(&format!(
+            "{:<22} {:>12.0} {:>25} {theirs:>12} {their_range:>25} {ratio:>7}",
+            workload.name(),
+            spread.median,
+            range(&spread)
+        ));
     }
 }
 
-fn as_json(flags: &KvFlags, machine: &Machine, rates: &[(String, Rates)]) -> serde_json::Value {
-    let rows: Vec<_> = rates
-        .iter()
-        .map(|(name, rates)| {
-            json!({ "benchmark": name, "collie_ops_per_second": rates.ours, "rocksdb_ops_per_second": rates.peer })
+fn as_json(flags: &KvFlags, machine: &Machine, all: &[(Workload, Runs)]) -> serde_json::Value {
+    let rows = all.iter().filter(|(_, runs)| runs.figures().next().is_some()).map(|(workload, runs)| {
+        let amplification: Vec<Amplification> =
+            runs.puts().map(|put| Amplification::of(&put.volume, put.user_bytes)).collect();
+        let space: Vec<[Option<f64>; 2]> = runs.puts().map(|put| put.space.amplification()).collect();
+        json!({
+            "benchmark": workload.name(),
+            "collie_ops_per_second": runs.rates(),
+            "rocksdb_ops_per_second": runs.peer_rates(),
+            "log_time_percent": runs.figures().map(|figures| figures.writes.log_percent()[0]).collect::<Vec<_>>(),
+            "waf_lsm": amplification.iter().map(|one| one.lsm).collect::<Vec<_>>(),
+            "waf_total": amplification.iter().map(|one| one.total).collect::<Vec<_>>(),
+            "waf_dev": amplification.iter().map(|one| one.device).collect::<Vec<_>>(),
+            "saf": space.iter().map(|one| one[0]).collect::<Vec<_>>(),
+            "saf_lsm": space.iter().map(|one| one[1]).collect::<Vec<_>>(),
+            "log_peak_bytes": runs.puts().map(|put| put.log_peak_bytes).collect::<Vec<_>>(),
         })
-        .collect();
+    });
     json!({
         "machine": machine.to_string(),
         "key_bytes": flags.key_size,
@@ -259,6 +238,7 @@ fn as_json(flags: &KvFlags, machine: &Machine, rates: &[(String, Rates)]) -> ser
         "threads": flags.threads,
         "sync": flags.sync,
         "manual_wal_flush": flags.manual_wal_flush,
-        "results": rows,
+        "disable_wal": flags.disable_wal,
+        "results": rows.collect::<Vec<_>>(),
     })
 }

@@ -1,11 +1,14 @@
 //! `KvFlags`: db_bench's flags, `--name=value`, with `_` or `-` in names.
 //!
-//! A flag that means nothing here is accepted and said to be without effect, with the reason; one that asks for what is not
-//! built, and one that nobody knows, is refused. Nothing is passed over.
+//! A flag that means nothing here is accepted and said to be without effect, with the reason (`peer_flags.rs`); one that asks for
+//! a load that is not built, and one that nobody knows, is refused. Nothing is passed over.
 
 use std::fmt;
 use std::path::PathBuf;
 
+use collie_engine::Isolation;
+
+use super::peer_flags::{REFUSED, WITHOUT_EFFECT};
 use super::workload::Workload;
 
 /// A wrong flag: what to say on standard error, with exit code 2.
@@ -46,8 +49,22 @@ pub struct KvFlags {
     pub(super) db: Option<PathBuf>,
     pub(super) json: Option<PathBuf>,
     pub(super) runs: u32,
+    /// Whether `runs` was given: a matrix has its own otherwise.
+    pub(super) runs_given: bool,
     pub(super) peer: Option<PathBuf>,
-    pub(super) unlike_durability: bool,
+    pub(super) allow_unlike: bool,
+    pub(super) isolation: Isolation,
+    pub(super) matrix: Option<Matrix>,
+    pub(super) plots: Option<PathBuf>,
+    pub(super) readme: Option<PathBuf>,
+    /// Whether the log is turned over before a benchmark that waits for the disk.
+    pub(super) warm_up: bool,
+    /// Bytes a second that all writers together may write; 0: as many as they can.
+    pub(super) write_rate: u64,
+    pub(super) report_interval_seconds: u64,
+    pub(super) report_file: PathBuf,
+    pub(super) statistics: bool,
+    pub(super) transaction_sets: u64,
     pub(super) wal_segment_size: Option<u64>,
     pub(super) write_buffer_size: Option<u64>,
     pub(super) max_total_wal_size: Option<u64>,
@@ -57,9 +74,31 @@ pub struct KvFlags {
     pub(super) notes: Vec<String>,
 }
 
-/// Flags that mean something here: name, and whether db_bench knows it.
+/// Several experiments in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Matrix {
+    /// The experiments of the LevelDB wiki's page on RocksDB's log.
+    WalStudy,
+    /// The loads that figures are promised for.
+    Figures,
+    /// Both.
+    All,
+}
+
+const MATRICES: [(&str, Matrix); 3] =
+    [("wal-study", Matrix::WalStudy), ("figures", Matrix::Figures), ("all", Matrix::All)];
+
+const ISOLATIONS: [(&str, Isolation); 3] = [
+    ("read_committed", Isolation::ReadCommitted),
+    ("repeatable_read", Isolation::RepeatableRead),
+    ("serializable", Isolation::Serializable),
+];
+
+/// Flags that mean something here: name, and whether it is passed on to db_bench.
 const KNOWN: &[(&str, bool)] = &[
+    ("allow_unlike", false),
     ("batch_size", true),
+    ("benchmark_write_rate_limit", true),
     ("benchmarks", true),
     ("compression_ratio", true),
     ("compression_type", true),
@@ -67,49 +106,38 @@ const KNOWN: &[(&str, bool)] = &[
     ("disable_wal", true),
     ("duration", true),
     ("histogram", true),
+    ("isolation", false),
     ("json", false),
     ("key_size", true),
     ("manual_wal_flush", true),
+    ("matrix", false),
     ("max_total_wal_size", true),
     ("num", true),
     ("num_column_families", true),
     ("peer", false),
+    ("plots", false),
+    ("readme", false),
     ("reads", true),
     ("readwritepercent", true),
+    ("report_file", false),
+    ("report_interval_seconds", false),
     ("runs", false),
     ("seed", true),
     ("seek_nexts", true),
+    ("statistics", true),
     ("sync", true),
     ("threads", true),
-    ("unlike_durability", false),
+    ("transaction_sets", true),
     ("use_existing_db", true),
     ("value_size", true),
     ("wal_segment_size", false),
+    ("warm_up", false),
     ("write_buffer_size", true),
     ("writes", true),
 ];
 
-/// Flags of db_bench that change nothing here, and why.
-const WITHOUT_EFFECT: &[(&str, &str)] = &[
-    ("block_size", "rows are in memory, in no blocks"),
-    ("bloom_bits", "rows are in memory, and looked up there"),
-    ("cache_size", "rows are in memory, nothing is cached"),
-    ("max_background_jobs", "tables are compacted by the thread that flushes"),
-    ("max_write_buffer_number", "a family has one buffer beside the one that is flushed"),
-    ("open_files", "tables are read at open only"),
-    ("statistics", "counters are kept in any case"),
-    ("stats_interval", "figures are told at the end of each benchmark"),
-    ("stats_interval_seconds", "figures are told at the end of each benchmark"),
-];
-
-/// Flags of db_bench that ask for what is not built.
-const REFUSED: &[(&str, &str)] = &[
-    ("benchmark_write_rate_limit", "writers are not slowed"),
-    ("merge_operator", "there is no merge"),
-    ("report_file", "use --json=FILE"),
-    ("report_interval_seconds", "figures are told at the end of each benchmark"),
-    ("wal_dir", "the log lies in the directory of the database"),
-];
+/// Smallest file of the log that holds a ring and what writers may have in their buffers.
+const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
 const TRUE: [&str; 5] = ["1", "true", "t", "yes", "y"];
 const FALSE: [&str; 5] = ["0", "false", "f", "no", "n"];
@@ -139,8 +167,19 @@ impl Default for KvFlags {
             db: None,
             json: None,
             runs: 1,
+            runs_given: false,
             peer: None,
-            unlike_durability: false,
+            allow_unlike: false,
+            isolation: Isolation::RepeatableRead,
+            matrix: None,
+            plots: None,
+            readme: None,
+            warm_up: true,
+            write_rate: 0,
+            report_interval_seconds: 0,
+            report_file: "report.csv".into(),
+            statistics: false,
+            transaction_sets: 2,
             wal_segment_size: None,
             write_buffer_size: None,
             max_total_wal_size: None,
@@ -164,17 +203,56 @@ impl KvFlags {
             let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
             flags.set(&name.replace('-', "_"), value)?;
         }
+        flags.check()?;
+        Ok(flags)
+    }
+
+    /// Checks each flag's bounds, and those that do not go together.
+    fn check(&self) -> Result<(), UsageError> {
         let lowest = |what: &str, value: u64, least: u64| {
             let said = || UsageError(format!("--{what}={value}: at least {least}"));
             if value < least { Err(said()) } else { Ok(()) }
         };
-        lowest("key_size", flags.key_size as u64, 8)?;
-        lowest("num", flags.num, 1)?;
-        lowest("threads", flags.threads.into(), 1)?;
-        lowest("batch_size", flags.batch_size, 1)?;
-        lowest("num_column_families", flags.column_families, 1)?;
-        lowest("runs", flags.runs.into(), 1)?;
+        lowest("key_size", self.key_size as u64, 8)?;
+        lowest("num", self.num, 1)?;
+        lowest("threads", self.threads.into(), 1)?;
+        lowest("batch_size", self.batch_size, 1)?;
+        lowest("num_column_families", self.column_families, 1)?;
+        lowest("runs", self.runs.into(), 1)?;
+        lowest("transaction_sets", self.transaction_sets, 1)?;
+        if let Some(bytes) = self.wal_segment_size {
+            lowest("wal_segment_size", bytes, SEGMENT_BYTES_MIN)?;
+        }
+        for (name, given) in [("plots", &self.plots), ("readme", &self.readme)] {
+            if given.is_some() && self.matrix.is_none() {
+                return Err(UsageError(format!("--{name} is of a matrix: add --matrix=wal-study, figures or all")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns these flags with some of them set anew, each written `name=value`: one cell of a matrix.
+    ///
+    /// # Errors
+    /// As of [`KvFlags::parse`].
+    pub(super) fn with<S: AsRef<str>>(&self, settings: &[S]) -> Result<Self, UsageError> {
+        let mut flags = self.clone();
+        for setting in settings {
+            let (name, value) = setting.as_ref().split_once('=').unwrap_or((setting.as_ref(), ""));
+            flags.set(name, value)?;
+        }
+        flags.check()?;
         Ok(flags)
+    }
+
+    /// Returns the benchmarks in order, those that are repeated as often.
+    pub(super) fn workloads(&self) -> Vec<Workload> {
+        self.benchmarks.iter().flat_map(|(one, times)| (0..*times).map(|_| *one)).collect()
+    }
+
+    /// Returns where the report of a matrix goes: JSON, plots, and a document.
+    pub fn kept(&self) -> [Option<PathBuf>; 3] {
+        [self.json.clone(), self.plots.clone(), self.readme.clone()]
     }
 
     fn set(&mut self, name: &str, value: &str) -> Result<(), UsageError> {
@@ -189,38 +267,52 @@ impl KvFlags {
             _ => Err(bad("0 or 1 is wanted")),
         };
         match name {
+            "allow_unlike" => self.allow_unlike = flag()?,
             "batch_size" => self.batch_size = number()?,
+            "benchmark_write_rate_limit" => self.write_rate = number()?,
             "benchmarks" => self.benchmarks = benchmarks(value)?,
             "compression_ratio" => {
                 let ratio = value.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
                 self.compression_ratio = ratio.ok_or_else(|| bad("a number from 0 to 1 is wanted"))?;
             }
-            "compression_type" if value == "none" => {}
-            "compression_type" => self.notes.push(format!("compression_type={value}: no effect: rows are in memory")),
+            "compression_type" if value == "lz4" => {}
+            "compression_type" => {
+                self.notes.push(format!(
+                    "compression_type={value}: no effect: tables are written with LZ4, and unlike the peer's"
+                ));
+            }
             "db" => self.db = Some(value.into()),
             "disable_wal" => self.disable_wal = flag()?,
             "duration" => self.duration_seconds = number()?,
             "histogram" => self.histogram = flag()?,
+            "isolation" => self.isolation = word(&ISOLATIONS, value).map_err(|known| bad(&known))?,
             "json" => self.json = Some(value.into()),
             "key_size" => self.key_size = size()?,
             "manual_wal_flush" => self.manual_wal_flush = flag()?,
+            "matrix" => self.matrix = Some(word(&MATRICES, value).map_err(|known| bad(&known))?),
             "num" => self.num = number()?,
             "num_column_families" => self.column_families = number()?,
             "peer" if value == "db_bench" || value.starts_with("db_bench=") => {
                 self.peer = Some(value.strip_prefix("db_bench=").unwrap_or("db_bench").into());
             }
             "peer" => return Err(bad("db_bench or db_bench=PATH is wanted")),
+            "plots" => self.plots = Some(value.into()),
+            "readme" => self.readme = Some(value.into()),
             "reads" => self.reads = Some(number()?),
             "readwritepercent" => self.read_percent = number()?,
-            "runs" => self.runs = small()?,
+            "report_file" => self.report_file = value.into(),
+            "report_interval_seconds" => self.report_interval_seconds = number()?,
+            "runs" => (self.runs, self.runs_given) = (small()?, true),
             "seed" => self.seed = number()?,
             "seek_nexts" => self.seek_nexts = number()?,
+            "statistics" => self.statistics = flag()?,
             "sync" => self.sync = flag()?,
             "threads" => self.threads = small()?,
-            "unlike_durability" => self.unlike_durability = flag()?,
+            "transaction_sets" => self.transaction_sets = number()?,
             "use_existing_db" => self.use_existing_db = flag()?,
             "value_size" => self.value_size = size()?,
             "wal_segment_size" => self.wal_segment_size = Some(number()?),
+            "warm_up" => self.warm_up = flag()?,
             "max_total_wal_size" => self.max_total_wal_size = Some(number()?),
             "write_buffer_size" => self.write_buffer_size = Some(number()?),
             "writes" => self.writes = Some(number()?),
@@ -234,17 +326,27 @@ impl KvFlags {
 
     /// A flag that sets nothing here.
     fn set_nothing(&mut self, name: &str, value: &str) -> Result<(), UsageError> {
-        if let Some((_, why)) = WITHOUT_EFFECT.iter().find(|(known, _)| *known == name) {
+        let has = |names: &str| names.split_ascii_whitespace().any(|known| known == name);
+        if let Some((why, _)) = WITHOUT_EFFECT.iter().find(|(_, names)| has(names)) {
             self.notes.push(format!("{name}={value}: no effect: {why}"));
-            self.for_peer.push(format!("--{name}={value}"));
+            self.for_peer.push(format!("--{name}={}", if value.is_empty() { "1" } else { value }));
             return Ok(());
         }
-        if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
-            return Err(UsageError(format!("--{name} is not built: {why}")));
+        if has(REFUSED) {
+            return Err(UsageError(format!(
+                "--{name} is not built: it asks for a load, or a way to run, that is not there"
+            )));
         }
-        let names = KNOWN.iter().map(|(name, _)| *name).chain(WITHOUT_EFFECT.iter().map(|(name, _)| *name));
+        let tuning = WITHOUT_EFFECT.iter().flat_map(|(_, names)| names.split_ascii_whitespace());
+        let names = KNOWN.iter().map(|(name, _)| *name).chain(tuning).chain(REFUSED.split_ascii_whitespace());
         Err(UsageError(format!("unknown flag --{name}: did you mean --{}?", nearest(name, names))))
     }
+}
+
+/// Finds a word, or says which there are.
+fn word<T: Copy>(words: &[(&str, T)], text: &str) -> Result<T, String> {
+    let known = || words.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+    words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(known)
 }
 
 /// Reads the list of benchmarks.

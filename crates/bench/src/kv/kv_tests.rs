@@ -1,22 +1,56 @@
-//! The flags, the lines, and every benchmark once, small.
+//! The flags, the lines, every benchmark and every experiment once, small. No figure is judged here: that would make a test depend
+//! on the machine.
+
+use std::path::Path;
 
 use super::draw::{Random, Values, key_into};
+use super::drive::unlike;
 use super::line::Figures;
 use super::peer::lines;
 use super::workload::Workload;
 use super::{KvFlags, kv_bench};
+use crate::{Figure, Report};
+use collie_engine::{Isolation, LogTimes};
 use collie_env::Env;
+
+/// Small files of the log: they are filled with zeros, and the warm-up writes them all.
+const SMALL_LOG: &str = "--wal_segment_size=1048576";
 
 fn parse(flags: &[&str]) -> Result<KvFlags, String> {
     let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
     KvFlags::parse(&flags).map_err(|error| error.to_string())
 }
 
-fn run(flags: &[&str]) -> (Vec<String>, anyhow::Result<()>) {
-    let flags = parse(flags).unwrap();
+fn run(flags: &[&str]) -> (Vec<String>, anyhow::Result<Option<Report>>) {
+    let flags = parse(&[&[SMALL_LOG][..], flags].concat()).unwrap();
     let mut said = Vec::new();
-    let outcome = kv_bench(&flags, &Env::real(), &mut |line| said.push(line.to_owned()));
+    let outcome = kv_bench(&flags, &Env::real(), None, &mut |line| said.push(line.to_owned()));
     (said, outcome)
+}
+
+/// Makes a program that answers as db_bench does, and writes down what it was asked. Returns the flag that names it.
+fn planted_peer(dir: &Path) -> String {
+    use std::os::unix::fs::PermissionsExt as _;
+    let program = dir.join("db_bench");
+    let script = "#!/bin/sh\n\
+                  echo \"$@\" >> \"$(dirname \"$0\")/asked\"\n\
+                  for flag in \"$@\"; do case \"$flag\" in --benchmarks=*) list=\"${flag#*=}\";; esac; done\n\
+                  echo 'RocksDB:    version 7.0.0' >&2\n\
+                  echo 'WARNING: Assertions are enabled; benchmarks unnecessarily slow'\n\
+                  IFS=,\n\
+                  for name in $list; do case \"$name\" in\n\
+                  flush|levelstats) ;;\n\
+                  stats) echo ' Int 0/0 0.00 KB 0.0 0.0 0.0 0.0 0.0 0.0 0.0 1.5 17.5'\n\
+                  echo 'Flush(GB): cumulative 0.001, interval 0.001'\n\
+                  echo 'Interval writes: 100 writes, 100 keys, 100 commit groups, 1.0 writes per commit group, ingest: 2.00 MB, 1 MB/s'\n\
+                  echo 'Interval WAL: 100 writes, 0 syncs, 100.00 writes per sync, written: 0.00 GB, 1 MB/s';;\n\
+                  *) echo \"$name : 2.000 micros/op 1000 ops/sec 1.0 seconds 1000 operations;\"\n\
+                  echo 'Min: 1  Median: 2.0  Max: 3.0'\n\
+                  echo 'Percentiles: P50: 1.00 P75: 1.00 P99: 2.00 P99.9: 2.50 P99.99: 2.75';;\n\
+                  esac; done\n";
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    format!("--peer=db_bench={}", program.display())
 }
 
 /// Goal: flags are db_bench's, and none is passed over. Method: each notation, one without effect, wrong ones with their messages.
@@ -27,9 +61,13 @@ fn flags_are_understood_or_refused() {
     assert_eq!(flags.benchmarks, [(Workload::FillSeq, 1), (Workload::ReadRandom, 3)]);
     assert_eq!((flags.value_size, flags.sync, flags.histogram), (8, true, true));
     assert_eq!(flags.for_peer, ["--value_size=8", "--sync=1", "--histogram=true"]);
-    let flags = parse(&["--bloom_bits=10", "--compression_type=lz4"]).unwrap();
+    let flags = parse(&["--bloom_bits=10", "--compression_type=snappy", "--isolation=serializable"]).unwrap();
     assert!(flags.notes[0].starts_with("bloom_bits=10: no effect: "), "{:?}", flags.notes);
-    assert_eq!(flags.notes.len(), 2);
+    assert_eq!((flags.notes.len(), flags.isolation), (2, Isolation::Serializable));
+    assert!(parse(&["--compression_type=lz4"]).unwrap().notes.is_empty(), "as tables are written");
+    let cell = flags.with(&["num=5", "sync=1"]).unwrap();
+    assert_eq!((cell.num, cell.sync, flags.sync), (5, true, false));
+    assert!(cell.for_peer.ends_with(&["--num=5".to_owned(), "--sync=1".to_owned()]), "{:?}", cell.for_peer);
     for (wrong, said) in [
         ("--vlaue_size=1", "unknown flag --vlaue_size: did you mean --value_size?"),
         ("--benchmarks=fillsec", "unknown benchmark fillsec: did you mean fillseq?"),
@@ -40,6 +78,12 @@ fn flags_are_understood_or_refused() {
         ("--key_size=7", "at least 8"),
         ("--sync=2", "0 or 1"),
         ("--wal_dir=/x", "--wal_dir is not built"),
+        ("--merge_operator=put", "--merge_operator is not built"),
+        ("--wal_segment_size=4096", "at least 1048576"),
+        ("--isolation=none", "read_committed, repeatable_read, serializable"),
+        ("--matrix=wall-study", "wal-study, figures, all"),
+        ("--plots=x", "--plots is of a matrix"),
+        ("--blom_bits=1", "did you mean --bloom_bits?"),
         ("--peer=redis", "db_bench"),
         ("fillseq", "is no flag"),
     ] {
@@ -73,7 +117,7 @@ fn lines_are_those_of_db_bench() {
         elapsed_ns: 1_000_000,
         bytes: 1 << 20,
         found: Some((5, 1_000)),
-        latencies: None,
+        ..Figures::default()
     };
     let line = figures.line("readrandom");
     let expected = "readrandom   :       2.000 micros/op 1000000 ops/sec 0.001 seconds 1000 operations; 1000.0 MB/s (5 of 1000 found)";
@@ -85,36 +129,121 @@ fn lines_are_those_of_db_bench() {
     assert_eq!((found.len(), &found[0].name[..], found[0].operations_per_second), (1, "fillseq", 418_541.0));
 }
 
+/// Goal: no flag of db_bench is unknown, whatever becomes of it. Method: its own list of flags, each with the value 1.
+#[test]
+fn every_flag_of_db_bench_is_known() {
+    let Ok(help) = std::process::Command::new("db_bench").arg("--help").output() else {
+        assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "rocksdb-tools is not installed");
+        eprintln!("NOT RUN: rocksdb-tools is not installed");
+        return;
+    };
+    let text = String::from_utf8_lossy(&help.stdout).into_owned() + &String::from_utf8_lossy(&help.stderr);
+    let files: Vec<&str> = text.split("Flags from ").collect();
+    let own = files.iter().find(|part| part.lines().next().is_some_and(|file| file.contains("db_bench_tool")));
+    let names =
+        own.unwrap().lines().filter_map(|line| line.strip_prefix("    -")?.split_once(" (")).map(|(name, _)| name);
+    let mut count = 0;
+    for name in names {
+        if let Err(error) = parse(&[&format!("--{name}=1")]) {
+            assert!(!error.contains("unknown flag"), "{error}");
+        }
+        count += 1;
+    }
+    assert!(count > 300, "{count} flags were found");
+}
+
+/// Goal: what a write waits for in the log is told by its parts. Method: two writes that are made up.
+#[test]
+fn log_time_is_told_by_its_parts() {
+    let mut figures = Figures::default();
+    assert!(figures.writes.lines().is_empty(), "nothing was written");
+    figures.writes.record(1_000, LogTimes { append_ns: 100, boundary_ns: 50, durable_ns: 0 });
+    figures.writes.record(3_000, LogTimes { append_ns: 300, boundary_ns: 150, durable_ns: 400 });
+    assert_eq!(figures.writes.log_percent(), [25.0, 10.0, 5.0, 10.0]);
+    let lines = figures.writes.lines();
+    assert!(lines[0].contains("max 3.00 us, of 2 writes"), "{lines:?}");
+    assert!(lines[1].contains("25.0 % of a write: append 10.0 %, wait for the boundary 5.0 %, for the disk 10.0 %"));
+    let (before, other) = (figures.clone(), figures);
+    let mut all = before;
+    all.merge(&other);
+    assert_eq!((all.writes.log_percent()[0], all.writes.latencies.count()), (25.0, 4));
+}
+
+/// Goal: writes that a kill takes are not compared with writes that it does not. Method: each setting, with a ring that outlives
+/// the process and one that does not.
+#[test]
+fn unlike_durability_is_named() {
+    let why = |flag: &str, outlives| unlike(&parse(&[flag]).unwrap(), outlives);
+    assert!(why("--num=1", false).unwrap().contains("--allow_unlike=1"));
+    assert_eq!(why("--num=1", true), None);
+    for alike in ["--sync=1", "--disable_wal=1", "--manual_wal_flush=1"] {
+        assert_eq!(why(alike, false), None);
+    }
+}
+
 /// Goal: every benchmark runs and counts what it did. Method: all of them over a small database, with two threads, batches and
-/// families; the operations in each line.
+/// families; the operations in each line; what was written, and lies on the disk, behind each that writes.
 #[test]
 fn every_benchmark_runs() {
     let dir = tempfile::tempdir().unwrap();
     let db = format!("--db={}", dir.path().display());
-    let (mut names, mut expected) = (Vec::new(), Vec::new());
-    for (name, workload) in Workload::ALL {
-        names.push(*name);
-        expected.push(if matches!(workload, Workload::FillSync | Workload::Fill100K) { 4 } else { 4_000 });
-    }
+    let all: Vec<(&str, Workload)> =
+        Workload::ALL.iter().copied().filter(|(_, one)| *one != Workload::Compact).collect();
+    let measured: Vec<_> =
+        all.iter().filter(|(_, one)| !matches!(one, Workload::Stats | Workload::LevelStats)).collect();
     // Whatever a benchmark leaves, the next ones that read find something: they follow the filling ones.
-    let list = format!("--benchmarks={}", names.join(","));
-    let json = dir.path().join("kv.json");
-    let out = format!("--json={}", json.display());
-    let (said, outcome) =
-        run(&[&db, &list, "--num=2000", "--threads=2", "--histogram=1", "--num_column_families=2", &out]);
+    let list = format!("--benchmarks={}", all.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(","));
+    let (json, report) = (dir.path().join("kv.json"), dir.path().join("report.csv"));
+    let out = [format!("--json={}", json.display()), format!("--report_file={}", report.display())];
+    let (said, outcome) = run(&[
+        &db,
+        &list,
+        "--num=2000",
+        "--threads=2",
+        "--histogram=1",
+        "--num_column_families=2",
+        "--report_interval_seconds=1",
+        &out[0],
+        &out[1],
+    ]);
     outcome.unwrap();
     let lines: Vec<&String> = said.iter().filter(|line| line.contains("micros/op")).collect();
-    assert_eq!(lines.len(), names.len(), "{said:?}");
-    for ((line, name), count) in lines.iter().zip(&names).zip(&expected) {
+    assert_eq!(lines.len(), measured.len(), "{said:?}");
+    for (line, (name, one)) in lines.iter().zip(&measured) {
         assert!(line.starts_with(name), "{line}");
-        // Scans read one family, and what is left of it by then: 2 rows of fill100K, and what overwrite made of it.
-        let count = if name.starts_with("readse") || *name == "readreverse" { None } else { Some(count) };
-        assert!(count.is_none_or(|count| line.contains(&format!(" {count} operations;"))), "{line}");
+        let count = match one {
+            // Scans read one family, and what is left of it by then: 2 rows of fill100K, and what overwrite made of it.
+            Workload::ReadSeq | Workload::ReadReverse | Workload::SeekRandom => continue,
+            Workload::FillSync | Workload::Fill100K => 4,
+            Workload::Recover | Workload::Flush => 1,
+            _ => 4_000,
+        };
+        assert!(line.contains(&format!(" {count} operations;")), "{line}");
     }
-    assert_eq!(said.iter().filter(|line| line.contains("P99.9")).count(), names.len());
+    let behind = |what: &str| said.iter().filter(|line| line.trim_start().starts_with(what)).count();
+    let loads = all.iter().filter(|(_, one)| one.is_load()).count();
+    assert_eq!(said.iter().filter(|line| line.contains("Percentiles:")).count(), loads);
+    let writing = all.iter().filter(|(_, one)| one.writes()).count();
+    assert_eq!([behind("commit "), behind("log time ")], [writing, writing]);
+    assert_eq!([behind("written "), behind("space "), behind("counters ")], [writing + 1; 3], "and behind flush");
+    assert_eq!(
+        [behind("warm-up "), behind("recovered "), behind("** DB Stats **"), behind("Tree ")],
+        [1; 4],
+        "{said:#?}"
+    );
+    assert!(said.iter().any(|line| line.contains("( transactions:4000 aborts:")), "{said:#?}");
     let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
-    assert_eq!(json["results"].as_array().unwrap().len(), names.len());
-    // What was filled is found again by the next run over it, in order, and what was deleted is not.
+    assert_eq!(json["results"].as_array().unwrap().len(), measured.len());
+    assert!(json["results"][0]["waf_total"][0].as_f64().unwrap() > 0.0, "{}", json["results"][0]);
+    assert!(std::fs::read_to_string(report).unwrap().starts_with("secs_elapsed,interval_qps\n"));
+}
+
+/// Goal: benchmarks find what those before left. Method: what was filled is found again in order, and what was deleted is not;
+/// what is read at random is not what was written at random: 63 of 100 keys were; what was read before a start is read after it.
+#[test]
+fn benchmarks_find_what_those_before_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("--db={}", dir.path().display());
     let again = "--benchmarks=fillseq,readrandom,readseq,readreverse,deleteseq,readrandom,readmissing[X2]";
     let (said, outcome) = run(&[&db, again, "--num=500", "--batch_size=50"]);
     outcome.unwrap();
@@ -124,34 +253,131 @@ fn every_benchmark_runs() {
         assert!(line.ends_with(ends) && line.contains(" 500 operations;"), "{line}");
     }
     assert!(said.iter().any(|line| line.starts_with("readmissing [AVG    2 runs]")), "{said:?}");
-    // What is read at random is not what was written at random: 63 of 100 keys were.
-    let (said, outcome) = run(&[&db, "--benchmarks=fillrandom,readrandom", "--num=4000"]);
+    let (said, outcome) = run(&[&db, "--benchmarks=fillrandom,readrandom,recover,readrandom", "--num=4000"]);
     outcome.unwrap();
-    let found = said.iter().find_map(|line| line.split_once('(')?.1.strip_suffix(" of 4000 found)")?.parse().ok());
-    assert!(found.is_some_and(|found: u32| (2_300..2_800).contains(&found)), "{said:?}");
-    let (_, refused) = run(&[&db, "--benchmarks=fillseq", "--num=5", "--disable_wal=1"]);
-    assert!(format!("{:#}", refused.unwrap_err()).contains("disable_wal"));
+    let found = said.iter().filter_map(|line| line.split_once('(')?.1.strip_suffix(" of 4000 found)")?.parse().ok());
+    let found: Vec<u32> = found.collect();
+    assert!(found.len() == 2 && found.iter().all(|found| (2_300..2_800).contains(found)), "{said:?}");
 }
 
-/// Goal: a peer's figures stand beside ours, and one that is not there is named. Method: a script in place of db_bench.
+/// Goal: no update of a transaction is lost at any isolation level, and the benchmark would say so. Method: few rows, four
+/// threads; the sums are compared by the benchmark itself.
+#[test]
+fn transactions_lose_no_update_at_any_level() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("--db={}", dir.path().display());
+    // The first begins without rows, the last makes what is missing.
+    for level in ["repeatable_read", "serializable", "read_committed"] {
+        let isolation = format!("--isolation={level}");
+        let (said, outcome) = run(&[
+            &db,
+            "--benchmarks=randomtransaction",
+            "--num=20",
+            "--reads=300",
+            "--threads=4",
+            "--transaction_sets=3",
+            &isolation,
+        ]);
+        outcome.unwrap();
+        assert!(said.iter().any(|line| line.contains("( transactions:1200 aborts:")), "{level}: {said:#?}");
+    }
+}
+
+/// Goal: what is not there is refused with its name, or runs. Method: a list with `compact`, a run with `disable_wal`.
+#[test]
+fn what_is_not_built_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = format!("--db={}", dir.path().display());
+    for (flags, name) in
+        [(["--benchmarks=compact", "--num=5"], "compact"), (["--disable_wal=1", "--num=5"], "disable_wal")]
+    {
+        let (said, outcome) = run(&[&db, flags[0], flags[1]]);
+        match outcome {
+            Ok(_) => assert!(said.iter().any(|line| line.contains("micros/op")), "{said:?}"),
+            Err(error) => assert!(format!("{error:#}").contains(name), "{error:#}"),
+        }
+    }
+}
+
+/// Goal: a peer's figures stand beside ours, each under its own benchmark, and one that is not there is named. Method: a script in
+/// place of db_bench.
 #[test]
 fn peer_is_run_in_turn() {
-    use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
-    let program = dir.path().join("db_bench");
-    let script = "#!/bin/sh\necho \"$@\" >> \"$(dirname \"$0\")/asked\"\n\
-                  echo 'fillseq      :       2.000 micros/op 1000 ops/sec 1.0 seconds 1000 operations;'\n";
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let (db, peer) = (format!("--db={}", dir.path().display()), format!("--peer=db_bench={}", program.display()));
-    let flags = [&db[..], &peer, "--benchmarks=fillseq", "--num=100", "--runs=2", "--unlike_durability=1"];
-    let (said, outcome) = run(&flags);
+    let (db, peer) = (format!("--db={}", dir.path().display()), planted_peer(dir.path()));
+    let list = "--benchmarks=fillseq,flush,readrandom,recover";
+    let (said, outcome) = run(&[&db, &peer, list, "--num=100", "--runs=2", "--allow_unlike=1"]);
     outcome.unwrap();
-    assert_eq!(said.iter().filter(|line| line.starts_with("RocksDB fillseq")).count(), 2);
-    let row = said.last().unwrap();
-    assert!(row.starts_with("fillseq ") && row.contains(" 1000 "), "{row}");
+    assert!(
+        said.iter().any(|line| line == "RocksDB 7.0.0 WARNING: Assertions are enabled; benchmarks unnecessarily slow")
+    );
+    for name in ["fillseq", "readrandom", "recover"] {
+        assert_eq!(said.iter().filter(|line| line.starts_with(&format!("RocksDB {name} "))).count(), 2, "{said:#?}");
+    }
+    // 1.5 times a thousandth of a GiB for levels, and 2 MiB for the log, by 100 x 116 bytes.
+    let told = "WAF_lsm 1.50 WAF_total 319.63 (by its statistics)";
+    assert_eq!(said.iter().filter(|line| line.ends_with(told)).count(), 2, "{said:#?}");
+    let row = |name: &str| said.iter().rfind(|line| line.starts_with(name)).unwrap();
+    assert!(row("fillseq ").contains(" 1000 ") && row("readrandom ").contains(" 1000 "), "{said:#?}");
+    assert!(row("flush ").trim_end().ends_with('-'), "{}", row("flush "));
     let asked = std::fs::read_to_string(dir.path().join("asked")).unwrap();
-    assert!(asked.contains("--benchmarks=fillseq --compression_type=none --num=100"), "{asked}");
+    for part in [
+        "--benchmarks=fillseq,flush,readrandom,stats --num=100 --compression_type=lz4\n",
+        "--benchmarks=levelstats --num=100 --compression_type=lz4 --use_existing_db=1\n",
+    ] {
+        assert_eq!(asked.matches(part).count(), 2, "{asked}");
+    }
     let (_, missing) = run(&[&db, "--peer=db_bench=/nowhere/db_bench", "--benchmarks=fillseq", "--num=5", "--sync=1"]);
     assert!(format!("{:#}", missing.unwrap_err()).contains("rocksdb-tools"));
+}
+
+/// Runs a matrix with a planted peer; returns its report.
+fn matrix(name: &str) -> Report {
+    let dir = tempfile::tempdir().unwrap();
+    let (db, peer) = (format!("--db={}", dir.path().display()), planted_peer(dir.path()));
+    let matrix = format!("--matrix={name}");
+    let (_, outcome) = run(&[&db, &peer, &matrix, "--num=400", "--runs=1", "--allow_unlike=1"]);
+    outcome.unwrap().unwrap()
+}
+
+/// Checks that a section has so many rows of ours and of the peer, and that what it tells is whole.
+fn check(report: &Report, name: &str, [ours, peer]: [usize; 2]) {
+    let section = report.sections.iter().find(|section| section.name == name).unwrap();
+    let of = |who: &str| section.rows.iter().filter(|row| row.subject.starts_with(who)).count();
+    assert_eq!([of("collie"), of("RocksDB")], [ours, peer], "{name}");
+    for row in &section.rows {
+        assert!(!row.figures.is_empty(), "{name}: {row:?}");
+        for (key, figure) in &row.figures {
+            let is_whole = match figure {
+                Figure::Runs(spread) => spread.low >= 0.0 && spread.high.is_finite(),
+                Figure::Absent(_) => true,
+                Figure::Count(_) => false,
+            };
+            assert!(is_whole, "{name}: {key}: {figure:?}");
+        }
+    }
+}
+
+/// Goal: every load that figures are promised for runs, beside the peer. Method: all of them, small, beside a planted peer.
+#[test]
+fn loads_run_beside_the_peer() {
+    let report = matrix("figures");
+    check(&report, "kv-loads", [16, 16]);
+    let notes = &report.sections[0].notes;
+    assert!(notes[0].starts_with("peer: RocksDB 7.0.0"), "{notes:?}");
+    let row = report.sections[0].rows.iter().find(|row| row.case == "fillseq").unwrap();
+    assert_eq!((row.beside.len(), row.targets.len()), (1, 1), "{row:?}");
+}
+
+/// Goal: every experiment of the study runs, beside the peer where it has one. Method: all of them, small, beside a planted peer.
+#[test]
+fn study_runs_to_its_end() {
+    let report = matrix("wal-study");
+    check(&report, "kv-log-off", [6, 6]);
+    check(&report, "kv-wal-size", [38, 6]);
+    check(&report, "kv-families", [5, 0]);
+    check(&report, "kv-descriptors", [1, 1]);
+    check(&report, "kv-manual-flush", [8, 8]);
+    let drawn = tempfile::tempdir().unwrap();
+    assert_eq!(crate::draw(&report, drawn.path()).unwrap().len(), 3);
 }

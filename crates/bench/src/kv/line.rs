@@ -1,6 +1,74 @@
 //! `Figures`: what a benchmark measured, and the line that says it, in db_bench's words.
 
+use collie_engine::LogTimes;
+
 use crate::Latencies;
+
+/// Writes looked at more closely: how long each took, and what of it was the log's.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Writes {
+    pub(super) latencies: Latencies,
+    /// Sum of their time.
+    pub(super) all_ns: u64,
+    pub(super) log: LogTimes,
+}
+
+impl Writes {
+    pub(super) fn record(&mut self, ns: u64, log: LogTimes) {
+        self.latencies.record(ns);
+        self.all_ns += ns;
+        self.add(log);
+    }
+
+    fn add(&mut self, log: LogTimes) {
+        self.log.append_ns += log.append_ns;
+        self.log.boundary_ns += log.boundary_ns;
+        self.log.durable_ns += log.durable_ns;
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.latencies.merge(&other.latencies);
+        self.all_ns += other.all_ns;
+        self.add(other.log);
+    }
+
+    /// Returns the share, in percent, of the writes' time that the log took: in all, and by append, wait for the boundary and
+    /// wait for the disk.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn log_percent(&self) -> [f64; 4] {
+        let LogTimes { append_ns, boundary_ns, durable_ns } = self.log;
+        [self.log.total_ns(), append_ns, boundary_ns, durable_ns]
+            .map(|part| part as f64 * 100.0 / self.all_ns.max(1) as f64)
+    }
+
+    /// Returns the lines about them; none without a write.
+    #[expect(clippy::cast_precision_loss, reason = "figures for people")]
+    pub(super) fn lines(&self) -> Vec<String> {
+        if self.latencies.count() == 0 {
+            return Vec::new();
+        }
+        let micros = |of: u64| self.latencies.at(of, 10_000) as f64 / 1e3;
+        let [all, append, boundary, durable] = self.log_percent();
+        vec![
+            format!(
+                "  commit     : P50 {:.2} P99 {:.2} P99.9 {:.2} P99.99 {:.2} max {:.2} us, of {} writes (one in {SAMPLED_ONE_IN})",
+                micros(5_000),
+                micros(9_900),
+                micros(9_990),
+                micros(9_999),
+                self.latencies.max_ns() as f64 / 1e3,
+                self.latencies.count()
+            ),
+            format!(
+                "  log time   : {all:.1} % of a write: append {append:.1} %, wait for the boundary {boundary:.1} %, for the disk \
+                 {durable:.1} %"
+            ),
+        ]
+    }
+}
+
+/// Of so many writes, one is looked at more closely.
+pub(super) const SAMPLED_ONE_IN: u64 = 64;
 
 /// What one thread, or all of them, did in one benchmark.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +83,11 @@ pub(super) struct Figures {
     /// Of reads that looked for a key: how many found it, of how many.
     pub(super) found: Option<(u64, u64)>,
     pub(super) latencies: Option<Latencies>,
+    /// Bytes of keys and values written: the user's, that amplification is told by.
+    pub(super) written: u64,
+    pub(super) writes: Writes,
+    /// Of transactions: how many committed, and how many failed and had nothing done.
+    pub(super) transactions: Option<(u64, u64)>,
 }
 
 impl Figures {
@@ -23,6 +96,12 @@ impl Figures {
         self.operations += other.operations;
         self.thread_ns += other.thread_ns;
         self.bytes += other.bytes;
+        self.written += other.written;
+        self.writes.merge(&other.writes);
+        if let Some((committed, aborted)) = other.transactions {
+            let (before, failed) = self.transactions.unwrap_or_default();
+            self.transactions = Some((before + committed, failed + aborted));
+        }
         if let Some((found, wanted)) = other.found {
             let (before, of) = self.found.unwrap_or_default();
             self.found = Some((before + found, of + wanted));
@@ -54,20 +133,25 @@ impl Figures {
             String::new()
         };
         let found = self.found.map_or_else(String::new, |(found, wanted)| format!(" ({found} of {wanted} found)"));
+        let transactions = self.transactions.map_or_else(String::new, |(committed, aborted)| {
+            format!(" ( transactions:{} aborts:{aborted})", committed + aborted)
+        });
         let mut line = format!(
-            "{name:<12} : {:11.3} micros/op {:.0} ops/sec {seconds:.3} seconds {} operations;{rate}{found}",
+            "{name:<12} : {:11.3} micros/op {:.0} ops/sec {seconds:.3} seconds {} operations;{rate}{found}{transactions}",
             self.micros_per_operation(),
             self.operations_per_second(),
             self.operations
         );
         if let Some(latencies) = &self.latencies {
-            let micros = |per_mille| latencies.at_per_mille(per_mille) as f64 / 1e3;
+            let micros = |of| latencies.at(of, 10_000) as f64 / 1e3;
             line += &format!(
-                "\nMicroseconds per write or read: Percentiles: P50: {:.2} P75: {:.2} P99: {:.2} P99.9: {:.2} Max: {:.2}",
-                micros(500),
-                micros(750),
-                micros(990),
-                micros(999),
+                "\nMicroseconds per write or read: Percentiles: P50: {:.2} P75: {:.2} P99: {:.2} P99.9: {:.2} P99.99: {:.2} \
+                 Max: {:.2}",
+                micros(5_000),
+                micros(7_500),
+                micros(9_900),
+                micros(9_990),
+                micros(9_999),
                 latencies.max_ns() as f64 / 1e3
             );
         }

@@ -1,14 +1,18 @@
 //! `Workload`: one benchmark of db_bench, as one thread runs it over a database.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use collie_engine::kv::{Batch, Cf, Db, WriteOptions};
+use collie_engine::LogTimes;
+use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
 use collie_env::Clock;
 
 use super::draw::{Random, Values, key_into};
 use super::flags::KvFlags;
-use super::line::Figures;
+use super::line::{Figures, SAMPLED_ONE_IN};
+use super::pace::Pace;
+use super::transactions::Rows;
 use crate::Latencies;
 
 /// Operations between two looks at the clock of a benchmark with a duration.
@@ -34,6 +38,13 @@ pub(super) enum Workload {
     UpdateRandom,
     DeleteSeq,
     DeleteRandom,
+    RandomTransaction,
+    /// Not a load: the database is closed and opened again.
+    Recover,
+    Flush,
+    Compact,
+    Stats,
+    LevelStats,
 }
 
 impl Workload {
@@ -56,6 +67,12 @@ impl Workload {
         ("updaterandom", Self::UpdateRandom),
         ("deleteseq", Self::DeleteSeq),
         ("deleterandom", Self::DeleteRandom),
+        ("randomtransaction", Self::RandomTransaction),
+        ("recover", Self::Recover),
+        ("flush", Self::Flush),
+        ("compact", Self::Compact),
+        ("stats", Self::Stats),
+        ("levelstats", Self::LevelStats),
     ];
 
     /// Returns the name.
@@ -66,6 +83,26 @@ impl Workload {
     /// Whether it begins with an empty database.
     pub(super) const fn is_fresh(self) -> bool {
         matches!(self, Self::FillSeq | Self::FillRandom | Self::FillUniqueRandom | Self::FillSync | Self::Fill100K)
+    }
+
+    /// Whether it writes rows.
+    pub(super) const fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Overwrite
+                | Self::ReadWhileWriting
+                | Self::ReadRandomWriteRandom
+                | Self::UpdateRandom
+                | Self::DeleteSeq
+                | Self::DeleteRandom
+                | Self::RandomTransaction
+        ) || self.is_fresh()
+    }
+
+    /// Whether it is done by threads with keys and values of their own.
+    #[cfg(test)]
+    pub(super) const fn is_load(self) -> bool {
+        !matches!(self, Self::Recover | Self::Flush | Self::Compact | Self::Stats | Self::LevelStats)
     }
 
     /// Returns the flags as db_bench changes them for this benchmark.
@@ -85,7 +122,9 @@ pub(super) struct Shared<'a> {
     pub(super) db: &'a Db,
     pub(super) cfs: &'a [Cf],
     pub(super) flags: &'a KvFlags,
-    pub(super) clock: &'a dyn Clock,
+    pub(super) clock: &'a Arc<dyn Clock>,
+    /// Operations done so far by all threads; counted when somebody is told in between.
+    pub(super) done: &'a AtomicU64,
     /// Set when the readers are done, for a writer beside them.
     pub(super) over: &'a AtomicBool,
 }
@@ -109,6 +148,9 @@ pub(super) struct Worker<'a> {
     key: Vec<u8>,
     started_ns: u64,
     last_ns: u64,
+    /// Writes so far.
+    writes: u64,
+    pace: Pace,
     figures: Figures,
 }
 
@@ -119,7 +161,8 @@ impl<'a> Worker<'a> {
         let values = Values::new(flags.compression_ratio, flags.value_size, &mut random);
         let latencies = flags.histogram.then(Latencies::default);
         let figures = Figures { latencies, ..Figures::default() };
-        Self { shared, random, values, key: vec![0; flags.key_size], started_ns: 0, last_ns: 0, figures }
+        let (key, pace) = (vec![0; flags.key_size], Pace::new(flags.write_rate, flags.threads));
+        Self { shared, random, values, key, started_ns: 0, last_ns: 0, writes: 0, pace, figures }
     }
 
     /// Runs the benchmark; the second thread kind of `readwhilewriting` is `writes`.
@@ -132,7 +175,10 @@ impl<'a> Worker<'a> {
         let flags = self.shared.flags;
         let (reads, written) = (flags.reads.unwrap_or(flags.num), flags.writes.unwrap_or(flags.num));
         match workload {
-            _ if writes => self.write_until_over()?,
+            _ if writes => {
+                self.pace = Pace::new(flags.write_rate, 1); // nobody else writes
+                self.write_until_over()?;
+            }
             Workload::FillSeq => self.write(written, |_, at| at)?,
             Workload::FillRandom | Workload::FillSync | Workload::Fill100K | Workload::Overwrite => {
                 self.write(written, |random, _| random.below(flags.num))?;
@@ -151,6 +197,10 @@ impl<'a> Worker<'a> {
             Workload::SeekRandom => self.seek(reads)?,
             Workload::ReadRandomWriteRandom => self.read_and_write(reads)?,
             Workload::UpdateRandom => self.update(reads)?,
+            Workload::RandomTransaction => self.transactions(reads)?,
+            Workload::Recover | Workload::Flush | Workload::Compact | Workload::Stats | Workload::LevelStats => {
+                unreachable!("no load: `Ours` does it by itself")
+            }
         }
         self.figures.thread_ns = self.shared.clock.now_ns() - self.started_ns;
         Ok(self.figures)
@@ -168,11 +218,29 @@ impl<'a> Worker<'a> {
     fn finished(&mut self, operations: u64, bytes: usize) {
         self.figures.operations += operations;
         self.figures.bytes += bytes as u64;
+        if self.shared.flags.report_interval_seconds > 0 {
+            self.shared.done.fetch_add(operations, Relaxed);
+        }
         if let Some(latencies) = &mut self.figures.latencies {
             let now = self.shared.clock.now_ns();
             latencies.record(now - self.last_ns);
             self.last_ns = now;
         }
+    }
+
+    /// Does one write of `bytes`, and looks closely at one in so many.
+    fn written<R>(&mut self, bytes: usize, work: impl FnOnce(&mut Self) -> anyhow::Result<R>) -> anyhow::Result<R> {
+        self.writes += 1;
+        self.figures.written += bytes as u64;
+        let clock = self.shared.clock;
+        self.pace.take(bytes as u64, &**clock);
+        if !self.writes.is_multiple_of(SAMPLED_ONE_IN) && self.writes > 1 {
+            return work(self);
+        }
+        let began_ns = clock.now_ns();
+        let (result, log) = LogTimes::of(clock, || work(self));
+        self.figures.writes.record(clock.now_ns() - began_ns, log);
+        result
     }
 
     fn found(&mut self, found: bool) {
@@ -192,9 +260,12 @@ impl<'a> Worker<'a> {
     fn put(&mut self, number: u64) -> anyhow::Result<usize> {
         let shared = self.shared;
         key_into(&mut self.key, number);
-        let value = self.values.next(shared.flags.value_size);
-        shared.db.put(shared.cf(number), &self.key, value, &shared.writes())?;
-        Ok(self.key.len() + value.len())
+        let bytes = self.key.len() + shared.flags.value_size;
+        self.written(bytes, |this| {
+            let value = this.values.next(shared.flags.value_size);
+            Ok(shared.db.put(shared.cf(number), &this.key, value, &shared.writes())?)
+        })?;
+        Ok(bytes)
     }
 
     fn write(&mut self, count: u64, mut number: impl FnMut(&mut Random, u64) -> u64) -> anyhow::Result<()> {
@@ -214,9 +285,9 @@ impl<'a> Worker<'a> {
                 key_into(&mut self.key, number);
                 batch.put(shared.cf(number), &self.key, self.values.next(flags.value_size));
             }
-            shared.db.write(batch, &shared.writes())?;
-            let entries = usize::try_from(flags.batch_size)?;
-            self.finished(flags.batch_size, entries * (flags.key_size + flags.value_size));
+            let bytes = usize::try_from(flags.batch_size)? * (flags.key_size + flags.value_size);
+            self.written(bytes, |_| Ok(shared.db.write(batch, &shared.writes())?))?;
+            self.finished(flags.batch_size, bytes);
             at += flags.batch_size;
         }
         Ok(())
@@ -231,7 +302,8 @@ impl<'a> Worker<'a> {
                 key_into(&mut self.key, number);
                 batch.delete(shared.cf(number), &self.key);
             }
-            shared.db.write(batch, &shared.writes())?;
+            let keys = usize::try_from(shared.flags.batch_size)? * shared.flags.key_size;
+            self.written(keys, |_| Ok(shared.db.write(batch, &shared.writes())?))?;
             self.finished(shared.flags.batch_size, 0);
             at += shared.flags.batch_size;
         }
@@ -239,11 +311,13 @@ impl<'a> Worker<'a> {
     }
 
     fn write_until_over(&mut self) -> anyhow::Result<()> {
-        while !self.shared.over.load(Relaxed) {
+        loop {
             let number = self.random.below(self.shared.flags.num);
             self.put(number)?;
+            if self.shared.over.load(Relaxed) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
     fn scan(&mut self, count: u64, reverse: bool) -> anyhow::Result<()> {
@@ -347,6 +421,23 @@ impl<'a> Worker<'a> {
             let number = self.random.below(self.shared.flags.num);
             let bytes = self.get(number)? + self.put(number)?;
             self.finished(1, bytes);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn transactions(&mut self, count: u64) -> anyhow::Result<()> {
+        let (shared, mut at) = (self.shared, 0);
+        let options = TxnOptions { isolation: shared.flags.isolation, ..TxnOptions::default() };
+        while self.goes_on(at, count) {
+            let amount = self.random.below(100) + 1;
+            let rows = Rows::draw(shared.flags, &mut self.random);
+            let committed = self.written(rows.bytes(), |_| {
+                Ok(rows.add(shared.db, shared.cf(0), amount, options, &shared.writes())?)
+            })?;
+            let (before, failed) = self.figures.transactions.unwrap_or_default();
+            self.figures.transactions = Some((before + u64::from(committed), failed + u64::from(!committed)));
+            self.finished(1, rows.bytes());
             at += 1;
         }
         Ok(())

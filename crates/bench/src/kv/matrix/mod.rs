@@ -1,0 +1,41 @@
+//! Several experiments in one call: `--matrix=figures` and `--matrix=wal-study`, as sections of a report.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cells.rs` | one setting, run by run, on both databases in turn |
+//! | `loads.rs` | the loads that figures are promised for, beside the peer |
+//! | `study.rs` | the three experiments on the log of the LevelDB wiki's page on RocksDB's write-ahead log |
+//!
+//! All cells of an experiment are run once before any is run again, so that a machine that changes its speed does so for all.
+
+mod cells;
+mod loads;
+mod study;
+
+pub(super) use cells::Cells;
+
+use super::flags::Matrix;
+use crate::{Machine, Report};
+
+/// Runs per cell of an experiment whose figures carry it, and of the others: as many as in the study.
+const RUNS_MANY: u32 = 10;
+const RUNS: u32 = 5;
+
+/// Runs the experiments of `matrix`; tells `say` where it is.
+///
+/// # Errors
+/// The engine's, the peer's, the operating system's.
+pub(super) fn measure(matrix: Matrix, cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
+    let mut sections = Vec::new();
+    if matches!(matrix, Matrix::Figures | Matrix::All) {
+        sections.push(loads::measure(cells, say)?);
+    }
+    if matches!(matrix, Matrix::WalStudy | Matrix::All) {
+        sections.push(study::without_log(cells, say)?);
+        sections.extend(study::log_limits(cells, say)?);
+        sections.push(study::descriptors(cells, say)?);
+        sections.push(study::manual_flush(cells, say)?);
+    }
+    let runs = usize::try_from(cells.runs(RUNS))?;
+    Ok(Report { machine: Machine::of(cells.dir()), runs, sections })
+}

@@ -1,0 +1,115 @@
+//! `Rows`: what a transaction of `randomtransaction` writes, and the sums that must hold whatever happened.
+//!
+//! # Invariant
+//! - A1. Each transaction adds one amount to one row of every set, or nothing: the sums of the sets are equal whenever nobody
+//!   writes. A benchmark in which they are not has lost an update, and fails.
+
+use collie_engine::kv::{Batch, Cf, Db, TxnOptions, WriteOptions};
+use collie_engine::{EngineError, ErrorKind, Isolation};
+
+use super::draw::Random;
+use super::flags::KvFlags;
+
+/// Before the keys of all sets: no key of another benchmark begins so, they begin with small numbers.
+const PREFIX: &[u8; 4] = b"txn:";
+const KEY_BYTES: usize = 16;
+const AMOUNT_BYTES: usize = 8;
+/// Rows made in one batch.
+const BATCH_ROWS: u64 = 1_000;
+
+/// One row of each set.
+#[derive(Debug)]
+pub(super) struct Rows(Vec<[u8; KEY_BYTES]>);
+
+/// Returns the key of a row: prefix, set, number.
+fn key(set: u64, number: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[..4].copy_from_slice(PREFIX);
+    key[4..8].copy_from_slice(&u32::try_from(set).unwrap_or(u32::MAX).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+fn amount_of(value: &[u8]) -> u64 {
+    value.try_into().map_or(0, u64::from_be_bytes)
+}
+
+impl Rows {
+    /// Draws one row of each set.
+    pub(super) fn draw(flags: &KvFlags, random: &mut Random) -> Self {
+        Self((0..flags.transaction_sets).map(|set| key(set, random.below(flags.num))).collect())
+    }
+
+    /// Returns the bytes of keys and values that the transaction writes.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * (KEY_BYTES + AMOUNT_BYTES)
+    }
+
+    /// Adds `amount` to each row in one transaction. Returns whether it committed: another may have been first (A1).
+    ///
+    /// # Errors
+    /// The engine's, but for lost races.
+    pub(super) fn add(
+        &self,
+        db: &Db,
+        cf: &Cf,
+        amount: u64,
+        options: TxnOptions,
+        writes: &WriteOptions,
+    ) -> Result<bool, EngineError> {
+        let run = || {
+            let mut txn = db.begin(options)?;
+            for key in &self.0 {
+                let before = txn.get_for_update(cf, key)?.map_or(0, |value| amount_of(&value));
+                txn.put(cf, key, (before + amount).to_be_bytes())?;
+            }
+            txn.commit(writes)
+        };
+        match run() {
+            Ok(_) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Makes every row, with nothing in it, where that is needed: at READ COMMITTED a row that is not there is not locked, and two
+/// transactions that make it would both believe to be the first.
+///
+/// # Errors
+/// The engine's.
+pub(super) fn prepare(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<(), EngineError> {
+    if flags.isolation != Isolation::ReadCommitted {
+        return Ok(());
+    }
+    for set in 0..flags.transaction_sets {
+        for first in (0..flags.num).step_by(usize::try_from(BATCH_ROWS).unwrap_or(1)) {
+            let mut batch = Batch::new();
+            for number in first..flags.num.min(first + BATCH_ROWS) {
+                if db.get(cf, key(set, number))?.is_none() {
+                    batch.put(cf, key(set, number), [0; AMOUNT_BYTES]);
+                }
+            }
+            db.write(batch, &WriteOptions::default())?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the sum of each set.
+///
+/// # Errors
+/// The engine's.
+pub(super) fn sums(db: &Db, cf: &Cf, flags: &KvFlags) -> Result<Vec<u64>, EngineError> {
+    let snapshot = db.snapshot()?;
+    let mut sums = Vec::new();
+    for set in 0..flags.transaction_sets {
+        let mut sum = 0;
+        snapshot.prefix(cf, &key(set, 0)[..8]).visit(|_, value| {
+            sum += amount_of(value);
+            std::ops::ControlFlow::Continue(())
+        })?;
+        sums.push(sum);
+    }
+    Ok(sums)
+}

@@ -1,0 +1,145 @@
+//! `Watch`: looks at a database now and then while a benchmark runs: the most log that is kept, the most files that are open, and
+//! operations a second for `--report_file`.
+//!
+//! # Invariants
+//! - B1. It looks once at the beginning and once at the end, however short the benchmark is.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context;
+use collie_engine::kv::Db;
+use collie_env::Clock;
+use parking_lot::{Condvar, Mutex};
+
+use super::volume::kept_log_bytes;
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What was seen at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peaks {
+    pub(super) log_bytes: u64,
+    /// 0 where the system does not say.
+    pub(super) open_files: u64,
+}
+
+/// Tells a watch that the benchmark is over.
+#[derive(Debug, Default)]
+pub(super) struct Over {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Over {
+    pub(super) fn set(&self) {
+        *self.over.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Pauses; returns whether it is over.
+    fn wait(&self) -> bool {
+        let mut over = self.over.lock();
+        if !*over {
+            self.changed.wait_for(&mut over, LOOK);
+        }
+        *over
+    }
+}
+
+/// Rows for a file of operations a second, as db_bench writes them.
+#[derive(Debug)]
+pub(super) struct Intervals {
+    file: std::fs::File,
+    every_ns: u64,
+    began_ns: u64,
+    next_ns: u64,
+    told: u64,
+}
+
+impl Intervals {
+    /// Goes on with `path`; a file that is not there gets its headings.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn new(path: &Path, seconds: u64, now_ns: u64) -> anyhow::Result<Self> {
+        let fresh = !path.exists();
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let mut file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        if fresh {
+            writeln!(file, "secs_elapsed,interval_qps")?;
+        }
+        let every_ns = seconds * 1_000_000_000;
+        Ok(Self { file, every_ns, began_ns: now_ns, next_ns: now_ns + every_ns, told: 0 })
+    }
+
+    /// Writes a row for each interval that is over.
+    fn look(&mut self, now_ns: u64, done: u64) -> std::io::Result<()> {
+        if now_ns < self.next_ns {
+            return Ok(());
+        }
+        let seconds = (now_ns - self.began_ns) / 1_000_000_000;
+        let by_second = (done - self.told) * 1_000_000_000 / (now_ns - (self.next_ns - self.every_ns)).max(1);
+        writeln!(self.file, "{seconds},{by_second}")?;
+        self.told = done;
+        self.next_ns = now_ns + self.every_ns;
+        Ok(())
+    }
+}
+
+/// Looks until it is told that it is over.
+///
+/// # Errors
+/// Of the file of `intervals`.
+pub(super) fn watch(
+    db: &Db,
+    over: &Over,
+    clock: &Arc<dyn Clock>,
+    done: &AtomicU64,
+    mut intervals: Option<Intervals>,
+) -> anyhow::Result<Peaks> {
+    let mut peaks = Peaks::default();
+    loop {
+        peaks.log_bytes = peaks.log_bytes.max(kept_log_bytes(db));
+        peaks.open_files = peaks.open_files.max(open_files());
+        if let Some(intervals) = &mut intervals {
+            intervals.look(clock.now_ns(), done.load(Relaxed))?;
+        }
+        if over.wait() {
+            // B1: what came after the look before this one.
+            peaks.log_bytes = peaks.log_bytes.max(kept_log_bytes(db));
+            return Ok(peaks);
+        }
+    }
+}
+
+/// Returns how many files this process has open; 0 where the system does not say.
+fn open_files() -> u64 {
+    // One of them is the listing's own.
+    std::fs::read_dir("/proc/self/fd").map_or(0, |all| (all.count() as u64).saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: rows of operations a second are those of their intervals. Method: times and counts that are made up, in two
+    /// benchmarks that write one file.
+    #[test]
+    fn intervals_are_told_by_second() {
+        const SECOND: u64 = 1_000_000_000;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("report.csv");
+        let mut intervals = Intervals::new(&path, 2, 10 * SECOND).unwrap();
+        for (now, done) in [(11, 500), (12, 1_000), (13, 1_400), (15, 4_000)] {
+            intervals.look(now * SECOND, done).unwrap();
+        }
+        Intervals::new(&path, 1, 0).unwrap().look(SECOND, 7).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, "secs_elapsed,interval_qps\n2,500\n5,1000\n1,7\n");
+    }
+}

@@ -1,0 +1,176 @@
+//! `LogTimes`: how long one thread was in the log during a piece of work, and what it did there.
+//!
+//! For benchmarks, which look at a few operations of many. Nothing is measured unless the thread asks: an append, a look at a
+//! mark and a wait then cost one load of a flag of their own thread.
+//!
+//! # Invariants
+//! - Y1. Only the thread that asked is measured, and only while its work runs, also when the work panics.
+//! - Y2. What is counted under one part is not counted under another: appends wait for no mark, and waits append nothing.
+//!
+//! Checked by the tests below.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use collie_env::Clock;
+use collie_wal::Mark;
+
+/// Nanoseconds that a thread spent in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogTimes {
+    /// Taking positions and copying records, with waits for room in the log's ring.
+    pub append_ns: u64,
+    /// Until what it had appended was visible to all.
+    pub boundary_ns: u64,
+    /// Until what it had appended was on disk.
+    pub durable_ns: u64,
+}
+
+/// What a thread does in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Append,
+    Wait(Mark),
+}
+
+/// What is measured on a thread.
+struct Sample {
+    clock: Arc<dyn Clock>,
+    times: LogTimes,
+}
+
+std::thread_local! {
+    /// Whether the thread has a sample. By itself: a constant of a thread needs no look whether it was made.
+    static ASKED: Cell<bool> = const { Cell::new(false) };
+    static SAMPLE: RefCell<Option<Sample>> = const { RefCell::new(None) };
+}
+
+/// Ends the measuring when it goes.
+struct Measuring {
+    before: Option<Sample>,
+}
+
+impl Measuring {
+    fn begin(clock: &Arc<dyn Clock>) -> Self {
+        let sample = Sample { clock: Arc::clone(clock), times: LogTimes::default() };
+        let before = SAMPLE.replace(Some(sample));
+        ASKED.set(true);
+        Self { before }
+    }
+}
+
+impl Drop for Measuring {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        ASKED.set(before.is_some()); // Y1
+        SAMPLE.set(before);
+    }
+}
+
+impl LogTimes {
+    /// Runs `work` on this thread and returns what it spent in the logs of any database, by `clock`. Futures are measured as far
+    /// as they run here. Inside of another measured work only the inner one is told.
+    ///
+    /// Cost: two readings of the clock for each append and each look or wait.
+    pub fn of<R>(clock: &Arc<dyn Clock>, work: impl FnOnce() -> R) -> (R, Self) {
+        let measuring = Measuring::begin(clock);
+        let result = work();
+        let times = SAMPLE.with_borrow(|sample| sample.as_ref().map_or_else(Self::default, |sample| sample.times));
+        drop(measuring);
+        (result, times)
+    }
+
+    /// Returns the sum of the parts.
+    pub const fn total_ns(&self) -> u64 {
+        self.append_ns + self.boundary_ns + self.durable_ns
+    }
+}
+
+/// Runs a part of the log's work, and counts its time if the thread asked for it.
+#[inline]
+pub(crate) fn counted<R>(part: Part, work: impl FnOnce() -> R) -> R {
+    if ASKED.get() { counted_by_clock(part, work) } else { work() }
+}
+
+#[cold]
+fn counted_by_clock<R>(part: Part, work: impl FnOnce() -> R) -> R {
+    // Not held over the work, which may come here again: a wait that leads a flush.
+    let Some(clock) = SAMPLE.with_borrow(|sample| sample.as_ref().map(|sample| Arc::clone(&sample.clock))) else {
+        return work();
+    };
+    let began_ns = clock.now_ns();
+    ASKED.set(false); // Y2
+    let result = work();
+    ASKED.set(true);
+    let spent_ns = clock.now_ns().saturating_sub(began_ns);
+    SAMPLE.with_borrow_mut(|sample| {
+        if let Some(Sample { times, .. }) = sample {
+            *match part {
+                Part::Append => &mut times.append_ns,
+                Part::Wait(Mark::Boundary) => &mut times.boundary_ns,
+                Part::Wait(_) => &mut times.durable_ns, // written is half the way there
+            } += spent_ns;
+        }
+    });
+    result
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use collie_env::SimClock;
+
+    use super::*;
+
+    fn clock() -> (Arc<SimClock>, Arc<dyn Clock>) {
+        let clock = Arc::new(SimClock::new());
+        (Arc::clone(&clock), clock)
+    }
+
+    /// Goal: each part is counted once and under its own name, and nothing is when nobody asks (Y1, Y2). Method: a clock that
+    /// the work moves; parts inside of parts; work that panics.
+    #[test]
+    fn parts_are_counted_once_and_only_for_who_asks() {
+        let (time, clock) = clock();
+        let step = |part, ns| counted(part, || time.advance_ns(ns));
+        step(Part::Append, 1_000);
+        let (result, times) = LogTimes::of(&clock, || {
+            time.advance_ns(7);
+            step(Part::Append, 10);
+            step(Part::Append, 20);
+            counted(Part::Wait(Mark::Durable), || step(Part::Append, 300));
+            step(Part::Wait(Mark::Boundary), 4_000);
+            let (_, inner) = LogTimes::of(&clock, || step(Part::Append, 50_000));
+            inner.append_ns
+        });
+        assert_eq!(result, 50_000);
+        assert_eq!(times, LogTimes { append_ns: 30, boundary_ns: 4_000, durable_ns: 300 });
+        assert_eq!(times.total_ns(), 4_330);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            LogTimes::of(&clock, || panic!("as planned"));
+        }));
+        assert!(panicked.is_err() && !ASKED.get());
+        let other = std::thread::scope(|scope| {
+            let asked = LogTimes::of(&clock, || scope.spawn(|| ASKED.get()).join());
+            asked.0.expect("it does not panic")
+        });
+        assert!(!other, "only the thread that asked");
+    }
+
+    /// Goal: a write is told apart into append and waits. Method: a write with `sync` and one without, each measured; a read.
+    #[test]
+    fn writes_are_told_apart() {
+        use crate::kv::{CfOptions, Db, Options, WriteOptions};
+        let dir = tempfile::tempdir().expect("a directory");
+        let db = Db::open(dir.path(), Options::small()).expect("opens");
+        let cf = db.create_cf("a", CfOptions::default()).expect("makes");
+        let clock = crate::Env::real().clock;
+        let (written, synced) = LogTimes::of(&clock, || db.put(&cf, "k", "v", &WriteOptions::sync()));
+        written.expect("writes");
+        assert!(synced.append_ns > 0 && synced.durable_ns > 0, "{synced:?}");
+        let (written, lazy) = LogTimes::of(&clock, || db.put(&cf, "k", "w", &WriteOptions::default()));
+        written.expect("writes");
+        assert!(lazy.append_ns > 0 && lazy.durable_ns == 0, "{lazy:?}");
+        db.close().expect("closes");
+    }
+}
