@@ -20,6 +20,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target with its name, sorted.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("backup_manifest", targets::backup_manifest),
     ("catalog_record", targets::catalog_record),
     ("config", targets::config),
     ("copy_input", targets::copy_input),

@@ -54,6 +54,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "key_codec" => key_codec(),
         "log_cursors" => log_cursors(),
         "log_reader" => log_reader(),
+        "backup_manifest" => {
+            let sample = collie_engine::sample_backup_manifest();
+            vec![sample[..100].to_vec(), sample]
+        }
         "manifest" => vec![collie_store::sample_manifest(), collie_store::sample_manifest()[..200].to_vec()],
         "redo_record" => redo_record(),
         "row_codec" => row_codec(),

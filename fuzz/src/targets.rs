@@ -89,6 +89,15 @@ pub(crate) fn manifest(bytes: &[u8]) {
     collie_store::check_manifest(&sealed);
 }
 
+/// The list of a backup's files, as it is and with the checksum that would make it hold.
+pub(crate) fn backup_manifest(bytes: &[u8]) {
+    collie_engine::check_backup_manifest(bytes);
+    if let Some((head, body)) = bytes.split_at_checked(12) {
+        let sealed = [&head[..8], &crc32c(body).to_le_bytes(), body].concat();
+        collie_engine::check_backup_manifest(&sealed);
+    }
+}
+
 /// A log record as people see it: a tag, then the payload.
 pub(crate) fn redo_record(bytes: &[u8]) {
     let (tag, payload) = choice(bytes);

@@ -94,6 +94,7 @@ macro_rules! brief {
 }
 
 brief! {
+    backup_manifest: 60_000, "a damaged list of a backup is an error, and one that is read survives a round trip, even where checksums hold.";
     catalog_record: 100_000, "a damaged catalog row is an error.";
     config: 50_000, "any settings are taken or refused.";
     copy_input: 150_000, "any COPY data ends in rows or an error.";

@@ -12,7 +12,8 @@ use crate::flush::Base;
 use crate::open;
 use crate::shared::Shared;
 use crate::{
-    EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options, Session, StallStat, UnflushedStat,
+    Backup, CheckpointOptions, CopyWatch, EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options,
+    Session, StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -150,6 +151,33 @@ impl Db {
     /// As there.
     pub fn flush_all(&self) -> Result<(), EngineError> {
         self.flush_cf(&self.families())
+    }
+
+    /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with every commit that
+    /// returned before the call and perhaps some that came during it. The log is copied; tables are linked where both are on
+    /// one file system, and copied elsewhere, unless the options say that nothing is to be shared. `watch` hears how far it is and
+    /// may stop it. See [`verify_backup`](crate::verify_backup) and [`restore`](crate::restore).
+    ///
+    /// # Durability
+    /// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
+    ///
+    /// # Progress
+    /// Waits for the log, for another copy being made, and on reading and writing the copy; readers and writers go on. Flushes
+    /// and compactions wait while tables are linked. The log is kept meanwhile, whatever its limit.
+    ///
+    /// # Errors
+    /// [`EngineError::BadTarget`], [`EngineError::Io`] when the disk is full or refuses, the log's, the levels';
+    /// [`EngineError::Cancelled`] when `watch` says so; [`EngineError::Salvaged`], [`EngineError::Closed`].
+    pub fn checkpoint(
+        &self,
+        to: &Path,
+        options: CheckpointOptions,
+        watch: CopyWatch<'_>,
+    ) -> Result<Backup, EngineError> {
+        if self.shared.closed.load(Acquire) {
+            return Err(EngineError::Closed);
+        }
+        self.shared.checkpoint(to, options, watch)
     }
 
     /// Returns the counters of flushing; zeros in a database opened read-only.

@@ -151,6 +151,31 @@ pub enum EngineError {
         /// What the levels were flushed up to.
         flushed: Lsn,
     },
+    /// A file of a backup is not as it was made, or the directory is none.
+    BadBackup {
+        /// The file.
+        path: PathBuf,
+        /// From which of its bytes on, if that can be said.
+        offset: Option<u64>,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A copy cannot be made there.
+    BadTarget {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        what: &'static str,
+    },
+    /// The backup cannot be restored to this position.
+    NotInBackup {
+        /// The position.
+        lsn: Lsn,
+        /// The lowest that it can be restored to.
+        from: Lsn,
+        /// Where it ends.
+        end: Lsn,
+    },
     /// The log refused.
     Log(Arc<WalError>),
     /// The levels refused, or are damaged.
@@ -186,6 +211,7 @@ impl EngineError {
             | Self::Corruption { .. }
             | Self::MissingLog { .. }
             | Self::LogBehindLevels { .. }
+            | Self::BadBackup { .. }
             | Self::Salvaged => Remedy::RestoreData,
             Self::Levels(error) => error.remedy(),
             Self::Log(error) => error.remedy(),
@@ -199,6 +225,8 @@ impl EngineError {
             | Self::BadOption { .. }
             | Self::NotFound { .. }
             | Self::ForeignDirectory { .. }
+            | Self::BadTarget { .. }
+            | Self::NotInBackup { .. }
             | Self::NewerFormat { .. } => Remedy::FixCall,
         }
     }
@@ -220,6 +248,8 @@ impl EngineError {
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
             | Self::ForeignDirectory { .. }
+            | Self::BadTarget { .. }
+            | Self::NotInBackup { .. }
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
@@ -227,6 +257,7 @@ impl EngineError {
             | Self::LogBehindLevels { .. }
             | Self::BadControlFile { .. }
             | Self::BadName { .. }
+            | Self::BadBackup { .. }
             | Self::Corruption { .. } => ErrorKind::Corruption,
             Self::Levels(error) => ErrorKind::of_levels(error),
             Self::Log(error) => ErrorKind::of_log(error),
@@ -320,6 +351,19 @@ impl fmt::Display for EngineError {
                 "the log ends at {end}, the levels were flushed up to {flushed}: its end is missing: put the \
                  log's files back, or restore a copy"
             ),
+            Self::BadBackup { path, offset, what } => {
+                write!(f, "{}", path.display())?;
+                if let Some(offset) = offset {
+                    write!(f, ", from byte {offset} on,")?;
+                }
+                write!(f, " {what}: use another backup")
+            }
+            Self::BadTarget { path, what } => {
+                write!(f, "cannot make a copy in {}: it {what}: name a directory that is not there yet", path.display())
+            }
+            Self::NotInBackup { lsn, from, end } => {
+                write!(f, "the backup cannot be restored to {lsn}: it can to positions from {from} to {end}")
+            }
             Self::Log(error) => error.fmt(f),
             Self::Levels(error) => error.fmt(f),
             Self::Io { op, path, source } => write!(f, "cannot {op} {}: {source}", path.display()),

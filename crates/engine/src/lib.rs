@@ -22,6 +22,7 @@
 //! | `memory.rs` | the limit of the memory that all rows take up |
 //! | `flush.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, and giving up the log below |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
+//! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
 //!
 //! ```
@@ -53,6 +54,7 @@
 
 mod advisory;
 mod background;
+mod backup;
 mod calls;
 mod carry;
 mod control;
@@ -96,6 +98,10 @@ mod wait;
 mod writes;
 
 pub use advisory::Advisory;
+pub use backup::{
+    Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, Restored, check_backup_manifest,
+    restore, sample_backup_manifest, verify_backup,
+};
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;

@@ -12,7 +12,7 @@ use collie_base::{CfId, HistoryId, Lsn, Map};
 use collie_env::Env;
 use collie_store::Levels;
 use collie_txn::Txns;
-use collie_wal::{Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
+use collie_wal::{Ending, Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
 
 use crate::background::{Background, collector};
 use crate::carry::Carry;
@@ -24,7 +24,7 @@ use crate::log::EngineLog;
 use crate::redo::{Incarnation, tag};
 use crate::replay::Replay;
 use crate::shared::Shared;
-use crate::{EngineError, Family, Options, names, salvaged};
+use crate::{EngineError, Family, Options, backup, names, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
 /// is needed no more; MANIFEST says from where on it is.
@@ -131,9 +131,13 @@ pub(crate) fn open(
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
     }
     let (levels, _settled) = Levels::open(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
+    backup::remove_leftovers(env, dir);
     let needed = levels.log_start().max(CHECKPOINT);
 
     let families = Arc::new(Families::with_levels());
+    if found.ending == Ending::Unclean {
+        wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
+    }
     let end = wal.durable();
     let mut now =
         OpenProgress { phase: OpenPhase::Levels, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };

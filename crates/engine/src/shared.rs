@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_env::{Clock, Env};
+use collie_env::Env;
 use collie_store::{Family, Row};
 use collie_txn::{CommitLog as _, Txns};
 use parking_lot::Mutex;
@@ -36,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) garbage: Arc<Garbage>,
     pub(crate) old: OldVersions,
     pub(crate) memory: MemoryLimit,
-    clock: Arc<dyn Clock>,
+    pub(crate) env: Env,
     /// The levels; `None` in a database opened read-only.
     pub(crate) base: Option<Base>,
     /// [`Options::write_buffer_size`].
@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
+    /// Held while a copy of the database is made.
+    pub(crate) checkpoints: Mutex<()>,
 }
 
 impl Shared {
@@ -77,7 +79,7 @@ impl Shared {
             garbage: Arc::default(),
             old,
             memory: MemoryLimit::new(options, env),
-            clock: Arc::clone(&env.clock),
+            env: env.clone(),
             base: None,
             write_buffer_bytes: options.write_buffer_size,
             log_limit,
@@ -90,6 +92,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             background: Mutex::new(None),
             flusher: Mutex::new(None),
+            checkpoints: Mutex::new(()),
         }
     }
 
@@ -149,7 +152,7 @@ impl Shared {
 
     /// Returns the time since some fixed moment.
     pub(crate) fn now(&self) -> Duration {
-        Duration::from_nanos(self.clock.now_ns())
+        Duration::from_nanos(self.env.clock.now_ns())
     }
 
     fn parts(&self) -> Parts<'_> {

@@ -7,7 +7,13 @@
 //!
 //! Not a place for buffering: every call reaches the disk's cache.
 
-use std::{fmt, fmt::Debug, io, path::Path, sync::Arc};
+use std::{
+    fmt,
+    fmt::Debug,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::Mapping;
 
@@ -168,6 +174,15 @@ pub trait Files: Send + Sync + Debug {
     /// disk.
     fn disk_bytes(&self, _path: &Path) -> Option<u64> {
         None
+    }
+
+    /// Returns the full name of `path`, which need not exist: absolute, and where the disk has them without symbolic links, so that
+    /// it can be compared with others.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
     }
 
     /// Returns the names of the files and directories in `dir`, sorted.

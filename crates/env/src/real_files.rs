@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -137,6 +137,20 @@ impl Files for RealFiles {
         Some(found.f_blocks.saturating_mul(found.f_frsize))
     }
 
+    fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let full = std::path::absolute(path)?;
+        // What exists of it is looked up, the rest is as it is written.
+        for above in full.ancestors() {
+            match fs::canonicalize(above) {
+                Ok(known) if above == full => return Ok(known),
+                Ok(known) => return Ok(full.strip_prefix(above).map_or(full.clone(), |rest| known.join(rest))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(full)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(dir)? {
@@ -211,6 +225,25 @@ mod tests {
         assert_eq!(crate::read_all(&RealFiles, &deep.join("b"), 1).unwrap(), b"x");
         RealFiles.remove_dir_all(&dir.path().join("d")).unwrap();
         assert!(RealFiles.list(dir.path()).unwrap().is_empty());
+    }
+
+    /// Goal: two ways to one place have one full name, whether it exists or not. Method: a symbolic link to a directory, and
+    /// names in it that are there, or not yet.
+    #[test]
+    fn full_name_is_the_same_by_every_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let (real, link) = (dir.path().join("real"), dir.path().join("link"));
+        RealFiles.create_dir_all(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for name in ["", "a", "a/b"] {
+            assert_eq!(RealFiles.resolve(&link.join(name)).unwrap(), RealFiles.resolve(&real.join(name)).unwrap());
+        }
+        assert_eq!(
+            RealFiles.resolve(Path::new("not/there")).unwrap(),
+            std::env::current_dir().unwrap().join("not/there")
+        );
+        RealFiles.create(&real.join("file")).unwrap();
+        assert!(RealFiles.resolve(&real.join("file/below")).is_err(), "a file is no directory");
     }
 
     /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file of

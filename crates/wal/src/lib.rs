@@ -34,7 +34,7 @@
 //! Files: `log` and `writer` are the handles, `core` what they share; [`mod@format`] has the byte tables, `decode` the one
 //! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
 //! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
-//! `read`, `recent`, `watch` and `tail` hand them out; `truncate` cuts the end off.
+//! `read`, `recent`, `watch` and `tail` hand them out; `truncate` cuts the end off, `duplicate` copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -57,6 +57,7 @@ mod course;
 mod cursor_file;
 mod dead_ring;
 mod decode;
+mod duplicate;
 mod error;
 mod figures;
 mod flush;
@@ -98,6 +99,8 @@ mod writer;
 mod bad_input_tests;
 #[cfg(test)]
 mod consumers_tests;
+#[cfg(test)]
+mod duplicate_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
@@ -141,6 +144,7 @@ pub use consumers::ConsumerStat;
 pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};
 pub use cursor_file::fuzz_cursors;
 pub use decode::RecordKind;
+pub use duplicate::{Duplicate, LogPin, give_new_id};
 pub use error::WalError;
 pub use figures::Figures;
 pub use lead::Lead;

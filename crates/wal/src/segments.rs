@@ -105,7 +105,8 @@ pub(crate) struct Segments {
 pub struct Freed {
     /// Where the log starts now.
     pub start: Lsn,
-    /// Who holds records below the position asked for, if that kept a file: a consumer or a reader by mapping.
+    /// Who holds records below the position asked for, if that kept a file: a consumer, a reader by mapping
+    /// or a pin.
     pub held_by: Option<String>,
 }
 

@@ -156,6 +156,17 @@ pub fn truncate_at(env: &Env, dir: &Path, lsn: Lsn, options: TruncateOptions) ->
     Ok(Truncated { backup, ..truncation.cut()? })
 }
 
+/// Ends the closed log in `dir` where it ends, as if it had been cut there: what it holds is durable by its last frame, and it
+/// opens alone. Returns where it starts and ends.
+///
+/// # Errors
+/// Those of [`truncate_at`]; the log's damage.
+pub(crate) fn seal(env: &Env, dir: &Path) -> Result<(Lsn, Lsn), WalError> {
+    let truncation = Truncation::plan_at(env, dir, None, Lsn::ZERO)?;
+    truncation.write_new_end()?;
+    Ok((truncation.found.start(), truncation.lsn))
+}
+
 /// A cut that can be made: [`truncate_at`] in steps, so that a tool can show what goes before it does. Holds the log's
 /// lock until it is dropped.
 #[derive(Debug)]
@@ -189,8 +200,12 @@ impl Truncation {
     /// # Progress
     /// Blocks on reading the whole log.
     pub fn plan(env: &Env, dir: &Path, lsn: Lsn, checkpoint: Lsn) -> Result<Self, WalError> {
+        Self::plan_at(env, dir, Some(lsn), checkpoint)
+    }
+
+    /// [`Truncation::plan`]; without a position at the end of the log, which must not be damaged then.
+    fn plan_at(env: &Env, dir: &Path, at: Option<Lsn>, checkpoint: Lsn) -> Result<Self, WalError> {
         let names = env.files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
-        let refuse = |why| Err(WalError::Cut { lsn, why });
         if !names.iter().any(|name| segment_number(name).is_some()) {
             return Err(WalError::NoLog { path: dir.to_owned() });
         }
@@ -200,6 +215,11 @@ impl Truncation {
             LockError::Io(source) => WalError::io("lock", &lock_path, source),
         })?;
         let found = survey(&*env.files, dir, None)?;
+        if let Some(error) = found.damage_error().filter(|_| at.is_none()) {
+            return Err(error);
+        }
+        let lsn = at.unwrap_or(found.end);
+        let refuse = |why| Err(WalError::Cut { lsn, why });
         if lsn < checkpoint {
             return refuse(CutRefusal::BelowCheckpoint { checkpoint });
         }

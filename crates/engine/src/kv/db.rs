@@ -1,5 +1,6 @@
 //! `Db`: an open database for a program that embeds it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +14,8 @@ use super::txn::Savepoint;
 use super::write::{self, Step, Upsert};
 use super::{Batch, Cf, CfOptions, Options, Receipt, Snapshot, Token, Txn, TxnOptions, WriteOptions, registry, scan};
 use crate::{
-    EngineError, EngineStat, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes, Session, StatementKind,
+    Backup, CheckpointOptions, EngineError, EngineStat, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes,
+    Session, StatementKind,
 };
 
 /// An open database: a directory of named column families. Clones share it and may be used from any thread; the last handle
@@ -332,6 +334,22 @@ impl Db {
         cfs.iter().try_for_each(|cf| cf.check())?;
         let ids: Vec<CfId> = cfs.iter().map(|cf| cf.id()).collect();
         self.inner.engine.flush_cf(&ids)
+    }
+
+    /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with everything
+    /// acknowledged before the call. Tables are shared by links where both are on one file system.
+    /// [`engine`](Db::engine)`.checkpoint` has more choice.
+    ///
+    /// # Durability
+    /// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
+    ///
+    /// # Errors
+    /// [`EngineError::BadTarget`]; the log's, the levels', the disk's.
+    ///
+    /// # Progress
+    /// As [`crate::Db::checkpoint`].
+    pub fn checkpoint(&self, to: impl AsRef<Path>) -> Result<Backup, EngineError> {
+        self.inner.engine.checkpoint(to.as_ref(), CheckpointOptions::default(), &mut |_| ControlFlow::Continue(()))
     }
 
     /// Returns the position below which everything is on disk.

@@ -1,0 +1,244 @@
+//! `Work`: reading, copying and summing files piece by piece, for somebody who watches and may stop it; and [`Partial`], a
+//! directory that is gone unless it is finished.
+
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use collie_base::checksum::crc32c;
+use collie_env::{Access, Env, Files};
+
+use super::manifest::{ListedFile, PIECE_BYTES};
+use crate::EngineError;
+
+/// What copying is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CopyPhase {
+    /// The levels are linked or copied.
+    Levels,
+    /// The log is copied.
+    Log,
+    /// Checksums are computed.
+    Summing,
+    /// Files are compared with their checksums.
+    Checking,
+    /// Files are copied and compared with their checksums on the way.
+    Restoring,
+}
+
+/// How far copying has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyProgress {
+    /// What it is busy with.
+    pub phase: CopyPhase,
+    /// Bytes of the phase that are done.
+    pub bytes_done: u64,
+    /// Bytes of the phase, about while the database is written to.
+    pub bytes_total: u64,
+}
+
+/// Called after each piece of work; with `Break` it ends with [`EngineError::Cancelled`], and nothing is left of it.
+pub type CopyWatch<'a> = &'a mut dyn FnMut(&CopyProgress) -> ControlFlow<()>;
+
+/// Called with each piece of a file and where it begins; its error ends the reading.
+pub(super) type EachPiece<'a> = &'a mut dyn FnMut(u64, &[u8]) -> Result<(), EngineError>;
+
+/// Work on files, in phases.
+pub(super) struct Work<'a> {
+    pub(super) env: &'a Env,
+    watch: CopyWatch<'a>,
+    now: CopyProgress,
+}
+
+impl<'a> Work<'a> {
+    pub(super) fn new(env: &'a Env, watch: CopyWatch<'a>) -> Self {
+        Self { env, watch, now: CopyProgress { phase: CopyPhase::Levels, bytes_done: 0, bytes_total: 0 } }
+    }
+
+    pub(super) fn files(&self) -> &'a dyn Files {
+        &*self.env.files
+    }
+
+    /// Begins a phase.
+    pub(super) fn phase(&mut self, phase: CopyPhase, bytes_total: u64) -> Result<(), EngineError> {
+        self.now = CopyProgress { phase, bytes_done: 0, bytes_total };
+        self.step(0)
+    }
+
+    /// Takes note of bytes that are done.
+    pub(super) fn step(&mut self, bytes: u64) -> Result<(), EngineError> {
+        self.now.bytes_done += bytes;
+        self.now.bytes_total = self.now.bytes_total.max(self.now.bytes_done);
+        match (self.watch)(&self.now) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(EngineError::Cancelled),
+        }
+    }
+
+    /// Hands the file to `visit` piece by piece; returns its length.
+    pub(super) fn read(&mut self, path: &Path, visit: EachPiece<'_>) -> Result<u64, EngineError> {
+        let failed = |error| EngineError::io("read", path.to_owned(), error);
+        let file = self.files().open(path, Access::Read).map_err(failed)?;
+        let (mut at, mut piece) = (0, vec![0; PIECE_BYTES]);
+        loop {
+            let count = file.read_at(at, &mut piece).map_err(failed)?;
+            if count == 0 {
+                return Ok(at);
+            }
+            visit(at, &piece[..count])?;
+            at += count as u64;
+            self.step(count as u64)?;
+        }
+    }
+
+    /// Returns the file's size and checksums.
+    pub(super) fn sum(&mut self, dir: &Path, name: String) -> Result<ListedFile, EngineError> {
+        let mut pieces = Vec::new();
+        let bytes = self.read(&dir.join(&name), &mut |_at, piece| {
+            pieces.push(crc32c(piece));
+            Ok(())
+        })?;
+        Ok(ListedFile { name, bytes, pieces })
+    }
+
+    /// Copies a file to a new one, durable but for its name; `check` sees each piece before it is written.
+    pub(super) fn copy(&mut self, from: &Path, to: &Path, check: EachPiece<'_>) -> Result<u64, EngineError> {
+        let failed = |error| EngineError::io("write", to.to_owned(), error);
+        let target = self.files().create(to).map_err(failed)?;
+        let bytes = self.read(from, &mut |at, piece| {
+            check(at, piece)?;
+            target.write_at(at, piece).map_err(failed)
+        })?;
+        target.sync_data().map_err(failed)?;
+        Ok(bytes)
+    }
+
+    /// Copies a directory with everything in it to one that is made. Durable, apart from the name of `to`.
+    pub(super) fn copy_dir(&mut self, from: &Path, to: &Path) -> Result<(), EngineError> {
+        make_dir(self.files(), to)?;
+        for name in list(self.files(), from)? {
+            let (from, to) = (from.join(&name), to.join(&name));
+            if is_dir(self.files(), &from) {
+                self.copy_dir(&from, &to)?;
+            } else {
+                self.copy(&from, &to, &mut |_, _| Ok(()))?;
+            }
+        }
+        sync_dir(self.files(), to)
+    }
+}
+
+/// Returns the names in a directory.
+pub(super) fn list(files: &dyn Files, dir: &Path) -> Result<Vec<String>, EngineError> {
+    files.list(dir).map_err(|error| EngineError::io("list", dir.to_owned(), error))
+}
+
+/// Returns whether it is a directory: what can be listed.
+fn is_dir(files: &dyn Files, path: &Path) -> bool {
+    files.list(path).is_ok()
+}
+
+/// Makes a directory that may be there.
+pub(super) fn make_dir(files: &dyn Files, dir: &Path) -> Result<(), EngineError> {
+    files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))
+}
+
+/// Makes the names in a directory durable.
+pub(super) fn sync_dir(files: &dyn Files, dir: &Path) -> Result<(), EngineError> {
+    files.sync_dir(dir).map_err(|error| EngineError::io("sync", dir.to_owned(), error))
+}
+
+/// Returns the names of all files below a directory, parts between `/`, ascending, and their bytes.
+pub(super) fn tree(files: &dyn Files, dir: &Path) -> Result<(Vec<String>, u64), EngineError> {
+    let (mut found, mut bytes, mut todo) = (Vec::new(), 0, vec![String::new()]);
+    while let Some(above) = todo.pop() {
+        for name in list(files, &dir.join(&above))? {
+            let name = if above.is_empty() { name } else { format!("{above}/{name}") };
+            let path = dir.join(&name);
+            if is_dir(files, &path) {
+                todo.push(name);
+            } else {
+                let len = files.open(&path, Access::Read).and_then(|file| file.len());
+                bytes += len.map_err(|error| EngineError::io("read", path, error))?;
+                found.push(name);
+            }
+        }
+    }
+    found.sort_unstable();
+    Ok((found, bytes))
+}
+
+/// A directory that is being made under another name than it will have. Dropped before it is finished, it is removed.
+#[derive(Debug)]
+pub(super) struct Partial<'a> {
+    files: &'a dyn Files,
+    dir: PathBuf,
+    finished: bool,
+}
+
+impl<'a> Partial<'a> {
+    /// Makes `dir`, new: what an earlier try left there is removed.
+    pub(super) fn make(files: &'a dyn Files, dir: PathBuf) -> Result<Self, EngineError> {
+        match files.remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(EngineError::io("remove", dir, error)),
+            _ => {}
+        }
+        let partial = Self { files, dir, finished: false };
+        make_dir(files, &partial.dir)?;
+        Ok(partial)
+    }
+
+    /// Returns where it is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Syncs it and gives it its name (K4): what stands there, if anything, is an empty directory.
+    pub(super) fn finish(mut self, to: &Path) -> Result<(), EngineError> {
+        sync_dir(self.files, &self.dir)?;
+        self.files.replace(&self.dir, to).map_err(|error| EngineError::io("finish", to.to_owned(), error))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Partial<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // What stays is removed by the next try.
+            let _best_effort = self.files.remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// Says where a copy may be made, and under which name it is made first: not inside `source`, not over anything.
+///
+/// # Errors
+/// [`EngineError::BadTarget`], [`EngineError::Io`].
+pub(super) fn admit(files: &dyn Files, source: &Path, target: &Path) -> Result<(PathBuf, PathBuf), EngineError> {
+    let resolve = |path: &Path| {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        files.resolve(path).map_err(|error| EngineError::io("look up", path.to_owned(), error))
+    };
+    let (full, source) = (resolve(target)?, resolve(source)?);
+    let refuse = |what| Err(EngineError::BadTarget { path: full.clone(), what });
+    if full.starts_with(&source) {
+        return refuse("lies inside the directory that is copied");
+    }
+    let (Some(above), Some(name)) = (full.parent(), full.file_name()) else { return refuse("is a root directory") };
+    match files.list(&full) {
+        Ok(names) if names.is_empty() => {}
+        Ok(_) => return refuse("is not empty"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return refuse("is a file, or lies below one"),
+        Err(error) => return Err(EngineError::io("list", full, error)),
+    }
+    if !is_dir(files, above) {
+        return refuse("lies in a directory that is not there or cannot be read");
+    }
+    let mut partial = name.to_owned();
+    partial.push(".collie-partial");
+    let partial = above.join(partial);
+    Ok((full, partial))
+}
