@@ -13,8 +13,8 @@ use collie_sql::{
     catalog::{
         record,
         relation::{
-            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, ReferentialAction, Relation, Storage,
-            TableKey,
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, KeyExpression, KeyPart, ReferentialAction,
+            Relation, Storage, TableKey,
         },
         snapshot::Schema,
     },
@@ -316,7 +316,7 @@ fn key_codec() -> Vec<Vec<u8>> {
     found
 }
 
-/// Returns a table with an index, a check, a default and a foreign key, whose rows are the seeds of `catalog_record`.
+/// Returns a table with its primary key, an index that computes, a check, a default and a foreign key, whose rows are the seeds of `catalog_record`.
 pub(crate) fn relation() -> Relation {
     let column = |attnum: i16, name: &str, type_oid: u32, default: Option<&str>| Column {
         attnum,
@@ -328,7 +328,7 @@ pub(crate) fn relation() -> Relation {
         dropped: false,
     };
     let columns = vec![column(1, "id", oid::INT8, None), column(2, "name", oid::TEXT, Some("'none'::text"))];
-    let key = |column: usize| IndexColumn { column, key: KeyColumn::not_null(oid::INT8) };
+    let key = |column: usize| IndexColumn { part: KeyPart::Column(column), key: KeyColumn::not_null(oid::INT8) };
     let index = Index {
         oid: 16_386,
         name: Arc::from("t_pkey"),
@@ -337,7 +337,25 @@ pub(crate) fn relation() -> Relation {
         primary: true,
         constraint: Some(16_387),
         columns: vec![key(0)],
+        predicate: Vec::new(),
         included: Vec::new(),
+    };
+    let (name, text) = (Arc::from("lower"), Arc::from("lower(name)"));
+    let lower = KeyExpression { name, text, ty: SqlType { oid: oid::TEXT, typmod: -1 } };
+    let lower = IndexColumn {
+        part: KeyPart::Expression(Arc::new(lower)),
+        key: record::key_expression(SqlType { oid: oid::TEXT, typmod: -1 }, false, false),
+    };
+    let computed = Index {
+        oid: 16_390,
+        name: Arc::from("t_lower_idx"),
+        cf: CfId::new(4),
+        unique: false,
+        primary: false,
+        constraint: None,
+        columns: vec![lower, key(0)],
+        predicate: vec![Arc::from("(name IS NOT NULL)"), Arc::from("(id > 7)")],
+        included: vec![1],
     };
     Relation {
         oid: 16_385,
@@ -348,7 +366,7 @@ pub(crate) fn relation() -> Relation {
         layout: record::layout_of(&columns),
         columns,
         key: TableKey::Primary,
-        indexes: vec![Arc::new(index)],
+        indexes: vec![Arc::new(index), Arc::new(computed)],
         checks: vec![Check { oid: 16_388, name: Arc::from("t_check"), condition: Arc::from("id > 0") }],
         foreign_keys: vec![ForeignKey {
             oid: 16_389,

@@ -65,6 +65,7 @@ fn ddl_survives_and_rolled_back_ddl_leaves_nothing() {
                  ALTER TABLE kept ADD PRIMARY KEY (a); ALTER TABLE kept ADD CONSTRAINT unique_b UNIQUE (b);
                  ALTER TABLE kept ALTER COLUMN c SET DEFAULT 1.5;
                  CREATE INDEX by_c ON kept (c DESC, b);
+                 CREATE UNIQUE INDEX by_lower ON kept (lower(b), (a * 0)) WHERE c > 1 AND b IS NOT NULL;
                  CREATE TABLE dropped (x int PRIMARY KEY); INSERT INTO dropped VALUES (1); DROP TABLE dropped;
                  CREATE TABLE emptied (x int); INSERT INTO emptied VALUES (1), (2); TRUNCATE emptied; INSERT INTO emptied VALUES (3);
                  CREATE INDEX gone ON kept (b); DROP INDEX gone;
@@ -89,12 +90,21 @@ fn ddl_survives_and_rolled_back_ddl_leaves_nothing() {
         for (sql, expected) in [
             ("INSERT INTO kept VALUES (1, 'x')", "23505"),
             ("INSERT INTO kept VALUES (3, 'one')", "23505"),
+            ("INSERT INTO kept VALUES (3, 'ONE')", "23505"),
+            ("INSERT INTO kept VALUES (3, 'ONE') ON CONFLICT (lower(b), (a * 0)) DO NOTHING", "42P10"),
             ("INSERT INTO kept VALUES (3, NULL)", "23502"),
             ("INSERT INTO kept VALUES (3, 'x', -1)", "23514"),
             ("CREATE TABLE kept (x int)", "42P07"),
         ] {
             assert_eq!(state(&client.batch_execute(sql).unwrap_err()), expected, "{sql}");
         }
+        client
+            .batch_execute(
+                "INSERT INTO kept VALUES (3, 'ONE') ON CONFLICT (lower(b), (a * 0)) WHERE b IS NOT NULL AND c > 1
+                 DO UPDATE SET b = excluded.b",
+            )
+            .unwrap();
+        assert_eq!(rows(&mut client, "SELECT b FROM kept WHERE lower(b) = 'one' AND c > 1"), ["ONE"]);
         client
             .batch_execute("CREATE TABLE half (y text); INSERT INTO half VALUES ('new'); CREATE TABLE undone (z int)")
             .unwrap();

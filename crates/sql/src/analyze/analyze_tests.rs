@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{
     catalog::{
-        relation::{Check, Column, Index, IndexColumn, Relation, Storage, TableKey},
+        relation::{Check, Column, Index, IndexColumn, KeyPart, Relation, Storage, TableKey},
         snapshot::{Catalog, PG_CATALOG, PUBLIC, Schema},
     },
     codec::{key::KeyColumn, row::RowLayout},
@@ -43,10 +43,11 @@ fn table(oid: u32, name: &str, columns: &[(&str, SqlType)], key: &[usize]) -> Re
         columns: key
             .iter()
             .map(|&column| IndexColumn {
-                column,
+                part: KeyPart::Column(column),
                 key: KeyColumn { oid: types[column].oid, desc: false, nulls_first: false, nullable: false },
             })
             .collect(),
+        predicate: Vec::new(),
         included: Vec::new(),
     };
     Relation {

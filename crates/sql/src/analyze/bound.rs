@@ -325,14 +325,25 @@ pub struct OnConflict {
 pub enum Arbiter {
     /// All of them: no target was written.
     Every,
-    /// Those over exactly these columns: places in `Relation::columns`, ascending, each once.
-    Columns(Vec<usize>),
+    /// Those over exactly these, on all the rows that are meant.
+    Keys(ArbiterKeys),
     /// The one with this OID, of a named constraint.
     Index(Oid),
-    /// None can be meant: an expression, or an order that no index has.
+    /// None can be meant: an order that no index has.
     Unmatched,
     /// None: the named constraint has no index.
     Unindexed,
+}
+
+/// What a unique index must be over to be an arbiter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ArbiterKeys {
+    /// Columns: places in `Relation::columns`, ascending, each once.
+    pub columns: Vec<usize>,
+    /// Expressions: the text and the type OID of each.
+    pub expressions: Vec<(String, u32)>,
+    /// What is true of the rows that are meant, as texts: a partial index is meant when its predicate is among it.
+    pub facts: Vec<String>,
 }
 
 /// DO UPDATE. Range 0 is the row that is there, range 1 (`excluded`) the row proposed for insertion.

@@ -66,7 +66,7 @@ fn determined(level: &Level, written: &[Expr], range: usize) -> bool {
     relation.primary_key().is_some_and(|key| {
         key.columns.iter().all(|part| {
             written.iter().any(|expr| {
-                matches!(expr, Expr::Column { up: 0, range: r, column, .. } if *r == range && *column == part.column)
+                matches!(expr, Expr::Column { up: 0, range: r, column, .. } if *r == range && Some(*column) == part.column())
             })
         })
     })

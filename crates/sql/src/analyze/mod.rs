@@ -23,6 +23,7 @@ mod expr_call;
 mod expr_compare;
 mod from;
 mod group;
+mod index;
 mod locking;
 mod names;
 mod on_conflict;
@@ -42,6 +43,7 @@ mod analyze_tests;
 use std::sync::Arc;
 
 pub use bound::*;
+pub use index::{facts, index_column_name, index_expression, index_predicate, is_mutable, terms, text_over};
 use scope::{Clause, Level};
 
 use crate::{

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use super::{
     Analyzer, Typed,
-    bound::{Arbiter, ConflictUpdate, Expr, OnConflict},
+    bound::{Arbiter, ArbiterKeys, ConflictUpdate, Expr, OnConflict},
     error,
     expr::{is_collated, known_collation},
+    index::{facts, text_over},
     scope::Clause,
 };
 use crate::{
@@ -78,34 +79,33 @@ impl Analyzer<'_> {
         match target {
             ast::ConflictTarget::Constraint(name, _) => named_constraint(table, name),
             ast::ConflictTarget::Index { elements, filter, pos } => {
-                let mut columns = Some(Vec::with_capacity(elements.len()));
+                let mut keys = ArbiterKeys::default();
+                let mut matched = true;
                 for element in elements {
-                    let column = self.arbiter_column(element, *pos)?;
-                    columns = columns.zip(column).map(|(mut columns, column)| {
-                        columns.push(column);
-                        columns
-                    });
+                    match self.arbiter_element(element, *pos)? {
+                        None => matched = false,
+                        Some(Expr::Column { up: 0, range: 0, column, .. }) => keys.columns.push(column),
+                        Some(expr) => match text_over(&expr, table, 0) {
+                            None => matched = false,
+                            Some(text) => keys.expressions.push((text, expr.ty().oid)),
+                        },
+                    }
                 }
                 if let Some(filter) = filter {
-                    // Every index is over all rows, which any condition implies.
                     self.level().clause = Clause::IndexPredicate;
-                    self.transform(filter)?;
+                    let filter = self.transform(filter)?;
+                    facts(&filter.expr, table, 0, &mut keys.facts);
                 }
-                Ok(match columns {
-                    None => Arbiter::Unmatched,
-                    Some(mut columns) => {
-                        columns.sort_unstable();
-                        columns.dedup();
-                        Arbiter::Columns(columns)
-                    }
-                })
+                keys.columns.sort_unstable();
+                keys.columns.dedup();
+                Ok(if matched { Arbiter::Keys(keys) } else { Arbiter::Unmatched })
             }
         }
     }
 
-    /// Returns the column that an element names; `None` when no index can have it: an expression, or a column under
-    /// another order than its indexes have.
-    fn arbiter_column(&mut self, element: &IndexElement, pos: Pos) -> Result<Option<usize>> {
+    /// Returns the column or expression that an element means; `None` when no index can have it: it is asked for under
+    /// another order than indexes have.
+    fn arbiter_element(&mut self, element: &IndexElement, pos: Pos) -> Result<Option<Expr>> {
         let refuse = |what: &str| {
             Err(error(SqlState::INVALID_COLUMN_REFERENCE, format!("{what} is not allowed in ON CONFLICT clause"), pos))
         };
@@ -118,7 +118,10 @@ impl Analyzer<'_> {
         self.level().clause = Clause::IndexExpression;
         let node: Typed = match &element.key {
             IndexKey::Column(name) => self.column(std::slice::from_ref(name), pos)?,
-            IndexKey::Expression(expr) => self.transform(expr)?,
+            IndexKey::Expression(expr) => {
+                let node = self.transform(expr)?;
+                self.resolve_unknown(node)?
+            }
         };
         if let Some(collation) = &element.collation {
             known_collation(collation, node.pos)?;
@@ -130,12 +133,12 @@ impl Analyzer<'_> {
                 SqlError::new(SqlState::UNDEFINED_OBJECT, text)
             })?),
         };
-        let Expr::Column { up: 0, range: 0, column, ty } = node.expr else { return Ok(None) };
+        let ty = node.ty();
         // Every index has the order that its columns' types have of themselves; all text is compared bytewise, which is
         // what the other classes and the collations of text ask for.
         let ordered = class.is_none_or(|class| op_class_for(ty.oid).is_some_and(|own| own.input == class.input));
         let collated = element.collation.is_none() || is_collated(ty);
-        Ok((ordered && collated).then_some(column))
+        Ok((ordered && collated).then_some(node.expr))
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn column_name(expr: &ast::Expr) -> String {
 }
 
 /// Returns a name and whether it is a strong one, which a cast around does not replace.
-fn figure(expr: &ast::Expr) -> Option<(String, bool)> {
+pub(super) fn figure(expr: &ast::Expr) -> Option<(String, bool)> {
     let strong = |name: &str| Some((name.to_owned(), true));
     match &expr.kind {
         ExprKind::Column { path, star: false } => path.last().map(|name| (name.clone(), true)),

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use super::context::EvalContext;
 use super::implementation::Implementation;
-use super::tables::{self, CastContext, CastMethod, Proc};
+use super::tables::{self, CastContext, CastMethod, Proc, Volatility};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Array, SqlType, Value, io, oid, typmod};
 
@@ -28,6 +28,34 @@ pub enum Conversion {
     ViaText,
     /// Each element of an array by itself.
     Elements(Box<Conversion>, u32, u32),
+}
+
+impl Conversion {
+    /// Returns whether it gives one result for one value of `source`, whatever the settings are and whatever is defined.
+    pub fn is_immutable(&self, source: u32, target: u32) -> bool {
+        match self {
+            Self::Same | Self::Relabel => true,
+            Self::Function(proc) => proc.volatility == Volatility::Immutable,
+            Self::ViaText => is_printed_alike(source) && is_read_alike(target),
+            Self::Elements(element, source, target) => element.is_immutable(*source, *target),
+        }
+    }
+}
+
+/// Returns whether the text form of a type depends on nothing but the value: not on DateStyle, TimeZone or the catalog.
+fn is_printed_alike(type_oid: u32) -> bool {
+    is_plain(type_oid) && !matches!(type_oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ)
+}
+
+/// Returns whether the text form of a type is read in one way: it names no moment like `now`, and nothing of the catalog.
+fn is_read_alike(type_oid: u32) -> bool {
+    let moments = [oid::DATE, oid::TIME, oid::TIMETZ, oid::TIMESTAMP, oid::TIMESTAMPTZ, oid::INTERVAL];
+    is_plain(type_oid) && !moments.contains(&type_oid)
+}
+
+fn is_plain(type_oid: u32) -> bool {
+    let is_array = tables::type_by_oid(type_oid).is_some_and(|ty| ty.category == b'A');
+    !is_array && !is_pseudo(type_oid) && catalog_forms(type_oid).is_none()
 }
 
 /// Finds how `source` becomes `target` where `context` is what the place allows; `None` when it may not.

@@ -8,7 +8,7 @@
 //! | 1 schema | oid u32 | name |
 //! | 2 relation | oid u32 | schema, version, family, key kind (0 primary key, 1 row id), name, option count, (name, value) each |
 //! | 3 column | relation u32, attnum u16 | type oid, typmod + 1, flags (1 not null, 2 dropped, 4 has default), name, default if flagged |
-//! | 4 index | relation u32, oid u32 | family, flags (1 unique, 2 primary, 4 has constraint), constraint oid if flagged, name, column count, (attnum, flags 1 descending, 2 nulls first) each |
+//! | 4 index | relation u32, oid u32 | family, flags (1 unique, 2 primary, 4 has constraint, 8 includes, 16 partial), constraint oid if flagged, name, column count, (attnum, or 0 for an expression; flags 1 descending, 2 nulls first; of an expression: type oid, typmod + 1, name, text) each, included count if flagged, attnum each, term count of the predicate if flagged, text each |
 //! | 5 check | relation u32, oid u32 | name, condition |
 //! | 6 counter | which u8 (1: next oid) | next value |
 //! | 7 foreign key | relation u32, oid u32 | target oid, index oid, on update, on delete (0 no action, 1 restrict, 2 cascade, 3 set null, 4 set default), timing (0 immediate, 1 deferrable, 2 deferred), flags (1 match full, 2 validated), name, column count, (attnum, target attnum) each, count of columns ON DELETE sets, attnum each |
@@ -25,8 +25,8 @@ use collie_base::{
 use crate::{
     catalog::{
         relation::{
-            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation, Storage,
-            TableKey,
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, KeyExpression, KeyPart, Oid,
+            ReferentialAction, Relation, Storage, TableKey,
         },
         snapshot::Schema,
     },
@@ -203,12 +203,22 @@ fn decode_foreign_key(oid: Oid, reader: &mut Reader<'_>) -> Result<ForeignKey, D
     })
 }
 
+fn put_type(out: &mut Vec<u8>, ty: SqlType) {
+    put_varint(out, u64::from(ty.oid));
+    put_varint(out, u64::try_from(i64::from(ty.typmod) + 1).expect("a typmod is at least -1"));
+}
+
+fn sql_type(reader: &mut Reader<'_>) -> Result<SqlType, DecodeError> {
+    let oid = small(reader)?;
+    let typmod = i32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "typmod" })? - 1;
+    Ok(SqlType { oid, typmod })
+}
+
 fn column_row(relation: Oid, column: &Column) -> Row {
     let mut row_key = key(COLUMN, &[relation]);
     row_key.extend_from_slice(&column.attnum.to_be_bytes());
     let mut value = vec![FORMAT];
-    put_varint(&mut value, u64::from(column.ty.oid));
-    put_varint(&mut value, u64::try_from(i64::from(column.ty.typmod) + 1).expect("a typmod is at least -1"));
+    put_type(&mut value, column.ty);
     value.push(u8::from(column.not_null) | u8::from(column.dropped) << 1 | u8::from(column.default.is_some()) << 2);
     put_text(&mut value, &column.name);
     if let Some(default) = &column.default {
@@ -221,20 +231,31 @@ fn index_row(relation: Oid, index: &Index) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(index.cf.get()));
     let flags = u8::from(index.unique) | u8::from(index.primary) << 1 | u8::from(index.constraint.is_some()) << 2;
-    value.push(flags | u8::from(!index.included.is_empty()) << 3);
+    value.push(flags | u8::from(!index.included.is_empty()) << 3 | u8::from(!index.predicate.is_empty()) << 4);
     if let Some(constraint) = index.constraint {
         put_varint(&mut value, u64::from(constraint));
     }
     put_text(&mut value, &index.name);
     put_varint(&mut value, index.columns.len() as u64);
     for column in &index.columns {
-        put_varint(&mut value, column.column as u64 + 1);
+        put_varint(&mut value, column.column().map_or(0, |place| place as u64 + 1));
         value.push(u8::from(column.key.desc) | u8::from(column.key.nulls_first) << 1);
+        if let Some(expression) = column.expression() {
+            put_type(&mut value, expression.ty);
+            put_text(&mut value, &expression.name);
+            put_text(&mut value, &expression.text);
+        }
     }
     if !index.included.is_empty() {
         put_varint(&mut value, index.included.len() as u64);
         for place in &index.included {
             put_varint(&mut value, *place as u64 + 1);
+        }
+    }
+    if !index.predicate.is_empty() {
+        put_varint(&mut value, index.predicate.len() as u64);
+        for term in &index.predicate {
+            put_text(&mut value, term);
         }
     }
     (key(INDEX, &[relation, index.oid]), value)
@@ -325,20 +346,11 @@ fn decode_relation(oid: Oid, reader: &mut Reader<'_>) -> Result<Relation, Decode
 }
 
 fn decode_column(attnum: i16, reader: &mut Reader<'_>) -> Result<Column, DecodeError> {
-    let oid = small(reader)?;
-    let typmod = i32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "typmod" })? - 1;
+    let ty = sql_type(reader)?;
     let flags = reader.u8()?;
     let name = text(reader)?;
     let default = if flags & 4 != 0 { Some(text(reader)?) } else { None };
-    Ok(Column {
-        attnum,
-        name,
-        ty: SqlType { oid, typmod },
-        not_null: flags & 1 != 0,
-        default,
-        missing: Value::Null,
-        dropped: flags & 2 != 0,
-    })
+    Ok(Column { attnum, name, ty, not_null: flags & 1 != 0, default, missing: Value::Null, dropped: flags & 2 != 0 })
 }
 
 fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError> {
@@ -350,11 +362,17 @@ fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError>
     let mut columns = Vec::new();
     for _ in 0..count {
         let attnum: usize = small(reader)?;
-        let column = attnum.checked_sub(1).ok_or(DecodeError { what: "attnum" })?;
         let order = reader.u8()?;
-        // Type and nullability are the column's; `assemble` fills them in.
+        let part = match attnum.checked_sub(1) {
+            Some(place) => KeyPart::Column(place),
+            None => {
+                let ty = sql_type(reader)?;
+                KeyPart::Expression(Arc::new(KeyExpression { name: text(reader)?, text: text(reader)?, ty }))
+            }
+        };
+        // Type and nullability are the part's; `assemble` fills them in.
         let key = KeyColumn { oid: 0, desc: order & 1 != 0, nulls_first: order & 2 != 0, nullable: true };
-        columns.push(IndexColumn { column, key });
+        columns.push(IndexColumn { part, key });
     }
     let mut included = Vec::new();
     if flags & 8 != 0 {
@@ -362,7 +380,14 @@ fn decode_index(oid: Oid, reader: &mut Reader<'_>) -> Result<Index, DecodeError>
             included.push(place(reader)?);
         }
     }
-    Ok(Index { oid, name, cf, unique: flags & 1 != 0, primary: flags & 2 != 0, constraint, columns, included })
+    let mut predicate = Vec::new();
+    if flags & 16 != 0 {
+        for _ in 0..reader.varint()? {
+            predicate.push(text(reader)?);
+        }
+    }
+    let (unique, primary) = (flags & 1 != 0, flags & 2 != 0);
+    Ok(Index { oid, name, cf, unique, primary, constraint, columns, predicate, included })
 }
 
 /// Puts a table together from its rows and completes what follows from its columns: the layout and the key encodings.
@@ -385,9 +410,17 @@ pub fn assemble(
     indexes.sort_by_key(|index| (!index.primary, index.oid));
     for index in &mut indexes {
         for part in &mut index.columns {
-            let column = columns.get(part.column).filter(|column| !column.dropped);
-            let column = column.ok_or(DecodeError { what: "index over a missing column" })?;
-            part.key = key_column(column, part.key.desc, part.key.nulls_first);
+            part.key = match &part.part {
+                KeyPart::Column(place) => {
+                    let column = columns.get(*place).filter(|column| !column.dropped);
+                    let column = column.ok_or(DecodeError { what: "index over a missing column" })?;
+                    key_column(column, part.key.desc, part.key.nulls_first)
+                }
+                KeyPart::Expression(it) => key_expression(it.ty, part.key.desc, part.key.nulls_first),
+            };
+        }
+        if (index.primary || index.constraint.is_some()) && index.is_computed() {
+            return Err(DecodeError { what: "constraint by an index that computes" });
         }
         if index.included.iter().any(|&at| columns.get(at).is_none_or(|column| column.dropped)) {
             return Err(DecodeError { what: "index that includes a missing column" });
@@ -422,6 +455,11 @@ pub fn key_column(column: &Column, desc: bool, nulls_first: bool) -> KeyColumn {
     KeyColumn { oid: column.ty.oid, desc, nulls_first, nullable: !column.not_null }
 }
 
+/// Returns how an expression of type `ty`, which may be NULL, is encoded in an index key.
+pub fn key_expression(ty: SqlType, desc: bool, nulls_first: bool) -> KeyColumn {
+    KeyColumn { oid: ty.oid, desc, nulls_first, nullable: true }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -444,18 +482,26 @@ mod tests {
             })
             .collect();
         let columns_len = columns.len();
-        let index = |oid: u32, primary: bool| {
+        let index = |number: u32, primary: bool| {
             let key = key_column(&columns[0], desc, desc);
-            let constraint = primary.then_some(oid + 1);
-            let columns = vec![IndexColumn { column: 0, key }];
+            let constraint = primary.then_some(number + 1);
+            let mut columns = vec![IndexColumn { part: KeyPart::Column(0), key }];
+            if !primary && !default.is_empty() {
+                let ty = SqlType { oid: oid::NUMERIC, typmod: 14 };
+                let expression = KeyExpression { name: "expr".into(), text: default.into(), ty };
+                let key = key_expression(ty, !desc, desc);
+                columns.push(IndexColumn { part: KeyPart::Expression(Arc::new(expression)), key });
+            }
+            let predicate = if primary { Vec::new() } else { vec![default.into(); default.len() % 3] };
             Arc::new(Index {
-                oid,
-                name: format!("i{oid}").into(),
-                cf: CfId::new(oid),
+                oid: number,
+                name: format!("i{number}").into(),
+                cf: CfId::new(number),
                 unique: primary,
                 primary,
                 constraint,
                 columns,
+                predicate,
                 included: if desc { vec![columns_len - 1] } else { Vec::new() },
             })
         };

@@ -6,6 +6,9 @@
 //! - R1. Column numbers (`attnum`, from 1) are never reused; a dropped column keeps its place in `columns`.
 //! - R2. `columns[i].attnum == i + 1`; every index column, included ones too, names a column that is not dropped.
 //! - R3. A table is keyed by its primary key, else by a hidden 8-byte row id: `key` says which, and never changes for one `cf`.
+//! - R4. What an index computes of a row (expressions of its key, its predicate) is immutable, names only columns of the
+//!   table that are there, and is kept as text that `deparse` printed. A primary key and what stands for a constraint
+//!   computes nothing.
 
 use std::sync::Arc;
 
@@ -104,6 +107,9 @@ pub struct Index {
     pub constraint: Option<Oid>,
     /// Key columns in order.
     pub columns: Vec<IndexColumn>,
+    /// What must hold of a row to be in the index: the terms of its WHERE, each as text (R4). Empty for an index over all
+    /// rows.
+    pub predicate: Vec<Arc<str>>,
     /// INCLUDE: further columns, as indexes into `Relation::columns`. They are no part of the key, and entries do not hold
     /// them: whoever reads them reads the row.
     pub included: Vec<usize>,
@@ -112,10 +118,94 @@ pub struct Index {
 /// One column of an index key.
 #[derive(Clone, Debug)]
 pub struct IndexColumn {
-    /// Which column of the table, as an index into `Relation::columns`.
-    pub column: usize,
+    /// What it holds.
+    pub part: KeyPart,
     /// How it is encoded.
     pub key: KeyColumn,
+}
+
+/// What a column of an index key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPart {
+    /// A column of the table, as an index into `Relation::columns`.
+    Column(usize),
+    /// What is computed of the row.
+    Expression(Arc<KeyExpression>),
+}
+
+/// An expression in an index key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyExpression {
+    /// The name of the column it makes.
+    pub name: Arc<str>,
+    /// The expression over a row of the table, as text (R4).
+    pub text: Arc<str>,
+    /// Its type.
+    pub ty: SqlType,
+}
+
+impl IndexColumn {
+    /// Returns the column of the table that it holds, as an index into `Relation::columns`; `None` for an expression.
+    pub fn column(&self) -> Option<usize> {
+        match self.part {
+            KeyPart::Column(place) => Some(place),
+            KeyPart::Expression(_) => None,
+        }
+    }
+
+    /// Returns the expression that it holds, if it is one.
+    pub fn expression(&self) -> Option<&KeyExpression> {
+        match &self.part {
+            KeyPart::Column(_) => None,
+            KeyPart::Expression(expression) => Some(expression),
+        }
+    }
+
+    /// Returns its type. `relation` is the index's table.
+    pub fn ty(&self, relation: &Relation) -> SqlType {
+        match &self.part {
+            KeyPart::Column(place) => relation.columns[*place].ty,
+            KeyPart::Expression(expression) => expression.ty,
+        }
+    }
+
+    /// Returns the name that it has before it is made distinct: the column's, or the expression's.
+    pub fn name<'a>(&'a self, relation: &'a Relation) -> &'a str {
+        match &self.part {
+            KeyPart::Column(place) => &relation.columns[*place].name,
+            KeyPart::Expression(expression) => &expression.name,
+        }
+    }
+}
+
+impl Index {
+    /// Returns whether anything is computed of a row to make its entry: an expression, or whether it has one.
+    pub fn is_computed(&self) -> bool {
+        !self.predicate.is_empty() || self.columns.iter().any(|column| column.expression().is_some())
+    }
+
+    /// Returns whether a foreign key can refer to its columns: it is unique over all rows, and over columns alone.
+    pub fn is_referable(&self) -> bool {
+        self.unique && !self.is_computed()
+    }
+
+    /// Returns whether a literal stands in what it computes: then only a query that has the same literal is about it.
+    pub fn has_literal(&self) -> bool {
+        let expressions = self.columns.iter().filter_map(|column| Some(&*column.expression()?.text));
+        self.predicate.iter().map(|term| &**term).chain(expressions).any(holds_literal)
+    }
+
+    /// Returns the columns of the table in its key, as indexes into `Relation::columns`.
+    pub fn key_places(&self) -> impl Iterator<Item = usize> {
+        self.columns.iter().filter_map(IndexColumn::column)
+    }
+
+    /// Returns the name of each of its columns, included ones too, each once: a name that comes again gets a number.
+    /// `relation` is its table.
+    pub fn column_names(&self, relation: &Relation) -> Vec<String> {
+        let keys = self.columns.iter().map(|column| column.name(relation));
+        distinct_names(keys.chain(self.included.iter().map(|&place| &*relation.columns[place].name)))
+    }
 }
 
 /// A CHECK constraint.
@@ -180,23 +270,6 @@ impl Relation {
         self.live_columns().find(|(_, column)| &*column.name == name)
     }
 
-    /// Returns names for the columns of an index, each once: a column that comes again gets a number.
-    pub fn index_column_names(&self, places: impl IntoIterator<Item = usize>) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for place in places {
-            let own = &*self.columns[place].name;
-            let mut name = own.to_owned();
-            for number in 1.. {
-                if !names.contains(&name) {
-                    break;
-                }
-                name = format!("{own}{number}");
-            }
-            names.push(name);
-        }
-        names
-    }
-
     /// Returns the primary key's index, if the table has one.
     pub fn primary_key(&self) -> Option<&Arc<Index>> {
         self.indexes.first().filter(|index| index.primary)
@@ -212,4 +285,30 @@ impl Relation {
             Storage::Virtual => panic!("{} has no rows of its own", self.name),
         }
     }
+}
+
+/// Returns whether a string or a number stands in an expression.
+fn holds_literal(text: &str) -> bool {
+    let mut before = ' ';
+    text.chars().any(|c| {
+        let inside = before.is_alphanumeric() || matches!(before, '_' | '$');
+        before = c;
+        c == '\'' || (c.is_ascii_digit() && !inside)
+    })
+}
+
+/// Returns the names, each once: one that comes again gets a number.
+pub fn distinct_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for own in names {
+        let mut name = own.to_owned();
+        for number in 1.. {
+            if !out.contains(&name) {
+                break;
+            }
+            name = format!("{own}{number}");
+        }
+        out.push(name);
+    }
+    out
 }

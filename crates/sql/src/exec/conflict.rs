@@ -6,8 +6,8 @@
 //! # Invariants
 //! - C1. From `Stage::Judge` on the row is locked, `basis` names the version under the lock and the frame's slots of the
 //!   table hold it; `excluded` stands in the slots after them.
-//! - C2. A row that is gone, lives elsewhere, or has another key than the one that was claimed is no conflict: the caller
-//!   claims again. Whoever changed it has committed, so that the claim is free or meets a later entry.
+//! - C2. A row that is gone, lives elsewhere, or has another key than the one that was claimed, or none, is no conflict:
+//!   the caller claims again. Whoever changed it has committed, so that the claim is free or meets a later entry.
 //! - C3. A row whose newest version this command wrote is never written again: 21000.
 //!
 //! Checked by `tests::upsert`.
@@ -19,8 +19,10 @@ use crate::{
     catalog::relation::Index,
     error::{Result, SqlError, SqlState},
     exec::{
+        computed::key_of,
         context::{Env, Run},
-        dml, entry,
+        dml,
+        entry::{self, Keyed},
         error::from_engine,
         eval::holds,
         families::Families,
@@ -128,12 +130,12 @@ impl ConflictRow {
         Ok(())
     }
 
-    /// Locks, judges and rewrites the row; goes on where it waited. On [`Resolved::Gone`] whatever it locked is the
-    /// caller's to release.
+    /// Locks, judges and rewrites the row that the index at `place` led to; goes on where it waited. On
+    /// [`Resolved::Gone`] whatever it locked is the caller's to release.
     pub(crate) fn resolve(
         &mut self,
         target: &Target,
-        index: &Index,
+        place: usize,
         update: &ConflictUpdate,
         frame: &mut [Value],
         families: &mut Families,
@@ -146,7 +148,7 @@ impl ConflictRow {
                     Write::Lock(strength)
                 }
                 Stage::Judge => {
-                    if !self.load(target, families, frame, run)? || !self.is_meant(target, index, frame)? {
+                    if !self.load(target, families, frame, run)? || !self.is_meant(target, place, frame, run)? {
                         return Ok(self.gone());
                     }
                     if !holds(update.filter.as_ref(), run, &Env::new(frame, None))? {
@@ -197,13 +199,22 @@ impl ConflictRow {
     }
 
     /// Returns whether the row in the frame has the key that was claimed.
-    fn is_meant(&mut self, target: &Target, index: &Index, frame: &[Value]) -> Result<bool> {
+    fn is_meant(&mut self, target: &Target, place: usize, frame: &[Value], run: &mut Run<'_>) -> Result<bool> {
+        let index = &target.relation.indexes[place];
         if index.primary {
             return Ok(true);
         }
-        let row = &frame[target.base..target.base + target.relation.columns.len()];
+        let computed;
+        let keyed = match target.computed.as_deref().and_then(|codes| codes[place].as_ref()) {
+            None => Keyed::Row(&frame[target.base..target.base + target.relation.columns.len()]),
+            Some(code) => {
+                computed = key_of(code, frame, run)?;
+                let Some(values) = &computed else { return Ok(false) };
+                Keyed::Computed(values)
+            }
+        };
         self.present.clear();
-        entry::entry_key(index, row, &self.key, &mut self.present)?;
+        entry::entry_key(index, keyed, &self.key, &mut self.present)?;
         Ok(self.present == self.entry)
     }
 

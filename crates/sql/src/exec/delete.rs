@@ -7,6 +7,7 @@ use collie_engine::Write;
 use crate::{
     error::Result,
     exec::{
+        computed::Computed,
         context::{Env, Run},
         dml::{Advance, Removal, write_entry},
         entry,
@@ -31,6 +32,8 @@ pub(crate) struct DeleteState {
     row: TargetRow,
     stage: Stage,
     families: Families,
+    /// What the indexes computed of the row.
+    computed: Computed,
     entry: Vec<u8>,
 }
 
@@ -40,6 +43,7 @@ impl DeleteState {
             row: TargetRow::new(&plan.node, plan.slots),
             stage: Stage::Fetch,
             families: Families::new(&plan.target.relation),
+            computed: Computed::default(),
             entry: Vec::new(),
         }
     }
@@ -61,7 +65,10 @@ impl DeleteState {
                     Pull::Yield => return Ok(Advance::Yield),
                 },
                 Stage::Write => match self.row.write(target, plan.recheck.as_ref(), Write::Delete, run)? {
-                    Written::Done => self.stage = Stage::Entry(0),
+                    Written::Done => {
+                        self.computed.compute(target, |_| true, &self.row.frame, run)?;
+                        self.stage = Stage::Entry(0);
+                    }
                     Written::Wait(blocker) => return Ok(Advance::Wait(blocker)),
                     Written::Changed | Written::Moved => {}
                     Written::Passed => self.stage = Stage::Fetch,
@@ -76,9 +83,10 @@ impl DeleteState {
                         }
                         return Ok(Advance::Row);
                     };
-                    if !index.primary {
+                    let keyed = self.computed.keyed(target, at, self.row.columns(target));
+                    if let Some(keyed) = keyed.filter(|_| !index.primary) {
                         self.entry.clear();
-                        entry::entry_key(index, self.row.columns(target), &self.row.key, &mut self.entry)?;
+                        entry::entry_key(index, keyed, &self.row.key, &mut self.entry)?;
                         let family = self.families.entries(&target.relation, at, run);
                         match write_entry(run.session, family, &self.entry, Write::Delete)? {
                             Removal::Done => {}

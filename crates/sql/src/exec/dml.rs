@@ -6,11 +6,14 @@
 use collie_engine::{Basis, Blocker, Family, Outcome, Session, Write};
 
 use crate::{
-    catalog::relation::{Index, Relation},
+    catalog::{
+        relation::{Index, KeyPart, Relation},
+        system::key_expression_text,
+    },
     error::{Result, SqlError, SqlState},
     exec::{
         context::{Env, Run},
-        entry,
+        entry::{self, Keyed},
         error::from_engine,
         eval::{holds, not_false},
     },
@@ -83,7 +86,7 @@ pub(crate) fn check_conditions(
 }
 
 /// Makes the error for a key that exists.
-pub(crate) fn duplicate_key(relation: &Relation, index: &Index, row: &[Value], run: &Run<'_>) -> SqlError {
+pub(crate) fn duplicate_key(relation: &Relation, index: &Index, row: Keyed<'_>, run: &Run<'_>) -> SqlError {
     let message = format!("duplicate key value violates unique constraint \"{}\"", index.name);
     SqlError::new(SqlState::UNIQUE_VIOLATION, message)
         .detail(format!("{} already exists.", key_text(relation, index, row, run.eval.text)))
@@ -91,21 +94,23 @@ pub(crate) fn duplicate_key(relation: &Relation, index: &Index, row: &[Value], r
         .constraint(&*index.name)
 }
 
-/// Returns a key as PostgreSQL's details name it: `Key (a, b)=(1, x)`.
-pub(crate) fn key_text(relation: &Relation, index: &Index, row: &[Value], text: &io::TextContext) -> String {
+/// Returns a key as PostgreSQL's details name it: `Key (a, lower(b))=(1, x)`.
+pub(crate) fn key_text(relation: &Relation, index: &Index, row: Keyed<'_>, text: &io::TextContext) -> String {
     let mut names = String::new();
     let mut values = Vec::new();
-    for (i, column) in index.columns.iter().enumerate() {
+    for (i, (column, value)) in row.columns(index).enumerate() {
         if i > 0 {
             names.push_str(", ");
             values.extend_from_slice(b", ");
         }
-        names.push_str(&relation.columns[column.column].name);
-        let value = &row[column.column];
+        match &column.part {
+            KeyPart::Column(place) => names.push_str(&relation.columns[*place].name),
+            KeyPart::Expression(expression) => names.push_str(&key_expression_text(&expression.text, true)),
+        }
         if value.is_null() {
             values.extend_from_slice(b"null");
         } else {
-            io::text_out(value, relation.columns[column.column].ty.oid, text, &mut values);
+            io::text_out(value, column.ty(relation).oid, text, &mut values);
         }
     }
     format!("Key ({names})=({})", String::from_utf8_lossy(&values))

@@ -8,10 +8,12 @@
 //! | other index | encoded index columns, then the table's key | empty |
 //!
 //! # Invariants
-//! - N1. An entry's key is a function of the row and its key alone, so that the entry of an old row can be found again.
+//! - N1. An entry's key is a function of the row and its key alone, what is computed of the row included, so that the
+//!   entry of an old row can be found again.
+//! - N2. A row has an entry in every index but the partial ones whose predicate is not true of it.
 
 use crate::{
-    catalog::relation::{Index, Relation, TableKey},
+    catalog::relation::{Index, IndexColumn, KeyPart, Relation, TableKey},
     codec::key::{self, KeyColumn},
     error::{Result, SqlError, SqlState},
     plan::node::Target,
@@ -35,24 +37,43 @@ pub(crate) fn load_row(target: &Target, bytes: &[u8], frame: &mut [Value]) -> Re
     decode_row(&target.relation, bytes, &target.columns, out)
 }
 
+/// A row as one of its table's indexes sees it.
+#[derive(Clone, Copy)]
+pub(crate) enum Keyed<'a> {
+    /// By its columns: the index is over nothing else.
+    Row(&'a [Value]),
+    /// By the values of the index key's columns, which were computed.
+    Computed(&'a [Value]),
+}
+
+impl<'a> Keyed<'a> {
+    /// Returns the columns of the index key, each with its value.
+    pub(crate) fn columns(self, index: &'a Index) -> impl Iterator<Item = (&'a IndexColumn, &'a Value)> {
+        index.columns.iter().enumerate().map(move |(at, column)| match (self, &column.part) {
+            (Self::Row(row), KeyPart::Column(place)) => (column, &row[*place]),
+            (Self::Computed(values), _) => (column, &values[at]),
+            (Self::Row(_), KeyPart::Expression(_)) => panic!("the key of {} was not computed", index.name),
+        })
+    }
+}
+
 /// Appends the key of a row of a table with a primary key.
 pub(crate) fn primary_key(index: &Index, row: &[Value], out: &mut Vec<u8>) -> Result<()> {
-    for column in &index.columns {
-        key::encode_column(out, &column.key, &row[column.column])?;
+    for (column, value) in Keyed::Row(row).columns(index) {
+        key::encode_column(out, &column.key, value)?;
     }
     check_length(out)
 }
 
 /// Returns whether the row's key in the index has a NULL, and so equals no other.
-pub(crate) fn has_null(index: &Index, row: &[Value]) -> bool {
-    index.columns.iter().any(|column| row[column.column].is_null())
+pub(crate) fn has_null(index: &Index, row: Keyed<'_>) -> bool {
+    row.columns(index).any(|(_, value)| value.is_null())
 }
 
 /// Appends the key of an index entry for the row at `table_key`.
-pub(crate) fn entry_key(index: &Index, row: &[Value], table_key: &[u8], out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn entry_key(index: &Index, row: Keyed<'_>, table_key: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let mut has_null = false;
-    for column in &index.columns {
-        let value = &row[column.column];
+    for (column, value) in row.columns(index) {
         has_null |= value.is_null();
         key::encode_column(out, &column.key, value)?;
     }

@@ -3,43 +3,50 @@
 //! Runs inside the transaction of the DDL statement, under a table lock that keeps writers out; so nothing here waits.
 //!
 //! # Invariants
-//! - B1. Afterwards every row visible to the statement has one entry in the family, and no entry lacks its row.
+//! - B1. Afterwards every row visible to the statement that the index is over has one entry in the family, and no entry
+//!   lacks its row.
 
 use std::{ops::ControlFlow, sync::Arc};
 
 use collie_base::CfId;
-use collie_engine::{CancelHandle, Db, Family, Insert, KeyRange, ScanEnd, Session};
+use collie_engine::{Family, Insert, KeyRange, ScanEnd};
 
 use crate::{
     catalog::relation::{Index, Relation, TableKey},
     error::{Result, SqlError, SqlState},
-    exec::{context::check_cancel, dml::key_text, entry, error::from_engine},
+    exec::{
+        computed::key_of,
+        context::{ExecContext, Run, check_cancel},
+        dml::key_text,
+        entry::{self, Keyed},
+        error::from_engine,
+        foreign::Events,
+    },
+    plan::{
+        self,
+        node::{IndexCode, Plan},
+    },
     types::{TextContext, Value},
 };
 
 /// Rows read before any is written.
 const BATCH: usize = 256;
 
-/// Fills the family `index.cf` with an entry for each row of `relation`. The session has begun a writing statement.
+/// Fills the family `index.cf` with an entry for each row of `relation` that is in the index. The session has begun a
+/// writing statement.
 ///
 /// # Errors
-/// 23505 when the index is unique and two rows have the same key; 57014; whatever the engine fails with.
-pub fn build_index(
-    db: &Db,
-    session: &mut Session,
-    cancel: &CancelHandle,
-    relation: &Relation,
-    index: &Index,
-) -> Result<()> {
-    let family = db.family(index.cf);
-    let columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
+/// 23505 when the index is unique and two rows have the same key; 57014; whatever the engine or an expression of the index
+/// fails with.
+pub fn build_index(cx: &mut ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
+    let filled = Filled::new(cx, relation, index)?;
+    let columns: Vec<usize> = match &filled.code {
+        None => index.key_places().collect(),
+        Some(_) => relation.live_columns().map(|(place, _)| place).collect(),
+    };
     let mut key = Vec::new();
-    let from = Source { db, cancel, relation, cf: relation.family(), columns: &columns };
-    for_each_row(session, &from, |session, table_key, row| {
-        key.clear();
-        entry::entry_key(index, row, table_key, &mut key)?;
-        put(session, relation, index, &family, &key, entry::entry_value(index, table_key), row)
-    })
+    let from = Source { relation, cf: relation.family(), columns: &columns };
+    for_each_row(cx, &from, |run, table_key, row| filled.put(table_key, row, &mut key, run))
 }
 
 /// Copies every row of `old` into the families of `new` under its key, and fills all indexes of `new`. The session has
@@ -49,20 +56,15 @@ pub fn build_index(
 ///
 /// # Errors
 /// 23502 when a NOT NULL column, such as one of the new key, holds NULL; else as [`build_index`].
-pub fn rewrite_table(
-    db: &Db,
-    session: &mut Session,
-    cancel: &CancelHandle,
-    old: &Relation,
-    new: &Relation,
-) -> Result<()> {
-    let table = db.family(new.family());
-    let families: Vec<Arc<Family>> = new.indexes.iter().map(|index| db.family(index.cf)).collect();
+pub fn rewrite_table(cx: &mut ExecContext<'_>, old: &Relation, new: &Arc<Relation>) -> Result<()> {
+    let table = cx.db.family(new.family());
+    let secondary = new.indexes.iter().filter(|index| !index.primary);
+    let filled = secondary.map(|index| Filled::new(cx, new, index)).collect::<Result<Vec<_>>>()?;
     let columns: Vec<usize> = old.live_columns().map(|(place, _)| place).collect();
     let (mut key, mut entry, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     let mut last_id = 0_u64;
-    let from = Source { db, cancel, relation: old, cf: old.family(), columns: &columns };
-    for_each_row(session, &from, |session, _, row| {
+    let from = Source { relation: old, cf: old.family(), columns: &columns };
+    for_each_row(cx, &from, |run, _, row| {
         refuse_null(new, row)?;
         bytes.clear();
         new.layout.encode(row, &mut bytes)?;
@@ -70,24 +72,20 @@ pub fn rewrite_table(
         match (&new.key, new.primary_key()) {
             (TableKey::Primary, Some(primary)) => {
                 entry::primary_key(primary, row, &mut key)?;
-                put(session, new, primary, &table, &key, &bytes, row)?;
+                let inserted = run.session.insert(&table, &key, &bytes).map_err(from_engine)?;
+                check_inserted(&inserted, new, primary, Keyed::Row(row))?;
             }
             _ => {
                 // The family is new, so ids from 1 are free in it.
                 last_id += 1;
                 key.extend_from_slice(&last_id.to_be_bytes());
-                match session.insert(&table, &key, &bytes).map_err(from_engine)? {
+                match run.session.insert(&table, &key, &bytes).map_err(from_engine)? {
                     Insert::Done => {}
                     Insert::Duplicate(_) | Insert::Wait(_) => return Err(not_alone(new)),
                 }
             }
         }
-        for (index, family) in new.indexes.iter().zip(&families).filter(|(index, _)| !index.primary) {
-            entry.clear();
-            entry::entry_key(index, row, &key, &mut entry)?;
-            put(session, new, index, family, &entry, entry::entry_value(index, &key), row)?;
-        }
-        Ok(())
+        filled.iter().try_for_each(|index| index.put(&key, row, &mut entry, run))
     })
 }
 
@@ -95,11 +93,11 @@ pub fn rewrite_table(
 ///
 /// # Errors
 /// 23502; else as [`build_index`].
-pub fn check_not_null(db: &Db, session: &mut Session, cancel: &CancelHandle, relation: &Relation) -> Result<()> {
+pub fn check_not_null(cx: &mut ExecContext<'_>, relation: &Relation) -> Result<()> {
     let columns: Vec<usize> =
         relation.live_columns().filter(|(_, column)| column.not_null).map(|(place, _)| place).collect();
-    let from = Source { db, cancel, relation, cf: relation.family(), columns: &columns };
-    for_each_row(session, &from, |_, _, row| refuse_null(relation, row))
+    let from = Source { relation, cf: relation.family(), columns: &columns };
+    for_each_row(cx, &from, |_, _, row| refuse_null(relation, row))
 }
 
 fn refuse_null(relation: &Relation, row: &[Value]) -> Result<()> {
@@ -112,16 +110,43 @@ fn refuse_null(relation: &Relation, row: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn put(
-    session: &mut Session,
-    relation: &Relation,
-    index: &Index,
-    family: &Family,
-    key: &[u8],
-    value: &[u8],
-    row: &[Value],
-) -> Result<()> {
-    match session.insert(family, key, value).map_err(from_engine)? {
+/// An index that is filled.
+struct Filled<'a> {
+    relation: &'a Arc<Relation>,
+    index: &'a Arc<Index>,
+    family: Arc<Family>,
+    /// What it computes of a row.
+    code: Option<IndexCode>,
+}
+
+impl<'a> Filled<'a> {
+    fn new(cx: &ExecContext<'_>, relation: &'a Arc<Relation>, index: &'a Arc<Index>) -> Result<Self> {
+        let code = plan::index_code(relation, index, cx.catalog)?;
+        Ok(Self { relation, index, family: cx.db.family(index.cf), code })
+    }
+
+    /// Writes the entry of the row at `table_key`, if it has one. `key` is scratch.
+    fn put(&self, table_key: &[u8], row: &[Value], key: &mut Vec<u8>, run: &mut Run<'_>) -> Result<()> {
+        let computed;
+        let keyed = match &self.code {
+            None => Keyed::Row(row),
+            Some(code) => {
+                computed = key_of(code, row, run)?;
+                let Some(values) = &computed else { return Ok(()) };
+                Keyed::Computed(values)
+            }
+        };
+        key.clear();
+        entry::entry_key(self.index, keyed, table_key, key)?;
+        let value = entry::entry_value(self.index, table_key);
+        let inserted = run.session.insert(&self.family, key, value).map_err(from_engine)?;
+        check_inserted(&inserted, self.relation, self.index, keyed)
+    }
+}
+
+/// Fails when a key of a unique index was there already.
+fn check_inserted(inserted: &Insert, relation: &Relation, index: &Index, row: Keyed<'_>) -> Result<()> {
+    match inserted {
         Insert::Done => Ok(()),
         Insert::Duplicate(_) => {
             let message = format!("could not create unique index \"{}\"", index.name);
@@ -143,8 +168,6 @@ fn not_alone(relation: &Relation) -> SqlError {
 
 /// Which rows are read.
 struct Source<'a> {
-    db: &'a Db,
-    cancel: &'a CancelHandle,
     /// How they are laid out.
     relation: &'a Relation,
     cf: CfId,
@@ -154,17 +177,35 @@ struct Source<'a> {
 
 /// Calls `visit` with the key and the decoded columns of every visible row.
 fn for_each_row(
-    session: &mut Session,
+    cx: &mut ExecContext<'_>,
     from: &Source<'_>,
-    mut visit: impl FnMut(&mut Session, &[u8], &[Value]) -> Result<()>,
+    mut visit: impl FnMut(&mut Run<'_>, &[u8], &[Value]) -> Result<()>,
 ) -> Result<()> {
-    let family = from.db.family(from.cf);
+    let family = cx.db.family(from.cf);
     let width = from.relation.columns.len();
+    // Expressions of an index call immutable functions only: they need no statement around them.
+    let (plan, mut events) = (Plan::nothing(), Events::default());
+    let mut run = Run {
+        db: cx.db,
+        session: &mut *cx.session,
+        catalog: cx.catalog,
+        eval: cx.eval,
+        virtual_tables: cx.virtual_tables,
+        row_ids: cx.row_ids,
+        cancel: cx.cancel,
+        plan: &plan,
+        params: &[],
+        subs: &mut [],
+        ctes: &mut [],
+        events: &mut events,
+        operands: Vec::new(),
+        ticks: 0,
+    };
     let mut after: Option<Vec<u8>> = None;
     loop {
         let mut batch: Vec<(Vec<u8>, Vec<Value>)> = Vec::with_capacity(BATCH);
         let mut failed = None;
-        let end = session.scan(&family, &KeyRange::ALL, after.as_deref(), false, BATCH, &mut |key, bytes| {
+        let end = run.session.scan(&family, &KeyRange::ALL, after.as_deref(), false, BATCH, &mut |key, bytes| {
             let mut row = vec![Value::Null; width];
             match entry::decode_row(from.relation, bytes, from.columns, &mut row) {
                 Ok(()) => {
@@ -180,9 +221,9 @@ fn for_each_row(
         if let Some(error) = failed {
             return Err(error);
         }
-        check_cancel(from.cancel)?;
+        check_cancel(run.cancel)?;
         for (key, row) in &batch {
-            visit(session, key, row)?;
+            visit(&mut run, key, row)?;
         }
         match end.map_err(from_engine)? {
             ScanEnd::Exhausted => return Ok(()),

@@ -5,12 +5,14 @@
 //! A claim that meets a live row gives the row's other claims back.
 //!
 //! # Invariants
-//! - I1. NOT NULL and CHECK are judged before anything of the row is written.
+//! - I1. NOT NULL and CHECK are judged before anything of the row is written. What indexes compute comes after the row: a
+//!   row that conflicts, or whose primary key is taken, need not have it. Only the arbiters' is computed before.
 //! - I2. After a wait, the same write is tried again; what is already written of the row stays (E3). Only claims do not:
 //!   while one is waited for, the row holds no other, so that two statements that want two keys in turns get on.
 //! - I3. When a conflict is acted on, nothing of the proposed row is written: `mark` stands before its first claim.
 //! - I4. The claim that was waited for is the first one tried afterwards, so that the queue for its key moves on by it.
-//! - I5. A key with a NULL conflicts with none, so there is nothing to claim: its entry follows with the others.
+//! - I5. A key with a NULL conflicts with none, and a row that is not in a partial index has no key there, so there is
+//!   nothing to claim: the entry, if there is one, follows with the others.
 
 use std::sync::{
     Arc,
@@ -23,10 +25,11 @@ use crate::{
     catalog::relation::TableKey,
     error::Result,
     exec::{
+        computed::Computed,
         conflict::{ConflictRow, Met, Resolved},
         context::{Env, Run},
         dml::{self, Advance},
-        entry,
+        entry::{self, Keyed},
         error::from_engine,
         eval::eval,
         families::Families,
@@ -55,6 +58,8 @@ pub(crate) struct InsertState {
     frame: Vec<Value>,
     stage: Stage,
     families: Families,
+    /// What the indexes computed of the new row.
+    computed: Computed,
     row_ids: Option<Arc<AtomicU64>>,
     key: Vec<u8>,
     row: Vec<u8>,
@@ -74,6 +79,7 @@ impl InsertState {
             frame: vec![Value::Null; plan.slots],
             stage: Stage::Fetch,
             families: Families::new(&plan.target.relation),
+            computed: Computed::default(),
             row_ids: None,
             key: Vec::new(),
             row: Vec::new(),
@@ -123,7 +129,7 @@ impl InsertState {
                     }
                     let place = conflict.arbiters[(self.first_claim + at) % count];
                     let index = &relation.indexes[place];
-                    if entry::has_null(index, self.columns(&plan.target)) {
+                    if self.keyed(&plan.target, place).is_none_or(|row| entry::has_null(index, row)) {
                         self.stage = Stage::Claim(at + 1); // I5
                         continue;
                     }
@@ -151,9 +157,8 @@ impl InsertState {
                 Stage::Resolve(place) => {
                     let update = plan.conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
                     let update = update.expect("only DO UPDATE resolves");
-                    let index = &relation.indexes[place];
                     let Self { conflict, frame, families, .. } = self;
-                    match conflict.resolve(&plan.target, index, update, frame, families, run)? {
+                    match conflict.resolve(&plan.target, place, update, frame, families, run)? {
                         Resolved::Updated => return self.written(plan, run, out),
                         Resolved::Unwanted => self.stage = Stage::Fetch,
                         Resolved::Wait(blocker) => return Ok(Advance::Wait(blocker)),
@@ -173,10 +178,13 @@ impl InsertState {
                             Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
                             Insert::Duplicate(_) => {
                                 let index = primary.expect("row ids are never given twice");
-                                return Err(dml::duplicate_key(relation, index, self.columns(&plan.target), run));
+                                let row = Keyed::Row(self.columns(&plan.target));
+                                return Err(dml::duplicate_key(relation, index, row, run));
                             }
                         }
                     }
+                    let claimed = plan.conflict.as_ref().map_or(&[][..], |conflict| &*conflict.arbiters);
+                    self.computed.compute(&plan.target, |place| !claimed.contains(&place), &self.frame, run)?;
                     self.stage = Stage::Entry(0);
                 }
                 Stage::Entry(at) => {
@@ -184,12 +192,14 @@ impl InsertState {
                         plan.foreign.inserted(self.columns(&plan.target), run.events);
                         return self.written(plan, run, out);
                     };
-                    if !index.primary && !self.is_claimed(plan, at) {
+                    let has_entry = self.keyed(&plan.target, at).is_some();
+                    if has_entry && !index.primary && !self.is_claimed(plan, at) {
                         match self.put_entry(plan, at, run)? {
                             Insert::Done => {}
                             Insert::Wait(blocker) => return Ok(Advance::Wait(blocker)),
                             Insert::Duplicate(_) => {
-                                return Err(dml::duplicate_key(relation, index, self.columns(&plan.target), run));
+                                let row = self.keyed(&plan.target, at).expect("it has an entry");
+                                return Err(dml::duplicate_key(relation, index, row, run));
                             }
                         }
                     }
@@ -218,8 +228,9 @@ impl InsertState {
         let target = &plan.target;
         let index = &target.relation.indexes[place];
         let row = &self.frame[target.base..target.base + target.relation.columns.len()];
+        let keyed = self.computed.keyed(target, place, row).expect("only a row that is in the index has an entry");
         self.entry.clear();
-        entry::entry_key(index, row, &self.key, &mut self.entry)?;
+        entry::entry_key(index, keyed, &self.key, &mut self.entry)?;
         let family = self.families.entries(&target.relation, place, run);
         let value = entry::entry_value(index, &self.key);
         run.session.insert(family, &self.entry, value).map_err(from_engine)
@@ -264,7 +275,12 @@ impl InsertState {
     fn is_claimed(&self, plan: &InsertPlan, place: usize) -> bool {
         let index = &plan.target.relation.indexes[place];
         plan.conflict.as_ref().is_some_and(|conflict| conflict.arbiters.contains(&place))
-            && !entry::has_null(index, self.columns(&plan.target))
+            && self.keyed(&plan.target, place).is_some_and(|row| !entry::has_null(index, row))
+    }
+
+    /// Returns the new row as the index at `place` sees it; `None` when it is not in the index.
+    fn keyed(&self, target: &Target, place: usize) -> Option<Keyed<'_>> {
+        self.computed.keyed(target, place, self.columns(target))
     }
 
     fn columns(&self, target: &Target) -> &[Value] {
@@ -286,6 +302,9 @@ impl InsertState {
         }
         dml::check_not_null(relation, &self.frame[base..base + width], run)?;
         dml::check_conditions(target, &plan.checks, &self.frame, run)?;
+        if let Some(conflict) = &plan.conflict {
+            self.computed.compute(target, |place| conflict.arbiters.contains(&place), &self.frame, run)?;
+        }
         let row = &self.frame[base..base + width];
         self.row.clear();
         relation.layout.encode(row, &mut self.row)?;

@@ -14,6 +14,7 @@
 //! Checked by `tests`: SQL in, rows out; two sessions in conflict; index contents after random statements.
 
 mod aggregate;
+mod computed;
 mod conflict;
 mod context;
 mod cte;

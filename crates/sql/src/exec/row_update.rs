@@ -7,20 +7,22 @@
 //! # Invariants
 //! - W1. The frame's slots of the table hold the old row from `compute` until `show`; the new row is beside it.
 //! - W2. After a wait, the same write is tried again; what is already written of the row stays (E3).
-//! - W3. An update that leaves every column of every unique index as it is locks the row as FOR NO KEY UPDATE does; any
-//!   other as FOR UPDATE.
+//! - W3. An update that leaves every column of every unique index that a foreign key can refer to as it is locks the row
+//!   as FOR NO KEY UPDATE does; any other as FOR UPDATE.
+//! - W4. What the indexes compute is computed of both rows at once, before anything is written: of the old row from the
+//!   version that is in the frame then.
 //!
-//! Checked by `tests::writes`, `tests::conflict` and `tests::upsert`.
+//! Checked by `tests::writes`, `tests::conflict`, `tests::upsert` and `tests::computed`.
 
 use collie_engine::{Blocker, Insert, Write};
 
 use crate::{
-    catalog::relation::Index,
     error::Result,
     exec::{
+        computed::Computed,
         context::{Env, Run},
         dml::{self, Removal, write_entry},
-        entry,
+        entry::{self, Keyed},
         error::from_engine,
         eval::eval,
         families::Families,
@@ -68,8 +70,18 @@ pub(crate) struct RowUpdate {
     row: Vec<u8>,
     /// Whether a column of a unique index gets another value: then who refers to the row is in the way (W3).
     changes_keys: bool,
+    /// What the indexes computed of the old row (W4).
+    before: Computed,
+    /// And of the new one.
+    after: Computed,
     old_entry: Vec<u8>,
     new_entry: Vec<u8>,
+}
+
+/// Which of the two rows are in an index.
+struct Presence {
+    old: bool,
+    new: bool,
 }
 
 impl RowUpdate {
@@ -80,6 +92,8 @@ impl RowUpdate {
             new_key: Vec::new(),
             row: Vec::new(),
             changes_keys: false,
+            before: Computed::default(),
+            after: Computed::default(),
             old_entry: Vec::new(),
             new_entry: Vec::new(),
         }
@@ -108,6 +122,14 @@ impl RowUpdate {
             self.exchange(target, frame);
             checked?;
         }
+        if target.computed.is_some() && !change.indexes.is_empty() {
+            let wanted = |place| change.indexes.contains(&place);
+            self.before.compute(target, wanted, frame, run)?;
+            self.exchange(target, frame);
+            let computed = self.after.compute(target, wanted, frame, run);
+            self.exchange(target, frame);
+            computed?;
+        }
         self.row.clear();
         relation.layout.encode(&self.new, &mut self.row)?;
         self.new_key.clear();
@@ -117,9 +139,8 @@ impl RowUpdate {
         }
         self.changes_keys = false;
         for &place in &change.indexes {
-            let index = &relation.indexes[place];
-            if index.unique && !self.changes_keys {
-                self.make_entry_keys(old, index, frame)?;
+            if relation.indexes[place].is_referable() && !self.changes_keys {
+                self.make_entry_keys(old, place, frame)?;
                 self.changes_keys = self.old_entry != self.new_entry;
             }
         }
@@ -155,7 +176,7 @@ impl RowUpdate {
                         Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
                         Insert::Duplicate(_) => {
                             let index = relation.primary_key().expect("only a primary key moves rows");
-                            return Err(dml::duplicate_key(relation, index, &self.new, run));
+                            return Err(dml::duplicate_key(relation, index, Keyed::Row(&self.new), run));
                         }
                     }
                 }
@@ -180,7 +201,10 @@ impl RowUpdate {
                     match run.session.insert(family, &self.new_entry, value).map_err(from_engine)? {
                         Insert::Done => self.stage = Stage::Remove(at + 1),
                         Insert::Wait(blocker) => return Ok(Followed::Wait(blocker)),
-                        Insert::Duplicate(_) => return Err(dml::duplicate_key(relation, index, &self.new, run)),
+                        Insert::Duplicate(_) => {
+                            let row = self.after.keyed(old.target, place, &self.new).expect("it is in the index");
+                            return Err(dml::duplicate_key(relation, index, row, run));
+                        }
                     }
                 }
             }
@@ -192,14 +216,21 @@ impl RowUpdate {
         self.exchange(target, frame);
     }
 
-    /// Makes the keys of the old and the new row's entries in `index`.
-    fn make_entry_keys(&mut self, old: OldRow<'_>, index: &Index, frame: &[Value]) -> Result<()> {
+    /// Makes the keys of the old and the new row's entries in the index at `place`; of a row that has none, nothing.
+    fn make_entry_keys(&mut self, old: OldRow<'_>, place: usize, frame: &[Value]) -> Result<Presence> {
         let OldRow { target, key } = old;
+        let index = &target.relation.indexes[place];
         let row = &frame[target.base..target.base + target.relation.columns.len()];
         self.old_entry.clear();
         self.new_entry.clear();
-        entry::entry_key(index, row, key, &mut self.old_entry)?;
-        entry::entry_key(index, &self.new, &self.new_key, &mut self.new_entry)
+        let (old, new) = (self.before.keyed(target, place, row), self.after.keyed(target, place, &self.new));
+        if let Some(old) = old {
+            entry::entry_key(index, old, key, &mut self.old_entry)?;
+        }
+        if let Some(new) = new {
+            entry::entry_key(index, new, &self.new_key, &mut self.new_entry)?;
+        }
+        Ok(Presence { old: old.is_some(), new: new.is_some() })
     }
 
     /// Exchanges the row in the frame and the one beside it.
@@ -208,7 +239,7 @@ impl RowUpdate {
         frame[target.base..target.base + width].swap_with_slice(&mut self.new);
     }
 
-    /// Removes the old entry of an index; `None` when the entry stays as it is.
+    /// Removes the old entry of an index, if there is one; `None` when no new one follows.
     fn remove(
         &mut self,
         old: OldRow<'_>,
@@ -220,7 +251,18 @@ impl RowUpdate {
         let OldRow { target, key } = old;
         let relation = &target.relation;
         let index = &relation.indexes[place];
-        self.make_entry_keys(old, index, frame)?;
+        match self.make_entry_keys(old, place, frame)? {
+            Presence { old: true, new: true } => {}
+            Presence { old: false, new: true } => return Ok(Some(Removal::Done)),
+            Presence { old: false, new: false } => return Ok(None),
+            Presence { old: true, new: false } => {
+                let family = families.entries(relation, place, run);
+                return Ok(match write_entry(run.session, family, &self.old_entry, Write::Delete)? {
+                    Removal::Done => None,
+                    wait => Some(wait),
+                });
+            }
+        }
         let same_key = self.old_entry == self.new_entry;
         if same_key && (!index.unique || key == self.new_key) {
             return Ok(None);

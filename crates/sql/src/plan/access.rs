@@ -6,12 +6,16 @@
 use std::sync::Arc;
 
 use crate::{
-    analyze::bound::{Expr, Query},
+    analyze::{
+        self,
+        bound::{Expr, Query},
+    },
     catalog::relation::{Index, Relation},
     error::Result,
     plan::{
         compile::Planner,
         conjunct::{Condition, Conjunct, condition, row_list},
+        indexed::KeyPlaces,
         node::{Access, IndexAccess, Limiter, Prefix, Term},
         walk::{Ranges, ranges_of},
     },
@@ -27,11 +31,12 @@ const HALF_RANGE_SHARE: f64 = 0.3;
 const RANGE_SHARE: f64 = 0.05;
 /// Elements that an array parameter is taken to have.
 const ARRAY_ELEMENTS: f64 = 10.0;
-
+/// Share of a table's rows that a partial index is taken to have.
+const PARTIAL_SHARE: f64 = 0.1;
 /// Rows that a subquery under IN is taken to have.
 const SUBQUERY_ROWS: f64 = 100.0;
 
-/// An order asked of one range: column, descending, nulls first.
+/// An order asked of one range: place (as [`KeyPlaces`] numbers them), descending, nulls first.
 pub(crate) struct Wanted<'a> {
     pub(crate) range: usize,
     pub(crate) keys: &'a [(usize, bool, bool)],
@@ -108,25 +113,39 @@ impl Planner<'_> {
             ordered: false,
         };
         finish_cost(&mut best, wanted);
+        let places = KeyPlaces::new(relation, range);
+        let place_of = |expr: &Expr| places.place_of(expr);
+        let mut facts = Vec::new();
+        if relation.indexes.iter().any(|index| !index.predicate.is_empty()) {
+            conjuncts.iter().for_each(|conjunct| analyze::facts(conjunct.expr, relation, range, &mut facts));
+        }
         let conditions: Vec<(usize, usize, Condition<'e>)> = conjuncts
             .iter()
             .enumerate()
             .filter(|(_, conjunct)| !conjunct.volatile)
             .filter_map(|(place, conjunct)| {
-                condition(conjunct, range, bound).map(|(column, condition)| (place, column, condition))
+                condition(conjunct, &place_of, bound).map(|(column, condition)| (place, column, condition))
             })
             .collect();
         let readable = |(_, index): &(usize, &Arc<Index>)| !self.cx.unreadable.contains(&index.cf);
         for (place, index) in relation.indexes.iter().enumerate().filter(readable) {
-            let mut candidates = vec![equality_path(place, index, &conditions, total)];
+            // A partial index answers where its predicate holds of every row that is asked for.
+            if !index.predicate.iter().all(|term| facts.iter().any(|fact| **fact == **term)) {
+                continue;
+            }
+            let partial = !index.predicate.is_empty();
+            let rows = if partial { total * PARTIAL_SHARE } else { total };
+            let columns = places.of(index);
+            let read = Read { place, index, columns: &columns, rows };
+            let mut candidates = vec![equality_path(&read, &conditions)];
             for (at, conjunct) in conjuncts.iter().enumerate().filter(|(_, conjunct)| !conjunct.volatile) {
-                candidates.extend(rows_path(place, index, at, conjunct, range, bound, total));
+                candidates.extend(rows_path(&read, at, conjunct, &place_of, bound));
             }
             for mut path in candidates {
-                order(&mut path, index, wanted);
+                order(&mut path, &read, wanted);
                 let PathKind::Index(by) = &path.kind else { continue };
                 let unbounded = by.fixed == 0 && by.lower.is_none() && by.upper.is_none();
-                if unbounded && !path.ordered {
+                if unbounded && !path.ordered && !partial {
                     continue;
                 }
                 if unbounded && index.primary {
@@ -191,13 +210,20 @@ fn finish_cost(path: &mut Path<'_>, wanted: Option<&Wanted<'_>>) {
     }
 }
 
-/// Makes the path of an index from conditions on its first columns, each on its own.
-fn equality_path<'e>(
+/// An index that may be read.
+struct Read<'r> {
+    /// Which of `Relation::indexes`.
     place: usize,
-    index: &Index,
-    conditions: &[(usize, usize, Condition<'e>)],
-    total: f64,
-) -> Path<'e> {
+    index: &'r Index,
+    /// What its columns hold, as [`KeyPlaces`] numbers it.
+    columns: &'r [usize],
+    /// Rows it is taken to have.
+    rows: f64,
+}
+
+/// Makes the path of an index from conditions on its first columns, each on its own.
+fn equality_path<'e>(read: &Read<'_>, conditions: &[(usize, usize, Condition<'e>)]) -> Path<'e> {
+    let &Read { place, index, columns, rows: total } = read;
     let mut terms = Vec::new();
     let mut used = Vec::new();
     let mut reads = 0;
@@ -205,8 +231,8 @@ fn equality_path<'e>(
     let mut combinations = 1.0;
     let mut lower = None;
     let mut upper = None;
-    for column in &index.columns {
-        let mine = || conditions.iter().filter(|(_, at, _)| *at == column.column);
+    for column in columns {
+        let mine = || conditions.iter().filter(|(_, at, _)| at == column);
         let equal = mine().find(|(_, _, condition)| matches!(condition, Condition::Equal(_)));
         let many = mine()
             .find(|(_, _, condition)| matches!(condition, Condition::In(_) | Condition::Any(_) | Condition::Query(_)));
@@ -266,19 +292,18 @@ fn equality_path<'e>(
 
 /// Makes the path of an index from a list of row values for its first columns.
 fn rows_path<'e>(
-    place: usize,
-    index: &Index,
+    read: &Read<'_>,
     at: usize,
     conjunct: &Conjunct<'e>,
-    range: usize,
+    place_of: &dyn Fn(&Expr) -> Option<usize>,
     bound: Ranges,
-    total: f64,
 ) -> Option<Path<'e>> {
-    let (columns, rows) = row_list(conjunct, range, bound)?;
+    let &Read { place, index, rows: total, .. } = read;
+    let (columns, rows) = row_list(conjunct, place_of, bound)?;
     let fixed = columns.len();
     let mut order = Vec::with_capacity(fixed);
-    for column in index.columns.get(..fixed)? {
-        order.push(columns.iter().position(|&other| other == column.column)?);
+    for column in read.columns.get(..fixed)? {
+        order.push(columns.iter().position(|other| other == column)?);
     }
     let rows: Vec<Vec<&Expr>> = rows.iter().map(|row| order.iter().map(|&at| row[at]).collect()).collect();
     let reads = rows.iter().flatten().map(|expr| ranges_of(expr)).fold(0, |all, one| all | one);
@@ -300,13 +325,14 @@ fn rows_path<'e>(
 }
 
 /// Decides whether a path gives the wanted order, and its direction.
-fn order(path: &mut Path<'_>, index: &Index, wanted: Option<&Wanted<'_>>) {
+fn order(path: &mut Path<'_>, read: &Read<'_>, wanted: Option<&Wanted<'_>>) {
+    let index = read.index;
     let (Some(wanted), PathKind::Index(by)) = (wanted, &mut path.kind) else { return };
     let PrefixPath::Product(terms) = &by.prefix else { return };
     if !terms.iter().all(|term| matches!(term, TermPath::One(_))) {
         return;
     }
-    let fixed: Vec<usize> = index.columns[..by.fixed].iter().map(|column| column.column).collect();
+    let (fixed, places) = read.columns.split_at(by.fixed);
     // A column that has one value does not matter to the order.
     let keys: Vec<_> = wanted.keys.iter().filter(|(column, _, _)| !fixed.contains(column)).collect();
     let rest = &index.columns[by.fixed..];
@@ -315,8 +341,8 @@ fn order(path: &mut Path<'_>, index: &Index, wanted: Option<&Wanted<'_>>) {
         return;
     }
     let matches = |reverse: bool| {
-        keys.iter().zip(rest).all(|((column, descending, nulls_first), have)| {
-            have.column == *column
+        keys.iter().zip(rest).zip(places).all(|(((column, descending, nulls_first), have), place)| {
+            place == column
                 && (have.key.desc != reverse) == *descending
                 && (!have.key.nullable || (have.key.nulls_first != reverse) == *nulls_first)
         })

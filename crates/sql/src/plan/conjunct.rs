@@ -86,16 +86,21 @@ fn fits(column: u32, value: u32) -> bool {
         || (oid::is_oid_like(column) && oid::is_oid_like(value))
 }
 
-/// Returns what a conjunct says about one column of `range`, if its other side can be computed from `bound` ranges.
-pub(crate) fn condition<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges) -> Option<(usize, Condition<'e>)> {
+/// Returns what a conjunct says about one thing that `place_of` has a number for, such as a column of a range, if its other
+/// side can be computed from `bound` ranges.
+pub(crate) fn condition<'e>(
+    conjunct: &Conjunct<'e>,
+    place_of: &dyn Fn(&Expr) -> Option<usize>,
+    bound: Ranges,
+) -> Option<(usize, Condition<'e>)> {
     let usable = |expr: &Expr| ranges_of(expr) & !bound == 0 && !is_volatile(expr);
     match conjunct.expr {
         Expr::Call { proc, args, .. } => {
             let strategy = comparison(proc)?;
             let [left, right] = args.as_slice() else { return None };
-            let (column, value, swapped) = match column_of(left, range) {
-                Some(column) if usable(right) => (column, right, false),
-                _ => (column_of(right, range).filter(|_| usable(left))?, left, true),
+            let (column, value, swapped) = match place_of(left).filter(|_| usable(right)) {
+                Some(column) => (column, right, false),
+                None => (place_of(right).filter(|_| usable(left))?, left, true),
             };
             let side = if swapped { right } else { left };
             if !fits(strip(side).ty().oid, strip(value).ty().oid) {
@@ -113,13 +118,13 @@ pub(crate) fn condition<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges
             ))
         }
         Expr::InList { arg, list, equal, negated: false } => {
-            let column = column_of(arg, range)?;
+            let column = place_of(arg)?;
             let ty = strip(arg).ty().oid;
             let fit = list.iter().all(|item| usable(item) && fits(ty, item.ty().oid));
             (comparison(equal)? == Strategy::Equal && fit).then_some((column, Condition::In(list)))
         }
         Expr::ArrayCompare { arg, array, proc, all: false } => {
-            let column = column_of(arg, range)?;
+            let column = place_of(arg)?;
             let element = array.ty().element()?.oid;
             let fit = usable(array) && fits(strip(arg).ty().oid, element);
             (comparison(proc)? == Strategy::Equal && fit).then_some((column, Condition::Any(array)))
@@ -131,7 +136,7 @@ pub(crate) fn condition<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges
             let ([left], [proc], [ty]) = (left.as_slice(), procs.as_slice(), types.as_slice()) else {
                 return None;
             };
-            let column = column_of(left, range)?;
+            let column = place_of(left)?;
             let fit = fits(strip(left).ty().oid, ty.oid) && !ty.is_array();
             (comparison(proc)? == Strategy::Equal && fit).then_some((column, Condition::Query(query)))
         }
@@ -143,7 +148,11 @@ pub(crate) fn condition<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges
 pub(crate) type RowList<'e> = (Vec<usize>, Vec<Vec<&'e Expr>>);
 
 /// Returns the columns and rows of `(a, b) IN ((1, 2), ...)`, which analysis gives as OR of ANDs of equalities.
-pub(crate) fn row_list<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges) -> Option<RowList<'e>> {
+pub(crate) fn row_list<'e>(
+    conjunct: &Conjunct<'e>,
+    place_of: &dyn Fn(&Expr) -> Option<usize>,
+    bound: Ranges,
+) -> Option<RowList<'e>> {
     let Expr::Or(terms) = conjunct.expr else { return None };
     let mut columns: Vec<usize> = Vec::new();
     let mut rows = Vec::with_capacity(terms.len());
@@ -152,7 +161,7 @@ pub(crate) fn row_list<'e>(conjunct: &Conjunct<'e>, range: usize, bound: Ranges)
         split(Some(term), &mut parts);
         let mut row: Vec<(usize, &Expr)> = Vec::with_capacity(parts.len());
         for part in &parts {
-            let (column, Condition::Equal(value)) = condition(part, range, bound)? else { return None };
+            let (column, Condition::Equal(value)) = condition(part, place_of, bound)? else { return None };
             row.push((column, value));
         }
         row.sort_by_key(|(column, _)| *column);

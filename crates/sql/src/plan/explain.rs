@@ -1,7 +1,7 @@
 //! EXPLAIN: prints a plan in PostgreSQL's shape, with expected rows and without costs.
 
 use crate::{
-    catalog::relation::Relation,
+    catalog::relation::{IndexColumn, KeyPart, Relation},
     plan::{
         code::Code,
         node::{Access, ConflictPlan, IndexAccess, Kind, Node, Plan, Prefix, Root, Scan, SubquerySource},
@@ -104,8 +104,7 @@ impl Printer {
                 let index = &target.relation.indexes[access.index];
                 let direction = if access.reverse { " Backward" } else { "" };
                 self.head(depth, &format!("Index Scan{direction} using {} on {on}", index.name), rows);
-                let columns: Vec<&str> =
-                    index.columns.iter().map(|column| &*target.relation.columns[column.column].name).collect();
+                let columns: Vec<&str> = index.columns.iter().map(|column| shown(column, &target.relation)).collect();
                 if let Some(text) = index_condition(access, &columns) {
                     self.note(depth, &text);
                 }
@@ -200,6 +199,14 @@ impl Printer {
                 self.node(&lock.child, depth + 1);
             }
         }
+    }
+}
+
+/// Returns how a column of an index is shown: by name, or as the expression that it holds.
+fn shown<'a>(column: &'a IndexColumn, relation: &'a Relation) -> &'a str {
+    match &column.part {
+        KeyPart::Column(place) => &relation.columns[*place].name,
+        KeyPart::Expression(expression) => &expression.text,
     }
 }
 

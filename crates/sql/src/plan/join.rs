@@ -15,7 +15,7 @@ use crate::{
         access::Wanted,
         code::{Code, Function},
         compile::{Planner, comparison, hash_type},
-        conjunct::{Condition, Conjunct, condition, split},
+        conjunct::{Condition, Conjunct, column_of, condition, split},
         node::{
             Filter, FunctionScan, HashJoin, Kind, NestLoop, Node, RowsFunction, Scan, SubqueryScan, SubquerySource,
             Target, VirtualScan,
@@ -452,7 +452,8 @@ impl Planner<'_> {
         let share = |conjuncts: usize| FILTER_SHARE.powi(i32::try_from(conjuncts.min(3)).unwrap_or(3));
         let (kind, rows) = match &input.source {
             RangeSource::Table(relation) if relation.storage == Storage::Virtual => {
-                let lookup = conjuncts.iter().find_map(|conjunct| match condition(conjunct, range, bound) {
+                let column = |expr: &Expr| column_of(expr, range);
+                let lookup = conjuncts.iter().find_map(|conjunct| match condition(conjunct, &column, bound) {
                     Some((column, Condition::Equal(value))) => Some((column, value)),
                     _ => None,
                 });
@@ -486,6 +487,7 @@ impl Planner<'_> {
                         base,
                         columns: inputs.needed[range].as_slice().into(),
                         key_slot: inputs.key_slots[range],
+                        computed: None,
                     },
                     access,
                     filter: self.condition(&rest)?,

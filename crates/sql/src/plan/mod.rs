@@ -14,6 +14,7 @@ mod compile;
 mod conjunct;
 mod explain;
 mod fold;
+mod indexed;
 mod join;
 mod modify;
 mod select;
@@ -25,6 +26,7 @@ pub mod node;
 use collie_base::CfId;
 
 pub use explain::{explain, explain_with};
+pub use indexed::index_code;
 pub use node::Plan;
 
 use crate::{analyze::bound::Analyzed, catalog::snapshot::Catalog, error::Result, plan::compile::Planner};

@@ -2,16 +2,17 @@
 //!
 //! # Invariants
 //! - M1. UPDATE decodes every live column of its table, since rows are rewritten whole; DELETE decodes what its index
-//!   entries are made of, which is all that foreign keys can refer to.
+//!   entries are made of, expressions and predicates included, which is all that foreign keys can refer to.
 
 use crate::{
-    analyze::bound::{Arbiter, Delete, Expr, FromItem, Insert, OnConflict, Range, Update},
-    catalog::relation::{ForeignKey, Index, Relation, TableKey},
+    analyze::bound::{Arbiter, ArbiterKeys, Delete, Expr, FromItem, Insert, OnConflict, Range, Update},
+    catalog::relation::{ForeignKey, Index, IndexColumn, KeyExpression, Relation, TableKey},
     error::{Result, SqlError, SqlState},
     plan::{
         code::Code,
         compile::{Level, Planner},
         conjunct::split,
+        indexed::BoundIndexes,
         join::Inputs,
         node::{
             CheckCode, ConflictPlan, ConflictUpdate, DeletePlan, ForeignKeys, InsertPlan, KeyColumns, RowChange,
@@ -52,19 +53,28 @@ fn target(relation: &std::sync::Arc<Relation>, inputs: &Inputs<'_>, base: usize)
         base,
         columns: inputs.needed[0].as_slice().into(),
         key_slot: inputs.key_slots[0],
+        computed: None,
     }
+}
+
+/// Returns whether an index is over exactly these keys, for all rows that are meant.
+fn is_over(index: &Index, keys: &ArbiterKeys) -> bool {
+    let mut columns: Vec<usize> = index.key_places().collect();
+    columns.sort_unstable();
+    columns.dedup();
+    let is = |(text, ty): &(String, u32), own: &KeyExpression| *own.text == **text && own.ty.oid == *ty;
+    let own = || index.columns.iter().filter_map(IndexColumn::expression);
+    columns == keys.columns
+        && keys.expressions.iter().all(|key| own().any(|own| is(key, own)))
+        && own().all(|own| keys.expressions.iter().any(|key| is(key, own)))
+        && index.predicate.iter().all(|term| keys.facts.iter().any(|fact| **fact == **term))
 }
 
 /// Finds the unique indexes that an arbiter means: places in `Relation::indexes`.
 fn arbiters(relation: &Relation, arbiter: &Arbiter) -> Result<Box<[usize]>> {
     let is_meant = |index: &Index| match arbiter {
         Arbiter::Every => index.unique,
-        Arbiter::Columns(wanted) => {
-            let mut columns: Vec<usize> = index.columns.iter().map(|column| column.column).collect();
-            columns.sort_unstable();
-            columns.dedup();
-            index.unique && columns == *wanted
-        }
+        Arbiter::Keys(keys) => index.unique && is_over(index, keys),
         Arbiter::Index(oid) => index.oid == *oid,
         Arbiter::Unmatched | Arbiter::Unindexed => false,
     };
@@ -114,17 +124,15 @@ impl Planner<'_> {
     fn row_change(
         &mut self,
         relation: &Relation,
+        bound: &BoundIndexes,
         assignments: &[(usize, Expr)],
         checks: &[(String, Expr)],
     ) -> Result<RowChange> {
-        let assigned = |index: &Index| {
-            index.columns.iter().any(|column| assignments.iter().any(|(place, _)| *place == column.column))
-        };
         let is_assigned = |place: usize| assignments.iter().any(|(assigned, _)| *assigned == place);
-        let moves = matches!(relation.key, TableKey::Primary)
-            && relation.primary_key().is_some_and(|primary| assigned(primary));
+        let assigned = |at: usize| bound.places(at).into_iter().any(is_assigned);
+        let moves = matches!(relation.key, TableKey::Primary) && relation.primary_key().is_some() && assigned(0);
         let indexes =
-            relation.indexes.iter().enumerate().filter(|(_, index)| !index.primary && (moves || assigned(index)));
+            relation.indexes.iter().enumerate().filter(|(at, index)| !index.primary && (moves || assigned(*at)));
         Ok(RowChange {
             assignments: assignments
                 .iter()
@@ -132,7 +140,7 @@ impl Planner<'_> {
                 .collect::<Result<_>>()?,
             checks: self.checks(checks)?,
             moves,
-            keys: relation.indexes.iter().any(|index| index.unique && assigned(index)),
+            keys: relation.indexes.iter().enumerate().any(|(at, index)| index.is_referable() && assigned(at)),
             indexes: indexes.map(|(place, _)| place).collect(),
             foreign: ForeignKeys {
                 referring: self.referring(relation, is_assigned),
@@ -141,12 +149,12 @@ impl Planner<'_> {
         })
     }
 
-    fn conflict(&mut self, insert: &Insert, conflict: &OnConflict) -> Result<ConflictPlan> {
+    fn conflict(&mut self, insert: &Insert, bound: &BoundIndexes, conflict: &OnConflict) -> Result<ConflictPlan> {
         let update = match &conflict.update {
             None => None,
             Some(update) => Some(ConflictUpdate {
                 filter: self.compile_opt(update.filter.as_ref())?,
-                change: self.row_change(&insert.table, &update.assignments, &insert.checks)?,
+                change: self.row_change(&insert.table, bound, &update.assignments, &insert.checks)?,
             }),
         };
         let named = conflict.arbiter != Arbiter::Every;
@@ -155,6 +163,7 @@ impl Planner<'_> {
 
     pub(crate) fn insert(&mut self, insert: &Insert) -> Result<InsertPlan> {
         let source = self.query(&insert.source)?;
+        let bound = BoundIndexes::of(&insert.table, self.cx.catalog)?;
         let slots = insert.table.columns.len();
         let update = insert.on_conflict.as_ref().and_then(|conflict| conflict.update.as_ref());
         let (bases, slots) = if update.is_some() { (vec![0, slots], 2 * slots) } else { (vec![0], slots) };
@@ -180,13 +189,14 @@ impl Planner<'_> {
                     None => Box::new([]),
                 },
                 key_slot: None,
+                computed: self.index_codes(&bound)?,
             },
             source,
             columns: insert.columns.as_slice().into(),
             defaults: defaults.into(),
             checks: self.checks(&insert.checks)?,
             foreign: ForeignKeys { referring: Box::default(), declared: declared(&insert.table, |_| true) },
-            conflict: insert.on_conflict.as_ref().map(|conflict| self.conflict(insert, conflict)).transpose()?,
+            conflict: insert.on_conflict.as_ref().map(|it| self.conflict(insert, &bound, it)).transpose()?,
             returning: self.compile_all(&insert.returning)?,
             slots: self.level().slots,
         };
@@ -208,11 +218,12 @@ impl Planner<'_> {
         let joined = self.join_tree(&inputs, &update.from, conjuncts, 0, None)?;
         let conditions = recheck_conditions(Some(&update.from), update.filter.as_ref());
         let base = self.level().bases[0];
+        let bound = BoundIndexes::of(&update.table, self.cx.catalog)?;
         let plan = UpdatePlan {
-            target: target(&update.table, &inputs, base),
+            target: Target { computed: self.index_codes(&bound)?, ..target(&update.table, &inputs, base) },
             node: joined.node,
             recheck: self.condition(&conditions)?,
-            change: self.row_change(&update.table, &update.assignments, &update.checks)?,
+            change: self.row_change(&update.table, &bound, &update.assignments, &update.checks)?,
             returning: self.compile_all(&update.returning)?,
             slots: self.level().slots,
         };
@@ -225,15 +236,15 @@ impl Planner<'_> {
         let key_slot = level.take(1);
         self.levels.push(level);
         let exprs: Vec<&Expr> = delete.filter.iter().chain(&delete.returning).collect();
-        let indexed = delete.table.indexes.iter().flat_map(|index| index.columns.iter().map(|column| column.column));
-        let inputs = inputs(&delete.ranges, &delete.from, &exprs, indexed, key_slot);
+        let bound = BoundIndexes::of(&delete.table, self.cx.catalog)?;
+        let inputs = inputs(&delete.ranges, &delete.from, &exprs, bound.all_places().into_iter(), key_slot);
         let mut conjuncts = Vec::new();
         split(delete.filter.as_ref(), &mut conjuncts);
         let joined = self.join_tree(&inputs, &delete.from, conjuncts, 0, None)?;
         let conditions = recheck_conditions(Some(&delete.from), delete.filter.as_ref());
         let base = self.level().bases[0];
         let plan = DeletePlan {
-            target: target(&delete.table, &inputs, base),
+            target: Target { computed: self.index_codes(&bound)?, ..target(&delete.table, &inputs, base) },
             node: joined.node,
             recheck: self.condition(&conditions)?,
             foreign: ForeignKeys { referring: self.referring(&delete.table, |_| true), declared: Box::default() },

@@ -39,6 +39,21 @@ pub struct Plan {
     pub rows: f64,
 }
 
+impl Plan {
+    /// Returns a plan of nothing, for those who evaluate expressions outside a statement.
+    pub(crate) fn nothing() -> Self {
+        let node = Node { kind: Kind::Once, rows: 1.0 };
+        Self {
+            root: Root::Query(QueryPlan { node, slots: 0, first: 0, width: 0 }),
+            subplans: Vec::new(),
+            ctes: Vec::new(),
+            ahead: Vec::new(),
+            modifying: Vec::new(),
+            rows: 1.0,
+        }
+    }
+}
+
 /// How much of a common table expression is computed before anything else runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead {
@@ -191,6 +206,20 @@ pub struct Target {
     pub columns: Box<[usize]>,
     /// Slot for the row's key, when somebody needs it.
     pub key_slot: Option<usize>,
+    /// What the table's indexes compute of the row in the slots; `None` when they compute nothing or none is written.
+    pub computed: Option<IndexCodes>,
+}
+
+/// What the indexes of a table compute, by place in `Relation::indexes`; `None` for one that computes nothing.
+pub type IndexCodes = Arc<[Option<IndexCode>]>;
+
+/// What an index computes of a row.
+#[derive(Debug)]
+pub struct IndexCode {
+    /// The values of its key's columns.
+    pub columns: Box<[Code]>,
+    /// Whether the row is in it; `None` when every row is.
+    pub predicate: Option<Code>,
 }
 
 /// A scan of a table.
@@ -614,9 +643,10 @@ pub struct RowChange {
     pub checks: Box<[CheckCode]>,
     /// Whether the primary key may change.
     pub moves: bool,
-    /// Whether a column of a unique index is assigned.
+    /// Whether a column is assigned of a unique index that a foreign key can refer to.
     pub keys: bool,
-    /// Which of `Relation::indexes` (not the primary key) have an assigned column.
+    /// Which of `Relation::indexes` (not the primary key) are over an assigned column, by an expression or their
+    /// predicate too.
     pub indexes: Box<[usize]>,
     /// Foreign keys with an assigned column.
     pub foreign: ForeignKeys,

@@ -14,13 +14,14 @@ use crate::{
         access::Wanted,
         code::Code,
         compile::{Level, Planner},
-        conjunct::{Conjunct, column_of, split},
+        conjunct::{Conjunct, column_of, split, strip},
+        indexed::KeyPlaces,
         join::Inputs,
         node::{
             AggregateCall, Aggregation, Distinct, Filter, Kind, Limit, LockRows, LockTarget, Node, Order, Project,
             QueryPlan, SetOperationNode, Sort, SubqueryScan, SubquerySource, Target, ValuesScan,
         },
-        walk::{MAX_RANGES, walk_select},
+        walk::{MAX_RANGES, ranges_of, walk_select},
     },
     types::SqlType,
 };
@@ -230,6 +231,7 @@ impl Planner<'_> {
                 base: self.level().bases[range],
                 columns: inputs.needed[range].as_slice().into(),
                 key_slot: inputs.key_slots[range],
+                computed: None,
             };
             locks.push(LockTarget { target, strength, wait });
         }
@@ -336,7 +338,7 @@ impl Planner<'_> {
     }
 }
 
-/// Columns of one range and their directions.
+/// Columns, or expressions that an index has, of one range (as [`KeyPlaces`] numbers them) and their directions.
 type WantedKeys = (usize, Vec<(usize, bool, bool)>);
 
 /// Returns the order that a path could give instead of a sort: ORDER BY over columns of one range.
@@ -348,14 +350,19 @@ fn wanted_keys(select: &Select) -> Option<WantedKeys> {
     let mut keys = Vec::with_capacity(select.order_by.len());
     for key in &select.order_by {
         let target = &select.targets[key.target];
-        let at = match crate::plan::conjunct::strip(target) {
+        let at = match strip(target) {
             Expr::Column { up: 0, range, .. } => *range,
-            _ => return None,
+            // One range's bit, of which the number of the lowest is its place.
+            _ => usize::try_from(ranges_of(target).trailing_zeros()).ok().filter(|&at| at < select.ranges.len())?,
         };
         if *range.get_or_insert(at) != at {
             return None;
         }
-        keys.push((column_of(target, at)?, key.descending, key.nulls_first));
+        let place = column_of(target, at).or_else(|| match &select.ranges[at].source {
+            RangeSource::Table(relation) => KeyPlaces::new(relation, at).place_of(target),
+            _ => None,
+        });
+        keys.push((place?, key.descending, key.nulls_first));
     }
     Some((range?, keys))
 }

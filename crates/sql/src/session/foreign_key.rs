@@ -311,7 +311,7 @@ fn referenced(target: &Relation, names: &[String]) -> Result<(Oid, Vec<usize>)> 
             let text = format!("there is no primary key for referenced table \"{}\"", target.name);
             return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text));
         };
-        return Ok((index.oid, index.columns.iter().map(|column| column.column).collect()));
+        return Ok((index.oid, index.key_places().collect()));
     }
     let columns = places(target, names)?;
     let twice = columns.iter().enumerate().any(|(at, place)| columns[..at].contains(place));
@@ -320,9 +320,9 @@ fn referenced(target: &Relation, names: &[String]) -> Result<(Oid, Vec<usize>)> 
         return Err(SqlError::new(SqlState::INVALID_FOREIGN_KEY, text));
     }
     let index = target.indexes.iter().find(|index| {
-        index.unique
+        index.is_referable()
             && index.columns.len() == columns.len()
-            && index.columns.iter().all(|column| columns.contains(&column.column))
+            && index.key_places().all(|place| columns.contains(&place))
     });
     match index {
         Some(index) => Ok((index.oid, columns)),

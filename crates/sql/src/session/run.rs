@@ -340,6 +340,22 @@ impl Session {
         named: &[NamedColumn],
         sink: &mut dyn RowSink,
     ) -> Result<Step> {
+        self.in_context(text, |context, system| {
+            if named.is_empty() {
+                execution.step(context, sink, 0)
+            } else {
+                let mut sink = NamedSink { inner: sink, columns: named, system };
+                execution.step(context, &mut sink, 0)
+            }
+        })
+    }
+
+    /// Calls `work` with what execution is given, inside the open statement, and with who answers for the session.
+    pub(super) fn in_context<T>(
+        &mut self,
+        text: &TextContext,
+        work: impl FnOnce(&mut ExecContext<'_>, &Facts<'_>) -> Result<T>,
+    ) -> Result<T> {
         let catalog = self.catalog();
         let transaction_time = self.transaction_time();
         let (xid, snapshot) = (self.engine.xid(), self.engine.snapshot());
@@ -388,18 +404,13 @@ impl Session {
             row_ids: &database.row_ids,
             cancel,
         };
-        let step = if named.is_empty() {
-            execution.step(&mut context, sink, 0)
-        } else {
-            let mut sink = NamedSink { inner: sink, columns: named, system: &facts };
-            execution.step(&mut context, &mut sink, 0)
-        };
+        let result = work(&mut context, &facts);
         let (changes, warnings) = (facts.changes.into_inner(), facts.warnings.into_inner());
         self.warnings.extend(warnings);
         for (name, value) in changes {
             self.settings.set(&name, Some(&value))?;
         }
-        step
+        result
     }
 
     /// Runs a planned statement in a statement of its own and keeps its rows. For statements that need a value computed.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::{
+    analyze::Access,
     error::{Result, SqlError},
     parse::{NormalForm, Statement, Stmt, normal_form},
     session::{
@@ -125,8 +126,21 @@ impl Session {
         let types: Vec<u32> = form.literals.iter().map(|literal| literal.ty).collect();
         let prepared = self.prepare_current(&form.text, &types).ok()?;
         let planned = self.planned(&prepared).ok()?;
+        if planned.as_ref().is_some_and(|planned| self.has_literal_index(planned)) {
+            return None;
+        }
         let parameters = planned.as_ref().map_or(0, |planned| planned.analyzed.parameters.len());
         (parameters == types.len()).then_some((prepared, planned))
+    }
+
+    /// Returns whether a plan reads a table of which an index is about a literal: `WHERE state = 'open'` can be answered
+    /// by the partial index that says so, `WHERE state = $1` cannot.
+    fn has_literal_index(&self, planned: &Planned) -> bool {
+        let catalog = self.catalog();
+        let read = |access: Access| planned.verb != Verb::Insert || access != Access::Write;
+        let tables = planned.analyzed.relations.iter().filter(|(_, access)| read(*access));
+        let mut tables = tables.filter_map(|(oid, _)| catalog.relation(*oid));
+        tables.any(|table| table.indexes.iter().any(|index| index.has_literal()))
     }
 
     async fn run_known<C: Client>(&mut self, known: Known, client: &mut C) -> Result<()> {

@@ -12,8 +12,10 @@ use crate::{
     },
     builtin,
     catalog::{
-        record::{key_column, layout_of},
-        relation::{Check, Column, Index, IndexColumn, Relation, Storage, TableKey},
+        record::{key_column, key_expression, layout_of},
+        relation::{
+            Check, Column, Index, IndexColumn, KeyExpression, KeyPart, Relation, Storage, TableKey, distinct_names,
+        },
     },
     error::{Result, SqlError, SqlState},
     exec::{Execution, RowSink, Step, index_build},
@@ -273,8 +275,8 @@ impl Session {
             Some(name) => name.clone(),
             None if primary => self.unused_relation_name(relation, None, "pkey"),
             None => {
-                let names = relation.index_column_names(places.iter().chain(&included).copied());
-                let middle = names.join("_");
+                let names = places.iter().chain(&included).map(|&place| &*relation.columns[place].name);
+                let middle = distinct_names(names).join("_");
                 self.unused_relation_name(relation, Some(&middle), "key")
             }
         };
@@ -298,6 +300,7 @@ impl Session {
             primary,
             constraint: Some(self.database.new_oid()),
             columns,
+            predicate: Vec::new(),
             included,
         };
         let at = if primary { 0 } else { relation.indexes.len() };
@@ -330,15 +333,12 @@ impl Session {
         if create.nulls_not_distinct {
             return refuse("NULLS NOT DISTINCT");
         }
-        if create.filter.is_some() {
-            return refuse("a partial index");
-        }
         refuse_many(create.elements.len() + create.include.len())?;
         storage_options(&create.options)?;
         let table = self.table_to_change(&create.table.name, TableLockMode::Share).await?;
+        let ComputedParts { predicate, expressions } = self.computed_parts(&table, create)?;
         let mut columns = Vec::new();
-        for element in &create.elements {
-            let ast::IndexKey::Column(name) = &element.key else { return refuse("an index on an expression") };
+        for (element, expression) in create.elements.iter().zip(expressions) {
             if let Some(collation) = &element.collation {
                 check_collation(collation)?;
             }
@@ -348,20 +348,31 @@ impl Session {
                 let text = format!("operator class \"{class}\" does not exist for access method \"btree\"");
                 return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text));
             }
-            let (place, _) = table.column(name).ok_or_else(|| {
-                SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
-            })?;
             let desc = element.descending == Some(true);
-            columns.push(index_column(&table, place, desc, element.nulls_first.unwrap_or(desc))?);
+            let nulls_first = element.nulls_first.unwrap_or(desc);
+            columns.push(match (&element.key, expression) {
+                (_, Some(Expr::Column { column, .. })) => index_column(&table, column, desc, nulls_first)?,
+                (ast::IndexKey::Expression(written), Some(bound)) => {
+                    let name = analyze::index_column_name(written);
+                    index_expression(&table, &name, &bound, desc, nulls_first)?
+                }
+                (ast::IndexKey::Column(name), _) => {
+                    let (place, _) = table.column(name).ok_or_else(|| {
+                        SqlError::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist"))
+                    })?;
+                    index_column(&table, place, desc, nulls_first)?
+                }
+                (ast::IndexKey::Expression(_), None) => unreachable!("every expression was analyzed"),
+            });
         }
         let included =
             create.include.iter().map(|element| included_column(&table, element)).collect::<Result<Vec<_>>>()?;
         let name = match &create.name {
             Some(name) => name.clone(),
             None => {
-                let keys = columns.iter().map(|column| column.column);
-                let names = table.index_column_names(keys.chain(included.iter().copied()));
-                self.unused_relation_name(&table, Some(&names.join("_")), "idx")
+                let keys = columns.iter().map(|column| column.name(&table));
+                let names = keys.chain(included.iter().map(|&place| &*table.columns[place].name));
+                self.unused_relation_name(&table, Some(&distinct_names(names).join("_")), "idx")
             }
         };
         if let Err(error) = self.refuse_name_in_use(&table, &name) {
@@ -379,6 +390,7 @@ impl Session {
             primary: false,
             constraint: None,
             columns,
+            predicate,
             included,
         });
         let mut changed = (*table).clone();
@@ -388,11 +400,39 @@ impl Session {
         self.redefine(Some(&table), Some(changed))
     }
 
+    /// Analyzes what a new index computes.
+    fn computed_parts(&self, table: &Arc<Relation>, create: &ast::CreateIndex) -> Result<ComputedParts> {
+        let filter = match &create.filter {
+            None => None,
+            Some(filter) => Some(self.analyzing(None, |cx| analyze::index_predicate(filter, table, cx))?),
+        };
+        let expression = |element: &ast::IndexElement| match &element.key {
+            ast::IndexKey::Column(_) => Ok(None),
+            ast::IndexKey::Expression(expr) => {
+                self.analyzing(None, |cx| analyze::index_expression(expr, table, cx)).map(Some)
+            }
+        };
+        let expressions = create.elements.iter().map(expression).collect::<Result<Vec<_>>>()?;
+        let refuse_mutable = |expr: &Expr, what: &str| {
+            if !analyze::is_mutable(expr) {
+                return Ok(());
+            }
+            let text = format!("functions in index {what} must be marked IMMUTABLE");
+            Err(SqlError::new(SqlState::INVALID_OBJECT_DEFINITION, text))
+        };
+        filter.iter().try_for_each(|filter| refuse_mutable(filter, "predicate"))?;
+        expressions.iter().flatten().try_for_each(|expr| refuse_mutable(expr, "expression"))?;
+        let terms = filter.iter().flat_map(analyze::terms);
+        let predicate = terms.map(|term| stored_text(term, table)).collect::<Result<_>>()?;
+        Ok(ComputedParts { predicate, expressions })
+    }
+
     /// Fills an index from the rows of its table.
     fn build_index(&mut self, table: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
         self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
-        let built = index_build::build_index(&self.database.db, &mut self.engine, &self.cancel, table, index);
+        let text = self.text_context();
+        let built = self.in_context(&text, |cx, _| index_build::build_index(cx, table, index));
         self.engine.end_statement();
         built.map_err(|error| self.about(table, error))
     }
@@ -517,7 +557,8 @@ impl Session {
         let changed = Arc::new(changed);
         self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
-        let built = index_build::rewrite_table(&self.database.db, &mut self.engine, &self.cancel, table, &changed);
+        let text = self.text_context();
+        let built = self.in_context(&text, |cx, _| index_build::rewrite_table(cx, table, &changed));
         self.engine.end_statement();
         built.map_err(|error| self.about(table, error))?;
         self.replace_family(table.family());
@@ -638,6 +679,14 @@ const fn lock_mode(command: &ast::AlterCommand) -> TableLockMode {
     }
 }
 
+/// What a new index computes.
+struct ComputedParts {
+    /// The terms of its predicate.
+    predicate: Vec<Arc<str>>,
+    /// For each element of its key the expression, if it is one.
+    expressions: Vec<Option<Expr>>,
+}
+
 /// Counts rows.
 struct Counted(u64);
 
@@ -656,13 +705,38 @@ pub(super) fn column_names(relation: &Relation, places: &[usize]) -> String {
 /// Describes a column of an index key; refuses types that have no order.
 fn index_column(relation: &Relation, place: usize, desc: bool, nulls_first: bool) -> Result<IndexColumn> {
     let column = &relation.columns[place];
-    if builtin::op_class_for(column.ty.oid).is_none() {
-        let text = format!("data type {} has no default operator class for access method \"btree\"", column.ty.name());
-        return Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text).hint(
-            "You must specify an operator class for the index or define a default operator class for the data type.",
-        ));
+    refuse_unordered(column.ty)?;
+    Ok(IndexColumn { part: KeyPart::Column(place), key: key_column(column, desc, nulls_first) })
+}
+
+/// Describes an expression of an index key; refuses types that have no order.
+fn index_expression(
+    relation: &Relation,
+    name: &str,
+    expr: &Expr,
+    desc: bool,
+    nulls_first: bool,
+) -> Result<IndexColumn> {
+    let ty = expr.ty();
+    refuse_unordered(ty)?;
+    let part =
+        KeyPart::Expression(Arc::new(KeyExpression { name: name.into(), text: stored_text(expr, relation)?, ty }));
+    Ok(IndexColumn { part, key: key_expression(ty, desc, nulls_first) })
+}
+
+fn refuse_unordered(ty: SqlType) -> Result<()> {
+    if builtin::op_class_for(ty.oid).is_some() {
+        return Ok(());
     }
-    Ok(IndexColumn { column: place, key: key_column(column, desc, nulls_first) })
+    let text = format!("data type {} has no default operator class for access method \"btree\"", ty.name());
+    Err(SqlError::new(SqlState::UNDEFINED_OBJECT, text)
+        .hint("You must specify an operator class for the index or define a default operator class for the data type."))
+}
+
+/// Returns an expression over a row of `relation` as the text under which the catalog keeps it.
+fn stored_text(expr: &Expr, relation: &Relation) -> Result<Arc<str>> {
+    let over_row = || SqlError::unsupported("an index expression over more than one row");
+    analyze::text_over(expr, relation, 0).map(Into::into).ok_or_else(over_row)
 }
 
 /// Finds a column of INCLUDE, which is stored in no order.
@@ -705,7 +779,9 @@ fn refresh_keys(relation: &mut Relation) {
     let columns = relation.columns.clone();
     for index in &mut relation.indexes {
         for part in &mut Arc::make_mut(index).columns {
-            part.key = key_column(&columns[part.column], part.key.desc, part.key.nulls_first);
+            if let Some(place) = part.column() {
+                part.key = key_column(&columns[place], part.key.desc, part.key.nulls_first);
+            }
         }
     }
 }

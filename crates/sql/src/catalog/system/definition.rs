@@ -10,7 +10,7 @@ use super::name::{qualified, quoted, visible};
 use crate::{
     builtin::{self, Proc},
     catalog::{
-        relation::{ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation},
+        relation::{ConstraintTiming, ForeignKey, Index, IndexColumn, KeyPart, Oid, ReferentialAction, Relation},
         snapshot::Catalog,
     },
     types::{SqlType, oid},
@@ -58,7 +58,7 @@ impl Constraint<'_> {
     /// Returns the places of the columns it is over, in order. Those of a CHECK are not kept.
     pub(super) fn columns(&self) -> Vec<usize> {
         match self {
-            Self::Unique(index) => index.columns.iter().map(|part| part.column).collect(),
+            Self::Unique(index) => index.key_places().collect(),
             Self::Check(_) => Vec::new(),
             Self::Foreign(key) => key.columns.clone(),
         }
@@ -84,7 +84,7 @@ pub(super) fn constraint(
 ) -> String {
     match constraint {
         Constraint::Unique(index) => {
-            let columns = names(relation, index.columns.iter().map(|part| part.column));
+            let columns = names(relation, index.key_places());
             let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
             format!("{kind} ({columns}){}", include(relation, index))
         }
@@ -138,9 +138,17 @@ fn names(relation: &Relation, places: impl Iterator<Item = usize>) -> String {
     places.map(|place| quoted(&relation.columns[place].name)).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes a stored expression with fewer brackets: none around the whole, and none around a number that is cast.
+/// Writes a stored expression with fewer brackets: none around the whole, around what AND joins, and around a name or number
+/// that is cast.
 pub(super) fn pretty_expression(text: &str) -> String {
     let text = without_brackets(text);
+    let terms = and_terms(text);
+    if terms.len() > 1 {
+        // Brackets stay around OR only, which binds less.
+        let shown =
+            |term: &str| if has_or(term) { format!("({})", pretty_expression(term)) } else { pretty_expression(term) };
+        return terms.into_iter().map(shown).collect::<Vec<_>>().join(" AND ");
+    }
     let mut out = String::with_capacity(text.len());
     let (mut rest, mut quote) = (text, None);
     while let Some(c) = rest.chars().next() {
@@ -148,13 +156,13 @@ pub(super) fn pretty_expression(text: &str) -> String {
             Some(open) if c == open => quote = None,
             None if c == '\'' || c == '"' => quote = Some(c),
             None if c == '(' => {
-                let number =
-                    rest[1..].find(|c: char| !c.is_ascii_digit() && c != '.').map(|end| rest.split_at(end + 1));
-                if let Some((number, after)) = number
-                    && number.len() > 1
+                let other = |c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_';
+                let cast = rest[1..].find(other).map(|end| rest.split_at(end + 1));
+                if let Some((inside, after)) = cast
+                    && inside.len() > 1
                     && after.starts_with(")::")
                 {
-                    out.push_str(&number[1..]);
+                    out.push_str(&inside[1..]);
                     rest = &after[1..];
                     continue;
                 }
@@ -165,6 +173,37 @@ pub(super) fn pretty_expression(text: &str) -> String {
         rest = &rest[c.len_utf8()..];
     }
     out
+}
+
+/// Splits an expression at each AND that stands in no brackets.
+fn and_terms(text: &str) -> Vec<&str> {
+    split_outside(text, " AND ")
+}
+
+fn has_or(term: &str) -> bool {
+    split_outside(without_brackets(term), " OR ").len() > 1
+}
+
+/// Splits a text where `word` stands outside of brackets and quotes.
+fn split_outside<'t>(text: &'t str, word: &str) -> Vec<&'t str> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    let (mut depth, mut quote) = (0_u32, None);
+    for (at, c) in text.char_indices() {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            (_, Some(_)) => {}
+            ('\'' | '"', None) => quote = Some(c),
+            ('(' | '[', None) => depth += 1,
+            (')' | ']', None) => depth = depth.saturating_sub(1),
+            (' ', None) if depth == 0 && text[at..].starts_with(word) => {
+                parts.push(&text[start..at]);
+                start = at + word.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts
 }
 
 /// Takes off the brackets around a whole expression, if there are any.
@@ -193,9 +232,47 @@ pub(super) fn index(catalog: &Catalog, search_path: Option<&[Oid]>, relation: &R
         Some(path) => visible(catalog, path, relation),
         None => qualified(catalog, relation.schema, &relation.name),
     };
-    let columns: Vec<String> = index.columns.iter().map(|part| index_column(relation, part)).collect();
+    let pretty = search_path.is_some();
+    let columns: Vec<String> = index.columns.iter().map(|part| index_column(relation, part, pretty)).collect();
     let (name, columns, include) = (quoted(&index.name), columns.join(", "), include(relation, index));
-    format!("CREATE {unique}INDEX {name} ON {table} USING btree ({columns}){include}")
+    let condition = match predicate(index) {
+        None => String::new(),
+        Some(text) if pretty => format!(" WHERE {}", pretty_expression(&text)),
+        Some(text) => format!(" WHERE {text}"),
+    };
+    format!("CREATE {unique}INDEX {name} ON {table} USING btree ({columns}){include}{condition}")
+}
+
+/// Returns the predicate of an index, if it is a partial one.
+pub(super) fn predicate(index: &Index) -> Option<String> {
+    match index.predicate.as_slice() {
+        [] => None,
+        [one] => Some(one.to_string()),
+        many => Some(format!("({})", many.join(" AND "))),
+    }
+}
+
+/// Writes an expression of an index key as CREATE INDEX takes it: in brackets unless it is a call.
+pub(crate) fn key_expression_text(text: &str, pretty: bool) -> String {
+    let shown = if pretty { pretty_expression(text) } else { text.to_owned() };
+    if is_call(&shown) { shown } else { format!("({shown})") }
+}
+
+/// Returns whether an expression is a call and nothing else, as `f(x)` is and `f(x) + 1` is not.
+fn is_call(text: &str) -> bool {
+    let Some(open) = text.find('(').filter(|&at| at > 0) else { return false };
+    let name = &text[..open];
+    let plain = name.starts_with('"') || name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let arguments = &text[open..];
+    plain && !matches!(name, "ROW" | "NOT") && without_brackets(arguments).len() < arguments.len()
+}
+
+/// Writes a column of an index without its order.
+pub(super) fn index_part(relation: &Relation, part: &IndexColumn, pretty: bool) -> String {
+    match &part.part {
+        KeyPart::Column(place) => quoted(&relation.columns[*place].name),
+        KeyPart::Expression(expression) => key_expression_text(&expression.text, pretty),
+    }
 }
 
 /// Writes the INCLUDE clause of an index that has one, with a blank before it.
@@ -206,14 +283,14 @@ fn include(relation: &Relation, index: &Index) -> String {
     format!(" INCLUDE ({})", names(relation, index.included.iter().copied()))
 }
 
-fn index_column(relation: &Relation, part: &IndexColumn) -> String {
+fn index_column(relation: &Relation, part: &IndexColumn, pretty: bool) -> String {
     let order = match (part.key.desc, part.key.nulls_first) {
         (false, false) => "",
         (false, true) => " NULLS FIRST",
         (true, true) => " DESC",
         (true, false) => " DESC NULLS LAST",
     };
-    format!("{}{order}", quoted(&relation.columns[part.column].name))
+    format!("{}{order}", index_part(relation, part, pretty))
 }
 
 /// Writes a type's name as `format_type` does; `typmod` is `None` when none was given.

@@ -13,8 +13,8 @@ use crate::{
     catalog::{
         record::{key_column, layout_of},
         relation::{
-            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, Oid, ReferentialAction, Relation, Storage,
-            TableKey,
+            Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, KeyPart, Oid, ReferentialAction, Relation,
+            Storage, TableKey,
         },
         snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
     },
@@ -159,7 +159,7 @@ fn column(attnum: i16, name: &str, ty: SqlType, not_null: bool) -> Column {
 
 fn index(oid: Oid, name: &str, columns: &[Column], parts: &[(usize, bool, bool)]) -> Index {
     let part = |&(column, desc, nulls_first): &(usize, bool, bool)| IndexColumn {
-        column,
+        part: KeyPart::Column(column),
         key: key_column(&columns[column], desc, nulls_first),
     };
     Index {
@@ -170,6 +170,7 @@ fn index(oid: Oid, name: &str, columns: &[Column], parts: &[(usize, bool, bool)]
         primary: false,
         constraint: None,
         columns: parts.iter().map(part).collect(),
+        predicate: Vec::new(),
         included: Vec::new(),
     }
 }

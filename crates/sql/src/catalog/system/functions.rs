@@ -261,9 +261,11 @@ fn definitions(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result
             match args.get(1).and_then(Value::as_i32).unwrap_or(0) {
                 0 => definition::index(catalog, path, relation, index).into(),
                 column => {
-                    let mut places = index.columns.iter().map(|part| part.column).chain(index.included.iter().copied());
-                    let place = usize::try_from(column - 1).ok().and_then(|at| places.nth(at));
-                    place.map_or(Value::text(""), |place| quoted(&relation.columns[place].name).into())
+                    let pretty = path.is_some();
+                    let keys = index.columns.iter().map(|part| definition::index_part(relation, part, pretty));
+                    let included = index.included.iter().map(|&place| quoted(&relation.columns[place].name));
+                    let shown = usize::try_from(column - 1).ok().and_then(|at| keys.chain(included).nth(at));
+                    shown.map_or(Value::text(""), Into::into)
                 }
             }
         }

@@ -129,7 +129,7 @@ fn key_columns(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             let (mut table, mut columns, mut unique_places) = (relation, constraint.columns(), Vec::new());
             if let Constraint::Foreign(key) = &constraint {
                 if let Some((_, index)) = catalog.index(key.index) {
-                    let in_index = |place| index.columns.iter().position(|part| part.column == place);
+                    let in_index = |place| index.columns.iter().position(|part| part.column() == Some(place));
                     unique_places = key.target_columns.iter().filter_map(|&place| in_index(place)).collect();
                 }
                 if about {

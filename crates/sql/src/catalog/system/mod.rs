@@ -45,6 +45,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate};
+pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 

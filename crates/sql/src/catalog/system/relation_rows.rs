@@ -16,10 +16,10 @@ use super::{
 use crate::{
     builtin,
     catalog::{
-        relation::{Column, ConstraintTiming, Index, Oid, ReferentialAction, Relation, Storage},
+        relation::{Column, ConstraintTiming, Index, IndexColumn, Oid, ReferentialAction, Relation, Storage},
         snapshot::{Catalog, PG_CATALOG},
     },
-    types::{Value, oid},
+    types::{SqlType, Value, oid},
 };
 
 /// OID of the access method of tables.
@@ -187,13 +187,13 @@ fn attributes(out: &mut Output<'_>, relation: &Relation) {
     }
     for index in &relation.indexes {
         if out.wants("attrelid", index.oid) {
-            let places = index.columns.iter().map(|part| part.column).chain(index.included.iter().copied());
-            let names = relation.index_column_names(places.clone());
-            for (number, (place, name)) in (1_i16..).zip(places.zip(names)) {
-                let column = &relation.columns[place];
-                let plain =
-                    Column { name: name.into(), not_null: false, default: None, dropped: false, ..column.clone() };
-                attribute(out, index.oid, &plain, number);
+            let keys = index.columns.iter().map(|part| part.ty(relation));
+            let types = keys.chain(index.included.iter().map(|&place| relation.columns[place].ty));
+            for (number, (ty, name)) in (1_i16..).zip(types.zip(index.column_names(relation))) {
+                let (name, missing) = (name.into(), Value::Null);
+                let column =
+                    Column { attnum: number, name, ty, not_null: false, default: None, missing, dropped: false };
+                attribute(out, index.oid, &column, number);
             }
         }
     }
@@ -223,13 +223,13 @@ fn attribute(out: &mut Output<'_>, relation: Oid, column: &Column, number: i16) 
         ("atthasdef", Value::Bool(column.default.is_some() && !column.dropped)),
         ("attisdropped", Value::Bool(column.dropped)),
         ("attislocal", Value::Bool(true)),
-        ("attcollation", Value::Oid(collation(column))),
+        ("attcollation", Value::Oid(collation(column.ty))),
     ]);
 }
 
-/// Returns the collation of a column: its type's.
-pub(super) fn collation(column: &Column) -> Oid {
-    builtin::type_by_oid(column.ty.oid).map_or(0, |ty| ty.collation)
+/// Returns the collation of a column of type `ty`: the type's.
+pub(super) fn collation(ty: SqlType) -> Oid {
+    builtin::type_by_oid(ty.oid).map_or(0, |ty| ty.collation)
 }
 
 fn defaults(out: &mut Output<'_>, relation: &Relation) {
@@ -251,15 +251,18 @@ fn default_oid(relation: &Relation, column: &Column) -> Oid {
 }
 
 fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
-    let columns = || index.columns.iter().map(|part| (part, &relation.columns[part.column]));
-    let included = index.included.iter().map(|&place| &relation.columns[place]);
-    let attnums = columns().map(|(_, column)| column).chain(included);
-    let attnums = attnums.map(|column| Value::Int2(column.attnum)).collect();
-    let collations = columns().map(|(_, column)| Value::Oid(collation(column))).collect();
-    let class = |ty: u32| builtin::op_class_for(ty).map_or(0, |class| class.oid);
-    let classes = columns().map(|(_, column)| Value::Oid(class(column.ty.oid))).collect();
+    let keys = index.columns.iter().map(IndexColumn::column);
+    let attnums = keys.chain(index.included.iter().copied().map(Some));
+    // An expression has no column and no number.
+    let attnums = attnums.map(|place| Value::Int2(place.map_or(0, |place| relation.columns[place].attnum))).collect();
+    let types = || index.columns.iter().map(|part| part.ty(relation));
+    let collations = types().map(|ty| Value::Oid(collation(ty))).collect();
+    let class = |ty: SqlType| builtin::op_class_for(ty.oid).map_or(0, |class| class.oid);
+    let classes = types().map(|ty| Value::Oid(class(ty))).collect();
     let option = |desc: bool, nulls_first: bool| Value::Int2(i16::from(desc) | i16::from(nulls_first) << 1);
-    let options = columns().map(|(part, _)| option(part.key.desc, part.key.nulls_first)).collect();
+    let options = index.columns.iter().map(|part| option(part.key.desc, part.key.nulls_first)).collect();
+    let expressions: Vec<&str> = index.columns.iter().filter_map(|part| Some(&*part.expression()?.text)).collect();
+    let expressions = if expressions.is_empty() { Value::Null } else { expressions.join(", ").into() };
     out.push([
         ("indexrelid", Value::Oid(index.oid)),
         ("indrelid", Value::Oid(relation.oid)),
@@ -275,6 +278,8 @@ fn index_row(out: &mut Output<'_>, relation: &Relation, index: &Index) {
         ("indcollation", vector(oid::OID, collations)),
         ("indclass", vector(oid::OID, classes)),
         ("indoption", vector(oid::INT2, options)),
+        ("indexprs", expressions),
+        ("indpred", definition::predicate(index).map_or(Value::Null, Into::into)),
     ]);
 }
 

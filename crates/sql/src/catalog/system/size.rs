@@ -30,7 +30,7 @@ pub(super) fn table(facts: &dyn SessionFacts, relation: &Relation) -> u64 {
 
 /// Returns about how many bytes an index takes.
 pub(super) fn index(facts: &dyn SessionFacts, relation: &Relation, index: &Index) -> u64 {
-    pages(rows(facts, relation), index.columns.iter().map(|part| relation.columns[part.column].ty))
+    pages(rows(facts, relation), index.columns.iter().map(|part| part.ty(relation)))
 }
 
 /// Returns about how many bytes all indexes of a table take.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{
     call, call_set,
     fixture::{HIDDEN, ITEMS, NOTES, ask, read, relation, shop},
-    install, rows, tables,
+    install, key_expression_text, rows, tables,
 };
 use crate::{
     builtin::{self, Implementation},
@@ -229,6 +229,33 @@ fn definitions_are_printed_as_postgresql_prints_them() {
     assert_eq!(ask("pg_get_constraintdef_ext", &[oid(16_407), yes.clone()]), "CHECK (price > 0::numeric)");
     assert_eq!(ask("pg_get_constraintdef", &[oid(16_411)]), "FOREIGN KEY (item) REFERENCES items(id)");
     assert_eq!(ask("pg_get_expr_ext", &[Value::text("(a) + (b)"), oid(ITEMS), yes]), "(a) + (b)");
+}
+
+/// Goal: an expression of an index stands in brackets unless it is a call, and reads shorter when asked for so. Method: a
+/// table of PostgreSQL's answers.
+#[test]
+fn expressions_of_indexes_are_printed_as_postgresql_prints_them() {
+    for (text, plain, pretty) in [
+        ("lower(b)", "lower(b)", "lower(b)"),
+        (
+            "((a > 1) AND ((b = 'x) AND (y'::text) OR c) AND (d IS NULL))",
+            "(((a > 1) AND ((b = 'x) AND (y'::text) OR c) AND (d IS NULL)))",
+            "(a > 1 AND ((b = 'x) AND (y'::text) OR c) AND d IS NULL)",
+        ),
+        ("lower((v)::text)", "lower((v)::text)", "lower(v::text)"),
+        ("(a + 1)", "((a + 1))", "(a + 1)"),
+        ("(a)::text", "((a)::text)", "(a::text)"),
+        ("(lower(a) || lower(b))", "((lower(a) || lower(b)))", "(lower(a) || lower(b))"),
+        ("COALESCE(b, 'x)(y'::text)", "COALESCE(b, 'x)(y'::text)", "COALESCE(b, 'x)(y'::text)"),
+        (
+            "CASE WHEN a THEN f(1) ELSE f(2) END",
+            "(CASE WHEN a THEN f(1) ELSE f(2) END)",
+            "(CASE WHEN a THEN f(1) ELSE f(2) END)",
+        ),
+    ] {
+        assert_eq!(key_expression_text(text, false), plain);
+        assert_eq!(key_expression_text(text, true), pretty);
+    }
 }
 
 /// Goal: names of types. Method: a table of PostgreSQL 15's answers.

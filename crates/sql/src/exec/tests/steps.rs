@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use collie_engine::{CancelHandle, Db, Isolation, Options, Session, StatementKind};
+use collie_engine::{Db, Isolation, Options, StatementKind};
 
 use super::{
     fixture::{Fixture, Table},
     tree::int,
 };
 use crate::{
-    catalog::relation::{Index, Relation, TableKey},
+    catalog::relation::{Index, KeyPart, Relation, TableKey},
     error::{Result, SqlState},
     exec::{
-        Execution, RowIds, RowSink, Step,
+        ExecContext, Execution, RowIds, RowSink, Step,
         index_build::{build_index, rewrite_table},
     },
     types::{SqlType, Value},
@@ -96,12 +96,12 @@ fn a_cancelled_statement_ends_with_57014() {
     assert_eq!(error.report().message, "canceling statement due to user request");
 }
 
-fn build(fixture: &Fixture, body: impl FnOnce(&mut Session, &CancelHandle) -> Result<()>) -> Result<()> {
+/// Runs `body` in a transaction of its own, which is rolled back when it fails.
+pub(super) fn build(fixture: &Fixture, body: impl FnOnce(&mut ExecContext<'_>) -> Result<()>) -> Result<()> {
     let mut client = fixture.client();
     client.session.begin(Isolation::ReadCommitted, false).unwrap();
     client.session.begin_statement(StatementKind::Write).unwrap();
-    let cancel = client.session.cancel_handle();
-    let result = body(&mut client.session, &cancel);
+    let result = client.with_context(body);
     client.session.end_statement();
     if result.is_ok() {
         client.commit()
@@ -119,7 +119,7 @@ fn with_index(fixture: &Fixture, unique: bool, primary: bool, column: usize) -> 
     index.cf = fixture.db.create_family();
     index.unique = unique;
     index.primary = primary;
-    index.columns[0].column = column;
+    index.columns[0].part = KeyPart::Column(column);
     index.columns[0].key.nullable = !primary;
     if primary {
         relation.columns[column].not_null = true;
@@ -133,13 +133,13 @@ fn with_index(fixture: &Fixture, unique: bool, primary: bool, column: usize) -> 
 fn an_index_built_over_rows_has_an_entry_for_each_or_names_the_duplicate() {
     let mut fixture = fixture(600);
     let (mut relation, index) = with_index(&fixture, true, false, 0);
-    build(&fixture, |session, cancel| build_index(&fixture.db, session, cancel, &relation, &index)).unwrap();
+    build(&fixture, |cx| build_index(cx, &Arc::new(relation.clone()), &Arc::new(index.clone()))).unwrap();
     relation.indexes.push(Arc::new(index));
     Arc::make_mut(&mut fixture.catalog).put_relation(Arc::new(relation));
     fixture.check_indexes();
     let (relation, index) = with_index(&fixture, true, false, 1);
     let error =
-        build(&fixture, |session, cancel| build_index(&fixture.db, session, cancel, &relation, &index)).unwrap_err();
+        build(&fixture, |cx| build_index(cx, &Arc::new(relation.clone()), &Arc::new(index.clone()))).unwrap_err();
     assert_eq!(error.report().message, "could not create unique index \"t_new\"");
     assert_eq!(error.report().detail.as_deref(), Some("Key (a)=(0) is duplicated."));
 }
@@ -157,7 +157,7 @@ fn adding_a_primary_key_rewrites_the_table_and_its_indexes() {
     let mut second = Index::clone(&relation.indexes[0]);
     second.cf = fixture.db.create_family();
     relation.indexes = vec![Arc::new(primary), Arc::new(second)];
-    build(&fixture, |session, cancel| rewrite_table(&fixture.db, session, cancel, &old, &relation)).unwrap();
+    build(&fixture, |cx| rewrite_table(cx, &old, &Arc::new(relation.clone()))).unwrap();
     Arc::make_mut(&mut fixture.catalog).put_relation(Arc::new(relation));
     assert_eq!(fixture.client().sql("select id, a from t order by id").unwrap().1, before);
     fixture.check_indexes();
@@ -175,8 +175,7 @@ fn adding_a_primary_key_over_null_is_23502() {
     relation.storage = crate::catalog::relation::Storage::Family(primary.cf);
     relation.key = TableKey::Primary;
     relation.indexes = vec![Arc::new(primary)];
-    let error =
-        build(&fixture, |session, cancel| rewrite_table(&fixture.db, session, cancel, &old, &relation)).unwrap_err();
+    let error = build(&fixture, |cx| rewrite_table(cx, &old, &Arc::new(relation.clone()))).unwrap_err();
     assert_eq!(error.state(), SqlState::NOT_NULL_VIOLATION);
     assert_eq!(error.report().message, "column \"id\" of relation \"t\" contains null values");
 }
