@@ -53,11 +53,13 @@
 #![forbid(unsafe_code)]
 
 mod advisory;
+mod apply;
 mod background;
 mod backup;
 mod calls;
 mod carry;
 mod control;
+mod course;
 mod db;
 mod describe;
 mod error;
@@ -68,6 +70,7 @@ mod flusher;
 mod garbage;
 pub mod kv;
 mod large;
+mod load;
 mod log;
 mod log_limit;
 mod log_room;
@@ -82,6 +85,7 @@ mod old_versions;
 mod open;
 mod options;
 mod planted;
+mod progress;
 mod read_set;
 mod redo;
 mod redo_buffer;
@@ -121,8 +125,9 @@ pub use flush::FlushStat;
 pub use log_room::{RoomWait, StallStat, Stalls};
 pub use log_times::LogTimes;
 pub use names::{foreign_rows, sql_name_row};
-pub use open::{CHECKPOINT, OpenPhase, OpenProgress, OpenReport, checkpoint_of};
+pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
+pub use progress::{OpenPhase, OpenProgress};
 pub use session::Session;
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};

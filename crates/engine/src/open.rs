@@ -5,26 +5,33 @@
 //! history starts if positions were skipped. Nothing is flushed. Killed anywhere, the next open does the same again.
 
 use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
-use collie_base::{CfId, HistoryId, Lsn, Map};
+use collie_base::{CfId, HistoryId, Lsn};
 use collie_env::Env;
-use collie_store::Levels;
+use collie_store::{Levels, LevelsNoted};
 use collie_txn::Txns;
 use collie_wal::{Ending, Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
 
+use crate::apply::{Appliers, appliers_for};
 use crate::background::{Background, collector};
 use crate::carry::Carry;
 use crate::control::{Control, History};
+use crate::course::Survey;
 use crate::families::Families;
 use crate::flush::Base;
 use crate::flusher::flusher;
+use crate::load::{LoadedLevels, load};
 use crate::log::EngineLog;
+use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
-use crate::replay::Replay;
+use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
-use crate::{EngineError, Family, Options, backup, names, salvaged};
+use crate::{EngineError, Options, backup, names, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
 /// is needed no more; MANIFEST says from where on it is.
@@ -36,36 +43,12 @@ pub const CHECKPOINT: Lsn = Lsn::FIRST;
 /// # Errors
 /// MANIFEST is damaged or cannot be read.
 pub fn checkpoint_of(dir: &Path, env: &Env) -> Result<Lsn, EngineError> {
-    let flushed = Levels::flushed_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?;
-    Ok(flushed.max(CHECKPOINT))
+    let noted = Levels::noted_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?;
+    Ok(noted.flushed.max(CHECKPOINT))
 }
 
-/// Records between two calls of the progress function.
-pub(crate) const PROGRESS_RECORDS: u64 = 16_384;
-
-/// What opening is busy with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OpenPhase {
-    /// The levels are loaded.
-    Levels,
-    /// The log is read and applied.
-    Replay,
-    /// Everything is ready.
-    Done,
-}
-
-/// How far opening has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OpenProgress {
-    /// What it is busy with.
-    pub phase: OpenPhase,
-    /// Bytes of log read.
-    pub bytes_done: u64,
-    /// Bytes of log there are.
-    pub bytes_total: u64,
-    /// Row writes applied.
-    pub rows: u64,
-}
+/// How often it is told how far the log is verified.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What opening found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,7 +97,9 @@ pub(crate) fn open(
     let log_dir = Control::log_dir(dir);
     let had_history = !control.histories.is_empty();
     let levels_dir = Control::levels_dir(dir);
-    let needed = Levels::log_start_in(env, &levels_dir).map_err(EngineError::levels)?.max(CHECKPOINT);
+    // Before the lock, so this may be old by now; what counts is read again under it, when the levels are opened.
+    let LevelsNoted { log_start, flushed } = Levels::noted_in(env, &levels_dir).map_err(EngineError::levels)?;
+    let needed = log_start.max(CHECKPOINT);
     if had_history
         && !has_log_files(&log_dir, env)?
         && !log_options.copies.iter().any(|dir| copy_has_log_files(dir, env))
@@ -123,9 +108,9 @@ pub(crate) fn open(
     }
     // Refused before anything is written; a new database needs nothing yet.
     log_options.known_start = had_history.then_some(needed);
-    let flushed = Levels::flushed_in(env, &levels_dir).map_err(EngineError::levels)?;
     log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO);
-    let (wal, found) = open_log(env, &log_dir, log_options, flushed)?;
+    let mut meter = Meter::new(progress);
+    let (wal, found) = open_log_watched(env, &log_dir, log_options, flushed, &mut meter)?;
     // Under `point_in_time` the beginning may have gone as damaged.
     if had_history && found.start > needed {
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
@@ -138,32 +123,20 @@ pub(crate) fn open(
     if found.ending == Ending::Unclean {
         wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
     }
-    let end = wal.durable();
-    let mut now =
-        OpenProgress { phase: OpenPhase::Levels, bytes_done: 0, bytes_total: end.bytes_since(found.start), rows: 0 };
-    let (flushed, level_rows) = load(&levels, &families, &mut |rows| {
-        now.rows = rows;
-        progress(&now);
-    })?;
+    let threads = appliers_for(options.recovery_threads);
+    // A simulated disk counts its calls: there they come from one thread, in one order.
+    let loaders = if env.files.is_real() { threads } else { 1 };
+    let LoadedLevels { flushed, rows: level_rows } = load(&levels, &families, loaders, &mut meter)?;
     let carry = Carry::decode(&levels.log_carry());
     let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
-    let mut replay = Replay::over_levels(&families, needed, flushed);
+    let mut replay = Replay::over_levels(&families, Appliers::new(&families, threads), needed, flushed);
     if let Some(carry) = carry {
         families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
         replay.xid_limit = carry.xid_limit;
     }
-    (now.phase, now.rows) = (OpenPhase::Replay, 0);
-    let mut records = 0_u64;
-    wal.read(found.start).visit(|record| -> Result<(), EngineError> {
-        replay.apply(record.lsn, record.tag, record.body)?;
-        records += 1;
-        if records.is_multiple_of(PROGRESS_RECORDS) {
-            (now.bytes_done, now.rows) = (record.end.bytes_since(found.start), replay.rows);
-            progress(&now);
-        }
-        Ok(())
-    })?;
-    let Replay { rows, xid_limit, mut incarnations, old_bytes, large, .. } = replay;
+    let log_bytes = wal.durable().bytes_since(found.start);
+    replay_log(&wal, found.start, needed, &mut replay, &mut meter)?;
+    let Replayed { rows, xid_limit, mut incarnations, old_bytes, large } = replay.finish();
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
     let (forgotten, cleared_bytes) = names::after_replay(&families)?;
@@ -196,19 +169,85 @@ pub(crate) fn open(
         let flushes = flushes.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
         *shared.flusher.lock() = Some(flushes);
     }
-    now = OpenProgress { phase: OpenPhase::Done, bytes_done: now.bytes_total, rows, ..now };
-    progress(&now);
+    meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: log_bytes, bytes_total: log_bytes, rows });
     let report = OpenReport {
         created,
         notices: found.notes,
         rows,
         level_rows,
-        log_bytes: now.bytes_total,
+        log_bytes,
         incarnation: found.incarnation,
         ring_outlives_process: found.ring == RingKind::Shared,
         read_only: false,
     };
     Ok((shared, report))
+}
+
+/// Reads the log from `start` on and has it applied.
+fn replay_log(
+    wal: &Log,
+    start: Lsn,
+    needed: Lsn,
+    replay: &mut Replay,
+    meter: &mut Meter<'_>,
+) -> Result<(), EngineError> {
+    let (bytes, mut records) = (wal.durable().bytes_since(start), 0_u64);
+    meter.begin(OpenPhase::Replay, bytes);
+    wal.read(start).visit(|record| -> Result<(), EngineError> {
+        replay.apply(record.lsn, record.tag, record.body)?;
+        records += 1;
+        if records.is_multiple_of(PROGRESS_RECORDS) {
+            meter.note(record.end.bytes_since(start), replay.rows);
+        }
+        if replay.is_crowded() {
+            // From the beginning: whatever is in front of here, of the transactions that are open it knows the same.
+            meter.begin(OpenPhase::Survey, bytes);
+            let (mut survey, mut surveyed) = (Survey::new(needed), 0_u64);
+            wal.read(start).visit(|record| -> Result<(), EngineError> {
+                survey.note(record.lsn, record.tag, record.body)?;
+                surveyed += 1;
+                if surveyed.is_multiple_of(PROGRESS_RECORDS) {
+                    meter.note(record.end.bytes_since(start), 0);
+                }
+                Ok(())
+            })?;
+            replay.take_fates(survey.finish())?;
+            let bytes_done = record.end.bytes_since(start);
+            let rows = replay.rows;
+            meter.go_on(OpenProgress { phase: OpenPhase::Replay, bytes_done, bytes_total: bytes, rows });
+        }
+        Ok(())
+    })
+}
+
+/// [`open_log`], on a thread of its own, so that this one can tell how far it is; on a simulated disk, where nobody waits, on
+/// this one.
+fn open_log_watched(
+    env: &Env,
+    dir: &Path,
+    options: collie_wal::Options,
+    flushed: Lsn,
+    meter: &mut Meter<'_>,
+) -> Result<(Log, Recovered), EngineError> {
+    meter.begin(OpenPhase::Verify, 0);
+    if !env.files.is_real() {
+        return open_log(env, dir, options, flushed);
+    }
+    let checked = options.checked.clone();
+    std::thread::scope(|scope| {
+        let (tell, told) = channel::<()>();
+        let opening = std::thread::Builder::new().name("collie-open-log".to_owned()).spawn_scoped(scope, move || {
+            let opened = open_log(env, dir, options, flushed);
+            drop(tell);
+            opened
+        });
+        let opening = opening.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
+        while let Err(RecvTimeoutError::Timeout) = told.recv_timeout(LOOK_EVERY) {
+            let (done, total) = checked.bytes();
+            meter.note_of(done, total, 0);
+        }
+        opening.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
 }
 
 /// Opens the log. `point_in_time` may go back as far as the levels have come, and no further: an opening that would is refused
@@ -232,40 +271,6 @@ fn open_log(
         }
     }
     Ok(Log::open(env, dir, options)?)
-}
-
-/// Loads every tree into empty families. Returns the position of each family's last flush, and how many rows there are.
-fn load(
-    levels: &Levels,
-    families: &Families,
-    progress: &mut dyn FnMut(u64),
-) -> Result<(Map<CfId, Lsn>, u64), EngineError> {
-    let (mut flushed, mut rows) = (Map::default(), 0_u64);
-    for tree in levels.trees() {
-        for cf in &tree.cfs {
-            families.get_or_make(*cf);
-            flushed.insert(*cf, tree.flush_lsn);
-        }
-        let (mut family, mut twice) = (None::<Arc<Family>>, None);
-        let loaded = levels.load(tree.id, &mut |entry| {
-            let family = match &family {
-                Some(family) if family.id() == entry.cf => family,
-                _ => family.insert(families.get_or_make(entry.cf)),
-            };
-            if !family.load_from_levels(entry.key, entry.value, entry.csn) {
-                twice.get_or_insert(entry.csn);
-            }
-            rows += 1;
-            if rows.is_multiple_of(PROGRESS_RECORDS) {
-                progress(rows);
-            }
-        });
-        loaded.map_err(EngineError::levels)?;
-        if let Some(lsn) = twice {
-            return Err(EngineError::Corruption { lsn, what: "a key that its levels hold twice" });
-        }
-    }
-    Ok((flushed, rows))
 }
 
 /// Whether the directory holds a file of a log.

@@ -1,99 +1,153 @@
-//! `Replay`: applies the log's records to empty families, once, at open.
+//! `Replay`: reads the log's records, once, at open, and has appliers put their row writes into families.
 //!
-//! Log order is commit order, so the last write of a key wins. Operations of chunks wait for their transaction's COMMIT;
-//! what has none by the end, or by the next INCARNATION, never happened.
+//! Records come in log order, which is commit order. Operations of chunks wait for their transaction's COMMIT, as long as
+//! they take up little memory; after that the log is surveyed for how its large transactions end, and operations of chunks are
+//! applied when they come. What has no COMMIT by the end, or by the next INCARNATION, never happened.
 //!
 //! # Invariants
-//! - P1. An operation is applied under its transaction's commit position, never its chunk's.
+//! - P1. An operation is applied under its transaction's commit position, never its chunk's. Of a key the highest position
+//!   wins, of one transaction the last operation; so a log replayed twice leaves what it leaves once.
 //! - P2. Nothing is applied of a transaction that ROLLBACK_TO voided, ABORT ended or nothing ended.
 //! - P3. A record that cannot be read, and a commit whose chunks are not all there, stop the open: they are damage.
-//! - P4. Of a log with holes (`gap`) only transactions are applied that lie whole beside them.
+//! - P4. Of a log with holes (`gap`) only transactions are applied that lie whole beside them. Such a log is not surveyed.
 //! - P5. What was committed to a family below its last recorded flush is in its levels and is not applied, by the commit's
 //!   position, strictly. Nor is anything that begins below where the log is needed from: the levels have it, or nobody does.
+//! - P6. Operations held for their COMMIT take up no more than [`HELD_BYTES_MAX`], but in a log with holes, and a chunk.
+//!
+//! Checked by `replay_tests.rs`: random logs with levels, any number of appliers in any order, against a map.
 
 use std::sync::Arc;
 
 use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
-use collie_store::Family;
 
 use crate::EngineError;
+use crate::apply::{Appliers, At};
+use crate::course::{Course, Fates};
 use crate::families::Families;
 use crate::large::{Large, LargeTransactions};
 use crate::redo::{Incarnation, Op, Redo};
 
-/// Applies records in log order.
+/// Bytes of operations that wait for their transactions' ends above which the log is surveyed instead. Most logs have no
+/// transaction so large, and reading one twice costs little beside applying it.
+pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Reads records in log order.
 #[derive(Debug)]
-pub(crate) struct Replay<'a> {
-    families: &'a Families,
-    /// The family written last: the next operation is mostly of the same.
-    family: Option<Arc<Family>>,
+pub(crate) struct Replay {
+    families: Arc<Families>,
+    appliers: Appliers,
     open: Map<Xid, Open>,
+    /// Of operations that wait.
+    held_bytes: usize,
+    held_bytes_max: usize,
+    /// How the large transactions end, once it is known.
+    fates: Option<Fates>,
     /// Where the log is needed from, and the last recorded flush of each family with levels (P5).
     needed: Lsn,
     flushed: Map<CfId, Lsn>,
-    /// By how many bytes old versions grew: deletions that the levels lack.
-    pub(crate) old_bytes: i64,
+    /// The family written last, and its last recorded flush: the next operation is mostly of the same.
+    recent: Option<(CfId, Lsn)>,
+    /// The record at hand: nothing that comes later was committed below.
+    position: Lsn,
     /// Transactions with chunks in the log.
-    pub(crate) large: LargeTransactions,
-    /// Row writes applied.
+    large: LargeTransactions,
+    /// Row writes taken.
     pub(crate) rows: u64,
     /// Every id handed out before is below.
     pub(crate) xid_limit: Xid,
     /// The histories that begin in the log, with their positions.
-    pub(crate) incarnations: Vec<(Lsn, Incarnation)>,
+    incarnations: Vec<(Lsn, Incarnation)>,
 }
 
-/// What a transaction that is not over left in the log.
+/// What a log held, beside its rows.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    /// Row writes applied.
+    pub(crate) rows: u64,
+    /// Every id handed out before is below.
+    pub(crate) xid_limit: Xid,
+    /// The histories that begin in it, with their positions.
+    pub(crate) incarnations: Vec<(Lsn, Incarnation)>,
+    /// By how many bytes old versions grew: deletions that the levels lack.
+    pub(crate) old_bytes: i64,
+    /// Transactions with chunks in it.
+    pub(crate) large: LargeTransactions,
+}
+
+/// A transaction that is not over.
 #[derive(Debug, Default)]
 struct Open {
-    first_chunk: Lsn,
-    chunks: u64,
-    /// Whether something of it may be in a hole of the log.
-    broken: bool,
-    /// Operations one after another; `ends` has the offset after each.
-    bytes: Vec<u8>,
+    course: Course,
+    /// Operations that wait, one after another; `ends` has the offset after each.
+    held: Vec<u8>,
     ends: Vec<usize>,
+    /// The families of operations that did not wait.
+    families: Vec<CfId>,
 }
 
-impl<'a> Replay<'a> {
-    pub(crate) fn new(families: &'a Families) -> Self {
-        let (open, xid_limit) = (Map::default(), Xid::new(1));
+impl Open {
+    fn held_bytes(&self) -> usize {
+        self.held.len() + self.ends.len() * size_of::<usize>()
+    }
+
+    /// Leaves the first `count` operations that wait.
+    fn truncate(&mut self, count: u64) {
+        self.ends.truncate(usize::try_from(count).unwrap_or(usize::MAX));
+        self.held.truncate(self.ends.last().copied().unwrap_or(0));
+    }
+}
+
+impl Replay {
+    /// For families in memory alone.
+    pub(crate) fn new(families: &Arc<Families>, appliers: Appliers) -> Self {
         Self {
-            families,
-            family: None,
-            open,
+            families: Arc::clone(families),
+            appliers,
+            open: Map::default(),
+            held_bytes: 0,
+            held_bytes_max: HELD_BYTES_MAX,
+            fates: None,
             needed: Lsn::FIRST,
             flushed: Map::default(),
-            old_bytes: 0,
+            recent: None,
+            position: Lsn::ZERO,
             large: LargeTransactions::default(),
             rows: 0,
-            xid_limit,
+            xid_limit: Xid::new(1),
             incarnations: Vec::new(),
         }
     }
 
     /// For families that were loaded from levels (P5).
-    pub(crate) fn over_levels(families: &'a Families, needed: Lsn, flushed: Map<CfId, Lsn>) -> Self {
-        Self { needed, flushed, ..Self::new(families) }
+    pub(crate) fn over_levels(
+        families: &Arc<Families>,
+        appliers: Appliers,
+        needed: Lsn,
+        flushed: Map<CfId, Lsn>,
+    ) -> Self {
+        Self { needed, flushed, ..Self::new(families, appliers) }
     }
 
-    /// Applies the record at `lsn`.
+    /// Takes the record at `lsn`.
     pub(crate) fn apply(&mut self, lsn: Lsn, tag: u8, payload: &[u8]) -> Result<(), EngineError> {
         let damage = |what| EngineError::Corruption { lsn, what };
+        self.position = lsn;
         match Redo::decode(tag, payload).map_err(|error| damage(error.what))? {
             Redo::Commit { xid, chunks, first_chunk, ops } => {
                 self.note_xid(xid);
-                let open = self.open.remove(&xid).unwrap_or_default();
+                let open = self.open.remove(&xid);
+                self.held_bytes -= open.as_ref().map_or(0, Open::held_bytes);
                 if first_chunk != Lsn::ZERO && first_chunk < self.needed {
                     return Ok(()); // P5: held until all its families were flushed above it
                 }
-                if open.broken || (open.chunks, open.first_chunk) != (chunks, first_chunk) {
-                    return Err(damage("a transaction of which a part is missing"));
+                if chunks == 0 && open.is_none() && first_chunk == Lsn::ZERO {
+                    return self.write(ops, lsn, None).map_err(damage);
                 }
-                let mut families = Vec::new();
-                self.write(&open.bytes, lsn, &mut families).map_err(damage)?;
-                self.write(ops, lsn, &mut families).map_err(damage)?;
+                let Open { course, held, mut families, .. } = open.unwrap_or_default();
+                course.check_whole(chunks, first_chunk).map_err(damage)?;
+                self.write(&held, lsn, Some(&mut families)).map_err(damage)?;
+                self.write(ops, lsn, Some(&mut families)).map_err(damage)?;
                 if chunks > 0 {
                     // The first piece of its first chunk lies nobody knows where, but in the log that is there.
                     self.large.add(Large { since: self.needed, first_chunk, csn: lsn, families });
@@ -101,46 +155,49 @@ impl<'a> Replay<'a> {
             }
             Redo::Chunk { xid, ops } => {
                 self.note_xid(xid);
-                let open = self.open.entry(xid).or_default();
-                if open.chunks == 0 {
-                    open.first_chunk = lsn;
-                }
-                open.chunks += 1;
-                let mut reader = Reader::new(ops);
-                while !reader.is_empty() {
-                    let before = reader.rest();
-                    let op = Op::decode(&mut reader).map_err(|error| damage(error.what))?;
-                    self.families.note_used(op.cf);
-                    open.bytes.extend_from_slice(&before[..before.len() - reader.rest().len()]);
-                    open.ends.push(open.bytes.len());
-                }
+                self.take_chunk(xid, ops).map_err(damage)?;
             }
             Redo::Abort { xid } => {
                 self.note_xid(xid);
-                self.open.remove(&xid);
+                self.held_bytes -= self.open.remove(&xid).map_or(0, |open| open.held_bytes());
             }
             Redo::RollbackTo { xid, first_void } => {
                 let open = self.open.entry(xid).or_default();
-                let kept = usize::try_from(first_void).unwrap_or(usize::MAX);
-                if open.broken {
-                    return Ok(());
-                }
-                if kept > open.ends.len() && self.needed > Lsn::FIRST {
-                    open.broken = true; // what it goes back to was in log that is gone
-                    return Ok(());
-                }
-                if kept > open.ends.len() {
-                    return Err(damage("a rollback to a place that is not in the log"));
-                }
-                open.ends.truncate(kept);
-                open.bytes.truncate(open.ends.last().copied().unwrap_or(0));
+                let before = open.held_bytes();
+                open.course.roll_back_to(first_void, self.needed).map_err(damage)?;
+                open.truncate(open.course.live_count());
+                self.held_bytes -= before - open.held_bytes();
             }
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();
+                self.held_bytes = 0;
                 self.incarnations.push((lsn, incarnation));
             }
         }
+        Ok(())
+    }
+
+    /// Returns whether so much waits that the log should be surveyed (P6): once, for [`Replay::take_fates`].
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.held_bytes > self.held_bytes_max && self.fates.is_none()
+    }
+
+    /// Goes on knowing how the large transactions of the log end: what waits is applied, or dropped, and nothing waits any
+    /// more.
+    pub(crate) fn take_fates(&mut self, fates: Fates) -> Result<(), EngineError> {
+        let lsn = self.position;
+        let mut open = std::mem::take(&mut self.open);
+        for open in open.values_mut() {
+            if let Some(fate) = fates.get(&open.course.first_chunk) {
+                // What is rolled back later is the end of it.
+                open.truncate(fate.count_below(open.course.logged()));
+                let written = self.write(&open.held, fate.csn, Some(&mut open.families));
+                written.map_err(|what| EngineError::Corruption { lsn, what })?;
+            }
+            (open.held, open.ends) = (Vec::new(), Vec::new());
+        }
+        (self.open, self.held_bytes, self.fates) = (open, 0, Some(fates));
         Ok(())
     }
 
@@ -148,81 +205,101 @@ impl<'a> Replay<'a> {
     /// chunk, or what it rolled back, so it counts as incomplete whatever comes.
     pub(crate) fn gap(&mut self) {
         for open in self.open.values_mut() {
-            (open.broken, open.bytes, open.ends) = (true, Vec::new(), Vec::new());
+            *open = Open::default();
+            open.course.is_broken = true;
         }
+        self.held_bytes = 0;
+    }
+
+    /// Has everything applied that came. Call it at the end of the log, before anybody reads.
+    pub(crate) fn finish(self) -> Replayed {
+        let Self { rows, xid_limit, incarnations, large, appliers, .. } = self;
+        Replayed { rows, xid_limit, incarnations, large, old_bytes: appliers.finish() }
     }
 
     fn note_xid(&mut self, xid: Xid) {
         self.xid_limit = self.xid_limit.max(Xid::new(xid.get().saturating_add(1)));
     }
 
+    /// Takes a chunk: its operations wait, or are applied if it is known how the transaction ends.
+    fn take_chunk(&mut self, xid: Xid, ops: &[u8]) -> Result<(), &'static str> {
+        let mut open = self.open.remove(&xid).unwrap_or_default();
+        open.course.note_chunk(self.position);
+        let fates = self.fates.take();
+        let fate = fates.as_ref().and_then(|fates| fates.get(&open.course.first_chunk));
+        let before = open.held_bytes();
+        let mut reader = Reader::new(ops);
+        let mut taken = Ok(());
+        while !reader.is_empty() {
+            let rest = reader.rest();
+            let op = match Op::decode(&mut reader) {
+                Ok(op) => op,
+                Err(error) => {
+                    taken = Err(error.what);
+                    break;
+                }
+            };
+            self.families.note_used(op.cf);
+            let number = open.course.note_operation();
+            if fates.is_none() {
+                open.held.extend_from_slice(&rest[..rest.len() - reader.rest().len()]);
+                open.ends.push(open.held.len());
+            } else if let Some(fate) = fate.filter(|fate| fate.has(number)) {
+                self.put(&op, fate.csn, Some(&mut open.families));
+            }
+        }
+        self.held_bytes += open.held_bytes() - before;
+        self.fates = fates;
+        self.open.insert(xid, open);
+        taken
+    }
+
     /// Applies operations committed at `csn`, and adds their families to `families`.
-    fn write(&mut self, ops: &[u8], csn: Lsn, families: &mut Vec<CfId>) -> Result<(), &'static str> {
+    fn write(&mut self, ops: &[u8], csn: Lsn, mut families: Option<&mut Vec<CfId>>) -> Result<(), &'static str> {
         let mut reader = Reader::new(ops);
         while !reader.is_empty() {
             let op = Op::decode(&mut reader).map_err(|error| error.what)?;
-            self.families.note_used(op.cf);
-            if families.last() != Some(&op.cf) && !families.contains(&op.cf) {
-                families.push(op.cf);
-            }
-            if csn < self.needed || self.flushed.get(&op.cf).is_some_and(|flushed| csn < *flushed) {
-                continue; // P5
-            }
-            let family = match &self.family {
-                Some(family) if family.id() == op.cf => family,
-                _ => self.family.insert(self.families.get_or_make(op.cf)),
-            };
-            self.old_bytes += family.replay(op.key, op.value, csn, csn);
-            self.rows += 1;
+            self.put(&op, csn, families.as_deref_mut());
         }
         Ok(())
+    }
+
+    fn put(&mut self, op: &Op<'_>, csn: Lsn, families: Option<&mut Vec<CfId>>) {
+        if let Some(families) =
+            families.filter(|families| families.last() != Some(&op.cf) && !families.contains(&op.cf))
+        {
+            families.push(op.cf);
+        }
+        if csn >= self.needed {
+            self.put_needed_since(op, csn, csn); // P5
+        } else {
+            self.families.note_used(op.cf);
+        }
+    }
+
+    /// Has an operation applied that the log is needed for from `since` on, unless the levels have it (P5).
+    fn put_needed_since(&mut self, op: &Op<'_>, csn: Lsn, since: Lsn) {
+        let flushed = match self.recent {
+            Some((cf, flushed)) if cf == op.cf => flushed,
+            _ => {
+                self.families.note_used(op.cf);
+                let flushed = self.flushed.get(&op.cf).copied().unwrap_or(Lsn::ZERO);
+                self.recent.insert((op.cf, flushed)).1
+            }
+        };
+        if csn >= flushed {
+            self.appliers.put(op, &At { csn, since, settled: self.settled() });
+            self.rows += 1;
+        }
+    }
+
+    /// Returns the position below which nothing was committed that comes later.
+    const fn settled(&self) -> Lsn {
+        self.position
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::redo::{encode_integers, tag};
-    use collie_base::{CfId, HistoryId, Term};
-
-    fn ops(header: &[u64], keys: &[u8]) -> Vec<u8> {
-        let mut out = encode_integers(header);
-        keys.iter().for_each(|key| Op { cf: CfId::new(3), key: &[*key], value: Some(b"v") }.encode(&mut out));
-        out
-    }
-
-    fn rows(records: &[(u64, u8, Vec<u8>)]) -> Result<u64, EngineError> {
-        let families = Families::new();
-        let mut replay = Replay::new(&families);
-        for (lsn, tag, payload) in records {
-            replay.apply(Lsn::new(*lsn), *tag, payload)?;
-        }
-        assert_eq!(families.create().get(), 4, "ids in the log are used up, also those of unfinished transactions");
-        Ok(families.count().1)
-    }
-
-    /// Goal: P1 to P3. Method: small logs with chunks that are committed, aborted, voided, unfinished, missing.
-    #[test]
-    fn chunks_count_only_with_their_commit_and_all_of_them() {
-        let chunk = |lsn, keys: &[u8]| (lsn, tag::CHUNK, ops(&[7], keys));
-        let commit = |lsn, count, first, keys: &[u8]| (lsn, tag::COMMIT, ops(&[7, count, first], keys));
-        assert_eq!(rows(&[chunk(5000, b"ab"), chunk(6000, b"cd"), commit(7000, 2, 5000, b"e")]).unwrap(), 5);
-        assert_eq!(rows(&[chunk(5000, b"ab")]).unwrap(), 0);
-        assert_eq!(rows(&[chunk(5000, b"ab"), (6000, tag::ABORT, encode_integers(&[7]))]).unwrap(), 0);
-        let voided = (6000, tag::ROLLBACK_TO, encode_integers(&[7, 1]));
-        assert_eq!(rows(&[chunk(5000, b"ab"), voided, commit(7000, 1, 5000, b"e")]).unwrap(), 2);
-        let incarnation = Incarnation {
-            term: Term::new(0),
-            history: HistoryId::new(2),
-            previous_term: Term::new(0),
-            previous_history: HistoryId::new(1),
-            reason: 1,
-            wall_us: 0,
-        };
-        let reborn = (6000, tag::INCARNATION, incarnation.encode());
-        assert_eq!(rows(&[chunk(5000, b"ab"), reborn, commit(7000, 0, 0, b"e")]).unwrap(), 1, "another's chunks");
-        for broken in [vec![commit(7000, 1, 5000, b"e")], vec![chunk(5000, b"a"), commit(7000, 2, 5000, b"e")]] {
-            assert!(matches!(rows(&broken), Err(EngineError::Corruption { .. })));
-        }
-    }
-}
+#[cfg(not(any(loom, shuttle)))]
+#[path = "replay_tests.rs"]
+mod tests;

@@ -23,11 +23,12 @@ use collie_store::Levels;
 use collie_txn::Txns;
 use collie_wal::{Salvaged, salvage_locked};
 
+use crate::apply::{Appliers, appliers_for};
 use crate::control::Control;
 use crate::families::Families;
 use crate::log::EngineLog;
-use crate::open::PROGRESS_RECORDS;
-use crate::replay::Replay;
+use crate::progress::{Meter, PROGRESS_RECORDS};
+use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
 use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, names};
 
@@ -45,17 +46,18 @@ pub(crate) fn open(
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
     let Some(control) = Control::read(env, dir)? else { return Err(EngineError::NotFound { path: dir.to_owned() }) };
-    if Levels::log_start_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)? > Lsn::FIRST {
+    if Levels::noted_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?.log_start > Lsn::FIRST {
         return Err(EngineError::InvalidArgument { what: IN_LEVELS_ONLY });
     }
     let mut log = salvage_locked(env, &Control::log_dir(dir), &options.log.copies)?;
     let families = Arc::new(Families::new());
-    let mut replay = Replay::new(&families);
+    let mut replay = Replay::new(&families, Appliers::new(&families, appliers_for(options.recovery_threads)));
     let (start, mut lost) = (log.start(), Lost::default());
     let mut end = start;
     lost.ring = log.ring(env, &options.log.ring_dir);
     let total = log.durable();
-    let mut now = OpenProgress { phase: OpenPhase::Replay, bytes_done: 0, bytes_total: 0, rows: 0 };
+    let mut meter = Meter::new(progress);
+    meter.begin(OpenPhase::Replay, total.max(start).bytes_since(start));
     let mut records = 0_u64;
     for piece in &mut log {
         let to = match piece? {
@@ -75,15 +77,13 @@ pub(crate) fn open(
         };
         end = end.max(to);
         if records.is_multiple_of(PROGRESS_RECORDS) {
-            (now.bytes_done, now.bytes_total) = (end.bytes_since(start), total.max(end).bytes_since(start));
-            now.rows = replay.rows;
-            progress(&now);
+            meter.note_of(end.bytes_since(start), total.max(end).bytes_since(start), replay.rows);
         }
     }
     if start > Lsn::FIRST {
         lost.take(&format!("wal: everything before LSN {start} is gone"), start.bytes_since(Lsn::FIRST));
     }
-    let Replay { rows, xid_limit: first_xid, incarnations, .. } = replay;
+    let Replayed { rows, xid_limit: first_xid, incarnations, .. } = replay.finish();
     if let Err(error) = names::after_replay(&families) {
         lost.names = Some(error.to_string());
     }
@@ -91,7 +91,7 @@ pub(crate) fn open(
     let txns = Txns::new(EngineLog::salvaged(log, end), options.txn(first_xid));
     let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env));
     let bytes = end.bytes_since(start);
-    progress(&OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
+    meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
     let report = OpenReport {
         created: false,
         notices: lost.notices(),

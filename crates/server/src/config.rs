@@ -86,6 +86,12 @@ pub const KEYS: &[Key] = &[
         "Memory that rows and their versions may take up. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused with 53200; reads, DELETE and DROP go on. 0: 60 % of the machine's memory, or of what its control group leaves.",
     ),
     key(
+        "store.recovery_threads",
+        Kind::Count,
+        "0",
+        "Threads that put rows into memory while the server starts, at most 16. 0: as many as there are cores.",
+    ),
+    key(
         "store.write_buffer_size",
         Kind::Bytes,
         "64MiB",
@@ -343,6 +349,7 @@ impl Config {
                 self.engine.first_xid = Xid::new(first);
             }
             "store.memory_limit" => self.engine.memory_limit = bytes()?,
+            "store.recovery_threads" => self.engine.recovery_threads = size(16)?,
             "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
             "txn.max_snapshot_age" => {
                 let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;

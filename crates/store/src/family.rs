@@ -8,6 +8,8 @@
 //!   out, a version from when it was linked until it is rolled back or unlinked. Locks count for nothing. Exact while nobody
 //!   writes, about meanwhile. Checked by the family's model test, against the allocator by `tests/memory.rs` of `engine`.
 
+mod loading;
+
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -16,10 +18,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
 use collie_sync::{StripedCounter, mutant};
 
+pub use self::loading::{Loaded, LoggedWrite};
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{OrderedIndex, RowIndex, Span};
-use crate::key::Key;
 use crate::row::{FlushAt, FlushEntry, Pending, Row};
 use crate::share_locks::ShareLocks;
 use crate::stamp::Resolve;
@@ -336,55 +338,6 @@ impl<I: OrderedIndex> Family<I> {
                 Removal::Busy => collie_sync::thread::yield_now(),
             }
         }
-    }
-
-    /// Applies a committed write while opening: in commit order, after what the levels hold, before anybody reads. The log
-    /// is needed for it from `since` on. Returns by how many bytes old versions grew: a deletion stays until it is flushed.
-    pub fn replay(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn, since: Lsn) -> i64 {
-        let Some(value) = value else {
-            let Some(row) = self.index.with(key, Arc::clone) else { return 0 };
-            let (grown, grown_in_all) = row.load(None, csn, &pin());
-            self.memory.add(grown_in_all);
-            if row.is_dead() {
-                self.leave_index(&row);
-            } else {
-                self.mark(&row, 0, since);
-            }
-            return grown;
-        };
-        let made = self.index.get_or_insert(key, |key: Key| {
-            let row = Row::committed(key, value, csn);
-            (Arc::clone(&row), row)
-        });
-        let (row, grown) = match made {
-            Ok(row) => {
-                self.count(row.loaded_bytes(), 1);
-                (row, 0)
-            }
-            Err(row) => {
-                let (grown, grown_in_all) = row.load(Some(value), csn, &pin());
-                self.memory.add(grown_in_all);
-                (row, grown)
-            }
-        };
-        self.mark(&row, value.len(), since);
-        grown
-    }
-
-    /// Applies a committed write while opening a family that has no levels: in commit order, before anybody reads.
-    pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
-        let _no_tombstone_stays = self.replay(key, value, csn, csn);
-    }
-
-    /// Takes over a row that the levels hold, while opening, before anything else is loaded. `false`: the key came twice.
-    #[must_use]
-    pub fn load_from_levels(&self, key: &[u8], value: &[u8], csn: Lsn) -> bool {
-        let made = self.index.get_or_insert(key, |key: Key| {
-            let row = Row::committed(key, value, csn);
-            row.note_on_disk();
-            (Arc::clone(&row), row)
-        });
-        made.inspect(|row| self.count(row.loaded_bytes(), 1)).is_ok()
     }
 
     /// Notes that a row has a state which the levels lack, after it was put on top of the row and before its commit is in the

@@ -56,7 +56,9 @@ use self::{
     map::MapStore,
 };
 pub use self::{
-    calls::{Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, TreeId, TreeStat, TreeState},
+    calls::{
+        Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, LevelsNoted, TreeId, TreeStat, TreeState,
+    },
     error::LevelsError,
 };
 use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
@@ -376,24 +378,15 @@ impl Levels {
         manifest.append(&Record::LogStart(start, carry.to_vec()))
     }
 
-    /// Returns from where on the log of the levels in `dir` is needed, without opening them: reads MANIFEST and writes
-    /// nothing. `Lsn::FIRST` without levels.
+    /// Reads MANIFEST in `dir` for what it says of the log, without opening the levels, and writes nothing.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `Io`.
-    pub fn log_start_in(env: &Env, dir: &Path) -> Result<Lsn, LevelsError> {
-        Ok(Manifest::read(&*env.files, dir)?.map_or(Lsn::FIRST, |contents| contents.state.log_start))
-    }
-
-    /// Returns the highest position that a flush to the levels in `dir` has begun with, without opening them; zero without one. A
-    /// log that ends below does not fit them.
-    ///
-    /// # Errors
-    /// As [`Levels::log_start_in`].
-    pub fn flushed_in(env: &Env, dir: &Path) -> Result<Lsn, LevelsError> {
+    pub fn noted_in(env: &Env, dir: &Path) -> Result<LevelsNoted, LevelsError> {
         let contents = Manifest::read(&*env.files, dir)?;
         let trees = contents.iter().flat_map(|contents| contents.state.trees.values());
-        Ok(trees.map(KnownTree::ceiling).max().unwrap_or(Lsn::ZERO))
+        let flushed = trees.map(KnownTree::ceiling).max().unwrap_or(Lsn::ZERO);
+        Ok(LevelsNoted { log_start: contents.map_or(Lsn::FIRST, |contents| contents.state.log_start), flushed })
     }
 
     /// Returns from where on the log is needed; `Lsn::FIRST` before the first note.

@@ -85,14 +85,14 @@ mod unflushed;
 
 pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
-pub use family::{Family, FamilyStat, ScanRequest, ScanStop, Visit};
+pub use family::{Family, FamilyStat, Loaded, LoggedWrite, ScanRequest, ScanStop, Visit};
 #[cfg(not(loom))]
 pub use index::PartitionedIndex;
 pub use index::{BTreeIndex, OrderedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
     Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,
-    TreeId, TreeStat, TreeState,
+    LevelsNoted, TreeId, TreeStat, TreeState,
 };
 pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]

@@ -47,6 +47,7 @@
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/newest.rs` | the newest committed state |
+//! | `row/load.rs` | a row while its directory is opened |
 //! | `row/flush.rs` | [`FlushEntry`]: what a flush takes of a row; which states the levels lack |
 //! | `row/prune.rs` | unlinking what nobody sees; death; places in queues |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
@@ -54,13 +55,14 @@
 mod chain;
 mod flush;
 mod head;
+mod load;
 mod newest;
 mod pending;
 mod prune;
 mod share;
 mod version;
 
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn};
@@ -78,7 +80,7 @@ use crate::calls::{Basis, Change, InsertOutcome, Origin, View, WriteOutcome, Wri
 use crate::epoch::{Pin, pin};
 use crate::key::Key;
 use crate::share_locks::ShareLocks;
-use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use crate::stamp::atomic::Ordering::{Acquire, Relaxed, Release};
 use crate::stamp::atomic::{AtomicPtr, AtomicU32};
 use crate::stamp::{Fate, Resolve};
 use crate::trace;
@@ -159,33 +161,6 @@ impl Row {
             }
         }
         None
-    }
-
-    /// Replaces the content with a later commit's, for loading before anybody reads. A deletion leaves a dead row, or a
-    /// tombstone where the levels hold a value (L3 of `row/flush.rs`). What the levels hold may be newer, of a flush that was
-    /// interrupted: then nothing changes. Returns by how many bytes old versions grew, and all versions.
-    pub(crate) fn load(&self, value: Option<&[u8]>, csn: Lsn, pin: &Pin) -> (i64, i64) {
-        let bytes = |head: *mut Version| {
-            let version = walk(head, pin).next().map(|(_, version)| version);
-            let old = version.filter(|version| version.value().is_none()).map_or(0, |version| self.old_bytes(version));
-            let all = version.map_or(0, Version::counted_bytes);
-            (i64::try_from(old).unwrap_or(0), i64::from(all))
-        };
-        let head = self.head.load(Acquire);
-        let older = walk(head, pin).next().map(|(_, v)| v.stamp.load(Acquire));
-        if older.is_some_and(|older| older > csn.get()) {
-            assert!(self.is_on_disk(), "commits are loaded in their order");
-            return (0, 0);
-        }
-        let before = bytes(head);
-        let new = match value {
-            Some(value) => Box::into_raw(Version::committed(value, csn)),
-            None if self.is_on_disk() => Box::into_raw(Version::deleted(csn)),
-            None => DEAD,
-        };
-        let after = bytes(new);
-        retire(self.head.swap(new, AcqRel), ptr::null_mut(), pin);
-        (after.0 - before.0, after.1 - before.1)
     }
 
     /// Whether the row left the index, or is about to (R5).

@@ -50,6 +50,7 @@ macro_rules! mistake {
 }
 
 mod assemble;
+mod checked;
 mod consumers;
 mod copies;
 mod core;
@@ -139,6 +140,7 @@ mod truncate_tests;
 #[cfg(test)]
 mod warning_tests;
 
+pub use checked::Checked;
 pub use collie_base::Lsn;
 pub use consumers::ConsumerStat;
 pub use copies::{CopyRepair, CopyStat, CopyState, inspect_copies, repair_copies};

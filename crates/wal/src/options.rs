@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use collie_base::Lsn;
 
-use crate::{WalError, Warnings, reserve::SHARED_SLOTS};
+use crate::{Checked, WalError, Warnings, reserve::SHARED_SLOTS};
 
 /// More than a record takes beyond the bytes of its piece: length, kind, slot, number of the piece.
 pub(crate) const RECORD_OVERHEAD: u64 = 32;
@@ -181,6 +181,8 @@ pub struct Options {
     pub first_lsn: Lsn,
     /// Tag and body of a record to append first whenever opening skipped positions. Default none.
     pub first_record: Option<(u8, Vec<u8>)>,
+    /// Told how far an opening is with checking the files, which may take long. Default: nobody looks.
+    pub checked: Checked,
     /// Takes what an operator should read while the log runs. Default nobody.
     pub warnings: Warnings,
     /// `wal.copies`: directories beside the log's own that hold the same segments, at most 15. Default none.
@@ -238,6 +240,7 @@ impl Default for Options {
             known_start: None,
             first_lsn: Lsn::FIRST,
             first_record: None,
+            checked: Checked::default(),
             warnings: Warnings::default(),
             copies: Vec::new(),
             copies_required: CopiesRequired::All,

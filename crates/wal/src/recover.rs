@@ -29,7 +29,7 @@ use crate::{
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
     spare::{Spare, open_descriptions, prepare, prepare_again},
-    survey::{Damage, Leftover, Note, Survey, survey},
+    survey::{Damage, Leftover, Note, Survey, survey_watched},
     window::Window,
 };
 
@@ -118,9 +118,9 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     let dir = &copies.home;
     copies.usable.iter().try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
     let look = |known_durable| -> Result<(Option<Gathered>, Survey), WalError> {
-        Ok(match Gathered::of(env, copies, options.open_with, known_durable)? {
+        Ok(match Gathered::of(env, copies, options, known_durable)? {
             Some((gathered, found)) => (Some(gathered), found),
-            None => (None, survey(&*env.files, dir, known_durable)?),
+            None => (None, survey_watched(&*env.files, dir, known_durable, &options.checked)?),
         })
     };
     let (mut gathered, mut found) = look(options.known_durable)?;

@@ -24,7 +24,7 @@ use collie_base::Lsn;
 use collie_env::Files;
 
 use crate::{
-    WalError,
+    Checked, WalError,
     decode::{Bad, HeaderBlock},
     format::{BLOCK_BYTES, CopyCounts, REASON_REWRITE, REASON_TRUNCATE, SegmentHeader, segment_number},
     misplaced::{Cause, Shortened, explain, refuse_wrong_name},
@@ -143,14 +143,25 @@ impl Survey {
 
 /// Reads `dir`. `known_durable`: a position that the caller knows to have been durable.
 pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) -> Result<Survey, WalError> {
+    survey_watched(files, dir, known_durable, &Checked::default())
+}
+
+/// [`survey`] that tells how far it is.
+pub(crate) fn survey_watched(
+    files: &dyn Files,
+    dir: &Path,
+    known_durable: Option<Lsn>,
+    checked: &Checked,
+) -> Result<Survey, WalError> {
+    checked.begin();
     let names = files.list(dir).map_err(|source| WalError::io("list", dir, source))?;
     let mut numbers: Vec<(u64, PathBuf)> =
         names.iter().filter_map(|name| Some((segment_number(name)?, dir.join(name)))).collect();
     numbers.sort_unstable();
     let segment_number_max = numbers.last().map_or(0, |(number, _)| *number);
-    let mut chain = Chain { named: named_by_first_frames(files, &numbers)?, ..Chain::default() };
+    let mut chain = Chain { named: named_by_first_frames(files, &numbers, checked)?, ..Chain::default() };
     let (mut log_id, mut leftovers) = (None, Vec::new());
-    let (mut seen, mut shortened) = (Seen::default(), Vec::new());
+    let (mut seen, mut shortened) = (Seen { checked: checked.clone(), ..Seen::default() }, Vec::new());
     for (number, path) in numbers {
         let mut window = Window::open(files, path.clone())?;
         let file_bytes = window.file_bytes();
@@ -175,6 +186,7 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
             Ok(header) => chain.follow_segment(&mut window, &path, header, &mut seen)?,
             Err(_) => false,
         };
+        seen.end_file(file_bytes);
         if !joined {
             let header = header.map(|header| header.salt);
             leftovers.push(Leftover { path, number, file_bytes, lost_frames: false, is_spare: false, header });
@@ -206,10 +218,15 @@ pub(crate) fn survey(files: &dyn Files, dir: &Path, known_durable: Option<Lsn>) 
 
 /// Returns end and checksum of the frames that the files' first frames continue from: what a chain must remember however
 /// far it has come, at most one per file.
-fn named_by_first_frames(files: &dyn Files, numbers: &[(u64, PathBuf)]) -> Result<BTreeSet<(Lsn, u32)>, WalError> {
+fn named_by_first_frames(
+    files: &dyn Files,
+    numbers: &[(u64, PathBuf)],
+    checked: &Checked,
+) -> Result<BTreeSet<(Lsn, u32)>, WalError> {
     let mut named = BTreeSet::new();
     for (number, path) in numbers {
         let mut window = Window::open(files, path.clone())?;
+        checked.expect(window.file_bytes());
         let HeaderBlock::Segment(header) = window.segment_header()? else { continue };
         if header.number == *number
             && let Ok(frame) = window.frame_at(BLOCK_BYTES, Some(header.salt))?
@@ -227,12 +244,16 @@ fn continues_from(header: &crate::format::FrameHeader) -> Lsn {
     header.link.filter(|_| !mistake!("STARTS_AT_A_JUMP")).map_or(header.start, own)
 }
 
-/// Maxima over every valid frame, in the chain or not.
+/// Maxima over every valid frame, in the chain or not, and how much was read.
 #[derive(Debug, Default)]
 struct Seen {
     incarnation: u64,
     frame_number: u64,
     end: Lsn,
+    checked: Checked,
+    /// Bytes of files that were checked, and of the one at hand.
+    files_bytes: u64,
+    file_bytes: u64,
 }
 
 impl Seen {
@@ -240,6 +261,13 @@ impl Seen {
         self.incarnation = self.incarnation.max(header.link.map_or(0, |link| link.incarnation));
         self.frame_number = self.frame_number.max(header.number);
         self.end = self.end.max(header.end());
+        self.file_bytes += header.padded_bytes();
+        self.checked.reach(self.files_bytes + self.file_bytes);
+    }
+
+    fn end_file(&mut self, bytes: u64) {
+        (self.files_bytes, self.file_bytes) = (self.files_bytes + bytes, 0);
+        self.checked.reach(self.files_bytes);
     }
 }
 

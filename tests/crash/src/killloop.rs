@@ -30,6 +30,10 @@ impl Plan {
     /// Starts the server, with the protocols of the log in turn: a ring is read whatever the next life uses. In every other
     /// life tables are flushed to their levels, and log that is not needed goes, as often as can be.
     fn start(&self, [data, rings]: [&Path; 2], cycle: u64) -> anyhow::Result<Server> {
+        Server::start(&self.server, data, &self.settings(rings, cycle)?)
+    }
+
+    fn settings(&self, rings: &Path, cycle: u64) -> anyhow::Result<Vec<String>> {
         let protocol = ["help", "oracle", "base"][usize::try_from(cycle % 3)?];
         let pairs = [("ring", self.ring.as_str()), ("ring_dir", &rings.display().to_string()), ("protocol", protocol)];
         let mut settings = pairs.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
@@ -43,7 +47,7 @@ impl Plan {
             ];
             settings.extend(small.map(str::to_owned));
         }
-        Server::start(&self.server, data, &settings)
+        Ok(settings)
     }
 }
 
@@ -65,10 +69,14 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     for cycle in 1..=plan.cycles {
         let running = server.take().context("no server")?;
         journals.extend(load_and_kill(plan, running, cycle, &mut random)?);
-        // Every fourth time it is killed while it recovers, too: recovery may be repeated from anywhere.
-        if cycle % 4 == 0 {
-            let half_open = plan.start(places, cycle + 1);
-            drop(half_open);
+        // Every other time it is killed again, while it recovers or when it just has: recovery may be repeated from anywhere.
+        match cycle % 4 {
+            0 => drop(plan.start(places, cycle + 1)),
+            2 => {
+                let after = Duration::from_micros(random.below(30_000));
+                Server::start_and_kill(&plan.server, &data, &plan.settings(rings.path(), cycle + 1)?, after)?;
+            }
+            _ => {}
         }
         let again = plan.start(places, cycle).with_context(|| format!("cycle {cycle}: reopening"))?;
         let mut client = again.connect()?;

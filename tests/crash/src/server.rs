@@ -1,9 +1,11 @@
 //! The server under test: started, waited for, killed.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context, bail};
@@ -30,9 +32,7 @@ impl Server {
     ) -> anyhow::Result<Self> {
         let mut child = Command::new(binary)
             .args(arguments)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data)
-            .args(settings.iter().flat_map(|pair| ["--set", pair]))
+            .args(Self::arguments(data, settings))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -45,6 +45,32 @@ impl Server {
             bail!("the server did not start: {}", String::from_utf8_lossy(&output.stderr).trim());
         };
         Ok(Self { child, port })
+    }
+
+    /// Starts the server and kills it after so long, wherever it has come to.
+    pub(crate) fn start_and_kill(
+        binary: &Path,
+        data: &Path,
+        settings: &[String],
+        after: Duration,
+    ) -> anyhow::Result<()> {
+        let mut child = Command::new(binary)
+            .args(Self::arguments(data, settings))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        // The moment of the kill is the experiment itself.
+        std::thread::sleep(after);
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    fn arguments<'a>(data: &'a Path, settings: &'a [String]) -> impl Iterator<Item = &'a OsStr> {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--data"].map(OsStr::new);
+        let settings = settings.iter().flat_map(|pair| [OsStr::new("--set"), OsStr::new(pair)]);
+        serve.into_iter().chain([data.as_os_str()]).chain(settings)
     }
 
     pub(crate) fn config(&self) -> Config {

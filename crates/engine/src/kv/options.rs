@@ -30,6 +30,8 @@ pub struct StoreOptions {
     /// leaves. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value fail with `OutOfMemory`.
     /// Default 0.
     pub memory_limit: u64,
+    /// Threads that put rows into memory while opening, at most 16; 0: as many as there are cores. Default 0.
+    pub recovery_threads: usize,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
 }
@@ -91,9 +93,10 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 21] = [
+const NAMES: [&str; 22] = [
     "create_if_missing",
     "store.memory_limit",
+    "store.recovery_threads",
     "store.write_buffer_size",
     "txn.max_sessions",
     "txn.max_snapshot_age",
@@ -135,7 +138,11 @@ impl Options {
         let log = &options.log;
         Self {
             create_if_missing: options.create_if_missing,
-            store: StoreOptions { memory_limit: options.memory_limit, write_buffer_size: options.write_buffer_size },
+            store: StoreOptions {
+                memory_limit: options.memory_limit,
+                recovery_threads: options.recovery_threads,
+                write_buffer_size: options.write_buffer_size,
+            },
             wal: WalOptions {
                 ring: log.ring,
                 ring_dir: log.ring_dir.clone(),
@@ -167,6 +174,7 @@ impl Options {
         crate::Options {
             create_if_missing,
             memory_limit: store.memory_limit,
+            recovery_threads: store.recovery_threads,
             write_buffer_size: store.write_buffer_size,
             max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
@@ -209,6 +217,7 @@ impl Options {
         match name {
             "create_if_missing" => self.create_if_missing = flag()?,
             "store.memory_limit" => self.store.memory_limit = bytes()?,
+            "store.recovery_threads" => self.store.recovery_threads = count()?,
             "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
             "txn.max_sessions" => self.txn.max_sessions = count()?,
             "txn.max_snapshot_age" => self.txn.max_snapshot_age = Some(time()?).filter(|age| !age.is_zero()),
@@ -330,6 +339,7 @@ mod tests {
         let values = [
             "false",
             "3GiB",
+            "3",
             "32MiB",
             "100",
             "3s",

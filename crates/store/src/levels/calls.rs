@@ -85,6 +85,15 @@ impl Default for LevelOptions {
     }
 }
 
+/// What levels say of the log that goes with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelsNoted {
+    /// From where on it is needed; `Lsn::FIRST` without levels.
+    pub log_start: Lsn,
+    /// The highest position that a flush has begun with; zero without one. A log that ends below does not fit.
+    pub flushed: Lsn,
+}
+
 /// What opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelsFound {

@@ -150,8 +150,8 @@ fn log_start_is_kept_with_what_it_carries() {
     assert_eq!((levels.log_start(), levels.log_carry()), (Lsn::FIRST, Vec::new()));
     levels.note_log_start(Lsn::new(8192), b"xid 7").unwrap();
     drop(levels);
-    assert_eq!(Levels::log_start_in(&env, dir.path()).unwrap(), Lsn::new(8192));
-    assert_eq!(Levels::log_start_in(&env, &dir.path().join("none")).unwrap(), Lsn::FIRST);
+    assert_eq!(Levels::noted_in(&env, dir.path()).unwrap().log_start, Lsn::new(8192));
+    assert_eq!(Levels::noted_in(&env, &dir.path().join("none")).unwrap().log_start, Lsn::FIRST);
     let (levels, _) = open(&env, dir.path());
     assert_eq!((levels.log_start(), levels.log_carry()), (Lsn::new(8192), b"xid 7".to_vec()));
     levels.note_log_start(Lsn::new(4096), b"xid 9").unwrap();

@@ -126,7 +126,7 @@ impl Row {
     }
 
     /// Whether the levels hold something of the row, or may (L3).
-    pub(super) fn is_on_disk(&self) -> bool {
+    pub(crate) fn is_on_disk(&self) -> bool {
         self.flags.load(Relaxed) & (ON_DISK | FLUSHING) != 0 && !mutant!("ON_DISK_IGNORED")
     }
 }

@@ -37,11 +37,11 @@ use self::{
     repair::{Repairs, clear_leftovers},
 };
 use crate::{
-    Inspection, Options, WalError,
+    Checked, Inspection, Options, WalError,
     format::segment_number,
     read::inspect,
     segments::Span,
-    survey::{Survey, survey},
+    survey::{Survey, survey_watched},
 };
 
 /// The directories of a log: its own, then `wal.copies`; those that can be used are locked.
@@ -178,15 +178,15 @@ impl Gathered {
     pub(crate) fn of(
         env: &Env,
         copies: &Copies,
-        open_with: Option<u32>,
+        options: &Options,
         known_durable: Option<Lsn>,
     ) -> Result<Option<(Self, Survey)>, WalError> {
         if !copies.are_several() {
             return Ok(None);
         }
         let census = Census::take(&env.files, &copies.usable, copies.missing.clone())?;
-        census.admit(open_with)?;
-        Self::survey(&env.files, &copies.home, census, known_durable).map(Some)
+        census.admit(options.open_with)?;
+        Self::survey(&env.files, &copies.home, census, known_durable, &options.checked).map(Some)
     }
 
     /// Surveys the up-to-date copies; if that shows damage, or a stale copy has older segments, once more with the stale
@@ -196,10 +196,11 @@ impl Gathered {
         home: &Path,
         census: Census,
         known_durable: Option<Lsn>,
+        checked: &Checked,
     ) -> Result<(Self, Survey), WalError> {
         let look = |dirs: Vec<CopyDir>| {
             let merged = MergedFiles::new(files, home, dirs, census.holders.len())?;
-            let found = survey(&merged, home, known_durable)?;
+            let found = survey_watched(&merged, home, known_durable, checked)?;
             Ok::<_, WalError>((merged, found))
         };
         let (mut merged, mut found) = look(census.holders.clone())?;
@@ -270,7 +271,7 @@ pub fn repair_copies(env: &Env, dir: &Path, options: &Options) -> Result<CopyRep
         return Err(WalError::options("a log in one directory has no copy to repair it from: give wal.copies"));
     }
     let copies = Copies::lock(env, dir, &options.copies)?;
-    let gathered = Gathered::of(env, &copies, options.open_with, options.known_durable)?;
+    let gathered = Gathered::of(env, &copies, options, options.known_durable)?;
     let (gathered, found) = gathered.expect("there are two directories");
     if let Some(error) = found.damage_error() {
         return Err(error);
@@ -296,7 +297,7 @@ pub fn inspect_copies(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<(Insp
     let census = Census::take(&env.files, &dirs, Vec::new())?;
     let lacking = census.stale.iter().chain(&census.empty).map(|copy| copy.dir.clone());
     let lacking = lacking.chain(census.missing.iter().cloned()).collect();
-    let (gathered, _) = Gathered::survey(&env.files, dir, census, None)?;
+    let (gathered, _) = Gathered::survey(&env.files, dir, census, None, &Checked::default())?;
     let env = Env { files: Arc::new(gathered.merged), ..env.clone() };
     Ok((inspect(&env, dir)?, lacking))
 }
@@ -316,7 +317,7 @@ pub(crate) fn surveyed(
     home: &Path,
     dirs: &[PathBuf],
 ) -> Result<(Arc<dyn Files>, Survey), WalError> {
-    let (gathered, found) = Gathered::survey(files, home, census_of(files, dirs)?, None)?;
+    let (gathered, found) = Gathered::survey(files, home, census_of(files, dirs)?, None, &Checked::default())?;
     Ok((Arc::new(gathered.merged), found))
 }
 

@@ -1,0 +1,395 @@
+//! `Appliers`: put the row writes of a log into families, by several threads, each with keys of its own.
+//!
+//! Whoever reads the log gives the writes in its order; a hash of family and key decides whose they are. Each applier takes
+//! its writes in the order in which they were given, so the writes of one key keep theirs, and those of different keys have
+//! none. No thread is started before as many writes have come as make one worthwhile.
+//!
+//! # Invariants
+//! - A1. All writes of a key go to one applier, in the order given.
+//! - A2. A deletion is let go only once nothing that comes later was committed earlier, or at the end: so the latest commit of
+//!   a key stays, although writes of large transactions come before older commits.
+//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier, and by deletions that wait for A2: of large
+//!   transactions whose commit comes yet.
+//!
+//! Checked by `replay_tests.rs`, against a map, at random numbers of appliers and in random orders among them.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+
+use collie_base::{CfId, Lsn, Map};
+use collie_store::{Family, LoggedWrite, Row, pin};
+
+use crate::families::Families;
+use crate::redo::Op;
+
+/// Bytes of keys and values, and writes, at which a batch goes to its applier: a thousand rows of TPC-C, so that handing it
+/// over costs nothing beside them.
+const BATCH_BYTES: usize = 256 << 10;
+const BATCH_WRITES: usize = 2048;
+/// Batches at most of one applier: being filled, waiting, being applied.
+const BATCHES: usize = 4;
+/// Writes under one pin: what they supersede can be freed after so many.
+const PIN_WRITES: usize = 256;
+
+/// The most appliers there are: beyond that, reading the log takes longer than applying it.
+pub(crate) const APPLIERS_MAX: usize = 16;
+
+/// Returns how many appliers there are if `wanted` are; 0 wants one per core.
+pub(crate) fn appliers_for(wanted: usize) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if wanted == 0 { cores() } else { wanted }.clamp(1, APPLIERS_MAX)
+}
+
+/// A write of a batch: where it lies in the bytes.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    cf: CfId,
+    is_put: bool,
+    is_settled: bool,
+    csn: Lsn,
+    since: Lsn,
+    key: usize,
+    value: usize,
+    end: usize,
+}
+
+/// Writes on their way to an applier.
+#[derive(Debug, Default)]
+struct Batch {
+    places: Vec<Place>,
+    bytes: Vec<u8>,
+    /// Nothing that comes later was committed below.
+    settled: Lsn,
+}
+
+impl Batch {
+    fn push(&mut self, op: &Op<'_>, at: &At) {
+        let key = self.bytes.len();
+        self.bytes.extend_from_slice(op.key);
+        let value = self.bytes.len();
+        self.bytes.extend_from_slice(op.value.unwrap_or_default());
+        let (is_put, is_settled, end) = (op.value.is_some(), at.csn <= at.settled, self.bytes.len());
+        self.places.push(Place { cf: op.cf, is_put, is_settled, csn: at.csn, since: at.since, key, value, end });
+    }
+
+    fn is_full(&self, limit: Limit) -> bool {
+        self.bytes.len() >= limit.bytes || self.places.len() >= limit.writes
+    }
+
+    fn clear(&mut self) {
+        self.places.clear();
+        self.bytes.clear();
+        self.bytes.shrink_to(4 * BATCH_BYTES); // one large value is no reason to keep its space
+    }
+}
+
+/// Where a write was committed, and what that means for others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct At {
+    /// Where it was committed.
+    pub(crate) csn: Lsn,
+    /// The log is needed for it from here on.
+    pub(crate) since: Lsn,
+    /// Nothing that comes later was committed below.
+    pub(crate) settled: Lsn,
+}
+
+/// When a batch is full.
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    bytes: usize,
+    writes: usize,
+}
+
+/// Deletions that are remembered, by where they were committed.
+type Kept = BTreeMap<Lsn, Vec<(Arc<Family>, Arc<Row>)>>;
+
+/// Applies its share.
+#[derive(Debug)]
+struct Applier {
+    families: Arc<Families>,
+    /// The family written last: the next write is mostly of the same.
+    family: Option<Arc<Family>>,
+    kept: Kept,
+    old_bytes: i64,
+}
+
+impl Applier {
+    fn apply(&mut self, batch: &Batch) {
+        for places in batch.places.chunks(PIN_WRITES) {
+            let pin = pin();
+            for place in places {
+                let family = match &self.family {
+                    Some(family) if family.id() == place.cf => family,
+                    _ => self.family.insert(self.families.get_or_make(place.cf)),
+                };
+                let loaded = family.replay(
+                    &LoggedWrite {
+                        key: &batch.bytes[place.key..place.value],
+                        value: place.is_put.then(|| &batch.bytes[place.value..place.end]),
+                        csn: place.csn,
+                        since: place.since,
+                        is_settled: place.is_settled,
+                    },
+                    &pin,
+                );
+                self.old_bytes += loaded.old_bytes;
+                if let Some(row) = loaded.kept {
+                    self.kept.entry(place.csn).or_default().push((Arc::clone(family), row));
+                }
+            }
+        }
+        self.settle(batch.settled);
+    }
+
+    /// Lets deletions go that were committed at or below `settled` (A2).
+    fn settle(&mut self, settled: Lsn) {
+        while let Some(first) = self.kept.first_entry().filter(|first| *first.key() <= settled) {
+            let (csn, rows) = first.remove_entry();
+            let pin = pin();
+            self.old_bytes += rows.iter().map(|(family, row)| family.settle(row, csn, &pin)).sum::<i64>();
+        }
+    }
+
+    /// Returns by how many bytes old versions grew.
+    fn end(mut self) -> i64 {
+        self.settle(Lsn::MAX);
+        self.old_bytes
+    }
+}
+
+/// Where an applier works.
+#[derive(Debug)]
+enum Work {
+    /// On the thread that reads the log.
+    Here(Applier),
+    /// On a thread of its own. Batches come back to be filled again.
+    Apart { full: SyncSender<Batch>, empty: Receiver<Batch>, thread: JoinHandle<i64> },
+    /// Not before a test lets it.
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    Held(std::collections::VecDeque<Batch>, Applier),
+}
+
+impl Work {
+    /// Gives the applier a thread. Without one to be had it goes on here.
+    fn start(applier: Applier, number: usize) -> Self {
+        let (full, batches) = sync_channel::<Batch>(BATCHES - 2);
+        let (back, empty): (Sender<Batch>, _) = channel();
+        // The thread takes the applier from a channel: it must not be lost where no thread can be made.
+        let (hand, handed) = channel::<Applier>();
+        let thread = std::thread::Builder::new().name(format!("collie-open-{number}")).spawn(move || {
+            let Ok(mut applier) = handed.recv() else { return 0 };
+            for mut batch in batches {
+                applier.apply(&batch);
+                batch.clear();
+                let _ = back.send(batch); // the reader may have ended
+            }
+            applier.end()
+        });
+        match thread {
+            Ok(thread) => match hand.send(applier) {
+                Ok(()) => Self::Apart { full, empty, thread },
+                Err(refused) => Self::Here(refused.0),
+            },
+            Err(_) => Self::Here(applier),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
+    batch: Batch,
+    /// `None` only while it is changed.
+    work: Option<Work>,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Appliers {
+    lanes: Vec<Lane>,
+    limit: Limit,
+    /// For its hash function.
+    hash: Map<(), ()>,
+    #[cfg(all(test, not(any(loom, shuttle))))]
+    schedule: Option<tests::Schedule>,
+}
+
+impl Appliers {
+    /// Makes `count` of them.
+    pub(crate) fn new(families: &Arc<Families>, count: usize) -> Self {
+        let applier = || Applier { families: Arc::clone(families), family: None, kept: Kept::new(), old_bytes: 0 };
+        let lane = |_| Lane { batch: Batch::default(), work: Some(Work::Here(applier())) };
+        Self {
+            lanes: (0..count.max(1)).map(lane).collect(),
+            limit: Limit { bytes: BATCH_BYTES, writes: BATCH_WRITES },
+            hash: Map::default(),
+            #[cfg(all(test, not(any(loom, shuttle))))]
+            schedule: None,
+        }
+    }
+
+    /// Takes a write. It is applied soon, and at the latest by [`Appliers::finish`].
+    pub(crate) fn put(&mut self, op: &Op<'_>, at: &At) {
+        let number = self.lane_of(op);
+        let lane = &mut self.lanes[number];
+        lane.batch.push(op, at);
+        if lane.batch.is_full(self.limit) {
+            lane.batch.settled = at.settled;
+            self.hand_over(number);
+        }
+    }
+
+    /// Returns whose key it is (A1).
+    fn lane_of(&self, op: &Op<'_>) -> usize {
+        if self.lanes.len() == 1 {
+            return 0;
+        }
+        let hash = self.hash.hasher().hash_one((op.cf.get(), op.key));
+        let lanes = u64::try_from(self.lanes.len()).unwrap_or(1);
+        usize::try_from(hash % lanes).unwrap_or(0)
+    }
+
+    /// Has the lane's batch applied, by a thread if there are others beside it.
+    fn hand_over(&mut self, number: usize) {
+        let is_alone = self.lanes.len() == 1;
+        let lane = &mut self.lanes[number];
+        let mut work = lane.work.take().expect("it is put back below");
+        if let Work::Here(applier) = work {
+            work = if is_alone { Work::Here(applier) } else { Work::start(applier, number) };
+        }
+        match &mut work {
+            Work::Here(applier) => {
+                applier.apply(&lane.batch);
+                lane.batch.clear();
+            }
+            Work::Apart { full, empty, .. } => {
+                let next = empty.try_recv().unwrap_or_default();
+                let batch = std::mem::replace(&mut lane.batch, next);
+                if full.send(batch).is_err() {
+                    end(work); // it ended before its time: it panicked, and so does this
+                    unreachable!("an applier ends when no more batches can come");
+                }
+            }
+            #[cfg(all(test, not(any(loom, shuttle))))]
+            Work::Held(batches, _) => batches.push_back(std::mem::take(&mut lane.batch)),
+        }
+        lane.work = Some(work);
+        #[cfg(all(test, not(any(loom, shuttle))))]
+        self.run_some();
+    }
+
+    /// Has everything applied that was taken. Returns by how many bytes old versions grew.
+    ///
+    /// # Panics
+    /// When an applier did.
+    pub(crate) fn finish(mut self) -> i64 {
+        for number in 0..self.lanes.len() {
+            let lane = &mut self.lanes[number];
+            match lane.work.as_mut() {
+                // Too little came for a thread.
+                Some(Work::Here(applier)) => applier.apply(&lane.batch),
+                _ => self.hand_over(number),
+            }
+        }
+        self.lanes.into_iter().filter_map(|lane| lane.work).map(end).sum()
+    }
+}
+
+/// Ends an applier. Returns by how many bytes old versions grew.
+fn end(work: Work) -> i64 {
+    match work {
+        Work::Here(applier) => applier.end(),
+        Work::Apart { full, thread, .. } => {
+            drop(full);
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        }
+        #[cfg(all(test, not(any(loom, shuttle))))]
+        Work::Held(batches, mut applier) => {
+            batches.iter().for_each(|batch| applier.apply(batch));
+            applier.end()
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Decides which applier works next, by numbers drawn with a simple generator.
+    #[derive(Debug)]
+    pub(crate) struct Schedule {
+        state: u64,
+    }
+
+    impl Appliers {
+        /// Makes `count` appliers that take batches of up to `writes` writes and apply them in an order among the appliers that
+        /// `seed` decides.
+        pub(crate) fn scheduled(families: &Arc<Families>, count: usize, writes: usize, seed: u64) -> Self {
+            let mut appliers = Self::new(families, count);
+            appliers.limit.writes = writes;
+            appliers.schedule = Some(Schedule { state: seed });
+            for lane in &mut appliers.lanes {
+                let Some(Work::Here(applier)) = lane.work.take() else { unreachable!("none has a thread yet") };
+                lane.work = Some(Work::Held(std::collections::VecDeque::new(), applier));
+            }
+            appliers
+        }
+
+        /// Makes `count` appliers with a thread each from the `writes`th write on.
+        pub(crate) fn threaded(families: &Arc<Families>, count: usize, writes: usize) -> Self {
+            let mut appliers = Self::new(families, count);
+            appliers.limit.writes = writes;
+            appliers
+        }
+
+        /// Has some appliers do some of their work.
+        pub(super) fn run_some(&mut self) {
+            let Some(schedule) = &mut self.schedule else { return };
+            loop {
+                // Knuth's linear congruential generator.
+                schedule.state =
+                    schedule.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let drawn = usize::try_from(schedule.state >> 33).expect("31 bits");
+                let count = self.lanes.len();
+                let Some(Work::Held(batches, applier)) = &mut self.lanes[drawn % count].work else {
+                    unreachable!("all are held")
+                };
+                if let Some(batch) = batches.pop_front() {
+                    applier.apply(&batch);
+                }
+                if (drawn / count).is_multiple_of(3) {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Goal: A1: a key has one applier, and a mean log gives each of several appliers a share. Method: a thousand keys of three
+    /// families over every number of appliers.
+    #[test]
+    fn key_has_one_applier_and_each_applier_has_keys() {
+        let families = Arc::new(Families::new());
+        for count in 1..=APPLIERS_MAX {
+            let appliers = Appliers::new(&families, count);
+            let mut shares = vec![0_usize; count];
+            for number in 0..1000_u32 {
+                let (cf, key) = (CfId::new(number % 3), number.to_be_bytes());
+                let lane = |value| appliers.lane_of(&Op { cf, key: &key, value });
+                assert_eq!(lane(Some(b"v")), lane(None));
+                shares[lane(None)] += 1;
+            }
+            assert!(shares.iter().all(|share| *share > 500 / count), "{count} appliers: {shares:?}");
+        }
+    }
+
+    /// Goal: without threads wanted none is started, and their number is bounded. Method: ask.
+    #[test]
+    fn number_of_appliers_is_at_least_one_and_bounded() {
+        assert!((1..=APPLIERS_MAX).contains(&appliers_for(0)));
+        assert_eq!([1, 5, 1000].map(appliers_for), [1, 5, APPLIERS_MAX]);
+    }
+}

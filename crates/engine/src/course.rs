@@ -1,0 +1,208 @@
+//! `Course`: what a transaction with chunks has left in the log so far, and which of its operations count; [`Fates`]: how each
+//! of them ends.
+//!
+//! Operations are numbered in the order of the log, from 0, void ones too. ROLLBACK_TO says how many of those that counted
+//! still do, so what counts is a row of ranges that shrinks and grows at its end.
+
+use std::ops::Range;
+
+use collie_base::codec::Reader;
+use collie_base::{Lsn, Map, Xid};
+
+use crate::EngineError;
+use crate::redo::{Op, Redo};
+
+/// A transaction's chunks so far.
+#[derive(Debug, Default)]
+pub(crate) struct Course {
+    pub(crate) first_chunk: Lsn,
+    chunks: u64,
+    /// Whether something of it may be missing.
+    pub(crate) is_broken: bool,
+    /// How many operations were logged.
+    logged: u64,
+    /// Those that count, ascending, none empty.
+    live: Vec<Range<u64>>,
+}
+
+impl Course {
+    /// Notes a chunk at `lsn`.
+    pub(crate) fn note_chunk(&mut self, lsn: Lsn) {
+        if self.chunks == 0 {
+            self.first_chunk = lsn;
+        }
+        self.chunks += 1;
+    }
+
+    /// Notes an operation of the last chunk; returns its number.
+    pub(crate) fn note_operation(&mut self) -> u64 {
+        let number = self.logged;
+        self.logged += 1;
+        match self.live.last_mut() {
+            Some(last) if last.end == number => last.end += 1,
+            _ => self.live.push(number..number + 1),
+        }
+        number
+    }
+
+    /// Returns how many operations were logged.
+    pub(crate) const fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    /// Returns how many operations count.
+    pub(crate) fn live_count(&self) -> u64 {
+        self.live.iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Leaves the first `kept` of the operations that count. `needed` is where the log is needed from: what it goes back to
+    /// may lie in log that is gone.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub(crate) fn roll_back_to(&mut self, kept: u64, needed: Lsn) -> Result<(), &'static str> {
+        let count = self.live_count();
+        if self.is_broken {
+            return Ok(());
+        }
+        if kept > count && needed > Lsn::FIRST {
+            self.is_broken = true;
+            return Ok(());
+        }
+        let Some(mut void) = count.checked_sub(kept) else {
+            return Err("a rollback to a place that is not in the log");
+        };
+        while let Some(last) = self.live.last_mut().filter(|_| void > 0) {
+            let here = void.min(last.end - last.start);
+            last.end -= here;
+            void -= here;
+            if last.is_empty() {
+                self.live.pop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a COMMIT which names so many chunks finds all of them.
+    ///
+    /// # Errors
+    /// Some are missing.
+    pub(crate) fn check_whole(&self, chunks: u64, first_chunk: Lsn) -> Result<(), &'static str> {
+        let is_whole = !self.is_broken && (self.chunks, self.first_chunk) == (chunks, first_chunk);
+        if is_whole { Ok(()) } else { Err("a transaction of which a part is missing") }
+    }
+}
+
+/// How a transaction with chunks ends.
+#[derive(Debug)]
+pub(crate) struct Fate {
+    /// Where it was committed.
+    pub(crate) csn: Lsn,
+    live: Vec<Range<u64>>,
+}
+
+impl Fate {
+    /// Returns whether the operation of this number counts.
+    pub(crate) fn has(&self, number: u64) -> bool {
+        let at = self.live.partition_point(|range| range.end <= number);
+        self.live.get(at).is_some_and(|range| range.contains(&number))
+    }
+
+    /// Returns how many operations below this number count.
+    pub(crate) fn count_below(&self, number: u64) -> u64 {
+        self.live.iter().map(|range| range.end.min(number).saturating_sub(range.start)).sum()
+    }
+}
+
+/// How the transactions with chunks in a log end, by the position of the first chunk: those that are committed. Of all others
+/// nothing counts.
+pub(crate) type Fates = Map<Lsn, Fate>;
+
+/// Reads a log for [`Fates`]. Takes memory for the transactions with chunks, some words each and for each ROLLBACK_TO.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    needed: Lsn,
+    open: Map<Xid, Course>,
+    fates: Fates,
+}
+
+impl Survey {
+    /// Of a log that is needed from `needed` on.
+    pub(crate) fn new(needed: Lsn) -> Self {
+        Self { needed, open: Map::default(), fates: Fates::default() }
+    }
+
+    /// Takes the record at `lsn`. All records of the log must come, in order.
+    ///
+    /// # Errors
+    /// `Corruption`, of what replay would refuse too.
+    pub(crate) fn note(&mut self, lsn: Lsn, tag: u8, payload: &[u8]) -> Result<(), EngineError> {
+        let damage = |what| EngineError::Corruption { lsn, what };
+        match Redo::decode(tag, payload).map_err(|error| damage(error.what))? {
+            Redo::Commit { chunks: 0, .. } if self.open.is_empty() => {}
+            Redo::Commit { xid, chunks, first_chunk, .. } => {
+                let course = self.open.remove(&xid).unwrap_or_default();
+                if first_chunk != Lsn::ZERO && first_chunk < self.needed {
+                    return Ok(());
+                }
+                course.check_whole(chunks, first_chunk).map_err(damage)?;
+                if chunks > 0 {
+                    self.fates.insert(first_chunk, Fate { csn: lsn, live: course.live });
+                }
+            }
+            Redo::Chunk { xid, ops } => {
+                let course = self.open.entry(xid).or_default();
+                course.note_chunk(lsn);
+                let mut reader = Reader::new(ops);
+                while !reader.is_empty() {
+                    Op::decode(&mut reader).map_err(|error| damage(error.what))?;
+                    course.note_operation();
+                }
+            }
+            Redo::Abort { xid } => drop(self.open.remove(&xid)),
+            Redo::RollbackTo { xid, first_void } => {
+                let course = self.open.entry(xid).or_default();
+                course.roll_back_to(first_void, self.needed).map_err(damage)?;
+            }
+            Redo::XidLimit { .. } => {}
+            Redo::Incarnation(_) => self.open.clear(),
+        }
+        Ok(())
+    }
+
+    /// Returns what was found, at the end of the log.
+    pub(crate) fn finish(self) -> Fates {
+        self.fates
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Goal: the ranges say of each operation whether it counts. Method: random operations and rollbacks against a list of
+        /// numbers that is cut.
+        #[test]
+        fn ranges_are_the_operations_that_were_not_rolled_back(steps in proptest::collection::vec(any::<(bool, u8)>(), 0..60)) {
+            let (mut course, mut list) = (Course::default(), Vec::new());
+            for (is_rollback, amount) in steps {
+                if is_rollback {
+                    let kept = list.len() * usize::from(amount) / 255;
+                    list.truncate(kept);
+                    prop_assert_eq!(course.roll_back_to(kept as u64, Lsn::FIRST), Ok(()));
+                } else {
+                    (0..amount % 5).for_each(|_| list.push(course.note_operation()));
+                }
+                prop_assert_eq!(course.live_count(), list.len() as u64);
+            }
+            prop_assert!(course.roll_back_to(list.len() as u64 + 1, Lsn::FIRST).is_err());
+            let (logged, fate) = (course.logged, Fate { csn: Lsn::FIRST, live: course.live });
+            for number in 0..logged + 2 {
+                prop_assert_eq!(fate.has(number), list.contains(&number), "{}", number);
+                prop_assert_eq!(fate.count_below(number), list.iter().filter(|n| **n < number).count() as u64);
+            }
+        }
+    }
+}

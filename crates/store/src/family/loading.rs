@@ -1,0 +1,105 @@
+//! A family while its directory is opened: rows from its levels, then what the log says of them. Nobody reads meanwhile.
+//! Threads load side by side; writes of one key come from one thread.
+
+use std::sync::Arc;
+
+use collie_base::Lsn;
+
+use super::Family;
+use crate::epoch::{Pin, pin};
+use crate::index::OrderedIndex;
+use crate::key::Key;
+use crate::row::Row;
+
+/// A committed write, as a log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoggedWrite<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// `None` deletes.
+    pub value: Option<&'a [u8]>,
+    /// Where it was committed.
+    pub csn: Lsn,
+    /// The log is needed for it from here on.
+    pub since: Lsn,
+    /// Nothing that comes later was committed earlier: a deletion need not be remembered for it.
+    pub is_settled: bool,
+}
+
+/// What [`Family::replay`] did.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Loaded {
+    /// By how many bytes old versions grew: a deletion stays until it is flushed.
+    pub old_bytes: i64,
+    /// A deletion that is remembered for what may come: to be given to [`Family::settle`].
+    pub kept: Option<Arc<Row>>,
+}
+
+impl<I: OrderedIndex> Family<I> {
+    /// Applies a committed write: of those that come to a key the latest commit's stays, in whatever order they come, and of
+    /// one commit the one that comes last. Call it after the levels were loaded.
+    pub fn replay(&self, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
+        let LoggedWrite { key, value, csn, since, is_settled } = *write;
+        let made = if value.is_none() && is_settled {
+            let Some(row) = self.index.with(key, Arc::clone) else { return Loaded::default() };
+            Err(row)
+        } else {
+            self.index.get_or_insert(key, |key: Key| {
+                let row = match value {
+                    Some(value) => Row::committed(key, value, csn),
+                    None => Row::deleted(key, csn),
+                };
+                (Arc::clone(&row), row)
+            })
+        };
+        let (row, old_bytes) = match made {
+            Ok(row) => {
+                self.count(row.loaded_bytes(), 1);
+                let deleted = if value.is_none() { row.old_version_bytes(pin) } else { 0 };
+                (row, i64::try_from(deleted).unwrap_or(i64::MAX))
+            }
+            Err(row) => {
+                let Some(grown) = row.load(value, csn, is_settled, pin) else { return Loaded::default() };
+                self.memory.add(grown.all);
+                (row, grown.old)
+            }
+        };
+        if row.is_dead() {
+            self.leave_index(&row);
+            return Loaded { old_bytes, kept: None };
+        }
+        if value.is_none() && !row.is_on_disk() {
+            return Loaded { old_bytes, kept: Some(row) }; // nothing to be flushed
+        }
+        self.mark(&row, value.map_or(0, <[u8]>::len), since);
+        Loaded { old_bytes, kept: None }
+    }
+
+    /// Forgets a deletion at `csn` that was kept for what might have come, now that nothing committed earlier comes. The levels'
+    /// need of it is another matter. Returns by how many bytes old versions grew: they shrink.
+    pub fn settle(&self, row: &Arc<Row>, csn: Lsn, pin: &Pin) -> i64 {
+        let grown = row.settle(csn, pin);
+        self.memory.add(grown.all);
+        if row.is_dead() {
+            self.leave_index(row);
+        }
+        grown.old
+    }
+
+    /// Applies a committed write of a family that has no levels: in commit order, before anybody reads.
+    pub fn load(&self, key: &[u8], value: Option<&[u8]>, csn: Lsn) {
+        let _no_tombstone_stays = self.replay(&LoggedWrite { key, value, csn, since: csn, is_settled: true }, &pin());
+    }
+
+    /// Takes over a row that the levels hold, before anything else is loaded. `false`: the key came twice.
+    #[must_use]
+    pub fn load_from_levels(&self, key: &[u8], value: &[u8], csn: Lsn) -> bool {
+        let made = self.index.get_or_insert(key, |key: Key| {
+            let row = Row::committed(key, value, csn);
+            row.note_on_disk();
+            (Arc::clone(&row), row)
+        });
+        made.inspect(|row| self.count(row.loaded_bytes(), 1)).is_ok()
+    }
+}
