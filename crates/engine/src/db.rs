@@ -180,6 +180,15 @@ impl Db {
         self.shared.checkpoint(to, options, watch)
     }
 
+    /// Flushes what the flushing thread would flush now, for a database opened without its threads. Returns whether there was
+    /// anything.
+    ///
+    /// # Errors
+    /// As of [`Db::flush_cf`].
+    pub fn flush_due(&self) -> Result<bool, EngineError> {
+        self.shared.flush_due()
+    }
+
     /// Returns the counters of flushing; zeros in a database opened read-only.
     pub fn flush_stat(&self) -> FlushStat {
         self.shared.base.as_ref().map_or_else(FlushStat::default, Base::stat)

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 
-use collie_base::codec::Reader;
+use collie_base::Lsn;
+use collie_base::codec::{DecodeError, Reader};
 
-use crate::redo::{Op, Redo};
+use crate::redo::{Op, Redo, Relogged};
 
 /// Operations named in one line; the rest is counted.
 const OPS_SHOWN: usize = 8;
@@ -24,6 +25,10 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
         Ok(Redo::Chunk { xid, ops }) => format!("CHUNK xid {xid}:{}", describe_ops(ops)),
         Ok(Redo::Abort { xid }) => format!("ABORT xid {xid}"),
         Ok(Redo::RollbackTo { xid, first_void }) => format!("ROLLBACK_TO xid {xid}, void from operation {first_void}"),
+        Ok(Redo::Relog { begin: Lsn::ZERO, .. }) => "RELOG begins".to_owned(),
+        Ok(Redo::Relog { begin, last, entries }) => {
+            format!("RELOG of {begin}{}:{}", if last { ", its end" } else { "" }, describe_relogged(entries))
+        }
         Ok(Redo::XidLimit { limit }) => format!("XID_LIMIT {limit}"),
         Ok(Redo::Incarnation(i)) => format!(
             "INCARNATION term {} history {:016x} after term {} history {:016x}, reason {}, at {} us",
@@ -44,12 +49,23 @@ pub fn is_commit_record(tag: u8) -> bool {
 }
 
 fn describe_ops(ops: &[u8]) -> String {
+    describe_each(ops, |reader| Op::decode(reader).map(|op| (None, op)))
+}
+
+fn describe_relogged(entries: &[u8]) -> String {
+    describe_each(entries, |reader| Relogged::decode(reader).map(|entry| (Some(entry.csn), entry.op)))
+}
+
+fn describe_each<'a>(
+    bytes: &'a [u8],
+    decode: impl Fn(&mut Reader<'a>) -> Result<(Option<Lsn>, Op<'a>), DecodeError>,
+) -> String {
     let mut line = String::new();
-    let mut reader = Reader::new(ops);
+    let mut reader = Reader::new(bytes);
     let mut count = 0_usize;
     while !reader.is_empty() {
-        let op = match Op::decode(&mut reader) {
-            Ok(op) => op,
+        let (csn, op) = match decode(&mut reader) {
+            Ok(decoded) => decoded,
             Err(error) => {
                 let _ = write!(line, " {error}");
                 return line;
@@ -71,6 +87,9 @@ fn describe_ops(ops: &[u8]) -> String {
         if let Some(value) = op.value {
             let _ = write!(line, " {} B", value.len());
         }
+        if let Some(csn) = csn {
+            let _ = write!(line, " of {csn}");
+        }
     }
     if count > OPS_SHOWN {
         let _ = write!(line, " and {} more", count - OPS_SHOWN);
@@ -81,7 +100,7 @@ fn describe_ops(ops: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redo::{encode_integers, tag};
+    use crate::redo::{encode_integers, encode_relog, tag};
     use collie_base::CfId;
     use proptest::prelude::*;
 
@@ -92,6 +111,18 @@ mod tests {
         Op { cf: CfId::new(3), key: b"key", value: Some(b"value") }.encode(&mut record);
         Op { cf: CfId::new(3), key: b"k", value: None }.encode(&mut record);
         assert_eq!(describe_record(tag::COMMIT, &record), "COMMIT xid 7: put 3/6b6579 5 B, delete 3/6b");
+    }
+
+    /// Goal: as above, of a re-log. Method: its beginning and its end.
+    #[test]
+    fn relog_is_described_with_the_commits_it_stands_for() {
+        assert_eq!(describe_record(tag::RELOG, &encode_relog(Lsn::ZERO, false)), "RELOG begins");
+        let begin = Lsn::new(0x2000);
+        let mut record = encode_relog(begin, true);
+        let op = Op { cf: CfId::new(3), key: b"k", value: Some(b"value") };
+        Relogged { csn: Lsn::FIRST, op }.encode(&mut record);
+        let expected = format!("RELOG of {begin}, its end: put 3/6b 5 B of {}", Lsn::FIRST);
+        assert_eq!(describe_record(tag::RELOG, &record), expected);
     }
 
     proptest! {

@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
 //! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
+//! | `relog.rs` | re-logging instead of flushes of a few rows |
 //! | `flusher.rs` | the thread that flushes when it is time |
 
 use std::collections::BTreeSet;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_store::{Edit, Family, FlushAt, FlushEntry, Levels, TreeId, TreeState, Unflushed};
 use collie_txn::{CommitLog as _, Place, Txns};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::EngineError;
 use crate::carry::Carry;
@@ -39,6 +40,7 @@ use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::large::LargeTransactions;
 use crate::log::EngineLog;
+use crate::relog::Relogs;
 use crate::shared::XID_BLOCK;
 use crate::writes::Fates;
 
@@ -59,6 +61,10 @@ pub struct FlushStat {
     pub flushes: u64,
     /// Row states they brought.
     pub rows: u64,
+    /// Times that rows were written to the log once more instead (`relog.rs`), and how many of them.
+    pub relogs: u64,
+    /// See `relogs`.
+    pub relogged_rows: u64,
     /// Flushes that failed; the rows are still in memory and the log.
     pub failures: u64,
     /// The log is needed from here on, as last written down.
@@ -75,16 +81,17 @@ pub(crate) struct Base {
     dropped: Mutex<Vec<Dropped>>,
     /// F1.
     job: Mutex<Job>,
+    pub(crate) relogs: Mutex<Relogs>,
     stat: Mutex<FlushStat>,
 }
 
 /// What one job knows of those before.
 #[derive(Debug)]
-struct Job {
+pub(crate) struct Job {
     /// Trees of flushes that failed (F4).
-    uncertain: BTreeSet<TreeId>,
+    pub(crate) uncertain: BTreeSet<TreeId>,
     /// For the snapshot of a flush (F3).
-    place: Place,
+    pub(crate) place: Place,
 }
 
 /// What a flush works on.
@@ -120,8 +127,20 @@ impl Base {
             flushed: Mutex::new(flushed),
             dropped: Mutex::new(dropped),
             job: Mutex::new(Job { uncertain: BTreeSet::new(), place }),
+            relogs: Mutex::default(),
             stat: Mutex::new(stat),
         }
+    }
+
+    /// Keeps every other job away (F1).
+    pub(crate) fn job(&self) -> MutexGuard<'_, Job> {
+        self.job.lock()
+    }
+
+    pub(crate) fn note_relog(&self, rows: usize) {
+        let mut stat = self.stat.lock();
+        stat.relogs += 1;
+        stat.relogged_rows += u64::try_from(rows).unwrap_or(0);
     }
 
     /// Returns the levels.
@@ -189,6 +208,7 @@ impl Base {
                 uncertain.remove(&tree);
                 family.note_flushed(&entries);
                 self.flushed.lock().insert(cf, position);
+                self.relogs.lock().flushed(cf);
                 for entry in entries.iter().filter(|entry| entry.value.is_none()) {
                     parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
                 }
@@ -203,7 +223,7 @@ impl Base {
         }
     }
 
-    fn tree(&self, id: TreeId) -> TreeState {
+    pub(crate) fn tree(&self, id: TreeId) -> TreeState {
         let found = self.levels.trees().into_iter().find(|tree| tree.id == id);
         found.expect("a tree goes under the job's lock only (F1)")
     }
@@ -239,6 +259,16 @@ impl Base {
         unflushed.min_by_key(|(_, since)| *since)
     }
 
+    /// Returns the families whose unflushed rows need log from below `below`, the oldest first, with their bytes of unflushed rows.
+    pub(crate) fn needing(below: Lsn, families: &Families) -> Vec<(CfId, u64)> {
+        let all = families.all();
+        let unflushed = all.iter().map(|family| (family.id(), family.unflushed()));
+        let old = unflushed.filter_map(|(cf, stat)| Some((stat.since?, cf, stat.bytes)));
+        let mut old: Vec<(Lsn, CfId, u64)> = old.filter(|(since, ..)| *since < below).collect();
+        old.sort_unstable();
+        old.into_iter().map(|(_, cf, bytes)| (cf, bytes)).collect()
+    }
+
     /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns from where on
     /// flushes need it; `None` where no log is open.
     ///
@@ -271,7 +301,7 @@ impl Base {
         Ok(Some(flushes_need.max(needed)))
     }
 
-    /// Returns below which commits to a family are in its levels; `Lsn::MAX`: nothing of it is needed.
+    /// Returns below which commits to a family are in its levels or a re-log; `Lsn::MAX`: nothing of it is needed.
     fn flushed_to(&self, cf: CfId, families: &Families) -> Lsn {
         if families.get(cf).is_none() && !self.dropped.lock().iter().any(|dropped| dropped.cf == cf) {
             return Lsn::MAX;
@@ -279,7 +309,8 @@ impl Base {
         if families.get(cf).is_some_and(|family| family.unflushed().since.is_none()) {
             return Lsn::MAX;
         }
-        self.flushed.lock().get(&cf).copied().unwrap_or(Lsn::ZERO)
+        let relogged = self.relogs.lock().position(cf);
+        self.flushed.lock().get(&cf).copied().unwrap_or(Lsn::ZERO).max(relogged)
     }
 
     /// Removes the trees of families whose drop is durable.

@@ -3,7 +3,7 @@
 //! | trigger | what is flushed |
 //! |---|---|
 //! | a family has `store.write_buffer_size` bytes of unflushed rows | that family |
-//! | the log that is kept is longer than `wal.max_total_wal_size` | the family that needs its oldest part, one at a time |
+//! | flushes could make the log shorter than it is, which is longer than `wal.max_total_wal_size` | the family that needs its oldest part, one at a time; small ones are re-logged together (`relog.rs`) |
 //! | old versions take up more memory than they may | every family: a deleted row stays until its deletion is flushed |
 //!
 //! Nothing visible depends on it except memory, the length of the log, and how long an open takes. After a failure it waits
@@ -37,4 +37,4 @@ pub(crate) fn flusher() -> impl FnMut(&Shared) -> Duration + Send {
 #[cfg(test)]
 #[cfg(not(loom))]
 #[path = "flusher_tests.rs"]
-mod tests;
+pub(crate) mod tests;

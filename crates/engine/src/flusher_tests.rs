@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::{Db, Env, Family, Insert, Isolation, Options, Session, StatementKind};
 
 /// The smallest log files there can be, the lowest limit of the log, and no thread.
-fn tiny() -> Options {
+pub(crate) fn tiny() -> Options {
     let mut options = Options { background: false, max_total_wal_size: 1, ..Options::small() };
     let log = &mut options.log;
     (log.threads, log.chunk_bytes, log.ring_bytes, log.slots) = (false, 4 << 10, 16 << 10, 2);
@@ -13,14 +13,14 @@ fn tiny() -> Options {
     options
 }
 
-fn begin(db: &Db) -> Session {
+pub(crate) fn begin(db: &Db) -> Session {
     let mut session = db.session().unwrap();
     session.begin(Isolation::ReadCommitted, false).unwrap();
     session.begin_statement(StatementKind::Write).unwrap();
     session
 }
 
-fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
+pub(crate) fn put_one(db: &Db, f: &Family, key: &[u8], value: &[u8]) {
     let mut session = begin(db);
     assert_eq!(session.insert(f, key, value).unwrap(), Insert::Done);
     session.commit(true).unwrap().block().unwrap();

@@ -20,7 +20,7 @@
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
 //! | `memory.rs` | the limit of the memory that all rows take up |
-//! | `flush.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, and giving up the log below |
+//! | `flush.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, re-logging small ones, and giving up the log below |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
@@ -89,6 +89,7 @@ mod progress;
 mod read_set;
 mod redo;
 mod redo_buffer;
+mod relog;
 mod replay;
 mod salvaged;
 mod session;

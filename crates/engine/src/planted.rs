@@ -6,15 +6,23 @@ pub(crate) const fn is_planted(_mistake: &str) -> bool {
     false
 }
 
+/// Says that this thread is at `place`, where a test may do something in between.
+#[cfg(any(not(test), loom))]
+pub(crate) const fn passes(_place: &str) {}
+
 #[cfg(all(test, not(loom)))]
-pub(crate) use in_tests::{is_planted, with_planted};
+pub(crate) use in_tests::{is_planted, passes, with_planted, with_visit};
 
 #[cfg(all(test, not(loom)))]
 mod in_tests {
-    use std::cell::Cell;
+    use std::cell::{Cell, RefCell};
+
+    /// What a test does at a place.
+    type Visit = (&'static str, Box<dyn FnOnce()>);
 
     std::thread_local! {
         static MISTAKE: Cell<Option<&'static str>> = const { Cell::new(None) };
+        static VISIT: RefCell<Option<Visit>> = const { RefCell::new(None) };
     }
 
     pub(crate) fn is_planted(mistake: &str) -> bool {
@@ -26,6 +34,21 @@ mod in_tests {
         MISTAKE.set(Some(mistake));
         let answer = act();
         MISTAKE.set(None);
+        answer
+    }
+
+    pub(crate) fn passes(place: &str) {
+        let visit = VISIT.with_borrow_mut(|visit| visit.take_if(|(at, _)| *at == place));
+        if let Some((_, visit)) = visit {
+            visit();
+        }
+    }
+
+    /// Runs `act`; `visit` is called once, the first time that this thread passes `place` meanwhile.
+    pub(crate) fn with_visit<R>(place: &'static str, visit: impl FnOnce() + 'static, act: impl FnOnce() -> R) -> R {
+        VISIT.set(Some((place, Box::new(visit))));
+        let answer = act();
+        assert!(VISIT.take().is_none(), "nobody came to {place}");
         answer
     }
 }

@@ -10,7 +10,8 @@
 //! | 2 | CHUNK | xid varint, operations |
 //! | 3 | ABORT | xid varint; only of a transaction with chunks |
 //! | 4 | ROLLBACK_TO | xid varint, number of the first void operation varint (counted from 0 over all chunks) |
-//! | 5, 6 | RELOG, ACTIVE | reserved |
+//! | 5 | RELOG | LSN of the re-log's beginning varint (0: this record is the beginning), whether it is the last one u8, entries |
+//! | 6 | ACTIVE | reserved |
 //! | 7 | XID_LIMIT | xid varint: every id handed out is below |
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
 //!
@@ -18,6 +19,9 @@
 //! |---|---|
 //! | put | column family varint, 1 u8, key bytes, value bytes |
 //! | delete | column family varint, 2 u8, key bytes |
+//!
+//! An entry of a RELOG is the commit position varint of a row's state, and the operation that gives it. It stands for that commit,
+//! whose record may be gone; a later commit of the row wins, wherever its record lies. A reader of changes leaves RELOG out.
 //!
 //! A history starts at the position of its INCARNATION record; the one before ends where the record before ends. An
 //! INCARNATION record ends every transaction that is open in the log. A COMMIT's position is the transaction's commit
@@ -46,6 +50,8 @@ pub(crate) mod tag {
     pub(crate) const ABORT: u8 = 3;
     /// Operations that are void.
     pub(crate) const ROLLBACK_TO: u8 = 4;
+    /// States of rows once more, so that the log below can go.
+    pub(crate) const RELOG: u8 = 5;
     /// A bound of the ids handed out.
     pub(crate) const XID_LIMIT: u8 = 7;
     /// The start of a history.
@@ -92,13 +98,36 @@ impl<'a> Op<'a> {
     }
 }
 
-/// A record of the log, as far as it concerns rows. `ops` are operations to decode with [`Op::decode`].
+/// The state of a row in a RELOG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Relogged<'a> {
+    /// Where it was committed.
+    pub(crate) csn: Lsn,
+    pub(crate) op: Op<'a>,
+}
+
+impl<'a> Relogged<'a> {
+    /// Appends the entry to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.csn.get());
+        self.op.encode(out);
+    }
+
+    /// Reads the next entry.
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        Ok(Self { csn: Lsn::new(reader.varint()?), op: Op::decode(reader)? })
+    }
+}
+
+/// A record of the log, as far as it concerns rows. `ops` are operations to decode with [`Op::decode`], `entries` to decode with
+/// [`Relogged::decode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Redo<'a> {
     Commit { xid: Xid, chunks: u64, first_chunk: Lsn, ops: &'a [u8] },
     Chunk { xid: Xid, ops: &'a [u8] },
     Abort { xid: Xid },
     RollbackTo { xid: Xid, first_void: u64 },
+    Relog { begin: Lsn, last: bool, entries: &'a [u8] },
     XidLimit { limit: Xid },
     Incarnation(Incarnation),
 }
@@ -131,6 +160,15 @@ impl<'a> Redo<'a> {
             tag::CHUNK => Self::Chunk { xid: Xid::new(reader.varint()?), ops: reader.rest() },
             tag::ABORT => Self::Abort { xid: Xid::new(reader.varint()?) },
             tag::ROLLBACK_TO => Self::RollbackTo { xid: Xid::new(reader.varint()?), first_void: reader.varint()? },
+            tag::RELOG => Self::Relog {
+                begin: Lsn::new(reader.varint()?),
+                last: match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(DecodeError { what: "end of a re-log" }),
+                },
+                entries: reader.rest(),
+            },
             tag::XID_LIMIT => Self::XidLimit { limit: Xid::new(reader.varint()?) },
             tag::INCARNATION => Self::Incarnation(Incarnation {
                 term: Term::new(reader.u64()?),
@@ -142,7 +180,7 @@ impl<'a> Redo<'a> {
             }),
             _ => return Err(DecodeError { what: "record tag" }),
         };
-        if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. }) {
+        if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. } | Self::Relog { .. }) {
             reader.finish()?;
         }
         Ok(redo)
@@ -153,6 +191,13 @@ impl<'a> Redo<'a> {
 pub(crate) fn encode_integers(integers: &[u64]) -> Vec<u8> {
     let mut out = vec![REDO_VERSION];
     integers.iter().for_each(|integer| put_varint(&mut out, *integer));
+    out
+}
+
+/// Encodes what precedes the entries of a RELOG; `begin` zero: it is the beginning.
+pub(crate) fn encode_relog(begin: Lsn, last: bool) -> Vec<u8> {
+    let mut out = encode_integers(&[begin.get()]);
+    out.push(u8::from(last));
     out
 }
 
@@ -197,6 +242,14 @@ mod tests {
             };
             let bytes = incarnation.encode();
             prop_assert_eq!(Redo::decode(tag::INCARNATION, &bytes), Ok(Redo::Incarnation(incarnation)));
+            let mut bytes = encode_relog(Lsn::new(first), reason % 2 == 0);
+            let entry = Relogged { csn: Lsn::new(xid), op };
+            entry.encode(&mut bytes);
+            let Ok(Redo::Relog { begin, last, entries }) = Redo::decode(tag::RELOG, &bytes) else { panic!("a re-log") };
+            prop_assert_eq!((begin.get(), last), (first, reason % 2 == 0));
+            let mut reader = Reader::new(entries);
+            prop_assert_eq!(Relogged::decode(&mut reader), Ok(entry));
+            prop_assert!(reader.is_empty());
             let bytes = encode_integers(&[xid, chunks]);
             prop_assert_eq!(
                 Redo::decode(tag::ROLLBACK_TO, &bytes),
@@ -210,6 +263,10 @@ mod tests {
             if let Ok(Redo::Commit { ops, .. } | Redo::Chunk { ops, .. }) = Redo::decode(tag, &bytes) {
                 let mut reader = Reader::new(ops);
                 while !reader.is_empty() && Op::decode(&mut reader).is_ok() {}
+            }
+            if let Ok(Redo::Relog { entries, .. }) = Redo::decode(tag, &bytes) {
+                let mut reader = Reader::new(entries);
+                while !reader.is_empty() && Relogged::decode(&mut reader).is_ok() {}
             }
         }
     }

@@ -13,8 +13,10 @@
 //! - P5. What was committed to a family below its last recorded flush is in its levels and is not applied, by the commit's
 //!   position, strictly. Nor is anything that begins below where the log is needed from: the levels have it, or nobody does.
 //! - P6. Operations held for their COMMIT take up no more than [`HELD_BYTES_MAX`], but in a log with holes, and a chunk.
+//! - P7. An entry of a re-log is applied under its own position. Deletions are remembered from a re-log's beginning to its end, and
+//!   one whose beginning was cut counts no more (P5): a deletion may be gone with it.
 //!
-//! Checked by `replay_tests.rs`: random logs with levels, any number of appliers in any order, against a map.
+//! Checked by `replay_tests.rs`: random logs with levels, any number of appliers in any order, against a map; P7 by `relog_tests.rs`.
 
 use std::sync::Arc;
 
@@ -26,7 +28,8 @@ use crate::apply::{Appliers, At};
 use crate::course::{Course, Fates};
 use crate::families::Families;
 use crate::large::{Large, LargeTransactions};
-use crate::redo::{Incarnation, Op, Redo};
+use crate::planted::is_planted;
+use crate::redo::{Incarnation, Op, Redo, Relogged};
 
 /// Bytes of operations that wait for their transactions' ends above which the log is surveyed instead. Most logs have no
 /// transaction so large, and reading one twice costs little beside applying it.
@@ -38,6 +41,8 @@ pub(crate) struct Replay {
     families: Arc<Families>,
     appliers: Appliers,
     open: Map<Xid, Open>,
+    /// The beginning of the re-log that is under way (P7).
+    relog: Option<Lsn>,
     /// Of operations that wait.
     held_bytes: usize,
     held_bytes_max: usize,
@@ -105,6 +110,7 @@ impl Replay {
             families: Arc::clone(families),
             appliers,
             open: Map::default(),
+            relog: None,
             held_bytes: 0,
             held_bytes_max: HELD_BYTES_MAX,
             fates: None,
@@ -168,10 +174,24 @@ impl Replay {
                 open.truncate(open.course.live_count());
                 self.held_bytes -= before - open.held_bytes();
             }
+            Redo::Relog { begin: Lsn::ZERO, .. } => self.relog = Some(lsn).filter(|lsn| *lsn >= self.needed),
+            Redo::Relog { begin, last, entries }
+                if self.relog == Some(begin) || is_planted("re-log counts without its beginning") =>
+            {
+                let mut reader = Reader::new(entries);
+                while !reader.is_empty() {
+                    let Relogged { csn, op } = Relogged::decode(&mut reader).map_err(|error| damage(error.what))?;
+                    self.put_needed_since(&op, csn, begin);
+                }
+                if last {
+                    self.relog = None;
+                }
+            }
+            Redo::Relog { .. } => {} // P7
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();
-                self.held_bytes = 0;
+                (self.held_bytes, self.relog) = (0, None);
                 self.incarnations.push((lsn, incarnation));
             }
         }
@@ -294,8 +314,9 @@ impl Replay {
     }
 
     /// Returns the position below which nothing was committed that comes later.
-    const fn settled(&self) -> Lsn {
-        self.position
+    fn settled(&self) -> Lsn {
+        let relog = self.relog.filter(|_| !is_planted("re-log forgets deletions"));
+        self.position.min(relog.unwrap_or(Lsn::MAX))
     }
 }
 

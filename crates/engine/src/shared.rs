@@ -155,7 +155,7 @@ impl Shared {
         Duration::from_nanos(self.env.clock.now_ns())
     }
 
-    fn parts(&self) -> Parts<'_> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
         Parts { families: &self.families, garbage: &self.garbage, txns: &self.txns }
     }
 
@@ -189,7 +189,7 @@ impl Shared {
     /// Flushes what is due. Returns whether there was anything.
     pub(crate) fn flush_due(&self) -> Result<bool, EngineError> {
         let Some(base) = &self.base else { return Ok(false) };
-        let before = base.stat().flushes;
+        let before = base.stat();
         let parts = self.parts();
         let old_bytes = self.garbage.bytes();
         let all = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
@@ -201,14 +201,18 @@ impl Shared {
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {
             // A part that only open transactions need is not shortened by small flushes.
-            let is_long = self.durable().bytes_since(start) > limit;
-            let Some((oldest, since)) = Base::oldest(&self.families).filter(|_| is_long) else { break };
-            base.flush(&[oldest], &parts)?;
-            if Base::oldest(&self.families).is_some_and(|now| now == (oldest, since)) {
-                break; // nothing of it is durable yet
+            let durable = self.durable();
+            let long = durable.bytes_since(start);
+            let Some(oldest) = Base::oldest(&self.families).filter(|_| long > limit) else { break };
+            let below = Lsn::new(durable.get().saturating_sub(long / 2)).max(Lsn::new(oldest.1.get() + 1));
+            let old = Base::needing(below, &self.families);
+            base.advance(&old, limit, &parts)?;
+            if Base::oldest(&self.families) == Some(oldest) {
+                break; // nothing of it is durable yet, or others come first
             }
         }
-        Ok(base.stat().flushes > before)
+        let now = base.stat();
+        Ok(now.flushes > before.flushes || now.relogs > before.relogs)
     }
 
     fn clean(&self, reach: Reach) -> usize {

@@ -359,7 +359,26 @@ impl<I: OrderedIndex> Family<I> {
     /// Takes the rows that the levels lack a state of. Load the position of the flush before: then every row that was written
     /// below it is among them. One flush of a family at a time.
     pub fn take_unflushed(&self) -> Unflushed {
-        self.unflushed.as_ref().map_or(Unflushed { rows: Vec::new(), since: Lsn::MAX }, |lists| lists.take())
+        self.unflushed.as_ref().map_or(Unflushed::none(), |lists| lists.take())
+    }
+
+    /// Returns what a flush would take of these rows at a position, in no order, so that the log can have it again. Hold a snapshot
+    /// at the position meanwhile, and follow up with [`Family::give_back`].
+    pub fn relog_entries(&self, taken: &Unflushed, at: FlushAt, fates: &impl Resolve) -> Vec<FlushEntry> {
+        let mut entries = Vec::new();
+        for rows in taken.rows.chunks(SCAN_BATCH_ROWS) {
+            let pin = pin();
+            entries.extend(rows.iter().filter_map(|row| row.take_for_relog(at, fates, &pin)));
+        }
+        entries
+    }
+
+    /// Lists the rows again of which [`Family::relog_entries`] was asked: they need the log from `since` on now; `None`: as before.
+    pub fn give_back(&self, taken: Unflushed, since: Option<Lsn>) {
+        if let Some(lists) = &self.unflushed {
+            let since = since.unwrap_or(taken.since);
+            lists.give_back(taken, since);
+        }
     }
 
     /// Returns what is to be flushed of these rows at a position, in no order, and lists those again that have a newer state.
@@ -383,6 +402,7 @@ impl<I: OrderedIndex> Family<I> {
     /// Notes that the levels hold these entries and say so.
     pub fn note_flushed(&self, entries: &[FlushEntry]) {
         entries.iter().for_each(|entry| entry.row.note_flushed(entry.value.is_some()));
+        self.unflushed.iter().for_each(|lists| lists.settle());
     }
 
     /// Lists the rows of a flush that failed again.
@@ -390,6 +410,7 @@ impl<I: OrderedIndex> Family<I> {
         let Some(lists) = &self.unflushed else { return };
         lists.lower_since(taken.since);
         taken.rows.iter().for_each(|row| self.mark(row, 0, taken.since));
+        lists.settle();
     }
 
     /// Returns how many versions the row at `key` has, unfinished ones and locks among them; 0 without a row. For people:

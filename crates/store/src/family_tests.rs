@@ -279,3 +279,45 @@ fn change_in_a_long_range_is_found_wherever_it_lies() {
         assert_eq!(above, None, "a commit below the snapshot is no change");
     }
 }
+
+/// Goal: U2: what was taken needs the log until it is settled: by a flush that is recorded, one that failed, or a re-log, which leaves
+/// each row listed once and takes the states that a flush would. Method: one row with a value and one deleted, each way after the other.
+#[test]
+fn taken_rows_need_the_log_until_they_are_settled() {
+    let (family, fates) = (Family::with_levels(CfId::new(1)), Fates::default());
+    assert!(family.load_from_levels(b"gone", b"old", Lsn::new(4500)));
+    assert_eq!(family.unflushed().since, None);
+    for (key, value, lsn) in [(&b"k"[..], Some(&b"v"[..]), 5000), (b"gone", None, 6000)] {
+        let (csn, since) = (Lsn::new(lsn), Lsn::new(lsn));
+        let loaded = family.replay(&LoggedWrite { key, value, csn, since, is_settled: true }, &pin());
+        assert!(loaded.kept.is_none(), "the levels hold it, or it is there");
+    }
+    let needed = || (family.unflushed().since.map(Lsn::get), family.unflushed().rows);
+    let at = |position| FlushAt { position: Lsn::new(position), flushed: Lsn::new(4600), uncertain: false };
+    assert_eq!(needed(), (Some(5000), 2));
+
+    let taken = family.take_unflushed();
+    assert_eq!(needed(), (Some(5000), 0));
+    let entries = family.relog_entries(&taken, at(7000), &fates);
+    let mut states: Vec<_> =
+        entries.iter().map(|entry| (entry.row.key(), entry.csn.get(), entry.value.is_some())).collect();
+    states.sort_unstable();
+    assert_eq!(states, [(&b"gone"[..], 6000, false), (b"k", 5000, true)]);
+    family.give_back(taken, Some(Lsn::new(6500)));
+    assert_eq!(needed(), (Some(6500), 2));
+    let row = &entries.iter().find(|entry| entry.value.is_some()).unwrap().row;
+    assert!(!row.mark(), "it is listed and marked: nobody lists it again");
+
+    for recorded in [false, true] {
+        let taken = family.take_unflushed();
+        let entries = family.flush_entries(&taken, at(8000), &fates);
+        assert_eq!((entries.len(), needed()), (2, (Some(6500), 0)));
+        if recorded {
+            family.note_flushed(&entries);
+            assert_eq!(needed(), (None, 0));
+        } else {
+            family.put_back(taken);
+            assert_eq!(needed(), (Some(6500), 2));
+        }
+    }
+}

@@ -1,9 +1,11 @@
 //! `Unflushed`: the rows of a family whose newest state the levels may lack, listed by the threads that wrote them.
 //!
 //! # Invariants
-//! - U1. A row is listed by who set its mark, right after it (L1 of the rows' flush), and by nobody else.
+//! - U1. A row is listed by who set its mark, right after it (L1 of the rows' flush), and by nobody else. Who took the lists and left
+//!   the marks gives the rows back.
 //! - U2. `since` is at or below the log position of every record that the listed rows need, records of chunks aside: it is a
-//!   position that the log had reached before their writers wrote. Taking the lists takes it along.
+//!   position that the log had reached before their writers wrote. Taking the lists takes it along; it counts for the family until
+//!   what was taken is settled, so that whoever asks meanwhile is not told that nothing is needed.
 //!
 //! Progress: listing waits for one short mutex, which is another thread's only when there are more threads than lists, or
 //! while a flush takes them.
@@ -35,15 +37,33 @@ impl Default for List {
 }
 
 /// The lists of a family.
-#[derive(Debug, Default)]
-pub(crate) struct Lists([Padded<Mutex<List>>; LISTS]);
+#[derive(Debug)]
+pub(crate) struct Lists {
+    lists: [Padded<Mutex<List>>; LISTS],
+    /// What was taken and is not settled needs the log from here on (U2). Before the lists' locks.
+    taken: Mutex<Lsn>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self { lists: Default::default(), taken: Mutex::new(Lsn::MAX) }
+    }
+}
 
 /// Rows taken from the lists of a family, to be flushed.
 #[derive(Debug)]
 #[must_use]
 pub struct Unflushed {
     pub(crate) rows: Vec<Arc<Row>>,
+    bytes: u64,
     pub(crate) since: Lsn,
+}
+
+impl Unflushed {
+    /// Of a family that lists no rows.
+    pub(crate) const fn none() -> Self {
+        Self { rows: Vec::new(), bytes: 0, since: Lsn::MAX }
+    }
 }
 
 /// What a family has that its levels lack.
@@ -61,36 +81,57 @@ impl Lists {
     /// Lists a row that the caller has marked (U1), whose state has `value_bytes` and needs the log from `since` on.
     pub(crate) fn push(&self, row: Arc<Row>, value_bytes: usize, since: Lsn) {
         let bytes = row.key().len() + value_bytes + ROW_OVERHEAD_BYTES;
-        let mut list = self.0[stripe_below(LISTS)].lock();
+        let mut list = self.lists[stripe_below(LISTS)].lock();
         list.bytes += u64::try_from(bytes).unwrap_or(0);
         list.since = list.since.min(since);
         list.rows.push(row);
     }
 
-    /// Takes every list.
+    /// Takes every list. What was taken before is settled.
     pub(crate) fn take(&self) -> Unflushed {
-        let mut all = Unflushed { rows: Vec::new(), since: Lsn::MAX };
-        for list in &self.0 {
-            let List { rows, since, .. } = std::mem::take(&mut *list.lock());
+        let mut all = Unflushed::none();
+        let mut taken = self.taken.lock();
+        for list in &self.lists {
+            let List { rows, bytes, since } = std::mem::take(&mut *list.lock());
             all.since = all.since.min(since);
+            all.bytes += bytes;
             if all.rows.is_empty() {
                 all.rows = rows;
             } else {
                 all.rows.extend(rows);
             }
         }
+        *taken = all.since;
         all
+    }
+
+    /// Notes that what was taken is in the levels, or listed again.
+    pub(crate) fn settle(&self) {
+        *self.taken.lock() = Lsn::MAX;
+    }
+
+    /// Lists rows again that were taken and are still marked (U1); they need the log from `since` on now.
+    pub(crate) fn give_back(&self, mut taken: Unflushed, since: Lsn) {
+        taken.rows.retain(|row| !row.is_dead()); // nobody lists or needs those
+        if !taken.rows.is_empty() {
+            let mut list = self.lists[stripe_below(LISTS)].lock();
+            list.bytes += taken.bytes;
+            list.since = list.since.min(since);
+            list.rows.append(&mut taken.rows);
+        }
+        self.settle();
     }
 
     /// Needs the log from `since` on again: for rows that were taken and are listed by others already.
     pub(crate) fn lower_since(&self, since: Lsn) {
-        let mut list = self.0[stripe_below(LISTS)].lock();
+        let mut list = self.lists[stripe_below(LISTS)].lock();
         list.since = list.since.min(since);
     }
 
     pub(crate) fn stat(&self) -> UnflushedStat {
-        let none = UnflushedStat { rows: 0, bytes: 0, since: None };
-        self.0.iter().fold(none, |sum, list| {
+        let taken = self.taken.lock(); // nothing is taken or settled meanwhile
+        let none = UnflushedStat { rows: 0, bytes: 0, since: Some(*taken).filter(|since| *since < Lsn::MAX) };
+        self.lists.iter().fold(none, |sum, list| {
             let list = list.lock();
             let since = sum.since.unwrap_or(Lsn::MAX).min(list.since);
             UnflushedStat {

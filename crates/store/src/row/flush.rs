@@ -11,6 +11,9 @@
 //!   needs the pruning too (R4), so that neither overlooks the other.
 //! - L4. A flush takes the newest state committed below its position. What is unfinished or committed later leaves the row
 //!   marked.
+//! - L5. A re-log takes what a flush would and leaves the mark: its rows stay unflushed, and who took their lists lists them again.
+//!   A commit below its position marked the row before that position was loaded, so taking the pruning comes after the mark and the
+//!   look finds the version.
 //!
 //! Checked by `flush_loom.rs` and the family's flush tests.
 
@@ -73,11 +76,24 @@ impl Row {
             collie_sync::thread::yield_now();
         }
         let taken = self.newest_below(at, fates, pin);
+        if taken.0.is_some() {
+            self.flags.fetch_or(FLUSHING, Relaxed); // L3: seen by who takes the pruning next
+        }
         self.give_pruning();
         if mutant!("MARK_CLEARED_LATE") {
             self.flags.fetch_and(!DIRTY, Relaxed);
         }
         taken
+    }
+
+    /// Takes what a flush would, and leaves the mark (L5).
+    pub(crate) fn take_for_relog(self: &Arc<Self>, at: FlushAt, fates: &impl Resolve, pin: &Pin) -> Option<FlushEntry> {
+        while !self.take_pruning() {
+            collie_sync::thread::yield_now();
+        }
+        let (entry, _newer_is_listed_with_it) = self.newest_below(at, fates, pin);
+        self.give_pruning();
+        entry
     }
 
     /// Finds the newest state below the position, with the pruning held.
@@ -102,7 +118,6 @@ impl Row {
                     if csn < at.flushed || value.is_none() && !held {
                         return (None, newer);
                     }
-                    self.flags.fetch_or(FLUSHING, Relaxed); // L3: seen by who takes the pruning next
                     return (Some(FlushEntry { row: Arc::clone(self), csn, value, was_on_disk }), newer);
                 }
             }

@@ -1,0 +1,188 @@
+//! Re-logging: the few unflushed rows of families that hold old log are written to the log once more, so that it can be cut
+//! without flushes of a few rows each.
+//!
+//! # Invariants
+//! - R1. A re-log begins with a record of its own, which is durable before the position `f` is loaded below which rows are taken. So
+//!   a deletion that is not among what was taken was committed behind that beginning, and whoever reads the log from the beginning
+//!   on meets it.
+//! - R2. Rows need the log from the beginning on, and no longer from where they did, once every record of the re-log is durable.
+//! - R3. An entry has its row's commit position: whatever was committed later wins at replay, wherever it lies.
+//! - R4. One job at a time, and no flush beside it (F1).
+//! - R5. The bytes that families were re-logged with stay within an eighth of the log's limit, and each below
+//!   [`FLUSH_FLOOR_BYTES`]: beyond, the largest one is flushed.
+//!
+//! Checked by `relog_tests.rs`, which makes each mistake too, and by `tests/model.rs`.
+
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Map};
+use collie_store::{FLUSH_FLOOR_BYTES, Family, FlushAt, FlushEntry, Unflushed};
+use collie_txn::CommitLog as _;
+use collie_wal::WalError;
+
+use crate::EngineError;
+use crate::families::Families;
+use crate::flush::{Base, Job, Parts};
+use crate::log::EngineLog;
+use crate::planted::{is_planted, passes};
+use crate::redo::{Op, Relogged, encode_relog, tag};
+use crate::writes::Fates;
+
+/// A record is ended beyond so many bytes of entries.
+const RECORD_BYTES: usize = 32 << 10;
+
+/// How a family's oldest log is given up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// These are re-logged together.
+    Relog(Vec<CfId>),
+    /// This one is flushed.
+    Flush(CfId),
+}
+
+/// Families that were re-logged and not flushed since.
+#[derive(Debug, Default)]
+pub(crate) struct Relogs(Map<CfId, Done>);
+
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    /// What was committed below is behind the re-log's beginning too.
+    position: Lsn,
+    bytes: u64,
+}
+
+impl Relogs {
+    /// Returns below which commits to the family are in a re-log.
+    pub(crate) fn position(&self, cf: CfId) -> Lsn {
+        self.0.get(&cf).map_or(Lsn::ZERO, |done| done.position)
+    }
+
+    /// Notes that the family's levels have it.
+    pub(crate) fn flushed(&mut self, cf: CfId) {
+        self.0.remove(&cf);
+    }
+
+    /// Chooses for the families that need old log, the oldest first, with their bytes of unflushed rows (R5).
+    pub(crate) fn way(&mut self, old: &[(CfId, u64)], limit_bytes: u64, families: &Families) -> Option<Way> {
+        self.0.retain(|cf, _| families.get(*cf).is_some());
+        let (first, first_bytes) = *old.first()?;
+        let is_small = |bytes: u64| bytes < FLUSH_FLOOR_BYTES;
+        let others = self.0.iter().filter(|(cf, _)| old.iter().all(|(old, _)| old != *cf));
+        let mut bytes: u64 = others.map(|(_, done)| done.bytes).sum();
+        let mut chosen = Vec::new();
+        for (cf, more) in old.iter().filter(|(_, more)| is_small(*more)) {
+            if bytes.saturating_add(*more) <= limit_bytes / 8 {
+                bytes = bytes.saturating_add(*more);
+                chosen.push(*cf);
+            }
+        }
+        if chosen.contains(&first) {
+            return Some(Way::Relog(chosen));
+        }
+        // Too much in all: the one that weighs most, unless the oldest is too large by itself.
+        let before = self.0.iter().map(|(cf, done)| (*cf, done.bytes));
+        let largest = old.iter().copied().take(1).chain(before).max_by_key(|(_, bytes)| *bytes);
+        Some(Way::Flush(if is_small(first_bytes) { largest.map_or(first, |(cf, _)| cf) } else { first }))
+    }
+}
+
+/// A family whose rows were taken.
+struct Taken {
+    family: Arc<Family>,
+    rows: Unflushed,
+    bytes: u64,
+}
+
+impl Base {
+    /// Has the families that need the oldest log need newer log: re-logs or flushes. `old` are all that need log from the older half
+    /// of what is kept, the oldest first.
+    ///
+    /// # Errors
+    /// The log's, the levels'. Nothing is lost then.
+    pub(crate) fn advance(&self, old: &[(CfId, u64)], limit_bytes: u64, parts: &Parts<'_>) -> Result<(), EngineError> {
+        let way = self.relogs.lock().way(old, limit_bytes, parts.families);
+        match way {
+            None => Ok(()),
+            Some(Way::Flush(cf)) => self.flush(&[cf], parts),
+            Some(Way::Relog(cfs)) => match self.relog(&cfs, limit_bytes / 8, parts) {
+                Ok(true) => Ok(()),
+                // Values grew since they were listed, or the log has no room: the levels may.
+                Ok(false) | Err(_) => self.flush(&cfs[..1], parts),
+            },
+        }
+    }
+
+    /// Re-logs families; `false`: it would be more than `bytes_max`, and nothing was done.
+    ///
+    /// # Durability
+    /// Durable on return; after an error the rows need the log from where they did.
+    pub(crate) fn relog(&self, cfs: &[CfId], bytes_max: u64, parts: &Parts<'_>) -> Result<bool, EngineError> {
+        let mut job = self.job();
+        let log = parts.txns.log();
+        let begin = log.with_writer(|writer| writer.append(tag::RELOG, &[&encode_relog(Lsn::ZERO, false)]))?;
+        log.wait_durable(begin.end)?; // R1
+        let Job { uncertain, place } = &mut *job;
+        let held = parts.txns.hold_durable(place);
+        let position = held.snapshot();
+        let (mut taken, mut entries) = (Vec::new(), Vec::new());
+        for family in cfs.iter().filter_map(|cf| parts.families.get(*cf)) {
+            let tree = self.levels().tree_of(family.id());
+            let flushed = tree.map_or(Lsn::ZERO, |tree| self.tree(tree).flush_lsn);
+            let at = FlushAt { position, flushed, uncertain: tree.is_some_and(|tree| uncertain.contains(&tree)) };
+            let rows = family.take_unflushed();
+            let new = family.relog_entries(&rows, at, &Fates(parts.txns));
+            let bytes = new.iter().map(entry_bytes).sum();
+            entries.extend(new.into_iter().map(|entry| (family.id(), entry)));
+            taken.push(Taken { family, rows, bytes });
+        }
+        passes("re-log has taken its rows");
+        let fits = taken.iter().map(|taken| taken.bytes).sum::<u64>() <= bytes_max;
+        let done = if fits { append(log, begin.start, &entries) } else { Ok(()) };
+        let since = (fits && done.is_ok()).then_some(begin.start); // R2
+        let mut relogs = self.relogs.lock();
+        for Taken { family, rows, bytes } in taken {
+            if since.is_some() {
+                relogs.0.insert(family.id(), Done { position, bytes });
+            }
+            family.give_back(rows, since);
+        }
+        drop(relogs);
+        done?;
+        if fits {
+            self.note_relog(entries.len());
+        }
+        Ok(fits)
+    }
+}
+
+fn entry_bytes(entry: &FlushEntry) -> u64 {
+    let bytes = entry.row.key().len() + entry.value.as_ref().map_or(0, |value| value.len());
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// Writes the entries of a re-log, durably.
+fn append(log: &EngineLog, begin: Lsn, entries: &[(CfId, FlushEntry)]) -> Result<(), WalError> {
+    let mut entries = entries.iter().peekable();
+    let end = loop {
+        let mut body = Vec::new();
+        while let Some((cf, entry)) = entries.next_if(|_| body.len() < RECORD_BYTES) {
+            let csn = if is_planted("re-log under a new position") { log.boundary() } else { entry.csn }; // R3
+            let op = Op { cf: *cf, key: entry.row.key(), value: entry.value.as_deref() };
+            Relogged { csn, op }.encode(&mut body);
+        }
+        let last = entries.peek().is_none();
+        let at = log.with_writer(|writer| writer.append(tag::RELOG, &[&encode_relog(begin, last), &body]))?;
+        if last {
+            break at.end;
+        }
+    };
+    if is_planted("re-log is not waited for") {
+        return Ok(());
+    }
+    log.wait_durable(end)
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "relog_tests.rs"]
+mod tests;
