@@ -23,7 +23,8 @@
 //! | `flush.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, re-logging small ones, and giving up the log below |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
-//! | `log.rs`, `control.rs`, `describe.rs` | the log as transactions see it; the control file; records for people |
+//! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
+//! | `control.rs`, `describe.rs` | the control file; records for people |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};

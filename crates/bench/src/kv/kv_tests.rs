@@ -305,13 +305,13 @@ fn what_is_not_built_is_refused_by_name() {
 fn peer_is_run_in_turn() {
     let dir = tempfile::tempdir().unwrap();
     let (db, peer) = (format!("--db={}", dir.path().display()), planted_peer(dir.path()));
-    let list = "--benchmarks=fillseq,flush,readrandom,recover";
+    let list = "--benchmarks=fillseq,flush,readrandom,recover,fillsync";
     let (said, outcome) = run(&[&db, &peer, list, "--num=100", "--runs=2", "--allow_unlike=1"]);
     outcome.unwrap();
     assert!(
         said.iter().any(|line| line == "RocksDB 7.0.0 WARNING: Assertions are enabled; benchmarks unnecessarily slow")
     );
-    for name in ["fillseq", "readrandom", "recover"] {
+    for name in ["fillseq", "readrandom", "recover", "fillsync"] {
         assert_eq!(said.iter().filter(|line| line.starts_with(&format!("RocksDB {name} "))).count(), 2, "{said:#?}");
     }
     // 1.5 times a thousandth of a GiB for levels, and 2 MiB for the log, by 100 x 116 bytes.
@@ -324,6 +324,7 @@ fn peer_is_run_in_turn() {
     for part in [
         "--benchmarks=fillseq,flush,readrandom,stats --num=100 --compression_type=lz4\n",
         "--benchmarks=levelstats --num=100 --compression_type=lz4 --use_existing_db=1\n",
+        "--benchmarks=fillsync,stats --num=100 --compression_type=lz4 --writes=1\n",
     ] {
         assert_eq!(asked.matches(part).count(), 2, "{asked}");
     }

@@ -4,8 +4,8 @@
 //! - K1. A benchmark that begins with an empty database gets a directory that was removed before, unless it is to use what is
 //!   there.
 //! - K2. What was written for a benchmark is told once nothing of it is left in the log's memory.
-//! - K3. Where writes wait for the disk, the log's files were all written before the clock starts: the first writing of a file is
-//!   slower, and happens once in the life of a database.
+//! - K3. Before the clock starts, the log's next files are there; where writes wait for the disk, all its files were written
+//!   before, too: the first writing of a file is slower, and happens once in the life of a database.
 
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
@@ -30,6 +30,15 @@ const WARM_UP_VALUE_BYTES: u64 = 64 << 10;
 const WARM_UP_LOOKS: u32 = 1_000;
 const WARM_UP_LOOK: Duration = Duration::from_millis(10);
 
+/// What was done for the files of the log before the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Warm {
+    /// The next ones are there.
+    Prepared,
+    /// Every one was written.
+    Turned,
+}
+
 /// An open database.
 #[derive(Debug)]
 struct Opened {
@@ -39,8 +48,8 @@ struct Opened {
     since: Volume,
     user_bytes: u64,
     peaks: Peaks,
-    /// Whether K3 was seen to.
-    warm: bool,
+    /// Whether K3 was seen to: for the next files, and then for all.
+    warm: Option<Warm>,
 }
 
 /// What came of one benchmark.
@@ -144,7 +153,7 @@ impl<'a> Ours<'a> {
             });
         }
         let since = Volume::of(&db);
-        self.open = Some(Opened { db, cfs, since, user_bytes: 0, peaks: Peaks::default(), warm: false });
+        self.open = Some(Opened { db, cfs, since, user_bytes: 0, peaks: Peaks::default(), warm: None });
         Ok((took_ns, report))
     }
 
@@ -194,8 +203,9 @@ impl<'a> Ours<'a> {
     fn load(&mut self, workload: Workload) -> anyhow::Result<Outcome> {
         let flags = workload.flags(&self.flags);
         let mut lines = Vec::new();
-        if flags.sync && flags.warm_up && !self.opened()?.warm {
-            lines.push(self.warm_up()?);
+        let wanted = if flags.sync { Warm::Turned } else { Warm::Prepared };
+        if flags.warm_up && self.opened()?.warm < Some(wanted) {
+            lines.extend(self.warm_up(flags.sync)?);
         }
         if workload == Workload::RandomTransaction {
             let opened = self.opened()?;
@@ -290,13 +300,17 @@ impl<'a> Ours<'a> {
         })
     }
 
-    /// Writes through every file of the log once, and gives them back (K3); says what was done.
-    fn warm_up(&mut self) -> anyhow::Result<String> {
+    /// Waits for the log's next files and, if `turn`, writes through every one of them and gives it back (K3); says so.
+    fn warm_up(&mut self, turn: bool) -> anyhow::Result<Option<String>> {
         let wal = self.options().wal;
         let opened = self.open.as_mut().context("no database is open")?;
-        opened.warm = true;
+        opened.warm = Some(if turn { Warm::Turned } else { Warm::Prepared });
         let db = &opened.db;
-        let Some(log) = db.engine().log() else { return Ok("  warm-up    : none, there is no log".to_owned()) };
+        let Some(log) = db.engine().log() else { return Ok(None) };
+        wait_for_files(log, usize::MAX, wal.spares);
+        if !turn {
+            return Ok(None);
+        }
         let cf = db.create_cf("warm up", CfOptions::default())?;
         let value = vec![b'w'; usize::try_from(WARM_UP_VALUE_BYTES.min(wal.segment_size / 16))?];
         let bytes = (u64::from(wal.spares) + 2) * wal.segment_size;
@@ -305,17 +319,10 @@ impl<'a> Ours<'a> {
         }
         db.flush_wal(true)?;
         db.engine().flush_all()?;
-        let spares = usize::try_from(wal.spares)?;
-        let mut looks = 0;
-        let mut stat = log.stat();
-        while (stat.segments > 2 || stat.spares < spares) && looks < WARM_UP_LOOKS {
-            std::thread::sleep(WARM_UP_LOOK);
-            looks += 1;
-            stat = log.stat();
-        }
+        let is_back = wait_for_files(log, 2, wal.spares);
         db.drop_cf(&cf)?;
-        let outcome = if looks < WARM_UP_LOOKS { "all are written over now" } else { "they did not come back in time" };
-        Ok(format!("  warm-up    : {} MB through the log's files before the clock: {outcome}", bytes >> 20))
+        let outcome = if is_back { "all are written over now" } else { "they did not come back in time" };
+        Ok(Some(format!("  warm-up    : {} MB through the log's files before the clock: {outcome}", bytes >> 20)))
     }
 
     /// Closes the database and opens it again. Rows that are not in tables are read from the log.
@@ -361,7 +368,7 @@ impl<'a> Ours<'a> {
             "** DB Stats **".to_owned(),
             format!(
                 "log: {} bytes in {} frames, {} syncs, {} appends that found the ring full",
-                volume.log_bytes, volume.frames, volume.syncs, volume.stalls
+                volume.log_bytes, volume.frames, volume.syncs, volume.ring_full
             ),
             format!(
                 "levels: {} flushes of {} rows and {} bytes, {} failed; {} compactions of {} bytes",
@@ -406,6 +413,17 @@ impl<'a> Ours<'a> {
         }
         Ok(lines)
     }
+}
+
+/// Waits until the log has at most so many files in use and so many prepared; returns whether it came to that.
+fn wait_for_files(log: &collie_wal::Log, segments: usize, spares: u32) -> bool {
+    (0..WARM_UP_LOOKS).any(|look| {
+        if look > 0 {
+            std::thread::sleep(WARM_UP_LOOK);
+        }
+        let stat = log.stat();
+        stat.segments <= segments && stat.spares as u64 >= u64::from(spares)
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people")]

@@ -32,13 +32,17 @@ pub(super) struct Volume {
     pub(super) flushes: u64,
     pub(super) compactions: u64,
     /// Appends that found the ring full and waited.
-    pub(super) stalls: u64,
+    pub(super) ring_full: u64,
+    /// Writes that waited because flushes were behind: slowed down, and stopped.
+    pub(super) slowed: u64,
+    pub(super) stopped: u64,
 }
 
 impl Volume {
     /// Reads the counters.
     pub(super) fn of(db: &Db) -> Self {
         let levels = db.engine().level_stat();
+        let stalls = db.engine().stall_stat();
         let log = db.engine().log().map(collie_wal::Log::stat).unwrap_or_default();
         Self {
             log_bytes: log.file_bytes,
@@ -49,7 +53,9 @@ impl Volume {
             syncs: log.syncs,
             flushes: levels.flushes,
             compactions: levels.compactions,
-            stalls: log.ring_full,
+            ring_full: log.ring_full,
+            slowed: stalls.slowed.count,
+            stopped: stalls.stopped.count,
         }
     }
 
@@ -65,7 +71,9 @@ impl Volume {
             syncs: self.syncs.saturating_sub(before.syncs),
             flushes: self.flushes.saturating_sub(before.flushes),
             compactions: self.compactions.saturating_sub(before.compactions),
-            stalls: self.stalls.saturating_sub(before.stalls),
+            ring_full: self.ring_full.saturating_sub(before.ring_full),
+            slowed: self.slowed.saturating_sub(before.slowed),
+            stopped: self.stopped.saturating_sub(before.stopped),
         }
     }
 }
@@ -202,8 +210,16 @@ impl Put {
                 mebibytes(self.log_peak_bytes)
             ),
             format!(
-                "  counters   : {} syncs, {} frames, {} flushes, {} compactions, at most {} open files, {} stalls (ring full)",
-                volume.syncs, volume.frames, volume.flushes, volume.compactions, self.open_files_peak, volume.stalls
+                "  counters   : {} syncs, {} frames, {} flushes, {} compactions, at most {} open files, stalls: {} of a full \
+                 ring, {} slowed and {} stopped by a long log",
+                volume.syncs,
+                volume.frames,
+                volume.flushes,
+                volume.compactions,
+                self.open_files_peak,
+                volume.ring_full,
+                volume.slowed,
+                volume.stopped
             ),
         ]
     }
@@ -242,7 +258,7 @@ mod tests {
         assert!(
             lines.contains("WAF_lsm 1.50 WAF_total 1.95 WAF_dev 3.00;") && lines.contains("SAF 2.00 SAF_lsm 1.20;")
         );
-        assert!(lines.contains("3 syncs") && lines.contains("0 stalls"), "{lines}");
+        assert!(lines.contains("3 syncs") && lines.contains("stalls: 0 of"), "{lines}");
     }
 
     /// Goal: what the system says of a process is understood. Method: its text; a text without the line.
