@@ -3,10 +3,14 @@
 //! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage.
 #![forbid(unsafe_code)]
 
+mod backup;
 mod bench;
+mod checkpoint;
 mod config;
+mod copying;
 mod progress;
 mod render;
+mod restore;
 mod serve;
 mod shell;
 mod wal;
@@ -41,6 +45,21 @@ enum Command {
     Serve(serve::Args),
     /// An SQL shell, on a data directory itself (no server needed) or on a running server.
     Sql(shell::Args),
+    /// Copy a database to a directory that opens by itself, sharing its tables.
+    ///
+    /// Works while the server runs, which then makes the copy: DIR is on its machine. Tables are linked, not copied, where
+    /// both directories are on one file system: quick, and no second copy of what may rot. For that: collie backup.
+    Checkpoint(checkpoint::Args),
+    /// Copy a database to a directory that shares nothing with it, or check such a copy.
+    ///
+    /// Works while the server runs, which then makes the copy: DIR is on its machine. The copy holds every commit that returned
+    /// before the call, and those that came while its tables were copied; it lists the checksums of all its files.
+    Backup(backup::Args),
+    /// Make a data directory from a backup, after checking every byte of it.
+    ///
+    /// BACKUP stays as it is, and can be restored again. The new directory's positions go on in a new history, so that what
+    /// it commits is never taken for what the old one did.
+    Restore(restore::Args),
     /// Look at a log, check it, or cut it.
     ///
     /// dump, verify and stat change nothing and do not disturb a running server; truncate-at is for a stopped one.
@@ -61,6 +80,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
+        Command::Checkpoint(args) => checkpoint::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => restore::run(&args),
         Command::Wal { command } => wal::run(command),
         Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),

@@ -29,7 +29,7 @@ pub(crate) struct Args {
     set: Vec<String>,
 }
 
-const DEFAULT_URL: &str = "postgresql://collie@127.0.0.1:5433/collie";
+pub(crate) const DEFAULT_URL: &str = "postgresql://collie@127.0.0.1:5433/collie";
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -240,7 +240,7 @@ fn is_number(ty: u32) -> bool {
     matches!(ty, oid::INT2 | oid::INT4 | oid::INT8 | oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::OID)
 }
 
-async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
+pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
     let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
     let (client, connection) = connected.map_err(|error| {
         anyhow::anyhow!(
@@ -255,7 +255,7 @@ async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
 }
 
 /// The innermost reason of an error, which says what happened.
-fn cause(error: &dyn std::error::Error) -> String {
+pub(crate) fn cause(error: &dyn std::error::Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

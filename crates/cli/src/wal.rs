@@ -65,12 +65,12 @@ fn is_database(log_dir: &Path) -> bool {
 }
 
 /// Returns a number with its noun.
-fn count(number: u64, noun: &str) -> String {
+pub(crate) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Reads a position, as dump prints it or as a decimal number.
-fn position(text: &str) -> Result<Lsn, String> {
+pub(crate) fn position(text: &str) -> Result<Lsn, String> {
     let decimal = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok().map(Lsn::new))?;
     let parsed = text.parse().ok().or_else(decimal);
     parsed.ok_or_else(|| "expected high/low in hexadecimal, as in 0/01A2F000, or a decimal number of bytes".to_owned())

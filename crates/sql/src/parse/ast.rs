@@ -123,6 +123,8 @@ pub enum Stmt {
     Discard(Discard),
     /// CHECKPOINT.
     Checkpoint,
+    /// CALL collie_checkpoint(...).
+    CopyDatabase(CopyDatabase),
     /// LOCK TABLE.
     Lock(Lock),
 }

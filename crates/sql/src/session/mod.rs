@@ -17,12 +17,14 @@
 //! | `referential.rs` | foreign keys: their checks and actions |
 //! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
+//! | `checkpoint.rs` | CHECKPOINT, and copying the database |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `utility.rs`, `settings.rs` | everything else |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
 pub mod activity;
 mod cache;
+mod checkpoint;
 mod client;
 mod copy;
 pub mod copy_format;

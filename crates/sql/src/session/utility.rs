@@ -15,6 +15,7 @@ use crate::{
     plan,
     session::{
         Client, NoticeLevel, Session,
+        checkpoint::copied_columns,
         prepared::{Prepared, Verb, utility_tag},
         run::Rows,
         settings::{SETTINGS, find},
@@ -39,6 +40,7 @@ impl Session {
             }
             Stmt::Show(name) => Some(vec![text_column(shown_name(name))]),
             Stmt::Explain(_) => Some(vec![text_column("QUERY PLAN")]),
+            Stmt::CopyDatabase(_) => Some(copied_columns()),
             Stmt::Execute(execute) => {
                 let prepared = self.names.statements.get(&execute.name)?;
                 let planned = self.planned(prepared).ok()??;
@@ -79,10 +81,8 @@ impl Session {
             Stmt::Execute(execute) => return self.execute_named(execute, client).await,
             Stmt::Deallocate(name) => self.deallocate(name.as_deref())?,
             Stmt::Discard(what) => self.discard(*what)?,
-            Stmt::Checkpoint => {
-                let text = "CHECKPOINT has no effect: tables are flushed to their levels when it is time";
-                client.notice(NoticeLevel::Notice, SqlError::new(SqlState(*b"00000"), text).report());
-            }
+            Stmt::Checkpoint => self.checkpoint()?,
+            Stmt::CopyDatabase(copy) => self.copy_database(copy, client)?,
             Stmt::Lock(lock) => self.lock_tables(lock).await?,
             Stmt::DeclareCursor(_) | Stmt::Fetch(_) | Stmt::Close(_) => {
                 return Err(SqlError::unsupported("cursors in SQL")

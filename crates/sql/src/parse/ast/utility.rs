@@ -198,6 +198,15 @@ pub enum Discard {
     Temp,
 }
 
+/// CALL collie_checkpoint(directory, copy): copies the database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyDatabase {
+    /// The directory to make, on the server.
+    pub dir: String,
+    /// Whether the copy is to share no file with the database.
+    pub copy: bool,
+}
+
 /// LOCK TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lock {

@@ -322,7 +322,7 @@ impl Convert<'_> {
     }
 
     #[inline(never)]
-    fn call(&mut self, node: Box<pb::FuncCall>) -> Result<Expr> {
+    pub(super) fn call(&mut self, node: Box<pb::FuncCall>) -> Result<Expr> {
         let pb::FuncCall {
             funcname,
             args,

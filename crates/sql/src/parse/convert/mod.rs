@@ -147,6 +147,7 @@ impl Convert<'_> {
             NodeEnum::DiscardStmt(s) => self.discard(s),
             NodeEnum::CheckPointStmt(pb::CheckPointStmt {}) => Ok(Stmt::Checkpoint),
             NodeEnum::LockStmt(s) => self.lock(s),
+            NodeEnum::CallStmt(s) => self.procedure(*s),
             _ => Err(self.unsupported(self.statement_name(), self.start)),
         }
     }

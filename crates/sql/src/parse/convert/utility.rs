@@ -194,6 +194,29 @@ impl Convert<'_> {
         }))
     }
 
+    /// Converts CALL of the one procedure there is: `collie_checkpoint`, with constants.
+    pub(super) fn procedure(&mut self, node: pb::CallStmt) -> Result<Stmt> {
+        let pb::CallStmt { funccall, funcexpr: _, outargs: _ } = node;
+        let ExprKind::Call(call) = self.call(Box::new(required(funccall)?))?.kind else { return Err(missing()) };
+        if call.name.parts != ["collie_checkpoint"] {
+            return Err(self.unsupported(self.statement_name(), self.start));
+        }
+        let mut args = call.args.into_iter().map(|arg| match arg.kind {
+            ExprKind::Literal(literal) => Some(literal),
+            _ => None,
+        });
+        match (args.next(), args.next(), args.next()) {
+            (Some(Some(Literal::String(dir))), None, None) => Ok(Stmt::CopyDatabase(CopyDatabase { dir, copy: false })),
+            (Some(Some(Literal::String(dir))), Some(Some(Literal::Bool(copy))), None) => {
+                Ok(Stmt::CopyDatabase(CopyDatabase { dir, copy }))
+            }
+            _ => Err(self.unsupported(
+                "collie_checkpoint with anything but ('directory') or ('directory', boolean)",
+                call.name.pos,
+            )),
+        }
+    }
+
     /// Converts LOCK TABLE.
     pub(super) fn lock(&mut self, node: pb::LockStmt) -> Result<Stmt> {
         let pb::LockStmt { relations, mode, nowait } = node;

@@ -337,6 +337,9 @@ fn utility_statements_keep_their_clauses() {
     assert_eq!(one("close all"), Stmt::Close(None));
     assert_eq!(one("discard plans"), Stmt::Discard(Discard::Plans));
     assert_eq!(one("checkpoint"), Stmt::Checkpoint);
+    for (text, copy) in [("call collie_checkpoint('/x')", false), ("call collie_checkpoint('/x', true)", true)] {
+        assert_eq!(one(text), Stmt::CopyDatabase(CopyDatabase { dir: "/x".into(), copy }));
+    }
     assert!(matches!(one("lock t in share mode nowait"), Stmt::Lock(Lock { mode: LockMode::Share, nowait: true, .. })));
     let Stmt::Copy(copy) = one("copy t (a) from stdin csv header delimiter ';' force not null a where a > 0") else {
         panic!()

@@ -1,0 +1,132 @@
+//! `collie checkpoint`; and how a copy is asked for, which `collie backup` shares.
+
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use collie_engine::{CheckpointOptions, Db};
+use collie_env::Env;
+use serde_json::json;
+
+use crate::{copying::Copying, progress::Recovery, serve, shell, wal::count};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Directory to make; it may be there if it is empty.
+    #[arg(value_name = "DIR")]
+    dir: PathBuf,
+    #[command(flatten)]
+    source: Source,
+    /// One JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which database is copied.
+#[derive(clap::Args)]
+pub(crate) struct Source {
+    /// A running server [default: postgresql://collie@127.0.0.1:5433/collie].
+    #[arg(long, value_name = "URL", conflicts_with = "data")]
+    url: Option<String>,
+    /// Open this data directory itself; no server may have it open.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// With --data: TOML file of the server.
+    #[arg(long, value_name = "FILE", requires = "data")]
+    config: Option<PathBuf>,
+    /// With --data: one setting of the server, such as wal.copies=DIR; may be repeated, and wins over the file.
+    #[arg(long, value_name = "KEY=VALUE", requires = "data")]
+    set: Vec<String>,
+}
+
+/// What was made.
+struct Made {
+    start: String,
+    from: String,
+    end: String,
+    files: u64,
+    bytes: u64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    make(&args.dir, &args.source, CheckpointOptions { copy: false }, args.json)
+}
+
+/// Has a copy made in `dir` and says what it holds.
+pub(crate) fn make(dir: &Path, source: &Source, options: CheckpointOptions, json: bool) -> anyhow::Result<ExitCode> {
+    let made = match &source.data {
+        Some(data) => by_itself(data, source, dir, options)?,
+        None => by_server(source.url.as_deref().unwrap_or(shell::DEFAULT_URL), dir, options)?,
+    };
+    let Made { start, from, end, files, bytes } = made;
+    if json {
+        println!(
+            "{}",
+            json!({
+                "dir": dir.display().to_string(),
+                "start_lsn": start,
+                "from_lsn": from,
+                "end_lsn": end,
+                "files": files,
+                "bytes": bytes,
+            })
+        );
+    } else {
+        println!("made {}: {}, {}", dir.display(), count(files, "file"), count(bytes, "byte"));
+        println!("it holds every commit below {end}, and can be restored to positions from {from} on");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the data directory and copies it.
+fn by_itself(data: &Path, source: &Source, dir: &Path, options: CheckpointOptions) -> anyhow::Result<Made> {
+    let mut engine = serve::settings(source.config.as_ref(), &source.set)?.engine;
+    // Nothing is to change but what an open does.
+    (engine.create_if_missing, engine.background) = (false, false);
+    let env = Env::real();
+    let mut recovery = Recovery::new(&*env.clock);
+    let opened = Db::open(data, engine, env.clone(), &mut |progress| recovery.report(progress));
+    recovery.finish();
+    let (db, report) = opened?;
+    report.notices.iter().for_each(|notice| eprintln!("{notice}"));
+    let mut copying = Copying::new(&*env.clock);
+    let made = db.checkpoint(dir, options, &mut |progress| {
+        copying.report(progress);
+        ControlFlow::Continue(())
+    });
+    copying.finish();
+    let made = made?;
+    db.close().with_context(|| format!("the copy is made, but {} was not closed", data.display()))?;
+    let [start, from, end] = [made.start, made.from, made.end].map(|lsn| lsn.to_string());
+    Ok(Made { start, from, end, files: made.files, bytes: made.bytes })
+}
+
+/// Asks a server to copy what it has open.
+fn by_server(url: &str, dir: &Path, options: CheckpointOptions) -> anyhow::Result<Made> {
+    let dir = std::path::absolute(dir).with_context(|| format!("cannot look up {}", dir.display()))?;
+    let Some(path) = dir.to_str() else { bail!("{} is not UTF-8, which a server takes only", dir.display()) };
+    let sql = format!("CALL collie_checkpoint('{}', {})", path.replace('\'', "''"), options.copy);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a thread")?;
+    let messages = runtime.block_on(async {
+        let client = shell::connect(url).await?;
+        client.simple_query(&sql).await.map_err(|error| match error.as_db_error() {
+            Some(refused) => anyhow::anyhow!("{}", refused.message()),
+            None => anyhow::anyhow!("{url}: {}", shell::cause(&error)),
+        })
+    })?;
+    let row = messages.iter().find_map(|message| match message {
+        tokio_postgres::SimpleQueryMessage::Row(row) => Some(row),
+        _ => None,
+    });
+    let text = |name: &str| row.and_then(|row| row.try_get(name).ok()?).map(str::to_owned);
+    let number = |name: &str| text(name)?.parse().ok();
+    let made = || {
+        let (start, from, end) = (text("start_lsn")?, text("from_lsn")?, text("end_lsn")?);
+        Some(Made { start, from, end, files: number("files")?, bytes: number("bytes")? })
+    };
+    made().with_context(|| format!("{url} did not say what it made: is it a Collie server of this version?"))
+}

@@ -1,0 +1,62 @@
+//! CHECKPOINT, and `CALL collie_checkpoint(...)`, which copies the database to a directory of the server.
+//!
+//! Both block their thread for as long as they take, which the runtime knows ([`Database::block`](super::Database)); a copy
+//! ends, and leaves nothing, when the statement is cancelled or runs out of time.
+
+use std::{ops::ControlFlow, path::Path};
+
+use collie_engine::{CheckpointOptions, EngineError};
+
+use crate::{
+    analyze::bound::ResultColumn,
+    error::{Result, SqlError, SqlState},
+    parse::ast,
+    session::{Client, Session, limits},
+    types::{SqlType, Value, oid},
+};
+
+/// Returns the columns of what a copy answers.
+pub(super) fn copied_columns() -> Vec<ResultColumn> {
+    let column = |(name, ty): (&str, u32)| ResultColumn { name: name.to_owned(), ty: SqlType::new(ty), origin: None };
+    let positions = ["start_lsn", "from_lsn", "end_lsn"].map(|name| (name, oid::TEXT));
+    positions.into_iter().chain([("files", oid::INT8), ("bytes", oid::INT8)]).map(column).collect()
+}
+
+impl Session {
+    /// CHECKPOINT: what was committed before it is in the levels when it returns, and the log that only it needed is given up.
+    pub(super) fn checkpoint(&mut self) -> Result<()> {
+        let mut outcome = Ok(());
+        self.database.block(&mut || outcome = self.database.db.flush_all());
+        Ok(outcome?)
+    }
+
+    /// Copies the database. Everybody may, as everybody may do everything.
+    pub(super) fn copy_database<C: Client>(&mut self, copy: &ast::CopyDatabase, client: &mut C) -> Result<()> {
+        let dir = Path::new(&copy.dir);
+        if !dir.is_absolute() {
+            let text = "the directory of a checkpoint must be given by its absolute path";
+            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text).hint("The path is the server's."));
+        }
+        let options = CheckpointOptions { copy: copy.copy };
+        let mut outcome = Err(EngineError::Cancelled);
+        self.database.block(&mut || {
+            outcome = self.database.db.checkpoint(dir, options, &mut |_| match self.cancel.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
+        });
+        let made = match outcome {
+            Err(error @ (EngineError::BadTarget { .. } | EngineError::InvalidArgument { .. })) => {
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()));
+            }
+            outcome => outcome.map_err(|error| limits::wait_failed(error, &self.cancel))?,
+        };
+        let count = |count: u64| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
+        let position = |lsn: collie_base::Lsn| Value::Text(lsn.to_string().as_str().into());
+        let positions = [made.start, made.from, made.end].map(position);
+        let row: Vec<Value> = positions.into_iter().chain([count(made.files), count(made.bytes)]).collect();
+        let columns = copied_columns();
+        client.columns(&columns, &[]);
+        client.row(&row, &columns, &[], &self.text_context())
+    }
+}
