@@ -97,3 +97,73 @@ ALTER TABLE dv ADD PRIMARY KEY (a);
 DELETE FROM dv WHERE a / b = 1;
 SELECT * FROM dv;
 DROP TABLE ix, uq, dv;
+-- Types, COPY, moved rows, savepoints, foreign keys.
+CREATE TABLE e (id int PRIMARY KEY, a int, t text, n numeric, ts timestamptz, f float8, bp char(5), s smallint);
+CREATE INDEX e1 ON e ((a + s));
+CREATE INDEX e2 ON e (upper(bp));
+CREATE INDEX e3 ON e ((n * 2)) WHERE n IS NOT NULL;
+CREATE INDEX e4 ON e (abs(f), length(t));
+CREATE INDEX e5 ON e ((a IS NULL), id);
+CREATE INDEX e6 ON e ((t LIKE 'x%'));
+CREATE INDEX e7 ON e (substr(t, 1, 2)) WHERE t IS NOT NULL;
+CREATE UNIQUE INDEX e8 ON e (coalesce(a, -1)) WHERE id > 100;
+COPY e (id, a, t, n, f, bp, s) FROM stdin;
+1	5	xyz	1.50	-2.5	ab	3
+2	\N	yy	\N	3	cd	4
+3	7	\N	2	0	\N	5
+101	7	xx	2	0	\N	5
+\.
+COPY e (id, a) FROM stdin;
+102	7
+\.
+SELECT id FROM e WHERE a + s = 8;
+SELECT id FROM e WHERE upper(bp) = 'AB';
+SELECT id FROM e WHERE upper(bp) = 'AB   ';
+SELECT id FROM e WHERE n * 2 = 3.00;
+SELECT id FROM e WHERE n * 2 > 3 ORDER BY n * 2, id;
+SELECT id FROM e WHERE abs(f) = 2.5 AND length(t) = 3;
+SELECT id FROM e WHERE abs(f) = 3 AND length(t) > 1;
+SELECT id FROM e WHERE (a IS NULL) = true;
+SELECT id FROM e WHERE a IS NULL;
+SELECT id FROM e WHERE substr(t, 1, 2) = 'xy' AND t <> '';
+SELECT id FROM e WHERE substr(t, 1, 2) = 'xy';
+SELECT id FROM e WHERE substr(t, 1, 2) IN ('xy', 'yy', 'zz') ORDER BY id;
+SELECT id FROM e WHERE substr(t, 1, 2) = ANY (ARRAY['xy', 'xx']) ORDER BY id;
+PREPARE q AS SELECT id FROM e WHERE substr(t, 1, 2) = $1;
+EXECUTE q('yy');
+PREPARE q2 AS SELECT id FROM e WHERE a + s = $1;
+EXECUTE q2(12);
+INSERT INTO e (id, a) VALUES (103, NULL), (104, NULL);
+INSERT INTO e (id, a) VALUES (103, NULL), (104, NULL) ON CONFLICT (coalesce(a, -1)) WHERE id > 100 DO NOTHING;
+INSERT INTO e (id, a) VALUES (105, NULL) ON CONFLICT (coalesce(a, -1)) WHERE id > 100 AND a IS NULL DO UPDATE SET s = 9 RETURNING id, s;
+INSERT INTO e (id, a) VALUES (106, NULL), (107, NULL) ON CONFLICT (coalesce(a, -1)) WHERE id > 100 DO UPDATE SET s = coalesce(e.s, 0) + 1 RETURNING id, s;
+UPDATE e SET id = id + 100 WHERE id < 4 RETURNING id;
+UPDATE e SET a = 1000 + id WHERE id < 4 RETURNING id;
+UPDATE e SET id = id + 100 WHERE id = 1 RETURNING id;
+BEGIN;
+SAVEPOINT a;
+UPDATE e SET t = 'xynew' WHERE id = 2;
+SELECT id FROM e WHERE substr(t, 1, 2) = 'xy' ORDER BY id;
+ROLLBACK TO a;
+SELECT id FROM e WHERE substr(t, 1, 2) = 'xy' ORDER BY id;
+COMMIT;
+TRUNCATE e;
+INSERT INTO e (id, a, t) VALUES (1, 1, 'xx') RETURNING *;
+SELECT id FROM e WHERE substr(t, 1, 2) = 'xx';
+CREATE TABLE par (k text PRIMARY KEY);
+CREATE TABLE chi (id int PRIMARY KEY, k text REFERENCES par ON DELETE SET NULL ON UPDATE CASCADE);
+CREATE UNIQUE INDEX chi_k ON chi (lower(k)) WHERE k IS NOT NULL;
+INSERT INTO par VALUES ('A'), ('B'), ('b');
+INSERT INTO chi VALUES (1, 'A'), (2, 'B');
+UPDATE par SET k = 'C' WHERE k = 'A';
+SELECT * FROM chi WHERE lower(k) = 'c';
+DELETE FROM par WHERE k = 'B';
+INSERT INTO chi VALUES (3, 'b');
+SELECT * FROM chi ORDER BY id;
+SELECT id FROM chi WHERE k IS NOT NULL ORDER BY id;
+WITH d AS (DELETE FROM chi WHERE lower(k) = 'b' RETURNING *) SELECT * FROM d;
+INSERT INTO chi SELECT 10 + g, 'b' FROM generate_series(1, 1) g ON CONFLICT (lower(k)) WHERE k IS NOT NULL DO NOTHING;
+CREATE INDEX ON chi (k) WHERE k > 'a' OR id = 5;
+SELECT id FROM chi WHERE k > 'a' OR id = 5;
+\d e
+DROP TABLE e, chi, par;
