@@ -8,7 +8,7 @@
 //! - A1. All writes of a key go to one applier, in the order given.
 //! - A2. A deletion is let go only once nothing that comes later was committed earlier, or at the end: so the latest commit of
 //!   a key stays, although writes of large transactions come before older commits.
-//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier, and by deletions that wait for A2: of large
+//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier and one's places, and by deletions that wait for A2: of large
 //!   transactions whose commit comes yet.
 //!
 //! Checked by `replay_tests.rs`, against a map, at random numbers of appliers and in random orders among them.
@@ -26,10 +26,10 @@ use collie_store::{Family, LoggedWrite, Row, pin};
 use crate::families::Families;
 use crate::redo::Op;
 
-/// Bytes of keys and values, and writes, at which a batch goes to its applier: a thousand rows of TPC-C, so that handing it
-/// over costs nothing beside them.
-const BATCH_BYTES: usize = 256 << 10;
-const BATCH_WRITES: usize = 2048;
+/// Bytes of keys and values, and writes, at which a batch goes to its applier: so many that writes at random keys, taken in the
+/// order of the keys, come to the same parts of the index while these are in a processor's cache.
+const BATCH_BYTES: usize = 2 << 20;
+const BATCH_WRITES: usize = 16_384;
 /// Batches at most of one applier: being filled, waiting, being applied.
 const BATCHES: usize = 4;
 /// Writes under one pin: what they supersede can be freed after so many.
@@ -83,7 +83,7 @@ impl Batch {
     fn clear(&mut self) {
         self.places.clear();
         self.bytes.clear();
-        self.bytes.shrink_to(4 * BATCH_BYTES); // one large value is no reason to keep its space
+        self.bytes.shrink_to(2 * BATCH_BYTES); // one large value is no reason to keep its space
     }
 }
 
@@ -116,11 +116,19 @@ struct Applier {
     family: Option<Arc<Family>>,
     kept: Kept,
     old_bytes: i64,
+    /// The batch at hand in the order of its keys.
+    order: Vec<Place>,
 }
 
 impl Applier {
     fn apply(&mut self, batch: &Batch) {
-        for places in batch.places.chunks(PIN_WRITES) {
+        self.order.clone_from(&batch.places);
+        // Stable: the writes of one key keep their order (A1).
+        self.order.sort_by(|one, other| {
+            let key = |place: &Place| &batch.bytes[place.key..place.value];
+            one.cf.cmp(&other.cf).then_with(|| key(one).cmp(key(other)))
+        });
+        for places in self.order.chunks(PIN_WRITES) {
             let pin = pin();
             for place in places {
                 let family = match &self.family {
@@ -221,7 +229,13 @@ pub(crate) struct Appliers {
 impl Appliers {
     /// Makes `count` of them.
     pub(crate) fn new(families: &Arc<Families>, count: usize) -> Self {
-        let applier = || Applier { families: Arc::clone(families), family: None, kept: Kept::new(), old_bytes: 0 };
+        let applier = || Applier {
+            families: Arc::clone(families),
+            family: None,
+            kept: Kept::new(),
+            old_bytes: 0,
+            order: Vec::new(),
+        };
         let lane = |_| Lane { batch: Batch::default(), work: Some(Work::Here(applier())) };
         Self {
             lanes: (0..count.max(1)).map(lane).collect(),

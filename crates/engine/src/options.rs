@@ -36,8 +36,8 @@ pub struct Options {
     /// little that twice as much fits into [`max_segments`](collie_wal::Options::max_segments). From one and a half times of it on
     /// writers are slowed, at twice they wait ([`Session::wait_for_room`](crate::Session::wait_for_room)). Default 0.
     pub max_total_wal_size: u64,
-    /// Threads that put rows into memory while opening, beside the one that reads: at most 16, each with some hundred
-    /// kilobytes of memory; 0: as many as there are cores. Default 0.
+    /// Threads that put rows into memory while opening, beside the one that reads: at most 16, each with some megabytes
+    /// of memory; 0: as many as there are cores. Default 0.
     pub recovery_threads: usize,
     /// How the levels are kept.
     pub levels: LevelOptions,
