@@ -145,6 +145,27 @@ impl Db {
         self.shared.flush(cfs)
     }
 
+    /// Flushes a family and merges its levels into one run, without what was deleted or replaced.
+    ///
+    /// # Durability
+    /// As of [`Db::flush_cf`].
+    ///
+    /// # Progress
+    /// Waits for other jobs of the family's tree; later ones wait for it. Readers and writers go on.
+    ///
+    /// # Errors
+    /// As of [`Db::flush_cf`].
+    pub fn compact(&self, cf: CfId) -> Result<(), EngineError> {
+        self.flush_cf(&[cf])?;
+        let Some(levels) = self.shared.base.as_ref().map(Base::levels) else { return Err(EngineError::Salvaged) };
+        let Some(tree) = levels.tree_of(cf) else { return Ok(()) };
+        match levels.compact(tree) {
+            Ok(_merged) => Ok(()),
+            Err(_dropped) if levels.tree_of(cf).is_none() => Ok(()),
+            Err(error) => Err(EngineError::levels(error)),
+        }
+    }
+
     /// Flushes every family, as [`Db::flush_cf`].
     ///
     /// # Errors
@@ -320,10 +341,12 @@ impl Db {
         self.shared.tick()
     }
 
-    /// Stops the background threads, writes everything and closes the log. Nothing is flushed: the log has it. Sessions that are open can still read.
+    /// Stops the background threads, writes everything and closes the log. Families with rows that are not in the log are flushed,
+    /// unless [`Options::avoid_flush_at_close`] says otherwise; nothing else is: the log has it. Sessions that are open can still
+    /// read.
     ///
     /// # Errors
-    /// The log's. Closing twice is no error.
+    /// The log's; the levels', after the log was closed. Closing twice is no error.
     pub fn close(&self) -> Result<(), EngineError> {
         if self.shared.closed.swap(true, Release) {
             return Ok(());
@@ -333,6 +356,8 @@ impl Db {
         drop(flusher);
         let background = self.shared.background.lock().take();
         drop(background);
-        Ok(self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close)?)
+        let flushed = self.shared.flush_unlogged();
+        self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close)?;
+        flushed
     }
 }

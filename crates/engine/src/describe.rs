@@ -39,13 +39,14 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
             i.reason,
             i.wall_us
         ),
+        Ok(Redo::Unlogged { cf }) => format!("UNLOGGED in family {cf}: rows that are not in the log"),
         Err(error) => format!("tag {tag}, {} bytes: {error}", payload.len()),
     }
 }
 
 /// Returns whether records with this tag end a transaction that counts.
 pub fn is_commit_record(tag: u8) -> bool {
-    tag == crate::redo::tag::COMMIT
+    matches!(tag, crate::redo::tag::COMMIT | crate::redo::tag::UNLOGGED)
 }
 
 fn describe_ops(ops: &[u8]) -> String {
@@ -111,6 +112,8 @@ mod tests {
         Op { cf: CfId::new(3), key: b"key", value: Some(b"value") }.encode(&mut record);
         Op { cf: CfId::new(3), key: b"k", value: None }.encode(&mut record);
         assert_eq!(describe_record(tag::COMMIT, &record), "COMMIT xid 7: put 3/6b6579 5 B, delete 3/6b");
+        let marker = describe_record(tag::UNLOGGED, &encode_integers(&[3]));
+        assert_eq!(marker, "UNLOGGED in family 3: rows that are not in the log");
     }
 
     /// Goal: as above, of a re-log. Method: its beginning and its end.

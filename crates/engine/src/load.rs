@@ -37,12 +37,8 @@ pub(crate) fn load(
     meter: &mut Meter<'_>,
 ) -> Result<LoadedLevels, EngineError> {
     let mut trees = levels.trees();
-    let mut flushed = Map::default();
-    for tree in &trees {
-        for cf in &tree.cfs {
-            families.get_or_make(*cf); // A1
-            flushed.insert(*cf, tree.flush_lsn);
-        }
+    for cf in trees.iter().flat_map(|tree| &tree.cfs) {
+        families.get_or_make(*cf); // A1
     }
     // The longest first, so that none is left for last.
     trees.sort_by_key(|tree| Reverse(tree.live_keys));
@@ -60,6 +56,11 @@ pub(crate) fn load(
         ids.iter().try_for_each(|tree| load_tree(levels, families, *tree, &mut note))?;
     } else {
         load_side_by_side(levels, families, threads, &ids, &mut note)?;
+    }
+    // Only now: loading settles which flush was the last.
+    let mut flushed = Map::default();
+    for tree in levels.trees() {
+        flushed.extend(tree.cfs.iter().map(|cf| (*cf, tree.flush_lsn)));
     }
     Ok(LoadedLevels { flushed, rows })
 }

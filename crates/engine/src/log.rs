@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::log_times::{Part, counted};
 use crate::needs::Marks;
+use crate::redo::tag as redo_tag;
 
 /// How many cells a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
@@ -202,8 +203,12 @@ impl CommitLog for EngineLog {
         bytes: &[u8],
         publish: impl FnOnce(Lsn),
     ) -> Result<Appended, WalError> {
-        counted(Part::Append, || writer.append_with(tag, bytes, publish))
-            .map(|at| Appended { start: at.start, end: at.end })
+        // What is not in the log leaves a hole there, for who follows it.
+        let appended = counted(Part::Append, || match tag {
+            redo_tag::UNLOGGED => writer.append_unlogged(tag, bytes, publish),
+            _ => writer.append_with(tag, bytes, publish),
+        });
+        appended.map(|at| Appended { start: at.start, end: at.end })
     }
 
     fn boundary(&self) -> Lsn {

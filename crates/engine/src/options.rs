@@ -39,6 +39,11 @@ pub struct Options {
     /// Threads that put rows into memory while opening, beside the one that reads: at most 16, each with some megabytes
     /// of memory; 0: as many as there are cores. Default 0.
     pub recovery_threads: usize,
+    /// Leave rows that were written unlogged to be lost at [`Db::close`](crate::Db::close), which else flushes their families.
+    /// Default false.
+    pub avoid_flush_at_close: bool,
+    /// Allow unlogged writes while somebody follows the log, who does not get them. Default false.
+    pub allow_replication_holes: bool,
     /// How the levels are kept.
     pub levels: LevelOptions,
     /// Whether threads of the engine collect garbage and flush column families. Without them the owner calls
@@ -62,6 +67,8 @@ impl Default for Options {
             write_buffer_size: 64 << 20,
             max_total_wal_size: 0,
             recovery_threads: 0,
+            avoid_flush_at_close: false,
+            allow_replication_holes: false,
             levels: LevelOptions::default(),
             background: true,
         }

@@ -14,6 +14,7 @@
 //! | 6 | ACTIVE | reserved |
 //! | 7 | XID_LIMIT | xid varint: every id handed out is below |
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
+//! | 9 | UNLOGGED | column family varint: rows of it were committed here that are not in the log (a log record of kind UNLOGGED) |
 //!
 //! | operation | fields |
 //! |---|---|
@@ -56,6 +57,8 @@ pub(crate) mod tag {
     pub(crate) const XID_LIMIT: u8 = 7;
     /// The start of a history.
     pub(crate) const INCARNATION: u8 = 8;
+    /// The end of a transaction whose operations are not in the log.
+    pub(crate) const UNLOGGED: u8 = 9;
 }
 
 const PUT: u8 = 1;
@@ -130,6 +133,7 @@ pub(crate) enum Redo<'a> {
     Relog { begin: Lsn, last: bool, entries: &'a [u8] },
     XidLimit { limit: Xid },
     Incarnation(Incarnation),
+    Unlogged { cf: CfId },
 }
 
 /// The start of a history.
@@ -178,6 +182,10 @@ impl<'a> Redo<'a> {
                 reason: reader.u8()?,
                 wall_us: reader.i64()?,
             }),
+            tag::UNLOGGED => {
+                let cf = u32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "column family id" })?;
+                Self::Unlogged { cf: CfId::new(cf) }
+            }
             _ => return Err(DecodeError { what: "record tag" }),
         };
         if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. } | Self::Relog { .. }) {
@@ -255,6 +263,16 @@ mod tests {
                 Redo::decode(tag::ROLLBACK_TO, &bytes),
                 Ok(Redo::RollbackTo { xid: Xid::new(xid), first_void: chunks })
             );
+        }
+
+        /// Goal: a marker names its family, and nothing that is none. Method: random numbers.
+        #[test]
+        fn marker_of_unlogged_writes_round_trips(number: u64) {
+            let bytes = encode_integers(&[number]);
+            match (u32::try_from(number), Redo::decode(tag::UNLOGGED, &bytes)) {
+                (Ok(id), decoded) => prop_assert_eq!(decoded, Ok(Redo::Unlogged { cf: CfId::new(id) })),
+                (Err(_), decoded) => prop_assert!(decoded.is_err()),
+            }
         }
 
         /// Goal: garbage is refused without a panic. Method: random tags and bytes.

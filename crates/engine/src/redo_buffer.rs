@@ -6,7 +6,8 @@
 //! # Invariants
 //! - B1. `bytes` is room for a header, then the operations `chunked_ops..chunked_ops + ends.len()`.
 //! - B2. When a COMMIT is built, the operations here fit one piece: a larger rest was flushed as a chunk before.
-//! - B3. `families` has the family of every operation since the transaction began, voided ones too.
+//! - B3. `families` has the family of every operation since the transaction began, voided ones too; those aside that the log will
+//!   have nothing of, which are only counted.
 
 use collie_base::{CfId, Lsn, Xid};
 
@@ -54,6 +55,11 @@ impl RedoBuffer {
         if self.families.last() != Some(&op.cf) && !self.families.contains(&op.cf) {
             self.families.push(op.cf);
         }
+        self.ends.push(self.bytes.len());
+    }
+
+    /// Counts an operation that the log will have nothing of.
+    pub(crate) fn push_unlogged(&mut self) {
         self.ends.push(self.bytes.len());
     }
 

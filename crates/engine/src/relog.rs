@@ -10,6 +10,7 @@
 //! - R4. One job at a time, and no flush beside it (F1).
 //! - R5. The bytes that families were re-logged with stay within an eighth of the log's limit, and each below
 //!   [`FLUSH_FLOOR_BYTES`]: beyond, the largest one is flushed.
+//! - R6. A family with unlogged rows is flushed instead: a re-log that is cut short would bring a part of them back.
 //!
 //! Checked by `relog_tests.rs`, which makes each mistake too, and by `tests/model.rs`.
 
@@ -67,10 +68,14 @@ impl Relogs {
         self.0.retain(|cf, _| families.get(*cf).is_some());
         let (first, first_bytes) = *old.first()?;
         let is_small = |bytes: u64| bytes < FLUSH_FLOOR_BYTES;
+        let has_unlogged = |cf| families.get(cf).is_some_and(|family| family.has_unlogged());
+        if has_unlogged(first) {
+            return Some(Way::Flush(first)); // R6
+        }
         let others = self.0.iter().filter(|(cf, _)| old.iter().all(|(old, _)| old != *cf));
         let mut bytes: u64 = others.map(|(_, done)| done.bytes).sum();
         let mut chosen = Vec::new();
-        for (cf, more) in old.iter().filter(|(_, more)| is_small(*more)) {
+        for (cf, more) in old.iter().filter(|(cf, more)| is_small(*more) && !has_unlogged(*cf)) {
             if bytes.saturating_add(*more) <= limit_bytes / 8 {
                 bytes = bytes.saturating_add(*more);
                 chosen.push(*cf);
@@ -112,7 +117,7 @@ impl Base {
         }
     }
 
-    /// Re-logs families; `false`: it would be more than `bytes_max`, and nothing was done.
+    /// Re-logs families; `false`: it would be more than `bytes_max`, or unlogged rows (R6), and nothing was done.
     ///
     /// # Durability
     /// Durable on return; after an error the rows need the log from where they did.
@@ -136,7 +141,9 @@ impl Base {
             taken.push(Taken { family, rows, bytes });
         }
         passes("re-log has taken its rows");
-        let fits = taken.iter().map(|taken| taken.bytes).sum::<u64>() <= bytes_max;
+        // R6: who committed such rows below the position has said so before.
+        let fits = taken.iter().map(|taken| taken.bytes).sum::<u64>() <= bytes_max
+            && taken.iter().all(|taken| !taken.family.has_unlogged());
         let done = if fits { append(log, begin.start, &entries) } else { Ok(()) };
         let since = (fits && done.is_ok()).then_some(begin.start); // R2
         let mut relogs = self.relogs.lock();

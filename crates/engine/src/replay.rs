@@ -15,6 +15,7 @@
 //! - P6. Operations held for their COMMIT take up no more than [`HELD_BYTES_MAX`], but in a log with holes, and a chunk.
 //! - P7. An entry of a re-log is applied under its own position. Deletions are remembered from a re-log's beginning to its end, and
 //!   one whose beginning was cut counts no more (P5): a deletion may be gone with it.
+//! - P8. Of what was committed unlogged nothing is applied: what a flush reached is in the levels.
 //!
 //! Checked by `replay_tests.rs`: random logs with levels, any number of appliers in any order, against a map; P7 by `relog_tests.rs`.
 
@@ -188,6 +189,8 @@ impl Replay {
                 }
             }
             Redo::Relog { .. } => {} // P7
+            // P8: its rows are in the levels, or nowhere.
+            Redo::Unlogged { cf } => self.families.note_used(cf),
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();

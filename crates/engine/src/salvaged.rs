@@ -8,8 +8,8 @@
 //! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`. A shared ring is named and
 //!   stays for an opening that can go on from it: its records are taken by being written to the log, before anything else.
 //! - R2. A transaction is there whole or not at all (`replay` P4).
-//! - R4. The levels are not read: while the log is whole from its first position it has all that they have. Once a part of it
-//!   was given up, this way of opening is refused.
+//! - R4. The levels are not read: while the log is whole from its first position it has all that they have, but for unlogged writes.
+//!   Once a part of it was given up, this way of opening is refused.
 //! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
 //!
 //! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time.

@@ -67,6 +67,8 @@ pub struct Session {
     wrote_catalog: bool,
     /// Whether appends of the open transaction fail rather than wait for room in the ring.
     no_slowdown: bool,
+    /// Whether the log gets a marker in place of the open transaction's operations.
+    unlogged: bool,
     /// Bytes stored that the limit of memory was not told of (M2 of `memory.rs`).
     stored: u64,
     doomed: Option<EngineError>,
@@ -89,6 +91,7 @@ impl Session {
             newest: None,
             wrote_catalog: false,
             no_slowdown: false,
+            unlogged: false,
             stored: 0,
             doomed: None,
             shared: Arc::clone(shared),
@@ -124,6 +127,12 @@ impl Session {
     /// [`Session::wait_for_room`] where there is a wait.
     pub const fn set_no_slowdown(&mut self, no_slowdown: bool) {
         self.no_slowdown = no_slowdown;
+    }
+
+    /// Sets whether the log gets a marker in place of what is written from now on, and of all of the transaction that is open at
+    /// its commit.
+    pub(crate) const fn set_unlogged(&mut self, unlogged: bool) {
+        self.unlogged = unlogged;
     }
 
     /// Returns whether a transaction is open.
@@ -503,7 +512,11 @@ impl Session {
 
     fn wrote(&mut self, op: Op<'_>, strength: LockStrength) {
         self.wrote_catalog |= op.cf == CfId::CATALOG;
-        self.redo.push(&op);
+        if self.unlogged {
+            self.redo.push_unlogged();
+        } else {
+            self.redo.push(&op);
+        }
         self.took_row(op.cf, op.key, strength);
     }
 
@@ -649,7 +662,17 @@ impl Session {
             }
             return self.end_without_record(t, sync);
         };
-        if self.redo.must_flush()
+        let marker = match self.unlogged.then(|| self.marker()) {
+            None => None,
+            Some(Ok(Some(marker))) => Some(marker),
+            Some(Ok(None)) => return self.end_without_record(t, sync),
+            Some(Err(error)) => {
+                self.abort(t);
+                return Err(error);
+            }
+        };
+        if marker.is_none()
+            && self.redo.must_flush()
             && let Err(error) = self.write_chunk(xid)
         {
             self.abort(t);
@@ -657,7 +680,10 @@ impl Session {
         }
         let log = self.shared.txns.log();
         let ended = log.with_writer_that(self.no_slowdown, |writer| {
-            let record = CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) };
+            let record = match &marker {
+                None => CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) },
+                Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
+            };
             let ended = match &reads {
                 None => self.txn.commit(t, writer, Some(record), &mut self.writes),
                 Some(reads) => {
@@ -672,7 +698,8 @@ impl Session {
                     })
                 }
             };
-            if !matches!(ended, Ok(Ended::Committed { .. })) && self.redo.has_chunks() {
+            let counts = marker.is_none() && matches!(ended, Ok(Ended::Committed { .. }));
+            if !counts && self.redo.has_chunks() {
                 // A log that refuses this too forgets the chunks at the next open.
                 let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
             }
@@ -681,7 +708,7 @@ impl Session {
         let keep_locks = std::mem::take(&mut self.wrote_catalog);
         if let Some(base) = self.shared.base.as_ref().filter(|_| self.redo.has_chunks()) {
             match &ended {
-                Ok(Ended::Committed { at, .. }) => {
+                Ok(Ended::Committed { at, .. }) if marker.is_none() => {
                     base.large.commit(xid, self.redo.first_chunk(), at.start, self.redo.families());
                 }
                 _ => base.large.abort(xid),
@@ -701,6 +728,15 @@ impl Session {
             Ended::ReadChanged { .. } => Err(EngineError::ReadChanged),
             Ended::Nothing => unreachable!("a commit with a record is in the log"),
         }
+    }
+
+    /// Returns the payload of the record that a commit gets in place of operations; `None`: nothing was written.
+    fn marker(&self) -> Result<Option<Vec<u8>>, EngineError> {
+        let Some(cf) = self.writes.only_family()? else { return Ok(None) };
+        if let Some(family) = self.shared.families.get(cf) {
+            family.note_unlogged(); // before the commit: a close that comes between flushes for nothing
+        }
+        Ok(Some(encode_integers(&[u64::from(cf.get())])))
     }
 
     fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {

@@ -45,6 +45,10 @@ pub(crate) struct Shared {
     segment_bytes: u64,
     /// Writers wait for it while flushes are behind.
     pub(crate) room: LogRoom,
+    /// [`Options::avoid_flush_at_close`].
+    avoid_flush_at_close: bool,
+    /// [`Options::allow_replication_holes`].
+    allow_replication_holes: bool,
     pub(crate) control: Control,
     /// Largest payload of one piece of the log.
     pub(crate) chunk_bytes: u64,
@@ -85,6 +89,8 @@ impl Shared {
             log_limit,
             segment_bytes: options.log.segment_bytes,
             room: LogRoom::new(options.background, options.log.warnings.clone()),
+            avoid_flush_at_close: options.avoid_flush_at_close,
+            allow_replication_holes: options.allow_replication_holes,
             control,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
@@ -174,6 +180,25 @@ impl Shared {
         let start = base.cut_log(self.segment_bytes, &self.parts())?;
         start.iter().for_each(|start| self.note_kept(*start));
         Ok(start)
+    }
+
+    /// Flushes the families with rows that the log has nothing of.
+    pub(crate) fn flush_unlogged(&self) -> Result<(), EngineError> {
+        let families = self.families.all();
+        let unlogged: Vec<CfId> =
+            families.iter().filter(|family| family.has_unlogged()).map(|family| family.id()).collect();
+        if self.avoid_flush_at_close || unlogged.is_empty() { Ok(()) } else { self.flush(&unlogged) }
+    }
+
+    /// Fails while unlogged writes would be missed by somebody who follows the log.
+    pub(crate) fn check_unlogged(&self) -> Result<(), EngineError> {
+        if self.txns.log().wal().is_some_and(collie_wal::Log::has_consumers) && !self.allow_replication_holes {
+            return Err(EngineError::InvalidArgument {
+                what: "disable_wal while somebody follows the log, who would miss the write: leave it off, or set \
+                       store.allow_replication_holes",
+            });
+        }
+        Ok(())
     }
 
     /// Returns the longest that the log should get, in bytes (`wal.max_total_wal_size`).

@@ -11,6 +11,7 @@ use collie_store::{Fate, Pending, Resolve, RowHolders, ShareLock, ShareLocks, Wo
 use collie_sync::mutant;
 use collie_txn::{CommitLog, Resolution, RowShares, Txns, Unstamped, WriteSet};
 
+use crate::EngineError;
 use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::log::EngineLog;
@@ -55,6 +56,11 @@ impl<L: CommitLog> ShareLocks for Fates<'_, L> {
     }
 }
 
+/// Unlogged rows of families that are flushed one by one could be back in parts.
+pub(crate) const UNLOGGED_FAMILIES: EngineError = EngineError::InvalidArgument {
+    what: "disable_wal and writes to several families in one transaction: write them one by one, or leave disable_wal off",
+};
+
 /// The versions and share locks of one open transaction, oldest first.
 #[derive(Debug)]
 pub(crate) struct Writes<L = EngineLog> {
@@ -92,6 +98,13 @@ impl<L: CommitLog> Writes<L> {
             let Some((_, lock)) = self.shares.pop() else { return };
             lock.release(&Fates(&self.txns));
         }
+    }
+
+    /// Returns the family that all versions but locks are of: `Ok(None)` without any, an error when they are of several.
+    pub(crate) fn only_family(&self) -> Result<Option<CfId>, EngineError> {
+        let mut cfs = self.entries.iter().filter(|(_, pending)| pending.bytes() > 0).map(|(cf, _)| *cf);
+        let first = cfs.next();
+        if cfs.all(|cf| Some(cf) == first) { Ok(first) } else { Err(UNLOGGED_FAMILIES) }
     }
 
     /// Returns where the versions from `position` on lie.

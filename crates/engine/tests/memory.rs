@@ -50,7 +50,7 @@ fn fill(db: &Db, cf: &Cf) -> u32 {
             }
         }
     }
-    panic!("nothing was refused: {:?}", db.stats());
+    panic!("nothing was refused: {:?}", db.engine().stat());
 }
 
 /// Goal: at the limit a write that stores a value fails with a clear message and leaves nothing, alone or in a transaction; reads,
@@ -63,7 +63,7 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     before.put(&cf, "before", "1").unwrap();
     let rows = fill(&db, &cf);
     db.engine().tick();
-    let stat = db.stats();
+    let stat = db.engine().stat();
     assert!((LIMIT..LIMIT + (8 << 10)).contains(&stat.memory_bytes), "{stat:?}");
     assert_eq!((stat.memory_limit_bytes, stat.memory_refused), (Some(LIMIT), 1));
 
@@ -92,7 +92,7 @@ fn at_the_limit_only_what_stores_fails_and_room_is_found_at_once() {
     }
     db.flush_wal(true).unwrap();
     (0..3).for_each(|_| _ = db.engine().tick());
-    assert!(db.stats().memory_bytes < LIMIT * 4 / 5, "{:?}", db.stats());
+    assert!(db.engine().stat().memory_bytes < LIMIT * 4 / 5, "{:?}", db.engine().stat());
     db.put(&cf, "more", "x", &WriteOptions::sync()).unwrap();
     fill(&db, &cf);
     db.engine().tick();
@@ -133,11 +133,11 @@ fn flushed_rows_make_room_by_themselves_once_deleted() {
                 std::thread::sleep(Duration::from_millis(2));
                 done()
             });
-            assert!(in_time, "{:?}", db.stats());
+            assert!(in_time, "{:?}", db.engine().stat());
         };
         patiently(&|| db.put(cf, "again", "x", &ASYNC).is_ok());
         db.flush_cf(&[cf]).unwrap();
-        patiently(&|| db.stats().memory_bytes <= LIMIT / 10);
+        patiently(&|| db.engine().stat().memory_bytes <= LIMIT / 10);
     };
     let rows = fill(&db, &cf);
     db.flush_cf(&[&cf]).unwrap();

@@ -77,6 +77,8 @@ pub struct Family<I = RowIndex> {
     cleared: AtomicBool,
     /// Of the rows to be flushed; `None`: the family has no levels.
     unflushed: Option<Box<Lists>>,
+    /// Whether rows may be listed there that the log has nothing of.
+    unlogged: AtomicBool,
     /// A1.
     memory: StripedCounter,
     inserts: AtomicU64,
@@ -101,8 +103,8 @@ impl<I: OrderedIndex> Family<I> {
     pub fn over(id: CfId, index: I) -> Self {
         let counter = || AtomicU64::new(0);
         let (inserts, writes, removals) = (counter(), counter(), counter());
-        let (cleared, memory) = (AtomicBool::new(false), StripedCounter::default());
-        Self { id, index, cleared, unflushed: None, memory, inserts, writes, removals }
+        let (flag, memory) = (|| AtomicBool::new(false), StripedCounter::default());
+        Self { id, index, cleared: flag(), unflushed: None, unlogged: flag(), memory, inserts, writes, removals }
     }
 
     /// Returns the family's id.
@@ -348,6 +350,18 @@ impl<I: OrderedIndex> Family<I> {
         {
             lists.push(Arc::clone(row), value_bytes, since);
         }
+    }
+
+    /// Notes that rows of the family are committed which the log has nothing of.
+    pub fn note_unlogged(&self) {
+        if !self.unlogged.load(Relaxed) {
+            self.unlogged.store(true, Relaxed);
+        }
+    }
+
+    /// Returns whether such rows were committed since the family was made or loaded.
+    pub fn has_unlogged(&self) -> bool {
+        self.unlogged.load(Relaxed)
     }
 
     /// Returns what the levels lack. Takes one short lock per list.

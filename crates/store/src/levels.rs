@@ -8,8 +8,10 @@
 //! # Invariants
 //! - V1. What [`Levels::flush`] returned success for survives a power cut: `FlushBegin`, then tables, then `FlushDone`, each
 //!   durable before the next. (S4 of the design.)
-//! - V2. A crash or an error in between leaves the tables of either side; `flush_lsn` is the older one, so that the log is
-//!   replayed over them, which changes nothing.
+//! - V2. A crash in between leaves the tables of either side, and the next load says which: every edit of a flush lies at or above
+//!   the position of the recorded one before it, so a tree with an entry there has it, and is recorded as flushed by it. After an
+//!   error `flush_lsn` is the older one until then. It has to be the tables' own position after a crash: what the log does not have,
+//!   or has without its newest deletion, must not come on top of tables that are newer.
 //! - V3. No table holds an entry at or above the position of the last flush begun (half of S1; that it is durable is the
 //!   caller's).
 //! - V4. [`Levels::load`] counts live keys and compares them with what MANIFEST says: a tree that lacks tables is refused.
@@ -205,8 +207,9 @@ impl Levels {
         Ok(id)
     }
 
-    /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. What an
-    /// interrupted flush left is settled by it. Returns the number of entries visited.
+    /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. An interrupted
+    /// flush is settled by it: recorded if the tables have it, forgotten if not (V2), so ask for `flush_lsn` afterwards. Returns the
+    /// number of entries visited.
     ///
     /// Every byte was checked against its checksum before it is visited, but damage further on shows only later: what was
     /// visited before an error is not to be used.
@@ -239,11 +242,14 @@ impl Levels {
             let what = format!("an entry committed at {csn}, at or above the last flush");
             return Err(LevelsError::TreeDamaged { path, cfs, flush_lsn, what });
         }
+        let applied = known.applied(self.backend.highest(tree));
         let expected = known.possible_live_keys();
-        if !expected.contains(&found) {
+        if !expected.contains(&found) || applied.is_some_and(|flush| flush.live_keys != found) {
             return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
         }
-        if !known.begun.is_empty() {
+        if let Some(flush) = applied {
+            self.manifest.lock().append(&Record::Done(tree, flush))?;
+        } else if !known.begun.is_empty() {
             self.manifest.lock().append(&Record::Settled(tree, found))?;
         }
         job.loaded = true;
@@ -291,7 +297,9 @@ impl Levels {
                 self.run_compaction(&mut job, &known, Effort::Full)?;
             }
             self.manifest.lock().append(&Record::Begin(tree, flush))?;
-            let deletes = garbage.iter().map(|(cf, key)| Edit { cf: *cf, key, csn: f, value: None });
+            // The byte before f: no commit begins there, and V3 and V2 hold for these too.
+            let csn = Lsn::new(f.get() - 1);
+            let deletes = garbage.iter().map(|(cf, key)| Edit { cf: *cf, key, csn, value: None });
             let mut all: Vec<Edit<'_>> = deletes.chain(edits.iter().copied()).collect();
             all.sort_unstable_by_key(|edit| (edit.cf, edit.key));
             let applied = self.guarded(&known, |backend| backend.apply(tree, f, &mut all.iter().copied()));
@@ -309,7 +317,7 @@ impl Levels {
     /// Merges a tree into one run that holds one entry per live key and nothing else. Its live entries stay the same.
     ///
     /// # Errors
-    /// `InvalidCall`, `NoSpace`, `TreeFailed`, `TreeDamaged`. Nothing recorded is lost by any of them.
+    /// `InvalidCall`, also after a flush that failed; `NoSpace`, `TreeFailed`, `TreeDamaged`. Nothing recorded is lost by any of them.
     pub fn compact(&self, tree: TreeId) -> Result<Compacted, LevelsError> {
         self.compact_with(tree, Effort::Full)
     }
@@ -329,6 +337,12 @@ impl Levels {
         let mut job = job.lock();
         let known = self.known(tree)?;
         Self::check_failed(tree, &job)?;
+        if !known.begun.is_empty() {
+            // Merging may take deletions out of the tables, by which the next load would know the flush (V2).
+            return Err(LevelsError::InvalidCall {
+                what: "a tree whose last flush failed is merged after the next one",
+            });
+        }
         let table_bytes = self.run_compaction(&mut job, &known, effort)?;
         Ok(Compacted { table_bytes, runs: self.backend.files(tree).runs })
     }

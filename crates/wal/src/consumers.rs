@@ -22,6 +22,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -87,6 +88,8 @@ pub(crate) struct Consumers {
     max_segments: u32,
     spares: u32,
     cursors: Mutex<BTreeMap<String, Cursor>>,
+    /// How many there are: stored under the lock of `cursors`.
+    count: AtomicUsize,
     /// Whether the file may be written (U5); held while it is.
     saving: Mutex<bool>,
 }
@@ -126,6 +129,7 @@ impl Consumers {
             log_id: segments.log_id(),
             max_segments: options.max_segments,
             spares: options.spares,
+            count: AtomicUsize::new(cursors.len()),
             cursors: Mutex::new(cursors),
             saving: Mutex::new(true),
         }
@@ -191,6 +195,7 @@ impl Consumers {
                 Entry::Occupied(mut held) => drop(held.insert(cursor)),
                 Entry::Vacant(vacant) => drop(vacant.insert(cursor)),
             }
+            self.count.store(cursors.len(), Ordering::Relaxed);
             Attached { lsn, restart }
         };
         let saved = self.save(segments);
@@ -222,6 +227,11 @@ impl Consumers {
         if elsewhere { self.save(segments) } else { Ok(()) }
     }
 
+    /// Returns whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// Returns whether the cursor was lost.
     pub(crate) fn is_lost(&self, name: &str) -> bool {
         self.cursors.lock().get(name).is_some_and(|cursor| cursor.hold.is_lost())
@@ -247,6 +257,7 @@ impl Consumers {
                 }
                 Some(_) => drop(cursors.remove(name)),
             }
+            self.count.store(cursors.len(), Ordering::Relaxed);
         }
         self.write(segments)?;
         Ok(true)

@@ -311,6 +311,14 @@ impl Log {
         Tail::new(self.core().clone(), name, &options)
     }
 
+    /// Returns whether there are consumers, attached or not.
+    ///
+    /// # Progress
+    /// Wait-free.
+    pub fn has_consumers(&self) -> bool {
+        !self.core().consumers.is_empty()
+    }
+
     /// Forgets the consumer `name` and its cursor; returns whether there was one.
     ///
     /// # Errors

@@ -94,6 +94,11 @@ impl Batch {
         (self.redo_bytes, self.refused) = (0, None);
     }
 
+    /// Returns whether it writes to several families.
+    pub(crate) fn is_over_families(&self) -> bool {
+        self.operations.windows(2).any(|two| two[0].cf.id() != two[1].cf.id())
+    }
+
     /// Fails when something in it is beyond a limit, or cannot be written.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
         if let Some(what) = self.refused {

@@ -12,10 +12,13 @@ use super::batch::{Put, check_sizes};
 use super::sessions::{Lent, Sessions};
 use super::txn::Savepoint;
 use super::write::{self, Step, Upsert};
-use super::{Batch, Cf, CfOptions, Options, Receipt, Snapshot, Token, Txn, TxnOptions, WriteOptions, registry, scan};
+use super::{
+    Batch, Cf, CfOptions, Options, Receipt, Snapshot, Stats, Token, Txn, TxnOptions, WriteOptions, registry, scan,
+};
+use crate::writes::UNLOGGED_FAMILIES;
 use crate::{
-    Backup, CheckpointOptions, EngineError, EngineStat, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes,
-    Session, StatementKind,
+    Backup, CheckpointOptions, EngineError, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes, Session,
+    StatementKind,
 };
 
 /// An open database: a directory of named column families. Clones share it and may be used from any thread; the last handle
@@ -89,9 +92,16 @@ impl Db {
         Savepoint::new(self.inner.savepoints.fetch_add(1, Relaxed))
     }
 
-    pub(crate) fn receipt(&self, receipt: crate::Receipt) -> Receipt {
-        let durable = receipt.csn.is_none_or(|csn| self.durable() > csn);
+    /// Returns what the write told; one that is not in the log is on disk only once its family was flushed.
+    pub(crate) fn receipt(&self, receipt: crate::Receipt, options: WriteOptions) -> Receipt {
+        let durable = receipt.csn.is_none_or(|csn| !options.disable_wal && self.durable() > csn);
         Receipt { token: receipt.csn.map(|lsn| Token { history: self.inner.history, lsn }), durable }
+    }
+
+    /// Fails for options that contradict each other or how things stand.
+    pub(crate) fn check_options(&self, options: WriteOptions) -> Result<(), EngineError> {
+        options.check()?;
+        if options.disable_wal { self.inner.engine.shared.check_unlogged() } else { Ok(()) }
     }
 
     /// Makes a column family.
@@ -178,7 +188,7 @@ impl Db {
     }
 
     fn write_one(&self, put: Put<'_>, options: WriteOptions) -> Result<Receipt, EngineError> {
-        options.check()?;
+        self.check_options(options)?;
         check_sizes(put.key, put.value).map_err(|what| EngineError::InvalidArgument { what })?;
         put.cf.check_writable()?;
         let mut session = self.lend()?;
@@ -187,7 +197,7 @@ impl Db {
         put.cf.check()?;
         session.end_statement();
         let ack = session.commit(options.sync)?;
-        Ok(self.receipt(ack.block()?))
+        Ok(self.receipt(ack.block()?, options))
     }
 
     /// Does everything in the batch as one transaction, over any families. An empty batch does nothing and has no token.
@@ -213,7 +223,7 @@ impl Db {
         batch.check()?;
         session.end_statement();
         let ack = session.commit(options.sync)?;
-        Ok(self.receipt(ack.block()?))
+        Ok(self.receipt(ack.block()?, *options))
     }
 
     /// [`Db::write`] as a future of the standard library: no thread waits for locks or the disk. It needs no runtime, and the
@@ -246,13 +256,16 @@ impl Db {
         batch.check()?;
         session.end_statement();
         let ack = session.commit(options.sync)?;
-        Ok(self.receipt(ack.await?))
+        Ok(self.receipt(ack.await?, *options))
     }
 
     /// Checks a batch and brings it in order; `false` when there is nothing to do.
     fn prepare(&self, batch: &mut Batch, options: WriteOptions) -> Result<bool, EngineError> {
-        options.check()?;
+        self.check_options(options)?;
         batch.check()?;
+        if options.disable_wal && batch.is_over_families() {
+            return Err(UNLOGGED_FAMILIES);
+        }
         batch.settle();
         if self.inner.engine.is_closed() {
             return Err(EngineError::Closed);
@@ -357,9 +370,28 @@ impl Db {
         self.inner.engine.durable()
     }
 
-    /// Returns the counters of the database.
-    pub fn stats(&self) -> EngineStat {
-        self.inner.engine.stat()
+    /// Merges the tables of a family into one run that holds one entry per row and nothing else, after flushing it. They are merged
+    /// by themselves too, not as far.
+    ///
+    /// # Durability
+    /// As [`Db::flush_cf`].
+    ///
+    /// # Errors
+    /// As of [`Db::flush_cf`].
+    ///
+    /// # Progress
+    /// Blocks on writing all rows of the family to disk, and other flushes of it meanwhile; readers and writers go on.
+    pub fn compact(&self, cf: &Cf) -> Result<(), EngineError> {
+        cf.check()?;
+        self.inner.engine.compact(cf.id())
+    }
+
+    /// Returns the figures of the database.
+    ///
+    /// # Progress
+    /// Waits for flushes and compactions that are under way.
+    pub fn stats(&self) -> Stats {
+        Stats::of(self.engine())
     }
 
     /// Returns the counters of one family.
@@ -371,11 +403,12 @@ impl Db {
         Ok(cf.family().stat())
     }
 
-    /// Writes everything and closes the log. Snapshots and transactions that are open can still read; every
-    /// other call fails with [`EngineError::Closed`].
+    /// Writes everything, flushes families that have unlogged rows, and closes the log. Snapshots and transactions that are open can
+    /// still read; every other call fails with [`EngineError::Closed`].
     ///
     /// # Durability
-    /// Everything acknowledged is on disk when it returns.
+    /// Everything acknowledged is on disk when it returns; with `store.avoid_flush_at_close`, but for unlogged writes that no flush
+    /// has reached.
     ///
     /// # Errors
     /// The log's. Closing twice is no error.

@@ -10,6 +10,7 @@
 //! | `cf.rs`, `registry.rs` | [`Cf`]; making, finding and dropping families by name |
 //! | `batch.rs`, `write_options.rs`, `receipt.rs` | [`Batch`], [`WriteOptions`], [`Receipt`], [`Token`] |
 //! | `snapshot.rs`, `scan.rs` | [`Snapshot`], [`Scan`], [`Item`] |
+//! | `stats.rs` | [`Stats`], [`CfStats`]: figures |
 //! | `txn.rs` | [`Txn`], [`TxnOptions`], [`Savepoint`] |
 //! | `write.rs` | one write, as far as it goes without waiting |
 //! | `sessions.rs` | sessions kept for the next call |
@@ -51,6 +52,7 @@ mod registry;
 mod scan;
 mod sessions;
 mod snapshot;
+mod stats;
 mod txn;
 mod write;
 mod write_options;
@@ -62,6 +64,7 @@ pub use options::{Options, StoreOptions, TxnSettings, WalOptions};
 pub use receipt::{Receipt, Token};
 pub use scan::{Item, Scan};
 pub use snapshot::Snapshot;
+pub use stats::{CfStats, Stats};
 pub use txn::{Savepoint, Txn, TxnOptions};
 pub use write_options::WriteOptions;
 

@@ -34,6 +34,10 @@ pub struct StoreOptions {
     pub recovery_threads: usize,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
+    /// Leave rows written with `disable_wal` to be lost at `close`, which else flushes their families. Default false.
+    pub avoid_flush_at_close: bool,
+    /// Allow `disable_wal` while somebody follows the log, who does not get such writes. Default false.
+    pub allow_replication_holes: bool,
 }
 
 /// The table `wal`.
@@ -93,8 +97,10 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 22] = [
+const NAMES: [&str; 24] = [
     "create_if_missing",
+    "store.allow_replication_holes",
+    "store.avoid_flush_at_close",
     "store.memory_limit",
     "store.recovery_threads",
     "store.write_buffer_size",
@@ -142,6 +148,8 @@ impl Options {
                 memory_limit: options.memory_limit,
                 recovery_threads: options.recovery_threads,
                 write_buffer_size: options.write_buffer_size,
+                avoid_flush_at_close: options.avoid_flush_at_close,
+                allow_replication_holes: options.allow_replication_holes,
             },
             wal: WalOptions {
                 ring: log.ring,
@@ -176,6 +184,8 @@ impl Options {
             memory_limit: store.memory_limit,
             recovery_threads: store.recovery_threads,
             write_buffer_size: store.write_buffer_size,
+            avoid_flush_at_close: store.avoid_flush_at_close,
+            allow_replication_holes: store.allow_replication_holes,
             max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
             xid_slots: txn.xid_slots,
@@ -216,6 +226,8 @@ impl Options {
         let time = || time(value).ok_or_else(|| bad("a time, such as 10ms"));
         match name {
             "create_if_missing" => self.create_if_missing = flag()?,
+            "store.allow_replication_holes" => self.store.allow_replication_holes = flag()?,
+            "store.avoid_flush_at_close" => self.store.avoid_flush_at_close = flag()?,
             "store.memory_limit" => self.store.memory_limit = bytes()?,
             "store.recovery_threads" => self.store.recovery_threads = count()?,
             "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
@@ -338,6 +350,8 @@ mod tests {
     fn options_are_set_by_their_names() {
         let values = [
             "false",
+            "true",
+            "true",
             "3GiB",
             "3",
             "32MiB",

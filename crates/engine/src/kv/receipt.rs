@@ -24,6 +24,6 @@ impl fmt::Display for Token {
 pub struct Receipt {
     /// Where it was committed; `None` when it changed nothing.
     pub token: Option<Token>,
-    /// Whether it was on disk when the call returned: always after `sync`, and else when the log was faster.
+    /// Whether it was on disk when the call returned: always after `sync`, never with `disable_wal`, and else when the log was faster.
     pub durable: bool,
 }

@@ -4,7 +4,7 @@
 //! allocations. A thread finds its own with one compare-exchange on lines that nobody else uses.
 //!
 //! # Invariants
-//! - H1. A session that is kept has no transaction open, and `no_slowdown` off.
+//! - H1. A session that is kept has no transaction open, and `no_slowdown` and unlogged writing off.
 //! - H2. Sessions that are kept never are why a call fails for want of one.
 
 use std::ops::{Deref, DerefMut};
@@ -62,6 +62,7 @@ impl Sessions {
     pub(crate) fn give_back(&self, mut session: Session) {
         session.rollback(); // H1
         session.set_no_slowdown(false);
+        session.set_unlogged(false);
         let first = thread_number();
         for number in first..first + PROBES {
             if let Some(mut kept) = self.cells[number % CELLS].0.try_lock()

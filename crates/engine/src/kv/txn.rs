@@ -198,13 +198,14 @@ impl Txn {
     /// # Progress
     /// Blocks on a flush with `sync`, else on appends of others that are under way, and on room in a full log.
     pub fn commit(mut self, options: &WriteOptions) -> Result<Receipt, EngineError> {
-        options.check()?;
+        self.db.check_options(*options)?;
         self.written.iter().try_for_each(Cf::check)?;
         let session = self.session.as_mut().expect("it is given back by the drop only");
         session.end_statement();
         session.set_no_slowdown(options.no_slowdown);
+        session.set_unlogged(options.disable_wal);
         let ack = session.commit(options.sync)?;
-        Ok(self.db.receipt(ack.block()?))
+        Ok(self.db.receipt(ack.block()?, *options))
     }
 
     /// Gives the transaction up, as dropping it does.

@@ -82,6 +82,7 @@ pub(crate) fn begin_with_room(session: &mut Session, options: WriteOptions) -> R
 /// Begins the transaction of one write.
 pub(crate) fn begin(session: &mut Session, options: WriteOptions) -> Result<(), EngineError> {
     session.set_no_slowdown(options.no_slowdown);
+    session.set_unlogged(options.disable_wal);
     session.begin(Isolation::ReadCommitted, false)?;
     session.begin_statement(StatementKind::Write)
 }

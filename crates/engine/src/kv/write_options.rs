@@ -8,13 +8,18 @@ use crate::EngineError;
 /// |---|---|---|---|
 /// | default | visible to every reader, in the log's memory | kept with a shared ring (`wal.ring`), else as after a power cut | the last `wal.flush_delay` may be lost, never a middle part |
 /// | `sync` | on disk | kept | kept |
+/// | `disable_wal` | visible to every reader | lost, back to the last flush of its family | the same |
 ///
-/// What is lost is lost from the end: if a write is back, so is every write that was visible before it.
+/// What is lost of the first two is lost from the end: if one such write is back, so is every one that was visible before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// Return once the write is on disk.
     pub sync: bool,
-    /// Keep the write out of the log. Refused: flushing knows no rows that are not in the log.
+    /// Keep the write out of the log: it gets a marker of a few bytes, and is on disk once its family was flushed
+    /// ([`Db::flush_cf`](super::Db::flush_cf), and [`Db::close`](super::Db::close) unless `store.avoid_flush_at_close`). After a crash a
+    /// family has exactly those of its unlogged writes that were committed before its last flush, and all logged ones. All writes
+    /// of the transaction are to one family. Refused with `sync`, and while somebody follows the log unless
+    /// `store.allow_replication_holes`.
     pub disable_wal: bool,
     /// Fail with [`EngineError::Busy`] where the write would wait for room in the log's ring, or for flushes that are behind; it
     /// says for which. Of a transaction's `commit` the ring alone is meant. Waits for locks are not meant:
@@ -29,13 +34,10 @@ impl WriteOptions {
     }
 
     pub(crate) const fn check(self) -> Result<(), EngineError> {
-        let what = match self {
-            Self { sync: true, disable_wal: true, .. } => "sync asks for what disable_wal leaves out: set one of them",
-            Self { disable_wal: true, .. } => {
-                "disable_wal is not built: flushing knows no rows that are not in the log: leave it off"
-            }
-            _ => return Ok(()),
-        };
-        Err(EngineError::InvalidArgument { what })
+        if self.sync && self.disable_wal {
+            let what = "sync asks for what disable_wal leaves out: set one of them";
+            return Err(EngineError::InvalidArgument { what });
+        }
+        Ok(())
     }
 }

@@ -65,6 +65,9 @@ pub(crate) trait LevelStore: Send + Sync + Debug {
     /// Visits each live entry, ascending by (family, key). Every byte handed out was checked against its checksum.
     fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError>;
 
+    /// Returns the highest position of an edit that was applied and not merged away since, deletes included.
+    fn highest(&self, tree: TreeId) -> Option<Lsn>;
+
     /// Merges runs; returns bytes written. The live entries stay the same.
     fn compact(&self, tree: TreeId, effort: Effort) -> Result<u64, BackendError>;
 

@@ -46,8 +46,8 @@ impl Pair {
         Self { lsm: (env, dir, levels), map: (simulated, map), trees, live: BTreeMap::new(), random, next: 8192 }
     }
 
-    /// Flushes random edits to one tree of both; `cut` loses the record of it on lsm-tree's side by a crash, and flushes
-    /// the same again.
+    /// Flushes random edits to one tree of both; `cut` loses the record of it on lsm-tree's side by a crash, which the
+    /// next load makes good, and flushes the same again.
     fn flush(&mut self, at: usize, cut: bool) {
         let mut edits: BTreeMap<Key, (u64, Option<Vec<u8>>)> = BTreeMap::new();
         for _ in 0..=self.random.below(30) {
@@ -80,7 +80,7 @@ impl Pair {
             fs::write(&manifest, &bytes[..bytes.len() - DONE_FRAME_BYTES]).unwrap();
             assert_eq!(self.reopen(), [self.trees[at]]);
             let state = &self.lsm.2.trees()[at];
-            assert!(state.flush_lsn < f && state.live_keys == live, "{state:?}");
+            assert!(state.flush_lsn == f && state.live_keys == live, "{state:?}");
             self.lsm.2.flush(self.trees[at], f, &list, live).unwrap();
         }
     }

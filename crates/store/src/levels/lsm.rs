@@ -286,6 +286,10 @@ impl LevelStore for LsmStore {
         Ok(())
     }
 
+    fn highest(&self, tree: TreeId) -> Option<Lsn> {
+        self.opened(tree).tree.get_highest_persisted_seqno().map(Lsn::new)
+    }
+
     fn compact(&self, tree: TreeId, effort: Effort) -> Result<u64, BackendError> {
         let opened = self.opened(tree);
         let target = self.options.table_bytes;

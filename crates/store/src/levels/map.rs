@@ -4,7 +4,7 @@
 //! writes, so that everything above it meets each crash. Also what lsm-tree is compared with. Not for use with much data:
 //! each flush writes the whole tree.
 //!
-//! File `map` in the tree's directory: CRC-32C of the rest, 4 bytes; then per entry, ascending by (family, key): family
+//! File `map` in the tree's directory: CRC-32C of the rest, 4 bytes; the highest position ever applied, varint; then per entry, ascending by (family, key): family
 //! varint, key, value (each a varint count and bytes), CSN varint. `map.new` is the file being written.
 //!
 //! # Invariants
@@ -38,7 +38,12 @@ const TEMPORARY_NAME: &str = "map.new";
 /// Far above what a simulation writes.
 const FILE_BYTES_MAX: u64 = 1 << 30;
 
-type Rows = BTreeMap<(CfId, Vec<u8>), (Lsn, Vec<u8>)>;
+/// A tree: its rows, and the highest position ever applied.
+#[derive(Clone, Debug, Default)]
+struct Rows {
+    by_key: BTreeMap<(CfId, Vec<u8>), (Lsn, Vec<u8>)>,
+    highest: Lsn,
+}
 
 /// The trees of a directory.
 #[derive(Debug)]
@@ -80,7 +85,8 @@ impl MapStore {
 
 fn encode(rows: &Rows) -> Vec<u8> {
     let mut out = vec![0; 4];
-    for ((cf, key), (csn, value)) in rows {
+    put_varint(&mut out, rows.highest.get());
+    for ((cf, key), (csn, value)) in &rows.by_key {
         put_varint(&mut out, u64::from(cf.get()));
         put_length_prefixed(&mut out, key);
         put_length_prefixed(&mut out, value);
@@ -96,11 +102,11 @@ fn decode(bytes: &[u8]) -> Result<Rows, DecodeError> {
     if reader.u32()? != crc32c(reader.rest()) {
         return Err(DecodeError { what: "checksum" });
     }
-    let mut rows = Rows::new();
+    let mut rows = Rows { by_key: BTreeMap::new(), highest: Lsn::new(reader.varint()?) };
     while !reader.is_empty() {
         let cf = u32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "family" })?;
         let (key, value) = (reader.length_prefixed()?.to_vec(), reader.length_prefixed()?.to_vec());
-        rows.insert((CfId::new(cf), key), (Lsn::new(reader.varint()?), value));
+        rows.by_key.insert((CfId::new(cf), key), (Lsn::new(reader.varint()?), value));
     }
     Ok(rows)
 }
@@ -109,7 +115,7 @@ impl LevelStore for MapStore {
     fn create(&self, tree: TreeId) -> Result<(), BackendError> {
         let dir = tree_dir(&self.dir, tree);
         self.files.create_dir_all(&dir).map_err(|source| BackendError::before_change(&dir, source))?;
-        self.write(&dir, &Rows::new())?;
+        self.write(&dir, &Rows::default())?;
         self.trees.lock().insert(tree, Arc::default());
         Ok(())
     }
@@ -133,9 +139,10 @@ impl LevelStore for MapStore {
         let mut rows = Rows::clone(&self.rows(tree));
         for edit in edits {
             let key = (edit.cf, edit.key.to_vec());
+            rows.highest = rows.highest.max(edit.csn);
             match edit.value {
-                Some(value) => rows.insert(key, (edit.csn, value.to_vec())),
-                None => rows.remove(&key),
+                Some(value) => rows.by_key.insert(key, (edit.csn, value.to_vec())),
+                None => rows.by_key.remove(&key),
             };
         }
         let bytes = self.write(&tree_dir(&self.dir, tree), &rows)?;
@@ -144,10 +151,14 @@ impl LevelStore for MapStore {
     }
 
     fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError> {
-        for ((cf, key), (csn, value)) in &*self.rows(tree) {
+        for ((cf, key), (csn, value)) in &self.rows(tree).by_key {
             visit(Entry { cf: *cf, key, value, csn: *csn });
         }
         Ok(())
+    }
+
+    fn highest(&self, tree: TreeId) -> Option<Lsn> {
+        Some(self.rows(tree).highest).filter(|highest| *highest > Lsn::ZERO)
     }
 
     fn compact(&self, _tree: TreeId, _effort: Effort) -> Result<u64, BackendError> {

@@ -32,6 +32,14 @@ impl KnownTree {
         self.begun.iter().map(|flush| flush.lsn).fold(self.tree.ceiling, Ord::max)
     }
 
+    /// Returns the begun flush that a tree has whose highest entry, deletes included, lies at `highest`; `None`: it is as the last
+    /// recorded one left it. Of several that may be it the oldest: nothing of the later ones was left to bring then.
+    pub(crate) fn applied(&self, highest: Option<Lsn>) -> Option<Flush> {
+        // Below the ceiling entries may be from before, where an older program has settled a tree.
+        let highest = highest.filter(|highest| *highest >= self.tree.ceiling.max(self.tree.flush.lsn))?;
+        self.begun.iter().find(|flush| highest < flush.lsn).copied()
+    }
+
     /// Returns the counts of live keys that the tables may have (A2), without repetition.
     pub(crate) fn possible_live_keys(&self) -> Vec<u64> {
         let mut counts: Vec<u64> = self.begun.iter().map(|flush| flush.live_keys).collect();
@@ -81,11 +89,11 @@ impl State {
             }
             Record::Done(id, flush) => {
                 let known = self.known(*id)?;
-                if flush.lsn < known.ceiling() {
+                if flush.lsn < known.ceiling() && !known.begun.contains(flush) {
                     return Err("a flush goes back");
                 }
+                known.tree.ceiling = known.ceiling().max(flush.lsn);
                 known.tree.flush = *flush;
-                known.tree.ceiling = flush.lsn;
                 known.begun.clear();
                 known.tree.dropped.clear();
             }
@@ -185,6 +193,32 @@ mod tests {
         assert_eq!(settled.trees[&id].ceiling(), Lsn::new(20), "entries of the flush at 20 may be there");
         state.apply(&Record::Done(id, flush(20, 5))).unwrap();
         assert_eq!(state.trees[&id].possible_live_keys(), [5]);
+    }
+
+    /// Goal: the highest entry tells which begun flush a tree has, and recording that one is no step back (A2, A3). Method: two begun
+    /// over a recorded one, entries on each side of every position; a tree with a ceiling that an older program left.
+    #[test]
+    fn highest_entry_tells_the_flush_that_was_applied() {
+        let id = TreeId::new(1);
+        let mut state = State::default();
+        let begun = [Record::Begin(id, flush(20, 3)), Record::Begin(id, flush(30, 5))];
+        for record in [tree(1, &[16]), Record::Done(id, flush(10, 2))].iter().chain(&begun) {
+            state.apply(record).unwrap();
+        }
+        let known = &state.trees[&id];
+        let applied = [None, Some(9), Some(10), Some(19), Some(20), Some(29)]
+            .map(|highest| known.applied(highest.map(Lsn::new)).map(|flush| flush.lsn.get()));
+        assert_eq!(applied, [None, None, Some(20), Some(20), Some(30), Some(30)]);
+        let mut done = state.clone();
+        done.apply(&Record::Done(id, flush(20, 3))).unwrap();
+        let known = &done.trees[&id];
+        assert_eq!((known.tree.flush, known.begun.len(), known.ceiling()), (flush(20, 3), 0, Lsn::new(30)));
+        assert!(done.apply(&Record::Begin(id, flush(29, 3))).is_err());
+        state.apply(&Record::Settled(id, 2)).unwrap();
+        state.apply(&Record::Begin(id, flush(40, 4))).unwrap();
+        let known = &state.trees[&id];
+        assert_eq!(known.applied(Some(Lsn::new(29))), None, "of a flush before the ceiling");
+        assert_eq!(known.applied(Some(Lsn::new(30))), Some(flush(40, 4)));
     }
 
     /// Goal: A1, A3: what contradicts is refused and changes nothing. Method: one record for each rule.
