@@ -21,7 +21,7 @@ VENV := .venv
 TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-PACKAGES := libclang-dev postgresql-15 postgresql-client-15 python3-venv git
+PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
 .PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-compare
 
@@ -105,9 +105,10 @@ bench-index: run-tools
 	$(CARGO) build --release -p collie
 	$(TARGET)/release/collie bench index $(BENCH) --json docs/bench/index.json --readme docs/bench/index.md
 
-# Needs the package rocksdb-tools. Data go to DIR, and are removed by the next run. BENCH= takes the study's ten and five runs.
+# The peer is of the package rocksdb-tools. Data go to DIR, and are removed by the next run. BENCH= takes the study's ten and five runs.
 bench-kv: BENCH ?= --runs=3
-bench-kv:
+bench-kv: run-tools
+	@./tests/tools rocksdb-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
 	$(TARGET)/release/collie bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
