@@ -1,6 +1,8 @@
 //! `collie checkpoint`, `backup` and `restore` as a program: by themselves on a data directory, and through a running server.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+mod common;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -8,44 +10,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use common::{COLLIE, Done, run};
 use serde_json::Value;
 
-const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
-
-/// How a program ended.
-#[derive(Debug)]
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Done {
-    /// Returns standard output of a program that must have succeeded in silence.
-    fn ok(self) -> String {
-        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
-        self.out
-    }
-
-    /// Returns the one line of a program that must have failed.
-    fn refused(self) -> String {
-        assert_eq!(self.code, Some(1), "{self:?}");
-        assert!(self.err.starts_with("error: ") && self.err.matches('\n').count() == 1, "{self:?}");
-        self.err.trim_end().to_owned()
-    }
-
-    fn json(self) -> Value {
-        serde_json::from_str(&self.ok()).unwrap()
-    }
-}
-
 fn collie(arguments: &[&str]) -> Done {
-    let output = Command::new(COLLIE).args(arguments).stdin(Stdio::null()).output().unwrap();
-    Done {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
+    run(Command::new(COLLIE).args(arguments))
 }
 
 const COUNT: &str = "SELECT count(*) || '/' || max(n) FROM t";

@@ -1,6 +1,8 @@
 //! `collie wal` as a program: what it prints, what it exits with, and the one line that bad input gets.
 #![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
+mod common;
+
 use std::{
     fs,
     io::{BufRead as _, BufReader},
@@ -13,49 +15,13 @@ use std::{
 use collie_base::{Lsn, checksum::crc32c};
 use collie_env::Env;
 use collie_wal::{Appended, Level, Log, Options, RingKind, TailOptions};
+use common::{COLLIE, Done, run};
 use serde_json::Value;
 
-const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
 const BLOCK: usize = 4096;
-
-/// How a program ended.
-#[derive(Debug)]
-struct Done {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Done {
-    /// Returns standard output of a program that must have succeeded in silence.
-    fn ok(self) -> String {
-        assert_eq!((self.code, self.err.as_str()), (Some(0), ""), "{}", self.out);
-        self.out
-    }
-
-    /// Returns the one line of a program that must have failed.
-    fn refused(self) -> String {
-        assert_eq!(self.code, Some(1), "{self:?}");
-        assert!(self.err.starts_with("error: ") && self.err.matches('\n').count() == 1, "{self:?}");
-        self.err.trim_end().to_owned()
-    }
-
-    fn json(self) -> Value {
-        serde_json::from_str(&self.ok()).unwrap()
-    }
-}
 
 fn wal(arguments: &[&str]) -> Done {
     run(Command::new(COLLIE).arg("wal").args(arguments))
-}
-
-fn run(command: &mut Command) -> Done {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    Done {
-        code: output.status.code(),
-        out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
-    }
 }
 
 /// Ends the other thread, also when a check fails.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use collie_base::{CfId, Lsn};
 use collie_engine::{Basis, Db, EngineError, Env, Family, OpenReport, Options, Outcome, Session, Write};
-use collie_env::{CrashPoint, Fault, SimFiles, SimRandom};
+use collie_env::{Fault, SimFiles, SimRandom};
 use common::{all, begin, get_one, next_statement, open_tiny, put, put_one, tiny};
 
 type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -298,16 +298,7 @@ fn power_cut_between_any_two_calls_leaves_what_was_promised() {
     for seed in 0..6_u64 {
         let (_, disk) = Env::simulated(seed);
         let progress = Arc::new(Mutex::new(Progress { states: vec![Rows::new()], durable: 0 }));
-        let moments: Arc<Mutex<Vec<(CrashPoint, Progress)>>> = Arc::default();
-        disk.watch({
-            let (progress, moments) = (Arc::clone(&progress), Arc::clone(&moments));
-            move |point| {
-                let now = progress.lock().unwrap().clone();
-                moments.lock().unwrap().push((point, now));
-            }
-        });
-        work(&disk, 100 + seed, &progress).unwrap();
-        let moments = std::mem::take(&mut *moments.lock().unwrap());
+        let moments = common::moments_of(&disk, &progress, || work(&disk, 100 + seed, &progress).unwrap());
         let random = SimRandom::new(seed);
         for (point, progress) in &moments {
             let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use collie_engine::kv::{Batch, Cf, CfOptions, Db, TxnOptions, WriteOptions};
 use collie_engine::{EngineError, Env, ErrorKind};
-use collie_env::{CrashPoint, SimFiles, SimRandom};
+use collie_env::{SimFiles, SimRandom};
 use collie_wal::{RecordKind, TailOptions};
 use common::{DIR, open_tiny, tiny};
 
@@ -155,16 +155,7 @@ fn power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush() {
         db.close().unwrap();
         drop(db);
         let progress = Arc::new(Mutex::new(Progress::default()));
-        let moments: Arc<Mutex<Vec<(CrashPoint, Progress)>>> = Arc::default();
-        disk.watch({
-            let (progress, moments) = (Arc::clone(&progress), Arc::clone(&moments));
-            move |point| {
-                let now = progress.lock().unwrap().clone();
-                moments.lock().unwrap().push((point, now));
-            }
-        });
-        live(&disk, 100 + seed, &progress);
-        let moments = std::mem::take(&mut *moments.lock().unwrap());
+        let moments = common::moments_of(&disk, &progress, || live(&disk, 100 + seed, &progress));
         let random = SimRandom::new(seed);
         for (point, progress) in &moments {
             let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use collie_engine::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, OpenReport, Options, Outcome, ScanEnd, Session,
     StatementKind, Write,
 };
+use collie_env::{CrashPoint, SimFiles};
 
 /// Where the database lies on a simulated disk.
 pub(crate) const DIR: &str = "/db";
@@ -122,4 +123,22 @@ pub(crate) fn get_one(db: &Db, f: &Family, key: &[u8]) -> Option<Vec<u8>> {
     let mut session = db.session().unwrap();
     begin(&mut session);
     session.get(f, key).unwrap().map(|value| value.to_vec())
+}
+
+/// Runs `live` on the disk, and returns every moment of it: what the disk may keep, and how far `live` had come by then.
+pub(crate) fn moments_of<P: Clone + Send + 'static>(
+    disk: &SimFiles,
+    progress: &Arc<Mutex<P>>,
+    live: impl FnOnce(),
+) -> Vec<(CrashPoint, P)> {
+    let moments: Arc<Mutex<Vec<(CrashPoint, P)>>> = Arc::default();
+    disk.watch({
+        let (progress, moments) = (Arc::clone(progress), Arc::clone(&moments));
+        move |point| {
+            let now = progress.lock().unwrap().clone();
+            moments.lock().unwrap().push((point, now));
+        }
+    });
+    live();
+    std::mem::take(&mut *moments.lock().unwrap())
 }
