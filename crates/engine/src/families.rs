@@ -8,10 +8,14 @@ use collie_base::{CfId, Map};
 use collie_store::Family;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::groups::Groups;
+
 /// The column families of a database.
 #[derive(Debug)]
 pub(crate) struct Families {
     by_id: RwLock<Map<CfId, Arc<Family>>>,
+    /// Which of them are flushed together.
+    groups: RwLock<Groups>,
     next_id: AtomicU32,
     /// Dropped families whose rows the log has no more: their catalog rows may go (`names` F4). Whoever makes or drops a named
     /// family holds it.
@@ -25,6 +29,7 @@ impl Families {
     pub(crate) fn new() -> Self {
         Self {
             by_id: RwLock::default(),
+            groups: RwLock::default(),
             next_id: AtomicU32::new(CfId::CATALOG.get() + 1),
             forgotten: Mutex::default(),
             have_levels: false,
@@ -56,10 +61,36 @@ impl Families {
 
     /// Makes a family under an id never used before.
     pub(crate) fn create(&self) -> CfId {
+        self.create_in("")
+    }
+
+    /// As [`Families::create`], in an atomic group; the empty name is none.
+    pub(crate) fn create_in(&self, group: &str) -> CfId {
         let id = CfId::new(self.next_id.fetch_add(1, Relaxed));
         assert!(id.get() < u32::MAX, "2^32 column families were made");
+        self.join(id, group); // G1: before it is there
         self.by_id.write().insert(id, self.make(id));
         id
+    }
+
+    /// Puts a family into its atomic group, before anybody writes to it; the empty name is none.
+    pub(crate) fn join(&self, cf: CfId, group: &str) {
+        self.groups.write().join(cf, group);
+    }
+
+    /// Returns the families that are flushed with this one, itself among them, by id; none when it is not in memory.
+    pub(crate) fn together_with(&self, cf: CfId) -> Vec<Arc<Family>> {
+        let members = self.groups.read().members(cf);
+        let by_id = self.by_id.read();
+        members.iter().filter_map(|member| by_id.get(member).map(Arc::clone)).collect()
+    }
+
+    /// Returns whether these families are flushed together. Those that are not in memory any more do not count.
+    pub(crate) fn are_together(&self, cfs: &[CfId]) -> bool {
+        // In this order: who leaves is out of memory first.
+        let groups = self.groups.read();
+        let there: Vec<CfId> = cfs.iter().copied().filter(|cf| self.get(*cf).is_some()).collect();
+        there.iter().all(|cf| groups.are_together(there[0], *cf))
     }
 
     /// Never gives `cf` out again.
@@ -89,7 +120,9 @@ impl Families {
 
     /// Takes a family out.
     pub(crate) fn remove(&self, cf: CfId) -> Option<Arc<Family>> {
-        self.by_id.write().remove(&cf)
+        let family = self.by_id.write().remove(&cf);
+        self.groups.write().leave(cf);
+        family
     }
 
     /// Returns the ids in memory, in order.

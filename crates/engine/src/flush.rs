@@ -16,8 +16,12 @@
 //!   that `durable`.
 //!   What open transactions need is left out of what flushes can give up (`cut_log`).
 //! - F6. MANIFEST says where the log starts before a file of it goes, and carries what replay would have taken from there.
+//! - F7. The families of an atomic group are flushed at one position, to one tree, with one record. Which they are is asked after the
+//!   position was loaded: a family is a member before anybody writes to it.
+//! - F8. How many keys a tree holds is counted family by family: a dropped one goes with its count. So a tree is flushed only once
+//!   its dropped members are noted in MANIFEST, which has the flush take their keys out.
 //!
-//! Checked by `tests/flush.rs` and `tests/model.rs`; F2 by the models of `store` (`flush_loom.rs`).
+//! Checked by `tests/flush.rs`, `tests/groups.rs` (F7, F8) and `tests/model.rs`; F2 by the models of `store` (`flush_loom.rs`).
 //!
 //! | file | noun |
 //! |---|---|
@@ -57,7 +61,7 @@ struct Dropped {
 /// Counters of flushing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlushStat {
-    /// Flushes of a family that were recorded.
+    /// Flushes of a family, or of an atomic group of families, that were recorded.
     pub flushes: u64,
     /// Row states they brought.
     pub rows: u64,
@@ -79,6 +83,8 @@ pub(crate) struct Base {
     /// Position of the last recorded flush of each family that has a tree.
     flushed: Mutex<Map<CfId, Lsn>>,
     dropped: Mutex<Vec<Dropped>>,
+    /// How many keys the trees hold of each family, as of the last recorded flush (F8).
+    keys: Mutex<Map<CfId, u64>>,
     /// F1.
     job: Mutex<Job>,
     pub(crate) relogs: Mutex<Relogs>,
@@ -108,6 +114,17 @@ struct Taken {
     entries: Vec<FlushEntry>,
 }
 
+impl Taken {
+    fn edits(&self) -> impl Iterator<Item = Edit<'_>> {
+        self.entries.iter().map(|entry| Edit {
+            cf: self.family.id(),
+            key: entry.row.key(),
+            csn: entry.csn,
+            value: entry.value.as_deref(),
+        })
+    }
+}
+
 impl Base {
     /// Over levels that were opened, with every tree loaded. A family that is not in memory was dropped, durably.
     ///
@@ -119,6 +136,7 @@ impl Base {
         let flushed: Map<CfId, Lsn> = flushed.collect();
         let gone = flushed.keys().copied().filter(|cf| families.get(*cf).is_none());
         let dropped = gone.map(|cf| Dropped { cf, at: Lsn::ZERO, since: Lsn::MAX }).collect();
+        let keys = flushed.keys().map(|cf| (*cf, levels.keys_loaded(*cf))).collect();
         let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
         let place = txns.keep_place().expect("a place is there for it before the first session");
         Self {
@@ -126,6 +144,7 @@ impl Base {
             large,
             flushed: Mutex::new(flushed),
             dropped: Mutex::new(dropped),
+            keys: Mutex::new(keys),
             job: Mutex::new(Job { uncertain: BTreeSet::new(), place }),
             relogs: Mutex::default(),
             stat: Mutex::new(stat),
@@ -167,87 +186,127 @@ impl Base {
         self.dropped.lock().push(Dropped { cf, at, since });
     }
 
-    /// Flushes these families: what was committed to them and durable before the call is in the levels afterwards. One that is
-    /// not there, or has nothing to flush, costs nothing.
+    /// Flushes these families, and with each its atomic group: what was committed to them and durable before the call is in the
+    /// levels afterwards. One that is not there, or has nothing to flush, costs nothing.
     ///
     /// # Errors
     /// The first failure; the families before it are flushed, the rows of that one stay in memory and in the log.
     pub(crate) fn flush(&self, cfs: &[CfId], parts: &Parts<'_>) -> Result<(), EngineError> {
         let mut job = self.job.lock();
+        let (mut flushed, rewrite) = (BTreeSet::new(), self.levels.to_be_rewritten());
         for cf in cfs {
-            let Some(family) = parts.families.get(*cf) else { continue };
-            self.flush_family(family, &mut job, parts)?;
+            if flushed.contains(cf) {
+                continue;
+            }
+            let families = parts.families.together_with(*cf);
+            let lacks = |family: &Arc<Family>| family.unflushed().since.is_some() || rewrite.contains(&family.id());
+            if families.iter().any(lacks) {
+                flushed.extend(self.flush_together(*cf, &mut job, parts)?);
+            }
         }
         Ok(())
     }
 
-    fn flush_family(&self, family: Arc<Family>, job: &mut Job, parts: &Parts<'_>) -> Result<(), EngineError> {
-        if family.unflushed().since.is_none() {
-            return Ok(());
-        }
-        let cf = family.id();
-        let tree = match self.levels.tree_of(cf) {
-            Some(tree) => tree,
-            None => self.levels.create_tree(&[cf]).map_err(EngineError::levels)?,
-        };
-        let state = self.tree(tree);
+    /// Flushes a family and those of its group; returns which these are.
+    fn flush_together(&self, cf: CfId, job: &mut Job, parts: &Parts<'_>) -> Result<Vec<CfId>, EngineError> {
         let Job { uncertain, place } = job;
         let held = parts.txns.hold_durable(place); // F2, F3
         let position = held.snapshot();
+        let families = parts.families.together_with(cf); // F7: after the position
+        let Some(tree) = self.tree_for(&families)? else { return Ok(Vec::new()) };
+        self.settle_drops_in(tree, &families, parts)?;
+        // All of them may have been dropped meanwhile.
+        let Some(state) = self.find_tree(tree) else { return Ok(Vec::new()) };
         let at = FlushAt { position, flushed: state.flush_lsn, uncertain: uncertain.contains(&tree) };
-        let rows = family.take_unflushed();
-        let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
-        let mut taken = Taken { family, rows, entries };
+        let in_tree = |family: &Arc<Family>| state.cfs.binary_search(&family.id()).is_ok();
+        let mut taken = Vec::new();
+        for family in families.into_iter().filter(in_tree) {
+            let rows = family.take_unflushed();
+            let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
+            taken.push(Taken { family, rows, entries });
+        }
         let done = self.write(&state, position, &mut taken);
         let mut stat = self.stat.lock();
-        let Taken { family, rows, entries } = taken;
-        match done {
-            Ok(()) => {
-                stat.flushes += 1;
-                stat.rows += u64::try_from(entries.len()).unwrap_or(0);
-                uncertain.remove(&tree);
-                family.note_flushed(&entries);
-                self.flushed.lock().insert(cf, position);
-                self.relogs.lock().flushed(cf);
-                for entry in entries.iter().filter(|entry| entry.value.is_none()) {
-                    parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
-                }
-                Ok(())
-            }
-            Err(error) => {
-                stat.failures += 1;
-                uncertain.insert(tree); // F4
-                family.put_back(rows);
-                Err(error)
+        if let Err(error) = done {
+            stat.failures += 1;
+            uncertain.insert(tree); // F4
+            taken.into_iter().for_each(|Taken { family, rows, .. }| family.put_back(rows));
+            return Err(error);
+        }
+        stat.flushes += 1;
+        uncertain.remove(&tree);
+        for Taken { family, entries, .. } in &taken {
+            let cf = family.id();
+            stat.rows += u64::try_from(entries.len()).unwrap_or(0);
+            family.note_flushed(entries);
+            self.flushed.lock().insert(cf, position);
+            self.relogs.lock().flushed(cf);
+            for entry in entries.iter().filter(|entry| entry.value.is_none()) {
+                parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
             }
         }
+        Ok(taken.iter().map(|taken| taken.family.id()).collect())
+    }
+
+    /// Returns the tree of these families, which are flushed together, and takes into it those that have rows for it; `None`: there
+    /// is none, and none is needed.
+    fn tree_for(&self, families: &[Arc<Family>]) -> Result<Option<TreeId>, EngineError> {
+        let listed = families.iter().filter(|family| family.unflushed().since.is_some());
+        let listed: Vec<CfId> = listed.map(|family| family.id()).collect();
+        let found = families.iter().find_map(|family| self.levels.tree_of(family.id()));
+        let Some(tree) = found else {
+            let made = (!listed.is_empty()).then(|| self.levels.create_tree(&listed));
+            return made.transpose().map_err(EngineError::levels);
+        };
+        for cf in listed.into_iter().filter(|cf| self.levels.tree_of(*cf).is_none()) {
+            self.levels.add_family(tree, cf).map_err(EngineError::levels)?;
+        }
+        Ok(Some(tree))
+    }
+
+    /// Takes members out of the tree whose drop is not settled: what an interrupted flush may have brought of them would not come
+    /// again, and nobody would know how many keys there are (F8).
+    fn settle_drops_in(&self, tree: TreeId, families: &[Arc<Family>], parts: &Parts<'_>) -> Result<(), EngineError> {
+        let state = self.tree(tree);
+        let gone = state.cfs.iter().copied().filter(|cf| families.iter().all(|family| family.id() != *cf));
+        for cf in gone {
+            let noted = self.dropped.lock().iter().find(|dropped| dropped.cf == cf).map(|dropped| dropped.at);
+            parts.txns.log().wait_durable(noted.unwrap_or(Lsn::ZERO))?;
+            self.settle_drop(cf)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn tree(&self, id: TreeId) -> TreeState {
-        let found = self.levels.trees().into_iter().find(|tree| tree.id == id);
-        found.expect("a tree goes under the job's lock only (F1)")
+        self.find_tree(id).expect("a tree goes under the job's lock only (F1)")
+    }
+
+    fn find_tree(&self, id: TreeId) -> Option<TreeState> {
+        self.levels.trees().into_iter().find(|tree| tree.id == id)
     }
 
     /// Adds what was taken to the tree, durably.
-    fn write(&self, state: &TreeState, position: Lsn, taken: &mut Taken) -> Result<(), EngineError> {
-        let cf = taken.family.id();
-        taken.entries.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
-        let mut live_keys = state.live_keys;
-        for entry in &taken.entries {
-            match (&entry.value, entry.was_on_disk) {
-                (Some(_), false) => live_keys += 1,
-                (None, true) => live_keys -= 1,
-                _ => {}
+    fn write(&self, state: &TreeState, position: Lsn, taken: &mut [Taken]) -> Result<(), EngineError> {
+        let mut keys = self.keys.lock().clone();
+        for Taken { family, entries, .. } in taken.iter_mut() {
+            entries.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
+            let keys = keys.entry(family.id()).or_default();
+            for entry in entries {
+                match (&entry.value, entry.was_on_disk) {
+                    (Some(_), false) => *keys += 1,
+                    (None, true) => *keys -= 1,
+                    _ => {}
+                }
             }
         }
-        let edits: Vec<Edit<'_>> = taken
-            .entries
-            .iter()
-            .map(|entry| Edit { cf, key: entry.row.key(), csn: entry.csn, value: entry.value.as_deref() })
-            .collect();
+        let live_keys = state.cfs.iter().filter_map(|cf| keys.get(cf)).sum();
+        let edits: Vec<Edit<'_>> = taken.iter().flat_map(Taken::edits).collect();
         let flushed = self.levels.flush(state.id, position, &edits, live_keys).map_err(EngineError::levels)?;
-        if flushed.compaction_due {
-            // A tree that cannot be merged says so at its next flush.
+        *self.keys.lock() = keys;
+        // A tree that cannot be merged says so at its next flush.
+        if !state.dropped.is_empty() {
+            let _later = self.levels.compact(state.id); // what was deleted takes up space until then
+        } else if flushed.compaction_due {
             let _later = self.levels.compact_due(state.id);
         }
         Ok(())
@@ -318,9 +377,16 @@ impl Base {
         loop {
             let settled = self.dropped.lock().iter().find(|dropped| dropped.at <= durable).map(|dropped| dropped.cf);
             let Some(cf) = settled else { return Ok(()) };
-            self.levels.drop_cf(cf).map_err(EngineError::levels)?;
-            self.flushed.lock().remove(&cf);
-            self.dropped.lock().retain(|dropped| dropped.cf != cf);
+            self.settle_drop(cf)?;
         }
+    }
+
+    /// Removes a family whose drop is durable from its tree.
+    fn settle_drop(&self, cf: CfId) -> Result<(), EngineError> {
+        self.levels.drop_cf(cf).map_err(EngineError::levels)?;
+        self.flushed.lock().remove(&cf);
+        self.keys.lock().remove(&cf);
+        self.dropped.lock().retain(|dropped| dropped.cf != cf);
+        Ok(())
     }
 }

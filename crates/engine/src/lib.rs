@@ -69,6 +69,7 @@ mod families;
 mod flush;
 mod flusher;
 mod garbage;
+mod groups;
 pub mod kv;
 mod large;
 mod load;

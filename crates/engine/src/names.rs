@@ -5,7 +5,7 @@
 //!
 //! | key after the byte 0 | value after the version byte (1) |
 //! |---|---|
-//! | u8 1, name | id varint, name of its atomic group with its length (empty: none; reserved) |
+//! | u8 1, name | id varint, name of its atomic group with its length (empty: none) |
 //! | u8 2 | id varint: the ids of named families are below |
 //! | u8 3, id u32 | nothing: the family was dropped, and the log may still have rows of it |
 //!
@@ -54,7 +54,7 @@ pub(crate) fn name_rows() -> KeyRange {
 /// Returns key and value of the row that names the family of SQL's table or index `oid`, for the transaction that defines it.
 pub fn sql_name_row(oid: u32, cf: CfId) -> (Vec<u8>, Vec<u8>) {
     let name = format!("{SQL_PREFIX}{oid}");
-    (name_key(&name), name_value(cf))
+    (name_key(&name), name_value(cf, ""))
 }
 
 /// The key of the row for `name`.
@@ -62,11 +62,11 @@ pub(crate) fn name_key(name: &str) -> Vec<u8> {
     [&[ENGINE, NAME], name.as_bytes()].concat()
 }
 
-/// The value of a name row.
-pub(crate) fn name_value(cf: CfId) -> Vec<u8> {
+/// The value of a name row: the family, and the name of its atomic group, which may be empty.
+pub(crate) fn name_value(cf: CfId, group: &str) -> Vec<u8> {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(cf.get()));
-    put_length_prefixed(&mut value, b"");
+    put_length_prefixed(&mut value, group.as_bytes());
     value
 }
 
@@ -95,8 +95,8 @@ pub(crate) fn dropped_value() -> Vec<u8> {
 /// A row of the engine's part of the catalog.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NameRow {
-    /// A family has this name.
-    Named { name: String, cf: CfId },
+    /// A family has this name, and is in a group that is not empty.
+    Named { name: String, cf: CfId, group: String },
     /// Ids of named families are below.
     NextId(u32),
     /// A family was dropped.
@@ -118,10 +118,9 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<NameRow, DecodeError> {
         [ENGINE, NAME, name @ ..] => {
             let name = std::str::from_utf8(name).map_err(|_| bad_key)?.to_owned();
             let cf = CfId::new(u32::try_from(reader.varint()?).map_err(bad_id)?);
-            if !reader.length_prefixed()?.is_empty() {
-                return Err(DecodeError { what: "atomic group (written by a newer program?)" });
-            }
-            NameRow::Named { name, cf }
+            let group = std::str::from_utf8(reader.length_prefixed()?);
+            let group = group.map_err(|_| DecodeError { what: "name of an atomic group" })?.to_owned();
+            NameRow::Named { name, cf, group }
         }
         [ENGINE, NEXT_ID] => NameRow::NextId(u32::try_from(reader.varint()?).map_err(bad_id)?),
         [ENGINE, DROPPED, id @ ..] => {
@@ -167,7 +166,10 @@ pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), Engi
     let (mut forgotten, mut bytes) = (Vec::new(), 0);
     for row in rows {
         match row {
-            NameRow::Named { cf, .. } => drop(families.get_or_make(cf)),
+            NameRow::Named { cf, group, .. } => {
+                families.join(cf, &group);
+                families.get_or_make(cf);
+            }
             NameRow::NextId(next) => families.note_used(CfId::new(next.saturating_sub(1))),
             NameRow::Dropped(cf) => {
                 families.note_used(cf);
@@ -193,15 +195,17 @@ mod tests {
     fn name_rows_have_their_documented_bytes() {
         let cf = CfId::new(300);
         let cases = [
-            (name_key("orders"), name_value(cf), NameRow::Named { name: "orders".into(), cf }),
+            (name_key("orders"), name_value(cf, ""), NameRow::Named { name: "orders".into(), cf, group: "".into() }),
+            (name_key("lines"), name_value(cf, "g"), NameRow::Named { name: "lines".into(), cf, group: "g".into() }),
             (next_id_key(), next_id_value(7), NameRow::NextId(7)),
             (dropped_key(cf), dropped_value(), NameRow::Dropped(cf)),
         ];
         assert_eq!(cases[0].0, b"\x00\x01orders");
         assert_eq!(cases[0].1, [1, 0xAC, 2, 0]);
-        assert_eq!((&cases[1].0[..], &cases[1].1[..]), (&[0, 2][..], &[1, 7][..]));
-        assert_eq!((&cases[2].0[..], &cases[2].1[..]), (&[0, 3, 0, 0, 1, 44][..], &[1][..]));
-        assert_eq!(sql_name_row(16_384, cf), (b"\x00\x01sql:16384".to_vec(), name_value(cf)));
+        assert_eq!(cases[1].1, [1, 0xAC, 2, 1, b'g']);
+        assert_eq!((&cases[2].0[..], &cases[2].1[..]), (&[0, 2][..], &[1, 7][..]));
+        assert_eq!((&cases[3].0[..], &cases[3].1[..]), (&[0, 3, 0, 0, 1, 44][..], &[1][..]));
+        assert_eq!(sql_name_row(16_384, cf), (b"\x00\x01sql:16384".to_vec(), name_value(cf, "")));
         for (key, value, row) in cases {
             assert_eq!(decode(&key, &value), Ok(row.clone()));
             assert!(decode(&key, &[&value[..], &[0]].concat()).is_err(), "{row:?} with a byte too many");
@@ -213,7 +217,7 @@ mod tests {
         }
         assert!(decode(&[0, 9], &[1]).is_err());
         assert!(decode(&[0, 3, 1], &[1]).is_err(), "half an id");
-        assert!(decode(b"\x00\x01\xFF", &name_value(cf)).is_err(), "no text");
-        assert!(decode(b"\x00\x01g", &[1, 5, 1, b'g']).is_err(), "a group");
+        assert!(decode(b"\x00\x01\xFF", &name_value(cf, "")).is_err(), "no text");
+        assert!(decode(b"\x00\x01g", &[1, 5, 1, 0xFF]).is_err(), "a group that is no text");
     }
 }

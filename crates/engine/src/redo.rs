@@ -14,7 +14,7 @@
 //! | 6 | ACTIVE | reserved |
 //! | 7 | XID_LIMIT | xid varint: every id handed out is below |
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
-//! | 9 | UNLOGGED | column family varint: rows of it were committed here that are not in the log (a log record of kind UNLOGGED) |
+//! | 9 | UNLOGGED | column family varint: rows of it, and perhaps of families of its atomic group with lower ids, were committed here that are not in the log (a log record of kind UNLOGGED) |
 //!
 //! | operation | fields |
 //! |---|---|

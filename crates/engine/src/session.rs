@@ -732,11 +732,8 @@ impl Session {
 
     /// Returns the payload of the record that a commit gets in place of operations; `None`: nothing was written.
     fn marker(&self) -> Result<Option<Vec<u8>>, EngineError> {
-        let Some(cf) = self.writes.only_family()? else { return Ok(None) };
-        if let Some(family) = self.shared.families.get(cf) {
-            family.note_unlogged(); // before the commit: a close that comes between flushes for nothing
-        }
-        Ok(Some(encode_integers(&[u64::from(cf.get())])))
+        let highest = self.writes.note_unlogged()?; // before the commit: a close that comes between flushes for nothing
+        Ok(highest.map(|cf| encode_integers(&[u64::from(cf.get())])))
     }
 
     fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {

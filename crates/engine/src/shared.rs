@@ -223,6 +223,7 @@ impl Shared {
                 base.flush(&[family.id()], &parts)?;
             }
         }
+        base.flush(&base.levels().to_be_rewritten(), &parts)?;
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {
             // A part that only open transactions need is not shortened by small flushes.

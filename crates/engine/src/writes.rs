@@ -4,6 +4,7 @@
 //! - W1. Versions and share locks are numbered together, in the order they came; what is kept has the lowest numbers.
 //! - W2. Share locks are given back before the transaction is marked done, so that whoever finds one and waits is woken.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
@@ -58,7 +59,8 @@ impl<L: CommitLog> ShareLocks for Fates<'_, L> {
 
 /// Unlogged rows of families that are flushed one by one could be back in parts.
 pub(crate) const UNLOGGED_FAMILIES: EngineError = EngineError::InvalidArgument {
-    what: "disable_wal and writes to several families in one transaction: write them one by one, or leave disable_wal off",
+    what: "disable_wal and writes to several families in one transaction: write them one by one, make them in one atomic group, \
+           or leave disable_wal off",
 };
 
 /// The versions and share locks of one open transaction, oldest first.
@@ -100,11 +102,20 @@ impl<L: CommitLog> Writes<L> {
         }
     }
 
-    /// Returns the family that all versions but locks are of: `Ok(None)` without any, an error when they are of several.
-    pub(crate) fn only_family(&self) -> Result<Option<CfId>, EngineError> {
+    /// Tells the families that versions but locks are of that the log will have nothing of these; returns the highest one.
+    ///
+    /// # Errors
+    /// [`UNLOGGED_FAMILIES`] when they are not flushed together.
+    pub(crate) fn note_unlogged(&self) -> Result<Option<CfId>, EngineError> {
         let mut cfs = self.entries.iter().filter(|(_, pending)| pending.bytes() > 0).map(|(cf, _)| *cf);
-        let first = cfs.next();
-        if cfs.all(|cf| Some(cf) == first) { Ok(first) } else { Err(UNLOGGED_FAMILIES) }
+        let Some(first) = cfs.next() else { return Ok(None) };
+        let others: BTreeSet<CfId> = cfs.filter(|cf| *cf != first).collect();
+        let all: Vec<CfId> = others.iter().copied().chain([first]).collect();
+        if !others.is_empty() && !self.families.are_together(&all) {
+            return Err(UNLOGGED_FAMILIES);
+        }
+        all.iter().filter_map(|cf| self.families.get(*cf)).for_each(|family| family.note_unlogged());
+        Ok(all.into_iter().max())
     }
 
     /// Returns where the versions from `position` on lie.

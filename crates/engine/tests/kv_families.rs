@@ -145,7 +145,7 @@ fn names_are_checked() {
     for wrong in ["", "sql:1", &"n".repeat(256)] {
         assert_eq!(kind(make(wrong)), ErrorKind::InvalidArgument, "{wrong}");
     }
-    assert_eq!(kind(db.create_cf("grouped", CfOptions::group("g"))), ErrorKind::InvalidArgument);
+    assert_eq!(kind(db.create_cf("grouped", CfOptions::group(&"g".repeat(256)))), ErrorKind::InvalidArgument);
     make(&"n".repeat(255)).unwrap();
     make("taken").unwrap();
     assert!(matches!(make("taken"), Err(EngineError::FamilyExists { name }) if name == "taken"));

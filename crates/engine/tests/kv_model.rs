@@ -1,5 +1,5 @@
 //! The key-value face against a map with versions: writes, logged and unlogged, batches, transactions, savepoints, snapshots, scans, flushes, families that
-//! come and go, closing, crashes and reopening, at random.
+//! come and go, atomic groups of them, closing, crashes and reopening, at random.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 mod common;
@@ -15,8 +15,13 @@ use collie_wal::RingKind;
 use common::DIR;
 use proptest::prelude::*;
 
-/// Families that there may be.
+/// Families that there may be. The first two are an atomic group.
 const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Returns the atomic group of a family.
+fn group(name: &str) -> &'static str {
+    if name == "c" { "" } else { "g" }
+}
 
 /// The keys: empty, beginning with zeros, next to each other, as long as may be.
 fn key(number: u8) -> Vec<u8> {
@@ -242,6 +247,20 @@ impl Run {
         }
     }
 
+    fn name_of(&self, cf: CfId) -> Option<&'static str> {
+        self.newest().iter().find(|(_, family)| family.0 == cf).map(|(name, _)| *name)
+    }
+
+    /// Notes that the family was flushed, and its group, if that has anything to flush.
+    fn note_flushed(&mut self, cf: &Cf, at: usize) {
+        let together = self
+            .cfs
+            .values()
+            .filter(|other| other.id() == cf.id() || !cf.group().is_empty() && other.group() == cf.group());
+        let ids: Vec<CfId> = together.map(Cf::id).collect();
+        ids.into_iter().for_each(|id| _ = self.flushed.insert(id, at));
+    }
+
     fn named(&self, cf: usize) -> Option<(&'static str, Cf)> {
         self.cfs.get(NAMES[cf]).map(|handle| (NAMES[cf], handle.clone()))
     }
@@ -309,7 +328,7 @@ impl Run {
             [(_, cf, key, None)] => self.db.delete(cf, key, &options(how)),
             _ => self.db.write(batch, &options(how)),
         };
-        if how == How::Unlogged && calls.iter().any(|call| call.0 != calls[0].0) {
+        if how == How::Unlogged && calls.iter().any(|call| call.0 != calls[0].0 && group(call.0) != group(calls[0].0)) {
             assert_eq!(receipt.unwrap_err().kind(), ErrorKind::InvalidArgument);
             return;
         }
@@ -425,7 +444,8 @@ impl Run {
         let gone = own.written.iter().any(|id| self.newest().values().all(|family| family.0 != *id));
         let skew = own.isolation == Isolation::Serializable && own.reads.iter().any(|place| self.changed(&own, place));
         let Own { txn, isolation, writes, told, .. } = own;
-        let several = writes.keys().any(|place| Some(place.0) != writes.keys().next().map(|first| first.0));
+        let groups: BTreeSet<&str> = writes.keys().filter_map(|place| self.name_of(place.0)).map(group).collect();
+        let several = groups.len() > 1;
         let refused = how == How::Unlogged && several;
         let mut state = self.newest().clone();
         match txn.commit(&options(how)) {
@@ -500,8 +520,9 @@ impl Run {
     }
 
     fn create(&mut self, name: &'static str) {
-        match self.db.create_cf(name, CfOptions::default()) {
+        match self.db.create_cf(name, CfOptions::group(group(name))) {
             Ok(made) => {
+                assert_eq!(made.group(), group(name));
                 let mut state = self.newest().clone();
                 assert!(state.insert(name, (made.id(), Rows::new())).is_none());
                 let id = made.id();
@@ -564,6 +585,7 @@ impl Run {
             let name = NAMES.into_iter().find(|one| *one == name).unwrap();
             let cf = self.db.cf(name).unwrap();
             found.insert(name, (id, pairs(snapshot.scan(&cf, ..)).into_iter().collect()));
+            assert_eq!(cf.group(), group(name));
             cfs.insert(name, cf);
         }
         drop(snapshot);
@@ -595,7 +617,8 @@ impl Run {
             Step::FlushCf(cfs) => {
                 let cfs: Vec<Cf> = cfs.into_iter().filter_map(|cf| self.named(cf)).map(|(_, cf)| cf).collect();
                 self.db.flush_cf(&cfs.iter().collect::<Vec<_>>()).unwrap();
-                cfs.iter().for_each(|cf| _ = self.flushed.insert(cf.id(), self.last()));
+                let last = self.last();
+                cfs.iter().for_each(|cf| self.note_flushed(cf, last));
                 if !cfs.is_empty() {
                     (self.durable, self.written) = (self.last(), self.last());
                 }

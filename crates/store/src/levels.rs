@@ -19,6 +19,8 @@
 //! - V6. A tree whose state is unknown, after an I/O error or a panic below, takes no job until it is opened again. Memory
 //!   and log have its rows.
 //! - V7. Directories of trees that MANIFEST does not name are deleted at open; a tree that it names must be there.
+//! - V8. A family that joins a tree has no commit below the position of the tree's last flush that this flush did not have from its
+//!   caller: what that position says holds of it too.
 //!
 //! Locks, in this order: `pause`, the job of one tree, `manifest`, `counters`.
 //!
@@ -85,6 +87,8 @@ pub struct Levels {
     pause: RwLock<()>,
     jobs: Mutex<BTreeMap<TreeId, Arc<Mutex<Job>>>>,
     manifest: Mutex<Manifest>,
+    /// Keys that loading has found, by family.
+    loaded: Mutex<BTreeMap<CfId, u64>>,
     counters: Mutex<Counters>,
 }
 
@@ -139,6 +143,7 @@ impl Levels {
             pause: RwLock::default(),
             jobs: Mutex::default(),
             manifest: Mutex::new(manifest),
+            loaded: Mutex::default(),
             counters: Mutex::default(),
         };
         for known in named.values() {
@@ -184,14 +189,13 @@ impl Levels {
         }
         let _pause = self.pause.read();
         let mut manifest = self.manifest.lock();
-        let taken =
-            |known: &KnownTree| cfs.iter().any(|cf| known.tree.cfs.contains(cf) || known.tree.dropped.contains(cf));
+        let taken = |known: &KnownTree| cfs.iter().any(|cf| known.tree.has_or_had(*cf));
         if manifest.state().trees.values().any(taken) {
             return Err(LevelsError::InvalidCall { what: "a family has a tree" });
         }
         let id = manifest.state().next;
         let tree = Tree::empty(id, cfs.to_vec());
-        let known = KnownTree { tree: tree.clone(), begun: Vec::new() };
+        let known = KnownTree::new(tree.clone());
         // Remains of a creation that failed in this life; nobody else has had the id.
         self.remove_tree_dir(id)?;
         let made = self.guarded(&known, |backend| backend.create(id)).map_err(|error| self.refuse(&known, error));
@@ -205,6 +209,33 @@ impl Levels {
         }
         self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, failed: None })));
         Ok(id)
+    }
+
+    /// Adds a family to the tree of its atomic group, without a key. It must have no commit below the tree's `flush_lsn` that
+    /// the tables lack (V8).
+    ///
+    /// # Durability
+    /// Durable on return. After an error or a crash the tree has it or not.
+    ///
+    /// # Errors
+    /// `InvalidCall` when the family has a tree or had one in this directory and lives in a group; `NoSpace`, `Io`.
+    pub fn add_family(&self, tree: TreeId, cf: CfId) -> Result<(), LevelsError> {
+        let _pause = self.pause.read();
+        let job = self.job(tree)?;
+        let _job = job.lock();
+        self.manifest.lock().append(&Record::FamilyAdded(tree, cf))
+    }
+
+    /// Returns a living family of each tree that holds keys of dropped ones: its next flush takes them out.
+    pub fn to_be_rewritten(&self) -> Vec<CfId> {
+        let manifest = self.manifest.lock();
+        let trees = manifest.state().trees.values().map(|known| &known.tree);
+        trees.filter(|tree| !tree.dropped.is_empty()).filter_map(|tree| tree.cfs.first().copied()).collect()
+    }
+
+    /// Returns how many keys with a value loading has found of a family; 0 before its tree was loaded.
+    pub fn keys_loaded(&self, cf: CfId) -> u64 {
+        self.loaded.lock().get(&cf).copied().unwrap_or(0)
     }
 
     /// Visits every live entry of a tree, ascending by (family, key), and compares their number with MANIFEST. An interrupted
@@ -224,6 +255,7 @@ impl Levels {
         Self::check_failed(tree, &job)?;
         let (mut found, mut visited, mut above) = (0_u64, 0_u64, None);
         let ceiling = known.ceiling();
+        let mut keys: Vec<(CfId, u64)> = Vec::new();
         let scanned = self.guarded(&known, |backend| {
             backend.scan(tree, &mut |entry| {
                 found += 1;
@@ -231,6 +263,10 @@ impl Levels {
                     above.get_or_insert(entry.csn);
                 } else if known.tree.cfs.binary_search(&entry.cf).is_ok() {
                     visited += 1;
+                    match keys.last_mut().filter(|(cf, _)| *cf == entry.cf) {
+                        Some((_, count)) => *count += 1,
+                        None => keys.push((entry.cf, 1)),
+                    }
                     visit(entry);
                 }
             })
@@ -253,6 +289,7 @@ impl Levels {
             self.manifest.lock().append(&Record::Settled(tree, found))?;
         }
         job.loaded = true;
+        self.loaded.lock().extend(keys);
         Ok(visited)
     }
 
@@ -567,7 +604,13 @@ impl Levels {
 /// Returns what callers are told of a tree.
 fn state_of(known: &KnownTree) -> TreeState {
     let tree = &known.tree;
-    TreeState { id: tree.id, cfs: tree.cfs.clone(), flush_lsn: tree.flush.lsn, live_keys: tree.flush.live_keys }
+    TreeState {
+        id: tree.id,
+        cfs: tree.cfs.clone(),
+        dropped: tree.dropped.clone(),
+        flush_lsn: tree.flush.lsn,
+        live_keys: tree.flush.live_keys,
+    }
 }
 
 /// Refuses what [`Levels::flush`] does not take.
@@ -600,7 +643,8 @@ fn check_flush(
             return refuse("a key or value that is too long");
         }
     }
-    if edits.is_empty() && !known.begun.is_empty() {
+    // Those of a family that was dropped since need not come again: the keys themselves go.
+    if edits.is_empty() && !known.begun.is_empty() && tree.dropped.is_empty() {
         return refuse("a flush after a failed one that does not bring its edits again");
     }
     if edits.is_empty() && tree.dropped.is_empty() && live_keys_after != tree.flush.live_keys {

@@ -70,6 +70,7 @@ pub fn sample_manifest() -> Vec<u8> {
         [Record::Tree(one.clone()), Record::Tree(two.clone()), begun, Record::LogStart(Lsn::new(8192), vec![1])];
     let mut file = encode_file(77, &written);
     let appended = [
+        Record::FamilyAdded(two.id, CfId::new(301)),
         Record::FamilyDropped(two.id, CfId::new(17)),
         Record::Done(two.id, Flush { lsn: Lsn::new(1 << 34), live_keys: 20 }),
         Record::TreeDropped(one.id),

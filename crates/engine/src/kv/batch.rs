@@ -1,5 +1,7 @@
 //! `Batch`: writes that happen together, over any families.
 
+use collie_base::CfId;
+
 use super::Cf;
 use crate::EngineError;
 use crate::redo::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -94,9 +96,12 @@ impl Batch {
         (self.redo_bytes, self.refused) = (0, None);
     }
 
-    /// Returns whether it writes to several families.
-    pub(crate) fn is_over_families(&self) -> bool {
-        self.operations.windows(2).any(|two| two[0].cf.id() != two[1].cf.id())
+    /// Returns the families that it writes to, ascending.
+    pub(crate) fn families(&self) -> Vec<CfId> {
+        let mut cfs: Vec<CfId> = self.operations.iter().map(|operation| operation.cf.id()).collect();
+        cfs.sort_unstable();
+        cfs.dedup();
+        cfs
     }
 
     /// Fails when something in it is beyond a limit, or cannot be written.

@@ -111,7 +111,7 @@ impl Db {
     ///
     /// # Errors
     /// [`EngineError::FamilyExists`]; [`EngineError::InvalidArgument`] for a name that is empty, longer than 255 bytes or
-    /// begins with `sql:`, and for an atomic group; the log's.
+    /// begins with `sql:`, or for a group's name that is longer; the log's.
     ///
     /// # Progress
     /// Blocks on a flush, and on others who make or drop families.
@@ -263,7 +263,7 @@ impl Db {
     fn prepare(&self, batch: &mut Batch, options: WriteOptions) -> Result<bool, EngineError> {
         self.check_options(options)?;
         batch.check()?;
-        if options.disable_wal && batch.is_over_families() {
+        if options.disable_wal && !self.inner.engine.shared.families.are_together(&batch.families()) {
             return Err(UNLOGGED_FAMILIES);
         }
         batch.settle();

@@ -25,22 +25,28 @@ pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOpt
     options.check()?;
     let families = &db.shared.families;
     let mut forgotten = families.naming(); // Q1
-    let cf = families.create();
-    let made = write_name(db, session, name, cf, &forgotten);
+    let cf = families.create_in(&options.group);
+    let made = write_name(db, session, (name, &options.group), cf, &forgotten);
     if let Err(error) = made {
         families.remove(cf);
         return Err(error);
     }
     forgotten.clear();
     let family = families.get(cf).ok_or_else(|| no_family(name))?;
-    Ok(Cf::new(name, family))
+    Ok(Cf::in_group(name, &options.group, family))
 }
 
-/// The transaction that makes `cf` and gives it `name`; forgets dropped families whose rows are gone.
-fn write_name(db: &Db, session: &mut Session, name: &str, cf: CfId, forgotten: &[CfId]) -> Result<(), EngineError> {
+/// The transaction that makes `cf` and gives it a name and a group; forgets dropped families whose rows are gone.
+fn write_name(
+    db: &Db,
+    session: &mut Session,
+    (name, group): (&str, &str),
+    cf: CfId,
+    forgotten: &[CfId],
+) -> Result<(), EngineError> {
     let catalog = Cf::new("", db.family(CfId::CATALOG));
     write::begin(session, WriteOptions::sync())?;
-    let (key, value) = (names::name_key(name), names::name_value(cf));
+    let (key, value) = (names::name_key(name), names::name_value(cf, group));
     loop {
         match session.insert(catalog.family(), &key, &value)? {
             Insert::Done => break,
@@ -58,20 +64,20 @@ fn write_name(db: &Db, session: &mut Session, name: &str, cf: CfId, forgotten: &
 
 /// Finds a family by its name.
 pub(crate) fn find(db: &Db, session: &mut Session, name: &str) -> Result<Cf, EngineError> {
-    let cf = read_name(db, session, name)?;
+    let named = read_name(db, session, name)?;
     session.rollback();
-    let family = cf.and_then(|cf| db.shared.families.get(cf)); // Q3
-    family.map(|family| Cf::new(name, family)).ok_or_else(|| no_family(name))
+    let found = named.and_then(|(cf, group)| Some(Cf::in_group(name, &group, db.shared.families.get(cf)?))); // Q3
+    found.ok_or_else(|| no_family(name))
 }
 
-/// Reads which family has the name. Leaves its transaction open.
-fn read_name(db: &Db, session: &mut Session, name: &str) -> Result<Option<CfId>, EngineError> {
+/// Reads which family has the name, and its group. Leaves its transaction open.
+fn read_name(db: &Db, session: &mut Session, name: &str) -> Result<Option<(CfId, String)>, EngineError> {
     session.begin(Isolation::ReadCommitted, true)?;
     session.begin_statement(StatementKind::ReadOnly)?;
     let key = names::name_key(name);
     let Some(value) = session.get(&db.family(CfId::CATALOG), &key)? else { return Ok(None) };
     match decode(&key, &value)? {
-        NameRow::Named { cf, .. } => Ok(Some(cf)),
+        NameRow::Named { cf, group, .. } => Ok(Some((cf, group))),
         _ => Ok(None),
     }
 }
@@ -103,7 +109,7 @@ pub(crate) fn list(db: &Db, session: &mut Session) -> Result<Vec<(String, CfId)>
     loop {
         let end = session.scan(&catalog, &range, after.as_deref(), false, BATCH, &mut |key, value| {
             match decode(key, value) {
-                Ok(NameRow::Named { name, cf }) => found.push((name, cf)),
+                Ok(NameRow::Named { name, cf, .. }) => found.push((name, cf)),
                 Ok(_) => {}
                 Err(error) => bad = Some(error),
             }

@@ -18,7 +18,8 @@ pub struct WriteOptions {
     /// Keep the write out of the log: it gets a marker of a few bytes, and is on disk once its family was flushed
     /// ([`Db::flush_cf`](super::Db::flush_cf), and [`Db::close`](super::Db::close) unless `store.avoid_flush_at_close`). After a crash a
     /// family has exactly those of its unlogged writes that were committed before its last flush, and all logged ones. All writes
-    /// of the transaction are to one family. Refused with `sync`, and while somebody follows the log unless
+    /// of the transaction are to one family, or to families of one atomic group
+    /// ([`CfOptions::group`](super::CfOptions::group)), which are flushed together. Refused with `sync`, and while somebody follows the log unless
     /// `store.allow_replication_holes`.
     pub disable_wal: bool,
     /// Fail with [`EngineError::Busy`] where the write would wait for room in the log's ring, or for flushes that are behind; it

@@ -59,6 +59,8 @@ pub struct TreeState {
     pub id: TreeId,
     /// Its families, ascending, without those dropped.
     pub cfs: Vec<CfId>,
+    /// Families dropped since the last flush, ascending: the next one takes their keys out of the tables.
+    pub dropped: Vec<CfId>,
     /// Every commit to them below is in the tables.
     pub flush_lsn: Lsn,
     /// Keys with a value, those of dropped families that are not cleaned yet included. After an interrupted flush this

@@ -30,6 +30,8 @@ enum Op {
     /// To the tree of the first family.
     Flush(u32, u64, &'static [Put]),
     Drop(u32),
+    /// A family joins the tree of the first.
+    Join(u32, u32),
     LogStart(u64),
     Compact(u32),
     Reopen,
@@ -77,6 +79,13 @@ impl Model {
                 if !cfs.is_empty() {
                     next.trees.insert(cfs, (flush_lsn, rows));
                 }
+            }
+            Op::Join(cf, new) => {
+                let mut cfs = self.tree_of(cf);
+                let tree = next.trees.remove(&cfs).unwrap();
+                cfs.push(new);
+                cfs.sort_unstable();
+                next.trees.insert(cfs, tree);
             }
             Op::LogStart(lsn) => next.log_start = lsn,
             Op::Compact(_) | Op::Reopen => {}
@@ -130,13 +139,15 @@ const LIFE: &[Op] = &[
     Op::Reopen,
     Op::Flush(16, 60, &[]),
     Op::Drop(18),
-    Op::Flush(17, 70, &[(17, b"m", 61, Some(b"j"))]),
+    Op::Join(17, 15),
+    Op::Flush(17, 70, &[(15, b"m", 61, Some(b"i")), (17, b"m", 61, Some(b"j"))]),
     Op::Compact(16),
     Op::Drop(16),
     Op::Create(&[20]),
     Op::Flush(20, 80, &[(20, b"z", 71, Some(b"5")), (20, b"zz", 72, None)]),
     Op::LogStart(9000),
     Op::Drop(17),
+    Op::Flush(15, 90, &[(15, b"m", 81, Some(b"6"))]),
 ];
 
 /// The models before each op, and the last.
@@ -167,6 +178,11 @@ fn step(levels: &mut Levels, env: &Env, op: Op, after: &Model) -> Result<(), Lev
             levels.flush(tree(levels, cf), Lsn::new(f), &edits, live)?;
         }
         Op::Drop(cf) => levels.drop_cf(CfId::new(cf))?,
+        Op::Join(cf, new) => {
+            if levels.tree_of(CfId::new(new)).is_none() {
+                levels.add_family(tree(levels, cf), CfId::new(new))?;
+            }
+        }
         Op::LogStart(lsn) => levels.note_log_start(Lsn::new(lsn), &lsn.to_le_bytes())?,
         Op::Compact(cf) => {
             levels.compact(tree(levels, cf))?;

@@ -10,6 +10,7 @@
 //! | 6 | `TreeDropped` | tree varint |
 //! | 7 | `FamilyDropped` | tree varint, family varint |
 //! | 8 | `LogStart` | LSN u64, carried bytes (varint count) |
+//! | 9 | `FamilyAdded` | tree varint, family varint |
 //!
 //! Integers are little-endian. Checked by the tests below and by the fuzz target `manifest`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -43,6 +44,8 @@ pub(crate) enum Record {
     FamilyDropped(TreeId, CfId),
     /// The log below the position may go; the bytes are what its owner needs of it.
     LogStart(Lsn, Vec<u8>),
+    /// A family joins the tree of its atomic group, with no key in it yet.
+    FamilyAdded(TreeId, CfId),
 }
 
 /// The outcome of a flush.
@@ -59,6 +62,11 @@ impl Tree {
     pub(crate) const fn empty(id: TreeId, cfs: Vec<CfId>) -> Self {
         let flush = Flush { lsn: Lsn::ZERO, live_keys: 0 };
         Self { id, flush, ceiling: Lsn::ZERO, cfs, dropped: Vec::new() }
+    }
+
+    /// Whether its tables may hold keys of the family.
+    pub(crate) fn has_or_had(&self, cf: CfId) -> bool {
+        self.cfs.binary_search(&cf).is_ok() || self.dropped.binary_search(&cf).is_ok()
     }
 }
 
@@ -106,6 +114,10 @@ impl Record {
                 put_tree(&mut out, 7, *tree);
                 put_varint(&mut out, u64::from(cf.get()));
             }
+            Self::FamilyAdded(tree, cf) => {
+                put_tree(&mut out, 9, *tree);
+                put_varint(&mut out, u64::from(cf.get()));
+            }
             Self::LogStart(lsn, carry) => {
                 out.push(8);
                 out.extend_from_slice(&lsn.get().to_le_bytes());
@@ -136,6 +148,7 @@ impl Record {
             6 => Self::TreeDropped(tree_id(&mut reader)?),
             7 => Self::FamilyDropped(tree_id(&mut reader)?, CfId::new(id(&mut reader)?)),
             8 => Self::LogStart(Lsn::new(reader.u64()?), reader.length_prefixed()?.to_vec()),
+            9 => Self::FamilyAdded(tree_id(&mut reader)?, CfId::new(id(&mut reader)?)),
             _ => return Err(DecodeError { what: "kind of record" }),
         };
         reader.finish()?;
@@ -204,6 +217,7 @@ pub(crate) fn samples() -> Vec<Record> {
         Record::FamilyDropped(tree, CfId::new(16)),
         Record::TreeDropped(tree),
         Record::LogStart(Lsn::new(8192), b"carried".to_vec()),
+        Record::FamilyAdded(tree, CfId::new(17)),
     ]
 }
 
@@ -230,7 +244,7 @@ mod tests {
     proptest! {
         /// Goal: garbage is refused or canonical. Method: decode random bytes, encode again, compare.
         #[test]
-        fn record_of_garbage_is_refused_or_canonical(kind in 0_u8..10, rest: Vec<u8>) {
+        fn record_of_garbage_is_refused_or_canonical(kind in 0_u8..11, rest: Vec<u8>) {
             let bytes = [&[kind][..], &rest].concat();
             if let Ok(record) = Record::decode(&bytes) {
                 prop_assert_eq!(record.encode(), bytes);
