@@ -83,6 +83,11 @@ impl Course {
         Ok(())
     }
 
+    /// Returns how it ends, committed at `csn`.
+    pub(crate) fn into_fate(self, csn: Lsn) -> Fate {
+        Fate { csn, live: self.live }
+    }
+
     /// Checks that a COMMIT which names so many chunks finds all of them.
     ///
     /// # Errors

@@ -32,6 +32,10 @@ pub enum EngineError {
     ReadOnly,
     /// A write in a database that was opened read-only, from what is left of a damaged log (25006).
     Salvaged,
+    /// A write in a database that follows another one (25006).
+    Replica,
+    /// A thread that replays the log of another database has ended: nothing more is applied. What was applied can be read.
+    ReplayStopped,
     /// The snapshot kept too many old versions, or was too old, and is in force no more (72000).
     SnapshotCancelled(SnapshotCancelled),
     /// Old versions take up all memory they may, no snapshot can be cancelled for them, and a write would make more (53200).
@@ -205,7 +209,7 @@ impl EngineError {
             Self::TooManySessions { .. } | Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => {
                 Remedy::FreeResources
             }
-            Self::Closed => Remedy::Reopen,
+            Self::Closed | Self::ReplayStopped => Remedy::Reopen,
             Self::BadControlFile { .. }
             | Self::BadName { .. }
             | Self::Corruption { .. }
@@ -217,6 +221,7 @@ impl EngineError {
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
+            | Self::Replica
             | Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
             | Self::NoSuchFamily { .. }
@@ -239,7 +244,7 @@ impl EngineError {
             Self::LockTimeout => ErrorKind::LockTimeout,
             Self::Cancelled => ErrorKind::Cancelled,
             Self::Busy { .. } | Self::TooManySessions { .. } => ErrorKind::Busy,
-            Self::ReadOnly | Self::Salvaged => ErrorKind::ReadOnly,
+            Self::ReadOnly | Self::Salvaged | Self::Replica => ErrorKind::ReadOnly,
             Self::SnapshotCancelled(_) => ErrorKind::SnapshotTooOld,
             Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::TransactionLimit { .. }
@@ -253,6 +258,7 @@ impl EngineError {
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
+            Self::ReplayStopped => ErrorKind::Poisoned,
             Self::MissingLog { .. }
             | Self::LogBehindLevels { .. }
             | Self::BadControlFile { .. }
@@ -291,6 +297,10 @@ impl fmt::Display for EngineError {
                 "the database is open read-only, with what is left of a damaged log \
                  (wal.recovery_mode = skip_any_corrupted_records): copy what you need and load it into a new database",
             ),
+            Self::Replica => f.write_str("cannot write to a replica: write to its primary"),
+            Self::ReplayStopped => {
+                f.write_str("the replica has stopped replaying, since one of its threads ended: open it again")
+            }
             Self::SnapshotCancelled(why) => write!(f, "{why}: run the transaction again, in shorter steps"),
             Self::OldVersionMemory { limit_bytes } => write!(
                 f,

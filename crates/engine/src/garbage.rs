@@ -79,6 +79,16 @@ impl Garbage {
         }
     }
 
+    /// Takes note of rows in which commits, stamped already, made versions old, with the bytes of these, in about the order of the
+    /// commits: of a database that follows a log.
+    pub(crate) fn superseded(&self, bytes: u64, mut rows: Vec<(Lsn, CfId, Arc<Row>)>) {
+        self.bytes.add(signed(bytes));
+        rows.retain(|(_, _, row)| row.queue());
+        if !rows.is_empty() {
+            self.queue.lock().extend(rows);
+        }
+    }
+
     /// Has a row looked at again whose deletion at `csn` was waiting for a flush.
     pub(crate) fn look_again(&self, csn: Lsn, cf: CfId, row: &Arc<Row>) {
         if row.queue() {

@@ -16,6 +16,7 @@
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
+//! | `replica/` | databases that follow the log of another one |
 //! | `read_set.rs` | what a SERIALIZABLE transaction has read |
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
@@ -93,6 +94,7 @@ mod redo;
 mod redo_buffer;
 mod relog;
 mod replay;
+mod replica;
 mod salvaged;
 mod session;
 mod shared;

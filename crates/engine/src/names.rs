@@ -141,13 +141,12 @@ impl Resolve for Loaded {
     }
 }
 
-/// Makes F2 and F3 true once the log was applied, before anybody reads. Returns the dropped families whose rows may go (F4), and the
-/// bytes of old versions that went with the rows of others.
+/// Returns the engine's rows of the catalog in their newest state, of a database in which nobody writes but who replays its log.
 ///
 /// # Errors
 /// [`EngineError::BadName`] for a row that cannot be read.
-pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), EngineError> {
-    let Some(catalog) = families.get(CfId::CATALOG) else { return Ok((Vec::new(), 0)) };
+pub(crate) fn rows_in(families: &Families) -> Result<Vec<NameRow>, EngineError> {
+    let Some(catalog) = families.get(CfId::CATALOG) else { return Ok(Vec::new()) };
     let range = KeyRange::prefix(&[ENGINE]);
     let request = ScanRequest { span: range.span(None, false), limit: usize::MAX };
     let view = View { snapshot: Lsn::MAX, me: None, command: 0 };
@@ -162,7 +161,16 @@ pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), Engi
             ControlFlow::Break(())
         }
     });
-    bad.map_or(Ok(()), Err)?;
+    bad.map_or(Ok(rows), Err)
+}
+
+/// Makes F2 and F3 true once the log was applied, before anybody reads. Returns the dropped families whose rows may go (F4), and the
+/// bytes of old versions that went with the rows of others.
+///
+/// # Errors
+/// [`EngineError::BadName`] for a row that cannot be read.
+pub(crate) fn after_replay(families: &Families) -> Result<(Vec<CfId>, u64), EngineError> {
+    let rows = rows_in(families)?;
     let (mut forgotten, mut bytes) = (Vec::new(), 0);
     for row in rows {
         match row {

@@ -8,7 +8,9 @@
 //!   out, a version from when it was linked until it is rolled back or unlinked. Locks count for nothing. Exact while nobody
 //!   writes, about meanwhile. Checked by the family's model test, against the allocator by `tests/memory.rs` of `engine`.
 
+mod applying;
 mod loading;
+mod states;
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
@@ -18,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
 use collie_sync::{StripedCounter, mutant};
 
+pub use self::applying::Superseded;
 pub use self::loading::{Loaded, LoggedWrite};
+pub use self::states::State;
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{OrderedIndex, RowIndex, Span};

@@ -48,10 +48,12 @@
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/newest.rs` | the newest committed state |
 //! | `row/load.rs` | a row while its directory is opened |
+//! | `row/applied.rs` | a row that follows a log |
 //! | `row/flush.rs` | [`FlushEntry`]: what a flush takes of a row; which states the levels lack |
 //! | `row/prune.rs` | unlinking what nobody sees; death; places in queues |
 //! | `row/pending.rs` | [`Pending`]: a version whose transaction is unfinished |
 
+mod applied;
 mod chain;
 mod flush;
 mod head;
@@ -68,6 +70,7 @@ use std::sync::Arc;
 use collie_base::{CfId, LockStrength, Lsn};
 use collie_sync::{mutant, ord};
 
+pub(crate) use self::applied::Applied;
 use self::chain::{Look, Top, first_content, retire, walk};
 pub use self::flush::{FlushAt, FlushEntry};
 use self::head::{DEAD, version_of, with_tags_of};

@@ -6,6 +6,7 @@ use collie_sync::ord;
 use super::Row;
 use super::chain::walk;
 use crate::epoch::Pin;
+use crate::stamp::atomic::Ordering::Acquire;
 use crate::stamp::{Fate, Resolve};
 
 impl Row {
@@ -20,5 +21,16 @@ impl Row {
                 Fate::InProgress(_) | Fate::Aborted => None,
             },
         )
+    }
+
+    /// Returns the newest state committed below `snapshot`, with its commit; `None`: it was deleted, or there was none.
+    pub(crate) fn state_below<'g>(&self, snapshot: Lsn, fates: &impl Resolve, pin: &'g Pin) -> Option<(Lsn, &'g [u8])> {
+        walk(self.head.load(Acquire), pin)
+            .filter(|(_, version)| !version.is_lock())
+            .find_map(|(_, version)| match version.fate(fates) {
+                Fate::Committed(csn) if csn < snapshot => Some((csn, version)),
+                _ => None,
+            })
+            .and_then(|(csn, version)| Some((csn, &version.value()?[..])))
     }
 }

@@ -1,0 +1,413 @@
+//! `Live`: replays the log of another database while sessions read. The dispatcher: one thread gives it the records.
+//!
+//! ```text
+//! record -> check -> redo -> lanes by hash(family, key) -> watermark -> min(applied, show) = what sessions see
+//! ```
+//!
+//! | record | what is done |
+//! |---|---|
+//! | COMMIT | its writes go to the lanes, under its own position; with chunks those come first, as ROLLBACK_TO left them |
+//! | COMMIT of the catalog | the same, alone: all before it is in place first, and it is before anything after it; whoever knows the catalog is told before a snapshot shows it |
+//! | CHUNK, ROLLBACK_TO, ABORT | [`Unfinished`] |
+//! | INCARNATION | a new history: what is unfinished never happened |
+//! | RELOG | skipped: its rows came by their own commits |
+//! | UNLOGGED | the family has a hole from here on |
+//! | XID_LIMIT | the bound is remembered |
+//!
+//! # Invariants
+//! - D1. Records come in the order of the log; one below the end of the record before it is refused.
+//! - D2. The watermark is moved past a commit after all its writes were handed over (W1 of `watermark.rs`). It never stops inside a
+//!   record, nor inside a transaction.
+//! - D3. What was committed to a family below the flush that its levels have is not applied, by the commit's position, strictly.
+//! - D4. A family whose drop was replayed is freed once no snapshot here is at or below the drop. A later write to it is damage if it
+//!   was SQL's, whose tables are locked until then; others may be written until their handles know, and such a write is nobody's.
+//! - D5. After an error nothing more is taken: a replica never skips.
+//!
+//! Checked by `tests.rs`: parallel replay, replay by one worker and a map agree, whatever the number of workers and the packets.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use collie_base::codec::Reader;
+use collie_base::{CfId, Lsn, Map, Xid};
+use collie_wal::RecordRef;
+
+use crate::EngineError;
+use crate::families::Families;
+use crate::large::LargeTransactions;
+use crate::names::{self, NameRow};
+use crate::redo::{Incarnation, Op, Redo};
+use crate::replica::lanes::{Lanes, Target};
+use crate::replica::unfinished::{Open, RecordAt, Unfinished};
+
+/// Called with the position, the tag and the payload of a record.
+pub(crate) type VisitRecord<'v> = dyn FnMut(Lsn, u8, &[u8]) -> Result<(), EngineError> + 'v;
+
+/// What [`Live`] needs of the database that it replays into.
+pub(crate) trait Follow: Target {
+    /// Transactions with chunks, by which log is kept.
+    fn large(&self) -> &LargeTransactions;
+
+    /// Calls `visit` with the tag and the payload of the records from `first` to `last` of the own log, which has them.
+    fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError>;
+
+    /// The catalog is changed by a commit whose record ends at `end`: every write of it is in place, and no snapshot shows it yet.
+    fn catalog_changed(&self, end: Lsn);
+
+    /// A history begins at `start`; the record before it ends at `previous_end`.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError>;
+
+    /// Frees a family that no snapshot shows any more.
+    fn drop_family(&self, cf: CfId);
+
+    /// Returns the lowest position that a snapshot is at, now or later.
+    fn horizon(&self) -> Lsn;
+}
+
+/// What replay begins with.
+#[derive(Debug)]
+pub(crate) struct Begin {
+    /// Everything below is applied.
+    pub(crate) position: Lsn,
+    /// What the log below has not ended.
+    pub(crate) unfinished: Unfinished,
+    /// The last flush of each family with levels (D3).
+    pub(crate) flushed: Map<CfId, Lsn>,
+    /// Every id of a transaction before is below.
+    pub(crate) xid_limit: Xid,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Live<F: Follow> {
+    target: Arc<F>,
+    lanes: Lanes,
+    position: Lsn,
+    unfinished: Unfinished,
+    flushed: Map<CfId, Lsn>,
+    /// The highest of `flushed`: above it nobody asks.
+    flushed_max: Lsn,
+    xid_limit: Xid,
+    /// Families with a name.
+    named: Named,
+    /// Dropped, and where the drop's record ends; those whose rows are still there (D4).
+    dropped: Vec<(CfId, Lsn)>,
+    /// Dropped since this began.
+    gone: Named,
+    /// Families with holes, and the first one's position.
+    holes: Map<CfId, Lsn>,
+    row_writes: u64,
+    failed: Option<EngineError>,
+}
+
+impl<F: Follow> Live<F> {
+    /// Goes on from `begin` over workers that were started there.
+    ///
+    /// # Errors
+    /// A name in the catalog cannot be read.
+    pub(crate) fn new(target: Arc<F>, lanes: Lanes, begin: Begin) -> Result<Self, EngineError> {
+        let Begin { position, unfinished, flushed, xid_limit } = begin;
+        let flushed_max = flushed.values().copied().max().unwrap_or(Lsn::ZERO);
+        let named = named_in(target.families())?;
+        Ok(Self {
+            target,
+            lanes,
+            position,
+            unfinished,
+            flushed,
+            flushed_max,
+            xid_limit,
+            named,
+            dropped: Vec::new(),
+            gone: Named::new(),
+            holes: Map::default(),
+            row_writes: 0,
+            failed: None,
+        })
+    }
+
+    /// Takes a record. What it commits is seen some time after [`Live::flush`].
+    ///
+    /// # Errors
+    /// `Corruption`, with its position: the replica must be built anew. The first error comes back ever after (D5).
+    ///
+    /// # Progress
+    /// Waits while the lanes' queues are full, at a change of the catalog until they are empty, and for the disk where a large
+    /// transaction is read back.
+    pub(crate) fn take(&mut self, record: RecordRef<'_>) -> Result<(), EngineError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let taken = self.lanes.check().and_then(|()| self.take_record(record));
+        taken.inspect_err(|error| self.failed = Some(error.clone()))
+    }
+
+    /// Has everything that was taken seen as soon as it is in place.
+    pub(crate) fn flush(&mut self) {
+        if self.failed.is_none() {
+            self.lanes.dispatch(self.position);
+        }
+        self.drop_due();
+    }
+
+    fn take_record(&mut self, record: RecordRef<'_>) -> Result<(), EngineError> {
+        let RecordRef { lsn, end, tag, body, .. } = record;
+        let at = RecordAt { since: self.position, lsn };
+        let damage = |what| EngineError::Corruption { lsn, what };
+        if lsn < self.position || end <= lsn {
+            return Err(damage("a record out of its order")); // D1
+        }
+        match Redo::decode(tag, body).map_err(|error| damage(error.what))? {
+            Redo::Commit { xid, chunks, first_chunk, ops } => {
+                self.note_xid(xid);
+                let open = self.unfinished.take(xid);
+                if chunks > 0 || open.is_some() || first_chunk != Lsn::ZERO {
+                    let none = Open::default();
+                    open.as_ref().unwrap_or(&none).course.check_whole(chunks, first_chunk).map_err(damage)?;
+                }
+                let writes_catalog = open.as_ref().is_some_and(|open| open.writes_catalog) || is_on_catalog(ops);
+                if writes_catalog {
+                    self.lanes.dispatch(self.position);
+                    self.lanes.drain()?;
+                }
+                let first = open.as_ref().and_then(|open| open.chunks.first()).map_or(at, |chunk| chunk.at);
+                let mut writing = Writing { at, since: at.since, families: Vec::new() };
+                if let Some(open) = open.filter(|open| !open.chunks.is_empty()) {
+                    self.write_chunks(open, &mut writing)?;
+                    self.write(ops, &mut writing)?;
+                    // Noted when its first chunk came, or when the log was opened with it unfinished.
+                    self.target.large().begin(xid, first.since);
+                    self.target.large().commit(xid, first_chunk, lsn, &writing.families);
+                } else {
+                    self.write(ops, &mut writing)?;
+                }
+                if writes_catalog {
+                    self.lanes.drain()?;
+                    self.rename(end)?;
+                    self.target.catalog_changed(end);
+                    self.position = end;
+                    self.lanes.dispatch(end);
+                }
+            }
+            Redo::Chunk { xid, ops } => {
+                self.note_xid(xid);
+                self.unfinished.chunk(at, xid, ops, self.target.large()).map_err(damage)?;
+            }
+            Redo::Abort { xid } => {
+                self.note_xid(xid);
+                self.unfinished.abort(xid, self.target.large());
+            }
+            Redo::RollbackTo { xid, first_void } => self.unfinished.roll_back_to(xid, first_void).map_err(damage)?,
+            Redo::Relog { .. } => {}
+            Redo::Unlogged { cf } => {
+                self.target.families().note_used(cf);
+                self.holes.entry(cf).or_insert(lsn);
+            }
+            Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
+            Redo::Incarnation(incarnation) => {
+                self.unfinished.clear(self.target.large());
+                self.target.history_begins(lsn, self.position, &incarnation)?;
+            }
+        }
+        self.position = end;
+        Ok(())
+    }
+
+    fn note_xid(&mut self, xid: Xid) {
+        self.xid_limit = self.xid_limit.max(Xid::new(xid.get().saturating_add(1)));
+    }
+
+    /// Hands over the operations of chunks that count, reading back those that are not held.
+    fn write_chunks(&mut self, open: Open, writing: &mut Writing) -> Result<(), EngineError> {
+        let Open { course, chunks, .. } = open;
+        let fate = course.into_fate(writing.at.lsn);
+        let mut number = 0;
+        let mut rest = &chunks[..];
+        while let Some(first) = rest.first() {
+            if let Some(ops) = &first.ops {
+                self.write_numbered(ops, &mut number, |number| fate.has(number), writing)?;
+                rest = &rest[1..];
+                continue;
+            }
+            let count = rest.iter().take_while(|chunk| chunk.ops.is_none()).count();
+            let (absent, held) = rest.split_at(count);
+            let (mut left, target) = (absent.iter().peekable(), Arc::clone(&self.target));
+            target.read_back(first.at, absent[count - 1].at, &mut |lsn, tag, payload| {
+                if left.next_if(|chunk| chunk.at.lsn == lsn).is_none() {
+                    return Ok(()); // somebody else's record
+                }
+                match Redo::decode(tag, payload) {
+                    Ok(Redo::Chunk { ops, .. }) => {
+                        self.write_numbered(ops, &mut number, |number| fate.has(number), writing)
+                    }
+                    _ => Err(EngineError::Corruption { lsn, what: "a chunk that reads back as something else" }),
+                }
+            })?;
+            if let Some(missing) = left.next() {
+                let what = "a chunk that the own log lacks";
+                return Err(EngineError::Corruption { lsn: missing.at.lsn, what });
+            }
+            rest = held;
+        }
+        Ok(())
+    }
+
+    /// Hands over the operations that count.
+    fn write_numbered(
+        &mut self,
+        ops: &[u8],
+        number: &mut u64,
+        counts: impl Fn(u64) -> bool,
+        writing: &mut Writing,
+    ) -> Result<(), EngineError> {
+        let mut reader = Reader::new(ops);
+        while !reader.is_empty() {
+            let lsn = writing.at.lsn;
+            let op = Op::decode(&mut reader).map_err(|error| EngineError::Corruption { lsn, what: error.what })?;
+            if counts(*number) {
+                self.put(&op, writing)?;
+            } else {
+                self.target.families().note_used(op.cf);
+            }
+            *number += 1;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, ops: &[u8], writing: &mut Writing) -> Result<(), EngineError> {
+        self.write_numbered(ops, &mut 0, |_| true, writing)
+    }
+
+    fn put(&mut self, op: &Op<'_>, writing: &mut Writing) -> Result<(), EngineError> {
+        let RecordAt { lsn: csn, .. } = writing.at;
+        if writing.families.last() != Some(&op.cf) && !writing.families.contains(&op.cf) {
+            self.target.families().note_used(op.cf);
+            writing.families.push(op.cf);
+        }
+        match self.gone.get(&op.cf) {
+            None => {}
+            Some(Owner::Sql) => {
+                return Err(EngineError::Corruption { lsn: csn, what: "a write to a table that was dropped" }); // D4
+            }
+            Some(Owner::Other) => return Ok(()),
+        }
+        if csn < self.flushed_max && self.flushed.get(&op.cf).is_some_and(|flushed| csn < *flushed) {
+            return Ok(()); // D3
+        }
+        self.lanes.put(op, csn, writing.since);
+        self.row_writes += 1;
+        Ok(())
+    }
+
+    /// Takes note of the families that a commit of the catalog, ending at `end`, has named and dropped.
+    fn rename(&mut self, end: Lsn) -> Result<(), EngineError> {
+        let named = named_in(self.target.families())?;
+        for (cf, owner) in std::mem::take(&mut self.named) {
+            if !named.contains_key(&cf) {
+                self.dropped.push((cf, end));
+                self.gone.insert(cf, owner);
+            }
+        }
+        named.keys().for_each(|cf| drop(self.target.families().get_or_make(*cf)));
+        self.named = named;
+        Ok(())
+    }
+
+    /// Frees the families that no snapshot shows any more (D4).
+    fn drop_due(&mut self) {
+        if self.dropped.is_empty() {
+            return;
+        }
+        let horizon = self.target.horizon();
+        let due: Vec<CfId> = self.dropped.iter().filter(|(_, end)| *end <= horizon).map(|(cf, _)| *cf).collect();
+        self.dropped.retain(|(cf, _)| !due.contains(cf));
+        due.into_iter().for_each(|cf| self.target.drop_family(cf));
+    }
+
+    /// Hands over what was taken, of which nothing is seen yet.
+    #[cfg(test)]
+    pub(crate) fn hand_over_all(&mut self) {
+        self.lanes.hand_all();
+    }
+
+    /// Returns the end of the last record taken.
+    pub(crate) const fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Returns the lanes.
+    pub(crate) const fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Waits until everything that was taken is in place.
+    ///
+    /// # Errors
+    /// A worker has ended before its time.
+    pub(crate) fn drain(&mut self) -> Result<(), EngineError> {
+        self.flush();
+        self.lanes.drain()
+    }
+
+    /// Returns the families with holes, and from where on.
+    pub(crate) const fn holes(&self) -> &Map<CfId, Lsn> {
+        &self.holes
+    }
+
+    /// Returns how many row writes were handed over.
+    pub(crate) const fn row_writes(&self) -> u64 {
+        self.row_writes
+    }
+}
+
+/// A commit whose writes are handed over.
+#[derive(Debug)]
+struct Writing {
+    at: RecordAt,
+    /// Its writes need the log from here on; chunks are `large.rs`'s business.
+    since: Lsn,
+    families: Vec<CfId>,
+}
+
+/// Whether an operation is on the catalog. What cannot be read is found later.
+fn is_on_catalog(ops: &[u8]) -> bool {
+    let mut reader = Reader::new(ops);
+    while !reader.is_empty() {
+        match Op::decode(&mut reader) {
+            Ok(op) if op.cf == CfId::CATALOG => return true,
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Whose a family is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    /// A table or an index.
+    Sql,
+    /// A program that embeds the engine.
+    Other,
+}
+
+type Named = BTreeMap<CfId, Owner>;
+
+/// Returns the families that the catalog names, in whatever state it is now.
+fn named_in(families: &Families) -> Result<Named, EngineError> {
+    let mut named = Named::new();
+    for row in names::rows_in(families)? {
+        match row {
+            NameRow::Named { cf, name } => {
+                let owner = if name.starts_with(names::SQL_PREFIX) { Owner::Sql } else { Owner::Other };
+                named.insert(cf, owner);
+            }
+            NameRow::NextId(next) => families.note_used(CfId::new(next.saturating_sub(1))),
+            NameRow::Dropped(cf) => families.note_used(cf),
+        }
+    }
+    Ok(named)
+}

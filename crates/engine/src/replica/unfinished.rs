@@ -1,0 +1,119 @@
+//! `Unfinished`: the transactions with chunks that a log has not ended yet, for who follows it.
+//!
+//! # Invariants
+//! - U1. Operations of chunks are held in memory up to [`HELD_BYTES_MAX`] for all transactions together; of the other chunks only
+//!   their place is known, and they are read back from the follower's own log when the COMMIT comes.
+//! - U2. The log is needed from the first chunk of each transaction on (`since`), which `large.rs` is told.
+//! - U3. What ROLLBACK_TO voids, ABORT ends or an INCARNATION ends never counts; a COMMIT counts with all of its chunks or is damage.
+//!
+//! Memory: the held bytes, and some words a chunk.
+
+use collie_base::codec::Reader;
+use collie_base::{CfId, Lsn, Map, Xid};
+
+use crate::course::Course;
+use crate::large::LargeTransactions;
+use crate::redo::Op;
+
+/// Bytes of operations held for their COMMIT, of all transactions together.
+pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Where a record of a log lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordAt {
+    /// At or below its first byte: the end of the record before it.
+    pub(crate) since: Lsn,
+    /// Its position: of its last piece.
+    pub(crate) lsn: Lsn,
+}
+
+/// One chunk.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) at: RecordAt,
+    /// Its operations, when they are held (U1).
+    pub(crate) ops: Option<Box<[u8]>>,
+}
+
+/// A transaction that is not over.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    pub(crate) course: Course,
+    pub(crate) chunks: Vec<Chunk>,
+    /// Whether an operation is on the catalog, a void one perhaps.
+    pub(crate) writes_catalog: bool,
+    held_bytes: usize,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    open: Map<Xid, Open>,
+    held_bytes: usize,
+    held_bytes_max: usize,
+    /// From where on the log is there: what ROLLBACK_TO goes back to may lie below.
+    needed: Lsn,
+}
+
+impl Unfinished {
+    /// Of a log that is there from `needed` on.
+    pub(crate) fn new(needed: Lsn, held_bytes_max: usize) -> Self {
+        Self { open: Map::default(), held_bytes: 0, held_bytes_max, needed }
+    }
+
+    /// Takes a chunk.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn chunk(
+        &mut self,
+        at: RecordAt,
+        xid: Xid,
+        ops: &[u8],
+        large: &LargeTransactions,
+    ) -> Result<(), &'static str> {
+        large.begin(xid, at.since); // U2: the first one counts
+        let open = self.open.entry(xid).or_default();
+        open.course.note_chunk(at.lsn);
+        let mut reader = Reader::new(ops);
+        while !reader.is_empty() {
+            let op = Op::decode(&mut reader).map_err(|error| error.what)?;
+            open.writes_catalog |= op.cf == CfId::CATALOG;
+            open.course.note_operation();
+        }
+        let is_held = self.held_bytes + ops.len() <= self.held_bytes_max;
+        if is_held {
+            self.held_bytes += ops.len();
+            open.held_bytes += ops.len();
+        }
+        open.chunks.push(Chunk { at, ops: is_held.then(|| ops.into()) });
+        Ok(())
+    }
+
+    /// Leaves the first `kept` of the operations that count.
+    ///
+    /// # Errors
+    /// There are fewer.
+    pub(crate) fn roll_back_to(&mut self, xid: Xid, kept: u64) -> Result<(), &'static str> {
+        self.open.entry(xid).or_default().course.roll_back_to(kept, self.needed)
+    }
+
+    /// Gives up a transaction.
+    pub(crate) fn abort(&mut self, xid: Xid, large: &LargeTransactions) {
+        drop(self.take(xid));
+        large.abort(xid);
+    }
+
+    /// Gives up all of them: a new history begins.
+    pub(crate) fn clear(&mut self, large: &LargeTransactions) {
+        self.open.drain().for_each(|(xid, _)| large.abort(xid));
+        self.held_bytes = 0;
+    }
+
+    /// Takes a transaction out that is committed; `None`: it has no chunk here.
+    pub(crate) fn take(&mut self, xid: Xid) -> Option<Open> {
+        let open = self.open.remove(&xid)?;
+        self.held_bytes -= open.held_bytes;
+        Some(open)
+    }
+}

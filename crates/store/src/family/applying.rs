@@ -1,0 +1,68 @@
+//! A family that follows a log: commits are applied while others read. Threads apply side by side; writes of one key come from
+//! one thread, in the order of the log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Family, LoggedWrite};
+use crate::epoch::Pin;
+use crate::index::OrderedIndex;
+use crate::key::Key;
+use crate::row::{Applied, Row};
+
+/// What [`Family::apply`] left behind.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Superseded {
+    /// A row that has an old version now.
+    pub row: Option<Arc<Row>>,
+    /// Bytes of versions that are old once the commit is seen.
+    pub bytes: u64,
+}
+
+impl<I: OrderedIndex> Family<I> {
+    /// Applies a committed write that is the latest of its row, or known to it already. Snapshots must not be above its commit
+    /// before this has returned for all writes of it; the levels lack it from then on.
+    pub fn apply(&self, write: &LoggedWrite<'_>, pin: &Pin) -> Superseded {
+        let LoggedWrite { key, value, csn, since, .. } = *write;
+        let value_bytes = value.map_or(0, <[u8]>::len);
+        loop {
+            let found = match value {
+                Some(value) => self.index.get_or_insert(key, |key: Key| {
+                    let row = Row::committed(key, value, csn);
+                    (Arc::clone(&row), row)
+                }),
+                None => match self.index.with(key, Arc::clone) {
+                    Some(row) => Err(row),
+                    None => return Superseded::default(),
+                },
+            };
+            let row = match found {
+                Ok(row) => {
+                    self.count(row.loaded_bytes(), 1);
+                    self.mark(&row, value_bytes, since);
+                    self.inserts.fetch_add(1, Relaxed);
+                    return Superseded::default();
+                }
+                Err(row) => row,
+            };
+            match row.apply(value, csn, pin) {
+                Applied::OnTop { outdates, bytes } => {
+                    self.count(u64::from(bytes), 1);
+                    self.mark(&row, value_bytes, since);
+                    self.writes.fetch_add(1, Relaxed);
+                    return Superseded { row: Some(row), bytes: outdates };
+                }
+                Applied::Known => return Superseded::default(),
+                Applied::Dead => {
+                    self.leave_index(&row);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "applying_tests.rs"]
+mod tests;

@@ -1,0 +1,46 @@
+//! The states of a family's rows with their commits, for who compares two databases.
+
+use std::ops::Bound;
+
+use collie_base::Lsn;
+
+use super::{Family, SCAN_BATCH_ROWS};
+use crate::epoch::pin;
+use crate::index::{OrderedIndex, Span};
+use crate::stamp::Resolve;
+
+/// The state of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+    /// Where it was committed.
+    pub csn: Lsn,
+}
+
+impl<I: OrderedIndex> Family<I> {
+    /// Visits what commits below `snapshot` have left, in order of the keys. Hold the snapshot meanwhile. `visit` runs under a pin: it must not wait.
+    pub fn states(&self, snapshot: Lsn, fates: &impl Resolve, visit: &mut dyn FnMut(State<'_>)) {
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let (pin, mut seen, mut next) = (pin(), 0, Vec::new());
+            let whole = Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
+            let from = last.as_deref().map_or(whole, |key| whole.after(key));
+            let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
+                if let Some((csn, value)) = row.state_below(snapshot, fates, &pin) {
+                    visit(State { key, value, csn });
+                }
+                seen += 1;
+                if seen == SCAN_BATCH_ROWS {
+                    next.extend_from_slice(key);
+                }
+            });
+            if ended {
+                return;
+            }
+            last = Some(next);
+        }
+    }
+}
