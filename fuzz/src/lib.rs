@@ -29,6 +29,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_reader", targets::log_reader),
     ("manifest", targets::manifest),
     ("redo_record", targets::redo_record),
+    ("replica_packets", targets::replica_packets),
     ("row_codec", targets::row_codec),
     ("sql_parse", targets::sql_parse),
     ("wire_frontend", targets::wire_frontend),

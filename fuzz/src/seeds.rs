@@ -5,10 +5,13 @@
 use std::{path::Path, sync::Arc};
 
 use collie_base::{
-    CfId,
+    CfId, HistoryId, Lsn, Term,
     codec::{put_length_prefixed, put_varint},
 };
 use collie_env::{Env, read_all};
+use collie_replica::packet::{
+    Ack, Backup, Committed, Data, DataFlags, ErrorCode, Hello, History, Identify, Mark, Packet, Sample, Verdict, encode,
+};
 use collie_sql::{
     catalog::{
         record,
@@ -60,6 +63,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         }
         "manifest" => vec![collie_store::sample_manifest(), collie_store::sample_manifest()[..200].to_vec()],
         "redo_record" => redo_record(),
+        "replica_packets" => replica_packets(),
         "row_codec" => row_codec(),
         "sql_parse" => texts(SQL),
         "wire_frontend" => wire_frontend(),
@@ -107,6 +111,96 @@ fn wire_frontend() -> Vec<Vec<u8>> {
         with(201, &[&simple]),
         with(255, &[&extended, &copy, &message(b'p', b"password\0"), &message(b'X', b"")]),
         with(3, &[&copy]),
+    ]
+}
+
+/// The first byte of each: even for a primary's packets; the bits above 2 are the size of the pieces.
+fn replica_packets() -> Vec<Vec<u8>> {
+    let (term, at, id) = (Term::new(3), Lsn::new(8192), HistoryId::new(7));
+    let histories = vec![
+        History { term: Term::new(0), id: HistoryId::new(6), start: Lsn::FIRST, prev_end: Lsn::FIRST },
+        History { term, id, start: at, prev_end: Lsn::new(8000) },
+    ];
+    let hello = Packet::Hello(Hello {
+        proto_min: 1,
+        proto_max: 1,
+        flags: 0,
+        cluster: 1 << 100,
+        node: 5,
+        promised: term,
+        received: at,
+        durable: at,
+        applied: at,
+        tail_bytes: 4096,
+        tail_crc: 77,
+        histories: histories.clone(),
+        slot: "north",
+    });
+    let identify = Packet::Identify(Identify {
+        proto: 1,
+        flags: 0,
+        cluster: 1 << 100,
+        node: 4,
+        term,
+        history: id,
+        verdict: Verdict::Stream,
+        start: at,
+        durable: at,
+        show: at,
+        mono_ns: 1,
+        heartbeat_ms: 100,
+        timeout_ms: 5000,
+        histories,
+    });
+    let data = Packet::Data(Data {
+        term,
+        start: at,
+        prev_end: Lsn::new(8100),
+        durable: Lsn::new(9000),
+        show: Lsn::new(9000),
+        mono_ns: 2,
+        flags: DataFlags { new_history: true, ..DataFlags::default() },
+        records: b"\x04\x41\x01\x05\0\0",
+    });
+    let marks = vec![Mark { lsn: at, age_us: 9 }];
+    let ack = Packet::Ack(Ack {
+        term,
+        received: at,
+        durable: at,
+        applied: at,
+        echo_mono_ns: 2,
+        hold_ns: 3,
+        replica_mono_ns: 4,
+        queue_bytes: 5,
+        marks,
+    });
+    let backup = [
+        Backup::Begin { id: 1, log_start: at, consistent: at, files: 1, bytes: 3 },
+        Backup::File { number: 0, bytes: 3, name: "levels/MANIFEST" },
+        Backup::Chunk { seq: 0, number: 0, offset: 0, bytes: b"abc" },
+        Backup::End { chunks: 1, bytes: 3 },
+    ];
+    let with = |first: u8, packets: &[Packet<'_>]| {
+        let mut bytes = vec![first];
+        packets.iter().for_each(|packet| encode(packet, &mut bytes));
+        bytes
+    };
+    let error = Packet::Error(collie_replica::packet::Error {
+        code: ErrorCode::Gap,
+        fatal: false,
+        sqlstate: *b"08P01",
+        lsn: at,
+        text: "records are missing",
+    });
+    let committed = Packet::Committed(Committed { term, csns: vec![Lsn::new(1), at] });
+    vec![
+        with(0xC3, &[hello]),
+        with(0xC2, &[identify]),
+        with(0x20, std::slice::from_ref(&data)),
+        with(0xFC, &[data, Packet::Sample(Sample::Template { hash: 1, text: "SELECT 1" })]),
+        with(0xFD, &[ack, committed, Packet::Backup(Backup::Ack { seq: 1 })]),
+        with(0x30, &backup.map(Packet::Backup)),
+        with(0xF0, &[error]),
     ]
 }
 

@@ -103,6 +103,7 @@ brief! {
     log_reader: 40_000, "a damaged segment is read up to the damage, even where checksums hold.";
     manifest: 60_000, "a damaged MANIFEST is an error, and one that is read survives a round trip, even where checksums hold.";
     redo_record: 150_000, "a damaged log record is shown as such.";
+    replica_packets: 100_000, "any bytes of a peer are packets or an error, and a packet that is read survives a round trip.";
     row_codec: 100_000, "a damaged row is an error, and one that is read survives a round trip.";
     sql_parse: 40_000, "any text is a statement or an error.";
     wire_frontend: 40_000, "any bytes of a client are messages or an error.";

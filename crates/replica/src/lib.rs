@@ -1,0 +1,29 @@
+//! Replication: what two nodes say to each other, and who follows whom from where.
+//!
+//! A replica connects, says who it is and how far it has come ([`packet::Hello`]); the primary answers with a verdict
+//! ([`packet::Identify`]) and then sends the bytes of its log as they become durable ([`packet::Data`]). The replica keeps
+//! them at the same positions, applies them in order, and says how far it has come ([`packet::Ack`]).
+//!
+//! Not here: how records are applied (`engine`), how they lie on disk (`wal`), TLS and authentication (`server`).
+//!
+//! | folder or file | noun |
+//! |---|---|
+//! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
+//! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
+//!
+//! ```
+//! use collie_base::{Lsn, Term};
+//! use collie_replica::packet::{From, Input, Packet, Synced, encode};
+//! let sent = Packet::Synced(Synced { term: Term::new(1), applied: Lsn::new(8192) });
+//! let mut bytes = Vec::new();
+//! encode(&sent, &mut bytes);
+//! let mut input = Input::stream(From::Replica);
+//! input.feed(&bytes);
+//! assert_eq!(input.next(), Ok(Some(sent)));
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod identity;
+#[cfg(test)]
+mod identity_tests;
+pub mod packet;
