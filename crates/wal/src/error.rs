@@ -122,6 +122,22 @@ pub enum WalError {
         /// Where in both.
         offset: u64,
     },
+    /// What was received does not continue what is there: something between was lost, or came twice. Nothing was taken.
+    Gap {
+        /// Where the records end that are there.
+        expected: Lsn,
+        /// What the received ones continue.
+        found: Lsn,
+    },
+    /// What was received is not the records of a log. Nothing was taken.
+    BadStream {
+        /// Where.
+        lsn: Lsn,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// The log takes its records from another one: nothing is appended to it.
+    Follows,
     /// Another process has the log open.
     Locked {
         /// Its process id, if known.
@@ -181,7 +197,8 @@ impl WalError {
     pub fn remedy(&self) -> Remedy {
         match self {
             Self::TooLarge { .. } | Self::InvalidOptions { .. } => Remedy::FixCall,
-            Self::RingFull { .. } => Remedy::Retry,
+            Self::RingFull { .. } | Self::Gap { .. } | Self::BadStream { .. } => Remedy::Retry,
+            Self::Follows => Remedy::FixCall,
             Self::Full { .. } | Self::Io { .. } => Remedy::FreeResources,
             Self::Poisoned { .. } | Self::Closed | Self::Locked { .. } => Remedy::Reopen,
             Self::Damaged { .. } | Self::Unfinished { .. } | Self::CursorLost { .. } | Self::BadConsumers { .. } => {
@@ -277,6 +294,17 @@ impl fmt::Display for WalError {
                 path.display(),
                 other.display()
             ),
+            Self::Gap { expected, found } => write!(
+                f,
+                "wal: the records received continue {found}, but those that are here end at {expected}; connect again and \
+                 go on from there"
+            ),
+            Self::BadStream { lsn, what } => {
+                write!(f, "wal: received at LSN {lsn}: {what}; nothing was written, connect again")
+            }
+            Self::Follows => {
+                f.write_str("wal: this log follows another one and takes no records of its own: promote it")
+            }
             Self::Locked { pid: Some(pid) } => {
                 write!(f, "wal: the log is open in process {pid}; stop that process or use another directory")
             }

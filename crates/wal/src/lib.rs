@@ -34,7 +34,8 @@
 //! Files: `log` and `writer` are the handles, `core` what they share; [`mod@format`] has the byte tables, `decode` the one
 //! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
 //! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
-//! `read`, `recent`, `watch` and `tail` hand them out; `truncate` cuts the end off, `duplicate` copies a running log.
+//! `read`, `recent`, `watch`, `frame_tail` and `tail` hand them out; `ship` hands out the stream as bytes, `unpack` makes records
+//! of those; `truncate` cuts the end off, `duplicate` copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -64,6 +65,7 @@ mod figures;
 mod flush;
 pub mod format;
 mod frame_reader;
+mod frame_tail;
 mod holds;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
@@ -81,14 +83,17 @@ mod ring;
 mod ring_file;
 mod salvage;
 mod segments;
+mod ship;
 mod source;
 mod spare;
 mod stall;
 mod stat;
 mod survey;
 mod tail;
+mod tail_check;
 mod track;
 mod truncate;
+mod unpack;
 mod walk;
 mod warning;
 mod watch;
@@ -132,6 +137,8 @@ mod ring_file_tests;
 #[cfg(test)]
 mod salvage_tests;
 #[cfg(test)]
+mod ship_tests;
+#[cfg(test)]
 mod tail_tests;
 #[cfg(test)]
 mod testing;
@@ -160,10 +167,13 @@ pub use recover::{Ending, Recovered};
 pub use reserve::{ModelLog, ModelSink, ModelWriter};
 pub use salvage::{Hole, Salvage, Salvaged, salvage, salvage_locked};
 pub use segments::Freed;
+pub use ship::{NextShipment, ShipOptions, Shipment, Shipper};
 pub use source::fuzz_reader;
 pub use stat::Stat;
 pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
+pub use tail_check::{TAIL_CHECK_BYTES, TailCheck};
 pub use truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
+pub use unpack::Unpacker;
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
 pub use writer::{Appended, Writer};

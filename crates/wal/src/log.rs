@@ -12,12 +12,13 @@ use collie_base::Lsn;
 use collie_env::Env;
 
 use crate::{
-    Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind, Stat, Tail,
-    TailOptions, WalError, Writer,
+    Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind, ShipOptions, Shipper,
+    Stat, Tail, TailCheck, TailOptions, WalError, Writer,
     core::Core,
     flush::{Flusher, Purpose},
     frame_reader::{FrameReader, Running},
     owner::Owner,
+    tail_check,
 };
 
 /// An open log. Clones are handles of the same one; the last one to go closes it as well as it can.
@@ -309,6 +310,49 @@ impl Log {
     /// Blocks on writing and syncing a small file.
     pub fn tail(&self, name: &str, options: TailOptions) -> Result<Tail, WalError> {
         Tail::new(self.core().clone(), name, &options)
+    }
+
+    /// Hands out the log's records as they lie in it, as the consumer `name`: for a sender of replication, whose slot the
+    /// cursor is. It never stops an append: beyond its bound it loses its place.
+    ///
+    /// # Errors
+    /// As [`Log::tail`]; `CursorLost` also says that a replica is too far behind.
+    ///
+    /// # Durability
+    /// The cursor is on disk once this returns.
+    ///
+    /// # Progress
+    /// Blocks on writing and syncing a small file.
+    pub fn ship(&self, name: &str, options: ShipOptions) -> Result<Shipper, WalError> {
+        Shipper::new(self.core().clone(), name, &options)
+    }
+
+    /// Returns the checksum of the last bytes of the stream below what is durable: by [`Log::crc_before`] another log with
+    /// the same positions says whether it holds the same bytes there.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    ///
+    /// # Durability
+    /// What is covered is durable.
+    ///
+    /// # Progress
+    /// As [`Log::crc_before`].
+    pub fn tail_check(&self) -> Result<TailCheck, WalError> {
+        tail_check::tail_check(self.core(), self.durable())
+    }
+
+    /// Returns the CRC-32C of the `bytes` bytes of the stream before `end`, as [`Log::tail_check`] gives it at the other
+    /// end; `None` when the log does not hold all of them in one piece below its durable end.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    ///
+    /// # Progress
+    /// Blocks on reading files, of at most [`TAIL_CHECK_BYTES`](crate::TAIL_CHECK_BYTES) and what lies before them in the
+    /// same file.
+    pub fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, WalError> {
+        tail_check::crc_before(self.core(), end, bytes)
     }
 
     /// Returns whether there are consumers, attached or not.

@@ -11,7 +11,7 @@ use collie_base::Lsn;
 use collie_env::{Env, Files};
 
 use crate::{
-    ConsumerStat, WalError,
+    ConsumerStat, Unpacker, WalError,
     assemble::{Assembler, Place, Taking},
     consumers,
     cursor_file::{self, StoredCursors},
@@ -119,11 +119,29 @@ impl Records {
     ///
     /// # Progress
     /// Blocks on reading files; the log goes on.
-    pub fn visit<E: From<WalError>>(mut self, mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn visit<E: From<WalError>>(mut self, visit: impl FnMut(RecordRef<'_>) -> Result<(), E>) -> Result<(), E> {
+        self.visit_rest(visit)
+    }
+
+    /// As [`Records::visit`], for whoever goes on behind the last record ([`Records::into_unpacker`]).
+    ///
+    /// # Errors
+    /// As [`Records::visit`].
+    ///
+    /// # Durability
+    /// As [`Records::visit`].
+    ///
+    /// # Progress
+    /// As [`Records::visit`].
+    pub fn visit_rest<E: From<WalError>>(
+        &mut self,
+        mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         if let Some((taking, place)) = &mut self.taking {
             while let Some(record) = self.assembler.step(self.frames.payload(), taking, place, self.limit)? {
                 visit(record)?;
             }
+            self.taking = None;
         }
         if let Some(error) = self.error.take() {
             return Err(error.into());
@@ -141,6 +159,19 @@ impl Records {
             read?;
         }
         Ok(())
+    }
+
+    /// Returns what goes on behind the last record with what comes by another way: it knows the pieces of records that are
+    /// not finished there. What was not read yet is read, and not yielded.
+    ///
+    /// # Errors
+    /// As [`Records::visit`].
+    ///
+    /// # Progress
+    /// As [`Records::visit`].
+    pub fn into_unpacker(mut self) -> Result<Unpacker, WalError> {
+        self.visit_rest::<WalError>(|_| Ok(()))?;
+        Ok(Unpacker::over(self.assembler, self.limit))
     }
 
     /// Begins the next frame; `Ok(false)` at the end.

@@ -1,12 +1,11 @@
 //! `Tail`: follows a log: yields every record from a position on, in order, once it is durable, and then waits.
 //!
-//! Takes frames from memory while it keeps up (`Recent`) and from the files when it does not; the caller sees no
-//! difference. Never reads the ring, never asks for a flush, never holds up a commit.
+//! Makes records of the frames that a `FrameTail` takes, wherever that finds them. Never asks for a flush, never holds up
+//! a commit.
 //!
 //! # Invariants
-//! - C1. `position` is the end of the last frame taken, and the next frame taken starts there or, at a LINK that jumps,
-//!   behind it: no record is skipped or yielded twice, whichever source it comes from (log.md L12).
-//! - C2. Nothing at or above `durable` is yielded.
+//! - C1. No record is skipped or yielded twice (`frame_tail` Q1).
+//! - C2. Nothing at or above `durable` is yielded (`frame_tail` Q2).
 //! - C3. A record that was begun before the position and ends behind it is yielded: reading starts early enough, at the
 //!   cursor's restart position, or in the file that holds the position when there is no cursor yet.
 //!
@@ -14,7 +13,6 @@
 
 use std::{
     future::Future,
-    path::Path,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -22,16 +20,7 @@ use std::{
 
 use collie_base::Lsn;
 
-use crate::{
-    Record, WalError,
-    assemble::Assembler,
-    consumers::Attached,
-    core::Core,
-    frame_reader::{FrameReader, Running},
-    recent::HeldFrame,
-    reserve::State,
-    source::FrameSource,
-};
+use crate::{Record, WalError, assemble::Assembler, consumers::Attached, core::Core, frame_tail::FrameTail};
 
 /// What happens when a consumer has fallen behind by its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -93,43 +82,19 @@ impl TailOptions {
 /// Follows a log; made by [`Log::tail`](crate::Log::tail). Does not keep the log open.
 #[derive(Debug)]
 pub struct Tail {
-    core: Arc<Core>,
-    name: String,
-    /// Where yielding begins, and reading.
+    frames: FrameTail,
+    /// Where yielding begins.
     from: Lsn,
-    read_from: Lsn,
     /// The cursor: everything below was consumed.
     advanced: Lsn,
-    position: Lsn,
-    /// Everything below may be taken; what is durable above it is looked at when this is reached.
-    limit: Lsn,
     assembler: Assembler,
-    /// The files, while it reads from them.
-    frames: Option<FrameReader>,
-    /// File and offset behind the last frame taken.
-    behind: Option<(Arc<Path>, u64)>,
 }
 
 impl Tail {
     pub(crate) fn new(core: Arc<Core>, name: &str, options: &TailOptions) -> Result<Self, WalError> {
-        let Attached { lsn, restart } = core.consumers.attach(&core.flusher.segments, name, options)?;
-        core.flusher.recent.attach();
         let max_record = usize::try_from(core.options.max_record_bytes).unwrap_or(usize::MAX);
-        let tail = Self {
-            core,
-            name: name.to_owned(),
-            from: lsn,
-            read_from: restart,
-            advanced: lsn,
-            position: Lsn::ZERO,
-            limit: Lsn::ZERO,
-            assembler: Assembler::new(lsn, max_record),
-            frames: None,
-            behind: None,
-        };
-        // It may have been at its bound, and was moved.
-        tail.core.flusher.refresh_full();
-        Ok(tail)
+        let (frames, Attached { lsn, .. }) = FrameTail::new(core, name, options)?;
+        Ok(Self { frames, from: lsn, advanced: lsn, assembler: Assembler::new(lsn, max_record) })
     }
 
     /// Returns the name it was made with.
@@ -137,7 +102,7 @@ impl Tail {
     /// # Progress
     /// Wait-free.
     pub fn name(&self) -> &str {
-        &self.name
+        self.frames.name()
     }
 
     /// Returns how far it has come: every record below was yielded. What to give [`Tail::advance`] once all of them are
@@ -146,7 +111,7 @@ impl Tail {
     /// # Progress
     /// Wait-free.
     pub fn position(&self) -> Lsn {
-        self.assembler.front().unwrap_or(self.position.max(self.from))
+        self.assembler.front().unwrap_or(self.frames.position().max(self.from))
     }
 
     /// Moves the cursor up to `lsn`: every record below is dealt with. Files that only they needed may go.
@@ -166,7 +131,7 @@ impl Tail {
         if lsn > position {
             return Err(WalError::options(format!(
                 "consumer {} cannot advance to {lsn}: it has come to {position}",
-                self.name
+                self.name()
             )));
         }
         if lsn <= self.advanced {
@@ -174,10 +139,7 @@ impl Tail {
         }
         let restart = self.assembler.restart(lsn);
         self.advanced = lsn;
-        let flusher = &self.core.flusher;
-        let moved = self.core.consumers.advance(&flusher.segments, &self.name, lsn, restart);
-        flusher.refresh_full();
-        moved
+        self.frames.advance(lsn, restart)
     }
 
     /// Returns the next record if one is durable, without waiting.
@@ -197,14 +159,7 @@ impl Tail {
                 return Ok(Some(record));
             }
             if !self.take_frame()? {
-                // In this order: what became durable before the end is yielded before it.
-                let state = self.core.flusher.queue.lock().state;
-                if state == State::Open {
-                    return Ok(None);
-                }
-                if !self.take_frame()? {
-                    return Err(self.core.flusher.refusal(state));
-                }
+                return Ok(None);
             }
         }
     }
@@ -225,7 +180,7 @@ impl Tail {
             if let Some(record) = self.try_next()? {
                 return Ok(record);
             }
-            self.core.flusher.watch.wait(|| self.has_news());
+            self.frames.wait();
         }
     }
 
@@ -243,86 +198,11 @@ impl Tail {
         NextRecord { tail: self, id: None }
     }
 
-    /// Returns whether waiting is over: something new is durable, or the log has ended.
-    fn has_news(&self) -> bool {
-        let flusher = &self.core.flusher;
-        let end = flusher.recent.durable_end(flusher.durable.load()).lsn;
-        self.position.max(self.limit) < end || flusher.queue.lock().state != State::Open
-    }
-
     /// Takes the next durable frame; `false` when there is none.
     fn take_frame(&mut self) -> Result<bool, WalError> {
-        self.assembler.check()?;
-        let flusher = &self.core.flusher;
-        if self.core.consumers.is_lost(&self.name) {
-            return Err(WalError::CursorLost { oldest: flusher.segments.holds.start() });
-        }
-        let durable = flusher.durable.load();
-        if self.position >= durable {
-            return Ok(false);
-        }
-        let held = self.behind.as_ref().and_then(|_| flusher.recent.at(self.position, durable));
-        if let Some(held) = held.filter(|held| held.start == self.position) {
-            self.frames = None;
-            return self.take_held(&held, durable).map(|()| true);
-        }
-        if self.frames.is_none() || self.position >= self.limit || self.limit == Lsn::ZERO {
-            self.go_to_files(durable)?;
-        }
-        let Some(frames) = &mut self.frames else { return Ok(false) };
-        let Some((frame, place)) = frames.next_frame(self.limit)? else {
-            // Between here and the limit positions jump.
-            frames.reach(self.limit);
-            self.position = self.position.max(self.limit);
-            return Ok(false);
-        };
-        self.assembler.take(&frame, &place, self.limit)?;
-        self.behind = Some((place.path.clone(), frame.next_offset));
-        self.position = frame.header.end();
-        Ok(true)
-    }
-
-    fn take_held(&mut self, held: &HeldFrame, durable: Lsn) -> Result<(), WalError> {
-        let (mut source, place) = (held, &held.place);
-        let frame = source.frame_at(place.offset, None)?.map_err(|bad| WalError::Damaged {
-            lsn: held.start,
-            path: place.path.to_path_buf(),
-            offset: place.offset,
-            stored: bad.stored,
-            computed: bad.computed,
-            durable,
-        })?;
-        self.assembler.take(&frame, place, durable)?;
-        self.behind = Some((place.path.clone(), held.next_offset));
-        self.position = held.end;
-        Ok(())
-    }
-
-    /// Reads from files up to what is durable now: begins to, or goes on.
-    fn go_to_files(&mut self, durable: Lsn) -> Result<(), WalError> {
-        let (flusher, holds) = (&self.core.flusher, &self.core.flusher.segments.holds);
-        // In this order: what is durable lies in the segments that are listed afterwards.
-        let end = flusher.recent.durable_end(durable);
-        self.limit = end.lsn;
-        let spans = flusher.segments.spans();
-        if let Some(frames) = &mut self.frames {
-            return frames.follow(spans, end);
-        }
-        let running = Running { holds: holds.clone(), end, mapped: None };
-        let from = self.position.max(self.read_from);
-        let mut frames = FrameReader::new(self.core.env.files.clone(), spans, from, Some(running));
-        if let Some((path, offset)) = &self.behind {
-            frames.go_on_at(path, *offset, self.position)?;
-        }
-        self.frames = Some(frames);
-        Ok(())
-    }
-}
-
-impl Drop for Tail {
-    fn drop(&mut self) {
-        self.core.flusher.recent.detach();
-        self.core.consumers.detach(&self.core.flusher.segments, &self.name);
+        let assembler = &mut self.assembler;
+        assembler.check()?;
+        self.frames.take(|frame, place, limit| assembler.take(frame, place, limit))
     }
 }
 
@@ -345,7 +225,8 @@ impl Future for NextRecord<'_> {
                 Err(error) => return Poll::Ready(Err(error)),
                 Ok(None) => {}
             }
-            if !tail.core.flusher.watch.register(id, context.waker(), || tail.has_news()) {
+            let frames = &tail.frames;
+            if !frames.core().flusher.watch.register(id, context.waker(), || frames.has_news()) {
                 return Poll::Pending;
             }
         }
@@ -355,7 +236,7 @@ impl Future for NextRecord<'_> {
 impl Drop for NextRecord<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.tail.core.flusher.watch.forget(id);
+            self.tail.frames.core().flusher.watch.forget(id);
         }
     }
 }

@@ -4,12 +4,13 @@
 //! long (the preparer does, `segments`).
 //!
 //! # Ordering
-//! Between an append and a keeper that falls asleep each side stores, fences and loads, so one of the two sees the other:
+//! Between an append and a keeper that falls asleep, or into a silence, each side stores, fences and loads, so one of the
+//! two sees the other:
 //!
 //! | side | stores | fence | loads |
 //! |---|---|---|---|
 //! | append (`poke`) | its reservation | SeqCst | `keeper` |
-//! | keeper | `keeper` = sleeps | SeqCst | the next free position |
+//! | keeper | `keeper` = sleeps, silent | SeqCst | the next free position |
 //!
 //! The loads and stores of `keeper` are Relaxed but for that: it guards no data, the mutex does.
 
@@ -28,10 +29,12 @@ use crate::{Options, reserve::State};
 
 /// The keeper runs, or will look again soon.
 pub(super) const KEEPER_BUSY: u8 = 0;
-/// The keeper waits for `wal.flush_delay` to pass.
+/// The keeper waits for `wal.flush_delay` to pass, or for the shorter delay of a `Haste`.
 const KEEPER_DELAYS: u8 = 1;
 /// The keeper sleeps until it is poked.
 pub(crate) const KEEPER_SLEEPS: u8 = 2;
+/// The keeper waits for a silence to end; an append that nobody waits for begins its delay at once, not after that.
+pub(crate) const KEEPER_SILENT: u8 = 3;
 
 /// After this silence an empty frame names what is durable, so that rot of the last full frame cannot look like an
 /// unfinished flush.
@@ -67,13 +70,18 @@ impl Flusher {
                 continue;
             }
             // Also what is still being copied will have to be flushed.
-            let in_flight = self.reserve.next() > durable;
-            let delayed = in_flight && !options.manual_wal_flush;
-            let silent = !in_flight && self.named.load() < durable;
+            let delayed = self.has_work() && !options.manual_wal_flush;
+            let silent = !delayed && self.named.load() < durable && self.reserve.next() <= durable;
             if delayed || silent {
                 let flight = queue.flight;
-                self.keeper.store(KEEPER_DELAYS, Ordering::Relaxed);
-                let time = if delayed { options.flush_delay } else { SILENCE };
+                self.keeper.store(if delayed { KEEPER_DELAYS } else { KEEPER_SILENT }, Ordering::Relaxed);
+                // Pairs with the fence in `Flusher::poke`.
+                fence(Ordering::SeqCst);
+                if silent && self.has_work() {
+                    self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
+                    continue;
+                }
+                let time = if delayed { self.delays.shortest(options.flush_delay) } else { SILENCE };
                 let timed_out = self.keeper_poked.wait_for(&mut queue, time).timed_out();
                 self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
                 let purpose = if delayed { Purpose::Sync } else { Purpose::Heartbeat };
@@ -92,12 +100,17 @@ impl Flusher {
             self.keeper.store(KEEPER_SLEEPS, Ordering::Relaxed);
             // Pairs with the fence in `Flusher::poke`.
             fence(Ordering::SeqCst);
-            let woken_early = self.reserve.next() > self.durable.load() && !options.manual_wal_flush;
+            let woken_early = self.has_work() && !options.manual_wal_flush;
             if !woken_early {
                 self.keeper_poked.wait(&mut queue);
             }
             self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
         }
+    }
+
+    /// Returns whether anything was reserved that is not durable.
+    fn has_work(&self) -> bool {
+        self.reserve.next() > self.durable.load()
     }
 
     /// Returns what the futures need, if they need a flight, and the lowest position that would help one.
@@ -107,12 +120,13 @@ impl Flusher {
         durable.or_else(|| lowest(&queue.written_wakers).map(|lsn| (Purpose::Write, lsn)))
     }
 
-    /// Wakes the keeper if it sleeps, or also if it waits for its delay, after an append that nobody waits for.
+    /// Wakes the keeper if it has nothing to do, or also if it waits for its delay, after an append that nobody waits for.
     #[inline(never)]
     pub(crate) fn poke(&self, also_delayed: bool) {
         fence(Ordering::SeqCst);
         let keeper = self.keeper.load(Ordering::Relaxed);
-        if keeper == KEEPER_SLEEPS || (also_delayed && keeper == KEEPER_DELAYS) {
+        let waits_for_work = keeper == KEEPER_SLEEPS || keeper == KEEPER_SILENT;
+        if waits_for_work || (also_delayed && keeper == KEEPER_DELAYS) {
             self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
             let _queue = self.queue.lock();
             self.keeper_poked.notify_one();

@@ -29,10 +29,12 @@
 //! | `mend` | what a flight does while nothing else writes | W5, W7 |
 //! | `wait` | threads and futures that wait, and who is woken | W2, W3 |
 //! | `keeper` | the thread that leads for those who do not | W3 |
+//! | `haste` | who wants what nobody waits for flushed sooner | |
 //!
 //! Checked by the concurrency test, the fault sweep, the crash lab and `flights_tests`.
 
 mod flight;
+mod haste;
 mod keeper;
 mod mend;
 mod queue;
@@ -52,9 +54,10 @@ use collie_env::{Clock, Env};
 use parking_lot::{Condvar, Mutex};
 
 #[cfg(test)]
-pub(crate) use self::keeper::KEEPER_SLEEPS;
-pub(crate) use self::{flight::Right, queue::Purpose};
+pub(crate) use self::keeper::{KEEPER_SILENT, KEEPER_SLEEPS};
+pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose};
 use self::{
+    haste::Delays,
     keeper::KEEPER_BUSY,
     queue::{LANES, Queue},
 };
@@ -99,6 +102,7 @@ pub(crate) struct Flusher {
     written_moved: Condvar,
     pub(crate) keeper_poked: Condvar,
     pub(crate) keeper: AtomicU8,
+    delays: Arc<Delays>,
     // What is placed, and what became of it.
     course: Mutex<Course>,
     track: Arc<Track>,
@@ -132,6 +136,7 @@ impl Flusher {
             written_moved: Condvar::new(),
             keeper_poked: Condvar::new(),
             keeper: AtomicU8::new(KEEPER_BUSY),
+            delays: Arc::default(),
             recent,
             watch: Watch::default(),
             track: course.track.clone(),
