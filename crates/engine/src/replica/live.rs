@@ -401,7 +401,8 @@ fn named_in(families: &Families) -> Result<Named, EngineError> {
     let mut named = Named::new();
     for row in names::rows_in(families)? {
         match row {
-            NameRow::Named { cf, name, .. } => {
+            NameRow::Named { cf, name, group } => {
+                families.join(cf, &group);
                 let owner = if name.starts_with(names::SQL_PREFIX) { Owner::Sql } else { Owner::Other };
                 named.insert(cf, owner);
             }

@@ -638,7 +638,7 @@ fn dropped_families_stay_until_no_snapshot_shows_them() {
     for (name, is_damage) in [("sql:16384", true), ("orders", false)] {
         let (mut log, cf) = (Log::new(), 5);
         let row = |value: Option<Vec<u8>>| Change { cf: 0, key: names::name_key(name), value };
-        let changes = vec![row(Some(names::name_value(CfId::new(cf))))];
+        let changes = vec![row(Some(names::name_value(CfId::new(cf), "")))];
         log.commit(&[2, 0, 0], &changes, changes.clone());
         let changes = vec![Change::put(cf, b"key", b"value")];
         log.commit(&[3, 0, 0], &changes, changes.clone());
