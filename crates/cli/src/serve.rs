@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// Data directory; made when it is not there.
     #[arg(long, value_name = "DIR", default_value = "./collie-data")]
     data: PathBuf,
+    /// Open it without writing a byte to it, also where nothing can be written; every statement that would write is refused.
+    #[arg(long)]
+    read_only: bool,
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
@@ -40,6 +43,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    config.engine.read_only = args.read_only;
     config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
     let env = Env::real();
     let mut recovery = Recovery::new(&*env.clock);

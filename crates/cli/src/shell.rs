@@ -24,6 +24,9 @@ pub(crate) struct Args {
     /// Run this SQL and exit; without it, read statements from the terminal or standard input.
     #[arg(short, long, value_name = "SQL")]
     command: Option<String>,
+    /// With --data: open it without writing a byte to it, also where nothing can be written.
+    #[arg(long, requires = "data")]
+    read_only: bool,
     /// With --data: one setting, such as wal.recovery_mode=point_in_time.
     #[arg(long, value_name = "KEY=VALUE", requires = "data")]
     set: Vec<String>,
@@ -39,7 +42,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start a thread")?;
     let mut target = match &args.data {
-        Some(data) => Target::Embedded(Box::new(Embedded::open(data, &args.set)?)),
+        Some(data) => Target::Embedded(Box::new(Embedded::open(data, &args.set, args.read_only)?)),
         None => {
             let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
             Target::Remote(runtime.block_on(connect(url))?)
@@ -124,8 +127,9 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn open(data: &std::path::Path, set: &[String]) -> anyhow::Result<Self> {
-        let config = serve::settings(None, set)?;
+    fn open(data: &std::path::Path, set: &[String], read_only: bool) -> anyhow::Result<Self> {
+        let mut config = serve::settings(None, set)?;
+        config.engine.read_only = read_only;
         let env = Env::real();
         let clock = env.clock.clone();
         let mut recovery = Recovery::new(&*clock);

@@ -55,9 +55,10 @@ pub struct EngineStat {
 }
 
 impl Db {
-    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile. Under
-    /// `wal.recovery_mode = skip_any_corrupted_records` it opens read-only, with every transaction that is whole in what the
-    /// log still has, and changes nothing in the directory.
+    /// Opens the database in `dir`, or makes one, and replays its log. Calls `progress` now and then meanwhile. With
+    /// [`Options::read_only`] nothing in the directory is changed, and every write is refused. Under
+    /// `wal.recovery_mode = skip_any_corrupted_records` too, and what is there is every transaction that is whole in what the log
+    /// still has.
     ///
     /// # Durability
     /// What the log held durably is there when this returns; what was acknowledged is part of it.
@@ -136,8 +137,8 @@ impl Db {
     /// Waits for the log, and for other flushes; readers and writers go on.
     ///
     /// # Errors
-    /// The log's, the levels': then the rows are in memory and in the log as before. [`EngineError::Salvaged`],
-    /// [`EngineError::Closed`], [`EngineError::TooManySessions`].
+    /// The log's, the levels': then the rows are in memory and in the log as before. [`EngineError::OpenedReadOnly`],
+    /// [`EngineError::Salvaged`], [`EngineError::Closed`], [`EngineError::TooManySessions`].
     pub fn flush_cf(&self, cfs: &[CfId]) -> Result<(), EngineError> {
         if self.shared.closed.load(Acquire) {
             return Err(EngineError::Closed);
@@ -157,7 +158,7 @@ impl Db {
     /// As of [`Db::flush_cf`].
     pub fn compact(&self, cf: CfId) -> Result<(), EngineError> {
         self.flush_cf(&[cf])?;
-        let Some(levels) = self.shared.base.as_ref().map(Base::levels) else { return Err(EngineError::Salvaged) };
+        let levels = self.shared.writable_base()?.levels();
         let Some(tree) = levels.tree_of(cf) else { return Ok(()) };
         match levels.compact(tree) {
             Ok(_merged) => Ok(()),
@@ -188,7 +189,8 @@ impl Db {
     ///
     /// # Errors
     /// [`EngineError::BadTarget`], [`EngineError::Io`] when the disk is full or refuses, the log's, the levels';
-    /// [`EngineError::Cancelled`] when `watch` says so; [`EngineError::Salvaged`], [`EngineError::Closed`].
+    /// [`EngineError::Cancelled`] when `watch` says so; [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`],
+    /// [`EngineError::Closed`].
     pub fn checkpoint(
         &self,
         to: &Path,
@@ -265,10 +267,10 @@ impl Db {
         self.shared.txns.log().wal()
     }
 
-    /// Returns whether the database was opened read-only, from what was left of a damaged log
-    /// (`wal.recovery_mode = skip_any_corrupted_records`): then every write fails with [`EngineError::Salvaged`].
+    /// Returns whether every write is refused: with [`EngineError::OpenedReadOnly`] after [`Options::read_only`], with
+    /// [`EngineError::Salvaged`] under `wal.recovery_mode = skip_any_corrupted_records`.
     pub fn is_read_only(&self) -> bool {
-        self.shared.txns.log().is_read_only()
+        self.shared.is_read_only()
     }
 
     /// Returns the id of the database, drawn when it was made and the same in every copy of it.

@@ -30,6 +30,8 @@ pub enum EngineError {
     Cancelled,
     /// A write in a read-only transaction or statement (25006).
     ReadOnly,
+    /// A write in a database that was opened with [`Options::read_only`](crate::Options::read_only) (25006).
+    OpenedReadOnly,
     /// A write in a database that was opened read-only, from what is left of a damaged log (25006).
     Salvaged,
     /// A write in a database that follows another one (25006).
@@ -221,6 +223,7 @@ impl EngineError {
             Self::Log(error) => error.remedy(),
             Self::Io { .. } => Remedy::FreeResources,
             Self::ReadOnly
+            | Self::OpenedReadOnly
             | Self::Replica
             | Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
@@ -244,7 +247,7 @@ impl EngineError {
             Self::LockTimeout => ErrorKind::LockTimeout,
             Self::Cancelled => ErrorKind::Cancelled,
             Self::Busy { .. } | Self::TooManySessions { .. } => ErrorKind::Busy,
-            Self::ReadOnly | Self::Salvaged | Self::Replica => ErrorKind::ReadOnly,
+            Self::ReadOnly | Self::OpenedReadOnly | Self::Salvaged | Self::Replica => ErrorKind::ReadOnly,
             Self::SnapshotCancelled(_) => ErrorKind::SnapshotTooOld,
             Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::TransactionLimit { .. }
@@ -293,6 +296,9 @@ impl fmt::Display for EngineError {
             Self::LockTimeout => f.write_str("lock not granted within the time limit: run the transaction again"),
             Self::Cancelled => f.write_str("cancelled on request while waiting"),
             Self::ReadOnly => f.write_str("cannot write in a read-only transaction: begin it READ WRITE"),
+            Self::OpenedReadOnly => {
+                f.write_str("the database was opened read-only (read_only): open it without that to write")
+            }
             Self::Salvaged => f.write_str(
                 "the database is open read-only, with what is left of a damaged log \
                  (wal.recovery_mode = skip_any_corrupted_records): copy what you need and load it into a new database",

@@ -12,6 +12,7 @@
 //! | `kv/` | the key-value face for programs that embed a database: [`kv::Db`] |
 //! | `names.rs` | families by name, as rows of the catalog |
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
+//! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
@@ -89,6 +90,7 @@ mod open;
 mod options;
 mod planted;
 mod progress;
+mod read_only;
 mod read_set;
 mod redo;
 mod redo_buffer;

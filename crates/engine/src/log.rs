@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use collie_base::Lsn;
 use collie_env::FileLock;
 use collie_txn::{Appended, CommitLog};
-use collie_wal::{Log, Mark, Salvage, WalError, Writer};
+use collie_wal::{Log, Mark, WalError, Writer};
 use parking_lot::Mutex;
 
 use crate::log_times::{Part, counted};
@@ -28,8 +28,8 @@ pub(crate) struct EngineLog(Backing);
 enum Backing {
     /// An open log, and writers by thread number.
     Open { wal: Log, cells: Box<[Cell]> },
-    /// What was left of a damaged log was read up to `end`, and nothing is ever appended. The log stays locked meanwhile.
-    Salvaged { end: Lsn, _locks: Vec<Box<dyn FileLock>> },
+    /// A log was read up to `end`, and nothing is ever appended. Locks may keep others away from it meanwhile.
+    Ended { end: Lsn, _locks: Vec<Box<dyn FileLock>> },
 }
 
 /// A thread's writer, made when it first appends; alone on its cache lines.
@@ -54,22 +54,17 @@ impl EngineLog {
         Self(Backing::Open { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() })
     }
 
-    /// Of a log that was read to its end.
-    pub(crate) fn salvaged(log: Salvage, end: Lsn) -> Self {
-        Self(Backing::Salvaged { end, _locks: log.into_locks() })
+    /// Of a log that was read to its end and is closed. `locks` are held as long as this is.
+    pub(crate) fn ended(end: Lsn, locks: Vec<Box<dyn FileLock>>) -> Self {
+        Self(Backing::Ended { end, _locks: locks })
     }
 
     /// Returns the open log; `None` in a database opened read-only.
     pub(crate) const fn wal(&self) -> Option<&Log> {
         match &self.0 {
             Backing::Open { wal, .. } => Some(wal),
-            Backing::Salvaged { .. } => None,
+            Backing::Ended { .. } => None,
         }
-    }
-
-    /// Returns whether nothing is ever appended.
-    pub(crate) const fn is_read_only(&self) -> bool {
-        matches!(self.0, Backing::Salvaged { .. })
     }
 
     /// Calls `append` with a writer of its own.
@@ -116,8 +111,8 @@ impl EngineLog {
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         match &self.0 {
             Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
-            Backing::Salvaged { end, .. } if lsn <= *end => Ok(()),
-            Backing::Salvaged { .. } => Err(WalError::Closed),
+            Backing::Ended { end, .. } if lsn <= *end => Ok(()),
+            Backing::Ended { .. } => Err(WalError::Closed),
         }
     }
 
@@ -148,7 +143,7 @@ impl EngineLog {
     pub(crate) fn wait_published(&self) -> Result<Lsn, WalError> {
         let end = match &self.0 {
             Backing::Open { wal, .. } => wal.glsn(),
-            Backing::Salvaged { end, .. } => *end,
+            Backing::Ended { end, .. } => *end,
         };
         // The look moves the boundary; where nothing is under way there is nothing to wait for.
         if !self.is_reached(Mark::Boundary, end) {
@@ -183,7 +178,7 @@ impl Marks for EngineLog {
     fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
         match &self.0 {
             Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.is_reached(mark, lsn)),
-            Backing::Salvaged { end, .. } => lsn <= *end,
+            Backing::Ended { end, .. } => lsn <= *end,
         }
     }
 }
@@ -214,14 +209,14 @@ impl CommitLog for EngineLog {
     fn boundary(&self) -> Lsn {
         match &self.0 {
             Backing::Open { wal, .. } => wal.boundary(),
-            Backing::Salvaged { end, .. } => *end,
+            Backing::Ended { end, .. } => *end,
         }
     }
 
     fn durable(&self) -> Lsn {
         match &self.0 {
             Backing::Open { wal, .. } => wal.durable(),
-            Backing::Salvaged { end, .. } => *end,
+            Backing::Ended { end, .. } => *end,
         }
     }
 }

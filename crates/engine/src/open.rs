@@ -15,7 +15,7 @@ use collie_base::{CfId, HistoryId, Lsn};
 use collie_env::Env;
 use collie_store::{Levels, LevelsNoted};
 use collie_txn::Txns;
-use collie_wal::{Ending, Log, Mark, Recovered, RecoveryMode, RingKind, WalError};
+use collie_wal::{Checked, Ending, Log, Mark, RecordRef, Recovered, RecoveryMode, RingKind, WalError};
 
 use crate::apply::{Appliers, appliers_for};
 use crate::background::{Background, collector};
@@ -31,7 +31,7 @@ use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
-use crate::{EngineError, Options, backup, names, salvaged};
+use crate::{EngineError, Options, backup, names, read_only, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
 /// is needed no more; MANIFEST says from where on it is.
@@ -81,6 +81,9 @@ pub(crate) fn open(
     if options.log.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
         return salvaged::open(dir, &options, env, progress);
     }
+    if options.read_only {
+        return read_only::open(dir, &options, env, progress);
+    }
     let (mut control, created) = identify(dir, &options, env)?;
     let previous = control.histories.last().copied();
     let mut incarnation = Incarnation {
@@ -117,26 +120,14 @@ pub(crate) fn open(
     }
     let (levels, _settled) = Levels::open(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
     backup::remove_leftovers(env, dir);
-    let needed = levels.log_start().max(CHECKPOINT);
 
     let families = Arc::new(Families::with_levels());
     if found.ending == Ending::Unclean {
         wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
     }
-    let threads = appliers_for(options.recovery_threads);
-    // A simulated disk counts its calls: there they come from one thread, in one order.
-    let loaders = if env.files.is_real() { threads } else { 1 };
-    let LoadedLevels { flushed, rows: level_rows } = load(&levels, &families, loaders, &mut meter)?;
-    let carry = Carry::decode(&levels.log_carry());
-    let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
-    let mut replay = Replay::over_levels(&families, Appliers::new(&families, threads), needed, flushed);
-    if let Some(carry) = carry {
-        families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
-        replay.xid_limit = carry.xid_limit;
-    }
     let log_bytes = wal.durable().bytes_since(found.start);
-    replay_log(&wal, found.start, needed, &mut replay, &mut meter)?;
-    let Replayed { rows, xid_limit, mut incarnations, old_bytes, large } = replay.finish();
+    let (replayed, level_rows) = recover(&levels, &wal, found.start, &families, &options, env, &mut meter)?;
+    let Replayed { rows, xid_limit, mut incarnations, old_bytes, large } = replayed;
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
     let (forgotten, cleared_bytes) = names::after_replay(&families)?;
@@ -183,17 +174,63 @@ pub(crate) fn open(
     Ok((shared, report))
 }
 
+/// A log to recover from.
+pub(crate) trait LogSource {
+    /// Returns where it ends.
+    fn end(&self) -> Lsn;
+
+    /// Calls `visit` with the records from `from` on, until it fails.
+    fn visit(&self, from: Lsn, visit: impl FnMut(RecordRef<'_>) -> Result<(), EngineError>) -> Result<(), EngineError>;
+}
+
+impl LogSource for Log {
+    fn end(&self) -> Lsn {
+        self.durable()
+    }
+
+    fn visit(&self, from: Lsn, visit: impl FnMut(RecordRef<'_>) -> Result<(), EngineError>) -> Result<(), EngineError> {
+        self.read(from).visit(visit)
+    }
+}
+
+/// Fills families that are empty with what the levels and the log, which starts at `start`, have. Also returns how many rows the
+/// levels had.
+pub(crate) fn recover(
+    levels: &Levels,
+    log: &impl LogSource,
+    start: Lsn,
+    families: &Arc<Families>,
+    options: &Options,
+    env: &Env,
+    meter: &mut Meter<'_>,
+) -> Result<(Replayed, u64), EngineError> {
+    let needed = levels.log_start().max(CHECKPOINT);
+    let threads = appliers_for(options.recovery_threads);
+    // A simulated disk counts its calls: there they come from one thread, in one order.
+    let loaders = if env.files.is_real() { threads } else { 1 };
+    let LoadedLevels { flushed, rows } = load(levels, families, loaders, meter)?;
+    let carry = Carry::decode(&levels.log_carry());
+    let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
+    let mut replay = Replay::over_levels(families, Appliers::new(families, threads), needed, flushed);
+    if let Some(carry) = carry {
+        families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
+        replay.xid_limit = carry.xid_limit;
+    }
+    replay_log(log, start, needed, &mut replay, meter)?;
+    Ok((replay.finish(), rows))
+}
+
 /// Reads the log from `start` on and has it applied.
 fn replay_log(
-    wal: &Log,
+    log: &impl LogSource,
     start: Lsn,
     needed: Lsn,
     replay: &mut Replay,
     meter: &mut Meter<'_>,
 ) -> Result<(), EngineError> {
-    let (bytes, mut records) = (wal.durable().bytes_since(start), 0_u64);
+    let (bytes, mut records) = (log.end().bytes_since(start), 0_u64);
     meter.begin(OpenPhase::Replay, bytes);
-    wal.read(start).visit(|record| -> Result<(), EngineError> {
+    log.visit(start, |record| {
         replay.apply(record.lsn, record.tag, record.body)?;
         records += 1;
         if records.is_multiple_of(PROGRESS_RECORDS) {
@@ -203,7 +240,7 @@ fn replay_log(
             // From the beginning: whatever is in front of here, of the transactions that are open it knows the same.
             meter.begin(OpenPhase::Survey, bytes);
             let (mut survey, mut surveyed) = (Survey::new(needed), 0_u64);
-            wal.read(start).visit(|record| -> Result<(), EngineError> {
+            log.visit(start, |record| {
                 survey.note(record.lsn, record.tag, record.body)?;
                 surveyed += 1;
                 if surveyed.is_multiple_of(PROGRESS_RECORDS) {
@@ -220,8 +257,7 @@ fn replay_log(
     })
 }
 
-/// [`open_log`], on a thread of its own, so that this one can tell how far it is; on a simulated disk, where nobody waits, on
-/// this one.
+/// [`open_log`], [`watched`].
 fn open_log_watched(
     env: &Env,
     dir: &Path,
@@ -229,15 +265,26 @@ fn open_log_watched(
     flushed: Lsn,
     meter: &mut Meter<'_>,
 ) -> Result<(Log, Recovered), EngineError> {
+    let checked = options.checked.clone();
+    watched(env, dir, &checked, meter, || open_log(env, dir, options, flushed))
+}
+
+/// Runs `open` on a thread of its own, and tells how far it is; on a simulated disk, where nobody waits, on this one.
+pub(crate) fn watched<R: Send>(
+    env: &Env,
+    dir: &Path,
+    checked: &Checked,
+    meter: &mut Meter<'_>,
+    open: impl FnOnce() -> Result<R, EngineError> + Send,
+) -> Result<R, EngineError> {
     meter.begin(OpenPhase::Verify, 0);
     if !env.files.is_real() {
-        return open_log(env, dir, options, flushed);
+        return open();
     }
-    let checked = options.checked.clone();
     std::thread::scope(|scope| {
         let (tell, told) = channel::<()>();
         let opening = std::thread::Builder::new().name("collie-open-log".to_owned()).spawn_scoped(scope, move || {
-            let opened = open_log(env, dir, options, flushed);
+            let opened = open();
             drop(tell);
             opened
         });
@@ -274,7 +321,7 @@ fn open_log(
 }
 
 /// Whether the directory holds a file of a log.
-fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
+pub(crate) fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
     match env.files.list(dir) {
         Ok(names) => Ok(names.iter().any(|name| name.ends_with(".wal"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -283,7 +330,7 @@ fn has_log_files(dir: &Path, env: &Env) -> Result<bool, EngineError> {
 }
 
 /// Whether a copy of the log holds a file of it; one out of reach does not, and the log says what follows from that.
-fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
+pub(crate) fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
     has_log_files(dir, env).unwrap_or(false)
 }
 
@@ -310,7 +357,7 @@ fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool),
 }
 
 /// Adds the histories that the control file does not know yet. Returns whether there were any.
-fn note_histories(control: &mut Control, incarnations: &[(Lsn, Incarnation)]) -> bool {
+pub(crate) fn note_histories(control: &mut Control, incarnations: &[(Lsn, Incarnation)]) -> bool {
     let known = control.histories.len();
     for (start, incarnation) in incarnations {
         if !control.histories.iter().any(|history| history.id == incarnation.history) {

@@ -10,6 +10,11 @@ use collie_store::LevelOptions;
 pub struct Options {
     /// Make a database where there is none. Default true.
     pub create_if_missing: bool,
+    /// Open without writing a byte to the directory, also where nothing can be written, and refuse every write
+    /// ([`EngineError::OpenedReadOnly`](crate::EngineError::OpenedReadOnly)). Rows are those of the moment of opening: nobody may
+    /// have the database open then, who opens it later is not seen. It must be there, whatever `create_if_missing` says.
+    /// Default false.
+    pub read_only: bool,
     /// The log's settings. `known_durable`, `known_start` and `first_record` are the engine's to set.
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
@@ -56,6 +61,7 @@ impl Default for Options {
         let txn = collie_txn::Options::default();
         Self {
             create_if_missing: true,
+            read_only: false,
             log: collie_wal::Options::default(),
             sessions_max: txn.sessions_max,
             first_xid: txn.first_xid,

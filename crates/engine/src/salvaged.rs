@@ -88,8 +88,9 @@ pub(crate) fn open(
         lost.names = Some(error.to_string());
     }
     let incarnation = incarnations.len() as u64;
-    let txns = Txns::new(EngineLog::salvaged(log, end), options.txn(first_xid));
-    let shared = Arc::new(Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env));
+    let txns = Txns::new(EngineLog::ended(end, log.into_locks()), options.txn(first_xid));
+    let shared = Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env);
+    let shared = Arc::new(shared.refusing_writes(EngineError::Salvaged));
     let bytes = end.bytes_since(start);
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
     let report = OpenReport {

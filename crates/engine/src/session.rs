@@ -316,7 +316,7 @@ impl Session {
     /// # Errors
     /// [`EngineError::Conflict`] when the key was freed after the snapshot of a transaction of REPEATABLE READ or above;
     /// [`EngineError::ReadChanged`] when it was taken since and the transaction is SERIALIZABLE and had read it;
-    /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
+    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (mut view, rules) = self.prepare(f, key, Some(value))?;
         view.snapshot = self.written_at(&view);
@@ -378,7 +378,7 @@ impl Session {
     ///
     /// # Errors
     /// [`EngineError::Conflict`] when a newer version was committed and the transaction is REPEATABLE READ or above;
-    /// [`EngineError::ReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
+    /// [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`]; limits; the log's for a large transaction.
     pub fn write(&mut self, f: &Family, key: &[u8], basis: Basis, what: Write<'_>) -> Result<Outcome, EngineError> {
         let (change, value) = match what {
             Write::Put(value) => (Change::Put(value), Some(value)),
@@ -466,9 +466,7 @@ impl Session {
         if self.kind == StatementKind::ReadOnly {
             return Err(EngineError::ReadOnly);
         }
-        if self.shared.txns.log().is_read_only() {
-            return Err(EngineError::Salvaged);
-        }
+        self.shared.check_writable()?;
         if let Some(error) = &self.doomed {
             return Err(error.clone());
         }
@@ -612,11 +610,9 @@ impl Session {
     /// Gives the open transaction its id, which else comes with its first write or row lock.
     ///
     /// # Errors
-    /// [`EngineError::InvalidArgument`] when no transaction is open; [`EngineError::ReadOnly`], [`EngineError::Salvaged`].
+    /// [`EngineError::InvalidArgument`] when no transaction is open; [`EngineError::ReadOnly`], [`EngineError::OpenedReadOnly`], [`EngineError::Salvaged`].
     pub fn assign_xid(&mut self) -> Result<Xid, EngineError> {
-        if self.shared.txns.log().is_read_only() {
-            return Err(EngineError::Salvaged);
-        }
+        self.shared.check_writable()?;
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
         let xid = self.txn.assign_xid(t)?;
         if let Some(view) = &mut self.view {

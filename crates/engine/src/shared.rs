@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     /// [`Options::allow_replication_holes`].
     allow_replication_holes: bool,
     pub(crate) control: Control,
+    /// Why nothing can be written, if nothing can.
+    refusal: Option<EngineError>,
     /// Largest payload of one piece of the log.
     pub(crate) chunk_bytes: u64,
     /// [`Options::stamped_at_commit_max`].
@@ -92,6 +94,7 @@ impl Shared {
             avoid_flush_at_close: options.avoid_flush_at_close,
             allow_replication_holes: options.allow_replication_holes,
             control,
+            refusal: None,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
@@ -108,6 +111,31 @@ impl Shared {
         let this = Self { base: Some(base), ..self };
         this.note_kept(start);
         this
+    }
+
+    /// Of a database that refuses every write with this error.
+    pub(crate) fn refusing_writes(self, refusal: EngineError) -> Self {
+        Self { refusal: Some(refusal), ..self }
+    }
+
+    /// Returns whether every write is refused.
+    pub(crate) fn is_read_only(&self) -> bool {
+        self.refusal.is_some()
+    }
+
+    /// Fails where every write is refused.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
+        match &self.refusal {
+            None => Ok(()),
+            Some(refusal) => Err(refusal.clone()),
+        }
+    }
+
+    /// Returns the levels to write to.
+    pub(crate) fn writable_base(&self) -> Result<&Base, EngineError> {
+        self.check_writable()?;
+        self.base.as_ref().ok_or(EngineError::Closed)
     }
 
     /// Returns the family that needs the oldest part of the log.
@@ -167,7 +195,7 @@ impl Shared {
 
     /// Flushes these families as they are when this is called, and gives up the log that nobody needs then.
     pub(crate) fn flush(&self, cfs: &[CfId]) -> Result<(), EngineError> {
-        let Some(base) = &self.base else { return Err(EngineError::Salvaged) };
+        let base = self.writable_base()?;
         let log = self.txns.log();
         let end = log.wait_published()?;
         log.wait_durable(end)?;
@@ -292,7 +320,7 @@ impl Shared {
 
     /// Logs a bound of transaction ids, half a block before the last one is reached.
     pub(crate) fn log_xid_limit(&self) -> Result<(), EngineError> {
-        if self.txns.log().is_read_only() {
+        if self.is_read_only() {
             return Ok(());
         }
         let next = self.txns.next_xid().get();

@@ -108,7 +108,7 @@ impl CrashPoint {
     /// Freezes a disk after its `calls`-th call.
     pub(crate) fn new(disk: &Disk, calls: u64) -> Self {
         let mut disk = disk.clone();
-        disk.locks = Set::default();
+        (disk.locks, disk.lock_readers) = (Set::default(), collie_base::Map::default());
         let mut choices = Vec::new();
         let named: BTreeSet<u64> =
             disk.durable_names.values().copied().chain(disk.changes.iter().filter_map(NameChange::inode)).collect();

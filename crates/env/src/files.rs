@@ -203,6 +203,15 @@ pub trait Files: Send + Sync + Debug {
     /// # Errors
     /// [`LockError::Held`] at once when somebody else has it; nothing waits.
     fn lock(&self, path: &Path) -> Result<Box<dyn FileLock>, LockError>;
+
+    /// Keeps the lock file at `path` from being taken, without writing to it; several may do so at one time. `None` when there is
+    /// no such file. A disk made for logs alone need not support it.
+    ///
+    /// # Errors
+    /// [`LockError::Held`] at once when somebody has taken it; nothing waits.
+    fn lock_to_read(&self, _path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        Err(LockError::Io(io::ErrorKind::Unsupported.into()))
+    }
 }
 
 /// Reads a whole file of at most `limit_bytes`.

@@ -170,10 +170,9 @@ impl Files for RealFiles {
         match file.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                // The pid is a courtesy: a lock without a readable one is held all the same.
-                let _unread = (&mut file).take(16).read_to_string(&mut text);
-                return Err(LockError::Held { pid: text.trim().parse().ok() });
+                // Readers leave no process id: what stands there is of whoever was here before them.
+                let has_readers_only = file.try_lock_shared().is_ok();
+                return Err(LockError::Held { pid: if has_readers_only { None } else { holder_in(&mut file) } });
             }
             Err(fs::TryLockError::Error(error)) => return Err(LockError::Io(error)),
         }
@@ -185,6 +184,26 @@ impl Files for RealFiles {
         write().map_err(LockError::Io)?;
         Ok(Box::new(Held { file }))
     }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        let mut file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(LockError::Io(error)),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(Some(Box::new(Held { file }))),
+            Err(fs::TryLockError::WouldBlock) => Err(LockError::Held { pid: holder_in(&mut file) }),
+            Err(fs::TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+}
+
+/// Returns the process id in a lock file. It is a courtesy: a lock without a readable one is held all the same.
+fn holder_in(file: &mut fs::File) -> Option<u32> {
+    let mut text = String::new();
+    let _unread = file.take(16).read_to_string(&mut text);
+    text.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -293,6 +312,28 @@ mod tests {
         drop(Held { file });
         RealFiles.lock(&path).unwrap();
         drop(inherited);
+    }
+
+    /// Goal: readers share a lock file, keep a writer out and are kept out by one, and write nothing, so that they cannot be named.
+    /// Method: two readers and a writer of a file that names somebody else and cannot be written; one that is not there.
+    #[test]
+    fn readers_share_a_lock_and_write_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("LOCK");
+        assert!(RealFiles.lock_to_read(&path).unwrap().is_none());
+        assert!(!path.exists());
+        fs::write(&path, "12345\n").unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o444)).unwrap();
+        let readers = [(); 2].map(|()| RealFiles.lock_to_read(&path).unwrap().unwrap());
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        assert!(matches!(RealFiles.lock(&path), Err(LockError::Held { pid: None })));
+        assert_eq!(fs::read(&path).unwrap(), b"12345\n");
+        drop(readers);
+        let writer = RealFiles.lock(&path).unwrap();
+        let refused = RealFiles.lock_to_read(&path).unwrap_err();
+        assert!(matches!(refused, LockError::Held { pid } if pid == Some(std::process::id())), "{refused}");
+        drop(writer);
+        RealFiles.lock_to_read(&path).unwrap().unwrap();
     }
 
     /// Goal: a lock excludes, names its holder and is given back on drop. Method: take it twice in one process.

@@ -189,6 +189,8 @@ pub(crate) struct Disk {
     pub(crate) changes: Vec<NameChange>,
     pub(crate) dirs: Arc<BTreeSet<Arc<Path>>>,
     pub(crate) locks: Set<Arc<Path>>,
+    /// How many keep each lock from being taken.
+    pub(crate) lock_readers: Map<Arc<Path>, u64>,
     pub(crate) next_inode: u64,
     pub(crate) writes: u64,
 }

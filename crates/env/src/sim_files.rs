@@ -217,6 +217,7 @@ impl SimFiles {
         self.switch_off();
         let mut disk = self.0.lock().disk.clone();
         disk.locks.clear();
+        disk.lock_readers.clear();
         let after = Self::over(disk);
         *after.memory() = self.memory().after_kill();
         after
@@ -402,6 +403,23 @@ struct SimLock {
 
 impl FileLock for SimLock {}
 
+/// One of the readers of a lock.
+#[derive(Debug)]
+struct SimReader {
+    disk: Arc<Shared>,
+    path: PathBuf,
+}
+
+impl FileLock for SimReader {}
+
+impl Drop for SimReader {
+    fn drop(&mut self) {
+        if let Some(readers) = self.disk.lock().disk.lock_readers.get_mut(self.path.as_path()) {
+            *readers = readers.saturating_sub(1);
+        }
+    }
+}
+
 impl Drop for SimLock {
     fn drop(&mut self) {
         self.disk.lock().disk.locks.remove(self.path.as_path());
@@ -529,10 +547,25 @@ impl Files for SimFiles {
         if state.off {
             return Err(LockError::Io(error_of(Fault::PowerCut)));
         }
+        if state.disk.lock_readers.get(path).is_some_and(|readers| *readers > 0) {
+            return Err(LockError::Held { pid: None });
+        }
         if !state.disk.locks.insert(path.into()) {
             return Err(LockError::Held { pid: Some(std::process::id()) });
         }
         Ok(Box::new(SimLock { disk: self.0.clone(), path: path.to_owned() }))
+    }
+
+    fn lock_to_read(&self, path: &Path) -> Result<Option<Box<dyn FileLock>>, LockError> {
+        let mut state = self.0.lock();
+        if state.off {
+            return Err(LockError::Io(error_of(Fault::PowerCut)));
+        }
+        if state.disk.locks.contains(path) {
+            return Err(LockError::Held { pid: Some(std::process::id()) });
+        }
+        *state.disk.lock_readers.entry(path.into()).or_insert(0) += 1;
+        Ok(Some(Box::new(SimReader { disk: self.0.clone(), path: path.to_owned() })))
     }
 }
 

@@ -21,6 +21,8 @@
 //! - V7. Directories of trees that MANIFEST does not name are deleted at open; a tree that it names must be there.
 //! - V8. A family that joins a tree has no commit below the position of the tree's last flush that this flush did not have from its
 //!   caller: what that position says holds of it too.
+//! - V9. Levels opened to be read write nothing: what [`Levels::load`] settles is settled in memory, and other calls that would
+//!   change something are refused.
 //!
 //! Locks, in this order: `pause`, the job of one tree, `manifest`, `counters`.
 //!
@@ -37,9 +39,11 @@ mod error;
 #[cfg(test)]
 mod levels_tests;
 mod lsm;
+mod lsm_view;
 mod map;
 #[cfg(test)]
 mod rules_tests;
+mod view;
 
 use std::{
     any::Any,
@@ -90,6 +94,8 @@ pub struct Levels {
     /// Keys that loading has found, by family.
     loaded: Mutex<BTreeMap<CfId, u64>>,
     counters: Mutex<Counters>,
+    /// V9.
+    to_read: bool,
 }
 
 /// What a tree's jobs hand to each other.
@@ -145,6 +151,7 @@ impl Levels {
             manifest: Mutex::new(manifest),
             loaded: Mutex::default(),
             counters: Mutex::default(),
+            to_read: false,
         };
         for known in named.values() {
             let opened = levels.guarded(known, |backend| backend.open(known.tree.id));
@@ -187,6 +194,7 @@ impl Levels {
         if cfs.is_empty() || !cfs.is_sorted_by(|a, b| a < b) {
             return Err(LevelsError::InvalidCall { what: "families must be ascending, and some" });
         }
+        self.check_writable()?;
         let _pause = self.pause.read();
         let mut manifest = self.manifest.lock();
         let taken = |known: &KnownTree| cfs.iter().any(|cf| known.tree.has_or_had(*cf));
@@ -220,6 +228,7 @@ impl Levels {
     /// # Errors
     /// `InvalidCall` when the family has a tree or had one in this directory and lives in a group; `NoSpace`, `Io`.
     pub fn add_family(&self, tree: TreeId, cf: CfId) -> Result<(), LevelsError> {
+        self.check_writable()?;
         let _pause = self.pause.read();
         let job = self.job(tree)?;
         let _job = job.lock();
@@ -317,6 +326,7 @@ impl Levels {
         edits: &[Edit<'_>],
         live_keys_after: u64,
     ) -> Result<Flushed, LevelsError> {
+        self.check_writable()?;
         let _pause = self.pause.read();
         let job = self.job(tree)?;
         let mut job = job.lock();
@@ -369,6 +379,7 @@ impl Levels {
     }
 
     fn compact_with(&self, tree: TreeId, effort: Effort) -> Result<Compacted, LevelsError> {
+        self.check_writable()?;
         let _pause = self.pause.read();
         let job = self.job(tree)?;
         let mut job = job.lock();
@@ -393,6 +404,7 @@ impl Levels {
     /// # Errors
     /// `NoSpace` and `Io` of MANIFEST.
     pub fn drop_cf(&self, cf: CfId) -> Result<(), LevelsError> {
+        self.check_writable()?;
         let _pause = self.pause.read();
         let Some(tree) = self.tree_of(cf) else { return Ok(()) };
         let job = self.job(tree)?;
@@ -421,6 +433,7 @@ impl Levels {
     /// # Errors
     /// `InvalidCall` above 256 KiB; `NoSpace`, `Io`.
     pub fn note_log_start(&self, start: Lsn, carry: &[u8]) -> Result<(), LevelsError> {
+        self.check_writable()?;
         if carry.len() > CARRY_BYTES_MAX {
             return Err(LevelsError::InvalidCall { what: "too many bytes to carry" });
         }
@@ -459,6 +472,7 @@ impl Levels {
     /// # Errors
     /// `InvalidCall` when `dir` is not empty; `TreeFailed` when a tree's state is unknown; `NoSpace`, `Io`.
     pub fn checkpoint(&self, dir: &Path) -> Result<(), LevelsError> {
+        self.check_writable()?;
         let _pause = self.pause.write();
         self.files.create_dir_all(dir).map_err(|error| LevelsError::io("create", dir, error))?;
         let names = self.files.list(dir).map_err(|error| LevelsError::io("list", dir, error))?;

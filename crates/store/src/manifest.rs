@@ -9,7 +9,7 @@
 //!   can be torn (`frames.rs` B1 to B3).
 //! - N3. After a failed append or rewrite nothing is written behind what may have arrived: the next change rewrites the
 //!   file without the failed one.
-//! - N4. The state in memory has a change only once it is durable.
+//! - N4. The state in memory has a change only once it is durable. One opened to be read changes in memory only.
 //!
 //! Checked by `levels/crash_tests.rs` (power cuts at every call, each with torn sectors) and by `frames.rs`.
 
@@ -91,6 +91,8 @@ pub(crate) struct Manifest {
     /// `None` after a failure (N3).
     open: Option<Open>,
     rewrites: u64,
+    /// Changes are in memory only: nothing is ever written.
+    to_read: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,17 @@ impl Manifest {
     /// # Errors
     /// `ManifestDamaged` (also when it is missing and may not be), `NewerFormat`, `NoSpace`, `Io`.
     pub(crate) fn open(env: &Env, dir: &Path, fresh_allowed: bool) -> Result<(Self, Found), LevelsError> {
+        let (mut manifest, found) = Self::open_to_read(env, dir, fresh_allowed)?;
+        manifest.to_read = false;
+        manifest.rewrite_as(manifest.state.clone())?;
+        Ok((manifest, found))
+    }
+
+    /// As [`Manifest::open`], and writes nothing, then or later: changes are in memory only.
+    ///
+    /// # Errors
+    /// As there, but for what writing needs.
+    pub(crate) fn open_to_read(env: &Env, dir: &Path, fresh_allowed: bool) -> Result<(Self, Found), LevelsError> {
         let (state, torn_bytes) = match Self::read(&*env.files, dir)? {
             Some(contents) => (contents.state, Some(contents.torn_bytes)),
             None if fresh_allowed => (State::default(), None),
@@ -117,8 +130,7 @@ impl Manifest {
         };
         let found = Found { created: torn_bytes.is_none(), torn_bytes: torn_bytes.unwrap_or(0) as u64 };
         let (files, random) = (env.files.clone(), env.random.clone());
-        let mut manifest = Self { files, random, dir: dir.to_owned(), state, open: None, rewrites: 0 };
-        manifest.rewrite_as(manifest.state.clone())?;
+        let manifest = Self { files, random, dir: dir.to_owned(), state, open: None, rewrites: 0, to_read: true };
         Ok((manifest, found))
     }
 
@@ -159,6 +171,10 @@ impl Manifest {
     pub(crate) fn append(&mut self, record: &Record) -> Result<(), LevelsError> {
         let mut next = self.state.clone();
         next.apply(record).map_err(|what| LevelsError::InvalidCall { what })?;
+        if self.to_read {
+            self.state = next;
+            return Ok(());
+        }
         let Some(open) = self.open.as_mut().filter(|open| open.bytes <= REWRITE_ABOVE_BYTES) else {
             return self.rewrite_as(next);
         };

@@ -110,6 +110,11 @@ impl Assembler {
         Ok(Taking { lsn: header.start, at: 0 })
     }
 
+    /// Begins to take records one by one that follow what was taken and lie in no frame, the first of them at `lsn`.
+    pub(crate) fn begin_at(&mut self, lsn: Lsn) -> Taking {
+        Taking { lsn, at: 0 }
+    }
+
     /// Returns the next record of the frame that was begun last, if it ends at or below `limit`; `None` behind the last
     /// one. `payload` is the frame's, in every call.
     ///

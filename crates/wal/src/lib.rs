@@ -94,6 +94,9 @@ mod tail_check;
 mod track;
 mod truncate;
 mod unpack;
+mod view;
+#[cfg(test)]
+mod view_tests;
 mod walk;
 mod warning;
 mod watch;
@@ -174,6 +177,7 @@ pub use tail::{LagPolicy, NextRecord, Tail, TailOptions};
 pub use tail_check::{TAIL_CHECK_BYTES, TailCheck};
 pub use truncate::{CutRefusal, Removed, TruncateOptions, Truncated, Truncation, truncate_at};
 pub use unpack::Unpacker;
+pub use view::{LogView, ReadLock};
 pub use warning::Warnings;
 pub use write_options::WriteOptions;
 pub use writer::{Appended, Writer};

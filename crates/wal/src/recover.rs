@@ -238,7 +238,7 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
 }
 
 /// Looks for the shared ring of the life before.
-fn find_ring(
+pub(crate) fn find_ring(
     env: &Env,
     dir: &Path,
     options: &Options,
@@ -259,7 +259,7 @@ fn find_ring(
 }
 
 /// Returns the records that only the ring has, and where they end. `lossy`: unreadable ones are left out with a line.
-fn take_from_ring(
+pub(crate) fn take_from_ring(
     ring: Option<&DeadRing>,
     found: &Survey,
     ending: Ending,

@@ -30,7 +30,8 @@ impl Shared {
         watch: CopyWatch<'_>,
     ) -> Result<Backup, EngineError> {
         let log = self.txns.log();
-        let (Some(base), Some(wal)) = (&self.base, log.wal()) else { return Err(EngineError::Salvaged) };
+        let base = self.writable_base()?;
+        let Some(wal) = log.wal() else { return Err(EngineError::Closed) };
         let _one_at_a_time = self.checkpoints.lock();
         let mut work = Work::new(&self.env, watch);
         let files = work.files();

@@ -15,6 +15,10 @@ use crate::EngineError;
 pub struct Options {
     /// Make a database where there is none. Default true.
     pub create_if_missing: bool,
+    /// Open without writing a byte to the directory, also where nothing can be written, and refuse every write with `ReadOnly`.
+    /// Rows are those of the moment of opening: nobody may have the database open then, who opens it later is not seen. It must be
+    /// there, whatever `create_if_missing` says. Default false.
+    pub read_only: bool,
     /// Rows, and their levels on disk.
     pub store: StoreOptions,
     /// The log.
@@ -97,8 +101,9 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "create_if_missing",
+    "read_only",
     "store.allow_replication_holes",
     "store.avoid_flush_at_close",
     "store.memory_limit",
@@ -144,6 +149,7 @@ impl Options {
         let log = &options.log;
         Self {
             create_if_missing: options.create_if_missing,
+            read_only: options.read_only,
             store: StoreOptions {
                 memory_limit: options.memory_limit,
                 recovery_threads: options.recovery_threads,
@@ -178,9 +184,10 @@ impl Options {
 
     /// Returns the engine's own settings.
     pub(crate) fn into_engine(self) -> crate::Options {
-        let Self { create_if_missing, store, wal, txn } = self;
+        let Self { create_if_missing, read_only, store, wal, txn } = self;
         crate::Options {
             create_if_missing,
+            read_only,
             memory_limit: store.memory_limit,
             recovery_threads: store.recovery_threads,
             write_buffer_size: store.write_buffer_size,
@@ -226,6 +233,7 @@ impl Options {
         let time = || time(value).ok_or_else(|| bad("a time, such as 10ms"));
         match name {
             "create_if_missing" => self.create_if_missing = flag()?,
+            "read_only" => self.read_only = flag()?,
             "store.allow_replication_holes" => self.store.allow_replication_holes = flag()?,
             "store.avoid_flush_at_close" => self.store.avoid_flush_at_close = flag()?,
             "store.memory_limit" => self.store.memory_limit = bytes()?,
@@ -350,6 +358,7 @@ mod tests {
     fn options_are_set_by_their_names() {
         let values = [
             "false",
+            "true",
             "true",
             "true",
             "3GiB",

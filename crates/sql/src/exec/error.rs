@@ -22,7 +22,9 @@ pub fn from_engine(error: EngineError) -> SqlError {
         EngineError::ReadOnly => {
             state(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot execute this statement in a read-only transaction")
         }
-        EngineError::Salvaged => SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, error.to_string()),
+        EngineError::OpenedReadOnly | EngineError::Salvaged => {
+            SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, error.to_string())
+        }
         EngineError::Closed => state(SqlState::ADMIN_SHUTDOWN, "the database is closed"),
         EngineError::InvalidArgument { what } => {
             SqlError::new(SqlState::INTERNAL_ERROR, format!("engine call out of order: {what}"))

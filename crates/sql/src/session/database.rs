@@ -117,8 +117,9 @@ impl From<SqlError> for OpenError {
 }
 
 impl Database {
-    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with. What
-    /// is left of a damaged log opens read-only (`collie_engine::Db::is_read_only`): every write is refused with 25006.
+    /// Opens or makes the database in `dir`, and reads its catalog. `defaults` are settings every session starts with. Opened
+    /// read-only (`collie_engine::Db::is_read_only`), as asked for or because it is what is left of a damaged log, every write is
+    /// refused with 25006.
     ///
     /// # Errors
     /// When the directory is foreign, in use, damaged or of another format, or the catalog cannot be read.

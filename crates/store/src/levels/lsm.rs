@@ -47,7 +47,7 @@ use crate::levels::{
 pub(super) const WATERMARK: u64 = (1 << 63) - 1;
 const BLOOM_BITS_PER_KEY: f32 = 10.0;
 const CURRENT: &str = "current";
-const TABLES: &str = "tables";
+pub(super) const TABLES: &str = "tables";
 /// The file `current`: version u64, xxh3-128 of the version file, kind of checksum (0).
 const CURRENT_BYTES: u64 = 25;
 /// More than a million tables.
@@ -116,28 +116,6 @@ impl LsmStore {
         Ok(())
     }
 
-    /// Checks what the crate does not (R4).
-    fn check_version_file(&self, dir: &Path) -> Result<(), BackendError> {
-        let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
-        let read = |path: &Path, limit| match read_all(&*self.files, path, limit) {
-            Ok(bytes) => Ok(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(path, "the file is missing")),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(damaged(path, "the file is too long")),
-            Err(error) => Err(BackendError::before_change(path, error)),
-        };
-        let current = dir.join(CURRENT);
-        let bytes = read(&current, CURRENT_BYTES)?;
-        let (version, checksum) = decode_current(&bytes).ok_or_else(|| damaged(&current, "not a version number"))?;
-        let path = dir.join(format!("v{version}"));
-        let bytes = read(&path, VERSION_BYTES_MAX)?;
-        let mut hashed = ChecksummedWriter::new(io::sink());
-        hashed.write_all(&bytes).expect("a sink takes everything");
-        if hashed.checksum().into_u128() != checksum {
-            return Err(damaged(&path, "bad checksum of the list of tables"));
-        }
-        Ok(())
-    }
-
     /// Judges a failure of a call that adds or replaces tables (R7).
     fn failure(&self, opened: &Opened, error: lsm_tree::Error) -> BackendError {
         let path = opened.dir.clone();
@@ -179,11 +157,70 @@ impl LsmStore {
         Ok(added.map(|table| self.table_bytes(table)).sum())
     }
 
-    /// Returns the length of a table's file; the crate's own figure leaves out index, filter and meta blocks.
     fn table_bytes(&self, table: &Table) -> u64 {
-        let len = self.files.open(&table.path, Access::Read).and_then(|file| file.len());
-        len.unwrap_or(table.metadata.file_size)
+        table_bytes(&*self.files, table)
     }
+}
+
+/// Returns the length of a table's file; the crate's own figure leaves out index, filter and meta blocks.
+pub(super) fn table_bytes(files: &dyn Files, table: &Table) -> u64 {
+    let len = files.open(&table.path, Access::Read).and_then(|file| file.len());
+    len.unwrap_or(table.metadata.file_size)
+}
+
+/// Reads the version file of the tree in `dir` and checks what the crate does not (R4). Returns its path too.
+pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBuf, Vec<u8>), BackendError> {
+    let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
+    let read = |path: &Path, limit| match read_all(files, path, limit) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(damaged(path, "the file is missing")),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Err(damaged(path, "the file is too long")),
+        Err(error) => Err(BackendError::before_change(path, error)),
+    };
+    let current = dir.join(CURRENT);
+    let bytes = read(&current, CURRENT_BYTES)?;
+    let (version, checksum) = decode_current(&bytes).ok_or_else(|| damaged(&current, "not a version number"))?;
+    let path = dir.join(format!("v{version}"));
+    let bytes = read(&path, VERSION_BYTES_MAX)?;
+    let mut hashed = ChecksummedWriter::new(io::sink());
+    hashed.write_all(&bytes).expect("a sink takes everything");
+    if hashed.checksum().into_u128() != checksum {
+        return Err(damaged(&path, "bad checksum of the list of tables"));
+    }
+    Ok((path, bytes))
+}
+
+/// Visits each live entry of the runs, newest run first, of the tree in `dir`.
+pub(super) fn scan_runs(
+    dir: &Path,
+    runs: impl Iterator<Item = VecDeque<Table>>,
+    visit: &mut dyn FnMut(Entry<'_>),
+) -> Result<(), BackendError> {
+    let mut merge = Merge::default();
+    for tables in runs {
+        merge.add(RunScan { tables, scanner: None, path: Arc::new(dir.to_owned()) })?;
+    }
+    let mut last: Option<UserKey> = None;
+    while let Some((item, path)) = merge.next()? {
+        let key = item.key.user_key;
+        if last.as_ref() == Some(&key) {
+            continue;
+        }
+        let damaged = |what: &str| BackendError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
+        match item.key.value_type {
+            ValueType::Value => {
+                let (cf, key) = key.split_first_chunk().ok_or_else(|| damaged("a key without its family"))?;
+                let (cf, csn) = (CfId::new(u32::from_be_bytes(*cf)), Lsn::new(item.key.seqno));
+                visit(Entry { cf, key, value: &item.value, csn });
+            }
+            ValueType::Tombstone => {}
+            ValueType::WeakTombstone | ValueType::Indirection => {
+                return Err(damaged("an entry of a kind that is never written"));
+            }
+        }
+        last = Some(key);
+    }
+    Ok(())
 }
 
 fn describe(error: &lsm_tree::Error) -> String {
@@ -196,7 +233,7 @@ fn describe(error: &lsm_tree::Error) -> String {
 }
 
 /// Judges a failure to read: what a file lacks is damage, what the disk refuses is not.
-fn judge_read(path: &Path, error: lsm_tree::Error) -> BackendError {
+pub(super) fn judge_read(path: &Path, error: lsm_tree::Error) -> BackendError {
     use io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
     match error {
         lsm_tree::Error::Io(source)
@@ -229,7 +266,7 @@ impl LevelStore for LsmStore {
 
     fn open(&self, tree: TreeId) -> Result<(), BackendError> {
         let dir = tree_dir(&self.dir, tree);
-        self.check_version_file(&dir)?;
+        read_version_file(&*self.files, &dir)?;
         let io = |source| BackendError::before_change(&dir, source);
         // The crate's own temporary files; it cleans the rest.
         for name in self.files.list(&dir).map_err(io)?.iter().filter(|name| name.starts_with(".tmp")) {
@@ -255,35 +292,8 @@ impl LevelStore for LsmStore {
     fn scan(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), BackendError> {
         let opened = self.opened(tree);
         let version = opened.tree.current_version();
-        let mut merge = Merge::default();
-        for run in version.iter_levels().flat_map(|level| level.iter()) {
-            merge.add(RunScan {
-                tables: run.iter().cloned().collect(),
-                scanner: None,
-                path: Arc::new(opened.dir.clone()),
-            })?;
-        }
-        let mut last: Option<UserKey> = None;
-        while let Some((item, path)) = merge.next()? {
-            let key = item.key.user_key;
-            if last.as_ref() == Some(&key) {
-                continue;
-            }
-            let damaged = |what: &str| BackendError::Damaged { path: path.to_path_buf(), what: what.to_owned() };
-            match item.key.value_type {
-                ValueType::Value => {
-                    let (cf, key) = key.split_first_chunk().ok_or_else(|| damaged("a key without its family"))?;
-                    let (cf, csn) = (CfId::new(u32::from_be_bytes(*cf)), Lsn::new(item.key.seqno));
-                    visit(Entry { cf, key, value: &item.value, csn });
-                }
-                ValueType::Tombstone => {}
-                ValueType::WeakTombstone | ValueType::Indirection => {
-                    return Err(damaged("an entry of a kind that is never written"));
-                }
-            }
-            last = Some(key);
-        }
-        Ok(())
+        let runs = version.iter_levels().flat_map(|level| level.iter());
+        scan_runs(&opened.dir, runs.map(|run| run.iter().cloned().collect()), visit)
     }
 
     fn highest(&self, tree: TreeId) -> Option<Lsn> {

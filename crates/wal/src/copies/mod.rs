@@ -321,6 +321,25 @@ pub(crate) fn surveyed(
     Ok((Arc::new(gathered.merged), found))
 }
 
+/// Surveys the log in `dirs` as an opening does, and refuses when what is there is not enough for one; also returns them as one
+/// directory, `home`, to read what was surveyed. `missing` are those of its directories that cannot be reached.
+///
+/// # Errors
+/// As of [`Gathered::of`].
+pub(crate) fn surveyed_to_read(
+    files: &Arc<dyn Files>,
+    home: &Path,
+    [dirs, missing]: [&[PathBuf]; 2],
+    options: &Options,
+    known_durable: Option<Lsn>,
+) -> Result<(Arc<dyn Files>, Survey), WalError> {
+    let dirs: Vec<CopyDir> = dirs.iter().enumerate().map(|(index, dir)| CopyDir { index, dir: dir.clone() }).collect();
+    let census = Census::take(files, &dirs, missing.to_vec())?;
+    census.admit(options.open_with)?;
+    let (gathered, found) = Gathered::survey(files, home, census, known_durable, &options.checked)?;
+    Ok((Arc::new(gathered.merged), found))
+}
+
 /// Shows the log in `dirs` as one directory, `home`, to read what is left of it: each frame from whichever copy has it,
 /// stale ones included.
 ///

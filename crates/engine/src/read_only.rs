@@ -1,0 +1,111 @@
+//! Opening without writing a byte (`read_only`): what an opening would recover, in memory only.
+//!
+//! For looking at a database on a medium or with permissions that take no writes, and at a copy that must stay as it is. What
+//! an ordinary opening refuses is refused here too.
+//!
+//! # Invariants
+//! - D1. Nothing in any directory is changed, not even a `LOCK`; a shared ring stays where it is.
+//! - D2. Rows are those that an opening would find. While they are read nobody opens the database (`collie_wal::ReadLock`);
+//!   afterwards nothing of the directory is looked at again, so that whoever opens it then does no harm.
+//! - D3. Every write is refused ([`EngineError::OpenedReadOnly`]).
+//!
+//! Checked by `tests/read_only.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_env::Env;
+use collie_store::Levels;
+use collie_txn::Txns;
+use collie_wal::{LogView, ReadLock, RecordRef, RecoveryMode};
+
+use crate::control::Control;
+use crate::families::Families;
+use crate::log::EngineLog;
+use crate::open::{CHECKPOINT, LogSource, copy_has_log_files, has_log_files, note_histories, recover, watched};
+use crate::progress::{Meter, OpenPhase, OpenProgress};
+use crate::replay::Replayed;
+use crate::shared::Shared;
+use crate::{EngineError, OpenReport, Options, names};
+
+impl LogSource for LogView {
+    fn end(&self) -> Lsn {
+        self.end()
+    }
+
+    fn visit(
+        &self,
+        from: Lsn,
+        mut visit: impl FnMut(RecordRef<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        self.visit(|record| if record.lsn < from { Ok(()) } else { visit(record) })
+    }
+}
+
+pub(crate) fn open(
+    dir: &Path,
+    options: &Options,
+    env: &Env,
+    progress: &mut dyn FnMut(&OpenProgress),
+) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    let nothing_there = || EngineError::NotFound { path: dir.to_owned() };
+    if Control::read(env, dir)?.is_none() {
+        return Err(nothing_there());
+    }
+    let log_dir = Control::log_dir(dir);
+    let mut log_options = options.log.clone();
+    let has_log = has_log_files(&log_dir, env)? || log_options.copies.iter().any(|copy| copy_has_log_files(copy, env));
+    let lock = if has_log { Some(ReadLock::take(env, &log_dir, &log_options.copies)?) } else { None };
+    // Read again: before the lock somebody may have been at work.
+    let mut control = Control::read(env, dir)?.ok_or_else(nothing_there)?;
+    let levels_dir = Control::levels_dir(dir);
+    let noted = Levels::noted_in(env, &levels_dir).map_err(EngineError::levels)?;
+    let (needed, flushed, had_history) =
+        (noted.log_start.max(CHECKPOINT), noted.flushed, !control.histories.is_empty());
+    let Some(lock) = lock else {
+        return Err(match had_history {
+            true => EngineError::MissingLog { path: log_dir, start: None, needed },
+            false => nothing_there(), // one whose making was cut short
+        });
+    };
+    log_options.known_start = had_history.then_some(needed);
+    log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO);
+    let mut meter = Meter::new(progress);
+    let checked = log_options.checked.clone();
+    let view = watched(env, dir, &checked, &mut meter, || Ok(LogView::of(env, &log_dir, &log_options, &lock)?))?;
+    let (start, end) = (view.start(), view.end());
+    if log_options.recovery_mode == RecoveryMode::PointInTime && end < flushed {
+        return Err(EngineError::LogBehindLevels { end, flushed });
+    }
+    if had_history && start > needed {
+        return Err(EngineError::MissingLog { path: log_dir, start: Some(start), needed });
+    }
+    let levels = Levels::open_to_read(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
+    let families = Arc::new(Families::with_levels());
+    let (replayed, level_rows) = recover(&levels, &view, start, &families, options, env, &mut meter)?;
+    lock.release(env)?; // D2
+    let Replayed { rows, xid_limit: first_xid, incarnations, old_bytes, .. } = replayed;
+    let (_forgotten, cleared_bytes) = names::after_replay(&families)?;
+    note_histories(&mut control, &incarnations);
+
+    let txns = Txns::new(EngineLog::ended(end, Vec::new()), options.txn(first_xid));
+    let shared = Shared::new(families, txns, control, options.log.chunk_bytes, first_xid, options, env);
+    let shared = Arc::new(shared.refusing_writes(EngineError::OpenedReadOnly));
+    shared.garbage.loaded(old_bytes);
+    shared.garbage.freed(cleared_bytes);
+    shared.txns.tick(shared.now());
+    let bytes = end.bytes_since(start);
+    meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
+    let report = OpenReport {
+        created: false,
+        notices: view.notes().to_vec(),
+        rows,
+        level_rows,
+        log_bytes: bytes,
+        incarnation: view.incarnation(),
+        ring_outlives_process: false,
+        read_only: true,
+    };
+    Ok((shared, report))
+}

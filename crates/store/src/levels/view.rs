@@ -1,0 +1,199 @@
+//! Levels that are opened to be loaded and nothing else (V9): for a database that is opened read-only.
+
+use std::{io, path::Path, sync::Arc};
+
+use collie_env::Env;
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    Counters, Levels, LevelsError,
+    backend::{LevelStore, tree_of_name},
+    calls::{LevelOptions, TreeId},
+    lsm_view::LsmView,
+    map::MapStore,
+};
+use crate::manifest::Manifest;
+
+impl Levels {
+    /// Opens the levels in `dir`, if there are any, to be loaded. Nothing is written or deleted, then or later.
+    ///
+    /// # Errors
+    /// As of [`Levels::open`], but for what writing needs.
+    pub fn open_to_read(env: &Env, dir: &Path, options: &LevelOptions) -> Result<Self, LevelsError> {
+        // What opens a map writes nothing.
+        let backend: Box<dyn LevelStore> = match env.files.is_real() {
+            true => Box::new(LsmView::new(env.files.clone(), dir, options)),
+            false => Box::new(MapStore::new(env.files.clone(), dir)),
+        };
+        let names = match env.files.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            names => names.map_err(|error| LevelsError::io("list", dir, error))?,
+        };
+        let fresh = !names.iter().any(|name| tree_of_name(name).is_some());
+        let (manifest, _found) = Manifest::open_to_read(env, dir, fresh)?;
+        let named = manifest.state().trees.clone();
+        let mut levels = Self {
+            files: env.files.clone(),
+            dir: dir.to_owned(),
+            backend,
+            pause: RwLock::default(),
+            jobs: Mutex::default(),
+            manifest: Mutex::new(manifest),
+            loaded: Mutex::default(),
+            counters: Mutex::new(Counters::default()),
+            to_read: true,
+        };
+        for known in named.values() {
+            let id: TreeId = known.tree.id;
+            let opened = levels.guarded(known, |backend| backend.open(id));
+            opened.map_err(|error| levels.refuse(known, error))?;
+            levels.jobs.get_mut().insert(id, Arc::default());
+        }
+        Ok(levels)
+    }
+
+    pub(super) fn check_writable(&self) -> Result<(), LevelsError> {
+        if self.to_read {
+            return Err(LevelsError::InvalidCall { what: "the levels were opened to be read" });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        collections::BTreeMap,
+        path::{Path, PathBuf},
+    };
+
+    use collie_base::{CfId, Lsn};
+    use collie_env::Env;
+
+    use super::*;
+    use crate::{
+        levels::{
+            LevelsError, TreeId,
+            backend::tree_dir,
+            levels_tests::{edit, load, open},
+        },
+        manifest::{Flush, Record},
+    };
+
+    fn to_read(env: &Env, dir: &Path) -> Result<Levels, LevelsError> {
+        Levels::open_to_read(env, dir, &LevelOptions::default())
+    }
+
+    /// Every file below, with its bytes and when it was changed.
+    fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, std::time::SystemTime)> {
+        let mut found = BTreeMap::new();
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let changed = path.metadata().unwrap().modified().unwrap();
+            if path.is_dir() {
+                found.extend(files(&path));
+                found.insert(path, (Vec::new(), changed));
+            } else {
+                found.insert(path.clone(), (std::fs::read(&path).unwrap(), changed));
+            }
+        }
+        found
+    }
+
+    /// Goal: W2, V9: levels opened to be read load what an opening does, also after a flush or a compaction was cut short, and leave
+    /// every file as it is. Method: several runs, merged ones among them, and a second tree; a flush that was begun, with
+    /// tables and without; parts that a crash leaves; then an opening.
+    #[test]
+    fn levels_to_be_read_load_the_same_and_write_nothing() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        assert!(to_read(&env, dir.path()).unwrap().trees().is_empty());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let (one, two) = {
+            let (levels, _) = open(&env, dir.path());
+            let one = levels.create_tree(&[CfId::new(16)]).unwrap();
+            let two = levels.create_tree(&[CfId::new(17), CfId::new(18)]).unwrap();
+            let value = vec![7; 3_000];
+            let keys: Vec<[u8; 2]> = (0..400_u16).map(u16::to_be_bytes).collect();
+            let many: Vec<_> = keys.iter().map(|key| edit(16, key, 20, Some(&value))).collect();
+            levels.flush(one, Lsn::new(30), &many, 400).unwrap();
+            levels.flush(one, Lsn::new(40), &[edit(16, b"a", 35, Some(b"1"))], 401).unwrap();
+            levels.compact(one).unwrap();
+            levels.flush(one, Lsn::new(50), &[edit(16, &keys[0], 45, None)], 400).unwrap();
+            levels.flush(one, Lsn::new(60), &[edit(16, b"a", 55, Some(b"2"))], 400).unwrap();
+            levels.flush(two, Lsn::new(60), &[edit(17, b"x", 5, Some(b"")), edit(18, b"x", 6, Some(b"y"))], 2).unwrap();
+            // Begun, and in the tables or not: as two crashes leave it.
+            levels.flush(two, Lsn::new(70), &[edit(18, b"z", 65, Some(b"z"))], 3).unwrap();
+            let begun = Record::Begin(one, Flush { lsn: Lsn::new(80), live_keys: 9 });
+            levels.manifest.lock().append(&begun).unwrap();
+            (one, two)
+        };
+        let tree = tree_dir(dir.path(), one);
+        std::fs::write(tree.join("tables/99"), b"a part of a table").unwrap();
+        std::fs::write(tree.join("v99"), b"a part of a list").unwrap();
+        std::fs::write(tree.join(".tmp99"), b"").unwrap();
+        std::fs::create_dir(tree_dir(dir.path(), TreeId::new(77))).unwrap();
+        let before = files(dir.path());
+        let levels = to_read(&env, dir.path()).unwrap();
+        let seen = (load(&levels, one).unwrap(), load(&levels, two).unwrap());
+        let states = levels.trees();
+        let stat = levels.stat();
+        let refused: [Result<(), LevelsError>; 5] = [
+            levels.create_tree(&[CfId::new(30)]).map(drop),
+            levels.flush(one, Lsn::new(90), &[edit(16, b"b", 85, Some(b"b"))], 401).map(drop),
+            levels.compact(two).map(drop),
+            levels.drop_cf(CfId::new(16)),
+            levels.note_log_start(Lsn::new(8192), &[]),
+        ];
+        assert!(refused.iter().all(|refused| matches!(refused, Err(LevelsError::InvalidCall { .. }))));
+        drop(levels);
+        assert!(files(dir.path()) == before, "a file was changed");
+
+        let (levels, found) = open(&env, dir.path());
+        assert_eq!((found.interrupted, found.deleted_dirs.len()), (vec![one], 1));
+        assert_eq!((load(&levels, one).unwrap(), load(&levels, two).unwrap()), seen);
+        assert_eq!(levels.trees(), states);
+        let figures = |stat: &crate::LevelStat| {
+            let trees = stat.trees.iter();
+            trees.map(|tree| (tree.tables, tree.runs, tree.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(figures(&stat), figures(&levels.stat()));
+        assert!(seen.0.len() == 400 && seen.1.len() == 3, "{} and {}", seen.0.len(), seen.1.len());
+        assert_eq!(levels.trees()[0].flush_lsn, Lsn::new(60), "what was begun is not in the tables");
+        drop(levels);
+        assert!(files(dir.path()) != before, "what a crash left is cleared away by an opening");
+    }
+
+    /// Goal: damage is refused as an opening refuses it, and no version file allocates or panics. Method: the version file cut and
+    /// flipped everywhere; a table missing; MANIFEST missing.
+    #[test]
+    fn damaged_levels_are_not_read() {
+        let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        let (levels, _) = open(&env, dir.path());
+        let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
+        levels.flush(tree, Lsn::new(30), &[edit(16, b"a", 20, Some(b"1"))], 1).unwrap();
+        drop(levels);
+        let tree = tree_dir(dir.path(), tree);
+        let versions = std::fs::read_dir(&tree).unwrap().map(|entry| entry.unwrap().path());
+        let version =
+            versions.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with('v')).max().unwrap();
+        let whole = std::fs::read(&version).unwrap();
+        for at in 0..whole.len() {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1;
+            for bad in [&flipped[..], &whole[..at]] {
+                std::fs::write(&version, bad).unwrap();
+                assert!(matches!(to_read(&env, dir.path()), Err(LevelsError::TreeDamaged { .. })), "{at}");
+                let _whatever_it_says = super::super::lsm_view::decode_version(bad);
+            }
+        }
+        std::fs::write(&version, &whole).unwrap();
+        to_read(&env, dir.path()).unwrap();
+        let table = std::fs::read_dir(tree.join("tables")).unwrap().next().unwrap().unwrap().path();
+        let bytes = std::fs::read(&table).unwrap();
+        std::fs::remove_file(&table).unwrap();
+        assert!(matches!(to_read(&env, dir.path()), Err(LevelsError::TreeDamaged { .. })));
+        std::fs::write(&table, bytes).unwrap();
+        std::fs::remove_file(dir.path().join("MANIFEST")).unwrap();
+        assert!(matches!(to_read(&env, dir.path()), Err(LevelsError::ManifestDamaged { .. })));
+    }
+}
