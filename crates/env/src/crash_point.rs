@@ -7,7 +7,8 @@
 //! - M2. a sector may be torn: its first bytes from a write, the others durable, or the other way round;
 //! - M3. a file has its durable length or any it had since; what it then has and nothing was kept of reads as zeros;
 //! - M4. a name that was made or removed is there or not, in any combination; a rename is undone, done, or has made the
-//!   new name without taking the old one away, but it never loses both.
+//!   new name without taking the old one away, but it never loses both. A directory is at its old name or at its new one, with what
+//!   it holds.
 //!
 //! A decision is a *choice*, its outcomes are numbered from 0 (durable) up, and one outcome for each choice is a
 //! [`Picks`]. Outcomes that give the same bytes are one outcome, so that the same state is not counted twice.
@@ -21,6 +22,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write,
+    path::Path,
+    sync::Arc,
 };
 
 use collie_base::Set;
@@ -28,7 +31,7 @@ use collie_base::Set;
 use crate::{
     random::{Random, SimRandom},
     sim_blocks::{Block, Blocks, SECTOR, SECTORS, sector_of},
-    sim_disk::{Disk, Inode, NameChange, Names, Version, put_sector},
+    sim_disk::{Disk, Inode, NameChange, Names, Version, moved, put_sector},
     sim_files::SimFiles,
 };
 
@@ -195,14 +198,12 @@ impl CrashPoint {
     pub fn state(&self, picks: &Picks) -> SimFiles {
         assert_eq!(picks.0.len(), self.choices.len(), "picks belong to one crash point");
         let mut names: Names = self.disk.durable_names.clone();
+        let dirs = self.place_names(picks, &mut names);
         let mut contents: BTreeMap<u64, Blocks> = BTreeMap::new();
         let durable = |inode: &u64| self.disk.inodes.get(inode).map(|inode| inode.durable.clone()).unwrap_or_default();
         for (choice, pick) in self.choices.iter().zip(&picks.0).filter(|(_, pick)| **pick > 0) {
             match &choice.what {
-                What::Name(at) if *pick == 1 && choice.outcomes == 3 => {
-                    self.disk.changes[*at].apply_target_only(&mut names);
-                }
-                What::Name(at) => self.disk.changes[*at].apply(&mut names),
+                What::Name(_) => {}
                 What::Length(inode, lens) => {
                     let content = contents.entry(*inode).or_insert_with(|| durable(inode));
                     content.set_len(lens[usize::from(*pick) - 1]);
@@ -220,12 +221,7 @@ impl CrashPoint {
                 }
             }
         }
-        let mut disk = Disk {
-            durable_names: names.clone(),
-            dirs: self.disk.dirs.clone(),
-            next_inode: self.disk.next_inode,
-            ..Disk::default()
-        };
+        let mut disk = Disk { durable_names: names.clone(), dirs, next_inode: self.disk.next_inode, ..Disk::default() };
         for inode in names.values() {
             // Not taken out: a file may have two names.
             let mut content = contents.get(inode).cloned().unwrap_or_else(|| durable(inode));
@@ -235,6 +231,36 @@ impl CrashPoint {
         }
         disk.names = names;
         SimFiles::over(disk)
+    }
+
+    /// Makes the changes of names that `picks` keeps. Returns the directories that there are then.
+    fn place_names(&self, picks: &Picks, names: &mut Names) -> Arc<BTreeSet<Arc<Path>>> {
+        let mut unmoved: Vec<(Arc<Path>, Arc<Path>, bool)> = Vec::new();
+        for (choice, pick) in self.choices.iter().zip(&picks.0) {
+            let What::Name(at) = choice.what else { continue };
+            let change = &self.disk.changes[at];
+            if *pick > 0 {
+                // In a directory that stayed where it was.
+                let change = unmoved.iter().rev().fold(change.clone(), |change, (from, to, _)| change.within(to, from));
+                let is_half = *pick == 1 && choice.outcomes == 3;
+                if is_half { change.apply_target_only(names) } else { change.apply(names) }
+            } else if let NameChange::MoveDir(from, to, was_there) = change {
+                unmoved.push((from.clone(), to.clone(), *was_there));
+            }
+        }
+        let mut dirs = self.disk.dirs.clone();
+        for (from, to, was_there) in unmoved.iter().rev() {
+            let mut back: BTreeSet<Arc<Path>> = dirs.iter().map(|dir| moved(dir, to, from)).collect();
+            back.extend(was_there.then(|| to.clone()));
+            dirs = Arc::new(back);
+        }
+        // Those that were removed and are not empty, after all.
+        for dir in names.keys().filter_map(|path| path.parent()) {
+            if !dirs.contains(dir) {
+                Arc::make_mut(&mut dirs).extend(dir.ancestors().map(Arc::from));
+            }
+        }
+        dirs
     }
 
     /// Says what of the unsynced a state keeps, for the message about a failure.

@@ -138,19 +138,41 @@ pub(crate) enum NameChange {
     Unlink(Arc<Path>),
     /// The file moved from the first name to the second, in one step.
     Rename(Arc<Path>, Arc<Path>, u64),
+    /// The directory moved with everything in it, in one step, to where there was none (`false`) or an empty one.
+    MoveDir(Arc<Path>, Arc<Path>, bool),
+}
+
+/// Returns the name that `path` has once the directory `from`, if it lies in there, has moved to `to`.
+pub(crate) fn moved(path: &Arc<Path>, from: &Path, to: &Path) -> Arc<Path> {
+    match path.strip_prefix(from) {
+        Ok(rest) if rest.as_os_str().is_empty() => to.into(),
+        Ok(rest) => to.join(rest).into(),
+        Err(_elsewhere) => path.clone(),
+    }
 }
 
 impl NameChange {
     fn touches_dir(&self, dir: &Path) -> bool {
-        let (Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _)) = self;
+        let (Self::Link(path, _) | Self::Unlink(path) | Self::Rename(_, path, _) | Self::MoveDir(_, path, _)) = self;
         path.parent() == Some(dir)
+    }
+
+    /// Returns the same change where the directory `from` is at `to`.
+    pub(crate) fn within(&self, from: &Path, to: &Path) -> Self {
+        let moved = |path| moved(path, from, to);
+        match self {
+            Self::Link(path, inode) => Self::Link(moved(path), *inode),
+            Self::Unlink(path) => Self::Unlink(moved(path)),
+            Self::Rename(one, other, inode) => Self::Rename(moved(one), moved(other), *inode),
+            Self::MoveDir(one, other, was_there) => Self::MoveDir(moved(one), moved(other), *was_there),
+        }
     }
 
     /// Returns the file that the change gives a name.
     pub(crate) fn inode(&self) -> Option<u64> {
         match self {
             Self::Link(_, inode) | Self::Rename(_, _, inode) => Some(*inode),
-            Self::Unlink(_) => None,
+            Self::Unlink(_) | Self::MoveDir(..) => None,
         }
     }
 
@@ -168,6 +190,10 @@ impl NameChange {
                     names.remove(from);
                 }
                 names.insert(to.clone(), *inode);
+            }
+            Self::MoveDir(from, to, _) => {
+                *names =
+                    std::mem::take(names).into_iter().map(|(path, inode)| (moved(&path, from, to), inode)).collect();
             }
         }
     }
@@ -202,11 +228,23 @@ impl Disk {
         self.changes.push(change);
     }
 
+    /// Moves a directory, not durably.
+    pub(crate) fn move_dir(&mut self, from: &Path, to: &Path) {
+        let was_there = self.dirs.contains(to);
+        let dirs = self.dirs.iter().filter(|dir| !dir.starts_with(to)); // empty ones
+        self.dirs = Arc::new(dirs.map(|dir| moved(dir, from, to)).collect());
+        self.change(NameChange::MoveDir(from.into(), to.into(), was_there));
+    }
+
     /// Makes the changes of names in `dir` durable.
     pub(crate) fn sync_dir(&mut self, dir: &Path) {
-        let mut kept = Vec::new();
+        let mut kept: Vec<NameChange> = Vec::new();
         for change in std::mem::take(&mut self.changes) {
             if change.touches_dir(dir) {
+                if let NameChange::MoveDir(from, to, _) = &change {
+                    // What is not durable in the directory moves along.
+                    kept.iter_mut().for_each(|earlier| *earlier = earlier.within(from, to));
+                }
                 change.apply(&mut self.durable_names);
             } else {
                 kept.push(change);
