@@ -9,7 +9,10 @@
 //! | folder or file | noun |
 //! |---|---|
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
+//! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
+//! | `primary/` | [`primary::serve`]: sends what becomes durable; slots; base backups |
+//! | `standby/` | [`standby::follow`]: takes it, acknowledges, connects again; fills an empty directory |
 //!
 //! ```
 //! use collie_base::{Lsn, Term};
@@ -23,7 +26,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod error;
 pub mod identity;
 #[cfg(test)]
 mod identity_tests;
+mod link;
 pub mod packet;
+pub mod primary;
+pub mod standby;
+#[cfg(test)]
+mod stream_tests;
+
+pub use error::LinkError;
+pub use link::Connection;

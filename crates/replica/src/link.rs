@@ -1,0 +1,112 @@
+//! `Link`: one connection as packets: a reading and a writing half that tasks of their own may have.
+//!
+//! # Invariants
+//! - L1. No read and no write waits longer than the timeout that it was given: a half-open connection ends.
+//! - L2. A packet is borrowed from the input and gone when the next one is asked for; nothing is kept of it here.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
+    sync::watch,
+    time::timeout,
+};
+
+use crate::{
+    LinkError,
+    packet::{Error, From, Input, Packet, encode},
+};
+
+/// How much is asked of the network at once.
+const READ_BYTES: usize = 64 << 10;
+
+/// A connection: what carries bytes both ways.
+pub trait Connection: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection for T {}
+
+/// The reading half.
+#[derive(Debug)]
+pub(crate) struct Reading<C> {
+    io: ReadHalf<C>,
+    input: Input,
+}
+
+/// The writing half.
+#[derive(Debug)]
+pub(crate) struct Writing<C> {
+    io: WriteHalf<C>,
+    out: Vec<u8>,
+    timeout: Duration,
+}
+
+/// Splits a connection to a peer that has not said who it is; `early` arrived already.
+pub(crate) fn open<C: Connection>(io: C, peer: From, early: &[u8], timeout: Duration) -> (Reading<C>, Writing<C>) {
+    let (reading, writing) = split(io);
+    let mut input = Input::hello(peer);
+    input.feed(early);
+    (Reading { io: reading, input }, Writing { io: writing, out: Vec::new(), timeout })
+}
+
+/// Waits until this side is told to stop, or whoever could tell is gone.
+pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
+    // What it guards is not kept: a future that held it could not move between threads.
+    let _guarded = stop.wait_for(|stop| *stop).await.is_ok();
+}
+
+impl<C: Connection> Reading<C> {
+    /// Takes every packet from here on.
+    pub(crate) fn known(&mut self) {
+        self.input.known();
+    }
+
+    /// Returns the next packet, waiting for it as long as `patience`. The peer's `X` comes as [`LinkError::Told`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no byte.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Packet<'_>, LinkError> {
+        let after_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        timeout(patience, self.fill()).await.map_err(|_| LinkError::Silent { after_ms })??;
+        match self.input.next()? {
+            Some(Packet::Error(Error { code, fatal, text, .. })) => {
+                Err(LinkError::Told { code, fatal, text: text.to_owned() })
+            }
+            Some(packet) => Ok(packet),
+            None => Err(LinkError::Unexpected { what: "end of a packet" }),
+        }
+    }
+
+    /// Reads until a packet, or what is none, is there.
+    async fn fill(&mut self) -> Result<(), LinkError> {
+        while !self.input.has_packet() {
+            let buffer = self.input.buffer();
+            buffer.reserve(READ_BYTES);
+            if self.io.read_buf(buffer).await? == 0 {
+                return Err(LinkError::Closed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<C: Connection> Writing<C> {
+    /// Sends a packet whole; on an error the connection is of no use any more.
+    pub(crate) async fn send(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
+        self.out.clear();
+        encode(packet, &mut self.out);
+        let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
+        match timeout(self.timeout, self.io.write_all(&self.out)).await {
+            Ok(written) => Ok(written?),
+            Err(_) => Err(LinkError::Silent { after_ms }),
+        }
+    }
+
+    /// Says why this side gives up, as well as it goes, and closes.
+    pub(crate) async fn end(&mut self, error: Option<&LinkError>) {
+        if let Some((code, fatal, lsn, text)) = error.and_then(LinkError::tell) {
+            let packet = Packet::Error(Error { code, fatal, sqlstate: code.sqlstate(), lsn, text: &text });
+            let _best_effort = self.send(&packet).await;
+        }
+        let _best_effort = timeout(self.timeout, self.io.shutdown()).await;
+    }
+}

@@ -1,0 +1,158 @@
+//! `Progress`: how far one replica has come, and what may be sent to it. A state machine without I/O.
+//!
+//! # Invariants
+//! - G1. `durable`, `applied` <= `received` <= `sent`, and each only grows while a connection lasts: an ack that says otherwise
+//!   ends it.
+//! - G2. Not more than the window is under way, but for one packet.
+//! - G3. A round trip is measured on the primary's clock alone: now, less the clock that is echoed, less how long the replica held
+//!   it.
+//!
+//! Checked by the tests here.
+
+use collie_base::{Lsn, Term};
+
+use crate::{LinkError, packet::Ack};
+
+/// What was sent and acknowledged on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    term: Term,
+    window_bytes: u64,
+    sent: Lsn,
+    received: Lsn,
+    durable: Lsn,
+    applied: Lsn,
+    rtt_min_ns: u64,
+    rtt_last_ns: u64,
+    queue_bytes: u32,
+    heard_ns: u64,
+}
+
+/// The positions of a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Sent to it.
+    pub sent: Lsn,
+    /// In its log.
+    pub received: Lsn,
+    /// On its disk.
+    pub durable: Lsn,
+    /// Seen by its readers.
+    pub applied: Lsn,
+}
+
+impl Progress {
+    /// A replica that has everything below `start`.
+    pub fn new(term: Term, start: Lsn, window_bytes: u64, now_ns: u64) -> Self {
+        Self {
+            term,
+            window_bytes,
+            sent: start,
+            received: start,
+            durable: Lsn::ZERO,
+            applied: Lsn::ZERO,
+            rtt_min_ns: u64::MAX,
+            rtt_last_ns: u64::MAX,
+            queue_bytes: 0,
+            heard_ns: now_ns,
+        }
+    }
+
+    /// Returns whether another packet may be sent (G2).
+    pub fn may_send(&self) -> bool {
+        self.sent.bytes_since(self.received) < self.window_bytes
+    }
+
+    /// Takes note of records sent up to `end`.
+    pub fn on_sent(&mut self, end: Lsn) {
+        self.sent = end.max(self.sent);
+    }
+
+    /// Takes note of an ack that came at `now_ns`.
+    ///
+    /// # Errors
+    /// It is of another term, or claims what cannot be (G1).
+    pub fn on_ack(&mut self, ack: &Ack, now_ns: u64) -> Result<(), LinkError> {
+        let grows = ack.received >= self.received && ack.durable >= self.durable && ack.applied >= self.applied;
+        if ack.term != self.term || !grows || ack.received > self.sent || ack.durable.max(ack.applied) > ack.received {
+            return Err(LinkError::Unexpected { what: "ack" });
+        }
+        (self.received, self.durable, self.applied) = (ack.received, ack.durable, ack.applied);
+        (self.queue_bytes, self.heard_ns) = (ack.queue_bytes, now_ns);
+        // Before the first packet of a connection there is no clock to echo.
+        if ack.echo_mono_ns != 0 {
+            let Some(round) = now_ns.checked_sub(ack.echo_mono_ns).and_then(|round| round.checked_sub(ack.hold_ns))
+            else {
+                return Err(LinkError::Unexpected { what: "clock in an ack" });
+            };
+            self.rtt_last_ns = round;
+            self.rtt_min_ns = self.rtt_min_ns.min(round);
+        }
+        Ok(())
+    }
+
+    /// Returns the positions.
+    pub fn positions(&self) -> Sent {
+        Sent { sent: self.sent, received: self.received, durable: self.durable, applied: self.applied }
+    }
+
+    /// Returns the shortest round trip of this connection; `u64::MAX` before the first.
+    pub fn rtt_min_ns(&self) -> u64 {
+        self.rtt_min_ns
+    }
+
+    /// Returns how many bytes wait on the replica to be applied.
+    pub fn queue_bytes(&self) -> u32 {
+        self.queue_bytes
+    }
+
+    /// Returns when it was heard of.
+    pub fn heard_ns(&self) -> u64 {
+        self.heard_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(received: u64, durable: u64, applied: u64) -> Ack {
+        let [received, durable, applied] = [received, durable, applied].map(Lsn::new);
+        Ack {
+            term: Term::new(1),
+            received,
+            durable,
+            applied,
+            echo_mono_ns: 1000,
+            hold_ns: 300,
+            replica_mono_ns: 5,
+            queue_bytes: 1,
+            marks: Vec::new(),
+        }
+    }
+
+    /// Goal: G1 and G2. Method: sends and acks in an order that crosses the window, then each impossible ack.
+    #[test]
+    fn the_window_closes_and_opens_and_impossible_acks_are_refused() {
+        let mut progress = Progress::new(Term::new(1), Lsn::new(4096), 1000, 0);
+        assert!(progress.may_send());
+        progress.on_sent(Lsn::new(5000));
+        assert!(progress.may_send());
+        progress.on_sent(Lsn::new(5096));
+        assert!(!progress.may_send(), "a window of 1000 is full");
+        progress.on_ack(&ack(4097, 4096, 4000), 2000).unwrap();
+        assert!(progress.may_send());
+        assert_eq!(progress.rtt_min_ns(), 700);
+        progress.on_ack(&ack(5096, 5000, 5096), 1900).unwrap();
+        assert_eq!(progress.rtt_min_ns(), 600);
+        progress.on_ack(&ack(5096, 5000, 5096), 3000).unwrap();
+        assert_eq!(progress.rtt_min_ns(), 600);
+        for impossible in [ack(5097, 5000, 5096), ack(5095, 5000, 5096), ack(5096, 4999, 5096), ack(5096, 5000, 5095)] {
+            assert!(progress.on_ack(&impossible, 3000).is_err(), "{impossible:?}");
+        }
+        let other_term = Ack { term: Term::new(2), ..ack(5096, 5000, 5096) };
+        assert!(progress.on_ack(&other_term, 3000).is_err());
+        assert!(progress.on_ack(&ack(5096, 5000, 5096), 1200).is_err(), "held longer than it was away");
+        assert_eq!(progress.positions().durable, Lsn::new(5000));
+    }
+}

@@ -1,0 +1,148 @@
+//! `Source`: what is asked of the database that is followed.
+
+use std::{fmt, future::Future, path::PathBuf};
+
+use collie_base::Lsn;
+
+use crate::identity::Identity;
+
+/// A database that can be followed.
+pub trait Source: Send + Sync + 'static {
+    /// What reads its log for one replica.
+    type Shipper: Ship;
+
+    /// Who it is, and up to where its log is durable.
+    fn identity(&self) -> Identity;
+
+    /// Up to where it is durable.
+    fn durable(&self) -> Lsn;
+
+    /// Up to where readers of replicas may see.
+    fn show(&self) -> Lsn;
+
+    /// How many transactions it has committed.
+    fn commits(&self) -> u64;
+
+    /// The CRC-32C of the `bytes` bytes of log below `end`; `None` when it does not have all of them any more.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError>;
+
+    /// Reads the log from `from` on under the name of a slot, which keeps it from there on.
+    ///
+    /// # Errors
+    /// [`SourceError::Gone`] when it was freed, or freed for that slot; others.
+    fn ship(&self, slot: &str, from: Lsn) -> Result<Self::Shipper, SourceError>;
+
+    /// Makes the files of a base backup, and keeps the log that they need under the name of the slot.
+    ///
+    /// # Errors
+    /// The disk, the log.
+    fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError>;
+
+    /// Forgets the slot, so that the log that it kept may go.
+    ///
+    /// # Errors
+    /// The disk.
+    fn drop_slot(&self, slot: &str) -> Result<(), SourceError>;
+}
+
+/// Reads a log for one replica.
+pub trait Ship: Send + 'static {
+    /// Puts the next durable records into `out`, which was cleared: whole ones, at most `bytes_max` bytes of them but at least one;
+    /// waits until there are any.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no record.
+    fn next<'a>(
+        &'a mut self,
+        bytes_max: usize,
+        out: &'a mut Vec<u8>,
+    ) -> impl Future<Output = Result<Shipment, SourceError>> + Send + 'a;
+
+    /// Everything below is on the replica's disk: the log below need not be kept for it.
+    ///
+    /// # Errors
+    /// The cursor cannot be stored, or was lost.
+    fn advance(&mut self, durable: Lsn) -> Result<(), SourceError>;
+}
+
+/// Where records that were read lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shipment {
+    /// Where the record before ends.
+    pub prev_end: Lsn,
+    /// Where they begin; above `prev_end` only in front of the first record of a history.
+    pub start: Lsn,
+    /// Where they end.
+    pub end: Lsn,
+}
+
+/// The files of a base backup. Dropped, they are removed.
+#[derive(Debug)]
+pub struct BackupFiles {
+    /// Where they lie; names are relative to it.
+    pub root: PathBuf,
+    /// The files, with how long they are.
+    pub files: Vec<BackupFile>,
+    /// Where the log begins that is needed beside them.
+    pub log_start: Lsn,
+    /// Everything in them lies below.
+    pub consistent: Lsn,
+    /// Removes them.
+    pub cleanup: Option<Box<dyn FnOnceSend>>,
+}
+
+/// Called once, when the files of a backup are needed no more.
+pub trait FnOnceSend: FnOnce() + Send + Sync {}
+
+impl<T: FnOnce() + Send + Sync> FnOnceSend for T {}
+
+impl fmt::Debug for dyn FnOnceSend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("removes the files")
+    }
+}
+
+impl Drop for BackupFiles {
+    fn drop(&mut self) {
+        if let Some(cleanup) = self.cleanup.take() {
+            cleanup();
+        }
+    }
+}
+
+/// A file of a base backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupFile {
+    /// Its path, parts between `/`.
+    pub name: String,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// Why a source cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceError {
+    /// The log that is asked for was freed.
+    Gone,
+    /// Somebody reads under that name already, or there is no room for another name.
+    Taken(String),
+    /// The log has ended: the database is closing, or its disk failed.
+    Ended(String),
+    /// The disk refused, or what it gives is damaged.
+    Failed(String),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("the log that is needed was freed"),
+            Self::Taken(text) | Self::Ended(text) | Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for SourceError {}

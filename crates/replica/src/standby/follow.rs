@@ -1,0 +1,350 @@
+//! [`follow`]: one stream after the other until told to stop, or until the directory has to be changed.
+//!
+//! # Invariants
+//! - F1. Records go to the log as they came, one packet after the other; what they show to readers is set after that.
+//! - F2. Acks go out from a task of their own, so that an apply that takes its time does not make a primary think its replica dead.
+//! - F3. Nothing is taken from a primary of a lower term than this node has followed (replication.md R8).
+//!
+//! Checked by `stream_tests`, over connections in memory.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use collie_base::{Lsn, Term};
+use collie_env::Env;
+use parking_lot::Mutex;
+use tokio::{
+    select,
+    sync::{Notify, watch},
+    task::{JoinHandle, block_in_place},
+    time::sleep,
+};
+
+use super::{Backoff, Heard, Positions, Target, TargetError};
+use crate::{
+    Connection, LinkError,
+    identity::Identity,
+    link::{self, Reading, Writing},
+    packet::{
+        End, ErrorCode, From, HELLO_HISTORIES_MAX, Hello, Identify, PROTOCOL, PROTOCOL_MIN, Packet, Synced, Verdict,
+    },
+};
+
+/// How long a primary is given to answer a hello: it may have to read its log.
+const IDENTIFY_TIME: Duration = Duration::from_secs(30);
+
+/// How often positions are looked at while something is to be acknowledged.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How a replica follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowOptions {
+    /// The name of its slot; empty: after its node id.
+    pub slot: String,
+    /// After how long a silence a connection is given up; the primary's own counts when it is longer.
+    pub timeout: Duration,
+}
+
+/// Why following ended.
+#[derive(Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ended {
+    /// It was told to stop.
+    Stopped,
+    /// What the log has from here on is no part of the primary's history: it is to be set aside.
+    Truncate {
+        /// From here on.
+        at: Lsn,
+        /// The primary's term.
+        term: Term,
+    },
+    /// The directory is to be filled anew.
+    Rebuild,
+    /// The database has to be opened again.
+    Failed(String),
+}
+
+/// What a person may want to know: called with each change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Told {
+    /// It follows, from this position on.
+    Following {
+        /// From here on.
+        from: Lsn,
+        /// The primary's node id.
+        node: u64,
+    },
+    /// It has everything that the primary had when it came.
+    CaughtUp {
+        /// Everything below is seen by its readers.
+        applied: Lsn,
+    },
+    /// The connection ended, or there was none.
+    Lost {
+        /// Why.
+        why: String,
+        /// How long it waits before the next try.
+        wait: Duration,
+    },
+}
+
+/// What one connection came to.
+enum Outcome {
+    Ended(Ended),
+    /// The primary ended it in order.
+    Over,
+}
+
+/// Follows a primary until `stop` turns true or the directory has to be changed; connects again whenever a connection ends.
+pub async fn follow<T, C, F>(
+    connect: impl Fn() -> F + Send,
+    target: Arc<T>,
+    options: FollowOptions,
+    env: Env,
+    mut stop: watch::Receiver<bool>,
+    tell: impl Fn(Told) + Send + Sync,
+) -> Ended
+where
+    T: Target,
+    C: Connection,
+    F: Future<Output = Result<C, LinkError>> + Send,
+{
+    let mut backoff = Backoff::default();
+    loop {
+        let one = async {
+            let io = connect().await?;
+            let (reading, writing) = link::open(io, From::Primary, &[], options.timeout);
+            let writing = Arc::new(tokio::sync::Mutex::new(writing));
+            let link = Following { target: &target, options: &options, env: &env, tell: &tell };
+            let result = link.converse(reading, &writing, &mut backoff).await;
+            writing.lock().await.end(result.as_ref().err()).await;
+            result
+        };
+        let result = select! {
+            result = one => result,
+            () = link::stopping(&mut stop) => return Ended::Stopped,
+        };
+        let (why, fatal) = match result {
+            Ok(Outcome::Ended(ended)) => return ended,
+            Ok(Outcome::Over) => ("the primary ended the stream".to_owned(), false),
+            Err(error) => (error.to_string(), error.is_fatal()),
+        };
+        let wait = backoff.next(fatal, env.random.u64());
+        tell(Told::Lost { why, wait });
+        select! {
+            () = sleep(wait) => {}
+            () = link::stopping(&mut stop) => return Ended::Stopped,
+        }
+    }
+}
+
+/// A writing half that two tasks send on.
+type Shared<C> = Arc<tokio::sync::Mutex<Writing<C>>>;
+
+/// One try to follow.
+struct Following<'a, T, N> {
+    target: &'a Arc<T>,
+    options: &'a FollowOptions,
+    env: &'a Env,
+    tell: &'a N,
+}
+
+impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
+    async fn converse<C: Connection>(
+        &self,
+        mut reading: Reading<C>,
+        writing: &Shared<C>,
+        backoff: &mut Backoff,
+    ) -> Result<Outcome, LinkError> {
+        let (own, tail) = match block_in_place(|| (self.target.identity(), self.target.tail())) {
+            (own, Ok(tail)) => (own, tail),
+            (_, Err(error)) => return Ok(Outcome::Ended(Ended::Failed(error.to_string()))),
+        };
+        let positions = self.target.positions();
+        writing.lock().await.send(&Packet::Hello(hello(&own, positions, tail, &self.options.slot))).await?;
+        let Packet::Identify(identify) = reading.next(IDENTIFY_TIME).await? else {
+            return Err(LinkError::Unexpected { what: "packet instead of an answer to the hello" });
+        };
+        check(&own, &identify)?;
+        match identify.verdict {
+            Verdict::Stream if identify.start == own.end => {
+                reading.known();
+                backoff.reset();
+                (self.tell)(Told::Following { from: own.end, node: identify.node });
+                self.stream(reading, writing, &identify).await
+            }
+            Verdict::Stream => Err(LinkError::Unexpected { what: "position to follow from" }),
+            Verdict::Truncate if identify.start < own.end => {
+                Ok(Outcome::Ended(Ended::Truncate { at: identify.start, term: identify.term }))
+            }
+            Verdict::Truncate => Err(LinkError::Unexpected { what: "position to cut at" }),
+            Verdict::Backup => Ok(Outcome::Ended(Ended::Rebuild)),
+            // Why comes next.
+            Verdict::Ahead | Verdict::Refuse => match reading.next(IDENTIFY_TIME).await {
+                Ok(_) => Err(LinkError::Unexpected { what: "packet instead of a reason" }),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Takes what comes until the connection ends.
+    async fn stream<C: Connection>(
+        &self,
+        mut reading: Reading<C>,
+        writing: &Shared<C>,
+        identify: &Identify,
+    ) -> Result<Outcome, LinkError> {
+        let term = identify.term;
+        let timeout = self.options.timeout.max(Duration::from_millis(u64::from(identify.timeout_ms)));
+        let acks = Arc::new(Acks { heard: Mutex::new(Heard::new(term, identify.start)), changed: Notify::new() });
+        let sending = send_acks(writing.clone(), acks.clone(), self.target.clone(), self.env.clone());
+        let mut sending = Sending(tokio::spawn(sending));
+        acks.changed.notify_one();
+        // What is durable there now is what it has caught up with.
+        let behind = identify.durable;
+        let mut told = false;
+        loop {
+            let packet = select! {
+                packet = reading.next(timeout) => packet?,
+                ended = &mut sending.0 => return Err(ended.unwrap_or(LinkError::Closed)),
+            };
+            let now_ns = self.env.clock.now_ns();
+            match packet {
+                Packet::Data(data) => {
+                    let show = {
+                        let mut heard = acks.heard.lock();
+                        heard.on_data(&data, now_ns)?;
+                        heard.show()
+                    };
+                    // F1
+                    let received = block_in_place(|| self.target.receive(data.start, data.prev_end, data.records));
+                    let end = match received {
+                        Ok(end) => end,
+                        Err(TargetError::Failed(text)) => return Ok(Outcome::Ended(Ended::Failed(text))),
+                        Err(error) => return Err(refuse_target(&error, data.start)),
+                    };
+                    debug_assert_eq!(end, acks.heard.lock().expected(), "whole packets are taken");
+                    self.target.set_show(show);
+                }
+                Packet::Heartbeat(heartbeat) => {
+                    let show = {
+                        let mut heard = acks.heard.lock();
+                        heard.on_heartbeat(&heartbeat, now_ns)?;
+                        heard.show()
+                    };
+                    self.target.set_show(show);
+                }
+                Packet::End(End { .. }) => return Ok(Outcome::Over),
+                // Nobody runs them here; they may be left out as well.
+                Packet::Sample(_) => {}
+                _ => return Err(LinkError::Unexpected { what: "packet from a primary that streams" }),
+            }
+            acks.changed.notify_one();
+            let applied = self.target.positions().applied;
+            if !told && applied >= behind {
+                told = true;
+                (self.tell)(Told::CaughtUp { applied });
+            }
+        }
+    }
+}
+
+/// What the two tasks of a connection share.
+#[derive(Debug)]
+struct Acks {
+    heard: Mutex<Heard>,
+    changed: Notify,
+}
+
+/// The task that sends acks; it ends with its connection.
+#[derive(Debug)]
+struct Sending(JoinHandle<LinkError>);
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends acks while positions move (F2); returns why it cannot.
+async fn send_acks<T: Target, C: Connection>(
+    writing: Shared<C>,
+    acks: Arc<Acks>,
+    target: Arc<T>,
+    env: Env,
+) -> LinkError {
+    let mut synced = false;
+    loop {
+        let positions = target.positions();
+        let (ack, behind, now_synced, term) = {
+            let mut heard = acks.heard.lock();
+            let ack = heard.ack(positions, target.queue_bytes(), env.clock.now_ns());
+            (ack, heard.is_behind(positions), heard.is_synced(positions), heard.term())
+        };
+        if let Some(ack) = ack {
+            let applied = ack.applied;
+            let mut writing = writing.lock().await;
+            if let Err(error) = writing.send(&Packet::Ack(ack)).await {
+                return error;
+            }
+            if now_synced
+                && !synced
+                && let Err(error) = writing.send(&Packet::Synced(Synced { term, applied })).await
+            {
+                return error;
+            }
+            synced = now_synced;
+        }
+        select! {
+            () = acks.changed.notified() => {}
+            () = sleep(LOOK_EVERY), if behind => {}
+        }
+    }
+}
+
+fn hello<'a>(own: &Identity, positions: Positions, (tail_bytes, tail_crc): (u32, u32), slot: &'a str) -> Hello<'a> {
+    let newest = own.histories.len().saturating_sub(HELLO_HISTORIES_MAX);
+    Hello {
+        proto_min: PROTOCOL_MIN,
+        proto_max: PROTOCOL,
+        flags: 0,
+        cluster: own.cluster,
+        node: own.node,
+        promised: own.term,
+        received: own.end,
+        durable: positions.durable,
+        applied: positions.applied,
+        tail_bytes,
+        tail_crc,
+        histories: own.histories.get(newest..).unwrap_or_default().to_vec(),
+        slot,
+    }
+}
+
+/// Checks that the answer is one of a primary that may be followed (F3).
+fn check(own: &Identity, identify: &Identify) -> Result<(), LinkError> {
+    if !(PROTOCOL_MIN..=PROTOCOL).contains(&identify.proto) {
+        return Err(LinkError::Unexpected { what: "protocol" });
+    }
+    // Who refuses, refuses also those of another database.
+    if matches!(identify.verdict, Verdict::Refuse) {
+        return Ok(());
+    }
+    if own.cluster != 0 && identify.cluster != own.cluster {
+        let text = format!("the primary belongs to database {:032x}, this is {:032x}", identify.cluster, own.cluster);
+        return Err(LinkError::fatal(ErrorCode::Cluster, Lsn::ZERO, text));
+    }
+    if identify.term < own.term {
+        let text = format!("the primary leads in term {}, this node has followed term {}", identify.term, own.term);
+        return Err(LinkError::fatal(ErrorCode::Term, Lsn::ZERO, text));
+    }
+    Ok(())
+}
+
+fn refuse_target(error: &TargetError, lsn: Lsn) -> LinkError {
+    let code = match error {
+        TargetError::Stream(_) => ErrorCode::Gap,
+        TargetError::Full(_) | TargetError::Failed(_) => ErrorCode::Storage,
+    };
+    LinkError::refused(code, lsn, error.to_string())
+}

@@ -1,0 +1,199 @@
+//! `Heard`: what came on one connection, and what is to be acknowledged. A state machine without I/O.
+//!
+//! # Invariants
+//! - E1. Records are taken only in the term of the connection and where those before ended.
+//! - E2. What is shown never falls on one connection, and never passes what the primary has durable.
+//! - E3. An ack never says less than the one before, and echoes the newest clock that came.
+//!
+//! Checked by the tests here.
+
+use collie_base::{Lsn, Term};
+
+use super::Positions;
+use crate::{
+    LinkError,
+    packet::{Ack, Data, ErrorCode, Heartbeat, Mark},
+};
+
+/// What a replica has heard on one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard {
+    term: Term,
+    expected: Lsn,
+    durable: Lsn,
+    show: Lsn,
+    echo_mono_ns: u64,
+    echoed_at_ns: u64,
+    /// Whether an answer is wanted whether or not anything moved.
+    asked: bool,
+    told: Positions,
+}
+
+impl Heard {
+    /// A connection in `term` that goes on at `expected`.
+    pub fn new(term: Term, expected: Lsn) -> Self {
+        Self {
+            term,
+            expected,
+            durable: Lsn::ZERO,
+            show: Lsn::ZERO,
+            echo_mono_ns: 0,
+            echoed_at_ns: 0,
+            asked: true,
+            told: Positions::default(),
+        }
+    }
+
+    fn note(&mut self, term: Term, (durable, show): (Lsn, Lsn), mono_ns: u64, now_ns: u64) -> Result<(), LinkError> {
+        if term != self.term {
+            let text = format!("a packet of term {term} on a connection of term {}", self.term);
+            return Err(LinkError::refused(ErrorCode::Term, self.expected, text));
+        }
+        self.durable = self.durable.max(durable);
+        self.show = self.show.max(show).min(self.durable); // E2
+        (self.echo_mono_ns, self.echoed_at_ns) = (mono_ns, now_ns);
+        Ok(())
+    }
+
+    /// Takes note of records; they are to be taken if this is `Ok` (E1).
+    ///
+    /// # Errors
+    /// They are of another term, or do not continue what came before.
+    pub fn on_data(&mut self, data: &Data<'_>, now_ns: u64) -> Result<(), LinkError> {
+        self.note(data.term, (data.durable, data.show), data.mono_ns, now_ns)?;
+        if data.prev_end != self.expected {
+            let text = format!("records that continue {}, where {} was expected", data.prev_end, self.expected);
+            return Err(LinkError::refused(ErrorCode::Gap, self.expected, text));
+        }
+        self.expected = data.start.plus(u64::try_from(data.records.len()).unwrap_or(u64::MAX));
+        self.asked |= data.flags.want_flush || data.flags.want_apply;
+        Ok(())
+    }
+
+    /// Takes note of a heartbeat, which is always answered.
+    ///
+    /// # Errors
+    /// It is of another term.
+    pub fn on_heartbeat(&mut self, heartbeat: &Heartbeat, now_ns: u64) -> Result<(), LinkError> {
+        self.asked = true;
+        self.note(heartbeat.term, (heartbeat.durable, heartbeat.show), heartbeat.mono_ns, now_ns)
+    }
+
+    /// Returns the term of the connection.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Returns up to where readers may see what is applied.
+    pub fn show(&self) -> Lsn {
+        self.show
+    }
+
+    /// Returns where the next records must continue.
+    pub fn expected(&self) -> Lsn {
+        self.expected
+    }
+
+    /// Returns whether readers see everything that the primary has durable, as far as is known.
+    pub fn is_synced(&self, positions: Positions) -> bool {
+        self.durable > Lsn::ZERO && positions.applied >= self.durable
+    }
+
+    /// Returns whether something that came is still to be acknowledged at some level.
+    pub fn is_behind(&self, positions: Positions) -> bool {
+        positions.received.min(positions.durable).min(positions.applied) < self.expected
+    }
+
+    /// Returns the ack to send now, if there is something to say.
+    pub fn ack(&mut self, positions: Positions, queue_bytes: u64, now_ns: u64) -> Option<Ack> {
+        let told = self.told;
+        // E3; readers may see a moment earlier than files hold it, which is nobody's business.
+        let received = positions.received.max(told.received);
+        let now = Positions {
+            received,
+            durable: positions.durable.min(received).max(told.durable),
+            applied: positions.applied.min(received).max(told.applied),
+        };
+        if now == told && !self.asked {
+            return None;
+        }
+        let marks = if now.applied > told.applied { vec![Mark { lsn: now.applied, age_us: 0 }] } else { Vec::new() };
+        (self.told, self.asked) = (now, false);
+        Some(Ack {
+            term: self.term,
+            received: now.received,
+            durable: now.durable,
+            applied: now.applied,
+            echo_mono_ns: self.echo_mono_ns,
+            hold_ns: if self.echo_mono_ns == 0 { 0 } else { now_ns.saturating_sub(self.echoed_at_ns) },
+            replica_mono_ns: now_ns,
+            queue_bytes: u32::try_from(queue_bytes).unwrap_or(u32::MAX),
+            marks,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::DataFlags;
+
+    fn data(term: u64, prev_end: u64, start: u64, records: &[u8]) -> Data<'_> {
+        Data {
+            term: Term::new(term),
+            start: Lsn::new(start),
+            prev_end: Lsn::new(prev_end),
+            durable: Lsn::new(5000),
+            show: Lsn::new(6000),
+            mono_ns: 70,
+            flags: DataFlags::default(),
+            records,
+        }
+    }
+
+    fn at(received: u64, durable: u64, applied: u64) -> Positions {
+        let [received, durable, applied] = [received, durable, applied].map(Lsn::new);
+        Positions { received, durable, applied }
+    }
+
+    /// Goal: E1 and E2. Method: records in order, over a jump, out of order and of another term.
+    #[test]
+    fn records_are_taken_in_order_and_in_their_term() {
+        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        heard.on_data(&data(1, 4096, 4096, b"four"), 1).unwrap();
+        assert_eq!((heard.expected(), heard.show()), (Lsn::new(4100), Lsn::new(5000)));
+        heard.on_data(&data(1, 4100, 4200, b"1"), 1).unwrap();
+        for wrong in [data(1, 4200, 4200, b"1"), data(1, 4202, 4202, b"1"), data(2, 4201, 4201, b"1")] {
+            assert!(heard.on_data(&wrong, 1).is_err(), "{wrong:?}");
+        }
+        assert_eq!(heard.expected(), Lsn::new(4201));
+        assert!(heard.is_behind(at(4201, 4200, 4201)) && !heard.is_behind(at(4201, 4201, 4201)));
+        assert!(!heard.is_synced(at(4201, 4201, 4201)) && heard.is_synced(at(5000, 4201, 5000)));
+    }
+
+    /// Goal: E3, and no ack without news. Method: positions that stand, move, and fall; a heartbeat between.
+    #[test]
+    fn acks_follow_progress_and_heartbeats() {
+        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        assert!(heard.ack(at(4096, 4096, 4000), 0, 1).is_some(), "the first says where it stands");
+        assert_eq!(heard.ack(at(4096, 4096, 4000), 0, 2), None);
+        heard.on_data(&data(1, 4096, 4096, b"four"), 10).unwrap();
+        let ack = heard.ack(at(4100, 4096, 4101), 1 << 40, 15).unwrap();
+        assert_eq!((ack.echo_mono_ns, ack.hold_ns, ack.queue_bytes), (70, 5, u32::MAX));
+        assert_eq!((ack.received, ack.durable, ack.applied), (Lsn::new(4100), Lsn::new(4096), Lsn::new(4100)));
+        assert_eq!(ack.marks, [Mark { lsn: Lsn::new(4100), age_us: 0 }]);
+        assert_eq!(heard.ack(at(4090, 4090, 4090), 0, 16), None, "nothing is taken back");
+        let heartbeat = Heartbeat {
+            term: Term::new(1),
+            durable: Lsn::new(4100),
+            show: Lsn::new(4100),
+            mono_ns: 80,
+            delay_ns: 0,
+            rtt_min_ns: 0,
+            commits: 0,
+        };
+        heard.on_heartbeat(&heartbeat, 20).unwrap();
+        let ack = heard.ack(at(4100, 4096, 4100), 0, 21).unwrap();
+        assert_eq!((ack.echo_mono_ns, ack.hold_ns, ack.marks.len()), (80, 1, 0));
+    }
+}

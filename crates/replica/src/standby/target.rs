@@ -1,0 +1,69 @@
+//! `Target`: what is asked of the database that follows.
+
+use std::fmt;
+
+use collie_base::Lsn;
+
+use crate::identity::Identity;
+
+/// A database that follows another.
+pub trait Target: Send + Sync + 'static {
+    /// Who it is; `end` is where the next record must continue.
+    fn identity(&self) -> Identity;
+
+    /// How far it has come.
+    fn positions(&self) -> Positions;
+
+    /// The CRC-32C of the end of its log, and of how many bytes, at most 64 KiB; 0 bytes if it has none. What it covers is in its
+    /// files.
+    ///
+    /// # Errors
+    /// The log cannot be flushed or read.
+    fn tail(&self) -> Result<(u32, u32), TargetError>;
+
+    /// Takes whole records that begin at `start` and continue `prev_end`; returns where they end. One caller at a time; blocks while
+    /// too much waits to be applied.
+    ///
+    /// # Errors
+    /// Nothing was taken.
+    fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError>;
+
+    /// Its readers may see everything below `show` that is applied.
+    fn set_show(&self, show: Lsn);
+
+    /// Bytes received that wait to be applied.
+    fn queue_bytes(&self) -> u64;
+}
+
+/// How far a replica has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// In its log's files.
+    pub received: Lsn,
+    /// On its disk.
+    pub durable: Lsn,
+    /// Seen by its readers.
+    pub applied: Lsn,
+}
+
+/// Why records were not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// They do not continue what it has, or are no records.
+    Stream(String),
+    /// There is no room; there may be later.
+    Full(String),
+    /// Its disk or its memory failed: it has to be opened again.
+    Failed(String),
+}
+
+impl fmt::Display for TargetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stream(text) | Self::Full(text) | Self::Failed(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for TargetError {}

@@ -1,0 +1,651 @@
+//! Primary and replica of this crate against each other, over connections in memory that are cut and whose bits flip; the log
+//! and what follows it are bytes.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::Path,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use collie_base::{HistoryId, Lsn, Term, checksum::crc32c};
+use collie_env::{Access, Env};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex},
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::{
+    LinkError,
+    identity::Identity,
+    packet::History,
+    primary::{BackupFile, BackupFiles, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve},
+    standby::{Ended, FollowOptions, Positions, Target, TargetError, Told, clone, follow},
+};
+
+/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+struct Log {
+    cluster: u128,
+    node: u64,
+    histories: Vec<History>,
+    /// Each record: where the one before ends, where it starts, its bytes.
+    records: Vec<(Lsn, Lsn, Vec<u8>)>,
+    end: Lsn,
+    /// Below here everything was freed.
+    oldest: Lsn,
+    show: Lsn,
+    advanced: Lsn,
+    full: bool,
+}
+
+/// A log in memory: of a primary, or of a replica.
+#[derive(Debug)]
+struct Node {
+    log: Mutex<Log>,
+    grown: Notify,
+    received_packets: AtomicUsize,
+}
+
+impl Node {
+    fn new(cluster: u128, node: u64) -> Arc<Self> {
+        let log = Log {
+            cluster,
+            node,
+            histories: Vec::new(),
+            records: Vec::new(),
+            end: Lsn::FIRST,
+            oldest: Lsn::FIRST,
+            show: Lsn::ZERO,
+            advanced: Lsn::ZERO,
+            full: false,
+        };
+        Arc::new(Self { log: Mutex::new(log), grown: Notify::new(), received_packets: AtomicUsize::new(0) })
+    }
+
+    fn primary() -> Arc<Self> {
+        let node = Self::new(7, 1);
+        node.begin(0, 0, 1);
+        node
+    }
+
+    /// A replica with the primary's database, and nothing of its log: as a base backup leaves it.
+    fn replica(node: u64) -> Arc<Self> {
+        let replica = Self::new(7, node);
+        let (term, id) = (Term::new(0), HistoryId::new(1));
+        replica.log.lock().histories.push(History { term, id, start: Lsn::FIRST, prev_end: Lsn::FIRST });
+        replica
+    }
+
+    fn begin(&self, term: u64, skip: u64, id: u64) {
+        {
+            let mut log = self.log.lock();
+            let prev_end = log.end;
+            let history =
+                History { term: Term::new(term), id: HistoryId::new(id), start: prev_end.plus(skip), prev_end };
+            log.histories.push(history);
+        }
+        self.append(skip, format!("history {id}").as_bytes());
+    }
+
+    fn append(&self, skip: u64, bytes: &[u8]) -> Lsn {
+        let mut log = self.log.lock();
+        let (prev_end, start) = (log.end, log.end.plus(skip));
+        log.records.push((prev_end, start, bytes.to_vec()));
+        log.end = start.plus(bytes.len() as u64);
+        drop(log);
+        self.grown.notify_waiters();
+        self.log.lock().end
+    }
+
+    /// Every byte with its position.
+    fn bytes(&self) -> BTreeMap<u64, u8> {
+        let log = self.log.lock();
+        let of = |(_, start, bytes): &(Lsn, Lsn, Vec<u8>)| {
+            bytes.iter().zip(start.get()..).map(|(byte, at)| (at, *byte)).collect::<Vec<_>>()
+        };
+        log.records.iter().flat_map(of).collect()
+    }
+
+    fn crc(&self, end: Lsn, bytes: u64) -> u32 {
+        let all = self.bytes();
+        let below: Vec<u8> = all.range(..end.get()).map(|(_, byte)| *byte).collect();
+        crc32c(&below[below.len() - usize::try_from(bytes).unwrap()..])
+    }
+}
+
+/// Reads a log in memory.
+struct Reader {
+    node: Arc<Node>,
+    at: Lsn,
+}
+
+impl Ship for Reader {
+    async fn next<'a>(&'a mut self, bytes_max: usize, out: &'a mut Vec<u8>) -> Result<Shipment, SourceError> {
+        loop {
+            let grown = self.node.grown.notified();
+            tokio::pin!(grown);
+            grown.as_mut().enable();
+            {
+                let log = self.node.log.lock();
+                let from = log.records.iter().position(|(prev_end, _, _)| *prev_end >= self.at);
+                let mut records = log.records[from.unwrap_or(log.records.len())..].iter();
+                if let Some((prev_end, start, bytes)) = records.next() {
+                    assert_eq!(*prev_end, self.at, "a shipper stands at a boundary");
+                    out.extend_from_slice(bytes);
+                    let mut end = start.plus(bytes.len() as u64);
+                    for (_, start, bytes) in records.take_while(|(prev_end, start, _)| prev_end == start) {
+                        if out.len() + bytes.len() > bytes_max.min(100) {
+                            break;
+                        }
+                        out.extend_from_slice(bytes);
+                        end = start.plus(bytes.len() as u64);
+                    }
+                    self.at = end;
+                    return Ok(Shipment { prev_end: *prev_end, start: *start, end });
+                }
+            }
+            grown.await;
+        }
+    }
+
+    fn advance(&mut self, durable: Lsn) -> Result<(), SourceError> {
+        let mut log = self.node.log.lock();
+        log.advanced = log.advanced.max(durable);
+        Ok(())
+    }
+}
+
+/// A primary's face of a log in memory.
+#[derive(Debug)]
+struct Followed(Arc<Node>);
+
+impl Source for Followed {
+    type Shipper = Reader;
+
+    fn identity(&self) -> Identity {
+        identity(&self.0)
+    }
+
+    fn durable(&self) -> Lsn {
+        self.0.log.lock().end
+    }
+
+    fn show(&self) -> Lsn {
+        self.durable()
+    }
+
+    fn commits(&self) -> u64 {
+        0
+    }
+
+    fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError> {
+        Ok(Some(self.0.crc(end, u64::from(bytes))))
+    }
+
+    fn ship(&self, _slot: &str, from: Lsn) -> Result<Reader, SourceError> {
+        if from < self.0.log.lock().oldest {
+            return Err(SourceError::Gone);
+        }
+        Ok(Reader { node: self.0.clone(), at: from })
+    }
+
+    fn backup(&self, _slot: &str) -> Result<BackupFiles, SourceError> {
+        Err(SourceError::Failed("no files here".to_owned()))
+    }
+
+    fn drop_slot(&self, _slot: &str) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+fn identity(node: &Node) -> Identity {
+    let log = node.log.lock();
+    let term = log.histories.last().map_or(Term::new(0), |history| history.term);
+    Identity { cluster: log.cluster, node: log.node, term, histories: log.histories.clone(), end: log.end }
+}
+
+impl Target for Node {
+    fn identity(&self) -> Identity {
+        identity(self)
+    }
+
+    fn positions(&self) -> Positions {
+        let log = self.log.lock();
+        Positions { received: log.end, durable: log.end, applied: log.end.min(log.show) }
+    }
+
+    fn tail(&self) -> Result<(u32, u32), TargetError> {
+        let bytes = self.bytes().len().min(64);
+        let end = self.log.lock().end;
+        Ok((u32::try_from(bytes).unwrap(), self.crc(end, bytes as u64)))
+    }
+
+    fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError> {
+        self.received_packets.fetch_add(1, Ordering::Relaxed);
+        let mut log = self.log.lock();
+        if log.full {
+            return Err(TargetError::Full("no room".to_owned()));
+        }
+        if prev_end != log.end {
+            return Err(TargetError::Stream(format!("{prev_end} does not continue {}", log.end)));
+        }
+        // Records of this test that begin a history say which.
+        if let Some(id) = records.strip_prefix(b"history ") {
+            let digits: String =
+                id.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte)).collect();
+            let (id, term) = (digits.parse::<u64>().unwrap(), Term::new(0));
+            let history = History { term, id: HistoryId::new(id), start, prev_end };
+            if !log.histories.contains(&history) {
+                log.histories.push(history);
+            }
+        }
+        log.records.push((prev_end, start, records.to_vec()));
+        log.end = start.plus(records.len() as u64);
+        Ok(log.end)
+    }
+
+    fn set_show(&self, show: Lsn) {
+        let mut log = self.log.lock();
+        log.show = log.show.max(show);
+    }
+
+    fn queue_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// What happens to what a replica reads.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    None,
+    /// The connection ends behind so many bytes.
+    Cut(u64),
+    /// A bit of the byte at this place is another one.
+    Flip(u64),
+}
+
+/// A connection with a fault.
+struct Faulty {
+    io: DuplexStream,
+    fault: Fault,
+    read: u64,
+}
+
+impl AsyncRead for Faulty {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // Not further than to where it ends.
+        let left = match self.fault {
+            Fault::Cut(at) => usize::try_from(at - self.read).unwrap(),
+            _ => usize::MAX,
+        };
+        if left == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        let mut piece = vec![0; left.min(buf.remaining()).min(1 << 16)];
+        let mut into = ReadBuf::new(&mut piece);
+        let read = Pin::new(&mut self.io).poll_read(cx, &mut into);
+        let count = into.filled().len() as u64;
+        buf.put_slice(into.filled());
+        if let Fault::Flip(at) = self.fault
+            && (self.read..self.read + count).contains(&at)
+        {
+            let at = before + usize::try_from(at - self.read).unwrap();
+            buf.filled_mut()[at] ^= 4;
+        }
+        self.read += count;
+        read
+    }
+}
+
+impl AsyncWrite for Faulty {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+/// A primary that serves whoever connects, and what replicas were told.
+struct Setting {
+    primary: Arc<Node>,
+    slots: Arc<Slots>,
+    stop: watch::Sender<bool>,
+    ended: Arc<Mutex<Vec<String>>>,
+}
+
+impl Setting {
+    fn new(primary: &Arc<Node>) -> Arc<Self> {
+        let (stop, _) = watch::channel(false);
+        Arc::new(Self { primary: primary.clone(), slots: Arc::default(), stop, ended: Arc::default() })
+    }
+
+    /// Makes a connection to the primary.
+    fn connection(&self, fault: Fault) -> Faulty {
+        let (near, far) = duplex(1 << 12);
+        let (source, slots) = (Arc::new(Followed(self.primary.clone())), self.slots.clone());
+        let options =
+            StreamOptions { heartbeat: Duration::from_millis(5), timeout: PATIENCE, ..StreamOptions::default() };
+        let (stop, ended) = (self.stop.subscribe(), self.ended.clone());
+        tokio::spawn(async move {
+            let result = serve(far, &[], "here", (source, slots), options, Env::real(), stop).await;
+            let line = result.map_or_else(|error| error.to_string(), |()| "over".to_owned());
+            ended.lock().push(line);
+        });
+        Faulty { io: near, fault, read: 0 }
+    }
+
+    /// Has `replica` follow until it ends by itself or is told to stop.
+    fn follow(
+        self: &Arc<Self>,
+        replica: &Arc<Node>,
+        fault: impl Fn() -> Fault + Send + Sync + 'static,
+    ) -> (JoinHandle<Ended>, Arc<Mutex<Vec<Told>>>) {
+        let (setting, replica, told) = (self.clone(), replica.clone(), Arc::new(Mutex::new(Vec::new())));
+        let (stop, tells) = (self.stop.subscribe(), told.clone());
+        let following = tokio::spawn(async move {
+            let connect = || std::future::ready(Ok::<_, LinkError>(setting.connection(fault())));
+            let tell = move |told| tells.lock().push(told);
+            follow(connect, replica, options(), Env::real(), stop, tell).await
+        });
+        (following, told)
+    }
+
+    async fn stop(&self, following: JoinHandle<Ended>) {
+        self.stop.send_replace(true);
+        assert_eq!(timeout(PATIENCE, following).await.expect("it stops").unwrap(), Ended::Stopped);
+    }
+}
+
+fn options() -> FollowOptions {
+    FollowOptions { slot: "north".to_owned(), timeout: PATIENCE }
+}
+
+/// Waits until `true`.
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let waiting = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
+/// Goal: a replica has every byte at its position, shows it, and the primary knows; what comes later follows, over a jump to a new
+/// history too. Method: records before and during the stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_gets_every_byte_at_its_position() {
+    let primary = Node::primary();
+    for n in 0..50 {
+        primary.append(0, format!("record {n}").as_bytes());
+    }
+    let (setting, replica) = (Setting::new(&primary), Node::replica(2));
+    let (following, told) = setting.follow(&replica, || Fault::None);
+    until("what was there", || replica.bytes() == primary.bytes()).await;
+    primary.begin(0, 1000, 2);
+    let end = primary.append(0, b"behind the jump");
+    until("what came", || replica.bytes() == primary.bytes()).await;
+    until("the acks", || {
+        let stat = setting.slots.stat().remove(0);
+        stat.state == SlotState::Streaming && stat.positions.applied == end && stat.rtt_min_ns < u64::MAX
+    })
+    .await;
+    until("the cursor", || primary.log.lock().advanced == end).await;
+    assert_eq!(identity(&replica).histories.len(), 2);
+    setting.stop(following).await;
+    assert!(matches!(told.lock()[0], Told::Following { from: Lsn::FIRST, node: 1 }), "{told:?}");
+    until("the slot to be away", || setting.slots.stat()[0].state == SlotState::Away).await;
+}
+
+/// Goal: whatever ends a connection, and whichever bit flips, the replica resumes where it was and ends with the same bytes.
+/// Method: each connection is cut or has a bit flipped at a place that moves on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_connections_and_flipped_bits_lose_nothing() {
+    let primary = Node::primary();
+    for n in 0..80 {
+        primary.append(u64::from(n == 40) * 77, format!("record number {n}").as_bytes());
+    }
+    let (setting, replica) = (Setting::new(&primary), Node::replica(2));
+    let turn = AtomicU64::new(0);
+    let (following, told) = setting.follow(&replica, move || {
+        let turn = turn.fetch_add(1, Ordering::Relaxed);
+        match turn {
+            0..3 => Fault::Cut(40 + turn * 150),
+            3..6 => Fault::Flip(120 + turn * 61),
+            _ => Fault::None,
+        }
+    });
+    until("everything", || replica.bytes() == primary.bytes()).await;
+    setting.stop(following).await;
+    let lost = told.lock().iter().filter(|told| matches!(told, Told::Lost { .. })).count();
+    assert!(lost >= 3, "faults were met: {told:?}");
+}
+
+/// Goal: a full disk stops a replica, costs nothing, and is over once there is room. Method: a target that refuses for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_replica_resumes_when_there_is_room() {
+    let primary = Node::primary();
+    let (setting, replica) = (Setting::new(&primary), Node::replica(2));
+    replica.log.lock().full = true;
+    let (following, told) = setting.follow(&replica, || Fault::None);
+    until("a refusal", || {
+        told.lock().iter().any(|told| matches!(told, Told::Lost { why, .. } if why.contains("no room")))
+    })
+    .await;
+    assert_eq!(replica.bytes().len(), 0);
+    until("the primary to hear", || setting.ended.lock().iter().any(|line| line.contains("no room"))).await;
+    replica.log.lock().full = false;
+    until("everything", || replica.bytes() == primary.bytes()).await;
+    setting.stop(following).await;
+}
+
+/// Goal: each verdict ends where it must: in a cut, a rebuild, or a reason, and nothing is taken. Method: a replica of each
+/// kind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verdicts_reach_the_replica() {
+    let primary = Node::primary();
+    primary.append(0, b"common");
+    let base = primary.log.lock().records.clone();
+    let like = |node: u64| {
+        let replica = Node::replica(node);
+        {
+            let mut log = replica.log.lock();
+            (log.records, log.histories) = (base.clone(), primary.log.lock().histories.clone());
+            log.end = primary.log.lock().end;
+        }
+        replica
+    };
+    let fork = primary.log.lock().end;
+    // An old primary with a tail of its own; one with other bytes at the same place; one of another database; one with more.
+    let (old, other, foreign, gone) = (like(2), like(3), like(4), like(6));
+    old.append(0, b"never sent");
+    other.log.lock().records[1].2 = b"COMMON".to_vec();
+    foreign.log.lock().cluster = 8;
+    primary.begin(1, 500, 2);
+    let setting = Setting::new(&primary);
+    let end = |replica: &Arc<Node>| {
+        let (following, told) = setting.follow(replica, || Fault::None);
+        async move { (timeout(PATIENCE, following).await.expect("it ends").unwrap(), told) }
+    };
+    assert_eq!(end(&old).await.0, Ended::Truncate { at: fork, term: Term::new(1) });
+    assert_eq!(end(&other).await.0, Ended::Rebuild);
+    primary.log.lock().oldest = fork.plus(1);
+    assert_eq!(end(&gone).await.0, Ended::Rebuild);
+    let refused = |replica: Arc<Node>, why: &'static str| {
+        let (following, told) = setting.follow(&replica, || Fault::None);
+        async move {
+            until(why, || {
+                told.lock().iter().any(|told| {
+                    matches!(told, Told::Lost { why: text, wait } if text.contains(why) && *wait >= Duration::from_secs(30))
+                })
+            })
+            .await;
+            following.abort();
+        }
+    };
+    refused(foreign, "belongs to database").await;
+    let ahead = like(5);
+    ahead.log.lock().histories = primary.log.lock().histories.clone();
+    ahead.log.lock().end = primary.log.lock().end.plus(9);
+    refused(ahead, "it has lost what it had confirmed").await;
+    assert_eq!(old.received_packets.load(Ordering::Relaxed) + other.received_packets.load(Ordering::Relaxed), 0);
+}
+
+/// Goal: a slot is one replica's at a time. Method: two replicas under one name; the second comes when the first left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_replica_waits_for_the_slot() {
+    let primary = Node::primary();
+    let (setting, first, second) = (Setting::new(&primary), Node::replica(2), Node::replica(3));
+    let (one, _) = setting.follow(&first, || Fault::None);
+    until("the first", || first.bytes() == primary.bytes()).await;
+    let (two, told) = setting.follow(&second, || Fault::None);
+    until("a refusal", || {
+        told.lock().iter().any(|told| matches!(told, Told::Lost { why, .. } if why.contains("in use")))
+    })
+    .await;
+    one.abort();
+    until("the second", || second.bytes() == primary.bytes()).await;
+    setting.stop(two).await;
+}
+
+/// A primary with files of a backup on a simulated disk.
+#[derive(Debug)]
+struct WithFiles {
+    log: Followed,
+    files: Vec<BackupFile>,
+}
+
+impl Source for WithFiles {
+    type Shipper = Reader;
+
+    fn identity(&self) -> Identity {
+        self.log.identity()
+    }
+
+    fn durable(&self) -> Lsn {
+        self.log.durable()
+    }
+
+    fn show(&self) -> Lsn {
+        self.log.show()
+    }
+
+    fn commits(&self) -> u64 {
+        0
+    }
+
+    fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError> {
+        self.log.crc_before(end, bytes)
+    }
+
+    fn ship(&self, slot: &str, from: Lsn) -> Result<Reader, SourceError> {
+        self.log.ship(slot, from)
+    }
+
+    fn backup(&self, _slot: &str) -> Result<BackupFiles, SourceError> {
+        Ok(BackupFiles {
+            root: "/primary".into(),
+            files: self.files.clone(),
+            log_start: Lsn::FIRST,
+            consistent: self.durable(),
+            cleanup: None,
+        })
+    }
+
+    fn drop_slot(&self, _slot: &str) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
+}
+
+fn sum(bytes: &[u8]) -> (usize, u32) {
+    (bytes.len(), crc32c(bytes))
+}
+
+/// Goal: a base backup gives the same files, on disk, or an error; never a file that is not as it was. Method: files of lengths
+/// around a chunk's, whole; then cut and flipped at places that move through the stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_base_backup_is_whole_or_an_error() {
+    let (env, disk) = Env::simulated(5);
+    let sizes = [("levels/MANIFEST", 700_usize), ("levels/tree-1/tables/1", (1 << 20) + 13), ("levels/tree-1/v0", 0)];
+    let mut files = Vec::new();
+    for (name, bytes) in sizes {
+        let path = Path::new("/primary").join(name);
+        env.files.create_dir_all(path.parent().unwrap()).unwrap();
+        env.files.create(&path).unwrap().write_at(0, &content(bytes)).unwrap();
+        files.push(BackupFile { name: name.to_owned(), bytes: bytes as u64 });
+    }
+    let source = Arc::new(WithFiles { log: Followed(Node::primary()), files });
+    let attempt = |target: &'static str, fault: Fault| {
+        let (near, far) = duplex(1 << 16);
+        let (source, env) = (source.clone(), env.clone());
+        let stream =
+            StreamOptions { heartbeat: Duration::from_millis(5), timeout: PATIENCE, ..StreamOptions::default() };
+        let (stop, stopping) = watch::channel(false);
+        let served = (source.clone(), Arc::new(Slots::new()));
+        let serving = env.clone();
+        tokio::spawn(async move {
+            let _stop = stop;
+            let _ended = serve(far, &[], "here", served, stream, serving, stopping).await;
+        });
+        async move {
+            env.files.create_dir_all(Path::new(target)).unwrap();
+            let io = Faulty { io: near, fault, read: 0 };
+            let mut seen = Vec::new();
+            let mut progress = |done, total| seen.push((done, total));
+            let cloned = clone(io, Path::new(target), 9, &options(), &env, &mut progress).await;
+            (cloned, seen)
+        }
+    };
+    let (cloned, seen) = attempt("/whole", Fault::None).await;
+    let cloned = cloned.unwrap();
+    assert_eq!((cloned.files, cloned.bytes, cloned.log_start), (3, 700 + (1 << 20) + 13, Lsn::FIRST));
+    assert_eq!(cloned.consistent, source.durable());
+    assert_eq!(seen.last(), Some(&(cloned.bytes, cloned.bytes)));
+    let same = |env: &Env, target: &str| {
+        let read = |root: &str, name: &str| {
+            let file = env.files.open(&Path::new(root).join(name), Access::Read).ok()?;
+            let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+            file.read_at(0, &mut bytes).unwrap();
+            Some(bytes)
+        };
+        let all =
+            |(name, bytes): &(&str, usize)| read(target, name).is_some_and(|read| sum(&read) == sum(&content(*bytes)));
+        sizes.iter().all(all)
+    };
+    let after = Env::over(disk.power_cut(1), 1);
+    assert!(same(&after, "/whole"), "what was reported as done is on disk");
+    for (target, fault) in [
+        ("/a", Fault::Cut(20)),
+        ("/b", Fault::Cut(900)),
+        ("/c", Fault::Cut(700_000)),
+        ("/d", Fault::Flip(30)),
+        ("/e", Fault::Flip(500)),
+        ("/f", Fault::Flip(600_000)),
+    ] {
+        let (cloned, _) = attempt(target, fault).await;
+        assert!(cloned.is_err() || same(&env, target), "{target}: {cloned:?}");
+        assert!(cloned.is_err() || matches!(fault, Fault::Flip(_)), "{target} was cut and says it is whole");
+    }
+}
