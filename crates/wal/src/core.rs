@@ -49,16 +49,17 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Locks the directories, recovers what is there, and joins the parts of a log that goes on behind it.
+    /// Locks the directories, recovers what is there, and joins the parts of a log that goes on behind it; one that `follows`
+    /// another takes no appends.
     ///
     /// # Errors
     /// Those of [`Log::open`](crate::Log::open).
-    pub(crate) fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
+    pub(crate) fn open(env: &Env, dir: &Path, options: Options, follows: bool) -> Result<(Self, Recovered), WalError> {
         options.validate()?;
         let copies = Copies::lock(env, dir, &options.copies)?;
         // Before anything is written.
         let stored = copies.first_of(&env.files, |dir| StoredCursors::read(&*env.files, dir))?;
-        let mut opened = recover::open(env, &copies, &options)?;
+        let mut opened = recover::open(env, &copies, &options, follows)?;
         let (env, mirror) = (opened.env, opened.course.mirror.clone());
         if stored.as_ref().is_some_and(|stored| stored.log_id != opened.start.log_id) {
             return Err(WalError::ForeignLog { path: dir.join(cursor_file::FILE_NAME) });
@@ -74,7 +75,7 @@ impl Core {
         opened.recovered.ring = home.kind();
         let reserve = Reserve::new(&home, &options, opened.recovered.next);
         let segments = Segments::new(env.clone(), dir.to_owned(), &options, opened.start);
-        let flusher = Flusher::new(&home, reserve, segments, opened.course, &options, &env);
+        let flusher = Flusher::new(&home, reserve, segments, opened.course, (&options, follows), &env);
         let core = Self {
             consumers: Consumers::new(&env, &options, &flusher.segments, stored, opened.lost_above),
             flusher,
@@ -111,6 +112,14 @@ impl Core {
     #[cold]
     #[inline(never)]
     pub(crate) fn look_for_room_on_disk(&self) -> Result<(), WalError> {
+        if self.flusher.follows {
+            return Err(WalError::Follows);
+        }
+        self.look_for_room_to_follow()
+    }
+
+    /// Refuses what was received while the disk, or the bound on files, has no room for it.
+    pub(crate) fn look_for_room_to_follow(&self) -> Result<(), WalError> {
         self.flusher.refresh_full();
         let state = self.flusher.queue.lock().state;
         if state != State::Open {

@@ -25,7 +25,7 @@ use crate::{
     copies::Mirror,
     decode::whole_records,
     format::{
-        BLOCK_BYTES, CopyCounts, FRAME_BYTES_MAX, FrameHeader, HEADER, LINK_HEADER, Link, REASON_COPIES,
+        BLOCK_BYTES, CopyCounts, FRAME_BYTES_MAX, FrameHeader, HEADER, LINK_HEADER, Link, REASON_COPIES, REASON_OPEN,
         REASON_REWRITE, REASON_ROTATION,
     },
     reserve::Reserve,
@@ -177,6 +177,18 @@ impl Course {
         let (incarnation, skip) = (self.incarnation, self.skip);
         let (previous_end, copies) = (self.issued, self.copies);
         Ok(Link { incarnation, previous_end, skip, reason, copies })
+    }
+
+    /// Sees to it that a frame with so many bytes of records fits, and returns the LINK with which positions jump there: a life
+    /// of the log that is followed begins. Everything before is durable.
+    pub(crate) fn jump_link(&mut self, segments: &Segments, records_bytes: usize) -> Result<Link, WalError> {
+        let bytes = (records_bytes + LINK_HEADER) as u64;
+        if self.offset + bytes.next_multiple_of(BLOCK_BYTES) > self.segment_bytes {
+            let _as_below = self.turn(segments, REASON_OPEN)?;
+        }
+        self.incarnation += 1;
+        let (incarnation, skip, copies) = (self.incarnation, self.skip, self.copies);
+        Ok(Link { incarnation, previous_end: self.issued, skip, reason: REASON_OPEN, copies })
     }
 
     /// Writes the closing frame; everything before is `durable` and synced but for an empty frame. Does not sync.

@@ -136,7 +136,7 @@ pub enum WalError {
         /// What is wrong there.
         what: &'static str,
     },
-    /// The log takes its records from another one: nothing is appended to it.
+    /// The log takes its records from another one ([`Follower`](crate::Follower)): nothing is appended to it.
     Follows,
     /// Another process has the log open.
     Locked {

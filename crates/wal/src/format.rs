@@ -63,6 +63,8 @@ pub(crate) const REASON_REWRITE: u16 = 3;
 pub(crate) const REASON_TRUNCATE: u16 = 4;
 /// A copy of the log left or came back: the counts in this LINK hold from here on.
 pub(crate) const REASON_COPIES: u16 = 5;
+/// A log that follows another was opened: what comes continues what is there, unfinished records too.
+pub(crate) const REASON_FOLLOW: u16 = 7;
 
 /// Kind of a record (low 3 bits): one payload.
 pub(crate) const KIND_DATA: u8 = 1;

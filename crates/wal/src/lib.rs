@@ -34,8 +34,8 @@
 //! Files: `log` and `writer` are the handles, `core` what they share; [`mod@format`] has the byte tables, `decode` the one
 //! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
 //! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
-//! `read`, `recent`, `watch`, `frame_tail` and `tail` hand them out; `ship` hands out the stream as bytes, `unpack` makes records
-//! of those; `truncate` cuts the end off, `duplicate` copies a running log.
+//! `read`, `recent`, `watch`, `frame_tail` and `tail` hand them out; `ship` hands out the stream as bytes, `follow` writes such
+//! bytes to another log, `unpack` makes records of them; `truncate` cuts the end off, `duplicate` copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -63,6 +63,7 @@ mod duplicate;
 mod error;
 mod figures;
 mod flush;
+mod follow;
 pub mod format;
 mod frame_reader;
 mod frame_tail;
@@ -115,6 +116,8 @@ mod fault_tests;
 #[cfg(test)]
 mod flights_tests;
 #[cfg(test)]
+mod follow_tests;
+#[cfg(test)]
 mod future_tests;
 #[cfg(test)]
 mod lab_tests;
@@ -159,6 +162,7 @@ pub use decode::RecordKind;
 pub use duplicate::{Duplicate, LogPin, give_new_id};
 pub use error::WalError;
 pub use figures::Figures;
+pub use follow::Follower;
 pub use lead::Lead;
 pub use log::Log;
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};

@@ -40,16 +40,26 @@ impl Log {
     /// # Progress
     /// Blocks on reading the whole log, on writing its first frame, and on preparing spares.
     pub fn open(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
-        let (core, recovered) = Core::open(env, dir, options)?;
-        // From here on a failure drops `log`, which stops the threads that run already.
-        let log = Self { owner: Arc::new(Owner::new(core)) };
-        if log.core().options.threads {
-            log.owner.start_threads()?;
-        }
+        let (log, recovered) = Self::open_as(env, dir, options, false)?;
         if recovered.ending == Ending::Unclean
             && let Some((tag, body)) = log.core().options.first_record.clone()
         {
             log.writer().append(tag, &[&body])?;
+        }
+        Ok((log, recovered))
+    }
+
+    /// Opens the log in `dir` as one that takes its records from another.
+    pub(crate) fn open_following(env: &Env, dir: &Path, options: Options) -> Result<(Self, Recovered), WalError> {
+        Self::open_as(env, dir, options, true)
+    }
+
+    fn open_as(env: &Env, dir: &Path, options: Options, follows: bool) -> Result<(Self, Recovered), WalError> {
+        let (core, recovered) = Core::open(env, dir, options, follows)?;
+        // From here on a failure drops `log`, which stops the threads that run already.
+        let log = Self { owner: Arc::new(Owner::new(core)) };
+        if log.core().options.threads {
+            log.owner.start_threads()?;
         }
         Ok((log, recovered))
     }

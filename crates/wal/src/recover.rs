@@ -7,6 +7,8 @@
 //! - O2. After an unclean end the next position lies beyond every position the last life can have handed out (L14).
 //! - O3. Every step may be repeated after another crash: until the new incarnation's frame is durable, the next survey
 //!   finds what this one found.
+//! - O4. A log that follows another goes on where its last record ends, whatever jumped since and however it ended: O2 is
+//!   about positions handed out, and it hands out none. What jumped since then is void.
 //!
 //! Checked by the crash lab (`lab`), which crashes openings too.
 
@@ -24,7 +26,7 @@ use crate::{
     course::{Counts, Course, sync_file},
     dead_ring::{DeadRing, Found},
     decode::whole_records,
-    format::{BLOCK_BYTES, CopyCounts, Link, REASON_OPEN, REASON_REWRITE, SegmentHeader},
+    format::{BLOCK_BYTES, CopyCounts, Link, REASON_FOLLOW, REASON_OPEN, REASON_REWRITE, SegmentHeader},
     misplaced::{Cause, Shortened, refuse_late_start},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
@@ -113,8 +115,8 @@ impl Survey {
 }
 
 /// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
-/// the new incarnation.
-pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Opened, WalError> {
+/// the new incarnation. `follows`: its records come from another log.
+pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool) -> Result<Opened, WalError> {
     let dir = &copies.home;
     copies.usable.iter().try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
     let look = |known_durable| -> Result<(Option<Gathered>, Survey), WalError> {
@@ -172,6 +174,15 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
     }
     let lossy = options.recovery_mode == RecoveryMode::PointInTime;
     let (from_ring, end) = take_from_ring(ring.as_ref(), &found, ending, lossy, &mut notes)?;
+    let (next, end) = match ending {
+        // O4.
+        Ending::New if follows => (next, next),
+        Ending::New => (next, end),
+        _ if mistake!("FOLLOWER_SKIPS") => (next, end),
+        _ if follows && from_ring.is_empty() => (found.records_end(), found.records_end()),
+        _ if follows => (end, end),
+        _ => (next, end),
+    };
     let mut mirror = None;
     let (mut repaired, mut env, files) = (0, env.clone(), env.files.clone());
     if let Some(gathered) = &gathered {
@@ -208,10 +219,11 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options) -> Result<Open
         incarnation: recovered.incarnation,
         previous_end: found.end,
         skip: options.skip_bytes(),
-        reason: REASON_OPEN,
+        reason: if follows && !mistake!("FOLLOWER_ENDS_RECORDS") { REASON_FOLLOW } else { REASON_OPEN },
         copies: mirror.as_ref().map_or(CopyCounts::ONE, Mirror::counts),
     };
-    let (course, spans) = match opening.behind_clean_end(&found, ending, link)? {
+    let behind = if next == found.end { opening.behind_clean_end(&found, ending, link)? } else { None };
+    let (course, spans) = match behind {
         Some(both) => both,
         None => opening.start_new_segment(&found, &from_ring, next, link)?,
     };
@@ -315,6 +327,7 @@ fn set_aside(env: &Env, copies: &[CopyDir], found: &mut Survey) -> Result<(), Wa
             found.leftovers.insert(at, Leftover::void(span.path, span.segment_bytes, span.salt));
         }
         found.recent.clear();
+        found.last_records = None;
         (found.end, found.durable) = (Lsn::FIRST, Lsn::FIRST);
     }
     for dir in copies.iter().map(|copy| &copy.dir) {
@@ -445,9 +458,12 @@ impl Opening<'_> {
     ) -> Result<(Course, Vec<Span>), WalError> {
         // The first frame that ends there was synced before any other named that position as durable.
         let known = found.recent.iter().position(|note| note.end >= found.durable);
-        let anchor = known.map(|at| found.recent[at]);
+        // O4: the jumps behind it become void.
+        let back = found.last_records.filter(|last| next < found.end && last.end <= found.durable);
+        let anchor = back.or(known.map(|at| found.recent[at]));
         let from = anchor.map_or(Lsn::FIRST, |note| note.end);
-        let (payload, rewritten_to) = self.read_again(found, known)?;
+        let (first, payload) = if back.is_some() { (from, Vec::new()) } else { self.read_again(found, known)? };
+        let rewritten_to = first.plus(payload.len() as u64);
         let needed = (payload.len() + from_ring.len()) as u64 * 2 + 16 * BLOCK_BYTES;
         let segment_bytes = self.options.segment_bytes.max(needed.next_multiple_of(BLOCK_BYTES));
         let (number, salt) = (self.next_number, self.env.random.u64());
@@ -458,7 +474,14 @@ impl Opening<'_> {
         let mut course = self.course(spare, found, anchor.as_ref(), link);
         let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };
         let mut first_link = Some(rewrite(from));
-        self.write_records(&mut course, found, &payload, [from, from], &mut first_link)?;
+        if first > from {
+            // A life of the log that this one followed begins there, in one frame as before (`follow` F3).
+            let jump = Link { previous_end: from, reason: REASON_OPEN, ..link };
+            course.write_payload(&payload, first, from, Some(jump), false)?;
+            first_link = None;
+        } else {
+            self.write_records(&mut course, found, &payload, [from, from], &mut first_link)?;
+        }
         let mut end = rewritten_to;
         if !from_ring.is_empty() {
             let mut durable = from;
@@ -515,11 +538,12 @@ impl Opening<'_> {
         Ok(at)
     }
 
-    /// Reads the records of the frames behind the `known` one, and returns where they end.
-    fn read_again(&self, found: &Survey, known: Option<usize>) -> Result<(Vec<u8>, Lsn), WalError> {
+    /// Reads the records of the frames behind the `known` one, and returns where they begin: at its end, or where positions jump
+    /// if that is the last thing that became of a log that follows another.
+    fn read_again(&self, found: &Survey, known: Option<usize>) -> Result<(Lsn, Vec<u8>), WalError> {
         let first = known.map_or(0, |at| at + 1);
         let mut end = known.map_or(Lsn::FIRST, |at| found.recent[at].end);
-        let mut payload = Vec::new();
+        let (mut start, mut payload) = (end, Vec::new());
         let mut window: Option<(usize, Window)> = None;
         for note in found.recent.iter().skip(first).filter(|note| note.start < note.end) {
             let span = &found.spans[note.span];
@@ -528,7 +552,13 @@ impl Opening<'_> {
                 Some(held) => held,
                 None => (note.span, Window::open(&*self.env.files, span.path.clone())?),
             });
-            assert_eq!(note.start, end, "positions jump only once all before is durable");
+            if payload.is_empty() {
+                start = note.start;
+            }
+            assert!(
+                payload.is_empty() || note.start == end,
+                "positions jump only once all before is durable, and what follows says so"
+            );
             match file.frame_at(note.offset, Some(span.salt))? {
                 Ok(frame) => payload.extend_from_slice(frame.payload),
                 Err(bad) => {
@@ -539,7 +569,7 @@ impl Opening<'_> {
             }
             end = note.end;
         }
-        Ok((payload, end))
+        Ok((start, payload))
     }
 
     /// Makes spares of files that hold nothing of the log, and removes the others.

@@ -2,9 +2,8 @@
 //! their positions, each once it is durable.
 //!
 //! Knows no packet and no replica: it has a cursor (the replication slot) and bytes. What a replica writes from them is
-//! not its business. A shipper is late to nothing: no commit waits for it, and nothing is kept in memory
-//! for it but what `Recent` keeps for every reader. Whoever falls behind reads files; whoever falls behind its bound
-//! loses its place.
+//! [`Follower`](crate::Follower)'s. No commit waits for a shipper, and nothing is kept in memory for it but what `Recent`
+//! keeps for every reader. Whoever falls behind reads files; whoever falls behind its bound loses its place.
 //!
 //! # Invariants
 //! - X1. Shipments follow each other: `prev_end` is the `end` of the one before, or where the shipper began; every byte

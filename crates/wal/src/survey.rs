@@ -93,6 +93,8 @@ struct Chain {
     named: BTreeSet<(Lsn, u32)>,
     /// The frames among those that are no longer recent.
     kept: Vec<Note>,
+    /// The last frame with records, as far as known: where a log ends that only jumped since.
+    last_records: Option<Note>,
     durable: Lsn,
     incarnation: u64,
     skip: u64,
@@ -107,6 +109,8 @@ pub(crate) struct Survey {
     /// Segments of the chain, oldest first; `until` is set in all.
     pub(crate) spans: Vec<Span>,
     pub(crate) recent: VecDeque<Note>,
+    /// The last frame with records; `None` without any.
+    pub(crate) last_records: Option<Note>,
     /// The largest durable LSN that the chain's frames name.
     pub(crate) durable: Lsn,
     /// End of the chain.
@@ -133,6 +137,11 @@ impl Survey {
     /// Returns where the chain starts (Y4).
     pub(crate) fn start(&self) -> Lsn {
         self.spans.first().map_or(Lsn::FIRST, |span| span.first)
+    }
+
+    /// Returns where the last record ends; positions may have jumped since.
+    pub(crate) fn records_end(&self) -> Lsn {
+        self.last_records.map_or(self.end, |last| last.end)
     }
 
     /// Returns the file and the offset where the chain ends.
@@ -199,6 +208,7 @@ pub(crate) fn survey_watched(
         clean: last.is_some_and(|note| note.end_mark),
         spans: chain.spans,
         recent: chain.recent,
+        last_records: chain.last_records,
         durable: chain.durable.max(Lsn::FIRST),
         incarnation: seen.incarnation,
         chain_incarnation: chain.incarnation,
@@ -371,6 +381,9 @@ impl Chain {
         } else {
             return;
         };
+        if self.last_records.is_some_and(|last| last.number > note.number) {
+            self.last_records = Some(note);
+        }
         // What void frames name as durable is void too; all up to a frame that was named from afar is.
         self.durable = self.durable.min(note.end);
         self.spans[note.span].until = Some(note.next_offset);
@@ -383,7 +396,11 @@ impl Chain {
         let span = self.spans.len() - 1;
         self.spans[span].until = Some(next_offset);
         let (number, start, end, end_mark) = (header.number, header.start, header.end(), header.end_mark);
-        self.recent.push_back(Note { span, offset, next_offset, number, start, end, crc, end_mark });
+        let note = Note { span, offset, next_offset, number, start, end, crc, end_mark };
+        self.recent.push_back(note);
+        if start < end {
+            self.last_records = Some(note);
+        }
         self.durable = self.durable.max(header.durable);
         while self.recent.len() > 1 && self.recent[0].end < self.durable {
             let left = self.recent.pop_front().filter(|note| self.named.contains(&(note.end, note.crc)));

@@ -177,8 +177,9 @@ pub struct Truncation {
     found: Survey,
     removed: Removed,
     anchor: Anchor,
-    /// The records from the anchor's end to the cut.
+    /// The records from the anchor's end to the cut, and where they begin: there, or where positions jump.
     rewrite: Vec<u8>,
+    rewrite_from: Lsn,
     next: Lsn,
     _lock: Box<dyn FileLock>,
 }
@@ -237,7 +238,7 @@ impl Truncation {
             search.visit(span, frame);
             ControlFlow::Continue(())
         })?;
-        let Search { anchor, rewrite, removed, below, above, lowest, .. } = search;
+        let Search { anchor, rewrite, rewrite_from, removed, below, above, lowest, .. } = search;
         let Some(lowest) = lowest else {
             return Err(found.damage_error().unwrap_or_else(|| WalError::NoLog { path: dir.to_owned() }));
         };
@@ -246,7 +247,7 @@ impl Truncation {
             return refuse(CutRefusal::NotABoundary { below, above: above.unwrap_or(found.end) });
         }
         let (env, dir) = (env.clone(), dir.to_owned());
-        Ok(Self { env, dir, lsn, found, removed, anchor, rewrite, next, _lock: lock })
+        Ok(Self { env, dir, lsn, found, removed, anchor, rewrite, rewrite_from, next, _lock: lock })
     }
 
     /// Returns what goes.
@@ -280,12 +281,27 @@ impl Truncation {
     /// # Progress
     /// Blocks on copying the files that hold what goes, and on syncing the copies.
     pub fn back_up(&self) -> Result<Option<PathBuf>, WalError> {
-        if self.is_done() {
-            return Ok(None);
-        }
         let name = format!("cut-at-{:016X}-incarnation-{}", self.lsn.get(), self.found.incarnation);
-        let (files, target_dir) = (&*self.env.files, self.dir.join(name));
-        files.create_dir_all(&target_dir).map_err(|source| WalError::io("create", &target_dir, source))?;
+        let target_dir = self.dir.join(name);
+        Ok(self.back_up_to(&target_dir)?.then_some(target_dir))
+    }
+
+    /// As [`Truncation::back_up`], into `target_dir`, whose parent is there; returns whether anything was copied.
+    ///
+    /// # Errors
+    /// As [`Truncation::back_up`].
+    ///
+    /// # Durability
+    /// As [`Truncation::back_up`].
+    ///
+    /// # Progress
+    /// As [`Truncation::back_up`].
+    pub fn back_up_to(&self, target_dir: &Path) -> Result<bool, WalError> {
+        if self.is_done() {
+            return Ok(false);
+        }
+        let files = &*self.env.files;
+        files.create_dir_all(target_dir).map_err(|source| WalError::io("create", target_dir, source))?;
         for path in self.files() {
             let target = target_dir.join(path.file_name().unwrap_or_default());
             // Left by an interrupted try; absent in the usual case.
@@ -295,8 +311,10 @@ impl Truncation {
                 return Err(WalError::io("copy aside", path, source));
             }
         }
-        files.sync_dir(&target_dir).map_err(|source| WalError::io("sync", &target_dir, source))?;
-        Ok(Some(target_dir))
+        for dir in [Some(target_dir), target_dir.parent()].into_iter().flatten() {
+            files.sync_dir(dir).map_err(|source| WalError::io("sync", dir, source))?;
+        }
+        Ok(true)
     }
 
     /// Makes the cut, then removes the files that lie behind it.
@@ -361,7 +379,7 @@ impl Truncation {
             let (incarnation, skip) = (self.found.incarnation + 1, self.found.skip);
             Some(Link { incarnation, previous_end, skip, reason: REASON_TRUNCATE, copies: CopyCounts::ONE })
         };
-        let (mut at, mut rest) = (self.anchor.end, &self.rewrite[..]);
+        let (mut at, mut rest) = (self.rewrite_from, &self.rewrite[..]);
         let mut first_link = link(self.anchor.end);
         while !rest.is_empty() {
             let piece = whole_records(&rest[..rest.len().min(FRAME_BYTES)]);
@@ -427,6 +445,7 @@ struct Search {
     durable: Lsn,
     anchor: Option<Anchor>,
     rewrite: Vec<u8>,
+    rewrite_from: Lsn,
     removed: Removed,
     /// The largest boundary at or below the cut, and the smallest above.
     below: Lsn,
@@ -440,7 +459,8 @@ impl Search {
         let unreadable = found.leftovers.iter().any(|file| file.lost_frames);
         let removed = Removed { records: 0, stream_bytes: 0, end: found.end, unreadable };
         let durable = found.durable;
-        Self { lsn, durable, anchor: None, rewrite: Vec::new(), removed, below: Lsn::ZERO, above: None, lowest: None }
+        let (rewrite, rewrite_from, below) = (Vec::new(), Lsn::ZERO, Lsn::ZERO);
+        Self { lsn, durable, anchor: None, rewrite, rewrite_from, removed, below, above: None, lowest: None }
     }
 
     fn visit(&mut self, span: usize, frame: &Frame<'_>) {
@@ -452,6 +472,7 @@ impl Search {
         if end <= self.lsn && proven {
             self.anchor = Some(Anchor { span, end, crc: frame.crc });
             self.rewrite.clear();
+            self.rewrite_from = end;
         }
         self.boundary(start);
         let kept_from = self.anchor.map(|anchor| anchor.end);
@@ -464,6 +485,10 @@ impl Search {
             } else if record_end <= self.lsn && kept_from.is_some_and(|kept| at >= kept) {
                 let from = usize::try_from(at.bytes_since(start)).expect("inside a frame");
                 let taken = usize::try_from(raw.bytes).expect("inside a frame");
+                if self.rewrite.is_empty() {
+                    // Also behind a jump that nothing names as durable yet: nothing lies between (`follow` F3).
+                    self.rewrite_from = at;
+                }
                 self.rewrite.extend_from_slice(&frame.payload[from..from + taken]);
             }
         }

@@ -133,7 +133,7 @@ impl Flusher {
     fn place(&self, course: &mut Course, right: &Right, boundary: Lsn) -> Result<Placed, WalError> {
         // What is reserved must fit into what is allocated, so this comes before anything is written.
         let full = self.segments.ensure_room(course.half_full());
-        self.full.store(u8::from(full), Ordering::Release);
+        self.full.store(u8::from(self.follows || full), Ordering::Release);
         if course.must_turn(boundary) {
             // W7. One of those that we waited for may have broken the file.
             self.track.wait_quiet();
@@ -193,6 +193,10 @@ impl Flusher {
         queue.flying(number).landed = true;
         let durable = self.durable.load();
         let reached = queue.take_reached(durable, self.written.load());
+        if self.follows {
+            // More may have come in meanwhile.
+            self.keeper_poked.notify_one();
+        }
         if !self.pass_on(&queue) && self.keeper.load(Ordering::Relaxed) == KEEPER_SLEEPS {
             // So that the silence after this flight is noticed: the keeper's timer is not running.
             if self.named.load() < durable {

@@ -51,7 +51,11 @@ impl Flusher {
             }
             let (boundary, durable) = (self.reserve.advance(), self.durable.load());
             let pending = boundary.bytes_since(durable);
-            let limit = if options.manual_wal_flush { options.ring_bytes / 2 } else { options.flush_bytes };
+            let limit = match options {
+                _ if self.follows => 1,
+                Options { manual_wal_flush: true, ring_bytes, .. } => ring_bytes / 2,
+                Options { flush_bytes, .. } => *flush_bytes,
+            };
             let needed = self.futures_need(&queue);
             if let Some((_, lsn)) = needed.filter(|(_, lsn)| *lsn > boundary) {
                 // A flight would not help them: a writer is still between its reservation and the end of its copy.

@@ -4,7 +4,13 @@
 use collie_base::Lsn;
 
 use super::{Flusher, flight::Right, queue::Purpose};
-use crate::{WalError, copies::Mirror, course::Course, reserve::State, track::Legs};
+use crate::{
+    WalError,
+    copies::Mirror,
+    course::{Course, sync_file},
+    reserve::State,
+    track::Legs,
+};
 
 impl Flusher {
     /// Writes everything that is not durable to another file, if the current one is broken (W5); returns whether it was.
@@ -62,6 +68,43 @@ impl Flusher {
     fn publish(&self, legs: &Legs) {
         self.written.store(legs.written());
         self.durable.store(legs.anchor().end);
+    }
+
+    /// Takes records in front of which positions jump to `start`, in a frame of their own, and makes them durable; they fit
+    /// into one. All before is durable, and nobody else takes any.
+    ///
+    /// # Errors
+    /// `Full`, `Io`: there is no file for it, and nothing was done. `Poisoned`: what was written may be there or not.
+    pub(crate) fn jump(&self, start: Lsn, records: &[u8]) -> Result<(), WalError> {
+        let mut course = self.course.lock();
+        self.track.wait_quiet();
+        let state = self.queue.lock().state;
+        if state != State::Open {
+            return Err(self.refusal(state));
+        }
+        let issued = course.issued;
+        if !self.mend(&mut course, issued)? && self.track.lock().is_unsynced() {
+            // The empty frame of a silence.
+            self.sync_course(&mut course)?;
+        }
+        let link = course.jump_link(&self.segments, records.len())?;
+        let jumped = course
+            .write_payload(records, start, issued, Some(link), false)
+            .and_then(|_end| course.sync_by(|file| if mistake!("JUMP_UNSYNCED") { Ok(()) } else { sync_file(file) }));
+        if let Err(error) = jumped {
+            // It cannot be written elsewhere: it is not in the ring.
+            self.track.lock().lose();
+            drop(course);
+            self.poison();
+            return Err(error);
+        }
+        self.named.store(issued);
+        self.recent.written_elsewhere(course.issued, &course.path, course.offset);
+        self.reserve.jump(course.issued);
+        self.publish(&self.track.lock());
+        drop(course);
+        self.watch.notify();
+        Ok(())
     }
 
     /// Writes and syncs the closing frame; this flight is alone.

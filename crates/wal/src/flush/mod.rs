@@ -80,6 +80,8 @@ pub(crate) struct Flusher {
     // Constant after open, or with locks of their own.
     pub(crate) reserve: Reserve,
     pub(crate) segments: Segments,
+    /// Whether the records come from another log: nothing is appended, and everything is flushed at once.
+    pub(crate) follows: bool,
     warnings: Warnings,
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
@@ -116,7 +118,7 @@ impl Flusher {
         reserve: Reserve,
         segments: Segments,
         course: Course,
-        options: &Options,
+        (options, follows): (&Options, bool),
         env: &Env,
     ) -> Self {
         let (start, flights) = (course.issued, course.files.len());
@@ -124,13 +126,14 @@ impl Flusher {
         Self {
             reserve,
             segments,
+            follows,
             warnings: options.warnings.clone(),
             clock: env.clock.clone(),
             stalls: Mutex::default(),
             written: Word::new(start),
             durable: home.word(WordAt::Durable, || Word::new(start)),
             named: Word::new(start),
-            full: AtomicU8::new(0),
+            full: AtomicU8::new(u8::from(follows)),
             queue: Mutex::new(Queue::new(flights)),
             flight_ended: std::array::from_fn(|_| Condvar::new()),
             written_moved: Condvar::new(),
@@ -189,7 +192,7 @@ impl Flusher {
 
     /// Lets the preparer's news count: appends are taken again once there is room.
     pub(crate) fn refresh_full(&self) {
-        self.full.store(u8::from(self.segments.full().is_some()), Ordering::Release);
+        self.full.store(u8::from(self.follows || self.segments.full().is_some()), Ordering::Release);
     }
 
     /// Tells the warnings that were noted. Call it with nothing held.

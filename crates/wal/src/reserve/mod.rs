@@ -234,6 +234,22 @@ impl Reserve {
         }
     }
 
+    /// Takes whole records of another log as they are, at most a ring of them; returns where they begin. For a log that
+    /// follows, which has the oracle: nobody appends beside it.
+    pub(crate) fn take_received<R: Room>(&self, room: &R, records: &[u8]) -> Result<Lsn, WalError> {
+        self.oracle().take_received(&self.ring, room, records)
+    }
+
+    /// Goes on at `next`, where positions jump to; what lies before is written.
+    pub(crate) fn jump(&self, next: Lsn) {
+        self.oracle().jump(next);
+    }
+
+    fn oracle(&self) -> &Oracle {
+        let Rule::Oracle(oracle) = &self.rule else { unreachable!("a log that follows is opened with the oracle") };
+        oracle
+    }
+
     fn register(&self) -> impl FnOnce(usize) {
         |index| {
             if let Rule::Help(_, helping) = &self.rule {

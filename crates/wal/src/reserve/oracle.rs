@@ -75,6 +75,35 @@ impl Oracle {
         }
     }
 
+    /// Takes whole records of another log as they are; returns where they begin.
+    pub(super) fn take_received<R: Room>(&self, ring: &Ring, room: &R, records: &[u8]) -> Result<Lsn, WalError> {
+        loop {
+            let mut tail = self.tail.lock();
+            if tail.state != State::Open {
+                return Err(room.refusal(tail.state));
+            }
+            let (start, end) = (tail.next, tail.next.plus(records.len() as u64));
+            if end.bytes_since(room.durable()) > ring.len_bytes() {
+                drop(tail);
+                room.wait_durable(Lsn::new(end.get() - ring.len_bytes()))?;
+                continue;
+            }
+            // SAFETY: ring R1: the mutex makes us the only writer, and `end` is within a ring of `durable`.
+            unsafe { ring.write(start, records) };
+            tail.next = end;
+            self.boundary.store(end);
+            return Ok(start);
+        }
+    }
+
+    /// Goes on at `next`: what lies before is written and nobody appends.
+    pub(super) fn jump(&self, next: Lsn) {
+        let mut tail = self.tail.lock();
+        assert!(tail.next <= next, "positions only grow");
+        tail.next = next;
+        self.boundary.store(next);
+    }
+
     /// Returns the next free position; waits for whoever is about to take it.
     pub(super) fn next(&self) -> Lsn {
         self.tail.lock().next

@@ -1,0 +1,551 @@
+//! Following: the same records at the same positions, whatever the runs they came in, crashes, faults and reopenings; what
+//! is refused; taking over and coming back.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use collie_env::{Env, Fault, SimFiles, SimRandom};
+use parking_lot::Mutex;
+
+use crate::{
+    Follower, Level, Log, Lsn, Mark, Options, Recovered, TailOptions, TruncateOptions, Truncation, Unpacker, WalError,
+    decode, inspect,
+    log_tests::eventually,
+    mistakes,
+    ship_tests::{self, JUMP_TAG, disturb, drain, joined, ship_from, stream_of},
+    testing::tiny,
+    truncate_at,
+};
+
+const DIR: &str = "/replica";
+
+fn options() -> Options {
+    Options { ring_bytes: 32 << 10, segment_bytes: 128 << 10, max_record_bytes: 256 << 10, ..tiny() }
+}
+
+fn follow(disk: &SimFiles, options: Options) -> Result<(Follower, Recovered), WalError> {
+    Follower::open(&Env::over(disk.clone(), 2), DIR.as_ref(), options, JUMP_TAG)
+}
+
+/// A record as it lies in the stream, behind a jump or not.
+#[derive(Clone, Debug)]
+struct Raw {
+    prev_end: Lsn,
+    start: Lsn,
+    bytes: Vec<u8>,
+}
+
+/// Runs a primary through several lives, each ended by a kill, and returns its disk and its stream, record by record.
+fn primary(seed: u64, lives: u64) -> (SimFiles, Vec<Raw>) {
+    let (disk, random) = (SimFiles::new(), SimRandom::new(seed));
+    let mut stream = Vec::new();
+    for _ in 0..lives {
+        let (log, _) = ship_tests::open(&disk, options());
+        (0..40).for_each(|number| disturb(&log, &random, number));
+        log.flush_wal(true).unwrap();
+        let from = stream.last().map_or(Lsn::FIRST, |raw: &Raw| raw.start.plus(raw.bytes.len() as u64));
+        // At most a byte: one record at a time.
+        let runs = drain(&mut ship_from(&log, from), 1);
+        stream.extend(runs.into_iter().map(|(run, bytes)| Raw { prev_end: run.prev_end, start: run.start, bytes }));
+        log.abandon();
+    }
+    (disk, stream)
+}
+
+/// Gives the follower the next run of the stream behind its end, up to `most` records; returns whether there was one.
+fn feed(follower: &Follower, stream: &[Raw], most: usize) -> Result<bool, WalError> {
+    let end = follower.end();
+    let at = stream.partition_point(|raw| raw.prev_end < end);
+    let Some(first) = stream.get(at) else { return Ok(false) };
+    assert_eq!(first.prev_end, end, "the end of a follower is the end of a record");
+    let mut records = Vec::new();
+    for (number, raw) in stream[at..].iter().take(most).enumerate() {
+        if number > 0 && raw.start > raw.prev_end {
+            break;
+        }
+        records.extend_from_slice(&raw.bytes);
+    }
+    let received = follower.receive(first.start, first.prev_end, &records)?;
+    assert_eq!(received, first.start.plus(records.len() as u64));
+    assert_eq!(received, follower.end());
+    Ok(true)
+}
+
+/// Returns what readers make of a log that nobody has open.
+fn records_of(disk: &SimFiles, dir: &str) -> Vec<(Lsn, Lsn, u8, Vec<u8>)> {
+    let found = inspect(&Env::over(disk.clone(), 3), dir.as_ref()).unwrap();
+    assert!(found.damage().is_none());
+    found.records(Lsn::ZERO).map(|record| record.unwrap()).map(|r| (r.lsn, r.end, r.tag, r.body)).collect()
+}
+
+/// Goal: a follower ends up with the primary's stream, byte for byte and position for position, and what it called
+/// durable is there after every crash (F1, F3, F4). Method: seeded primaries with kills; the stream in runs cut anywhere,
+/// to followers that are flushed or not, closed, killed, cut off and faulty in between, and go on from where they are.
+#[test]
+fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
+    let (mut jumps, mut torn, mut rewrites) = (0, 0, 0);
+    for seed in 0..14 {
+        let random = SimRandom::new(1_000 + seed);
+        let (source, stream) = primary(seed, 1 + random.below(3));
+        let ends: BTreeSet<Lsn> = stream.iter().map(|raw| raw.start.plus(raw.bytes.len() as u64)).collect();
+        jumps += stream.iter().filter(|raw| raw.prev_end < raw.start).count();
+        let mut disk = SimFiles::new();
+        let (mut follower, mut recovered) = follow(&disk, options()).unwrap();
+        assert_eq!(recovered.next, Lsn::FIRST);
+        loop {
+            let most = [1, 2, 7, 1_000][usize::try_from(random.below(4)).unwrap()];
+            if random.below(15) == 0 {
+                disk.fail_write_or_sync(disk.writes_and_syncs() + random.below(6), Fault::Eio);
+            }
+            let fed = feed(&follower, &stream, most);
+            let poisoned = matches!(fed, Err(WalError::Poisoned { .. } | WalError::Io { .. }));
+            assert!(poisoned || fed.is_ok(), "seed {seed}: {fed:?}");
+            if !poisoned {
+                // A failure is healed or has poisoned the log.
+                let _poisoned = match random.below(6) {
+                    0 => follower.log().tick(),
+                    1 | 2 => follower.log().flush_wal(false),
+                    _ => Ok(()),
+                };
+            }
+            assert!(follower.durable() <= follower.received() && follower.received() <= follower.end());
+            if matches!(fed, Ok(false)) && follower.flush().is_ok() {
+                break;
+            }
+            let ends_now = random.below(12);
+            if !poisoned && ends_now > 2 {
+                continue;
+            }
+            rewrites += follower.log().stat().rewrites;
+            let (durable, end) = (follower.durable(), follower.end());
+            disk.clear_faults();
+            match ends_now {
+                0 if !poisoned => drop(follower.clone().close()),
+                1 => {
+                    follower.log().abandon();
+                    disk = disk.process_kill();
+                }
+                _ => {
+                    disk = disk.power_cut(random.below(1 << 30));
+                    follower.log().abandon();
+                }
+            }
+            (follower, recovered) = follow(&disk, options()).unwrap();
+            torn += u64::from(recovered.torn_bytes > 0);
+            let at = recovered.end;
+            // A run behind a jump whose write failed may be there or not.
+            assert!(
+                durable <= at && (at <= end || poisoned),
+                "seed {seed}: {durable} durable, {end} taken, {at} found"
+            );
+            assert_eq!((recovered.next, follower.end(), follower.durable()), (at, at, at), "seed {seed}");
+            assert!(at == Lsn::FIRST || ends.contains(&at), "seed {seed}: {at} is inside a record");
+        }
+        let check = follower.tail_check().unwrap();
+        let (log, _) = ship_tests::open(&source, options());
+        assert_eq!(log.crc_before(check.end, check.bytes).unwrap(), Some(check.crc32c), "seed {seed}");
+        log.abandon();
+        follower.close().unwrap();
+        let mut theirs = joined(stream_of(&source, "/wal"));
+        // The primary's last opening added a life.
+        theirs.retain(|(start, _)| stream.iter().any(|raw| raw.start == *start));
+        assert_eq!(joined(stream_of(&disk, DIR)), theirs, "seed {seed}");
+        let mut records = records_of(&source, "/wal");
+        records.truncate(records_of(&disk, DIR).len());
+        assert_eq!(records_of(&disk, DIR), records, "seed {seed}");
+    }
+    assert!(jumps > 5 && torn > 0 && rewrites > 0, "{jumps} jumps, {torn} torn tails, {rewrites} failed files");
+}
+
+/// Goal: what does not continue, is not whole records, or jumps where nothing may is refused with its own error, and
+/// nothing of it is taken (F2, F5). Method: each kind of wrong run at every record of a stream, before the right one.
+#[test]
+fn wrong_runs_are_refused_and_nothing_of_them_is_taken() {
+    let (_, stream) = primary(3, 3);
+    let disk = SimFiles::new();
+    let (follower, _) = follow(&disk, options()).unwrap();
+    for raw in &stream {
+        let Raw { prev_end, start, bytes } = raw;
+        let gap = |start: Lsn, prev_end: Lsn| {
+            let refused = follower.receive(start, prev_end, bytes);
+            assert!(matches!(refused, Err(WalError::Gap { .. })), "{refused:?}");
+        };
+        gap(start.plus(1), prev_end.plus(1));
+        gap(Lsn::new(start.get() - 1), Lsn::new(prev_end.get() - 1));
+        let bad = |start: Lsn, bytes: &[u8]| {
+            let refused = follower.receive(start, *prev_end, bytes);
+            assert!(matches!(refused, Err(WalError::BadStream { .. })), "{refused:?}");
+        };
+        bad(*start, &bytes[..bytes.len() - 1]);
+        bad(*start, &[]);
+        bad(*start, &[bytes, &[0, 0][..]].concat());
+        bad(Lsn::new(prev_end.get() - 1), bytes);
+        bad(Lsn::new(u64::MAX - 1), bytes);
+        if start == prev_end && decode::record(bytes).unwrap().tag != JUMP_TAG {
+            bad(start.plus(4_096), bytes);
+        }
+        assert_eq!(follower.end(), *prev_end);
+        follower.receive(*start, *prev_end, bytes).unwrap();
+    }
+    // A record that is larger than this log's frames.
+    let large = [&[0x80, 0xA0, 0x01, 1][..], &vec![0; 20_480]].concat();
+    assert_eq!(decode::record(&large).unwrap().bytes, large.len() as u64);
+    let refused = follower.receive(follower.end(), follower.end(), &large);
+    assert!(matches!(refused, Err(WalError::BadStream { .. })), "{refused:?}");
+    follower.close().unwrap();
+    assert_eq!(joined(stream_of(&disk, DIR)), joined(stream.into_iter().map(|raw| (raw.start, raw.bytes))));
+}
+
+/// Goal: a follower's log takes no appends, also while its room is looked at, and does all else a log does: reads, tails,
+/// keeps and frees files. Method: one of everything.
+#[test]
+fn follower_refuses_appends_and_does_what_logs_do() {
+    let (_, stream) = primary(5, 2);
+    let (follower, _) = follow(&SimFiles::new(), options()).unwrap();
+    let log = follower.log().clone();
+    let refuses = || {
+        let mut writer = log.writer();
+        for refused in [
+            writer.append(1, &[b"mine"]),
+            writer.append(1, &[&vec![0; 100_000]]),
+            writer.append_with(1, b"mine", |_| panic!("not published")),
+            writer.append_unlogged(1, b"cf", |_| panic!("not published")),
+            writer.commit(1, b"mine", Level::Disk),
+        ] {
+            assert!(matches!(refused, Err(WalError::Follows)), "{refused:?}");
+        }
+    };
+    refuses();
+    let mut tail = log.tail("apply", TailOptions::from(Lsn::ZERO)).unwrap();
+    while feed(&follower, &stream, 5).unwrap() {
+        refuses();
+        log.tick().unwrap();
+    }
+    let read: Vec<_> = log.read(Lsn::ZERO).map(|record| record.unwrap()).collect();
+    let tailed: Vec<_> = std::iter::from_fn(|| tail.try_next().unwrap()).collect();
+    assert!(read.len() > 20);
+    assert_eq!(
+        read.iter().map(|r| (r.lsn, &r.body)).collect::<Vec<_>>(),
+        tailed.iter().map(|r| (r.lsn, &r.body)).collect::<Vec<_>>()
+    );
+    let freed = log.truncate_before(follower.durable()).unwrap();
+    assert_eq!((freed.start, freed.held_by.as_deref()), (Lsn::FIRST, Some("consumer apply")));
+    tail.advance(tail.position()).unwrap();
+    assert!(log.truncate_before(follower.durable()).unwrap().start > Lsn::FIRST);
+    assert_eq!((log.boundary(), log.glsn()), (follower.end(), follower.end()));
+}
+
+/// Goal: a follower whose disk is full takes no more, goes on reading, and goes on from its end once there is room. Method:
+/// a small disk; the stream until it refuses; more room.
+#[test]
+fn follower_with_a_full_disk_stops_and_resumes_at_its_end() {
+    let (_, stream) = primary(7, 4);
+    let disk = SimFiles::new();
+    let (follower, _) = follow(&disk, options()).unwrap();
+    // Its spares are there.
+    (0..3).for_each(|_| follower.log().tick().unwrap());
+    disk.set_capacity(Some(disk.used_bytes() + 100_000));
+    let refused = loop {
+        match feed(&follower, &stream, 3) {
+            Ok(true) => drop(follower.log().tick()),
+            Ok(false) => panic!("the disk holds everything"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, WalError::Full { .. }), "{refused:?}");
+    follower.flush().unwrap();
+    let end = follower.end();
+    assert_eq!(follower.durable(), end);
+    let held = joined(stream.iter().filter(|raw| raw.start < end).map(|raw| (raw.start, raw.bytes.clone())));
+    let read = |follower: &Follower| {
+        joined(
+            drain(&mut ship_from(follower.log(), Lsn::ZERO), 1 << 20)
+                .into_iter()
+                .map(|(run, bytes)| (run.start, bytes)),
+        )
+    };
+    assert_eq!(read(&follower), held);
+    disk.set_capacity(None);
+    // What the preparer does by itself, where there are threads.
+    follower.log().tick().unwrap();
+    while feed(&follower, &stream, 3).unwrap() {
+        follower.log().tick().unwrap();
+    }
+    follower.flush().unwrap();
+    assert_eq!(read(&follower), joined(stream.into_iter().map(|raw| (raw.start, raw.bytes))));
+}
+
+/// Goal: a sync that fails once costs nothing; a device that goes on failing poisons the log, and what was called durable
+/// is there when it is opened again. The same at a jump, which cannot be written elsewhere. Method: every write and sync of
+/// a short stream with one jump fails once, then from there on.
+#[test]
+fn failing_syncs_are_mended_or_poison_and_lose_nothing_durable() {
+    let (_, mut stream) = primary(11, 2);
+    // A few records around the jump.
+    let jump = stream.iter().rposition(|raw| raw.prev_end < raw.start).unwrap();
+    let stream: Vec<Raw> = stream.drain(jump - 5..jump + 6).collect();
+    let first_lsn = stream[0].start;
+    let run = |disk: &SimFiles| -> Result<Follower, WalError> {
+        let (follower, _) = follow(disk, Options { first_lsn, ..options() })?;
+        loop {
+            // Where no file could be prepared it is tried again; a failed write has poisoned the log or is mended.
+            let fed = feed(&follower, &stream, 3);
+            follower.flush()?;
+            match fed {
+                Ok(true) | Err(WalError::Io { .. } | WalError::Full { .. }) => {}
+                Ok(false) => return Ok(follower),
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let whole = SimFiles::new();
+    let calls = run(&whole).map(|follower| (follower.close().unwrap(), whole.writes_and_syncs()).1).unwrap();
+    let (mut mended, mut poisoned) = (0, 0);
+    for call in 0..calls {
+        for more in [1, 400] {
+            let disk = SimFiles::new();
+            (call..call + more).for_each(|call| disk.fail_write_or_sync(call, Fault::Eio));
+            match run(&disk) {
+                Ok(follower) => {
+                    mended += follower.log().stat().rewrites;
+                    drop(follower.close());
+                }
+                Err(WalError::Poisoned { .. } | WalError::Io { .. }) => poisoned += 1,
+                Err(error) => panic!("call {call}: {error}"),
+            }
+            disk.clear_faults();
+            let disk = disk.power_cut(call);
+            let follower = run(&disk).unwrap_or_else(|error| panic!("call {call}: {error}"));
+            follower.close().unwrap();
+            assert_eq!(joined(stream_of(&disk, DIR)), joined(stream_of(&whole, DIR)), "call {call}");
+        }
+    }
+    assert!(mended > 3 && poisoned > 3, "{mended} mended, {poisoned} poisoned");
+}
+
+/// Follows a short stream with a jump and long records, over kills, and opens in states of the disk at each moment of that;
+/// returns how many, or what is wrong in one.
+fn explore(seed: u64) -> Result<usize, String> {
+    let (_, mut stream) = primary(seed, 2);
+    let jump = stream.iter().rposition(|raw| raw.prev_end < raw.start).expect("two lives");
+    let stream: Vec<Raw> = stream.drain(jump - 9..stream.len().min(jump + 9)).collect();
+    let first_lsn = stream[0].start;
+    let options = || Options { first_lsn, ..options() };
+    let (random, disk) = (SimRandom::new(seed), SimFiles::new());
+    let (promised, moments) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (promise, noted) = (promised.clone(), moments.clone());
+    disk.watch(move |point| noted.lock().push((point, promise.load(Ordering::Relaxed))));
+    let mut follower = follow(&disk, options()).map_err(|error| error.to_string())?.0;
+    loop {
+        let end = follower.end();
+        if end > first_lsn && !stream.iter().any(|raw| raw.start.plus(raw.bytes.len() as u64) == end) {
+            return Err(format!("seed {seed}: opened again, it ends at {end}"));
+        }
+        let fed = feed(&follower, &stream, 2).map_err(|error| error.to_string())?;
+        if random.below(2) == 0 || !fed {
+            follower.flush().map_err(|error| error.to_string())?;
+        }
+        promised.store(follower.durable().get(), Ordering::Relaxed);
+        if !fed {
+            break;
+        }
+        if random.below(5) == 0 {
+            follower.log().abandon();
+            follower = follow(&disk, options()).map_err(|error| error.to_string())?.0;
+            promised.fetch_max(follower.durable().get(), Ordering::Relaxed);
+        }
+    }
+    follower.log().abandon();
+    disk.watch(|_| {});
+    let mut unpacker = Unpacker::new(first_lsn, &options());
+    let mut expected = Vec::new();
+    for raw in &stream {
+        let visit = |record: crate::RecordRef<'_>| {
+            expected.push((record.lsn, record.end, record.tag, record.body.to_vec()));
+            Ok::<(), WalError>(())
+        };
+        unpacker.take(raw.start, raw.prev_end, &raw.bytes, visit).map_err(|error| error.to_string())?;
+    }
+    let whole = joined(stream.iter().map(|raw| (raw.start, raw.bytes.clone())));
+    let mut visited = 0;
+    for (point, promised) in moments.lock().iter() {
+        for picks in [point.all_kept(), point.none_kept(), point.drawn(&random)] {
+            let state = point.state(&picks);
+            let wrong =
+                |what: String| format!("seed {seed}, call {}: {what}; {}", point.calls(), point.describe(&picks));
+            let (follower, _) = follow(&state, options()).map_err(|error| wrong(error.to_string()))?;
+            let end = follower.end();
+            let known = end == first_lsn || stream.iter().any(|raw| raw.start.plus(raw.bytes.len() as u64) == end);
+            if !known || end.get() < *promised {
+                return Err(wrong(format!("it ends at {end}, and was durable to {}", Lsn::new(*promised))));
+            }
+            while feed(&follower, &stream, 7).map_err(|error| wrong(error.to_string()))? {}
+            follower.close().map_err(|error| wrong(error.to_string()))?;
+            if joined(stream_of(&state, DIR)) != whole || records_of(&state, DIR) != expected {
+                return Err(wrong("it holds something else".to_owned()));
+            }
+            visited += 1;
+        }
+    }
+    Ok(visited)
+}
+
+/// Goal: whatever a power cut leaves, at any moment of following and of opening again, a follower opens at the end of a
+/// record that is no lower than it promised, and goes on to the whole stream and the same records. Method: states of the
+/// disk at every changing call.
+#[test]
+fn follower_keeps_its_promises_in_every_crash_state() {
+    let visited: usize = (30..38).map(|seed| explore(seed).unwrap_or_else(|wrong| panic!("{wrong}"))).sum();
+    assert!(visited > 300, "{visited} states");
+}
+
+/// Goal: that test sees what it is for. Method: one mistake at a time.
+#[test]
+fn mistakes_in_following_are_caught() {
+    for mistake in ["FOLLOWER_SKIPS", "FOLLOWER_ENDS_RECORDS", "JUMP_UNSYNCED"] {
+        let caught = (30..42).any(|seed| mistakes::with(mistake, || explore(seed)).is_err());
+        assert!(caught, "{mistake} goes unnoticed");
+    }
+}
+
+/// Goal: a follower that takes over begins a life above its end, with the record it is told to begin it with; the old
+/// primary, whose log goes on beyond that, is cut there with a copy of what goes, follows, and holds the same. Method: the
+/// whole turn, with commits that only the old primary had.
+#[test]
+fn promoted_follower_goes_on_above_its_end_and_the_old_primary_follows_it() {
+    let (old_disk, stream) = primary(13, 2);
+    let new_disk = SimFiles::new();
+    let (follower, _) = follow(&new_disk, options()).unwrap();
+    while feed(&follower, &stream, 9).unwrap() {}
+    let fork = follower.clone().promote().unwrap();
+    assert!(matches!(follower.receive(fork, fork, &[0, 1]), Err(WalError::Closed)));
+    let env = Env::over(new_disk.clone(), 4);
+    let first_record = Some((JUMP_TAG, b"a new history".to_vec()));
+    let (log, recovered) = Log::open(&env, DIR.as_ref(), Options { first_record, ..options() }).unwrap();
+    assert!(recovered.end == fork && recovered.next > fork, "{recovered:?}");
+    log.writer().commit(4, b"by the new primary", Level::Disk).unwrap();
+
+    // The old primary comes back with a life of its own above the fork, and closes in order.
+    let (old, _) = ship_tests::open(&old_disk, options());
+    old.writer().commit(4, b"nobody else has this", Level::Disk).unwrap();
+    old.close().unwrap();
+    let env = Env::over(old_disk.clone(), 5);
+    let truncation = Truncation::plan(&env, "/wal".as_ref(), fork, Lsn::ZERO).unwrap();
+    assert!(truncation.back_up_to("/diverged".as_ref()).unwrap() && truncation.removed().records > 0);
+    truncation.cut().unwrap();
+    let aside = inspect(&env, "/diverged".as_ref()).unwrap();
+    assert!(aside.records(Lsn::ZERO).any(|record| record.unwrap().body == b"nobody else has this"));
+    for round in 0..2 {
+        // The second time it is an opening that was cut short before.
+        let (rejoined, recovered) = Follower::open(&env, "/wal".as_ref(), options(), JUMP_TAG).unwrap();
+        assert_eq!((recovered.end, recovered.next, rejoined.end()), (fork, fork, fork), "round {round}");
+        let check = rejoined.tail_check().unwrap();
+        assert_eq!(log.crc_before(check.end, check.bytes).unwrap(), Some(check.crc32c));
+        if round == 0 {
+            rejoined.log().abandon();
+            continue;
+        }
+        for (run, bytes) in drain(&mut ship_from(&log, rejoined.end()), 1 << 20) {
+            rejoined.receive(run.start, run.prev_end, &bytes).unwrap();
+        }
+        rejoined.close().unwrap();
+    }
+    log.close().unwrap();
+    assert_eq!(joined(stream_of(&old_disk, "/wal")), joined(stream_of(&new_disk, DIR)));
+    let bodies: Vec<_> = records_of(&old_disk, "/wal").into_iter().rev().take(2).map(|(.., body)| body).collect();
+    assert_eq!(bodies, [&b"by the new primary"[..], b"a new history"]);
+}
+
+/// Goal: a power cut at any call of an opening after a cut leaves a follower that opens at the fork or beyond it at the end
+/// of a record (O3, O4). Method: every call of opening and receiving, two states each.
+#[test]
+fn power_cut_while_a_cut_log_begins_to_follow_is_harmless() {
+    let (old_disk, stream) = primary(17, 2);
+    let fork = stream[stream.len() / 2].start;
+    let env = |disk: &SimFiles| Env::over(disk.clone(), 6);
+    truncate_at(
+        &env(&old_disk),
+        "/wal".as_ref(),
+        fork,
+        TruncateOptions { backup: false, ..TruncateOptions::default() },
+    )
+    .unwrap();
+    let go_on = |disk: &SimFiles| {
+        let (follower, recovered) = Follower::open(&env(disk), "/wal".as_ref(), options(), JUMP_TAG)?;
+        while feed(&follower, &stream, 4)? {
+            follower.flush()?;
+        }
+        follower.close().map(|()| recovered.end)
+    };
+    let before = old_disk.crash_point();
+    let calls = {
+        let disk = before.state(&before.all_kept());
+        let first = disk.writes_and_syncs();
+        assert_eq!(go_on(&disk).unwrap(), fork);
+        disk.writes_and_syncs() - first
+    };
+    for call in (0..calls).step_by(2) {
+        let trial = before.state(&before.all_kept());
+        trial.fail_write_or_sync(trial.writes_and_syncs() + call, Fault::Eio);
+        let _may_fail = go_on(&trial);
+        let after = trial.power_cut(call);
+        let end = go_on(&after).unwrap_or_else(|error| panic!("call {call}: {error}"));
+        assert!(end >= fork, "call {call}: {end}");
+        let expected = joined(stream.iter().map(|raw| (raw.start, raw.bytes.clone())));
+        assert_eq!(joined(stream_of(&after, "/wal")), expected, "call {call}");
+    }
+}
+
+/// Goal: with its threads a follower flushes what comes in by itself, at once and not after `wal.flush_delay`. Method: a
+/// `wal.flush_delay` of 10 s; the stream in small runs from a thread that never flushes, waits for a mark in between.
+#[test]
+fn follower_flushes_greedily_by_itself() {
+    let (_, stream) = primary(19, 2);
+    let options = Options { threads: true, flush_delay: Duration::from_secs(10), ..options() };
+    let (follower, _) = follow(&SimFiles::new(), options).unwrap();
+    let begun = follower.log().core().env.clock.now_ns();
+    while feed(&follower, &stream, 2).unwrap() {
+        if follower.end().get() % 3 == 0 {
+            let end = follower.end();
+            eventually("it is durable", || follower.durable() >= end);
+        }
+    }
+    follower.log().wait(Mark::Written, follower.end()).unwrap();
+    assert_eq!(follower.received(), follower.end());
+    eventually("all of it is durable", || follower.durable() == follower.end());
+    assert!(follower.log().core().env.clock.now_ns() - begun < 9_000_000_000);
+}
+
+/// Goal: what a follower cannot do is said at its opening. Method: copies; a tag that is none.
+#[test]
+fn follower_says_what_it_does_not_take() {
+    let copies = vec!["/other".into()];
+    for (options, tag) in [(Options { copies, ..options() }, JUMP_TAG), (options(), 32)] {
+        let refused = Follower::open(&Env::over(SimFiles::new(), 1), DIR.as_ref(), options, tag);
+        assert!(matches!(refused, Err(WalError::InvalidOptions { .. })));
+    }
+}
+
+/// Goal: a follower may begin anywhere, as the stream of a backup does. Method: one that begins in the middle of a stream.
+#[test]
+fn new_follower_begins_where_it_is_told() {
+    let (_, stream) = primary(23, 2);
+    let from = stream[stream.len() / 3].start;
+    let disk = SimFiles::new();
+    for _ in 0..2 {
+        let (follower, recovered) = follow(&disk, Options { first_lsn: from, ..options() }).unwrap();
+        assert_eq!((recovered.end, follower.end()), (from, from));
+        follower.log().abandon();
+    }
+    let (follower, _) = follow(&disk, Options { first_lsn: from, ..options() }).unwrap();
+    while feed(&follower, &stream, 3).unwrap() {}
+    follower.close().unwrap();
+    let expected = joined(stream.into_iter().filter(|raw| raw.start >= from).map(|raw| (raw.start, raw.bytes)));
+    assert_eq!(joined(stream_of(&disk, DIR)), expected);
+}
