@@ -75,7 +75,7 @@ lab: build
 	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(CARGO) test -p collie-faultlab --features planted-bugs --test histories --test appends planted
+	$(CARGO) test -p collie-faultlab -p collie-engine --features collie-faultlab/planted-bugs,collie-engine/planted-bugs --test histories --test appends --test planted planted
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab

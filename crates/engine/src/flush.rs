@@ -44,6 +44,7 @@ use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::large::LargeTransactions;
 use crate::log::EngineLog;
+use crate::planted::is_planted;
 use crate::relog::Relogs;
 use crate::shared::XID_BLOCK;
 use crate::writes::Fates;
@@ -211,7 +212,7 @@ impl Base {
     fn flush_together(&self, cf: CfId, job: &mut Job, parts: &Parts<'_>) -> Result<Vec<CfId>, EngineError> {
         let Job { uncertain, place } = job;
         let held = parts.txns.hold_durable(place); // F2, F3
-        let position = held.snapshot();
+        let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
         let families = parts.families.together_with(cf); // F7: after the position
         let Some(tree) = self.tree_for(&families)? else { return Ok(Vec::new()) };
         self.settle_drops_in(tree, &families, parts)?;
@@ -229,7 +230,9 @@ impl Base {
         let mut stat = self.stat.lock();
         if let Err(error) = done {
             stat.failures += 1;
-            uncertain.insert(tree); // F4
+            if !is_planted("failed flush forgotten") {
+                uncertain.insert(tree); // F4
+            }
             taken.into_iter().for_each(|Taken { family, rows, .. }| family.put_back(rows));
             return Err(error);
         }
@@ -354,6 +357,9 @@ impl Base {
         // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
         let xid_limit = Xid::new(parts.txns.next_xid().get().saturating_add(XID_BLOCK));
         let carry = Carry { xid_limit, next_family: parts.families.next_id() };
+        if is_planted("log goes before MANIFEST says so") {
+            wal.truncate_before(needed)?;
+        }
         self.levels.note_log_start(needed, &carry.encode()).map_err(EngineError::levels)?; // F6
         self.stat.lock().log_start = needed;
         wal.truncate_before(needed)?;
@@ -375,7 +381,12 @@ impl Base {
     /// Removes the trees of families whose drop is durable.
     fn settle_drops(&self, durable: Lsn) -> Result<(), EngineError> {
         loop {
-            let settled = self.dropped.lock().iter().find(|dropped| dropped.at <= durable).map(|dropped| dropped.cf);
+            let settled = self
+                .dropped
+                .lock()
+                .iter()
+                .find(|dropped| dropped.at <= durable || is_planted("tree goes before its drop is durable"))
+                .map(|dropped| dropped.cf);
             let Some(cf) = settled else { return Ok(()) };
             self.settle_drop(cf)?;
         }

@@ -1,9 +1,17 @@
 //! Mistakes that a test may plant, to see that it would be noticed. In a product build none is ever made.
+//!
+//! Unit tests plant them on a thread; `tests/planted.rs`, with the feature `planted-bugs`, in a whole process.
 
 /// Returns whether `mistake` is to be made on this thread.
-#[cfg(any(not(test), loom))]
+#[cfg(all(any(not(test), loom), not(feature = "planted-bugs")))]
 pub(crate) const fn is_planted(_mistake: &str) -> bool {
     false
+}
+
+/// Returns whether `mistake` is to be made in this process.
+#[cfg(all(any(not(test), loom), feature = "planted-bugs"))]
+pub(crate) fn is_planted(mistake: &str) -> bool {
+    collie_sync::is_mutant(mistake)
 }
 
 /// Says that this thread is at `place`, where a test may do something in between.

@@ -264,6 +264,9 @@ impl Replay {
             };
             self.families.note_used(op.cf);
             let number = open.course.note_operation();
+            if is_planted("chunks are filtered by their own position") && self.position < self.flushed_to(op.cf) {
+                continue;
+            }
             if fates.is_none() {
                 open.held.extend_from_slice(&rest[..rest.len() - reader.rest().len()]);
                 open.ends.push(open.held.len());
@@ -306,14 +309,18 @@ impl Replay {
             Some((cf, flushed)) if cf == op.cf => flushed,
             _ => {
                 self.families.note_used(op.cf);
-                let flushed = self.flushed.get(&op.cf).copied().unwrap_or(Lsn::ZERO);
-                self.recent.insert((op.cf, flushed)).1
+                self.recent.insert((op.cf, self.flushed_to(op.cf))).1
             }
         };
-        if csn >= flushed {
+        if csn > flushed || csn == flushed && !is_planted("a commit at the flush counts as flushed") {
             self.appliers.put(op, &At { csn, since, settled: self.settled() });
             self.rows += 1;
         }
+    }
+
+    /// Returns the position of a family's last recorded flush.
+    fn flushed_to(&self, cf: CfId) -> Lsn {
+        self.flushed.get(&cf).copied().unwrap_or(Lsn::ZERO)
     }
 
     /// Returns the position below which nothing was committed that comes later.

@@ -191,6 +191,7 @@ struct Run {
 }
 
 fn open(disk: &SimFiles, ring: RingKind, opens: u64) -> Db {
+    common::plant();
     let mut options = Options { background: false, ..Options::small() };
     (options.log.threads, options.log.ring) = (false, ring);
     let env = Env::over(disk.clone(), opens);
@@ -660,7 +661,7 @@ impl Run {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(common::drawn(120))]
 
     /// Goal: the key-value face is the map, whatever is done to it: every answer, every conflict and none besides, every state
     /// after a crash, unlogged writes back to the last flush of their family. Method: random steps on a simulated disk, with a private and a shared ring, compared after each.

@@ -7,25 +7,36 @@ mod common;
 use std::collections::BTreeMap;
 
 use collie_base::CfId;
-use collie_engine::{Basis, Db, Env, Isolation, Mark, Outcome, Session, StatementKind, Write};
+use collie_engine::{Basis, Db, Env, Isolation, Mark, Options, Outcome, Session, StatementKind, Write};
 use collie_env::SimFiles;
-use common::{all, next_statement, open_tiny, put, put_one};
+use common::{DIR, all, next_statement, plant, put, put_one, tiny};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Put { cf: u32, key: u8, value: Vec<u8> },
-    Delete { cf: u32, key: u8 },
+    Put {
+        cf: u32,
+        key: u8,
+        value: Vec<u8>,
+    },
+    Delete {
+        cf: u32,
+        key: u8,
+    },
     NextStatement,
     Savepoint,
     RollbackTo(usize),
-    Commit { sync: bool },
+    Commit {
+        sync: bool,
+    },
     Rollback,
     HoldSnapshot,
     DropSnapshot,
     Tick,
     Flush(u32),
     FlushDue,
+    /// Of what is durable without it.
+    FlushLarge,
     Reopen,
     PowerCut(u64),
 }
@@ -50,6 +61,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Tick),
         3 => (1..4_u32).prop_map(Step::Flush),
         2 => Just(Step::FlushDue),
+        2 => Just(Step::FlushLarge),
         1 => Just(Step::Reopen),
         1 => any::<u64>().prop_map(Step::PowerCut),
     ]
@@ -85,7 +97,9 @@ struct Run {
 
 impl Run {
     fn on(disk: SimFiles, opens: u64) -> Self {
-        let (db, _report) = open_tiny(Env::over(disk.clone(), opens)).unwrap();
+        plant();
+        let options = Options { write_buffer_size: 30 << 10, ..tiny() };
+        let (db, _report) = Db::open(DIR.as_ref(), options, Env::over(disk.clone(), opens), &mut |_| ()).unwrap();
         db.set_max_total_wal_size(1); // so that a round of the flusher has something to do, a re-log mostly
         let writer = db.session().unwrap();
         Self { disk, opens, db, writer, reader: None }
@@ -184,6 +198,7 @@ fn apply(run: &mut Run, model: &mut Model, step: Step) {
             model.durable = model.states.len() - 1;
             assert!(run.db.flush_due().unwrap());
         }
+        Step::FlushLarge => _ = run.db.flush_due().unwrap(),
         Step::Reopen => {
             run.writer.rollback();
             run.reader = None;
@@ -209,7 +224,7 @@ fn apply(run: &mut Run, model: &mut Model, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, max_shrink_iters: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(common::drawn(150))]
 
     /// Goal: the engine is the map, whatever is done to it. Method: random steps on a simulated disk, compared after each;
     /// after a power cut the rows are those of some commit at or after the last durable one.

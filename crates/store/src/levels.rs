@@ -56,6 +56,7 @@ use std::{
 
 use collie_base::{CfId, Lsn};
 use collie_env::{Env, Files};
+use collie_sync::mutant;
 use parking_lot::{Mutex, RwLock};
 
 use self::{
@@ -287,7 +288,8 @@ impl Levels {
             let what = format!("an entry committed at {csn}, at or above the last flush");
             return Err(LevelsError::TreeDamaged { path, cfs, flush_lsn, what });
         }
-        let applied = known.applied(self.backend.highest(tree));
+        let highest = self.backend.highest(tree);
+        let applied = known.applied(highest).filter(|_| !mutant!("INTERRUPTED_FLUSH_FORGOTTEN"));
         let expected = known.possible_live_keys();
         if !expected.contains(&found) || applied.is_some_and(|flush| flush.live_keys != found) {
             return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
@@ -349,6 +351,9 @@ impl Levels {
             let deletes = garbage.iter().map(|(cf, key)| Edit { cf: *cf, key, csn, value: None });
             let mut all: Vec<Edit<'_>> = deletes.chain(edits.iter().copied()).collect();
             all.sort_unstable_by_key(|edit| (edit.cf, edit.key));
+            if mutant!("FLUSH_DONE_FIRST") {
+                self.manifest.lock().append(&Record::Done(tree, flush))?;
+            }
             let applied = self.guarded(&known, |backend| backend.apply(tree, f, &mut all.iter().copied()));
             table_bytes = applied.map_err(|error| self.fail(&mut job, &known, error))?;
         }

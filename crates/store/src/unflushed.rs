@@ -13,7 +13,7 @@
 use std::sync::Arc;
 
 use collie_base::Lsn;
-use collie_sync::{Mutex, Padded, stripe_below};
+use collie_sync::{Mutex, Padded, mutant, stripe_below};
 
 use crate::row::Row;
 
@@ -124,6 +124,9 @@ impl Lists {
 
     /// Needs the log from `since` on again: for rows that were taken and are listed by others already.
     pub(crate) fn lower_since(&self, since: Lsn) {
+        if mutant!("FAILED_FLUSH_NEEDS_NO_LOG") {
+            return;
+        }
         let mut list = self.lists[stripe_below(LISTS)].lock();
         list.since = list.since.min(since);
     }

@@ -11,6 +11,7 @@ use collie_engine::{
     StatementKind, Write,
 };
 use collie_env::{CrashPoint, SimFiles};
+use proptest::prelude::ProptestConfig;
 
 /// Where the database lies on a simulated disk.
 pub(crate) const DIR: &str = "/db";
@@ -33,6 +34,18 @@ pub(crate) fn two_rows(value: &[u8]) -> Fixture {
     Fixture { _dir: dir, db, f }
 }
 
+/// How many cases a model draws. Where a mistake is planted nobody wants the smallest case that shows it.
+pub(crate) fn drawn(cases: u32) -> ProptestConfig {
+    let max_shrink_iters = if cfg!(feature = "planted-bugs") { 0 } else { 2000 };
+    ProptestConfig { cases, max_shrink_iters, ..ProptestConfig::default() }
+}
+
+/// Makes the mistake in this process that the environment names (`planted.rs`).
+pub(crate) fn plant() {
+    #[cfg(feature = "planted-bugs")]
+    std::env::var("COLLIE_PLANT").iter().for_each(|mistake| collie_sync::plant(mistake));
+}
+
 /// Opens the database without any thread of its own: nothing happens between calls.
 pub(crate) fn open_still(env: Env) -> Result<(Db, OpenReport), EngineError> {
     let mut options = Options { background: false, ..Options::small() };
@@ -51,6 +64,7 @@ pub(crate) fn tiny() -> Options {
 
 /// Opens the database with [`tiny`] settings.
 pub(crate) fn open_tiny(env: Env) -> Result<(Db, OpenReport), EngineError> {
+    plant();
     Db::open(Path::new(DIR), tiny(), env, &mut |_| ())
 }
 

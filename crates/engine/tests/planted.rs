@@ -1,0 +1,146 @@
+//! Mistakes in flushing, re-logging, cutting the log and replay, planted in a whole process, one at a time: a test of this crate must
+//! notice each. Mistakes that only threads can make are caught by the models (`docs/models.md`), those that need a commit within a re-log by
+//! `src/relog_tests.rs`.
+//!
+//! The tests of this crate stand in this binary too. For each mistake it runs one of them in a process of its own, with the same
+//! draws each time.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+#![allow(clippy::duplicate_mod, reason = "each test binary brings what they share")]
+
+#[path = "flush.rs"]
+mod flush;
+#[path = "kv_model.rs"]
+mod kv_model;
+#[path = "model.rs"]
+mod model;
+#[path = "unlogged.rs"]
+mod unlogged;
+
+use std::process::Command;
+
+const MODEL: &str = "model::engine_equals_the_model_through_reopens_and_power_cuts";
+const KEY_VALUE: &str = "kv_model::key_value_face_equals_the_model";
+const POWER_CUTS: &str = "flush::power_cut_between_any_two_calls_leaves_what_was_promised";
+const UNLOGGED: &str = "unlogged::power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush";
+/// What the models say about rows that no commit left so.
+const NO_STATE: &[&str] = &["is no state", "no state between commits", "a clean close loses nothing", "was durable"];
+
+/// Runs a test of this binary with a mistake, or none; returns whether it passed, and what it said.
+fn run(test: &str, mistake: Option<&str>) -> (bool, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env_remove("COLLIE_PLANT");
+    command.env("PROPTEST_RNG_SEED", "1").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
+    mistake.iter().for_each(|mistake| _ = command.env("COLLIE_PLANT", mistake));
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(said.contains("running 1 test"), "there is no test {test}: {said}");
+    (output.status.success(), said)
+}
+
+/// Checks that `test` fails with the mistake, and says one of `meant`.
+fn noticed(mistake: &str, test: &str, meant: &[&str]) {
+    let (passed, said) = run(test, Some(mistake));
+    assert!(!passed, "{mistake}: goes unnoticed by {test}");
+    assert!(meant.iter().any(|meant| said.contains(meant)), "{mistake}: noticed, but not by {meant:?}: {said}");
+}
+
+/// Goal: the tests that notice mistakes pass without one, on the same draws. Method: run them.
+#[test]
+fn planted_nothing_is_noticed() {
+    for test in [MODEL, KEY_VALUE, POWER_CUTS, UNLOGGED] {
+        let (passed, said) = run(test, None);
+        assert!(passed, "{said}");
+    }
+}
+
+/// Goal: S6: a commit at f is not in the flush at f. Method: the filter of replay takes it for flushed.
+#[test]
+fn planted_filter_that_takes_the_flushes_position_is_noticed() {
+    noticed("a commit at the flush counts as flushed", MODEL, NO_STATE);
+    noticed("a commit at the flush counts as flushed", KEY_VALUE, NO_STATE);
+}
+
+/// Goal: S6: a transaction with chunks below a flush and its commit above is not flushed. Method: chunks are filtered by where they lie.
+#[test]
+fn planted_filter_by_a_chunks_position_is_noticed() {
+    noticed("chunks are filtered by their own position", MODEL, NO_STATE);
+}
+
+/// Goal: S2: the log of a transaction with chunks is kept until its families are flushed above its commit. Method: nothing holds it.
+#[test]
+fn planted_cut_below_a_large_transaction_is_noticed() {
+    noticed("large transactions hold no log", MODEL, NO_STATE);
+}
+
+/// Goal: S2: log is given up for a re-log that is durable. Method: nobody waits for that.
+#[test]
+fn planted_relog_that_is_not_waited_for_is_noticed() {
+    noticed("re-log is not waited for", MODEL, NO_STATE);
+}
+
+/// Goal: S1: levels hold nothing that the log could lose. Method: a flush at the boundary.
+#[test]
+fn planted_flush_at_the_boundary_is_noticed() {
+    noticed(
+        "flush at the boundary",
+        "flush::flush_takes_what_is_durable_and_no_more",
+        &["the levels hold what the log lost"],
+    );
+}
+
+/// Goal: S9: a deleted row stays until its deletion is flushed. Method: it dies at once; the flush leaves its deletion out.
+#[test]
+fn planted_loss_of_a_deletion_is_noticed() {
+    noticed("ON_DISK_IGNORED", MODEL, NO_STATE);
+    noticed(
+        "ON_DISK_IGNORED_BY_FLUSH",
+        MODEL,
+        &["LiveKeysDiffer", "no state between commits", "a clean close loses nothing"],
+    );
+}
+
+/// Goal: S4: a flush is recorded after its tables. Method: before them.
+#[test]
+fn planted_record_of_a_flush_before_its_tables_is_noticed() {
+    noticed("FLUSH_DONE_FIRST", POWER_CUTS, &["LiveKeysDiffer", "no state between commits"]);
+}
+
+/// Goal: a flush whose tables are there and whose record is not is recorded by the next load; else a logged put comes back over its unlogged
+/// deletion, and a half of what was flushed is gone. Method: the load forgets it.
+#[test]
+fn planted_loss_of_an_interrupted_flush_is_noticed() {
+    noticed("INTERRUPTED_FLUSH_FORGOTTEN", UNLOGGED, &["writes"]);
+}
+
+/// Goal: F6: MANIFEST says where the log starts before log goes. Method: the other way round.
+#[test]
+fn planted_cut_before_its_record_is_noticed() {
+    noticed("log goes before MANIFEST says so", POWER_CUTS, &["MissingStart"]);
+}
+
+/// Goal: a tree lives until its drop is durable. Method: it goes at once.
+#[test]
+fn planted_drop_of_a_tree_before_its_time_is_noticed() {
+    let test = "flush::dropped_family_keeps_its_levels_until_the_drop_is_durable";
+    noticed("tree goes before its drop is durable", test, &["and its tree"]);
+}
+
+/// Goal: F4: after a failed flush the levels may hold what it took. Method: that is forgotten.
+#[test]
+fn planted_loss_of_a_failed_flush_is_noticed() {
+    noticed(
+        "failed flush forgotten",
+        "flush::flush_that_failed_is_made_good_by_the_next",
+        &["LiveKeysDiffer", "left == right"],
+    );
+}
+
+/// Goal: what a failed flush took needs the log as before. Method: it is listed again without that.
+#[test]
+fn planted_cut_after_a_failed_flush_is_noticed() {
+    noticed(
+        "FAILED_FLUSH_NEEDS_NO_LOG",
+        "flush::log_is_kept_for_the_rows_of_a_failed_flush",
+        &["the log of it is gone"],
+    );
+}
