@@ -15,7 +15,7 @@ use collie_sync::model::{bounds, check};
 use collie_sync::{Mutex, mutant, thread};
 
 use super::Family;
-use crate::calls::{Basis, Change, View, WriteOutcome, WriteRules};
+use crate::calls::{Basis, Change, InsertOutcome, View, WriteOutcome, WriteRules};
 use crate::held::Holders;
 use crate::index::OrderedIndex as _;
 use crate::row::{FlushAt, Pending, Row};
@@ -68,7 +68,12 @@ impl World {
 
     /// Changes the row as transaction `xid`; `None` when another is at it.
     fn write(&self, xid: u64, change: Change<'_>) -> Option<Pending> {
-        let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
+        self.write_at(Lsn::MAX, xid, change)
+    }
+
+    /// The same at a snapshot; `None` also when the row was changed after it.
+    fn write_at(&self, snapshot: Lsn, xid: u64, change: Change<'_>) -> Option<Pending> {
+        let view = View { snapshot, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
         match self.family.write(KEY, change, Basis::Snapshot, &view, &rules, self) {
             WriteOutcome::Done(pending) => Some(pending),
@@ -107,6 +112,35 @@ impl World {
         }
         self.family.note_flushed(&entries);
         position
+    }
+
+    /// One re-log: everything committed below a position that is loaded after its beginning. Returns what it wrote down.
+    fn relog(&self) -> Vec<(Lsn, Option<u8>)> {
+        let begin = || {
+            let mut log = self.log.lock();
+            *log += 10;
+            self.boundary.store(*log, Ordering::Release);
+            self.durable.store(*log, Ordering::Release);
+            Lsn::new(*log - 10)
+        };
+        let early = (!mutant!("RELOG_BEGINS_LATE")).then(begin);
+        let position = Lsn::new(self.durable.load(Ordering::Acquire));
+        let taken = self.family.take_unflushed();
+        let at = FlushAt { position, flushed: Lsn::new(START), uncertain: false };
+        let entries = self.family.relog_entries(&taken, at, self);
+        let since = early.unwrap_or_else(begin);
+        self.family.give_back(taken, Some(since));
+        entries.iter().map(|entry| (entry.csn, entry.value.as_ref().map(|value| value[0]))).collect()
+    }
+
+    /// Puts a new row where there is none, or one was deleted; `None` when another is at it.
+    fn insert(&self, xid: u64, value: u8) -> Option<Pending> {
+        let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
+        let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
+        match self.family.insert(KEY, &[value], &view, &rules, self) {
+            InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => Some(pending),
+            _ => None,
+        }
     }
 
     fn newest(&self) -> Option<u8> {
@@ -195,6 +229,89 @@ fn new_row_deleted_beside_a_flush() {
     world.flush(&mut levels, position);
     let value = levels.get(&()).and_then(|(_, value)| *value);
     assert_eq!(value, None, "a deleted row comes back at the next open");
+}
+
+const CUT: &str = "a commit is in no log that is kept";
+
+/// Two writers beside a re-log, and a look from where on the log is needed: what was committed below is in the re-log, or was replaced.
+fn writers_and_relog() {
+    let world = World::new();
+    let writers = [1, 0].map(|xid| {
+        let world = world.clone();
+        thread::spawn(move || {
+            let value = [u8::try_from(xid).unwrap() + 1];
+            // What the log had reached before: from there on the row needs it.
+            let snapshot = Lsn::new(world.boundary.load(Ordering::Acquire));
+            let pending = world.write_at(snapshot, xid, Change::Put(&value))?;
+            Some((world.commit(xid, pending), value[0]))
+        })
+    });
+    let relogged = world.relog();
+    let durable = Lsn::new(world.durable.load(Ordering::Acquire)); // before the families are asked
+    let kept_from = world.family.unflushed().since.map_or(durable, |since| since.min(durable));
+    let committed: Vec<(Lsn, u8)> = writers.into_iter().filter_map(|writer| writer.join().unwrap()).collect();
+    for (csn, value) in &relogged {
+        assert!(committed.iter().any(|(at, put)| at == csn && Some(*put) == *value), "a re-log of what is no commit");
+    }
+    if let Some((csn, value)) = committed.iter().max() {
+        let is_relogged = relogged.contains(&(*csn, Some(*value)));
+        assert!(*csn >= kept_from || is_relogged, "{CUT}: {csn} below {kept_from}");
+    }
+    // And the next flush comes to it.
+    let mut levels = Levels::new();
+    world.flush(&mut levels, Lsn::ZERO);
+    if let Some((csn, value)) = committed.iter().max() {
+        assert_eq!(levels.get(&()), Some(&(*csn, Some(*value))), "{LOST}");
+    }
+}
+
+/// A deleted row that no levels hold dies and leaves its family, while it is put again and a flush takes what it finds: the new row is
+/// there, and flushed.
+fn dead_row_put_again_beside_a_flush() {
+    let world = World::new();
+    let row: Arc<Row> = world.family.index.with(KEY, Arc::clone).expect("it is there");
+    row.note_flushed(false); // the levels hold nothing of it
+    let pending = world.write(0, Change::Delete).expect("nobody else");
+    world.commit(0, pending); // listed
+    let cleaner = thread::spawn({
+        let (world, row) = (world.clone(), Arc::clone(&row));
+        move || {
+            let _ = world.family.clean(&row, &world.live());
+        }
+    });
+    let inserter = thread::spawn({
+        let world = world.clone();
+        move || {
+            let pending = world.insert(1, 7).expect("nobody else");
+            world.commit(1, pending);
+        }
+    });
+    let mut levels = Levels::new();
+    let position = world.flush(&mut levels, Lsn::ZERO);
+    cleaner.join().unwrap();
+    inserter.join().unwrap();
+    assert_eq!(world.newest(), Some(7), "a row that was put is gone");
+    world.flush(&mut levels, position);
+    assert_eq!(levels.get(&()).map(|(_, value)| *value), Some(Some(7)), "{LOST}");
+    assert_eq!(world.family.stat().rows, 1, "a key has one row");
+}
+
+/// Goal: L5, R1 and R2 of re-logs: from where on the log is needed after a re-log, nothing below is lost, whoever writes meanwhile. Method:
+/// see the model; a beginning behind the position, marks at stamping or before the exchange must be caught.
+#[test]
+fn loom_relog_loses_no_commit_below_the_log_that_is_kept() {
+    let (preemptions, floor) = bounds((2, 19_000), (3, 19_000));
+    let mistakes = [("RELOG_BEGINS_LATE", 2, CUT), ("MARKED_AT_STAMPING", 2, CUT), ("MARKED_BEFORE_EXCHANGE", 2, CUT)];
+    check("re-log, writers", writers_and_relog, preemptions, floor, &mistakes);
+}
+
+/// Goal: S8: a row that died while a flush had it listed goes, and the one that is put in its place stays. Method: see the model.
+#[test]
+fn loom_row_put_in_place_of_a_dead_one_stays_and_is_flushed() {
+    const GONE: &str = "a row that was put is gone";
+    let (preemptions, floor) = bounds((2, 870), (3, 870));
+    let mistakes = [("ROW_DEATH_STORED", 2, GONE), ("REMOVED_BY_KEY", 2, GONE)];
+    check("flush, dead row", dead_row_put_again_beside_a_flush, preemptions, floor, &mistakes);
 }
 
 /// Goal: L1: every commit below a flush is in the tables or listed for the next. Method: see the model; each of the mistakes of

@@ -13,15 +13,14 @@ use std::sync::Arc;
 // hold it for nobody to wait for.
 #[cfg(shuttle)]
 use collie_sync::RwLock;
+use collie_sync::mutant;
 #[cfg(not(shuttle))]
 use parking_lot::RwLock;
 
-#[cfg(not(loom))]
 mod partitioned;
 
 use crate::key::Key;
 use crate::row::Row;
-#[cfg(not(loom))]
 pub use partitioned::PartitionedIndex;
 
 /// The index of a family. In models, which look at rows and not at indexes, the floor.
@@ -121,7 +120,8 @@ impl OrderedIndex for BTreeIndex {
 
     fn remove_if(&self, row: &Arc<Row>) -> bool {
         let mut rows = self.0.write();
-        let found = rows.get(row.key()).is_some_and(|present| Arc::ptr_eq(present, row));
+        let same = |present: &Arc<Row>| Arc::ptr_eq(present, row) || mutant!("REMOVED_BY_KEY");
+        let found = rows.get(row.key()).is_some_and(same);
         found && rows.remove(row.key()).is_some()
     }
 

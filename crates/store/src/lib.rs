@@ -86,9 +86,7 @@ mod unflushed;
 pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
 pub use family::{Family, FamilyStat, Loaded, LoggedWrite, ScanRequest, ScanStop, State, Superseded, Visit};
-#[cfg(not(loom))]
-pub use index::PartitionedIndex;
-pub use index::{BTreeIndex, OrderedIndex, RowIndex, Span};
+pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
     Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,

@@ -16,7 +16,7 @@
 //! Each call waits for those who are in the partition it wants; an insert that splits, and a removal that merges, also for
 //! others that do so. A call begins again when its partition is retired meanwhile. Waits are under a pin of the collector,
 //! which is let go when the partition is free.
-//! Checked by `index_checks` (model and threads), and with the family.
+//! Checked by `index_checks` (model and threads), `partitioned_loom.rs` (N1 to N3), and with the family.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,7 +24,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter};
+use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter, mutant};
 
 use super::{OrderedIndex, Span};
 use crate::key::Key;
@@ -144,8 +144,9 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
 
     /// Splits the partition that has `key`, if it still is large.
     fn split(&self, key: &[u8]) {
+        let early = mutant!("DIRECTORY_READ_EARLY").then(|| self.directory.read(Directory::clone));
         let _changing = self.changing.lock();
-        let mut directory = self.directory.read(Directory::clone);
+        let mut directory = early.unwrap_or_else(|| self.directory.read(Directory::clone));
         let place = directory.place_of(key);
         let partition = Arc::clone(&directory.partitions[place]);
         let mut rows = partition.0.write();
@@ -161,7 +162,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         directory.partitions[place] = Partition::of(lower);
         directory.partitions.insert(place + 1, Partition::of(upper));
         directory.starts.insert(place + 1, start);
-        rows.retired = true;
+        rows.retired = !mutant!("NOT_RETIRED");
         self.directory.replace(directory); // N2: before the lock is released
     }
 
@@ -187,7 +188,8 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
             directory.partitions[lower] = Partition::of(rows);
             directory.partitions.remove(lower + 1);
             directory.starts.remove(lower + 1);
-            (left.retired, right.retired) = (true, true);
+            let retired = !mutant!("NOT_RETIRED_BY_MERGE");
+            (left.retired, right.retired) = (retired, retired);
             self.directory.replace(directory); // N2: before the locks are released
             return;
         }
@@ -203,7 +205,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
                 if rows.retired {
                     let from = if span.reverse { rest.end } else { rest.start };
                     return match from {
-                        Bound::Included(key) | Bound::Excluded(key) if begun => {
+                        Bound::Included(key) | Bound::Excluded(key) if begun && !mutant!("VISIT_BEGINS_AGAIN") => {
                             (Visited::Again(Some(Key::new(key))), seen)
                         }
                         _ => (Visited::Again(None), seen),
@@ -323,7 +325,12 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
 }
 
 #[cfg(test)]
-#[cfg(not(shuttle))]
+#[cfg(loom)]
+#[path = "partitioned_loom.rs"]
+mod models;
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod tests {
     use super::*;
     use collie_base::Lsn;
