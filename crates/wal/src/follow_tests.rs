@@ -522,6 +522,92 @@ fn follower_flushes_greedily_by_itself() {
     assert!(follower.log().core().env.clock.now_ns() - begun < 9_000_000_000);
 }
 
+/// Goal: a primary with writers, its sender and a replica that flushes by itself, all at once on real files, end up with the
+/// same stream. Method: four writers of short and long records at every level, two flights, small files and little in
+/// memory; one thread ships in runs of random sizes until the primary is closed.
+#[test]
+fn primary_and_follower_run_side_by_side() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let env = Env::real();
+    let options = Options { flights: 2, recent_bytes: 100_000, ..Options::small() };
+    let first_record = Some((JUMP_TAG, b"a life".to_vec()));
+    let (log, _) = Log::open(&env, dirs[0].path(), Options { first_record, ..options.clone() }).unwrap();
+    let (follower, _) = Follower::open(&env, dirs[1].path(), options, JUMP_TAG).unwrap();
+    let mut shipper = ship_from(&log, follower.end());
+    std::thread::scope(|scope| {
+        let ships = scope.spawn(|| {
+            let (random, mut out) = (SimRandom::new(1), Vec::new());
+            loop {
+                out.clear();
+                let most = usize::try_from(random.below(60_000)).unwrap();
+                match shipper.next(most, &mut out) {
+                    Ok(run) => drop(follower.receive(run.start, run.prev_end, &out).unwrap()),
+                    Err(WalError::Closed) => return,
+                    Err(error) => panic!("{error}"),
+                }
+                if random.below(20) == 0 {
+                    // The cursor is not stored any more once the log is closed.
+                    let advanced = shipper.advance(follower.durable().min(shipper.position()));
+                    assert!(matches!(advanced, Ok(()) | Err(WalError::Closed)), "{advanced:?}");
+                }
+            }
+        });
+        let writers: [_; 4] = std::array::from_fn(|thread| {
+            let log = &log;
+            scope.spawn(move || {
+                let (mut writer, random) = (log.writer(), SimRandom::new(thread as u64));
+                for number in 0..80_u32 {
+                    let size = [10, 10, 900, 40_000][usize::try_from(random.below(4)).unwrap()];
+                    let level = [Level::Disk, Level::Process, Level::Memory][usize::try_from(random.below(3)).unwrap()];
+                    let mut body = vec![u8::try_from(thread).unwrap(); size];
+                    body[..4].copy_from_slice(&number.to_le_bytes());
+                    writer.commit(1, &body, level).unwrap();
+                }
+            })
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        log.close().unwrap();
+        ships.join().unwrap();
+    });
+    follower.close().unwrap();
+    let records = |at: usize| {
+        let found = inspect(&env, dirs[at].path()).unwrap();
+        assert!(found.damage().is_none() && found.is_clean());
+        found
+            .records(Lsn::ZERO)
+            .map(|record| record.unwrap())
+            .map(|r| (r.lsn, r.end, r.tag, r.body))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(records(0).len(), 320);
+    assert!(records(0) == records(1));
+}
+
+/// Goal: no bytes make a follower or an unpacker panic, take something, or move (B2). Method: random bytes, and records with
+/// one byte changed, at and behind a follower's end.
+#[test]
+fn no_bytes_move_a_follower_that_are_not_its_stream() {
+    let (_, stream) = primary(29, 1);
+    let (follower, _) = follow(&SimFiles::new(), options()).unwrap();
+    let (random, end) = (SimRandom::new(7), follower.end());
+    let mut unpacker = Unpacker::new(end, &options());
+    for round in 0..4_000 {
+        let mut bytes = stream[round % stream.len()].bytes.clone();
+        if round % 2 == 0 {
+            bytes = (0..random.below(40)).map(|_| u8::try_from(random.below(256)).unwrap()).collect();
+            // Its length is that of the rest: never whole.
+            bytes.insert(0, u8::try_from(bytes.len()).unwrap());
+        } else {
+            bytes.pop();
+        }
+        let start = Lsn::new(end.get() + random.below(2) * random.below(1 << 62));
+        assert!(follower.receive(start, end, &bytes).is_err());
+        let visit = |_: crate::RecordRef<'_>| -> Result<(), WalError> { panic!("nothing is whole") };
+        assert!(unpacker.take(start, end, &bytes, visit).is_err());
+    }
+    assert_eq!((follower.end(), unpacker.position()), (end, end));
+}
+
 /// Goal: what a follower cannot do is said at its opening. Method: copies; a tag that is none.
 #[test]
 fn follower_says_what_it_does_not_take() {
