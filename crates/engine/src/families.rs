@@ -85,6 +85,11 @@ impl Families {
         members.iter().filter_map(|member| by_id.get(member).map(Arc::clone)).collect()
     }
 
+    /// Returns the ids of the families that belong together with this one, itself among them.
+    pub(crate) fn members_with(&self, cf: CfId) -> Vec<CfId> {
+        self.groups.read().members(cf)
+    }
+
     /// Returns whether these families are flushed together. Those that are not in memory any more do not count.
     pub(crate) fn are_together(&self, cfs: &[CfId]) -> bool {
         // In this order: who leaves is out of memory first.

@@ -4,12 +4,12 @@
 //! adds it to the family's tree. Then the log below the lowest position that somebody still needs is given up.
 //!
 //! # Invariants
-//! - F1. One job at a time flushes or gives up log. So whoever computes what is needed sees no family whose rows are taken and
-//!   not recorded yet.
+//! - F1. A family is flushed or re-logged by one at a time, and so is a tree; those of different trees side by side. One at a time
+//!   gives up log: a family whose rows are taken and not recorded yet needs the log that it needed before (`Unflushed` U2).
 //! - F2. `f` is `durable` as it was before the lists were taken: the levels never hold what the log could lose, and every
 //!   commit below `f` marked its row before that.
 //! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays. It
-//!   has a place of its own, so that a flush never fails because sessions took all of them.
+//!   has a place of its own (`jobs.rs`), so that a flush never fails because sessions took all of them.
 //! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`.
 //! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
 //!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
@@ -28,20 +28,25 @@
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
 //! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
 //! | `relog.rs` | re-logging instead of flushes of a few rows |
+//! | `jobs.rs` | [`Jobs`]: who flushes what |
 //! | `flusher.rs` | the thread that flushes when it is time |
 
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_store::{Edit, Family, FlushAt, FlushEntry, Levels, TreeId, TreeState, Unflushed};
-use collie_txn::{CommitLog as _, Place, Txns};
-use parking_lot::{Mutex, MutexGuard};
+use collie_txn::{CommitLog as _, Txns};
+use parking_lot::Mutex;
 
 use crate::EngineError;
 use crate::carry::Carry;
 use crate::families::Families;
 use crate::garbage::Garbage;
+use crate::jobs::{JOBS_MAX, Jobs};
 use crate::large::LargeTransactions;
 use crate::log::EngineLog;
 use crate::planted::is_planted;
@@ -86,19 +91,15 @@ pub(crate) struct Base {
     dropped: Mutex<Vec<Dropped>>,
     /// How many keys the trees hold of each family, as of the last recorded flush (F8).
     keys: Mutex<Map<CfId, u64>>,
-    /// F1.
-    job: Mutex<Job>,
+    pub(crate) jobs: Jobs,
+    /// Trees of flushes that failed (F4).
+    uncertain: Mutex<BTreeSet<TreeId>>,
+    /// Held by who gives up log (F1).
+    cut: Mutex<()>,
+    /// Flushes of one call that run at a time.
+    side_by_side: usize,
     pub(crate) relogs: Mutex<Relogs>,
     stat: Mutex<FlushStat>,
-}
-
-/// What one job knows of those before.
-#[derive(Debug)]
-pub(crate) struct Job {
-    /// Trees of flushes that failed (F4).
-    pub(crate) uncertain: BTreeSet<TreeId>,
-    /// For the snapshot of a flush (F3).
-    pub(crate) place: Place,
 }
 
 /// What a flush works on.
@@ -113,6 +114,12 @@ struct Taken {
     family: Arc<Family>,
     rows: Unflushed,
     entries: Vec<FlushEntry>,
+}
+
+/// Returns whether these families, which are flushed together, have something that their levels lack, or are in a tree that is to
+/// be rewritten.
+fn lack(families: &[Arc<Family>], rewrite: &[CfId]) -> bool {
+    families.iter().any(|family| family.unflushed().since.is_some() || rewrite.contains(&family.id()))
 }
 
 impl Taken {
@@ -139,22 +146,27 @@ impl Base {
         let dropped = gone.map(|cf| Dropped { cf, at: Lsn::ZERO, since: Lsn::MAX }).collect();
         let keys = flushed.keys().map(|cf| (*cf, levels.keys_loaded(*cf))).collect();
         let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
-        let place = txns.keep_place().expect("a place is there for it before the first session");
+        let jobs = Jobs::new(|| txns.keep_place()).expect("places are there for them before the first session");
+        // A simulated disk counts its calls: there they come from one thread, in one order.
+        let side_by_side = if levels.is_real() { JOBS_MAX } else { 1 };
         Self {
             levels,
             large,
             flushed: Mutex::new(flushed),
             dropped: Mutex::new(dropped),
             keys: Mutex::new(keys),
-            job: Mutex::new(Job { uncertain: BTreeSet::new(), place }),
+            jobs,
+            uncertain: Mutex::default(),
+            cut: Mutex::default(),
+            side_by_side,
             relogs: Mutex::default(),
             stat: Mutex::new(stat),
         }
     }
 
-    /// Keeps every other job away (F1).
-    pub(crate) fn job(&self) -> MutexGuard<'_, Job> {
-        self.job.lock()
+    /// Returns whether a flush of the tree failed since the last one that was recorded (F4).
+    pub(crate) fn is_uncertain(&self, tree: TreeId) -> bool {
+        self.uncertain.lock().contains(&tree)
     }
 
     pub(crate) fn note_relog(&self, rows: usize) {
@@ -171,7 +183,7 @@ impl Base {
     /// Holds up every flush until what is returned is dropped.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_up(&self) -> impl Sized + '_ {
-        self.job.lock()
+        self.jobs.hold_up()
     }
 
     /// Returns the counters.
@@ -188,37 +200,60 @@ impl Base {
     }
 
     /// Flushes these families, and with each its atomic group: what was committed to them and durable before the call is in the
-    /// levels afterwards. One that is not there, or has nothing to flush, costs nothing.
+    /// levels afterwards. Several trees are flushed side by side. One that is not there, or has nothing to flush, costs nothing, but
+    /// for a wait while somebody else flushes it.
     ///
     /// # Errors
-    /// The first failure; the families before it are flushed, the rows of that one stay in memory and in the log.
+    /// The first failure; what was not begun by then is not flushed. The rows of all these stay in memory and in the log.
     pub(crate) fn flush(&self, cfs: &[CfId], parts: &Parts<'_>) -> Result<(), EngineError> {
-        let mut job = self.job.lock();
-        let (mut flushed, rewrite) = (BTreeSet::new(), self.levels.to_be_rewritten());
+        let (mut seen, mut due) = (BTreeSet::new(), Vec::new());
+        let rewrite = self.levels.to_be_rewritten();
         for cf in cfs {
-            if flushed.contains(cf) {
-                continue;
-            }
-            let families = parts.families.together_with(*cf);
-            let lacks = |family: &Arc<Family>| family.unflushed().since.is_some() || rewrite.contains(&family.id());
-            if families.iter().any(lacks) {
-                flushed.extend(self.flush_together(*cf, &mut job, parts)?);
+            if !seen.contains(cf) && lack(&parts.families.together_with(*cf), &rewrite) {
+                due.push(*cf);
+                seen.extend(parts.families.members_with(*cf));
             }
         }
-        Ok(())
+        let threads = self.side_by_side.min(due.len());
+        if threads < 2 {
+            return due.into_iter().try_for_each(|cf| self.flush_together(cf, parts));
+        }
+        let next = AtomicUsize::new(0);
+        let flush_some = || {
+            while let Some(cf) = due.get(next.fetch_add(1, Relaxed)) {
+                let flushed = self.flush_together(*cf, parts);
+                if flushed.is_err() {
+                    next.store(due.len(), Relaxed); // the others end when they are done with theirs
+                    return flushed;
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let start =
+                |_| std::thread::Builder::new().name("collie-flushes".to_owned()).spawn_scoped(scope, flush_some);
+            // Where no thread can be had this one does it alone.
+            let others: Vec<_> = (1..threads).map_while(|number| start(number).ok()).collect();
+            let own = flush_some();
+            let ends = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            ends.fold(own, Result::and)
+        })
     }
 
-    /// Flushes a family and those of its group; returns which these are.
-    fn flush_together(&self, cf: CfId, job: &mut Job, parts: &Parts<'_>) -> Result<Vec<CfId>, EngineError> {
-        let Job { uncertain, place } = job;
-        let held = parts.txns.hold_durable(place); // F2, F3
+    /// Flushes a family and those of its group.
+    fn flush_together(&self, cf: CfId, parts: &Parts<'_>) -> Result<(), EngineError> {
+        let mut claim = self.jobs.claim(|| parts.families.members_with(cf)); // F1
+        if !lack(&parts.families.together_with(cf), &self.levels.to_be_rewritten()) {
+            return Ok(()); // somebody else has done it meanwhile
+        }
+        let held = parts.txns.hold_durable(claim.place()); // F2, F3
         let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
         let families = parts.families.together_with(cf); // F7: after the position
-        let Some(tree) = self.tree_for(&families)? else { return Ok(Vec::new()) };
+        let Some(tree) = self.tree_for(&families)? else { return Ok(()) };
         self.settle_drops_in(tree, &families, parts)?;
         // All of them may have been dropped meanwhile.
-        let Some(state) = self.find_tree(tree) else { return Ok(Vec::new()) };
-        let at = FlushAt { position, flushed: state.flush_lsn, uncertain: uncertain.contains(&tree) };
+        let Some(state) = self.find_tree(tree) else { return Ok(()) };
+        let at = FlushAt { position, flushed: state.flush_lsn, uncertain: self.is_uncertain(tree) };
         let in_tree = |family: &Arc<Family>| state.cfs.binary_search(&family.id()).is_ok();
         let mut taken = Vec::new();
         for family in families.into_iter().filter(in_tree) {
@@ -231,13 +266,13 @@ impl Base {
         if let Err(error) = done {
             stat.failures += 1;
             if !is_planted("failed flush forgotten") {
-                uncertain.insert(tree); // F4
+                self.uncertain.lock().insert(tree); // F4
             }
             taken.into_iter().for_each(|Taken { family, rows, .. }| family.put_back(rows));
             return Err(error);
         }
         stat.flushes += 1;
-        uncertain.remove(&tree);
+        self.uncertain.lock().remove(&tree);
         for Taken { family, entries, .. } in &taken {
             let cf = family.id();
             stat.rows += u64::try_from(entries.len()).unwrap_or(0);
@@ -248,7 +283,7 @@ impl Base {
                 parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
             }
         }
-        Ok(taken.iter().map(|taken| taken.family.id()).collect())
+        Ok(())
     }
 
     /// Returns the tree of these families, which are flushed together, and takes into it those that have rows for it; `None`: there
@@ -281,7 +316,7 @@ impl Base {
     }
 
     pub(crate) fn tree(&self, id: TreeId) -> TreeState {
-        self.find_tree(id).expect("a tree goes under the job's lock only (F1)")
+        self.find_tree(id).expect("a tree goes while its families are claimed only (F1)")
     }
 
     fn find_tree(&self, id: TreeId) -> Option<TreeState> {
@@ -290,7 +325,10 @@ impl Base {
 
     /// Adds what was taken to the tree, durably.
     fn write(&self, state: &TreeState, position: Lsn, taken: &mut [Taken]) -> Result<(), EngineError> {
-        let mut keys = self.keys.lock().clone();
+        let mut keys: Map<CfId, u64> = {
+            let all = self.keys.lock();
+            state.cfs.iter().map(|cf| (*cf, all.get(cf).copied().unwrap_or(0))).collect()
+        };
         for Taken { family, entries, .. } in taken.iter_mut() {
             entries.sort_unstable_by(|a, b| a.row.key().cmp(b.row.key()));
             let keys = keys.entry(family.id()).or_default();
@@ -305,7 +343,7 @@ impl Base {
         let live_keys = state.cfs.iter().filter_map(|cf| keys.get(cf)).sum();
         let edits: Vec<Edit<'_>> = taken.iter().flat_map(Taken::edits).collect();
         let flushed = self.levels.flush(state.id, position, &edits, live_keys).map_err(EngineError::levels)?;
-        *self.keys.lock() = keys;
+        self.keys.lock().extend(keys);
         // A tree that cannot be merged says so at its next flush.
         if !state.dropped.is_empty() {
             let _later = self.levels.compact(state.id); // what was deleted takes up space until then
@@ -337,7 +375,7 @@ impl Base {
     /// # Errors
     /// The levels', the log's: then the log is longer than it must be.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
-        let _alone = self.job.lock();
+        let _alone = self.cut.lock();
         let Some(wal) = parts.txns.log().wal() else { return Ok(None) };
         let durable = wal.durable(); // F5: first
         self.settle_drops(durable)?;
@@ -378,17 +416,25 @@ impl Base {
         self.flushed.lock().get(&cf).copied().unwrap_or(Lsn::ZERO).max(relogged)
     }
 
-    /// Removes the trees of families whose drop is durable.
+    /// Removes the trees of families whose drop is durable, but for those that are being flushed.
     fn settle_drops(&self, durable: Lsn) -> Result<(), EngineError> {
         loop {
-            let settled = self
-                .dropped
-                .lock()
-                .iter()
-                .find(|dropped| dropped.at <= durable || is_planted("tree goes before its drop is durable"))
-                .map(|dropped| dropped.cf);
-            let Some(cf) = settled else { return Ok(()) };
-            self.settle_drop(cf)?;
+            let dropped = self.dropped.lock().iter().map(|dropped| (dropped.at, dropped.cf)).collect::<Vec<_>>();
+            let mut settled = 0;
+            for (_, cf) in dropped
+                .into_iter()
+                .filter(|(at, _)| *at <= durable || is_planted("tree goes before its drop is durable"))
+            {
+                // The members that are left may be on their way to the tree: then the next one does it, or their flush.
+                let tree = self.levels.tree_of(cf).and_then(|tree| self.find_tree(tree));
+                let cfs = tree.map_or_else(|| vec![cf], |tree| tree.cfs);
+                let Some(_claim) = self.jobs.try_claim(&cfs) else { continue };
+                self.settle_drop(cf)?;
+                settled += 1;
+            }
+            if settled == 0 {
+                return Ok(());
+            }
         }
     }
 

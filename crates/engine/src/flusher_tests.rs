@@ -54,3 +54,39 @@ fn open_large_transaction_starts_no_flushes() {
     }
     assert!(held() <= db.log_bytes_max() + tiny().log.segment_bytes, "{} bytes are kept", held());
 }
+
+/// Goal: F1: a family is flushed, and log given up, while the flush of another is under way; the log that this one needs stays, also
+/// for rows that it has taken and not brought. Method: a claimed family whose rows are taken, others flushed beside it until the log
+/// would have been cut; then it fails, and the power goes.
+#[test]
+fn flush_goes_on_beside_another_and_keeps_the_log_that_it_needs() {
+    let (env, disk) = Env::simulated(31);
+    let (db, _) = Db::open(Path::new("/db"), tiny(), env, &mut |_| ()).unwrap();
+    let (slow, other) = (db.family(db.create_family()), db.family(db.create_family()));
+    for n in 0..12_u8 {
+        put_one(&db, &other, &[n], &[n; 10_000]);
+    }
+    db.flush_cf(&[other.id()]).unwrap();
+    let start = db.flush_stat().log_start;
+    assert!(start > collie_base::Lsn::FIRST, "the log was cut");
+    put_one(&db, &slow, b"slow", b"1");
+    let base = db.shared.base.as_ref().unwrap();
+    let since = slow.unflushed().since.unwrap();
+    let under_way = base.jobs.try_claim(&[slow.id()]).unwrap();
+    let taken = slow.take_unflushed();
+    let flushes = db.flush_stat().flushes;
+    for n in 0..12_u8 {
+        put_one(&db, &other, &[n, 1], &[n; 10_000]);
+    }
+    db.flush_cf(&[other.id()]).unwrap();
+    assert_eq!(db.flush_stat().flushes, flushes + 1);
+    let kept_from = db.flush_stat().log_start;
+    assert!(kept_from <= since && db.durable().bytes_since(kept_from) > db.log_bytes_max(), "{kept_from} {since}");
+    slow.put_back(taken);
+    drop(under_way);
+    let cut = disk.power_cut(1);
+    let (after, _) = Db::open(Path::new("/db"), tiny(), Env::over(cut, 2), &mut |_| ()).unwrap();
+    assert_eq!(after.rows_in(slow.id()), 1);
+    after.flush_cf(&[slow.id(), other.id()]).unwrap();
+    assert!(after.flush_stat().log_start > since, "nobody needs it any more");
+}

@@ -72,6 +72,7 @@ mod flush;
 mod flusher;
 mod garbage;
 mod groups;
+mod jobs;
 pub mod kv;
 mod large;
 mod load;

@@ -5,6 +5,8 @@ use std::time::Duration;
 use collie_base::Xid;
 use collie_store::LevelOptions;
 
+use crate::jobs::JOBS_MAX;
+
 /// How a database is opened.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -88,7 +90,7 @@ impl Options {
     }
 
     pub(crate) fn txn(&self, first_xid: Xid) -> collie_txn::Options {
-        let sessions_max = self.sessions_max.saturating_add(1).min(1 << 20); // with the place of flushes
+        let sessions_max = self.sessions_max.saturating_add(JOBS_MAX).min(1 << 20); // with the places of flushes
         collie_txn::Options { xid_slots: self.xid_slots, sessions_max, first_xid }
     }
 }

@@ -7,7 +7,7 @@
 //!   on meets it.
 //! - R2. Rows need the log from the beginning on, and no longer from where they did, once every record of the re-log is durable.
 //! - R3. An entry has its row's commit position: whatever was committed later wins at replay, wherever it lies.
-//! - R4. One job at a time, and no flush beside it (F1).
+//! - R4. Nobody flushes or re-logs one of its families meanwhile (F1).
 //! - R5. The bytes that families were re-logged with stay within an eighth of the log's limit, and each below
 //!   [`FLUSH_FLOOR_BYTES`]: beyond, the largest one is flushed.
 //! - R6. A family with unlogged rows is flushed instead: a re-log that is cut short would bring a part of them back.
@@ -23,7 +23,7 @@ use collie_wal::WalError;
 
 use crate::EngineError;
 use crate::families::Families;
-use crate::flush::{Base, Job, Parts};
+use crate::flush::{Base, Parts};
 use crate::log::EngineLog;
 use crate::planted::{is_planted, passes};
 use crate::redo::{Op, Relogged, encode_relog, tag};
@@ -122,18 +122,17 @@ impl Base {
     /// # Durability
     /// Durable on return; after an error the rows need the log from where they did.
     pub(crate) fn relog(&self, cfs: &[CfId], bytes_max: u64, parts: &Parts<'_>) -> Result<bool, EngineError> {
-        let mut job = self.job();
+        let mut claim = self.jobs.claim(|| cfs.to_vec()); // R4
         let log = parts.txns.log();
         let begin = log.with_writer(|writer| writer.append(tag::RELOG, &[&encode_relog(Lsn::ZERO, false)]))?;
         log.wait_durable(begin.end)?; // R1
-        let Job { uncertain, place } = &mut *job;
-        let held = parts.txns.hold_durable(place);
+        let held = parts.txns.hold_durable(claim.place());
         let position = held.snapshot();
         let (mut taken, mut entries) = (Vec::new(), Vec::new());
         for family in cfs.iter().filter_map(|cf| parts.families.get(*cf)) {
             let tree = self.levels().tree_of(family.id());
             let flushed = tree.map_or(Lsn::ZERO, |tree| self.tree(tree).flush_lsn);
-            let at = FlushAt { position, flushed, uncertain: tree.is_some_and(|tree| uncertain.contains(&tree)) };
+            let at = FlushAt { position, flushed, uncertain: tree.is_some_and(|tree| self.is_uncertain(tree)) };
             let rows = family.take_unflushed();
             let new = family.relog_entries(&rows, at, &Fates(parts.txns));
             let bytes = new.iter().map(entry_bytes).sum();

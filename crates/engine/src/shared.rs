@@ -246,11 +246,10 @@ impl Shared {
         let parts = self.parts();
         let old_bytes = self.garbage.bytes();
         let all = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
-        for family in self.families.all() {
-            if all || family.unflushed().bytes >= self.write_buffer_bytes {
-                base.flush(&[family.id()], &parts)?;
-            }
-        }
+        let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= self.write_buffer_bytes;
+        let due: Vec<CfId> =
+            self.families.all().iter().filter(|family| is_due(family)).map(|family| family.id()).collect();
+        base.flush(&due, &parts)?;
         base.flush(&base.levels().to_be_rewritten(), &parts)?;
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {

@@ -173,6 +173,11 @@ impl Levels {
         Ok((levels, LevelsFound { created, deleted_dirs, torn_bytes, interrupted }))
     }
 
+    /// Returns whether they are on the operating system's disk.
+    pub fn is_real(&self) -> bool {
+        self.files.is_real()
+    }
+
     /// Returns the trees, by id.
     pub fn trees(&self) -> Vec<TreeState> {
         self.manifest.lock().state().trees.values().map(state_of).collect()
