@@ -18,12 +18,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use collie_base::checksum::crc32c;
-use collie_base::codec::{DecodeError, Reader};
 use collie_base::{HistoryId, Lsn, Term};
 use collie_env::{Env, read_all};
 
 use crate::EngineError;
+use crate::frame::{self, Refused};
 
 const MAGIC: &[u8; 8] = b"COLLIEDB";
 const FORMAT_VERSION: u32 = 1;
@@ -105,7 +104,6 @@ impl Control {
 
     fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         body.extend_from_slice(&self.cluster.to_le_bytes());
         body.extend_from_slice(&self.node.to_le_bytes());
         body.extend_from_slice(&self.term.get().to_le_bytes());
@@ -116,23 +114,11 @@ impl Control {
                 body.extend_from_slice(&word.to_le_bytes());
             }
         }
-        [&MAGIC[..], &crc32c(&body).to_le_bytes(), &body].concat()
+        frame::encode(MAGIC, FORMAT_VERSION, &body)
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Refused> {
-        let mut reader = Reader::new(bytes);
-        if reader.bytes(MAGIC.len())? != MAGIC {
-            return Err(DecodeError { what: "magic" }.into());
-        }
-        let stored = reader.u32()?;
-        let computed = crc32c(reader.rest());
-        let version = reader.u32()?;
-        if version > FORMAT_VERSION {
-            return Err(Refused::Newer(version));
-        }
-        if stored != computed {
-            return Err(DecodeError { what: "checksum" }.into());
-        }
+        let (_version, mut reader) = frame::decode(MAGIC, FORMAT_VERSION, bytes)?;
         let (cluster, node, term) = (reader.u128()?, reader.u64()?, Term::new(reader.u64()?));
         let mut histories = Vec::new();
         for _ in 0..reader.u32()? {
@@ -141,18 +127,6 @@ impl Control {
         }
         reader.finish()?;
         Ok(Self { cluster, node, term, histories })
-    }
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Refused {
-    Newer(u32),
-    Damaged(DecodeError),
-}
-
-impl From<DecodeError> for Refused {
-    fn from(error: DecodeError) -> Self {
-        Self::Damaged(error)
     }
 }
 

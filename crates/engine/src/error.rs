@@ -106,6 +106,13 @@ pub enum EngineError {
         /// The directory.
         path: PathBuf,
     },
+    /// The process may not have as many files open as the database needs.
+    TooFewDescriptors {
+        /// How many it may have.
+        have: u64,
+        /// How many it must.
+        needed: u64,
+    },
     /// The directory holds something that is not a database.
     ForeignDirectory {
         /// The directory.
@@ -208,9 +215,10 @@ impl EngineError {
             | Self::Cancelled
             | Self::Busy { .. }
             | Self::SnapshotCancelled(_) => Remedy::Retry,
-            Self::TooManySessions { .. } | Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => {
-                Remedy::FreeResources
-            }
+            Self::TooManySessions { .. }
+            | Self::OldVersionMemory { .. }
+            | Self::OutOfMemory { .. }
+            | Self::TooFewDescriptors { .. } => Remedy::FreeResources,
             Self::Closed | Self::ReplayStopped => Remedy::Reopen,
             Self::BadControlFile { .. }
             | Self::BadName { .. }
@@ -270,7 +278,7 @@ impl EngineError {
             | Self::Corruption { .. } => ErrorKind::Corruption,
             Self::Levels(error) => ErrorKind::of_levels(error),
             Self::Log(error) => ErrorKind::of_log(error),
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::TooFewDescriptors { .. } => ErrorKind::Io,
         }
     }
 
@@ -339,6 +347,11 @@ impl fmt::Display for EngineError {
             Self::NotFound { path } => {
                 write!(f, "no database in {}: name the right directory, or allow to create one", path.display())
             }
+            Self::TooFewDescriptors { have, needed } => write!(
+                f,
+                "the process may have {have} files open, the database needs {needed}: raise the limit (ulimit -n), or, of a \
+                 server, lower server.max_connections"
+            ),
             Self::ForeignDirectory { path, found } => {
                 write!(f, "{} holds {found} but no database: use an empty directory", path.display())
             }

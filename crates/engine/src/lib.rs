@@ -12,6 +12,7 @@
 //! | `kv/` | the key-value face for programs that embed a database: [`kv::Db`] |
 //! | `names.rs` | families by name, as rows of the catalog |
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
+//! | `descriptors.rs` | how many files the levels may have open |
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
@@ -26,7 +27,7 @@
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
-//! | `control.rs`, `describe.rs` | the control file; records for people |
+//! | `control.rs`, `frame.rs`, `describe.rs` | the control file; the frame of such files; records for people |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -65,11 +66,13 @@ mod control;
 mod course;
 mod db;
 mod describe;
+mod descriptors;
 mod error;
 mod error_kind;
 mod families;
 mod flush;
 mod flusher;
+mod frame;
 mod garbage;
 mod groups;
 mod jobs;

@@ -22,6 +22,7 @@ use crate::background::{Background, collector};
 use crate::carry::Carry;
 use crate::control::{Control, History};
 use crate::course::Survey;
+use crate::descriptors::Descriptors;
 use crate::families::Families;
 use crate::flush::Base;
 use crate::flusher::flusher;
@@ -78,11 +79,14 @@ pub(crate) fn open(
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    let descriptors = Descriptors::of_process(env, &options)?;
+    let mut options = options;
+    options.levels.descriptors = descriptors.kept;
     if options.log.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
         return salvaged::open(dir, &options, env, progress);
     }
     if options.read_only {
-        return read_only::open(dir, &options, env, progress);
+        return read_only::open(dir, &options, descriptors, env, progress);
     }
     let (mut control, created) = identify(dir, &options, env)?;
     let previous = control.histories.last().copied();
@@ -126,7 +130,11 @@ pub(crate) fn open(
         wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
     }
     let log_bytes = wal.durable().bytes_since(found.start);
-    let (replayed, level_rows) = recover(&levels, &wal, found.start, &families, &options, env, &mut meter)?;
+    let threads = appliers_for(options.recovery_threads);
+    // A simulated disk counts its calls: there they come from one thread, in one order.
+    let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
+    let recovering = Recovering { levels: &levels, families: &families, loaders, threads };
+    let (replayed, level_rows) = recovering.from(&wal, found.start, &mut meter)?;
     let Replayed { rows, xid_limit, mut incarnations, old_bytes, large } = replayed;
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
@@ -193,31 +201,37 @@ impl LogSource for Log {
     }
 }
 
-/// Fills families that are empty with what the levels and the log, which starts at `start`, have. Also returns how many rows the
-/// levels had.
-pub(crate) fn recover(
-    levels: &Levels,
-    log: &impl LogSource,
-    start: Lsn,
-    families: &Arc<Families>,
-    options: &Options,
-    env: &Env,
-    meter: &mut Meter<'_>,
-) -> Result<(Replayed, u64), EngineError> {
-    let needed = levels.log_start().max(CHECKPOINT);
-    let threads = appliers_for(options.recovery_threads);
-    // A simulated disk counts its calls: there they come from one thread, in one order.
-    let loaders = if env.files.is_real() { threads } else { 1 };
-    let LoadedLevels { flushed, rows } = load(levels, families, loaders, meter)?;
-    let carry = Carry::decode(&levels.log_carry());
-    let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
-    let mut replay = Replay::over_levels(families, Appliers::new(families, threads), needed, flushed);
-    if let Some(carry) = carry {
-        families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
-        replay.xid_limit = carry.xid_limit;
+/// Filling families that are empty with what the levels and the log have.
+pub(crate) struct Recovering<'a> {
+    pub(crate) levels: &'a Levels,
+    pub(crate) families: &'a Arc<Families>,
+    /// Threads that load trees.
+    pub(crate) loaders: usize,
+    /// Threads that apply the log.
+    pub(crate) threads: usize,
+}
+
+impl Recovering<'_> {
+    /// Recovers from a log that starts at `start`. Also returns how many rows the levels had.
+    pub(crate) fn from(
+        self,
+        log: &impl LogSource,
+        start: Lsn,
+        meter: &mut Meter<'_>,
+    ) -> Result<(Replayed, u64), EngineError> {
+        let Self { levels, families, loaders, threads } = self;
+        let needed = levels.log_start().max(CHECKPOINT);
+        let LoadedLevels { flushed, rows } = load(levels, families, loaders, meter)?;
+        let carry = Carry::decode(&levels.log_carry());
+        let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
+        let mut replay = Replay::over_levels(families, Appliers::new(families, threads), needed, flushed);
+        if let Some(carry) = carry {
+            families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
+            replay.xid_limit = carry.xid_limit;
+        }
+        replay_log(log, start, needed, &mut replay, meter)?;
+        Ok((replay.finish(), rows))
     }
-    replay_log(log, start, needed, &mut replay, meter)?;
-    Ok((replay.finish(), rows))
 }
 
 /// Reads the log from `start` on and has it applied.

@@ -51,6 +51,9 @@ pub struct Options {
     pub avoid_flush_at_close: bool,
     /// Allow unlogged writes while somebody follows the log, who does not get them. Default false.
     pub allow_replication_holes: bool,
+    /// Files that the program keeps open beside the database, such as its clients' connections: as many are set aside of those
+    /// that the process may have open. Default 0.
+    pub connections: usize,
     /// How the levels are kept.
     pub levels: LevelOptions,
     /// Whether threads of the engine collect garbage and flush column families. Without them the owner calls
@@ -77,6 +80,7 @@ impl Default for Options {
             recovery_threads: 0,
             avoid_flush_at_close: false,
             allow_replication_holes: false,
+            connections: 0,
             levels: LevelOptions::default(),
             background: true,
         }

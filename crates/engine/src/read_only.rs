@@ -20,10 +20,12 @@ use collie_store::Levels;
 use collie_txn::Txns;
 use collie_wal::{LogView, ReadLock, RecordRef, RecoveryMode};
 
+use crate::apply::appliers_for;
 use crate::control::Control;
+use crate::descriptors::Descriptors;
 use crate::families::Families;
 use crate::log::EngineLog;
-use crate::open::{CHECKPOINT, LogSource, copy_has_log_files, has_log_files, note_histories, recover, watched};
+use crate::open::{CHECKPOINT, LogSource, Recovering, copy_has_log_files, has_log_files, note_histories, watched};
 use crate::progress::{Meter, OpenPhase, OpenProgress};
 use crate::replay::Replayed;
 use crate::shared::Shared;
@@ -46,6 +48,7 @@ impl LogSource for LogView {
 pub(crate) fn open(
     dir: &Path,
     options: &Options,
+    descriptors: Descriptors,
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
@@ -83,7 +86,10 @@ pub(crate) fn open(
     }
     let levels = Levels::open_to_read(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
     let families = Arc::new(Families::with_levels());
-    let (replayed, level_rows) = recover(&levels, &view, start, &families, options, env, &mut meter)?;
+    let threads = appliers_for(options.recovery_threads);
+    let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
+    let recovering = Recovering { levels: &levels, families: &families, loaders, threads };
+    let (replayed, level_rows) = recovering.from(&view, start, &mut meter)?;
     lock.release(env)?; // D2
     let Replayed { rows, xid_limit: first_xid, incarnations, old_bytes, .. } = replayed;
     let (_forgotten, cleared_bytes) = names::after_replay(&families)?;

@@ -37,7 +37,7 @@ use std::sync::Arc;
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
-pub use machine::machine_memory_bytes;
+pub use machine::{machine_memory_bytes, open_files_max};
 pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;

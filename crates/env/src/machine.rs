@@ -1,4 +1,5 @@
-//! `machine_memory_bytes`: how much memory there is for this process, as the operating system says.
+//! `machine_memory_bytes`, `open_files_max`: how much memory and how many open files there are for this process, as the operating
+//! system says.
 //!
 //! | file | says |
 //! |---|---|
@@ -8,6 +9,8 @@
 //! | `/sys/fs/cgroup/memory/PATH/memory.limit_in_bytes` | the same in version 1 |
 
 use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{Access, Files};
 
@@ -23,6 +26,22 @@ pub fn machine_memory_bytes(files: &dyn Files) -> Option<u64> {
     let groups = read(files, Path::new("/proc/self/cgroup")).unwrap_or_default();
     let limits = groups.lines().flat_map(limit_files).filter_map(|path| read(files, &path)?.trim().parse().ok());
     Some(limits.fold(machine, u64::min))
+}
+
+/// Returns how many files the process may have open at one time, after raising that as far as it may by itself (the soft limit to the
+/// hard one). `None` where the operating system does not say or sets no limit, and on a simulated disk.
+///
+/// Cost: two system calls.
+pub fn open_files_max(files: &dyn Files) -> Option<u64> {
+    if !files.is_real() {
+        return None;
+    }
+    let limit = getrlimit(Resource::Nofile);
+    // Where the hard limit is refused, or there is none and the kernel has one of its own, the soft one stays.
+    match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        Ok(()) => limit.maximum,
+        Err(_refused) => limit.current,
+    }
 }
 
 /// Reads a file of the kernel, whose length is not told.
@@ -85,6 +104,17 @@ mod tests {
         let first = ("/proc/self/cgroup", "5:cpu,memory:/job\n");
         let limit = limit("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "6000\n");
         assert_eq!(memory(&[machine, first, limit]), Some(6000));
+    }
+
+    /// Goal: the limit of open files is that of the process and stays once raised; a simulated disk has none. Method: asked twice.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn limit_of_open_files_is_raised_once() {
+        assert_eq!(open_files_max(&SimFiles::new()), None);
+        let raised = open_files_max(&crate::RealFiles);
+        assert_eq!(open_files_max(&crate::RealFiles), raised);
+        let now = getrlimit(Resource::Nofile);
+        assert!(raised.is_none_or(|raised| raised > 8 && now.current == Some(raised)), "{raised:?}, {now:?}");
     }
 
     /// Goal: the real kernel is understood. Method: asked; a machine that runs this has more than a megabyte.

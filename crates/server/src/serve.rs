@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use collie_engine::{OpenProgress, OpenReport};
+use collie_engine::{OpenProgress, OpenReport, Options};
 use collie_env::Env;
 use collie_sql::session::Database;
 use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinSet, time};
@@ -74,8 +74,8 @@ impl Server {
             what: config.listen.to_string(),
             source,
         })?;
-        let (database, report) =
-            Database::open(data, config.engine.clone(), Env::real(), config.session.clone(), progress)?;
+        let engine = Options { connections: config.max_connections, ..config.engine.clone() };
+        let (database, report) = Database::open(data, engine, Env::real(), config.session.clone(), progress)?;
         database.block_by(|work| tokio::task::block_in_place(work));
         Ok((Self { runtime, listener, database, config, address }, report))
     }

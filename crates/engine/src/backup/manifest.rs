@@ -20,12 +20,12 @@ use std::io;
 use std::path::Path;
 
 use collie_base::Lsn;
-use collie_base::checksum::crc32c;
-use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
+use collie_base::codec::{DecodeError, put_length_prefixed, put_varint};
 use collie_env::{Env, read_all};
 
 use super::Backup;
 use crate::EngineError;
+use crate::frame::{self, Refused};
 
 const MAGIC: &[u8; 8] = b"COLLIEBK";
 const FORMAT_VERSION: u32 = 1;
@@ -102,7 +102,6 @@ impl Manifest {
 
     fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        body.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         body.extend_from_slice(&self.cluster.to_le_bytes());
         for position in [self.start, self.from, self.end] {
             body.extend_from_slice(&position.get().to_le_bytes());
@@ -117,23 +116,11 @@ impl Manifest {
                 body.extend_from_slice(&crc.to_le_bytes());
             }
         }
-        [&MAGIC[..], &crc32c(&body).to_le_bytes(), &body].concat()
+        frame::encode(MAGIC, FORMAT_VERSION, &body)
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Refused> {
-        let mut reader = Reader::new(bytes);
-        if reader.bytes(MAGIC.len())? != MAGIC {
-            return Err(DecodeError { what: "magic" }.into());
-        }
-        let stored = reader.u32()?;
-        let computed = crc32c(reader.rest());
-        let version = reader.u32()?;
-        if version > FORMAT_VERSION {
-            return Err(Refused::Newer(version));
-        }
-        if stored != computed {
-            return Err(DecodeError { what: "checksum" }.into());
-        }
+        let (_version, mut reader) = frame::decode(MAGIC, FORMAT_VERSION, bytes)?;
         let cluster = reader.u128()?;
         let (start, from, end) = (Lsn::new(reader.u64()?), Lsn::new(reader.u64()?), Lsn::new(reader.u64()?));
         if !(start <= from && from <= end) {
@@ -185,21 +172,11 @@ pub fn sample_backup_manifest() -> Vec<u8> {
     Manifest { cluster: 0x0102_0304, start, from, end, wall_us: 1_700_000_000_000_000, files }.encode()
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum Refused {
-    Newer(u32),
-    Damaged(DecodeError),
-}
-
-impl From<DecodeError> for Refused {
-    fn from(error: DecodeError) -> Self {
-        Self::Damaged(error)
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the bytes are the test's own")]
 mod tests {
+    use collie_base::checksum::crc32c;
+
     use super::*;
 
     fn sample() -> Manifest {

@@ -73,7 +73,8 @@ pub struct TreeState {
 pub struct LevelOptions {
     /// Bytes of blocks cached in all trees together. Default 8 MiB: only opening and compaction read, and they pass by it.
     pub cache_bytes: u64,
-    /// Most table files kept open in all trees together. Default 128. A compaction or a load opens one more per run.
+    /// Most table files kept open in all trees together; a database lowers it to what the process may have. Default 8,192. A
+    /// compaction or a load opens one more per run.
     pub descriptors: usize,
     /// Whether table blocks are compressed (LZ4). Default true.
     pub compress: bool,
@@ -83,7 +84,7 @@ pub struct LevelOptions {
 
 impl Default for LevelOptions {
     fn default() -> Self {
-        Self { cache_bytes: 8 << 20, descriptors: 128, compress: true, table_bytes: 64 << 20 }
+        Self { cache_bytes: 8 << 20, descriptors: 8_192, compress: true, table_bytes: 64 << 20 }
     }
 }
 

@@ -1,0 +1,39 @@
+//! The program under limits of open files.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
+
+use std::process::Command;
+
+use common::{COLLIE, Done, run};
+
+/// Runs the program where `limits` of the shell hold.
+fn under(limits: &str, arguments: &[&str]) -> Done {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{limits} && exec \"$0\" \"$@\""), COLLIE]);
+    run(command.args(arguments))
+}
+
+/// Goal: a database is opened with as few files as it says, and with fewer it is refused, made by nobody, and the number that is
+/// needed is named; the soft limit does not matter. Method: limits on either side, of the shell and of a server with its connections.
+#[test]
+fn too_few_open_files_are_refused_with_the_number_needed() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let data = data.to_str().unwrap();
+    let sql = ["sql", "--data", data, "--set", "wal.ring=private", "-c"];
+    let shell = |limits: &str, text: &str| under(limits, &[&sql[..], &[text]].concat());
+    let refused = shell("ulimit -n 191", "SELECT 1").refused();
+    assert!(refused.contains("may have 191 files open, the database needs 192"), "{refused}");
+    assert!(!std::path::Path::new(data).exists(), "nothing is made");
+    let serve = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--set", "server.max_connections=500"];
+    let refused = under("ulimit -n 691", &serve).refused();
+    assert!(refused.contains("needs 692") && refused.contains("server.max_connections"), "{refused}");
+    shell(
+        "ulimit -n 192",
+        "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); CHECKPOINT",
+    )
+    .ok();
+    let counted = shell("ulimit -Hn 400 && ulimit -Sn 30", "CHECKPOINT; SELECT count(*) FROM t").ok();
+    assert!(counted.contains("1000"), "{counted}");
+}

@@ -1,0 +1,73 @@
+//! The budget of open files: what of the process's limit the levels may have.
+//!
+//! The soft limit is raised to the hard one. Of it 64 files are the database's own (log, locks, MANIFEST, threads of the program) and
+//! one each its clients' connections; the rest is for the tables of the levels. Half of that they keep open, the other half is for
+//! merging and loading, which open one per run. No file is held open per segment of the log.
+
+use collie_env::{Env, open_files_max};
+
+use crate::{EngineError, Options};
+
+/// Files of the database and the program around it, tables apart.
+const OWN: u64 = 64;
+/// With fewer for the levels a database is not opened: two trees could not be merged side by side.
+const LEVELS_MIN: u64 = 128;
+/// Files that a load or a merge of one tree has open at most: a table of each run, of 64 young ones and the older levels.
+const PER_TREE: u64 = 80;
+
+/// What the levels may have open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptors {
+    /// Tables that are kept open.
+    pub(crate) kept: usize,
+    /// Trees that are loaded side by side.
+    pub(crate) loaders: usize,
+}
+
+impl Descriptors {
+    /// Raises the limit of the process, and divides it.
+    ///
+    /// # Errors
+    /// [`EngineError::TooFewDescriptors`].
+    pub(crate) fn of_process(env: &Env, options: &Options) -> Result<Self, EngineError> {
+        Self::divide(open_files_max(&*env.files), options)
+    }
+
+    fn divide(limit: Option<u64>, options: &Options) -> Result<Self, EngineError> {
+        let have = limit.unwrap_or(u64::MAX);
+        let aside = OWN.saturating_add(u64::try_from(options.connections).unwrap_or(u64::MAX));
+        let levels = have.saturating_sub(aside);
+        if levels < LEVELS_MIN {
+            return Err(EngineError::TooFewDescriptors { have, needed: aside.saturating_add(LEVELS_MIN) });
+        }
+        let half = levels / 2;
+        let count = |files: u64| usize::try_from(files).unwrap_or(usize::MAX);
+        Ok(Self { kept: options.levels.descriptors.min(count(half)), loaders: count(half / PER_TREE).max(1) })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    /// Goal: the levels get what is left, and too little is refused with the number that is needed. Method: limits around each bound.
+    #[test]
+    fn levels_get_what_connections_and_the_log_leave() {
+        let options = |connections| Options { connections, ..Options::default() };
+        let divide = |limit, connections| Descriptors::divide(limit, &options(connections));
+        assert_eq!(divide(Some(192), 0).unwrap(), Descriptors { kept: 64, loaders: 1 });
+        assert_eq!(divide(Some(256), 0).unwrap(), Descriptors { kept: 96, loaders: 1 });
+        assert_eq!(divide(Some(1_192), 1_000).unwrap(), Descriptors { kept: 64, loaders: 1 });
+        assert_eq!(divide(Some(20_000), 1_000).unwrap(), Descriptors { kept: 8_192, loaders: 118 });
+        assert_eq!(divide(None, 1_000).unwrap().kept, 8_192);
+        for (limit, connections, needed) in [(191, 0, 192), (0, 0, 192), (1_191, 1_000, 1_192), (64, 1, 193)] {
+            let refused = divide(Some(limit), connections).unwrap_err();
+            assert!(
+                matches!(refused, EngineError::TooFewDescriptors { have, needed: said } if have == limit && said == needed),
+                "{refused}"
+            );
+        }
+        assert!(divide(Some(u64::MAX), usize::MAX).is_err());
+    }
+}
