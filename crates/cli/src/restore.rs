@@ -3,7 +3,13 @@
 use std::{ops::ControlFlow, path::PathBuf, process::ExitCode};
 
 use collie_base::Lsn;
+use collie_engine::RestoreTo;
 use collie_env::Env;
+use collie_sql::types::{
+    Value,
+    io::{TextContext, text_in},
+    oid,
+};
 use serde_json::json;
 
 use crate::{
@@ -23,6 +29,10 @@ pub(crate) struct Args {
     /// `collie wal dump BACKUP` prints, from the one that the backup can be restored to (`collie backup verify`) on.
     #[arg(long, value_name = "LSN", value_parser = position)]
     to_lsn: Option<Lsn>,
+    /// Restore what was committed up to this time only, as in '2026-01-02 03:04:05+00'; without a zone it is UTC. Nothing later is
+    /// restored, and perhaps not the second before: times are noted once a second. From the begin of the backup on.
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "to_lsn")]
+    to_time: Option<i64>,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -31,7 +41,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let env = Env::real();
     let mut copying = Copying::new(&*env.clock);
-    let restored = collie_engine::restore(&args.backup, &args.dir, args.to_lsn, &env, &mut |progress| {
+    let to = args.to_time.map_or(RestoreTo::from(args.to_lsn), RestoreTo::Time);
+    let restored = collie_engine::restore(&args.backup, &args.dir, to, &env, &mut |progress| {
         copying.report(progress);
         ControlFlow::Continue(())
     });
@@ -54,4 +65,30 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         println!("it holds every commit below {end}; start it with: collie serve --data {dir}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads a time as SQL does; returns microseconds since 1970.
+fn time(text: &str) -> Result<i64, String> {
+    /// From 1970 to 2000, when SQL's times begin.
+    const TO_2000_US: i64 = 946_684_800_000_000;
+    let now = Env::real().clock.wall_us().saturating_sub(TO_2000_US);
+    match text_in(oid::TIMESTAMPTZ, -1, text, &TextContext { now, ..TextContext::default() }) {
+        Ok(Value::TimestampTz(us)) => us.checked_add(TO_2000_US).ok_or_else(|| "no such time".to_owned()),
+        Ok(_) => Err("no time".to_owned()),
+        Err(error) => Err(error.report().message.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: times are read as SQL reads them, in UTC without a zone. Method: one moment in three zones, and what is none.
+    #[test]
+    fn time_is_read_as_in_sql() {
+        for text in ["2026-01-02 03:04:05+00", "2026-01-02 03:04:05", "2026-01-02T05:04:05+02"] {
+            assert_eq!(time(text), Ok(1_767_323_045_000_000), "{text}");
+        }
+        assert!(time("yesterday at noon-ish").is_err() && time("").is_err());
+    }
 }

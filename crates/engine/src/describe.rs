@@ -2,7 +2,7 @@
 //!
 //! Reads what `redo.rs` writes and decides nothing.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use collie_base::Lsn;
 use collie_base::codec::{DecodeError, Reader};
@@ -39,8 +39,31 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
             i.reason,
             i.wall_us
         ),
+        Ok(Redo::Time { wall_us, below }) => format!("TIME {}: everything below {below} is older", Utc(wall_us)),
         Ok(Redo::Unlogged { cf }) => format!("UNLOGGED in family {cf}: rows that are not in the log"),
         Err(error) => format!("tag {tag}, {} bytes: {error}", payload.len()),
+    }
+}
+
+/// A time in microseconds since 1970, shown as `2026-01-02 03:04:05.000006+00`.
+pub(crate) struct Utc(pub(crate) i64);
+
+impl fmt::Display for Utc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DAY_US: i64 = 86_400_000_000;
+        let (days, us) = (self.0.div_euclid(DAY_US), self.0.rem_euclid(DAY_US));
+        // Years from March on, in eras of 400 years, so that the day that comes and goes is the last one.
+        let days = days + 719_468;
+        let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + i64::from(month <= 2);
+        let (second, us) = (us / 1_000_000, us % 1_000_000);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{us:06}+00")
     }
 }
 
@@ -101,7 +124,7 @@ fn describe_each<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redo::{encode_integers, encode_relog, tag};
+    use crate::redo::{encode_integers, encode_relog, encode_time, tag};
     use collie_base::CfId;
     use proptest::prelude::*;
 
@@ -114,6 +137,25 @@ mod tests {
         assert_eq!(describe_record(tag::COMMIT, &record), "COMMIT xid 7: put 3/6b6579 5 B, delete 3/6b");
         let marker = describe_record(tag::UNLOGGED, &encode_integers(&[3]));
         assert_eq!(marker, "UNLOGGED in family 3: rows that are not in the log");
+    }
+
+    /// Goal: a time is shown as people write it. Method: both sides of a leap day, of a year, of 1970, and far years.
+    #[test]
+    fn mark_of_the_time_is_described_by_the_calendar() {
+        for (wall_us, shown) in [
+            (0, "1970-01-01 00:00:00.000000+00"),
+            (-1, "1969-12-31 23:59:59.999999+00"),
+            (951_782_399_999_999, "2000-02-28 23:59:59.999999+00"),
+            (951_782_400_000_000, "2000-02-29 00:00:00.000000+00"),
+            (951_868_800_000_001, "2000-03-01 00:00:00.000001+00"),
+            (1_767_323_045_000_006, "2026-01-02 03:04:05.000006+00"),
+            (4_107_542_400_000_000, "2100-03-01 00:00:00.000000+00"),
+        ] {
+            assert_eq!(Utc(wall_us).to_string(), shown);
+        }
+        assert!(!Utc(i64::MAX).to_string().is_empty() && !Utc(i64::MIN).to_string().is_empty());
+        let mark = describe_record(tag::TIME, &encode_time(1_767_323_045_000_006, Lsn::new(0x2000)));
+        assert_eq!(mark, "TIME 2026-01-02 03:04:05.000006+00: everything below 0/00002000 is older");
     }
 
     /// Goal: as above, of a re-log. Method: its beginning and its end.

@@ -10,6 +10,7 @@ use collie_txn::{SnapshotCancelled, TxnError};
 use collie_wal::WalError;
 
 use crate::ErrorKind;
+use crate::describe::Utc;
 
 /// Why an engine call failed. The transaction, if one is open, still is: the caller rolls it back.
 #[derive(Clone, Debug)]
@@ -189,6 +190,15 @@ pub enum EngineError {
         /// Where it ends.
         end: Lsn,
     },
+    /// The backup cannot be restored to this time. Times are in microseconds since 1970.
+    TimeNotInBackup {
+        /// The time.
+        wall_us: i64,
+        /// The lowest that it can be restored to.
+        from_us: Option<i64>,
+        /// When it was made.
+        end_us: i64,
+    },
     /// The log refused.
     Log(Arc<WalError>),
     /// The levels refused, or are damaged.
@@ -243,6 +253,7 @@ impl EngineError {
             | Self::ForeignDirectory { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
+            | Self::TimeNotInBackup { .. }
             | Self::NewerFormat { .. } => Remedy::FixCall,
         }
     }
@@ -266,6 +277,7 @@ impl EngineError {
             | Self::ForeignDirectory { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
+            | Self::TimeNotInBackup { .. }
             | Self::NewerFormat { .. } => ErrorKind::InvalidArgument,
             Self::NoSuchFamily { .. } | Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Closed => ErrorKind::Closed,
@@ -392,6 +404,17 @@ impl fmt::Display for EngineError {
             }
             Self::NotInBackup { lsn, from, end } => {
                 write!(f, "the backup cannot be restored to {lsn}: it can to positions from {from} to {end}")
+            }
+            Self::TimeNotInBackup { wall_us, from_us, end_us } => {
+                let (wanted, end) = (Utc(*wall_us), Utc(*end_us));
+                match from_us {
+                    Some(from) => write!(
+                        f,
+                        "the backup cannot be restored to {wanted}: it can to times from {} to {end}, when it was made",
+                        Utc(*from)
+                    ),
+                    None => write!(f, "the backup cannot be restored to {wanted}: it says of no time, only all of {end}"),
+                }
             }
             Self::Log(error) => error.fmt(f),
             Self::Levels(error) => error.fmt(f),

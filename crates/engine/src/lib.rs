@@ -12,6 +12,7 @@
 //! | `kv/` | the key-value face for programs that embed a database: [`kv::Db`] |
 //! | `names.rs` | families by name, as rows of the catalog |
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
+//! | `time_marks.rs` | when which part of the log was written |
 //! | `descriptors.rs` | how many files the levels may have open |
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
@@ -107,6 +108,7 @@ mod shared;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
 mod shuttle_tests;
+mod time_marks;
 #[cfg(feature = "trace-oracle")]
 mod traced;
 mod wait;
@@ -114,8 +116,8 @@ mod writes;
 
 pub use advisory::Advisory;
 pub use backup::{
-    Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, Restored, check_backup_manifest,
-    restore, sample_backup_manifest, verify_backup,
+    Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, RestoreTo, Restored,
+    check_backup_manifest, restore, sample_backup_manifest, verify_backup,
 };
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;

@@ -67,6 +67,11 @@ impl EngineLog {
         }
     }
 
+    /// Returns the next free position of the open log; `None` in a database opened read-only.
+    pub(crate) fn next(&self) -> Option<Lsn> {
+        self.wal().map(Log::glsn)
+    }
+
     /// Calls `append` with a writer of its own.
     ///
     /// # Errors

@@ -135,7 +135,7 @@ pub(crate) fn open(
     let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
     let recovering = Recovering { levels: &levels, families: &families, loaders, threads };
     let (replayed, level_rows) = recovering.from(&wal, found.start, &mut meter)?;
-    let Replayed { rows, xid_limit, mut incarnations, old_bytes, large } = replayed;
+    let Replayed { rows, xid_limit, mut incarnations, time_us, old_bytes, large } = replayed;
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
     let (forgotten, cleared_bytes) = names::after_replay(&families)?;
@@ -154,7 +154,7 @@ pub(crate) fn open(
     let txns = Txns::new(log, options.txn(first_xid));
     let base = Base::new(levels, large, &families, &txns);
     let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
-    let shared = Arc::new(shared.over_levels(base));
+    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us));
     shared.garbage.loaded(old_bytes);
     shared.garbage.freed(cleared_bytes);
     shared.log_xid_limit()?;

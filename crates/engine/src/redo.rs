@@ -15,6 +15,7 @@
 //! | 7 | XID_LIMIT | xid varint: every id handed out is below |
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
 //! | 9 | UNLOGGED | column family varint: rows of it, and perhaps of families of its atomic group with lower ids, were committed here that are not in the log (a log record of kind UNLOGGED) |
+//! | 10 | TIME | wall time i64 (microseconds since 1970), LSN varint: everything below it was appended before that time |
 //!
 //! | operation | fields |
 //! |---|---|
@@ -59,6 +60,8 @@ pub(crate) mod tag {
     pub(crate) const INCARNATION: u8 = 8;
     /// The end of a transaction whose operations are not in the log.
     pub(crate) const UNLOGGED: u8 = 9;
+    /// When what lies below was appended.
+    pub(crate) const TIME: u8 = 10;
 }
 
 const PUT: u8 = 1;
@@ -134,6 +137,7 @@ pub(crate) enum Redo<'a> {
     XidLimit { limit: Xid },
     Incarnation(Incarnation),
     Unlogged { cf: CfId },
+    Time { wall_us: i64, below: Lsn },
 }
 
 /// The start of a history.
@@ -186,6 +190,7 @@ impl<'a> Redo<'a> {
                 let cf = u32::try_from(reader.varint()?).map_err(|_| DecodeError { what: "column family id" })?;
                 Self::Unlogged { cf: CfId::new(cf) }
             }
+            tag::TIME => Self::Time { wall_us: reader.i64()?, below: Lsn::new(reader.varint()?) },
             _ => return Err(DecodeError { what: "record tag" }),
         };
         if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. } | Self::Relog { .. }) {
@@ -199,6 +204,14 @@ impl<'a> Redo<'a> {
 pub(crate) fn encode_integers(integers: &[u64]) -> Vec<u8> {
     let mut out = vec![REDO_VERSION];
     integers.iter().for_each(|integer| put_varint(&mut out, *integer));
+    out
+}
+
+/// Encodes the payload of a TIME record.
+pub(crate) fn encode_time(wall_us: i64, below: Lsn) -> Vec<u8> {
+    let mut out = vec![REDO_VERSION];
+    out.extend_from_slice(&wall_us.to_le_bytes());
+    put_varint(&mut out, below.get());
     out
 }
 
@@ -258,6 +271,9 @@ mod tests {
             let mut reader = Reader::new(entries);
             prop_assert_eq!(Relogged::decode(&mut reader), Ok(entry));
             prop_assert!(reader.is_empty());
+            let (wall_us, below) = (words[0].cast_signed(), Lsn::new(first));
+            let bytes = encode_time(wall_us, below);
+            prop_assert_eq!(Redo::decode(tag::TIME, &bytes), Ok(Redo::Time { wall_us, below }));
             let bytes = encode_integers(&[xid, chunks]);
             prop_assert_eq!(
                 Redo::decode(tag::ROLLBACK_TO, &bytes),

@@ -64,6 +64,8 @@ pub(crate) struct Replay {
     pub(crate) xid_limit: Xid,
     /// The histories that begin in the log, with their positions.
     incarnations: Vec<(Lsn, Incarnation)>,
+    /// The highest time of a mark.
+    time_us: i64,
 }
 
 /// What a log held, beside its rows.
@@ -75,6 +77,8 @@ pub(crate) struct Replayed {
     pub(crate) xid_limit: Xid,
     /// The histories that begin in it, with their positions.
     pub(crate) incarnations: Vec<(Lsn, Incarnation)>,
+    /// The highest time of a mark in it, in microseconds since 1970.
+    pub(crate) time_us: i64,
     /// By how many bytes old versions grew: deletions that the levels lack.
     pub(crate) old_bytes: i64,
     /// Transactions with chunks in it.
@@ -123,6 +127,7 @@ impl Replay {
             rows: 0,
             xid_limit: Xid::new(1),
             incarnations: Vec::new(),
+            time_us: i64::MIN,
         }
     }
 
@@ -191,6 +196,7 @@ impl Replay {
             Redo::Relog { .. } => {} // P7
             // P8: its rows are in the levels, or nowhere.
             Redo::Unlogged { cf } => self.families.note_used(cf),
+            Redo::Time { wall_us, .. } => self.time_us = self.time_us.max(wall_us),
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();
@@ -236,8 +242,8 @@ impl Replay {
 
     /// Has everything applied that came. Call it at the end of the log, before anybody reads.
     pub(crate) fn finish(self) -> Replayed {
-        let Self { rows, xid_limit, incarnations, large, appliers, .. } = self;
-        Replayed { rows, xid_limit, incarnations, large, old_bytes: appliers.finish() }
+        let Self { rows, xid_limit, incarnations, time_us, large, appliers, .. } = self;
+        Replayed { rows, xid_limit, incarnations, time_us, large, old_bytes: appliers.finish() }
     }
 
     fn note_xid(&mut self, xid: Xid) {

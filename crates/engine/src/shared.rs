@@ -22,6 +22,7 @@ use crate::log_room::LogRoom;
 use crate::memory::MemoryLimit;
 use crate::old_versions::OldVersions;
 use crate::redo::{encode_integers, tag};
+use crate::time_marks::TimeMarks;
 use crate::writes::Writes;
 use crate::{EngineError, Options};
 
@@ -56,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) chunk_bytes: u64,
     /// [`Options::stamped_at_commit_max`].
     stamped_at_commit_max: usize,
+    /// `None` in a database opened read-only.
+    time_marks: Option<TimeMarks>,
     // Written by whoever ticks.
     xid_limit: AtomicU64,
     // Written once, by close.
@@ -95,6 +98,7 @@ impl Shared {
             allow_replication_holes: options.allow_replication_holes,
             control,
             refusal: None,
+            time_marks: None,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
@@ -111,6 +115,19 @@ impl Shared {
         let this = Self { base: Some(base), ..self };
         this.note_kept(start);
         this
+    }
+
+    /// Of a database that writes marks of the time, none below `wall_us`.
+    pub(crate) fn marking_time_from(self, wall_us: i64) -> Self {
+        let end = self.txns.log().next().unwrap_or(Lsn::ZERO);
+        let marks = TimeMarks::new(wall_us, end, self.now());
+        Self { time_marks: Some(marks), ..self }
+    }
+
+    /// Writes a mark of the time, for whoever will restore to one; returns the position behind it.
+    pub(crate) fn mark_time(&self) -> Result<Lsn, EngineError> {
+        let marks = self.time_marks.as_ref();
+        marks.map_or(Ok(Lsn::ZERO), |marks| marks.write(self.txns.log(), &*self.env.clock, self.now()))
     }
 
     /// Of a database that refuses every write with this error.
@@ -173,6 +190,9 @@ impl Shared {
         let horizon = self.txns.tick(self.now());
         // The log refusing is no concern here: the next round tries again, and the ids of commits are in the log anyway.
         let _ = self.log_xid_limit();
+        if let Some(marks) = self.time_marks.as_ref().filter(|_| !self.is_read_only()) {
+            let _ = marks.write_due(self.txns.log(), &*self.env.clock, self.now()); // as above
+        }
         let cleaned = self.clean(Reach::Due);
         self.limit_old_versions();
         self.limit_memory();

@@ -44,6 +44,8 @@ impl Shared {
         let pin = wal.pin(base.levels().log_start().max(Lsn::FIRST), "a checkpoint"); // K1
         let from = copy_levels(&mut work, base.levels(), wal, &data, &Control::levels_dir(partial.dir()), options)?;
 
+        // So that there is a time that it can be restored to.
+        log.wait_durable(self.mark_time()?)?;
         let log_dir = Control::log_dir(partial.dir());
         make_dir(files, &log_dir)?;
         work.phase(CopyPhase::Log, wal.durable().bytes_since(base.levels().log_start()))?;

@@ -45,7 +45,7 @@ use collie_base::Lsn;
 pub(crate) use self::checkpoint::remove_leftovers;
 pub use self::{
     manifest::{check_backup_manifest, sample_backup_manifest},
-    restore::{Restored, restore},
+    restore::{RestoreTo, Restored, restore},
     verify::{BackupFault, verify_backup},
     work::{CopyPhase, CopyProgress, CopyWatch},
 };

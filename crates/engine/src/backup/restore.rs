@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use collie_base::Lsn;
 use collie_env::Env;
-use collie_wal::{TruncateOptions, give_new_id, truncate_at};
+use collie_wal::{CutRefusal, TruncateOptions, WalError, give_new_id, inspect, truncate_at};
 
 use super::Backup;
 use super::checkpoint::remove_lock_file;
@@ -13,6 +13,26 @@ use super::verify::Check;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, sync_dir};
 use crate::EngineError;
 use crate::control::Control;
+use crate::redo::Redo;
+
+/// How much of a copy is restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RestoreTo {
+    /// All of it.
+    End,
+    /// The commits below a position, which is a boundary of its log's records.
+    Lsn(Lsn),
+    /// The commits up to a time, in microseconds since 1970, by the clock of the machine that made them: nothing later, and perhaps
+    /// not those of the second before, since times are noted once a second.
+    Time(i64),
+}
+
+impl From<Option<Lsn>> for RestoreTo {
+    fn from(at: Option<Lsn>) -> Self {
+        at.map_or(Self::End, Self::Lsn)
+    }
+}
 
 /// What a restore made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +44,7 @@ pub struct Restored {
     pub end: Lsn,
 }
 
-/// Makes the directory `to` from the copy in `backup`: with every commit of it, or with those below `at`, a boundary of its log's
-/// records. The copy stays as it is. `to` may be there if it is empty; it opens as a database afterwards.
+/// Makes the directory `to` from the copy in `backup`: with every commit of it, or with those up to `at`. The copy stays as it is. `to` may be there if it is empty; it opens as a database afterwards.
 ///
 /// # Durability
 /// On disk when it returns. After an error or a crash there is no `to`, or it is empty as it was.
@@ -34,23 +53,24 @@ pub struct Restored {
 /// Blocks on reading and writing every byte of the copy.
 ///
 /// # Errors
-/// [`EngineError::BadBackup`] when a file is not as it was made, with the place; [`EngineError::NotInBackup`]; the log's, when `at`
-/// is no boundary; [`EngineError::BadTarget`], [`EngineError::NewerFormat`], [`EngineError::Io`]; [`EngineError::Cancelled`]
+/// [`EngineError::BadBackup`] when a file is not as it was made, with the place; [`EngineError::NotInBackup`],
+/// [`EngineError::TimeNotInBackup`]; the log's, when `at` is no boundary; [`EngineError::BadTarget`], [`EngineError::NewerFormat`], [`EngineError::Io`]; [`EngineError::Cancelled`]
 /// when `watch` says so.
 pub fn restore(
     backup: &Path,
     to: &Path,
-    at: Option<Lsn>,
+    at: impl Into<RestoreTo>,
     env: &Env,
     watch: CopyWatch<'_>,
 ) -> Result<Restored, EngineError> {
     let mut work = Work::new(env, watch);
     let files = work.files();
     let manifest = Manifest::read(env, backup)?;
-    let end = at.unwrap_or(manifest.end);
-    if !(manifest.from..=manifest.end).contains(&end) {
-        let (from, end) = (manifest.from, manifest.end);
-        return Err(EngineError::NotInBackup { lsn: at.unwrap_or(end), from, end });
+    let at = at.into();
+    if let RestoreTo::Lsn(lsn) = at
+        && !(manifest.from..=manifest.end).contains(&lsn)
+    {
+        return Err(EngineError::NotInBackup { lsn, from: manifest.from, end: manifest.end });
     }
     let (target, partial) = admit(files, backup, to)?;
     let partial = Partial::make(files, partial)?;
@@ -81,10 +101,47 @@ pub fn restore(
     Control { node: env.random.u64(), ..control }.write(env, partial.dir())?;
     let log_dir = Control::log_dir(partial.dir());
     give_new_id(env, &log_dir)?;
+    let mut end = match at {
+        RestoreTo::End => manifest.end,
+        RestoreTo::Lsn(lsn) => lsn,
+        RestoreTo::Time(wall_us) => end_at(env, &log_dir, &manifest, wall_us)?,
+    };
     if end < manifest.end {
-        truncate_at(env, &log_dir, end, TruncateOptions { backup: false, checkpoint: manifest.from })?;
+        let options = || TruncateOptions { backup: false, checkpoint: manifest.from };
+        match (at, truncate_at(env, &log_dir, end, options())) {
+            // Positions jump to where a mark stands that is the first of a life.
+            (RestoreTo::Time(_), Err(WalError::Cut { why: CutRefusal::NotABoundary { below, .. }, .. })) => {
+                end = below;
+                truncate_at(env, &log_dir, end, options())?;
+            }
+            (_, cut) => drop(cut?),
+        }
         remove_lock_file(files, &log_dir)?;
     }
     partial.finish(&target)?;
     Ok(Restored { backup: manifest.summary(), end })
+}
+
+/// Returns where the log in `log_dir` is to end, so that it has nothing later than `wall_us`: where the newest mark at or before it
+/// says. Without a later mark, and made before, the copy has nothing later.
+fn end_at(env: &Env, log_dir: &Path, manifest: &Manifest, wall_us: i64) -> Result<Lsn, EngineError> {
+    let (mut newest, mut first_us, mut is_passed) = (None, None, false);
+    for record in inspect(env, log_dir)?.records(manifest.start) {
+        let record = record?;
+        let Ok(Redo::Time { wall_us: at, below }) = Redo::decode(record.tag, &record.body) else { continue };
+        if below < manifest.from {
+            continue;
+        }
+        first_us.get_or_insert(at);
+        if at <= wall_us {
+            newest = Some(below);
+        } else {
+            is_passed = true;
+        }
+    }
+    if !is_passed && manifest.wall_us <= wall_us {
+        return Ok(manifest.end);
+    }
+    let newest = newest.map(|below| below.min(manifest.end));
+    newest.ok_or(EngineError::TimeNotInBackup { wall_us, from_us: first_us, end_us: manifest.wall_us })
 }

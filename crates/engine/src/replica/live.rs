@@ -201,7 +201,7 @@ impl<F: Follow> Live<F> {
                 self.unfinished.abort(xid, self.target.large());
             }
             Redo::RollbackTo { xid, first_void } => self.unfinished.roll_back_to(xid, first_void).map_err(damage)?,
-            Redo::Relog { .. } => {}
+            Redo::Relog { .. } | Redo::Time { .. } => {}
             Redo::Unlogged { cf } => {
                 self.target.families().note_used(cf);
                 self.holes.entry(cf).or_insert(lsn);
