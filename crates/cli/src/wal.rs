@@ -13,6 +13,7 @@ use std::{
 };
 
 use collie_base::Lsn;
+use collie_env::Env;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -52,16 +53,24 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the directory with the segments: a data directory holds its log in `wal`.
+/// Returns the directory with the segments: a data directory holds its log in `wal`, or says where it is.
 fn log_dir(dir: &Path) -> PathBuf {
     let inner = dir.join("wal");
-    if inner.is_dir() { inner } else { dir.to_owned() }
+    // What cannot be read says nothing: the log is looked for where it usually is.
+    let said = collie_engine::log_dir_of(dir, &Env::real()).ok().filter(|said| *said != inner);
+    said.unwrap_or_else(|| if inner.is_dir() { inner } else { dir.to_owned() })
 }
 
-/// Returns whether the log is a database's, and not another program's that embeds `collie-wal`: a control file lies beside
-/// it, or beside the log of which it is a copy.
+/// Returns the data directory of a log: a control file lies beside it, or beside the log of which it is a copy, or it says where.
+fn data_dir(log_dir: &Path) -> Option<PathBuf> {
+    let said = || collie_engine::data_dir_of(log_dir, &Env::real()).ok().flatten();
+    let beside = log_dir.ancestors().skip(1).take(2).find(|above| above.join("control").is_file());
+    beside.map(Path::to_owned).or_else(|| said().filter(|data| data.join("control").is_file()))
+}
+
+/// Returns whether the log is a database's, and not another program's that embeds `collie-wal`.
 fn is_database(log_dir: &Path) -> bool {
-    log_dir.ancestors().skip(1).take(2).any(|above| above.join("control").is_file())
+    data_dir(log_dir).is_some()
 }
 
 /// Returns a number with its noun.

@@ -1,5 +1,4 @@
 //! The program under limits of open files.
-#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
 

@@ -359,7 +359,11 @@ impl Db {
         let background = self.shared.background.lock().take();
         drop(background);
         let flushed = self.shared.flush_unlogged();
-        self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close)?;
+        let closed = self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close);
+        if let Some(place) = &self.shared.place {
+            place.release();
+        }
+        closed?;
         flushed
     }
 }

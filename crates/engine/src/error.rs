@@ -130,6 +130,24 @@ pub enum EngineError {
         /// Where the log must start at the latest.
         needed: Lsn,
     },
+    /// Where the log should be there is none, and it was elsewhere.
+    WrongLogDir {
+        /// The data directory.
+        data: PathBuf,
+        /// Where the log should be.
+        path: PathBuf,
+        /// Where it was last.
+        last: PathBuf,
+    },
+    /// The log's directory has the log of another data directory, or one that does not say whose it is.
+    ForeignLogDir {
+        /// The log's directory.
+        path: PathBuf,
+        /// The data directory that it says it belongs to.
+        of: Option<PathBuf>,
+        /// The data directory that is opened.
+        data: PathBuf,
+    },
     /// A file was written by a newer version of this program.
     NewerFormat {
         /// The file.
@@ -251,6 +269,8 @@ impl EngineError {
             | Self::BadOption { .. }
             | Self::NotFound { .. }
             | Self::ForeignDirectory { .. }
+            | Self::WrongLogDir { .. }
+            | Self::ForeignLogDir { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
@@ -275,6 +295,8 @@ impl EngineError {
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
             | Self::ForeignDirectory { .. }
+            | Self::WrongLogDir { .. }
+            | Self::ForeignLogDir { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
@@ -376,6 +398,27 @@ impl fmt::Display for EngineError {
                     path.display(),
                 )
             }
+            Self::WrongLogDir { data, path, last } => write!(
+                f,
+                "no log of {} is in {}: it was in {} last: set wal.wal_dir to where it is, or move its files back",
+                data.display(),
+                path.display(),
+                last.display()
+            ),
+            Self::ForeignLogDir { path, of: Some(of), data } => write!(
+                f,
+                "the log in {} belongs to {}, not to {}: set wal.wal_dir to the right directory",
+                path.display(),
+                of.display(),
+                data.display()
+            ),
+            Self::ForeignLogDir { path, of: None, data } => write!(
+                f,
+                "the log in {} does not say that it belongs to {}: set wal.wal_dir to the right directory, or to an empty one \
+                 for a new database",
+                path.display(),
+                data.display()
+            ),
             Self::NewerFormat { path, version } => write!(
                 f,
                 "{} has format version {version}, written by a newer program: use that program",

@@ -13,6 +13,7 @@
 //! | `names.rs` | families by name, as rows of the catalog |
 //! | `db.rs`, `open.rs`, `shared.rs` | [`Db`]: open, close, what all handles share |
 //! | `time_marks.rs` | when which part of the log was written |
+//! | `log_place.rs` | where the log is, and whose it is |
 //! | `descriptors.rs` | how many files the levels may have open |
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
 //! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
@@ -82,6 +83,7 @@ mod large;
 mod load;
 mod log;
 mod log_limit;
+mod log_place;
 mod log_room;
 mod log_times;
 #[cfg(test)]
@@ -135,6 +137,7 @@ pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;
+pub use log_place::{data_dir_of, log_dir_of};
 pub use log_room::{RoomWait, StallStat, Stalls};
 pub use log_times::LogTimes;
 pub use names::{foreign_rows, sql_name_row};

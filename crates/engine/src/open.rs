@@ -28,6 +28,7 @@ use crate::flush::Base;
 use crate::flusher::flusher;
 use crate::load::{LoadedLevels, load};
 use crate::log::EngineLog;
+use crate::log_place::LogPlace;
 use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
@@ -89,6 +90,8 @@ pub(crate) fn open(
         return read_only::open(dir, &options, descriptors, env, progress);
     }
     let (mut control, created) = identify(dir, &options, env)?;
+    let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
+    place.claim(env)?;
     let previous = control.histories.last().copied();
     let mut incarnation = Incarnation {
         term: control.term,
@@ -101,7 +104,7 @@ pub(crate) fn open(
     let mut log_options = options.log.clone();
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
     let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
-    let log_dir = Control::log_dir(dir);
+    let log_dir = place.dir().to_owned();
     let had_history = !control.histories.is_empty();
     let levels_dir = Control::levels_dir(dir);
     // Before the lock, so this may be old by now; what counts is read again under it, when the levels are opened.
@@ -122,6 +125,7 @@ pub(crate) fn open(
     if had_history && found.start > needed {
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
     }
+    place.sign(env, &control, &options.log.copies)?;
     let (levels, _settled) = Levels::open(env, &levels_dir, &options.levels).map_err(EngineError::levels)?;
     backup::remove_leftovers(env, dir);
 
@@ -154,7 +158,7 @@ pub(crate) fn open(
     let txns = Txns::new(log, options.txn(first_xid));
     let base = Base::new(levels, large, &families, &txns);
     let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
-    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us));
+    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us).in_place(place));
     shared.garbage.loaded(old_bytes);
     shared.garbage.freed(cleared_bytes);
     shared.log_xid_limit()?;

@@ -1,5 +1,6 @@
 //! `Options`: how a database is opened.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use collie_base::Xid;
@@ -17,6 +18,10 @@ pub struct Options {
     /// have the database open then, who opens it later is not seen. It must be there, whatever `create_if_missing` says.
     /// Default false.
     pub read_only: bool,
+    /// Where the log is, if not in `wal` of the data directory: on another device, say. Outside the data directory. A database stays
+    /// with it: opened without, or with another directory, it is refused, until the directory with all its files is there.
+    /// Default `None`.
+    pub wal_dir: Option<PathBuf>,
     /// The log's settings. `known_durable`, `known_start` and `first_record` are the engine's to set.
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
@@ -67,6 +72,7 @@ impl Default for Options {
         Self {
             create_if_missing: true,
             read_only: false,
+            wal_dir: None,
             log: collie_wal::Options::default(),
             sessions_max: txn.sessions_max,
             first_xid: txn.first_xid,

@@ -25,6 +25,7 @@ use crate::control::Control;
 use crate::descriptors::Descriptors;
 use crate::families::Families;
 use crate::log::EngineLog;
+use crate::log_place::LogPlace;
 use crate::open::{CHECKPOINT, LogSource, Recovering, copy_has_log_files, has_log_files, note_histories, watched};
 use crate::progress::{Meter, OpenPhase, OpenProgress};
 use crate::replay::Replayed;
@@ -53,10 +54,9 @@ pub(crate) fn open(
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
     let nothing_there = || EngineError::NotFound { path: dir.to_owned() };
-    if Control::read(env, dir)?.is_none() {
-        return Err(nothing_there());
-    }
-    let log_dir = Control::log_dir(dir);
+    let Some(control) = Control::read(env, dir)? else { return Err(nothing_there()) };
+    let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
+    let log_dir = place.dir().to_owned();
     let mut log_options = options.log.clone();
     let has_log = has_log_files(&log_dir, env)? || log_options.copies.iter().any(|copy| copy_has_log_files(copy, env));
     let lock = if has_log { Some(ReadLock::take(env, &log_dir, &log_options.copies)?) } else { None };

@@ -27,6 +27,7 @@ use crate::apply::{Appliers, appliers_for};
 use crate::control::Control;
 use crate::families::Families;
 use crate::log::EngineLog;
+use crate::log_place::LogPlace;
 use crate::progress::{Meter, PROGRESS_RECORDS};
 use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
@@ -49,7 +50,8 @@ pub(crate) fn open(
     if Levels::noted_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?.log_start > Lsn::FIRST {
         return Err(EngineError::InvalidArgument { what: IN_LEVELS_ONLY });
     }
-    let mut log = salvage_locked(env, &Control::log_dir(dir), &options.log.copies)?;
+    let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
+    let mut log = salvage_locked(env, place.dir(), &options.log.copies)?;
     let families = Arc::new(Families::new());
     let mut replay = Replay::new(&families, Appliers::new(&families, appliers_for(options.recovery_threads)));
     let (start, mut lost) = (log.start(), Lost::default());

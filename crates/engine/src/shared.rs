@@ -18,6 +18,7 @@ use crate::flush::{Base, Parts};
 use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
 use crate::log_limit::LogLimit;
+use crate::log_place::LogPlace;
 use crate::log_room::LogRoom;
 use crate::memory::MemoryLimit;
 use crate::old_versions::OldVersions;
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) chunk_bytes: u64,
     /// [`Options::stamped_at_commit_max`].
     stamped_at_commit_max: usize,
+    /// `None` in a database opened read-only.
+    pub(crate) place: Option<LogPlace>,
     /// `None` in a database opened read-only.
     time_marks: Option<TimeMarks>,
     // Written by whoever ticks.
@@ -98,6 +101,7 @@ impl Shared {
             allow_replication_holes: options.allow_replication_holes,
             control,
             refusal: None,
+            place: None,
             time_marks: None,
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
@@ -115,6 +119,11 @@ impl Shared {
         let this = Self { base: Some(base), ..self };
         this.note_kept(start);
         this
+    }
+
+    /// Of a database whose log is there.
+    pub(crate) fn in_place(self, place: LogPlace) -> Self {
+        Self { place: Some(place), ..self }
     }
 
     /// Of a database that writes marks of the time, none below `wall_us`.

@@ -224,6 +224,13 @@ pub const KEYS: &[Key] = &[
         "0",
         "Every so-many-th commit is answered once it is on disk, also with synchronous_commit off; 0: none.",
     ),
+    key(
+        "wal.wal_dir",
+        Kind::Text,
+        "",
+        "Directory of the log, outside the data directory, such as one on another device; empty: wal in the data directory. A database \
+         stays with it: to move it, stop the server, move the directory with all its files, and name the new place.",
+    ),
 ];
 
 /// The settings of a server.
@@ -417,6 +424,7 @@ impl Config {
             "wal.slots" => log.slots = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.spares" => log.spares = u32::try_from(count()?).map_err(|_| bad("too large"))?,
             "wal.sync_every" => log.sync_every = count()?,
+            "wal.wal_dir" => self.engine.wal_dir = Some(value.into()).filter(|_| !value.is_empty()),
             other => unreachable!("{other} is in the table and has no arm"),
         }
         self.given.retain(|(given, _)| *given != key.name);

@@ -68,6 +68,8 @@ pub struct KvFlags {
     pub(super) wal_segment_size: Option<u64>,
     pub(super) write_buffer_size: Option<u64>,
     pub(super) max_total_wal_size: Option<u64>,
+    /// Where the logs go, each in a directory of its own.
+    pub(super) wal_dir: Option<PathBuf>,
     /// The flags that db_bench knows too, as they were given.
     pub(super) for_peer: Vec<String>,
     /// Lines to say before the first benchmark.
@@ -130,6 +132,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("transaction_sets", true),
     ("use_existing_db", true),
     ("value_size", true),
+    ("wal_dir", false),
     ("wal_segment_size", false),
     ("warm_up", false),
     ("write_buffer_size", true),
@@ -183,6 +186,7 @@ impl Default for KvFlags {
             wal_segment_size: None,
             write_buffer_size: None,
             max_total_wal_size: None,
+            wal_dir: None,
             for_peer: Vec::new(),
             notes: Vec::new(),
         }
@@ -311,6 +315,10 @@ impl KvFlags {
             "transaction_sets" => self.transaction_sets = number()?,
             "use_existing_db" => self.use_existing_db = flag()?,
             "value_size" => self.value_size = size()?,
+            "wal_dir" => {
+                self.wal_dir = Some(value.into());
+                self.for_peer.push(format!("--wal_dir={value}/db_bench-wal"));
+            }
             "wal_segment_size" => self.wal_segment_size = Some(number()?),
             "warm_up" => self.warm_up = flag()?,
             "max_total_wal_size" => self.max_total_wal_size = Some(number()?),

@@ -77,7 +77,6 @@ fn flags_are_understood_or_refused() {
         ("--num=0", "at least 1"),
         ("--key_size=7", "at least 8"),
         ("--sync=2", "0 or 1"),
-        ("--wal_dir=/x", "--wal_dir is not built"),
         ("--merge_operator=put", "--merge_operator is not built"),
         ("--wal_segment_size=4096", "at least 1048576"),
         ("--isolation=none", "read_committed, repeatable_read, serializable"),

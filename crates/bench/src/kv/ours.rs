@@ -108,6 +108,11 @@ impl<'a> Ours<'a> {
         Self { flags: flags.clone(), env, dir: dir.to_owned(), open: None, outlives: false, threads: 0 }
     }
 
+    /// Where the log goes, if not beside the tables.
+    fn log_dir(&self) -> Option<PathBuf> {
+        self.flags.wal_dir.as_ref().map(|dir| dir.join("collie-wal"))
+    }
+
     fn options(&self) -> Options {
         let flags = &self.flags;
         let mut options = Options::default();
@@ -118,6 +123,7 @@ impl<'a> Ours<'a> {
         }
         let store = &mut options.store;
         store.write_buffer_size = flags.write_buffer_size.unwrap_or(store.write_buffer_size);
+        options.wal.wal_dir = self.log_dir();
         options.wal.max_total_wal_size = flags.max_total_wal_size.unwrap_or(options.wal.max_total_wal_size);
         options
     }
@@ -130,6 +136,7 @@ impl<'a> Ours<'a> {
         if fresh {
             self.close()?;
             remove(&self.dir)?;
+            self.log_dir().map_or(Ok(()), |dir| remove(&dir))?;
         }
         if self.open.is_none() {
             self.open_timed()?;

@@ -120,5 +120,5 @@ pub(super) const REFUSED: &str = "backup_dir backup_rate_limit benchmark_read_ra
     sine_write_rate_interval_milliseconds time_range trace_file trace_replay_fast_forward \
     trace_replay_threads transaction_sleep truth_db ttl_seconds use_existing_keys use_secondary_db \
     use_single_deletes use_tailing_iterator use_uint64_comparator user_timestamp_size value_k value_sigma \
-    value_size_distribution_type value_size_max value_size_min value_theta wal_dir \
+    value_size_distribution_type value_size_max value_size_min value_theta \
     writes_before_delete_range writes_per_range_tombstone";

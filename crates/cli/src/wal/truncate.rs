@@ -11,7 +11,7 @@ use collie_env::Env;
 use collie_wal::{Record, Truncation, inspect};
 use serde_json::json;
 
-use super::{count, is_database, log_dir, output::Output, position, scan::Scan};
+use super::{count, data_dir, log_dir, output::Output, position, scan::Scan};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,8 +43,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let dir = log_dir(&args.dir);
     let scan = Scan::start(&dir, "checking");
     let context = || format!("nothing was changed in {}", dir.display());
-    let database = is_database(&dir);
-    let checkpoint = match dir.ancestors().skip(1).take(2).find(|above| above.join("control").is_file()) {
+    let data = data_dir(&dir);
+    let database = data.is_some();
+    let checkpoint = match &data {
         Some(data) => collie_engine::checkpoint_of(data, scan.env()).with_context(context)?,
         None => Lsn::ZERO,
     };

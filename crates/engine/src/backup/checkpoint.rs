@@ -35,14 +35,16 @@ impl Shared {
         let _one_at_a_time = self.checkpoints.lock();
         let mut work = Work::new(&self.env, watch);
         let files = work.files();
-        let data = wal.dir().parent().unwrap_or(Path::new("")).to_owned();
-        let (target, partial) = admit(files, &data, target)?;
+        let Some(place) = &self.place else { return Err(EngineError::Closed) };
+        let dirs: Vec<&Path> = place.dirs().collect();
+        let data = dirs[0];
+        let (target, partial) = admit(files, &dirs, target)?;
         let partial = Partial::make(files, partial)?;
 
         let returned = log.wait_published()?;
         log.wait_durable(returned)?;
         let pin = wal.pin(base.levels().log_start().max(Lsn::FIRST), "a checkpoint"); // K1
-        let from = copy_levels(&mut work, base.levels(), wal, &data, &Control::levels_dir(partial.dir()), options)?;
+        let from = copy_levels(&mut work, base.levels(), wal, data, &Control::levels_dir(partial.dir()), options)?;
 
         // So that there is a time that it can be restored to.
         log.wait_durable(self.mark_time()?)?;

@@ -13,6 +13,7 @@ use super::verify::Check;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, sync_dir};
 use crate::EngineError;
 use crate::control::Control;
+use crate::log_place::sign_closed;
 use crate::redo::Redo;
 
 /// How much of a copy is restored.
@@ -72,7 +73,7 @@ pub fn restore(
     {
         return Err(EngineError::NotInBackup { lsn, from: manifest.from, end: manifest.end });
     }
-    let (target, partial) = admit(files, backup, to)?;
+    let (target, partial) = admit(files, &[backup], to)?;
     let partial = Partial::make(files, partial)?;
     work.phase(CopyPhase::Restoring, manifest.bytes())?;
     let mut dirs: Vec<PathBuf> = Vec::new();
@@ -98,9 +99,11 @@ pub fn restore(
         let what = "lists no control file".to_owned();
         return Err(EngineError::BadBackup { path: backup.to_owned(), offset: None, what });
     };
-    Control { node: env.random.u64(), ..control }.write(env, partial.dir())?;
+    let control = Control { node: env.random.u64(), ..control };
+    control.write(env, partial.dir())?;
     let log_dir = Control::log_dir(partial.dir());
     give_new_id(env, &log_dir)?;
+    sign_closed(env, &log_dir, &control, &target)?; // so that it can be moved to where the log is to be
     let mut end = match at {
         RestoreTo::End => manifest.end,
         RestoreTo::Lsn(lsn) => lsn,

@@ -212,19 +212,21 @@ impl Drop for Partial<'_> {
     }
 }
 
-/// Says where a copy may be made, and under which name it is made first: not inside `source`, not over anything.
+/// Says where a copy may be made, and under which name it is made first: not inside one of `sources`, not over anything.
 ///
 /// # Errors
 /// [`EngineError::BadTarget`], [`EngineError::Io`].
-pub(super) fn admit(files: &dyn Files, source: &Path, target: &Path) -> Result<(PathBuf, PathBuf), EngineError> {
+pub(super) fn admit(files: &dyn Files, sources: &[&Path], target: &Path) -> Result<(PathBuf, PathBuf), EngineError> {
     let resolve = |path: &Path| {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         files.resolve(path).map_err(|error| EngineError::io("look up", path.to_owned(), error))
     };
-    let (full, source) = (resolve(target)?, resolve(source)?);
+    let full = resolve(target)?;
     let refuse = |what| Err(EngineError::BadTarget { path: full.clone(), what });
-    if full.starts_with(&source) {
-        return refuse("lies inside the directory that is copied");
+    for source in sources {
+        if full.starts_with(resolve(source)?) {
+            return refuse("lies inside the directory that is copied");
+        }
     }
     let (Some(above), Some(name)) = (full.parent(), full.file_name()) else { return refuse("is a root directory") };
     match files.list(&full) {

@@ -47,6 +47,8 @@ pub struct StoreOptions {
 /// The table `wal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalOptions {
+    /// Where the log is, if not in `wal` of the data directory: on another device, say. A database stays with it. Default: none.
+    pub wal_dir: Option<PathBuf>,
     /// Where the log's memory lives, and so whether it outlives the process. Default private.
     pub ring: RingKind,
     /// Where a shared ring lives, on a tmpfs. Default `/dev/shm`.
@@ -101,7 +103,7 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 25] = [
+const NAMES: [&str; 26] = [
     "create_if_missing",
     "read_only",
     "store.allow_replication_holes",
@@ -127,6 +129,7 @@ const NAMES: [&str; 25] = [
     "wal.segment_size",
     "wal.slots",
     "wal.spares",
+    "wal.wal_dir",
 ];
 
 const RINGS: [(&str, RingKind); 3] =
@@ -158,6 +161,7 @@ impl Options {
                 allow_replication_holes: options.allow_replication_holes,
             },
             wal: WalOptions {
+                wal_dir: options.wal_dir.clone(),
                 ring: log.ring,
                 ring_dir: log.ring_dir.clone(),
                 ring_size: log.ring_bytes,
@@ -193,6 +197,7 @@ impl Options {
             write_buffer_size: store.write_buffer_size,
             avoid_flush_at_close: store.avoid_flush_at_close,
             allow_replication_holes: store.allow_replication_holes,
+            wal_dir: wal.wal_dir,
             max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
             xid_slots: txn.xid_slots,
@@ -257,6 +262,7 @@ impl Options {
             "wal.segment_size" => self.wal.segment_size = bytes()?,
             "wal.slots" => self.wal.slots = number()?,
             "wal.spares" => self.wal.spares = number()?,
+            "wal.wal_dir" => self.wal.wal_dir = Some(value.into()).filter(|_| !value.is_empty()),
             _ => return Err(EngineError::UnknownOption { name: name.to_owned(), nearest: nearest(name).to_owned() }),
         }
         Ok(())
@@ -382,6 +388,7 @@ mod tests {
             "8MiB",
             "4",
             "1",
+            "/wal",
         ];
         let mut all = Options::default();
         for (name, value) in NAMES.into_iter().zip(values) {
