@@ -49,7 +49,7 @@ impl ReadLock {
     /// `Locked` when somebody has the log open; `Io` when no directory can be read, or a `LOCK` that is there cannot.
     ///
     /// # Progress
-    /// Waits for nobody.
+    /// Blocks on listing the directories and opening a file in each; waits for nobody who has the log open.
     pub fn take(env: &Env, dir: &Path, copies: &[PathBuf]) -> Result<Self, WalError> {
         let mut taken = Self { there: vec![], missing: vec![], locks: vec![], absent: vec![] };
         let mut failed = None;
@@ -78,6 +78,9 @@ impl ReadLock {
     ///
     /// # Errors
     /// `Locked`: somebody has opened the log meanwhile (E3); `Io`.
+    ///
+    /// # Progress
+    /// Blocks on opening a file, where there was none to lock.
     pub fn release(self, env: &Env) -> Result<(), WalError> {
         for path in &self.absent {
             match env.files.lock_to_read(path) {
