@@ -181,14 +181,21 @@ impl Consumers {
                 (None, None) => (oldest, oldest),
                 // The same place again: with what was not finished there.
                 (Some(from), Some((lsn, restart, false))) if from == lsn => (lsn, restart),
-                (Some(from), _) => (from.max(Lsn::FIRST), from.max(Lsn::FIRST)),
+                (Some(from), _) => {
+                    let kept = Lsn::new(from.get().saturating_sub(options.keep_below));
+                    (from.max(Lsn::FIRST), kept.max(Lsn::FIRST))
+                }
             };
             // Held first, so that what the check finds stays.
             let (hold, _) = segments.hold_from(restart, who(name), Some(bound));
             let oldest = segments.holds.start();
-            if restart < oldest {
+            let needed = if options.keep_below > 0 { lsn } else { restart };
+            if needed < oldest {
                 return Err(WalError::CursorLost { oldest });
             }
+            // What is kept below a place and is gone is not held.
+            let restart = restart.max(oldest);
+            hold.move_to(restart);
             let moved_ns = self.env.clock.now_ns();
             let cursor = Cursor { lsn, restart, bound, hold, attached: true, dirty: true, moved_ns };
             match entry {

@@ -49,7 +49,8 @@ pub struct ShipOptions {
 impl ShipOptions {
     /// Starts at `from`, the end of a record: everything below is there already.
     pub fn from(from: Lsn) -> Self {
-        let tail = TailOptions::from(from).policy(LagPolicy::Invalidate);
+        let tail = TailOptions { keep_below: u64::from(TAIL_CHECK_BYTES), ..TailOptions::from(from) };
+        let tail = tail.policy(LagPolicy::Invalidate);
         Self { tail, flush_delay: Duration::from_micros(500) }
     }
 

@@ -262,6 +262,15 @@ fn shipper_that_fell_behind_its_bound_loses_its_place_and_stops_nobody() {
     let freed = log.truncate_before(log.durable()).unwrap();
     assert!(freed.start > Lsn::FIRST && freed.start.plus(u64::from(TAIL_CHECK_BYTES)) <= done, "{freed:?}, {done}");
     assert!(log.crc_before(done, TAIL_CHECK_BYTES).unwrap().is_some());
+    // Also for one that comes again further on.
+    drop(shipper);
+    commit(20);
+    let done = log.durable();
+    let mut shipper = log.ship("slot", ShipOptions::from(done).bound_bytes(200_000)).unwrap();
+    commit(10);
+    log.truncate_before(log.durable()).unwrap();
+    assert!(log.crc_before(done, TAIL_CHECK_BYTES).unwrap().is_some());
+    assert_eq!(drain(&mut shipper, 1 << 20).first().map(|(run, _)| run.prev_end), Some(done));
     commit(100);
     assert!(log.stat().consumers[0].lost);
     let lost = |result: Result<_, WalError>| matches!(result, Err(WalError::CursorLost { .. }));

@@ -44,6 +44,8 @@ pub struct TailOptions {
     pub(crate) policy: LagPolicy,
     pub(crate) bound_segments: Option<u32>,
     pub(crate) bound_bytes: Option<u64>,
+    /// Bytes of the stream below the place that are kept with it, as far as they are there: nothing is read from them.
+    pub(crate) keep_below: u64,
 }
 
 impl TailOptions {
