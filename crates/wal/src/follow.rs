@@ -63,7 +63,7 @@ impl Follower {
     /// What [`Recovered`] names survives a power cut once this returns; `next` is `end`: what was received.
     ///
     /// # Progress
-    /// As [`Log::open`].
+    /// Blocks on reading the whole log, on writing its first frame, and on preparing spares.
     pub fn open(env: &Env, dir: &Path, options: Options, jump_tag: u8) -> Result<(Self, Recovered), WalError> {
         if jump_tag > TAG_MAX {
             return Err(WalError::options(format!("a tag is at most {TAG_MAX}, not {jump_tag}")));
@@ -216,7 +216,7 @@ impl Follower {
     /// What was taken survives a power cut.
     ///
     /// # Progress
-    /// As [`Log::close`].
+    /// Blocks on a flush, on the threads of the log, and on writing the file of the cursors.
     pub fn close(self) -> Result<(), WalError> {
         self.log.close()
     }

@@ -347,7 +347,7 @@ impl Log {
     /// What is covered is durable.
     ///
     /// # Progress
-    /// As [`Log::crc_before`].
+    /// Blocks on reading files, as [`Log::crc_before`].
     pub fn tail_check(&self) -> Result<TailCheck, WalError> {
         tail_check::tail_check(self.core(), self.durable())
     }
@@ -357,6 +357,9 @@ impl Log {
     ///
     /// # Errors
     /// `Damaged`, `Io`.
+    ///
+    /// # Durability
+    /// What is covered is durable.
     ///
     /// # Progress
     /// Blocks on reading files, of at most [`TAIL_CHECK_BYTES`](crate::TAIL_CHECK_BYTES) and what lies before them in the

@@ -132,7 +132,7 @@ impl Records {
     /// As [`Records::visit`].
     ///
     /// # Progress
-    /// As [`Records::visit`].
+    /// Blocks on reading files; the log goes on.
     pub fn visit_rest<E: From<WalError>>(
         &mut self,
         mut visit: impl FnMut(RecordRef<'_>) -> Result<(), E>,
@@ -167,8 +167,11 @@ impl Records {
     /// # Errors
     /// As [`Records::visit`].
     ///
+    /// # Durability
+    /// What it knows of was durable when the records were asked for.
+    ///
     /// # Progress
-    /// As [`Records::visit`].
+    /// Blocks on reading files; the log goes on.
     pub fn into_unpacker(mut self) -> Result<Unpacker, WalError> {
         self.visit_rest::<WalError>(|_| Ok(()))?;
         Ok(Unpacker::over(self.assembler, self.limit))

@@ -148,7 +148,7 @@ impl Shipper {
     /// As [`Tail::advance`](crate::Tail::advance).
     ///
     /// # Progress
-    /// As [`Tail::advance`](crate::Tail::advance).
+    /// Short mutexes; once per log file it also blocks on writing and syncing a small file, on this thread.
     pub fn advance(&mut self, lsn: Lsn) -> Result<(), WalError> {
         if lsn > self.position {
             let (name, position) = (self.name(), self.position);

@@ -292,10 +292,10 @@ impl Truncation {
     /// As [`Truncation::back_up`].
     ///
     /// # Durability
-    /// As [`Truncation::back_up`].
+    /// The copy survives a power cut once this returns.
     ///
     /// # Progress
-    /// As [`Truncation::back_up`].
+    /// Blocks on copying the files that hold what goes, and on syncing the copies.
     pub fn back_up_to(&self, target_dir: &Path) -> Result<bool, WalError> {
         if self.is_done() {
             return Ok(false);

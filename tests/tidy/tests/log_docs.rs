@@ -8,13 +8,13 @@ use std::{
 };
 
 /// The types through which a running log is used: each of their functions says what it waits for.
-const HANDLES: [&str; 6] = ["Log", "LogPin", "Writer", "Tail", "Records", "Lead"];
+const HANDLES: [&str; 8] = ["Log", "LogPin", "Writer", "Tail", "Shipper", "Follower", "Records", "Lead"];
 
 /// What `# Progress` may begin with. The README of the crate says what each means.
 const CLASSES: [&str; 4] = ["Wait-free", "Lock-free", "Short mutexes", "Blocks on"];
 
 /// Functions that change a log which nobody has open: they say what survives a crash, as those of the handles do.
-const CHANGING: [&str; 5] = ["truncate_at", "back_up", "cut", "repair_copies", "give_new_id"];
+const CHANGING: [&str; 6] = ["truncate_at", "back_up", "back_up_to", "cut", "repair_copies", "give_new_id"];
 
 /// A public function as the source has it.
 #[derive(Debug, Default)]
