@@ -27,5 +27,5 @@ pub use ids::{CfId, HistoryId, Term, Xid};
 pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
-pub use map::{Map, Set};
+pub use map::{KeyHash, Map, Set};
 pub use remedy::Remedy;

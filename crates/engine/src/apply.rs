@@ -2,32 +2,34 @@
 //!
 //! Whoever reads the log gives the writes in its order; a hash of family and key decides whose they are. Each applier takes
 //! its writes in the order in which they were given, so the writes of one key keep theirs, and those of different keys have
-//! none. No thread is started before as many writes have come as make one worthwhile.
+//! none. Rows that are new to a family are staged, found by the same hash, and get into its index at the end, in order. No
+//! thread is started before as many writes have come as make one worthwhile.
 //!
 //! # Invariants
 //! - A1. All writes of a key go to one applier, in the order given.
 //! - A2. A deletion is let go only once nothing that comes later was committed earlier, or at the end: so the latest commit of
 //!   a key stays, although writes of large transactions come before older commits.
-//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier and one's places, and by deletions that wait for A2: of large
-//!   transactions whose commit comes yet.
+//! - A3. Beside rows, memory is taken by [`BATCHES`] batches for each applier and one's places, by some words for each staged row,
+//!   in place of its share of the index, and by deletions that wait for A2: of large transactions whose commit comes yet.
+//! - A4. Nobody reads the families before [`Appliers::finish`].
 //!
 //! Checked by `replay_tests.rs`, against a map, at random numbers of appliers and in random orders among them.
 
 use std::collections::BTreeMap;
-use std::hash::BuildHasher as _;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use collie_base::{CfId, Lsn, Map};
-use collie_store::{Family, LoggedWrite, Row, pin};
+use collie_base::{CfId, KeyHash, Lsn, Map};
+use collie_store::{LoggedWrite, Row, Staged, WARMED, pin};
 
 use crate::families::Families;
+use crate::gather::{StagedRows, gather};
 use crate::redo::Op;
 
 /// Bytes of keys and values, and writes, at which a batch goes to its applier: so many that writes at random keys, taken in the
-/// order of the keys, come to the same parts of the index while these are in a processor's cache.
+/// order of the keys where an index is asked, come to the same parts of it while these are in a processor's cache.
 const BATCH_BYTES: usize = 2 << 20;
 const BATCH_WRITES: usize = 16_384;
 /// Batches at most of one applier: being filled, waiting, being applied.
@@ -48,6 +50,7 @@ pub(crate) fn appliers_for(wanted: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     cf: CfId,
+    hash: u64,
     is_put: bool,
     is_settled: bool,
     csn: Lsn,
@@ -67,13 +70,13 @@ struct Batch {
 }
 
 impl Batch {
-    fn push(&mut self, op: &Op<'_>, at: &At) {
+    fn push(&mut self, op: &Op<'_>, hash: u64, at: &At) {
         let key = self.bytes.len();
         self.bytes.extend_from_slice(op.key);
         let value = self.bytes.len();
         self.bytes.extend_from_slice(op.value.unwrap_or_default());
         let (is_put, is_settled, end) = (op.value.is_some(), at.csn <= at.settled, self.bytes.len());
-        self.places.push(Place { cf: op.cf, is_put, is_settled, csn: at.csn, since: at.since, key, value, end });
+        self.places.push(Place { cf: op.cf, hash, is_put, is_settled, csn: at.csn, since: at.since, key, value, end });
     }
 
     fn is_full(&self, limit: Limit) -> bool {
@@ -105,53 +108,76 @@ struct Limit {
     writes: usize,
 }
 
-/// Deletions that are remembered, by where they were committed.
-type Kept = BTreeMap<Lsn, Vec<(Arc<Family>, Arc<Row>)>>;
+/// Deletions that are remembered, by where they were committed: place of the family, hash of the key, row.
+type Kept = BTreeMap<Lsn, Vec<(usize, u64, Arc<Row>)>>;
 
 /// Applies its share.
 #[derive(Debug)]
 struct Applier {
     families: Arc<Families>,
-    /// The family written last: the next write is mostly of the same.
-    family: Option<Arc<Family>>,
+    /// What it has of each family that it met.
+    here: Vec<StagedRows>,
+    /// Where that is.
+    places: Map<CfId, usize>,
     kept: Kept,
     old_bytes: i64,
-    /// The batch at hand in the order of its keys.
+    /// The batch at hand in the order in which it is applied.
     order: Vec<Place>,
 }
 
 impl Applier {
     fn apply(&mut self, batch: &Batch) {
         self.order.clone_from(&batch.places);
-        // Stable: the writes of one key keep their order (A1).
-        self.order.sort_by(|one, other| {
-            let key = |place: &Place| &batch.bytes[place.key..place.value];
-            one.cf.cmp(&other.cf).then_with(|| key(one).cmp(key(other)))
-        });
-        for places in self.order.chunks(PIN_WRITES) {
+        if self.here.iter().any(|one| one.staged.is_over_rows()) {
+            // Stable: the writes of one key keep their order (A1).
+            self.order.sort_by(|one, other| {
+                let key = |place: &Place| &batch.bytes[place.key..place.value];
+                one.cf.cmp(&other.cf).then_with(|| key(one).cmp(key(other)))
+            });
+        }
+        // The family written last: the next write is mostly of the same.
+        let mut recent = None;
+        let order = std::mem::take(&mut self.order);
+        for places in order.chunks(PIN_WRITES) {
             let pin = pin();
-            for place in places {
-                let family = match &self.family {
-                    Some(family) if family.id() == place.cf => family,
-                    _ => self.family.insert(self.families.get_or_make(place.cf)),
+            for (number, place) in places.iter().enumerate() {
+                let at = match recent {
+                    Some((cf, at)) if cf == place.cf => at,
+                    _ => recent.insert((place.cf, self.place_of(place.cf))).1,
                 };
-                let loaded = family.replay(
-                    &LoggedWrite {
-                        key: &batch.bytes[place.key..place.value],
-                        value: place.is_put.then(|| &batch.bytes[place.value..place.end]),
-                        csn: place.csn,
-                        since: place.since,
-                        is_settled: place.is_settled,
-                    },
-                    &pin,
-                );
+                let StagedRows { family, staged } = &mut self.here[at];
+                if number.is_multiple_of(WARMED) {
+                    let next = places[number..].iter().take_while(|next| next.cf == place.cf);
+                    std::hint::black_box(staged.warm(next.map(|place| place.hash).take(WARMED), &pin));
+                }
+                let write = LoggedWrite {
+                    key: &batch.bytes[place.key..place.value],
+                    value: place.is_put.then(|| &batch.bytes[place.value..place.end]),
+                    csn: place.csn,
+                    since: place.since,
+                    is_settled: place.is_settled,
+                };
+                let loaded = family.stage(&write, place.hash, staged, &pin);
                 self.old_bytes += loaded.old_bytes;
                 if let Some(row) = loaded.kept {
-                    self.kept.entry(place.csn).or_default().push((Arc::clone(family), row));
+                    self.kept.entry(place.csn).or_default().push((at, place.hash, row));
                 }
             }
         }
+        self.order = order;
         self.settle(batch.settled);
+    }
+
+    /// Returns where the family is, which is made if it is new.
+    fn place_of(&mut self, cf: CfId) -> usize {
+        let next = self.here.len();
+        let at = *self.places.entry(cf).or_insert(next);
+        if at == next {
+            let family = self.families.get_or_make(cf);
+            let staged = Staged::new(&*family);
+            self.here.push(StagedRows { family, staged });
+        }
+        at
     }
 
     /// Lets deletions go that were committed at or below `settled` (A2).
@@ -159,15 +185,25 @@ impl Applier {
         while let Some(first) = self.kept.first_entry().filter(|first| *first.key() <= settled) {
             let (csn, rows) = first.remove_entry();
             let pin = pin();
-            self.old_bytes += rows.iter().map(|(family, row)| family.settle(row, csn, &pin)).sum::<i64>();
+            for (at, hash, row) in rows {
+                let StagedRows { family, staged } = &mut self.here[at];
+                self.old_bytes += family.settle_staged(&row, csn, hash, staged, &pin);
+            }
         }
     }
 
-    /// Returns by how many bytes old versions grew.
-    fn end(mut self) -> i64 {
+    /// Returns what it leaves.
+    fn end(mut self) -> Left {
         self.settle(Lsn::MAX);
-        self.old_bytes
+        Left { old_bytes: self.old_bytes, staged: self.here }
     }
+}
+
+/// What an applier leaves: by how many bytes old versions grew, and rows that are in no index yet.
+#[derive(Debug)]
+struct Left {
+    old_bytes: i64,
+    staged: Vec<StagedRows>,
 }
 
 /// Where an applier works.
@@ -176,7 +212,7 @@ enum Work {
     /// On the thread that reads the log.
     Here(Applier),
     /// On a thread of its own. Batches come back to be filled again.
-    Apart { full: SyncSender<Batch>, empty: Receiver<Batch>, thread: JoinHandle<i64> },
+    Apart { full: SyncSender<Batch>, empty: Receiver<Batch>, thread: JoinHandle<Option<Left>> },
     /// Not before a test lets it.
     #[cfg(all(test, not(any(loom, shuttle))))]
     Held(std::collections::VecDeque<Batch>, Applier),
@@ -190,13 +226,13 @@ impl Work {
         // The thread takes the applier from a channel: it must not be lost where no thread can be made.
         let (hand, handed) = channel::<Applier>();
         let thread = std::thread::Builder::new().name(format!("collie-open-{number}")).spawn(move || {
-            let Ok(mut applier) = handed.recv() else { return 0 };
+            let mut applier = handed.recv().ok()?;
             for mut batch in batches {
                 applier.apply(&batch);
                 batch.clear();
                 let _ = back.send(batch); // the reader may have ended
             }
-            applier.end()
+            Some(applier.end())
         });
         match thread {
             Ok(thread) => match hand.send(applier) {
@@ -220,18 +256,18 @@ struct Lane {
 pub(crate) struct Appliers {
     lanes: Vec<Lane>,
     limit: Limit,
-    /// For its hash function.
-    hash: Map<(), ()>,
+    hash: KeyHash,
     #[cfg(all(test, not(any(loom, shuttle))))]
     schedule: Option<tests::Schedule>,
 }
 
 impl Appliers {
-    /// Makes `count` of them.
-    pub(crate) fn new(families: &Arc<Families>, count: usize) -> Self {
+    /// Makes `count` of them. `seed` is drawn by chance: nobody can choose keys that are slow to find.
+    pub(crate) fn new(families: &Arc<Families>, count: usize, seed: u64) -> Self {
         let applier = || Applier {
             families: Arc::clone(families),
-            family: None,
+            here: Vec::new(),
+            places: Map::default(),
             kept: Kept::new(),
             old_bytes: 0,
             order: Vec::new(),
@@ -240,29 +276,29 @@ impl Appliers {
         Self {
             lanes: (0..count.max(1)).map(lane).collect(),
             limit: Limit { bytes: BATCH_BYTES, writes: BATCH_WRITES },
-            hash: Map::default(),
+            hash: KeyHash::new(seed),
             #[cfg(all(test, not(any(loom, shuttle))))]
             schedule: None,
         }
     }
 
-    /// Takes a write. It is applied soon, and at the latest by [`Appliers::finish`].
+    /// Takes a write. It is applied soon, and in the indexes by the end of [`Appliers::finish`].
     pub(crate) fn put(&mut self, op: &Op<'_>, at: &At) {
-        let number = self.lane_of(op);
+        let hash = self.hash.of(op.cf, op.key);
+        let number = self.lane_of(hash);
         let lane = &mut self.lanes[number];
-        lane.batch.push(op, at);
+        lane.batch.push(op, hash, at);
         if lane.batch.is_full(self.limit) {
             lane.batch.settled = at.settled;
             self.hand_over(number);
         }
     }
 
-    /// Returns whose key it is (A1).
-    fn lane_of(&self, op: &Op<'_>) -> usize {
+    /// Returns whose key it is that has this hash (A1).
+    fn lane_of(&self, hash: u64) -> usize {
         if self.lanes.len() == 1 {
             return 0;
         }
-        let hash = self.hash.hasher().hash_one((op.cf.get(), op.key));
         let lanes = u64::try_from(self.lanes.len()).unwrap_or(1);
         usize::try_from(hash % lanes).unwrap_or(0)
     }
@@ -296,7 +332,7 @@ impl Appliers {
         self.run_some();
     }
 
-    /// Has everything applied that was taken. Returns by how many bytes old versions grew.
+    /// Has everything applied that was taken, and puts the rows into the indexes. Returns by how many bytes old versions grew.
     ///
     /// # Panics
     /// When an applier did.
@@ -309,17 +345,24 @@ impl Appliers {
                 _ => self.hand_over(number),
             }
         }
-        self.lanes.into_iter().filter_map(|lane| lane.work).map(end).sum()
+        let (threads, mut old_bytes, mut staged) = (self.lanes.len(), 0, Vec::new());
+        for left in self.lanes.into_iter().filter_map(|lane| lane.work).map(end) {
+            old_bytes += left.old_bytes;
+            staged.extend(left.staged);
+        }
+        gather(staged, threads);
+        old_bytes
     }
 }
 
-/// Ends an applier. Returns by how many bytes old versions grew.
-fn end(work: Work) -> i64 {
+/// Ends an applier.
+fn end(work: Work) -> Left {
     match work {
         Work::Here(applier) => applier.end(),
         Work::Apart { full, thread, .. } => {
             drop(full);
-            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            let left = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            left.expect("it was handed its applier when it was started")
         }
         #[cfg(all(test, not(any(loom, shuttle))))]
         Work::Held(batches, mut applier) => {
@@ -343,7 +386,7 @@ pub(crate) mod tests {
         /// Makes `count` appliers that take batches of up to `writes` writes and apply them in an order among the appliers that
         /// `seed` decides.
         pub(crate) fn scheduled(families: &Arc<Families>, count: usize, writes: usize, seed: u64) -> Self {
-            let mut appliers = Self::new(families, count);
+            let mut appliers = Self::new(families, count, 7);
             appliers.limit.writes = writes;
             appliers.schedule = Some(Schedule { state: seed });
             for lane in &mut appliers.lanes {
@@ -355,7 +398,7 @@ pub(crate) mod tests {
 
         /// Makes `count` appliers with a thread each from the `writes`th write on.
         pub(crate) fn threaded(families: &Arc<Families>, count: usize, writes: usize) -> Self {
-            let mut appliers = Self::new(families, count);
+            let mut appliers = Self::new(families, count, 7);
             appliers.limit.writes = writes;
             appliers
         }
@@ -382,19 +425,17 @@ pub(crate) mod tests {
         }
     }
 
-    /// Goal: A1: a key has one applier, and a mean log gives each of several appliers a share. Method: a thousand keys of three
+    /// Goal: a mean log gives each of several appliers a share. Method: a thousand keys of three
     /// families over every number of appliers.
     #[test]
-    fn key_has_one_applier_and_each_applier_has_keys() {
+    fn each_applier_has_keys() {
         let families = Arc::new(Families::new());
         for count in 1..=APPLIERS_MAX {
-            let appliers = Appliers::new(&families, count);
+            let appliers = Appliers::new(&families, count, 7);
             let mut shares = vec![0_usize; count];
             for number in 0..1000_u32 {
                 let (cf, key) = (CfId::new(number % 3), number.to_be_bytes());
-                let lane = |value| appliers.lane_of(&Op { cf, key: &key, value });
-                assert_eq!(lane(Some(b"v")), lane(None));
-                shares[lane(None)] += 1;
+                shares[appliers.lane_of(appliers.hash.of(cf, &key))] += 1;
             }
             assert!(shares.iter().all(|share| *share > 500 / count), "{count} appliers: {shares:?}");
         }

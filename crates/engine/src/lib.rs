@@ -76,6 +76,7 @@ mod flush;
 mod flusher;
 mod frame;
 mod garbage;
+mod gather;
 mod groups;
 mod jobs;
 pub mod kv;

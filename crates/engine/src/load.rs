@@ -1,4 +1,5 @@
-//! Loading the levels into families, at open: each tree by one thread, several trees side by side.
+//! Loading the levels into families, at open: each tree is read by one thread, several trees side by side; rows are made of what
+//! was read, and put into their families, by all threads.
 //!
 //! # Invariants
 //! - A1. Every family of a tree is there afterwards, also without rows.
@@ -8,10 +9,11 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 
 use collie_base::{CfId, Lsn, Map};
 use collie_store::{Family, Levels, TreeId};
+use parking_lot::Mutex;
 
 use crate::EngineError;
 use crate::families::Families;
@@ -52,11 +54,7 @@ pub(crate) fn load(
         meter.note(u64::try_from(done).unwrap_or(bytes).min(bytes), rows);
     };
     let ids: Vec<TreeId> = trees.iter().map(|tree| tree.id).collect();
-    if threads.min(ids.len()) < 2 {
-        ids.iter().try_for_each(|tree| load_tree(levels, families, *tree, &mut note))?;
-    } else {
-        load_side_by_side(levels, families, threads, &ids, &mut note)?;
-    }
+    load_side_by_side(levels, families, threads, &ids, &mut note)?;
     // Only now: loading settles which flush was the last.
     let mut flushed = Map::default();
     for tree in levels.trees() {
@@ -65,7 +63,119 @@ pub(crate) fn load(
     Ok(LoadedLevels { flushed, rows })
 }
 
-/// Loads trees by several threads, of which each takes the next when it is done with one.
+/// Bytes of keys and values, and rows, of one [`Run`]: so many that the directory of an index, copied for each, is no cost.
+const RUN_BYTES: usize = 4 << 20;
+const RUN_ROWS: usize = 32_768;
+
+/// Rows of one family, in the order of their keys, on their way into memory.
+#[derive(Debug)]
+struct Run {
+    family: Arc<Family>,
+    bytes: Vec<u8>,
+    /// Where the key of each row ends in `bytes`, and its value; where it was committed.
+    rows: Vec<(usize, usize, Lsn)>,
+}
+
+impl Run {
+    fn new(family: Arc<Family>) -> Self {
+        Self { family, bytes: Vec::new(), rows: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= RUN_BYTES || self.rows.len() >= RUN_ROWS
+    }
+
+    fn push(&mut self, key: &[u8], value: &[u8], csn: Lsn) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.rows.push((key_end, self.bytes.len(), csn));
+    }
+
+    /// Puts the rows into their family.
+    fn load(&self) -> Result<(), EngineError> {
+        let Some((.., first)) = self.rows.first() else { return Ok(()) };
+        let mut start = 0;
+        let entries = self.rows.iter().map(|(key_end, value_end, csn)| {
+            let entry = (&self.bytes[start..*key_end], &self.bytes[*key_end..*value_end], *csn);
+            start = *value_end;
+            entry
+        });
+        let is_new = self.family.load_all_from_levels(entries);
+        let twice = EngineError::Corruption { lsn: *first, what: "keys that their levels hold twice" };
+        is_new.then_some(()).ok_or(twice)
+    }
+}
+
+/// What those who load have in common.
+struct Work<'a> {
+    levels: &'a Levels,
+    families: &'a Families,
+    trees: &'a [TreeId],
+    /// The tree to be read next.
+    next: AtomicUsize,
+    /// Runs that were read. Whoever has no tree to read any more takes them; where there are many, who has read one loads it.
+    runs: Mutex<Receiver<Run>>,
+}
+
+impl Work<'_> {
+    /// Reads trees while there are any, then loads runs until nobody reads any more. Tells how many rows were read.
+    fn go(&self, read: SyncSender<Run>, note: &mut dyn FnMut(u64)) -> Result<(), EngineError> {
+        let done = self.read_and_load(read, note);
+        if done.is_err() {
+            self.next.store(self.trees.len(), Relaxed); // the others end when they are done with theirs
+        }
+        done
+    }
+
+    fn read_and_load(&self, read: SyncSender<Run>, note: &mut dyn FnMut(u64)) -> Result<(), EngineError> {
+        while let Some(tree) = self.trees.get(self.next.fetch_add(1, Relaxed)) {
+            self.read_tree(*tree, &read, note)?;
+        }
+        drop(read);
+        loop {
+            // In a statement of its own: the lock goes before the work begins.
+            let run = self.runs.lock().recv();
+            let Ok(run) = run else { return Ok(()) };
+            run.load()?;
+        }
+    }
+
+    fn read_tree(&self, tree: TreeId, read: &SyncSender<Run>, note: &mut dyn FnMut(u64)) -> Result<(), EngineError> {
+        let (mut run, mut rows, mut failed) = (None::<Run>, 0, Ok(()));
+        let loaded = self.levels.load(tree, &mut |entry| {
+            if run.as_ref().is_some_and(|run| run.is_full() || run.family.id() != entry.cf)
+                && let Some(full) = run.take()
+                && failed.is_ok()
+            {
+                failed = give(full, read);
+            }
+            run.get_or_insert_with(|| Run::new(self.families.get_or_make(entry.cf))).push(
+                entry.key,
+                entry.value,
+                entry.csn,
+            );
+            rows += 1;
+            if rows == PROGRESS_RECORDS {
+                note(std::mem::take(&mut rows));
+            }
+        });
+        loaded.map_err(EngineError::levels)?;
+        note(rows);
+        failed.and_then(|()| run.map_or(Ok(()), |run| run.load()))
+    }
+}
+
+/// Has a run loaded by another, or loads it where many wait already.
+fn give(run: Run, read: &SyncSender<Run>) -> Result<(), EngineError> {
+    match read.try_send(run) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Full(run) | TrySendError::Disconnected(run)) => run.load(),
+    }
+}
+
+/// Loads trees by several threads: each reads the next tree when it is done with one, and when there is none helps those who
+/// still read. This one listens; with one thread, or where none can be had, it does it all.
 fn load_side_by_side(
     levels: &Levels,
     families: &Families,
@@ -73,30 +183,32 @@ fn load_side_by_side(
     trees: &[TreeId],
     note: &mut dyn FnMut(u64),
 ) -> Result<(), EngineError> {
-    let next = AtomicUsize::new(0);
+    let (read, runs) = sync_channel(threads);
     let (tell, told) = channel();
-    let load_some = |tell: Sender<Result<u64, EngineError>>| {
-        while let Some(tree) = trees.get(next.fetch_add(1, Relaxed)) {
-            let loaded = load_tree(levels, families, *tree, &mut |rows| {
-                let _ = tell.send(Ok(rows)); // the one who listens stays to the end
-            });
-            if let Err(error) = loaded {
-                next.store(trees.len(), Relaxed); // the others end when they are done with theirs
-                let _ = tell.send(Err(error));
-            }
-        }
-    };
+    let work = Work { levels, families, trees, next: AtomicUsize::new(0), runs: Mutex::new(runs) };
     std::thread::scope(|scope| {
-        for number in 0..threads.min(trees.len()) {
-            let (tell, load_some) = (tell.clone(), &load_some);
-            let started = std::thread::Builder::new()
-                .name(format!("collie-open-{number}"))
-                .spawn_scoped(scope, move || load_some(tell));
-            if started.is_err() {
+        let mut started = 0;
+        for number in 0..if threads < 2 { 0 } else { threads } {
+            let (tell, read, work) = (tell.clone(), read.clone(), &work);
+            let start =
+                std::thread::Builder::new().name(format!("collie-open-{number}")).spawn_scoped(scope, move || {
+                    let done = work.go(read, &mut |rows| {
+                        let _ = tell.send(Ok(rows)); // the one who listens stays to the end
+                    });
+                    if let Err(error) = done {
+                        let _ = tell.send(Err(error));
+                    }
+                });
+            if start.is_err() {
                 break;
             }
+            started += 1;
         }
         drop(tell);
+        if started == 0 {
+            return work.go(read, note);
+        }
+        drop(read);
         let mut result = Ok(());
         for event in told {
             match event {
@@ -104,34 +216,6 @@ fn load_side_by_side(
                 Err(error) => result = result.and(Err(error)),
             }
         }
-        // Where no thread could be had.
-        while let Some(tree) = trees.get(next.fetch_add(1, Relaxed)).filter(|_| result.is_ok()) {
-            result = load_tree(levels, families, *tree, note);
-        }
         result
     })
-}
-
-/// Loads one tree. Tells `note` how many rows more there are, now and then.
-fn load_tree(levels: &Levels, families: &Families, tree: TreeId, note: &mut dyn FnMut(u64)) -> Result<(), EngineError> {
-    let (mut family, mut twice, mut rows) = (None::<Arc<Family>>, None, 0);
-    let loaded = levels.load(tree, &mut |entry| {
-        let family = match &family {
-            Some(family) if family.id() == entry.cf => family,
-            _ => family.insert(families.get_or_make(entry.cf)),
-        };
-        if !family.load_from_levels(entry.key, entry.value, entry.csn) {
-            twice.get_or_insert(entry.csn);
-        }
-        rows += 1;
-        if rows == PROGRESS_RECORDS {
-            note(std::mem::take(&mut rows));
-        }
-    });
-    loaded.map_err(EngineError::levels)?;
-    note(rows);
-    match twice {
-        Some(lsn) => Err(EngineError::Corruption { lsn, what: "a key that its levels hold twice" }),
-        None => Ok(()),
-    }
 }

@@ -137,7 +137,7 @@ pub(crate) fn open(
     let threads = appliers_for(options.recovery_threads);
     // A simulated disk counts its calls: there they come from one thread, in one order.
     let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
-    let recovering = Recovering { levels: &levels, families: &families, loaders, threads };
+    let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed: env.random.u64() };
     let (replayed, level_rows) = recovering.from(&wal, found.start, &mut meter)?;
     let Replayed { rows, xid_limit, mut incarnations, time_us, old_bytes, large } = replayed;
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
@@ -213,6 +213,8 @@ pub(crate) struct Recovering<'a> {
     pub(crate) loaders: usize,
     /// Threads that apply the log.
     pub(crate) threads: usize,
+    /// Of the function by which they share the keys, drawn by chance.
+    pub(crate) seed: u64,
 }
 
 impl Recovering<'_> {
@@ -223,12 +225,13 @@ impl Recovering<'_> {
         start: Lsn,
         meter: &mut Meter<'_>,
     ) -> Result<(Replayed, u64), EngineError> {
-        let Self { levels, families, loaders, threads } = self;
+        let Self { levels, families, loaders, threads, seed } = self;
         let needed = levels.log_start().max(CHECKPOINT);
         let LoadedLevels { flushed, rows } = load(levels, families, loaders, meter)?;
         let carry = Carry::decode(&levels.log_carry());
         let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
-        let mut replay = Replay::over_levels(families, Appliers::new(families, threads), needed, flushed);
+        let appliers = Appliers::new(families, threads, seed);
+        let mut replay = Replay::over_levels(families, appliers, needed, flushed);
         if let Some(carry) = carry {
             families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
             replay.xid_limit = carry.xid_limit;

@@ -88,7 +88,7 @@ pub(crate) fn open(
     let families = Arc::new(Families::with_levels());
     let threads = appliers_for(options.recovery_threads);
     let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
-    let recovering = Recovering { levels: &levels, families: &families, loaders, threads };
+    let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed: env.random.u64() };
     let (replayed, level_rows) = recovering.from(&view, start, &mut meter)?;
     lock.release(env)?; // D2
     let Replayed { rows, xid_limit: first_xid, incarnations, old_bytes, .. } = replayed;

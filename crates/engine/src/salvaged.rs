@@ -53,7 +53,8 @@ pub(crate) fn open(
     let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
     let mut log = salvage_locked(env, place.dir(), &options.log.copies)?;
     let families = Arc::new(Families::new());
-    let mut replay = Replay::new(&families, Appliers::new(&families, appliers_for(options.recovery_threads)));
+    let appliers = Appliers::new(&families, appliers_for(options.recovery_threads), env.random.u64());
+    let mut replay = Replay::new(&families, appliers);
     let (start, mut lost) = (log.start(), Lost::default());
     let mut end = start;
     lost.ring = log.ring(env, &options.log.ring_dir);

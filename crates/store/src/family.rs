@@ -10,6 +10,7 @@
 
 mod applying;
 mod loading;
+mod staged;
 mod states;
 
 use std::ops::{Bound, ControlFlow};
@@ -22,6 +23,7 @@ use collie_sync::{StripedCounter, mutant};
 
 pub use self::applying::Superseded;
 pub use self::loading::{Loaded, LoggedWrite};
+pub use self::staged::{Ordered, Staged, WARMED};
 pub use self::states::State;
 use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};

@@ -79,6 +79,13 @@ pub trait OrderedIndex: Send + Sync {
     /// dropped unused when another call was first.
     fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>>;
 
+    /// Puts in rows in ascending order of their keys, but those whose key is there already; returns how many it put in. Others see
+    /// some earlier than others.
+    fn load_sorted(&self, rows: Vec<Arc<Row>>) -> usize {
+        let put = |row: &Arc<Row>| self.get_or_insert(row.key(), |_| (Arc::clone(row), ())).is_ok();
+        rows.iter().filter(|row| put(row)).count()
+    }
+
     /// Removes the entry at the row's key if it still is this row.
     fn remove_if(&self, row: &Arc<Row>) -> bool;
 

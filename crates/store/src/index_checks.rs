@@ -76,7 +76,7 @@ pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
     let (index, mut map) = (I::default(), BTreeMap::<Vec<u8>, Arc<Row>>::new());
     for (what, number) in steps {
         let key = key_of(*number);
-        match what % 9 {
+        match what % 10 {
             // One key, or a run of them.
             what @ 0..=2 => {
                 let end = if what == 2 { number.saturating_add(RUN) } else { number.saturating_add(1) };
@@ -102,7 +102,7 @@ pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
             5 => assert!(!index.remove_if(&row_of(&key)), "another row at the same key stays"),
             6 | 7 => {
                 let other = key_of(number.wrapping_mul(31));
-                let reverse = what % 9 == 6;
+                let reverse = what % 10 == 6;
                 let (start, end) = match number % 4 {
                     0 => (Bound::Included(&key[..]), Bound::Included(&other[..])),
                     1 => (Bound::Excluded(&key[..]), Bound::Unbounded),
@@ -119,6 +119,18 @@ pub fn check_against_a_map<I: OrderedIndex + Default>(steps: &[Step]) {
                 }
                 let found = keys_of(&index, span, usize::from(number % 70) + 1);
                 assert!(found.iter().eq(expected), "{span:?}");
+            }
+            8 => {
+                // In order, some of them there already.
+                let mut keys: Vec<Vec<u8>> = (*number..number.saturating_add(RUN)).map(key_of).collect();
+                keys.sort();
+                keys.dedup();
+                let rows: Vec<Arc<Row>> = keys.iter().map(|key| row_of(key)).collect();
+                let new = rows.iter().filter(|row| !map.contains_key(row.key())).count();
+                assert_eq!(index.load_sorted(rows.clone()), new, "what is there stays");
+                for row in rows {
+                    map.entry(row.key().to_vec()).or_insert(row);
+                }
             }
             _ if number % 64 == 0 => {
                 index.clear();

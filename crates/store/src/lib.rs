@@ -85,7 +85,9 @@ mod unflushed;
 
 pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
 pub use epoch::{Pin, pin};
-pub use family::{Family, FamilyStat, Loaded, LoggedWrite, ScanRequest, ScanStop, State, Superseded, Visit};
+pub use family::{
+    Family, FamilyStat, Loaded, LoggedWrite, Ordered, ScanRequest, ScanStop, Staged, State, Superseded, Visit, WARMED,
+};
 pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{

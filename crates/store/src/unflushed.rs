@@ -23,6 +23,11 @@ const LISTS: usize = if cfg!(loom) { 1 } else { 8 };
 /// What a listed row counts for, beside its key and value.
 const ROW_OVERHEAD_BYTES: usize = 64;
 
+/// Returns what a row counts for.
+pub(crate) fn listed_bytes(key: &[u8], value_bytes: usize) -> u64 {
+    u64::try_from(key.len() + value_bytes + ROW_OVERHEAD_BYTES).unwrap_or(0)
+}
+
 #[derive(Debug)]
 struct List {
     rows: Vec<Arc<Row>>,
@@ -80,11 +85,19 @@ pub struct UnflushedStat {
 impl Lists {
     /// Lists a row that the caller has marked (U1), whose state has `value_bytes` and needs the log from `since` on.
     pub(crate) fn push(&self, row: Arc<Row>, value_bytes: usize, since: Lsn) {
-        let bytes = row.key().len() + value_bytes + ROW_OVERHEAD_BYTES;
+        let bytes = listed_bytes(row.key(), value_bytes);
         let mut list = self.lists[stripe_below(LISTS)].lock();
-        list.bytes += u64::try_from(bytes).unwrap_or(0);
+        list.bytes += bytes;
         list.since = list.since.min(since);
         list.rows.push(row);
+    }
+
+    /// Lists rows that the caller has marked, which count for `bytes` together and need the log from `since` on.
+    pub(crate) fn append(&self, rows: impl Iterator<Item = Arc<Row>>, bytes: u64, since: Lsn) {
+        let mut list = self.lists[stripe_below(LISTS)].lock();
+        list.bytes += bytes;
+        list.since = list.since.min(since);
+        list.rows.extend(rows);
     }
 
     /// Takes every list. What was taken before is settled.

@@ -406,7 +406,7 @@ fn check(log: &Log, way: &Way) -> u64 {
 /// What opening the log would leave.
 fn recovered(log: &Log) -> Rows {
     let families = Arc::new(Families::with_levels());
-    let mut replay = Replay::new(&families, Appliers::new(&families, 1));
+    let mut replay = Replay::new(&families, Appliers::new(&families, 1, 7));
     for made in &log.records {
         replay.apply(Lsn::new(made.lsn), made.tag, &made.body).unwrap();
     }

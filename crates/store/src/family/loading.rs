@@ -40,7 +40,7 @@ impl<I: OrderedIndex> Family<I> {
     /// Applies a committed write: of those that come to a key the latest commit's stays, in whatever order they come, and of
     /// one commit the one that comes last. Call it after the levels were loaded.
     pub fn replay(&self, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
-        let LoggedWrite { key, value, csn, since, is_settled } = *write;
+        let LoggedWrite { key, value, csn, is_settled, .. } = *write;
         let made = if value.is_none() && is_settled {
             let Some(row) = self.index.with(key, Arc::clone) else { return Loaded::default() };
             Err(row)
@@ -53,26 +53,32 @@ impl<I: OrderedIndex> Family<I> {
                 (Arc::clone(&row), row)
             })
         };
-        let (row, old_bytes) = match made {
+        match made {
             Ok(row) => {
                 self.count(row.loaded_bytes(), 1);
                 let deleted = if value.is_none() { row.old_version_bytes(pin) } else { 0 };
-                (row, i64::try_from(deleted).unwrap_or(i64::MAX))
+                self.replayed(row, write, i64::try_from(deleted).unwrap_or(i64::MAX))
             }
-            Err(row) => {
-                let Some(grown) = row.load(value, csn, is_settled, pin) else { return Loaded::default() };
-                self.memory.add(grown.all);
-                (row, grown.old)
-            }
-        };
+            Err(row) => self.replay_over(row, write, pin),
+        }
+    }
+
+    /// [`Family::replay`], where the index has a row.
+    pub(super) fn replay_over(&self, row: Arc<Row>, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
+        let Some(grown) = row.load(write.value, write.csn, write.is_settled, pin) else { return Loaded::default() };
+        self.memory.add(grown.all);
+        self.replayed(row, write, grown.old)
+    }
+
+    fn replayed(&self, row: Arc<Row>, write: &LoggedWrite<'_>, old_bytes: i64) -> Loaded {
         if row.is_dead() {
             self.leave_index(&row);
             return Loaded { old_bytes, kept: None };
         }
-        if value.is_none() && !row.is_on_disk() {
+        if write.value.is_none() && !row.is_on_disk() {
             return Loaded { old_bytes, kept: Some(row) }; // nothing to be flushed
         }
-        self.mark(&row, value.map_or(0, <[u8]>::len), since);
+        self.mark(&row, write.value.map_or(0, <[u8]>::len), write.since);
         Loaded { old_bytes, kept: None }
     }
 
@@ -95,11 +101,24 @@ impl<I: OrderedIndex> Family<I> {
     /// Takes over a row that the levels hold, before anything else is loaded. `false`: the key came twice.
     #[must_use]
     pub fn load_from_levels(&self, key: &[u8], value: &[u8], csn: Lsn) -> bool {
-        let made = self.index.get_or_insert(key, |key: Key| {
-            let row = Row::committed(key, value, csn);
-            row.note_on_disk();
-            (Arc::clone(&row), row)
-        });
-        made.inspect(|row| self.count(row.loaded_bytes(), 1)).is_ok()
+        self.load_all_from_levels([(key, value, csn)].into_iter())
+    }
+
+    /// [`Family::load_from_levels`] of rows in ascending order of their keys: key, value, where it was committed. Threads may do so
+    /// side by side. `false`: a key came twice, or they are in another order.
+    #[must_use]
+    pub fn load_all_from_levels<'a>(&self, entries: impl Iterator<Item = (&'a [u8], &'a [u8], Lsn)>) -> bool {
+        let rows: Vec<Arc<Row>> = entries
+            .map(|(key, value, csn)| {
+                let row = Row::committed(Key::new(key), value, csn);
+                row.note_on_disk();
+                row
+            })
+            .collect();
+        let (count, bytes) = (rows.len(), rows.iter().map(|row| row.loaded_bytes()).sum());
+        let is_ascending = rows.windows(2).all(|two| two[0].key() < two[1].key());
+        let is_new = is_ascending && self.index.load_sorted(rows) == count;
+        self.count(if is_new { bytes } else { 0 }, 1);
+        is_new
     }
 }

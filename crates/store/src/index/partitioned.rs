@@ -142,6 +142,87 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         }
     }
 
+    /// Makes partitions of rows in ascending order, three quarters full, with the first key of each.
+    fn build(rows: Vec<Arc<Row>>) -> Vec<(Key, BTreeMap<Key, Arc<Row>>)> {
+        let (mut rows, mut parts) = (rows.into_iter(), Vec::new());
+        loop {
+            let part: BTreeMap<Key, Arc<Row>> =
+                rows.by_ref().take((SPLIT / 4 * 3).max(1)).map(|row| (Key::new(row.key()), row)).collect();
+            match part.first_key_value() {
+                Some((first, _)) => parts.push((first.clone(), part)),
+                None => return parts,
+            }
+        }
+    }
+
+    /// Puts rows in ascending order where the index has none between the first and the last, as partitions of their own. Gives
+    /// them back if it has.
+    fn splice(&self, rows: Vec<Arc<Row>>) -> Result<usize, Vec<Arc<Row>>> {
+        let count = rows.len();
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(0) };
+        let (first, last) = (Key::new(first.key()), Key::new(last.key()));
+        let span = Span { start: Bound::Included(&first), end: Bound::Included(&last), reverse: false };
+        if !self.visit(span, 1, &mut |_, _| ()) {
+            return Err(rows);
+        }
+        let mut parts = Self::build(rows); // outside of the locks
+        let _changing = self.changing.lock();
+        let mut directory = self.directory.read(Directory::clone);
+        let place = directory.place_of(&first);
+        let partition = Arc::clone(&directory.partitions[place]);
+        let mut old = partition.0.write();
+        let is_inside = directory.starts.get(place + 1).is_none_or(|next| last < *next);
+        if !is_inside || old.by_key.range::<Key, _>(&first..=&last).next().is_some() {
+            return Err(parts.into_iter().flat_map(|(_, part)| part.into_values()).collect());
+        }
+        let upper = old.by_key.split_off(&*first);
+        let lower = std::mem::take(&mut old.by_key);
+        let start = directory.starts[place].clone();
+        if lower.is_empty() {
+            parts[0].0 = start; // N1
+        } else {
+            parts.insert(0, (start, lower));
+        }
+        if let Some((first, _)) = upper.first_key_value() {
+            parts.push((first.clone(), upper));
+        }
+        let (starts, parts): (Vec<Key>, Vec<_>) = parts.into_iter().unzip();
+        directory.starts.splice(place..=place, starts);
+        directory.partitions.splice(place..=place, parts.into_iter().map(Partition::of));
+        old.retired = true;
+        self.directory.replace(directory); // N2: before the lock is released
+        self.rows.add(i64::try_from(count).unwrap_or(i64::MAX));
+        Ok(count)
+    }
+
+    /// Puts rows in ascending order where the index may have some: all that go to one partition under one lock.
+    fn insert_sorted(&self, rows: Vec<Arc<Row>>) -> usize {
+        let (mut rows, mut put) = (rows.into_iter().peekable(), 0);
+        while let Some(first) = rows.peek() {
+            let mut last = Arc::clone(first);
+            let (new, is_full) = self.directory.read(|directory| {
+                let place = directory.place_of(last.key());
+                let end = directory.starts.get(place + 1);
+                let mut part = directory.partitions[place].0.write();
+                let mut new = 0;
+                while !part.retired && part.by_key.len() < SPLIT {
+                    let Some(row) = rows.next_if(|row| end.is_none_or(|end| *row.key() < **end)) else { break };
+                    if let Entry::Vacant(free) = part.by_key.entry(Key::new(row.key())) {
+                        last = Arc::clone(free.insert(row));
+                        new += 1;
+                    }
+                }
+                (new, part.by_key.len() >= SPLIT)
+            });
+            put += new;
+            self.rows.add(i64::try_from(new).unwrap_or(i64::MAX));
+            if is_full {
+                self.split(last.key());
+            }
+        }
+        put
+    }
+
     /// Splits the partition that has `key`, if it still is large.
     fn split(&self, key: &[u8]) {
         let early = mutant!("DIRECTORY_READ_EARLY").then(|| self.directory.read(Directory::clone));
@@ -264,6 +345,13 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
         made
     }
 
+    fn load_sorted(&self, rows: Vec<Arc<Row>>) -> usize {
+        if rows.len() < SPLIT / 4 {
+            return self.insert_sorted(rows);
+        }
+        self.splice(rows).unwrap_or_else(|rows| self.insert_sorted(rows))
+    }
+
     fn remove_if(&self, row: &Arc<Row>) -> bool {
         let (removed, left) = self.write(row.key(), |rows| {
             let found = rows.get(row.key()).is_some_and(|present| Arc::ptr_eq(present, row));
@@ -345,6 +433,67 @@ mod tests {
 
     fn partitions(index: &PartitionedIndex<32>) -> usize {
         index.directory.read(|directory| directory.partitions.len())
+    }
+
+    fn row(number: u32) -> Arc<Row> {
+        Row::committed(Key::new(&number.to_be_bytes()), b"", Lsn::FIRST)
+    }
+
+    /// Returns the keys in order, and how long the longest partition is; checks N1.
+    fn keys(index: &PartitionedIndex<32>) -> (Vec<u32>, usize) {
+        index.directory.read(|directory| {
+            assert!(directory.starts[0].is_empty() && directory.starts.is_sorted());
+            let (mut keys, mut longest) = (Vec::new(), 0);
+            for (place, partition) in directory.partitions.iter().enumerate() {
+                let rows = partition.0.read();
+                assert!(!rows.retired);
+                longest = longest.max(rows.by_key.len());
+                for key in rows.by_key.keys() {
+                    assert_eq!(directory.place_of(key), place, "N1");
+                    keys.push(u32::from_be_bytes(key[..].try_into().expect("four bytes")));
+                }
+            }
+            (keys, longest)
+        })
+    }
+
+    /// Goal: rows in order are taken in, in whatever order and by whatever thread their ranges come, beside rows that are there,
+    /// and a key that is there keeps its row. Method: threads load runs of a few lengths, some twice; rows before, between and behind
+    /// them; the directory is looked through.
+    #[test]
+    fn sorted_rows_are_taken_in_beside_those_that_are_there() {
+        for runs in [1, 3, 40, 333] {
+            let index = PartitionedIndex::<32>::default();
+            let staying: Vec<Arc<Row>> = (0..20_u32).map(|number| insert(&index, number * 1000)).collect();
+            let put = std::sync::atomic::AtomicUsize::new(0);
+            std::thread::scope(|scope| {
+                for thread in 0..2 {
+                    let (index, put) = (&index, &put);
+                    scope.spawn(move || {
+                        // One from the end down, both the same in the middle.
+                        let all: Vec<u32> = (1..runs * 60).collect();
+                        let mut runs: Vec<&[u32]> =
+                            all.chunks(60).filter(|run| run[0] % 2 == thread || run[0] % 5 == 0).collect();
+                        if thread == 1 {
+                            runs.reverse();
+                        }
+                        for run in runs {
+                            let rows = run.iter().map(|number| row(*number)).collect();
+                            put.fetch_add(index.load_sorted(rows), std::sync::atomic::Ordering::Relaxed);
+                        }
+                    });
+                }
+            });
+            let expected: std::collections::BTreeSet<u32> =
+                (1..runs * 60).chain((0..20).map(|number| number * 1000)).collect();
+            let (keys, longest) = keys(&index);
+            assert_eq!(keys, expected.into_iter().collect::<Vec<u32>>());
+            assert_eq!((index.len(), put.into_inner()), (keys.len(), keys.len() - staying.len()));
+            assert!(longest <= 32, "{longest}");
+            for row in &staying {
+                assert_eq!(index.with(row.key(), |found| Arc::ptr_eq(found, row)), Some(true));
+            }
+        }
     }
 
     /// Goal: keys that come and go leave no partitions behind. Method: a queue of a thousand keys walks up through fifty

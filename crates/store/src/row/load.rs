@@ -19,7 +19,7 @@ use super::head::DEAD;
 use super::version::Version;
 use crate::epoch::Pin;
 use crate::key::Key;
-use crate::stamp::atomic::Ordering::{AcqRel, Acquire};
+use crate::stamp::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// By how many bytes versions grew.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,11 @@ impl Row {
         let new = new.map_or(DEAD, Box::into_raw);
         retire(self.head.swap(new, AcqRel), ptr::null_mut(), pin);
         Some(Grown { old: after.old - before.old, all: after.all - before.all })
+    }
+
+    /// Returns the stamp of the newest version; 0 without one.
+    pub(crate) fn newest_stamp(&self, pin: &Pin) -> u64 {
+        walk(self.head.load(Acquire), pin).next().map_or(0, |(_, version)| version.stamp.load(Relaxed))
     }
 
     /// Makes the row dead if its newest state still is the deletion at `csn`, kept only because older commits might have come
