@@ -54,10 +54,10 @@ pub(crate) enum Command {
     /// wal_segment_size (from 1 MiB), isolation (of randomtransaction), warm_up=0 (writes that wait for the disk are then
     /// measured in files of the log that were never written), and peer=db_bench or peer=db_bench=PATH, which runs RocksDB's
     /// (package rocksdb-tools) with the same flags in turn; it is refused where writes would not survive the same, unless
-    /// allow_unlike=1. matrix=figures runs the loads that figures are promised for, matrix=wal-study three experiments on the
-    /// log, matrix=all both: about ten minutes with runs=3 and the peer; plots=DIR and readme=FILE are of a matrix. A flag of
-    /// db_bench that means nothing here is said to be without effect; one that asks for another load, and an unknown one, is
-    /// exit code 2. Use a release build on a machine that does nothing else.
+    /// allow_unlike=1. matrix=figures runs the loads that figures are promised for, matrix=recover of these only the opening,
+    /// matrix=wal-study three experiments on the log, matrix=all all of them: about ten minutes with runs=3 and the peer;
+    /// plots=DIR and readme=FILE are of a matrix. A flag of db_bench that means nothing here is said to be without effect; one
+    /// that asks for another load, and an unknown one, is exit code 2. Use a release build on a machine that does nothing else.
     Kv(KvArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]

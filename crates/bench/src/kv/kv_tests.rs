@@ -80,7 +80,7 @@ fn flags_are_understood_or_refused() {
         ("--merge_operator=put", "--merge_operator is not built"),
         ("--wal_segment_size=4096", "at least 1048576"),
         ("--isolation=none", "read_committed, repeatable_read, serializable"),
-        ("--matrix=wall-study", "wal-study, figures, all"),
+        ("--matrix=wall-study", "wal-study, figures, recover, all"),
         ("--plots=x", "--plots is of a matrix"),
         ("--blom_bits=1", "did you mean --bloom_bits?"),
         ("--peer=redis", "db_bench"),

@@ -18,7 +18,7 @@ enum Promise {
 }
 
 /// A load: its name, flags, the place of the benchmark in the list that is told of, and what is promised of it.
-struct Load {
+pub(super) struct Load {
     case: &'static str,
     settings: Vec<String>,
     place: usize,
@@ -32,7 +32,23 @@ const MAX_US: f64 = 1_000.0;
 const PERCENTILES: [(u64, f64, &str); 3] =
     [(9_900, 99.0, "p99_us"), (9_990, 99.9, "p999_us"), (9_999, 99.99, "p9999_us")];
 
-fn loads(num: u64) -> Vec<Load> {
+/// Opens a database that has everything in its log, after an orderly close as of the peer.
+pub(super) fn reopening() -> Load {
+    let settings = [
+        "benchmarks=fillrandom,recover",
+        "write_buffer_size=4294967296",
+        "max_total_wal_size=17179869184",
+        "disable_auto_compactions=1",
+    ];
+    Load {
+        case: "open after fillrandom",
+        settings: settings.map(str::to_owned).to_vec(),
+        place: 1,
+        promise: Promise::Rate(4.0),
+    }
+}
+
+pub(super) fn loads(num: u64) -> Vec<Load> {
     let load = |case, place, promise, settings: &[String]| Load { case, settings: settings.to_vec(), place, promise };
     let list = |names: &str| format!("benchmarks={names}");
     let count = |num: u64| format!("num={}", num.max(1));
@@ -67,18 +83,7 @@ fn loads(num: u64) -> Vec<Load> {
             ],
         ),
         load("fillrandom, flushed and compacted", 0, Promise::Space(1.1), &[list("fillrandom,flush,compact")]),
-        // Nothing is flushed before: all of it is read from the log.
-        load(
-            "open after fillrandom",
-            1,
-            rate(4.0),
-            &[
-                list("fillrandom,recover"),
-                set("write_buffer_size=4294967296"),
-                set("max_total_wal_size=17179869184"),
-                set("disable_auto_compactions=1"),
-            ],
-        ),
+        reopening(),
     ]
 }
 
@@ -179,11 +184,10 @@ fn rows(load: &Load, samples: &Samples) -> [Option<Row>; 2] {
 ///
 /// # Errors
 /// As of [`Cells::run`].
-pub(super) fn measure(cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
+pub(super) fn measure(cells: &Cells<'_>, loads: Vec<Load>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Section> {
     let mut section =
         Section::new("kv-loads", "What does each load do, beside RocksDB's own program with the same flags?");
     section.notes.extend(cells.describe_peer()?.map(|text| format!("peer: {text}")));
-    let loads = loads(cells.num());
     let all: Vec<Cell> = loads.iter().map(|load| Cell::new(load.case, &load.settings)).collect();
     for (load, samples) in loads.iter().zip(cells.run(section.name, cells.runs(super::RUNS), &all, say)?) {
         section.rows.extend(rows(load, &samples).into_iter().flatten());

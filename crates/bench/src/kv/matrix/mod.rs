@@ -1,4 +1,5 @@
-//! Several experiments in one call: `--matrix=figures` and `--matrix=wal-study`, as sections of a report.
+//! Several experiments in one call: `--matrix=figures`, of which `--matrix=recover` is one, and `--matrix=wal-study`, as sections of a
+//! report.
 //!
 //! | file | what |
 //! |---|---|
@@ -28,7 +29,10 @@ const RUNS: u32 = 5;
 pub(super) fn measure(matrix: Matrix, cells: &Cells<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<Report> {
     let mut sections = Vec::new();
     if matches!(matrix, Matrix::Figures | Matrix::All) {
-        sections.push(loads::measure(cells, say)?);
+        sections.push(loads::measure(cells, loads::loads(cells.num()), say)?);
+    }
+    if matrix == Matrix::Recover {
+        sections.push(loads::measure(cells, vec![loads::reopening()], say)?);
     }
     if matches!(matrix, Matrix::WalStudy | Matrix::All) {
         sections.push(study::without_log(cells, say)?);
