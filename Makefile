@@ -6,6 +6,7 @@
 # make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
 # make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
 # make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
+# make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -23,7 +24,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -112,6 +113,11 @@ bench-kv: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
 	$(TARGET)/release/collie bench kv --matrix=all --peer=db_bench $(BENCH) --db=$(DIR)/collie-bench-kv --json=docs/bench/kv.json --plots=docs/bench --readme=docs/bench/kv.md
+
+bench-tpcc: run-tools
+	$(CARGO) build --release -p collie
+	mkdir -p docs/bench
+	$(TARGET)/release/collie bench tpcc embedded-async embedded servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --readme docs/bench/tpcc.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

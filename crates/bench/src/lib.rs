@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`],
-//! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
+//! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
 //! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
 //! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
@@ -46,6 +46,7 @@ mod spread;
 mod subject;
 mod subjects;
 mod thread_time;
+mod tpcc;
 mod trace;
 mod txn;
 mod txn_bench;
@@ -71,5 +72,6 @@ pub use plots::draw;
 pub use readme::{markdown_table, protocols_table, sections_in_markdown, write_between};
 pub use report::{Beside, Figure, Report, Row, Section, Target};
 pub use spread::Spread;
+pub use tpcc::{Pacing, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
 pub use txn_bench::txn_bench;

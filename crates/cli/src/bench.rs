@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::Context;
 use collie_bench::{
-    KvFlags, Pace, Plan, Report, TracerProgram, draw, index_bench, index_memory, kv_bench, log_bench, protocols_table,
-    sections_in_markdown, trace_thread, txn_bench, write_between,
+    KvFlags, Pace, Pacing, Plan, Report, TpccSettings, TpccTarget, TracerProgram, draw, index_bench, index_memory,
+    kv_bench, log_bench, protocols_table, sections_in_markdown, tpcc_bench, trace_thread, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -59,6 +59,14 @@ pub(crate) enum Command {
     /// plots=DIR and readme=FILE are of a matrix. A flag of db_bench that means nothing here is said to be without effect; one
     /// that asks for another load, and an unknown one, is exit code 2. Use a release build on a machine that does nothing else.
     Kv(KvArgs),
+    /// Run TPC-C: on the engine in this process, on servers started for it, or on any that speaks PostgreSQL's protocol.
+    ///
+    /// Tables are made and loaded unless a server of a URL has them already; all twelve consistency conditions of the specification
+    /// are checked before and after, and no figure is given unless they hold. Several targets take turns, run by run. Prints
+    /// transactions a second, tpmC (New-Orders a minute, with those that end in the rollback that is asked for), log bytes by
+    /// transaction, attempts that were refused and made again, and percentiles of each transaction's latency. A warehouse takes
+    /// some 100 MB. Use a release build on a machine that does nothing else. Exit code 0 also when targets are missed.
+    Tpcc(TpccArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -145,6 +153,102 @@ pub(crate) struct KvArgs {
     flags: Vec<String>,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct TpccArgs {
+    /// Where to run: embedded (the engine in this process), embedded-async (the same as with --async), servers (Collie's and PostgreSQL's, started for it from
+    /// /usr/lib/postgresql, as user postgres when this runs as root), or postgres://USER@HOST:PORT/DATABASE; several take turns.
+    #[arg(value_name = "TARGET", default_value = "embedded")]
+    targets: Vec<String>,
+    /// Warehouses.
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    warehouses: u32,
+    /// Sessions, beside those that deliver [default: 8 on servers; in the engine 64, or one for each core where commits do not wait
+    /// for the disk; ten for each warehouse with --terminals].
+    #[arg(long, value_name = "COUNT")]
+    clients: Option<u32>,
+    /// Length of a run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    time: u64,
+    /// Time before each run that is not counted.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    warm_up: u64,
+    /// Runs on each target.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    runs: u32,
+    /// One warehouse with a hundredth of the rows and runs of a second: shows that it works. Figures are not TPC-C's.
+    #[arg(long)]
+    quick: bool,
+    /// Ask for so many transactions a second, evenly, whether the database keeps up or not; latency then counts from when each was to
+    /// begin. Without it each client begins the next once the last has ended.
+    #[arg(long, value_name = "PER_SECOND", conflicts_with = "terminals")]
+    rate: Option<f64>,
+    /// Wait as people at terminals do: keying and think times of the specification.
+    #[arg(long)]
+    terminals: bool,
+    /// Level of transactions that write, on servers: read-committed, repeatable-read, serializable. Those that only read are
+    /// REPEATABLE READ.
+    #[arg(long, value_name = "LEVEL", default_value = "read-committed",
+          value_parser = ["read-committed", "repeatable-read", "serializable"])]
+    isolation: String,
+    /// Answer commits before they are on disk.
+    #[arg(long)]
+    r#async: bool,
+    /// Deliver in the client's own session, in place of a queue with sessions of its own.
+    #[arg(long)]
+    inline_delivery: bool,
+    /// Seed of the rows and of the requests.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Remove the tables that a server of a URL has, and load them again.
+    #[arg(long)]
+    reload: bool,
+    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Write all figures as JSON into FILE; keys carry units.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write targets and tables into FILE, between the lines `<!-- bench tpcc begin -->` and `<!-- bench tpcc end -->`; a FILE
+    /// without them gets a section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+impl TpccArgs {
+    fn settings(&self) -> anyhow::Result<TpccSettings> {
+        let target = |name: &String| match name.as_str() {
+            "embedded" => Ok(TpccTarget::Embedded),
+            "embedded-async" => Ok(TpccTarget::EmbeddedAsync),
+            "servers" => Ok(TpccTarget::Servers),
+            url if url.contains("://") => Ok(TpccTarget::Url(url.to_owned())),
+            other => anyhow::bail!(
+                "no target {other}: use embedded, embedded-async, servers or postgres://USER@HOST:PORT/DATABASE"
+            ),
+        };
+        let seconds = |full| Duration::from_secs(if self.quick { 1 } else { full });
+        Ok(TpccSettings {
+            targets: self.targets.iter().map(target).collect::<anyhow::Result<_>>()?,
+            warehouses: if self.quick { 1 } else { self.warehouses },
+            small: self.quick,
+            clients: self.clients,
+            warm_up: seconds(self.warm_up),
+            time: seconds(self.time),
+            runs: self.runs,
+            pacing: match self.rate {
+                Some(per_s) => Pacing::Rate(per_s),
+                None if self.terminals => Pacing::Terminals,
+                None => Pacing::FlatOut,
+            },
+            isolation: self.isolation.replace('-', " ").to_uppercase(),
+            sync: !self.r#async,
+            deferred: !self.inline_delivery,
+            seed: self.seed,
+            reload: self.reload,
+            ..TpccSettings::new(&self.dir)
+        })
+    }
+}
+
 /// What is done with a report besides printing it.
 struct Kept {
     json: Option<PathBuf>,
@@ -162,6 +266,7 @@ struct Part {
 const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", text: protocols_table };
 const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const KV: Part = Part { name: "kv", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+const TPCC: Part = Part { name: "tpcc", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -192,6 +297,12 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
                 report.map_or(Ok(ExitCode::SUCCESS), |report| keep(&report, &KV, json, plots, readme))
             }
         },
+        Command::Tpcc(args) => {
+            let settings = args.settings()?;
+            let run = |plan: &Plan| tpcc_bench(&TpccSettings { plan: plan.clone(), ..settings.clone() });
+            let kept = Kept { json: args.json, plots: None, readme: args.readme };
+            measure(Plan::new(&args.dir, Pace::Full), run, &TPCC, kept)
+        }
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
             let plan = Plan { only, ..Plan::new(&dir, pace(quick)) };
@@ -208,7 +319,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 /// Measures as `plan` says, with this program as tracer and server, and prints and keeps the report.
 fn measure(
     mut plan: Plan,
-    bench: fn(&Plan) -> anyhow::Result<Report>,
+    bench: impl Fn(&Plan) -> anyhow::Result<Report>,
     part: &Part,
     kept: Kept,
 ) -> anyhow::Result<ExitCode> {

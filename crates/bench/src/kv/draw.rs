@@ -2,15 +2,15 @@
 
 /// Random numbers from a seed: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). The numbers are not db_bench's, their use is.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     /// Numbers of thread `thread`.
-    pub(super) fn new(seed: u64, thread: u32) -> Self {
+    pub(crate) fn new(seed: u64, thread: u32) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(u64::from(thread) << 32))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut word = self.0;
         word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -19,7 +19,7 @@ impl Random {
     }
 
     /// A number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }

@@ -16,7 +16,7 @@
 //! | `peer.rs` | db_bench with the same flags |
 //! | `matrix/` | several experiments in one call, as a report |
 
-mod draw;
+pub(crate) mod draw;
 mod drive;
 mod flags;
 mod line;

@@ -186,13 +186,20 @@ impl Server {
         self.child.id()
     }
 
+    /// Returns how to open a session.
+    pub(crate) fn config(&self) -> Config {
+        let (user, database) = self.account();
+        let mut config = Config::new();
+        config.host("127.0.0.1").port(self.port).user(user).dbname(database);
+        config
+    }
+
     /// Opens a session.
     ///
     /// # Errors
     /// The driver's.
     pub(crate) fn connect(&self) -> Result<Client, postgres::Error> {
-        let (user, database) = self.account();
-        Config::new().host("127.0.0.1").port(self.port).user(user).dbname(database).connect(NoTls)
+        self.config().connect(NoTls)
     }
 }
 

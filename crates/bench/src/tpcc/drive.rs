@@ -1,0 +1,263 @@
+//! `drive`: clients run requests on a target for a time, and everything they did is counted.
+//!
+//! # Invariants
+//! - R1. A transaction counts where it ends within the measured time; warming up and what ends later do not.
+//! - R2. What is refused with 40001 or 40P01 is run again with the same input until it ends; any other error ends the run.
+//! - R3. A delivery that is deferred waits in a queue for a session of its own, and its latency counts from when it was asked for. A
+//!   full queue makes its client wait, so that no run ends with a backlog that nobody counted.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Barrier, OnceLock};
+use std::time::Duration;
+
+use collie_env::Clock;
+use parking_lot::Mutex;
+
+use super::chance::Constants;
+use super::pace::{Arrivals, Pacing, sleep_until, terminal_times};
+use super::request::{Request, Terminal};
+use super::scale::Scale;
+use super::tally::Tally;
+use super::target::{Failure, Session, Target};
+
+/// Attempts before a transaction is given up: far more than any luck.
+const ATTEMPTS: u64 = 10_000;
+/// Clients for each session that delivers.
+const CLIENTS_PER_DELIVERER: u32 = 16;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How one run goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Course {
+    pub(crate) scale: Scale,
+    /// Of the population and, with `run`, of what is drawn.
+    pub(crate) seed: u64,
+    pub(crate) run: u32,
+    pub(crate) clients: u32,
+    pub(crate) warm_up: Duration,
+    pub(crate) time: Duration,
+    pub(crate) pacing: Pacing,
+    /// Whether deliveries are put into a queue.
+    pub(crate) deferred: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) tally: Tally,
+    /// The measured time.
+    pub(crate) ns: u64,
+    /// By which the log grew in it.
+    pub(crate) log_bytes: u64,
+    /// With a rate: transactions that were due and not begun at the end.
+    pub(crate) backlog: u64,
+}
+
+/// What the threads of a run share.
+struct Shared<'a> {
+    course: Course,
+    clock: &'a dyn Clock,
+    /// Fails, or is over: nothing new is begun.
+    stop: AtomicBool,
+    ready: Barrier,
+    /// Set once all are ready.
+    began_ns: OnceLock<u64>,
+    go: Barrier,
+    arrivals: Arrivals,
+}
+
+struct Deferred {
+    asked_ns: u64,
+    request: Request,
+}
+
+impl Shared<'_> {
+    fn warm_ns(&self) -> u64 {
+        self.began_ns() + nanos(self.course.warm_up)
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.warm_ns() + nanos(self.course.time)
+    }
+
+    fn began_ns(&self) -> u64 {
+        *self.began_ns.get().expect("set before anybody goes")
+    }
+
+    /// Waits for all; a thread that cannot begin waits too, so that the others go and see that the run is over.
+    fn start(&self) {
+        self.ready.wait();
+        self.go.wait();
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX / 4)
+}
+
+/// Runs one course on `target`.
+///
+/// # Errors
+/// The first of a transaction, but for those that are run again.
+pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>) -> anyhow::Result<Run> {
+    let deliverers = if course.deferred { course.clients.div_ceil(CLIENTS_PER_DELIVERER) } else { 0 };
+    let threads = usize::try_from(course.clients + deliverers)? + 1;
+    let shared = Shared {
+        course,
+        clock: &**clock,
+        stop: AtomicBool::new(false),
+        ready: Barrier::new(threads),
+        began_ns: OnceLock::new(),
+        go: Barrier::new(threads),
+        arrivals: Arrivals::default(),
+    };
+    let (asked, queue) = sync_channel(2 * usize::try_from(course.clients)?);
+    let queue = Mutex::new(queue);
+    std::thread::scope(|scope| {
+        let mut running = Vec::new();
+        for number in 0..course.clients {
+            let (shared, asked) = (&shared, course.deferred.then(|| asked.clone()));
+            running.push(scope.spawn(move || client(shared, target, number, asked.as_ref())));
+        }
+        drop(asked);
+        for _ in 0..deliverers {
+            let (shared, queue) = (&shared, &queue);
+            running.push(scope.spawn(move || deliverer(shared, target, queue)));
+        }
+        shared.ready.wait();
+        let _first = shared.began_ns.set(clock.now_ns());
+        shared.go.wait();
+        let position = |due_ns: u64| {
+            while !shared.stop.load(Relaxed) && clock.now_ns() < due_ns {
+                sleep_until(&**clock, due_ns.min(clock.now_ns() + SECOND_NS / 10));
+            }
+            target.log_position()
+        };
+        let log = position(shared.warm_ns()).and_then(|from| Ok(position(shared.end_ns())? - from));
+        shared.stop.store(true, Relaxed);
+        let mut run = Run { ns: nanos(course.time), ..Run::default() };
+        if let Pacing::Rate(per_s) = course.pacing {
+            run.backlog = shared.arrivals.left(per_s, shared.end_ns() - shared.began_ns());
+        }
+        let mut failed = None;
+        for thread in running {
+            match thread.join() {
+                Ok(Ok(tally)) => run.tally.merge(&tally),
+                Ok(Err(error)) => failed = failed.or(Some(error)),
+                Err(_) => failed = failed.or(Some(anyhow::anyhow!("a client panicked"))),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        run.log_bytes = log?;
+        Ok(run)
+    })
+}
+
+/// One client, to the end of the run.
+fn client(
+    shared: &Shared<'_>,
+    target: &dyn Target,
+    number: u32,
+    asked: Option<&SyncSender<Deferred>>,
+) -> anyhow::Result<Tally> {
+    let Course { scale, seed, run, clients, pacing, .. } = shared.course;
+    let session = target.connect().inspect_err(|_| shared.stop.store(true, Relaxed));
+    shared.start();
+    let (mut session, mut tally) = (session?, Tally::default());
+    let drawn = seed ^ (u64::from(run) + 1) << 40;
+    let mut terminal = Terminal::new(scale, Constants::draw(seed), drawn, number, clients);
+    while !shared.stop.load(Relaxed) {
+        let mut asked_ns = shared.clock.now_ns();
+        if let Pacing::Rate(per_s) = pacing {
+            asked_ns = shared.began_ns() + shared.arrivals.next_ns(per_s);
+            if asked_ns >= shared.end_ns() {
+                break;
+            }
+            sleep_until(shared.clock, asked_ns);
+        }
+        let request = terminal.next();
+        let mut think = Duration::ZERO;
+        if pacing == Pacing::Terminals {
+            let [keying, thinking] = terminal_times(request.kind(), &mut terminal.chance);
+            pause(shared, keying);
+            (asked_ns, think) = (shared.clock.now_ns(), thinking);
+        }
+        match asked.filter(|_| matches!(request, Request::Delivery(_))) {
+            // Whoever takes from the queue does so to its end.
+            Some(asked) => drop(asked.send(Deferred { asked_ns, request })),
+            None => finish(shared, &mut *session, &request, asked_ns, &mut tally)?,
+        }
+        pause(shared, think);
+    }
+    Ok(tally)
+}
+
+/// Runs deferred deliveries until nobody can ask for more.
+fn deliverer(shared: &Shared<'_>, target: &dyn Target, queue: &Mutex<Receiver<Deferred>>) -> anyhow::Result<Tally> {
+    let session = target.connect().inspect_err(|_| shared.stop.store(true, Relaxed));
+    shared.start();
+    let (mut tally, mut failed) = (Tally::default(), None);
+    let mut session = session.map_err(|error| failed = Some(error)).ok();
+    loop {
+        let next = queue.lock().recv();
+        let Ok(Deferred { asked_ns, request }) = next else { break };
+        // After a failure the queue is emptied all the same: its clients wait for room in it.
+        if let Some(open) = &mut session
+            && let Err(error) = finish(shared, &mut **open, &request, asked_ns, &mut tally)
+        {
+            (failed, session) = (Some(error), None);
+        }
+    }
+    failed.map_or(Ok(tally), Err)
+}
+
+/// Pauses, but not beyond the end of the run.
+fn pause(shared: &Shared<'_>, time: Duration) {
+    if !time.is_zero() {
+        let due_ns = shared.clock.now_ns() + nanos(time);
+        while !shared.stop.load(Relaxed) && shared.clock.now_ns() < due_ns {
+            sleep_until(shared.clock, due_ns.min(shared.clock.now_ns() + SECOND_NS / 10));
+        }
+    }
+}
+
+/// Runs a request until it ends (R2), and counts it (R1).
+fn finish(
+    shared: &Shared<'_>,
+    session: &mut dyn Session,
+    request: &Request,
+    asked_ns: u64,
+    tally: &mut Tally,
+) -> anyhow::Result<()> {
+    let (mut conflicts, mut deadlocks) = (0, 0);
+    let answer = loop {
+        let failed = match session.run(request) {
+            Ok(answer) => break answer,
+            Err(Failure::Conflict) => {
+                conflicts += 1;
+                None
+            }
+            Err(Failure::Deadlock) => {
+                deadlocks += 1;
+                None
+            }
+            Err(Failure::Other(error)) => Some(error),
+        };
+        let failed = failed.or_else(|| {
+            (conflicts + deadlocks >= ATTEMPTS).then(|| anyhow::anyhow!("{ATTEMPTS} attempts were refused"))
+        });
+        if let Some(error) = failed {
+            shared.stop.store(true, Relaxed);
+            return Err(error.context(format!("{} failed", request.kind().name())));
+        }
+    };
+    let now = shared.clock.now_ns();
+    if (shared.warm_ns()..shared.end_ns()).contains(&now) {
+        let second = (now - shared.warm_ns()) / SECOND_NS;
+        tally.count(request.kind(), answer, now.saturating_sub(asked_ns), second, [conflicts, deadlocks]);
+    }
+    Ok(())
+}

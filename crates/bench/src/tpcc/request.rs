@@ -1,0 +1,319 @@
+//! `Request`: what a terminal asks for, with all its input (clauses 2.4.1 to 2.8.1); `Deck`: in which proportion.
+
+use super::chance::{Chance, Constants};
+use super::scale::{DISTRICTS, LINES, Scale};
+
+/// The five transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Enters an order of several lines.
+    NewOrder,
+    /// Takes a payment of a customer.
+    Payment,
+    /// Shows a customer's last order.
+    OrderStatus,
+    /// Delivers the oldest order of each district.
+    Delivery,
+    /// Counts items of recent orders that run short.
+    StockLevel,
+}
+
+impl Kind {
+    /// All of them, as the specification orders them.
+    pub(crate) const ALL: [Self; 5] =
+        [Self::NewOrder, Self::Payment, Self::OrderStatus, Self::Delivery, Self::StockLevel];
+
+    /// Returns its name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::NewOrder => "New-Order",
+            Self::Payment => "Payment",
+            Self::OrderStatus => "Order-Status",
+            Self::Delivery => "Delivery",
+            Self::StockLevel => "Stock-Level",
+        }
+    }
+
+    /// Returns how many of a deck of 23 cards it has (clause 5.2.4.2).
+    const fn cards(self) -> usize {
+        match self {
+            Self::NewOrder | Self::Payment => 10,
+            Self::OrderStatus | Self::Delivery | Self::StockLevel => 1,
+        }
+    }
+
+    /// Returns keying time and mean think time in seconds (clause 5.2.5.7).
+    pub(crate) const fn times_s(self) -> (u32, u32) {
+        match self {
+            Self::NewOrder => (18, 12),
+            Self::Payment => (3, 12),
+            Self::OrderStatus => (2, 10),
+            Self::Delivery => (2, 5),
+            Self::StockLevel => (2, 5),
+        }
+    }
+}
+
+/// How a customer is named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Id(u32),
+    /// The middle one of those of this name, by first name.
+    Last(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OrderedItem {
+    /// Above the items there are when the user has made a mistake.
+    pub(crate) item: u32,
+    pub(crate) supplier: u32,
+    pub(crate) quantity: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewOrder {
+    pub(crate) warehouse: u32,
+    pub(crate) district: u32,
+    pub(crate) customer: u32,
+    pub(crate) items: Vec<OrderedItem>,
+}
+
+impl NewOrder {
+    pub(crate) fn all_local(&self) -> bool {
+        self.items.iter().all(|item| item.supplier == self.warehouse)
+    }
+
+    /// Returns the places of its items by supplier and item: all orders take stock in this order, so that no two wait for each
+    /// other.
+    pub(crate) fn by_stock(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = (0..self.items.len()).collect();
+        places.sort_by_key(|&place| (self.items[place].supplier, self.items[place].item));
+        places
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Payment {
+    pub(crate) warehouse: u32,
+    pub(crate) district: u32,
+    pub(crate) customer_warehouse: u32,
+    pub(crate) customer_district: u32,
+    pub(crate) customer: Who,
+    /// In cents.
+    pub(crate) amount: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OrderStatus {
+    pub(crate) warehouse: u32,
+    pub(crate) district: u32,
+    pub(crate) customer: Who,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Delivery {
+    pub(crate) warehouse: u32,
+    pub(crate) carrier: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StockLevel {
+    pub(crate) warehouse: u32,
+    pub(crate) district: u32,
+    pub(crate) threshold: i32,
+}
+
+/// One transaction to be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    NewOrder(NewOrder),
+    Payment(Payment),
+    OrderStatus(OrderStatus),
+    Delivery(Delivery),
+    StockLevel(StockLevel),
+}
+
+impl Request {
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::NewOrder(_) => Kind::NewOrder,
+            Self::Payment(_) => Kind::Payment,
+            Self::OrderStatus(_) => Kind::OrderStatus,
+            Self::Delivery(_) => Kind::Delivery,
+            Self::StockLevel(_) => Kind::StockLevel,
+        }
+    }
+}
+
+/// Cards of transactions: shuffled and dealt to the last, again and again.
+#[derive(Clone, Debug, Default)]
+struct Deck(Vec<Kind>);
+
+impl Deck {
+    fn deal(&mut self, chance: &mut Chance) -> Kind {
+        if self.0.is_empty() {
+            self.0.extend(Kind::ALL.iter().flat_map(|kind| std::iter::repeat_n(*kind, kind.cards())));
+            let order = chance.permutation(23);
+            self.0 = order.iter().map(|place| self.0[*place as usize - 1]).collect();
+        }
+        self.0.pop().expect("a new deck has 23 cards")
+    }
+}
+
+/// Draws the requests of one terminal.
+#[derive(Clone, Debug)]
+pub(crate) struct Terminal {
+    scale: Scale,
+    constants: Constants,
+    pub(crate) chance: Chance,
+    deck: Deck,
+    /// Warehouses that it is one of: one, or several in turn by chance where there are fewer terminals.
+    homes: Vec<u32>,
+    /// The district whose stock it looks at.
+    district: u32,
+}
+
+impl Terminal {
+    /// Terminal `number` of `terminals`. Terminals share the warehouses evenly, or serve several.
+    pub(crate) fn new(scale: Scale, constants: Constants, seed: u64, number: u32, terminals: u32) -> Self {
+        let homes = if terminals >= scale.warehouses {
+            vec![number % scale.warehouses + 1]
+        } else {
+            (1..=scale.warehouses).filter(|warehouse| (warehouse - 1) % terminals == number).collect()
+        };
+        Self {
+            scale,
+            constants,
+            chance: Chance::new(seed, (1 << 31) + number),
+            deck: Deck::default(),
+            homes,
+            district: number / scale.warehouses % DISTRICTS + 1,
+        }
+    }
+
+    /// Draws the next request.
+    pub(crate) fn next(&mut self) -> Request {
+        let kind = self.deck.deal(&mut self.chance);
+        let chance = &mut self.chance;
+        let warehouse = match &self.homes[..] {
+            [home] => *home,
+            homes => homes[chance.within(1, u32::try_from(homes.len()).expect("a u32 of warehouses")) as usize - 1],
+        };
+        match kind {
+            Kind::NewOrder => Request::NewOrder(self.new_order(warehouse)),
+            Kind::Payment => Request::Payment(self.payment(warehouse)),
+            Kind::OrderStatus => {
+                let district = chance.within(1, DISTRICTS);
+                Request::OrderStatus(OrderStatus { warehouse, district, customer: self.who() })
+            }
+            Kind::Delivery => Request::Delivery(Delivery { warehouse, carrier: chance.within(1, 10) }),
+            Kind::StockLevel => {
+                let threshold = i32::try_from(chance.within(10, 20)).expect("at most 20");
+                Request::StockLevel(StockLevel { warehouse, district: self.district, threshold })
+            }
+        }
+    }
+
+    /// 60 of 100 by name.
+    fn who(&mut self) -> Who {
+        if self.chance.within(1, 100) <= 60 {
+            Who::Last(self.chance.name_to_find(&self.constants, self.scale.names()))
+        } else {
+            Who::Id(self.chance.customer(&self.constants, self.scale.customers))
+        }
+    }
+
+    /// Another warehouse than `home`, if there is one.
+    fn remote(&mut self, home: u32) -> u32 {
+        match self.scale.warehouses {
+            1 => home,
+            count => {
+                let other = self.chance.within(1, count - 1);
+                if other >= home { other + 1 } else { other }
+            }
+        }
+    }
+
+    fn new_order(&mut self, warehouse: u32) -> NewOrder {
+        let district = self.chance.within(1, DISTRICTS);
+        let customer = self.chance.customer(&self.constants, self.scale.customers);
+        let mut items: Vec<_> = (0..self.chance.within(*LINES.start(), *LINES.end()))
+            .map(|_| OrderedItem {
+                item: self.chance.item(&self.constants, self.scale.items),
+                supplier: if self.chance.one_in(100) { self.remote(warehouse) } else { warehouse },
+                quantity: self.chance.within(1, 10),
+            })
+            .collect();
+        if let Some(last) = items.last_mut().filter(|_| self.chance.one_in(100)) {
+            last.item = self.scale.items + 1; // the user's mistake
+        }
+        NewOrder { warehouse, district, customer, items }
+    }
+
+    fn payment(&mut self, warehouse: u32) -> Payment {
+        let district = self.chance.within(1, DISTRICTS);
+        let (customer_warehouse, customer_district) = if self.chance.within(1, 100) <= 85 {
+            (warehouse, district)
+        } else {
+            (self.remote(warehouse), self.chance.within(1, DISTRICTS))
+        };
+        let customer = self.who();
+        let amount = i64::from(self.chance.within(100, 500_000));
+        Payment { warehouse, district, customer_warehouse, customer_district, customer, amount }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: requests have the proportions of the specification. Method: 46,000 of one terminal of 4 warehouses, counted.
+    #[test]
+    fn requests_have_the_proportions_of_the_specification() {
+        let scale = Scale::standard(4);
+        let mut terminal = Terminal::new(scale, Constants::draw(5), 5, 1, 4);
+        let requests: Vec<_> = (0..46_000).map(|_| terminal.next()).collect();
+        let count = |kind: Kind| requests.iter().filter(|request| request.kind() == kind).count();
+        assert_eq!(Kind::ALL.map(count), [20_000, 20_000, 2_000, 2_000, 2_000]);
+        let (mut mistakes, mut remote, mut lines, mut paid_remote, mut by_name) = (0, 0, 0, 0, 0);
+        for request in &requests {
+            match request {
+                Request::NewOrder(order) => {
+                    assert!(order.warehouse == 2 && LINES.contains(&u32::try_from(order.items.len()).unwrap()));
+                    assert!((1..=3_000).contains(&order.customer));
+                    mistakes += order.items.iter().filter(|item| item.item > scale.items).count();
+                    remote += order.items.iter().filter(|item| item.supplier != 2).count();
+                    lines += order.items.len();
+                    let sorted: Vec<_> =
+                        order.by_stock().iter().map(|at| (order.items[*at].supplier, order.items[*at].item)).collect();
+                    assert!(sorted.is_sorted());
+                }
+                Request::Payment(payment) => {
+                    paid_remote += usize::from(payment.customer_warehouse != 2);
+                    by_name += usize::from(matches!(payment.customer, Who::Last(_)));
+                    assert!((100..=500_000).contains(&payment.amount));
+                }
+                Request::StockLevel(level) => assert_eq!((level.warehouse, level.district), (2, 1)),
+                Request::OrderStatus(_) | Request::Delivery(_) => {}
+            }
+        }
+        assert!((130..270).contains(&mistakes), "{mistakes} of 20,000 orders name an item that is not there");
+        assert!((lines / 125..lines / 83).contains(&remote), "{remote} of {lines} lines are remote");
+        assert!((2_800..3_200).contains(&paid_remote), "{paid_remote} of 20,000 payments are remote");
+        assert!((11_700..12_300).contains(&by_name), "{by_name} of 20,000 payments are by name");
+    }
+
+    /// Goal: every warehouse is somebody's, and nobody's twice. Method: fewer, as many and more terminals than warehouses.
+    #[test]
+    fn terminals_share_the_warehouses() {
+        let scale = Scale::standard(5);
+        for terminals in [1, 2, 5, 10] {
+            let mut homes: Vec<u32> = (0..terminals)
+                .flat_map(|number| Terminal::new(scale, Constants::draw(1), 1, number, terminals).homes)
+                .collect();
+            homes.sort_unstable();
+            let times = usize::try_from(terminals / 5).unwrap().max(1);
+            assert_eq!(homes, (1..=5).flat_map(|home| std::iter::repeat_n(home, times)).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `Tally`: what one run counts, by kind of transaction.
+
+use super::request::Kind;
+use super::target::Answer;
+use crate::latency::Latencies;
+
+/// Of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KindTally {
+    /// Of those that ended, from when they were to begin: with a rate, from the moment that it sets.
+    pub(crate) latencies: Latencies,
+    /// Ended with the rollback that a user's mistake asks for; among those that ended.
+    pub(crate) rolled_back: u64,
+    /// Attempts refused with 40001 and made again.
+    pub(crate) conflicts: u64,
+    /// Attempts refused with 40P01 and made again.
+    pub(crate) deadlocks: u64,
+}
+
+/// Of one run, or of one of its threads.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    kinds: [KindTally; 5],
+    /// Districts that had no order to deliver.
+    pub(crate) skipped: u64,
+    /// Transactions that ended in each second.
+    pub(crate) by_second: Vec<u64>,
+}
+
+impl Tally {
+    /// Returns what was counted of a kind.
+    pub(crate) const fn of(&self, kind: Kind) -> &KindTally {
+        &self.kinds[kind as usize]
+    }
+
+    /// Returns how many transactions ended.
+    pub(crate) fn ended(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.latencies.count()).sum()
+    }
+
+    /// Returns how many attempts were refused and made again.
+    pub(crate) fn retried(&self) -> u64 {
+        self.kinds.iter().map(|kind| kind.conflicts + kind.deadlocks).sum()
+    }
+
+    /// Counts one that ended in second `second` after `ns`, and the attempts before.
+    pub(super) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, second: u64, [conflicts, deadlocks]: [u64; 2]) {
+        let of = &mut self.kinds[kind as usize];
+        of.latencies.record(ns);
+        of.rolled_back += u64::from(answer.rolled_back);
+        of.conflicts += conflicts;
+        of.deadlocks += deadlocks;
+        if kind == Kind::Delivery {
+            self.skipped += u64::from(super::scale::DISTRICTS.saturating_sub(answer.count));
+        }
+        let second = usize::try_from(second).expect("seconds of a run");
+        if self.by_second.len() <= second {
+            self.by_second.resize(second + 1, 0);
+        }
+        self.by_second[second] += 1;
+    }
+
+    /// Adds the counts of `other`.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (mine, others) in self.kinds.iter_mut().zip(&other.kinds) {
+            mine.latencies.merge(&others.latencies);
+            mine.rolled_back += others.rolled_back;
+            mine.conflicts += others.conflicts;
+            mine.deadlocks += others.deadlocks;
+        }
+        self.skipped += other.skipped;
+        self.by_second.resize(self.by_second.len().max(other.by_second.len()), 0);
+        for (mine, others) in self.by_second.iter_mut().zip(&other.by_second) {
+            *mine += others;
+        }
+    }
+}

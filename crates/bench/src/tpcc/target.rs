@@ -1,0 +1,99 @@
+//! `Target`: a database that the transactions run on, and `Session`: one terminal's line to it.
+
+use super::books::{Books, Payments};
+use super::population::Population;
+use super::request::Request;
+use super::scale::Scale;
+
+/// What the terminal would show of a transaction that ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// Whether it was rolled back as the user's mistake asks for.
+    pub(crate) rolled_back: bool,
+    /// The sum of an order, the balance of a customer: in cents.
+    pub(crate) amount: i64,
+    /// Branded items of an order, lines of one that is shown, orders delivered, items that run short.
+    pub(crate) count: u32,
+}
+
+/// Why a transaction did not end.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// Another was first (SQLSTATE 40001): to be run again.
+    Conflict,
+    /// It waited in a circle (SQLSTATE 40P01): to be run again.
+    Deadlock,
+    /// Anything else.
+    Other(anyhow::Error),
+}
+
+/// One line of transactions.
+pub(crate) trait Session: Send {
+    /// Runs a transaction to its end and waits until it is as durable as the target promises. After a failure nothing of it is
+    /// there, and the session takes the next one.
+    fn run(&mut self, request: &Request) -> Result<Answer, Failure>;
+}
+
+/// One state of the database, however long it is read.
+pub(crate) trait Reader {
+    fn items(&mut self) -> anyhow::Result<u64>;
+    fn payments(&mut self) -> anyhow::Result<Payments>;
+    fn books(&mut self, warehouse: u32) -> anyhow::Result<Books>;
+}
+
+/// A database.
+pub(crate) trait Target: Sync {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+    /// How far a commit waits, as tables say it.
+    fn level(&self) -> &'static str;
+    /// Where its log lies in memory.
+    fn ring(&self) -> &'static str;
+    /// Returns the scale of the rows that are there, as far as they tell; `None` without tables.
+    fn holds(&self) -> anyhow::Result<Option<Scale>>;
+    /// Makes the tables, in place of what is there of that name, and loads them by several threads.
+    fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()>;
+    fn connect(&self) -> anyhow::Result<Box<dyn Session>>;
+    fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>>;
+    /// Returns the position of the end of the log, in bytes.
+    fn log_position(&self) -> anyhow::Result<u64>;
+}
+
+/// Returns what a customer pays for an order, in cents: rates are in ten-thousandths.
+pub(crate) fn total(sum: i64, discount: i64, warehouse_tax: i64, district_tax: i64) -> i64 {
+    sum * (10_000 - discount) / 10_000 * (10_000 + warehouse_tax + district_tax) / 10_000
+}
+
+/// Returns the quantity of stock after so many were ordered (clause 2.4.2.2).
+pub(crate) const fn restocked(quantity: i32, ordered: i32) -> i32 {
+    if quantity >= ordered + 10 { quantity - ordered } else { quantity - ordered + 91 }
+}
+
+/// Returns the place of the customer that a name means: the middle, rounded up.
+pub(crate) const fn middle(count: usize) -> usize {
+    count.div_ceil(2) - 1
+}
+
+/// Lets `threads` threads take the numbers from 0 to `jobs`, each once.
+///
+/// # Errors
+/// The first of a job; the other threads stop at their next one.
+pub(crate) fn share_out(
+    jobs: u32,
+    threads: usize,
+    work: impl Fn(u32) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<()> {
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+    let next = AtomicU32::new(0);
+    let run = || loop {
+        let job = next.fetch_add(1, Relaxed);
+        if job >= jobs {
+            return Ok(());
+        }
+        work(job).inspect_err(|_| next.store(jobs, Relaxed))?;
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(run)).collect();
+        all.into_iter().try_for_each(|one| one.join().map_err(|_| anyhow::anyhow!("a loading thread panicked"))?)
+    })
+}

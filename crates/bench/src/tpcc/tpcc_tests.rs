@@ -1,0 +1,270 @@
+//! Tests of the workload: the rows at first, the conditions, the driver. On the embedded engine at a hundredth of the rows; the
+//! program's tests run it over the wire.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use collie_engine::Options;
+use collie_env::Env;
+
+use super::books::{self, Books, Payments, Verdict};
+use super::chance::Constants;
+use super::drive::{Course, drive};
+use super::embedded::Embedded;
+use super::pace::Pacing;
+use super::population::Population;
+use super::request::{Kind, Request, Terminal};
+use super::scale::Scale;
+use super::target::{Answer, Failure, Reader, Session, Target, middle, restocked, total};
+
+const SEED: u64 = 11;
+
+fn loaded(dir: &Path, scale: Scale, threads: usize) -> Embedded {
+    let engine = Embedded::open(&Env::real(), dir, Options::small(), false).unwrap();
+    engine.load(&Population::new(scale, SEED, 1), threads, &|_| ()).unwrap();
+    engine
+}
+
+/// Lets clients run so many requests each, and returns how many answers each kind had.
+fn run_requests(target: &dyn Target, scale: Scale, clients: u32, each: u32) -> [u64; 5] {
+    let ended: [AtomicU64; 5] = std::array::from_fn(|_| AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for number in 0..clients {
+            let ended = &ended;
+            scope.spawn(move || {
+                let mut session = target.connect().unwrap();
+                let mut terminal = Terminal::new(scale, Constants::draw(SEED), SEED, number, clients);
+                for _ in 0..each {
+                    let request = terminal.next();
+                    let ran = std::iter::repeat_with(|| session.run(&request))
+                        .find(|ran| !matches!(ran, Err(Failure::Conflict | Failure::Deadlock)));
+                    let _answer: Answer = ran.unwrap().unwrap();
+                    ended[request.kind() as usize].fetch_add(1, Relaxed);
+                }
+            });
+        }
+    });
+    ended.map(AtomicU64::into_inner)
+}
+
+/// Goal: rows at first are those of the specification, whoever loads them. Method: two warehouses by one thread and by three; counts,
+/// conditions, and the books of both compared.
+#[test]
+fn rows_at_first_are_those_of_the_specification() {
+    let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(2));
+    let [one, three] = [1, 3].map(|threads| loaded(dir.path(), scale, threads));
+    for engine in [&one, &three] {
+        books::check_loaded(engine, &Population::new(scale, SEED, 1)).unwrap();
+    }
+    for warehouse in 1..=2 {
+        let [one, three] = [&one, &three].map(|engine| engine.reader().unwrap().books(warehouse).unwrap());
+        assert_eq!(format!("{one:?}"), format!("{three:?}"));
+        let lines: u32 = one.lines.iter().map(|of| of.count).sum();
+        assert!((5 * 300..=15 * 300).contains(&lines) && one.orders.len() == 300, "{lines} lines");
+        assert_eq!((one.stock, one.customers.len(), one.new_orders.len()), (1_000, 300, 90));
+    }
+}
+
+/// Goal: four clients who meet in one warehouse leave it consistent. Method: 230 requests each, so that every kind is dealt ten times.
+#[test]
+fn clients_leave_the_engine_consistent() {
+    let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(1));
+    let engine = loaded(dir.path(), scale, 2);
+    assert_eq!(run_requests(&engine, scale, 4, 230), [400, 400, 40, 40, 40]);
+    let verdict = books::check(&engine, &scale).unwrap();
+    assert!(verdict.holds(), "{verdict:?}");
+    let books = engine.reader().unwrap().books(1).unwrap();
+    assert!(books.orders.len() > 600, "new orders stand: {}", books.orders.len());
+    assert!(books.customers.iter().map(|of| of.deliveries).sum::<u32>() > 100, "orders were delivered");
+}
+
+/// Goal: remote customers and remote stock leave three warehouses consistent. Method: as above, of three clients.
+#[test]
+fn remote_warehouses_stay_consistent() {
+    let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(3));
+    let engine = loaded(dir.path(), scale, 2);
+    run_requests(&engine, scale, 3, 230);
+    let verdict = books::check(&engine, &scale).unwrap();
+    assert!(verdict.holds(), "{verdict:?}");
+}
+
+/// Goal: a transaction that forgets a column is seen. Method: a Payment that leaves d_ytd as it is.
+#[test]
+fn forgotten_column_is_seen() {
+    let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(1));
+    let mut engine = loaded(dir.path(), scale, 1);
+    engine.forgets_district_ytd = true;
+    run_requests(&engine, scale, 1, 23);
+    let verdict = books::check(&engine, &scale).unwrap();
+    let broken =
+        |condition: u32| verdict.breaches.iter().any(|told| told.starts_with(&format!("condition {condition}:")));
+    assert!(!verdict.holds() && broken(1) && broken(9), "{verdict:?}");
+    assert!((2..=12).filter(|condition| *condition != 9).all(|condition| !broken(condition)), "{verdict:?}");
+    let error = verdict.ensure("engine", "now").unwrap_err().to_string();
+    assert!(error.contains("w_ytd and the sum of d_ytd in warehouse 1"), "{error}");
+}
+
+/// Goal: each condition sees what it is there for. Method: books of a fresh database, each time with one mistake.
+#[test]
+fn each_condition_sees_its_mistake() {
+    type Mistake = fn(&mut Books, &mut Payments);
+    let (dir, scale) = (tempfile::tempdir().unwrap(), Scale::small(1));
+    let engine = loaded(dir.path(), scale, 1);
+    let mut reader = engine.reader().unwrap();
+    let (books, payments) = (reader.books(1).unwrap(), reader.payments().unwrap());
+    let mistakes: [(usize, Mistake); 14] = [
+        (0, |books, _| books.stock -= 1),
+        (1, |books, _| books.ytd += 1),
+        (2, |books, _| books.districts[4].next_order += 1),
+        (3, |books, _| {
+            books.new_orders.remove(4);
+        }),
+        (4, |books, _| books.lines[9].count += 1),
+        (5, |books, _| books.orders[0].carried = false),
+        (5, |books, _| books.new_orders.push((3, 1))),
+        (6, |books, _| {
+            books.lines.remove(7);
+        }),
+        (7, |books, _| books.lines[0].delivered -= 1),
+        (8, |_, payments| *payments.taken.get_mut(&(1, 1)).unwrap() += 1),
+        (9, |_, payments| {
+            payments.taken.remove(&(1, 7));
+        }),
+        (10, |_, payments| *payments.made.get_mut(&(1, 2, 3)).unwrap() -= 1),
+        (11, |books, _| books.customers[5].deliveries += 1),
+        (12, |books, _| books.customers[5].ytd_payment += 1),
+    ];
+    for (condition, mistake) in mistakes {
+        let (mut books, mut payments) = (books.clone(), payments.clone());
+        let mut verdict = Verdict::default();
+        books.check(1, &scale, &payments, &mut verdict);
+        assert_eq!(verdict.breaches, [""; 0]);
+        mistake(&mut books, &mut payments);
+        books.check(1, &scale, &payments, &mut verdict);
+        let begin = format!("condition {condition}: ");
+        assert!(verdict.breaches.iter().any(|told| told.starts_with(&begin)), "{condition}: {verdict:?}");
+    }
+}
+
+/// A database that only answers.
+#[derive(Debug, Default)]
+struct Fake {
+    /// Whether each request is refused once before it ends.
+    refuses: bool,
+    /// Fails this kind for good.
+    fails: Option<Kind>,
+}
+
+#[derive(Debug)]
+struct FakeSession {
+    refuses: bool,
+    fails: Option<Kind>,
+    refused: bool,
+}
+
+impl Session for FakeSession {
+    fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
+        if self.fails == Some(request.kind()) {
+            return Err(Failure::Other(anyhow::anyhow!("it is broken")));
+        }
+        self.refused = self.refuses && !self.refused;
+        match (self.refused, request.kind()) {
+            (true, Kind::NewOrder) => Err(Failure::Deadlock),
+            (true, _) => Err(Failure::Conflict),
+            (false, _) => Ok(Answer::default()),
+        }
+    }
+}
+
+impl Target for Fake {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    fn level(&self) -> &'static str {
+        "memory"
+    }
+
+    fn ring(&self) -> &'static str {
+        "-"
+    }
+
+    fn holds(&self) -> anyhow::Result<Option<Scale>> {
+        Ok(None)
+    }
+
+    fn load(&self, _: &Population, _: usize, _: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn connect(&self) -> anyhow::Result<Box<dyn Session>> {
+        Ok(Box::new(FakeSession { refuses: self.refuses, fails: self.fails, refused: false }))
+    }
+
+    fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>> {
+        anyhow::bail!("nothing to read")
+    }
+
+    fn log_position(&self) -> anyhow::Result<u64> {
+        Ok(7)
+    }
+}
+
+fn course(pacing: Pacing, deferred: bool) -> Course {
+    Course {
+        scale: Scale::small(2),
+        seed: SEED,
+        run: 0,
+        clients: 3,
+        warm_up: Duration::from_millis(20),
+        time: Duration::from_millis(200),
+        pacing,
+        deferred,
+    }
+}
+
+/// Goal: what is refused is run again and counted by its reason (R2); deferred deliveries end too. Method: a target that refuses each
+/// request once.
+#[test]
+fn refused_transactions_are_run_again_and_counted() {
+    let clock = Env::real().clock;
+    for deferred in [false, true] {
+        let run = drive(&Fake { refuses: true, fails: None }, course(Pacing::FlatOut, deferred), &clock).unwrap();
+        for kind in Kind::ALL {
+            let of = run.tally.of(kind);
+            let (ended, refused) = (of.latencies.count(), [of.conflicts, of.deadlocks]);
+            assert!(ended > 0, "{}", kind.name());
+            assert_eq!(refused, if kind == Kind::NewOrder { [0, ended] } else { [ended, 0] }, "{}", kind.name());
+        }
+        assert_eq!(run.tally.by_second.iter().sum::<u64>(), run.tally.ended());
+        assert_eq!((run.tally.retried(), run.log_bytes), (run.tally.ended(), 0));
+    }
+}
+
+/// Goal: a run ends with the error of its transaction, and does not hang. Method: a target that fails payments, one that fails
+/// deliveries, in line and deferred.
+#[test]
+fn failing_transaction_ends_the_run() {
+    let clock = Env::real().clock;
+    for (kind, deferred) in [(Kind::Payment, true), (Kind::Delivery, false), (Kind::Delivery, true)] {
+        let target = Fake { refuses: false, fails: Some(kind) };
+        let error = drive(&target, course(Pacing::FlatOut, deferred), &clock).unwrap_err();
+        assert_eq!(format!("{error:#}"), format!("{} failed: it is broken", kind.name()));
+    }
+}
+
+/// Goal: a rate is asked for whatever the target does, and no faster. Method: a fast target; nothing ends beyond what was due.
+#[test]
+fn rate_is_what_was_asked_for() {
+    let run = drive(&Fake::default(), course(Pacing::Rate(1_000.0), false), &Env::real().clock).unwrap();
+    assert!(run.tally.ended() <= 220, "{} ended of 220 that were due", run.tally.ended());
+}
+
+/// Goal: what a terminal shows is computed as specified. Method: numbers by hand.
+#[test]
+fn answers_are_computed_as_specified() {
+    assert_eq!(total(10_000, 1_000, 500, 500), 9_900);
+    assert_eq!([(20, 10), (19, 10), (10, 1), (11, 1)].map(|(have, want)| restocked(have, want)), [10, 100, 100, 10]);
+    assert_eq!([1, 2, 3, 4, 5].map(middle), [0, 0, 1, 1, 2]);
+}

@@ -1,0 +1,557 @@
+//! `Wire`: a server that speaks PostgreSQL's protocol: the same statements for every one, each prepared once in a session.
+//!
+//! Transactions that write run at the level asked for. At READ COMMITTED, the default, they are serializable nonetheless: what they
+//! change they change from its newest value in one statement, or have locked before; what else they read never changes. Those that
+//! only read are REPEATABLE READ. Rows are locked in one order everywhere: district, stock by warehouse and item; customer, district,
+//! warehouse.
+
+use std::io::Write as _;
+
+use anyhow::Context;
+use postgres::types::ToSql;
+use postgres::{Client, Config, NoTls, Row, Statement, error::SqlState};
+
+use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
+use super::numeric::{Money, Rate};
+use super::population::Population;
+use super::request::{Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel, Who};
+use super::scale::{DISTRICTS, LINES, Scale};
+use super::schema::{DEFINITIONS, Lines, TABLES};
+use super::target::{Answer, Failure, Reader, Session, Target, middle, share_out, total};
+
+/// Bytes gathered before they are handed to COPY.
+const COPY_BYTES: usize = 256 << 10;
+const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
+
+/// How a server is used.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    name: String,
+    ring: &'static str,
+    config: Config,
+    /// Begins a transaction that writes.
+    begin: String,
+    sync: bool,
+}
+
+impl Wire {
+    /// `isolation` as SQL names it; with `sync`, commits wait for the disk.
+    pub(crate) fn new(name: &str, ring: &'static str, config: Config, isolation: &str, sync: bool) -> Self {
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation}");
+        Self { name: name.to_owned(), ring, config, begin, sync }
+    }
+
+    fn open(&self) -> anyhow::Result<Client> {
+        let mut client = self.config.connect(NoTls).with_context(|| format!("cannot connect to {}", self.name))?;
+        client.batch_execute(if self.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })?;
+        Ok(client)
+    }
+}
+
+/// Loads the rows that `each` makes lines of.
+fn copy<T>(
+    client: &mut Client,
+    table: &str,
+    rows: impl Iterator<Item = T>,
+    mut each: impl FnMut(&mut Lines, &T),
+) -> anyhow::Result<()> {
+    let mut writer = client.copy_in(&format!("COPY {table} FROM STDIN"))?;
+    let mut lines = Lines::default();
+    for row in rows {
+        each(&mut lines, &row);
+        if lines.0.len() >= COPY_BYTES {
+            writer.write_all(lines.0.as_bytes())?;
+            lines.0.clear();
+        }
+    }
+    writer.write_all(lines.0.as_bytes())?;
+    writer.finish().with_context(|| format!("cannot load {table}"))?;
+    Ok(())
+}
+
+impl Target for Wire {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn level(&self) -> &'static str {
+        if self.sync { "disk" } else { "memory" }
+    }
+
+    fn ring(&self) -> &'static str {
+        self.ring
+    }
+
+    fn holds(&self) -> anyhow::Result<Option<Scale>> {
+        let mut client = self.open()?;
+        let mut count = |table: &str| -> Result<u32, postgres::Error> {
+            let row = client.query_one(&format!("SELECT count(*)::int FROM {table}"), &[])?;
+            Ok(row.get::<_, i32>(0).unsigned_abs())
+        };
+        let warehouses = match count("warehouse") {
+            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Ok(None),
+            warehouses => warehouses?,
+        };
+        let items = count("item")?;
+        let customers = count("customer")? / warehouses.max(1) / DISTRICTS;
+        Ok(Some(Scale { warehouses, items, customers, undelivered: customers * 3 / 10 }))
+    }
+
+    fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()> {
+        let mut client = self.open()?;
+        client.batch_execute(&format!("DROP TABLE IF EXISTS {}", TABLES.join(", ")))?;
+        client.batch_execute(DEFINITIONS)?;
+        let now: String = client.query_one("SELECT localtimestamp::text", &[])?.get(0);
+        share_out(population.scale.warehouses + 1, threads, |job| {
+            let mut client = self.open()?;
+            if job == 0 {
+                return copy(&mut client, "item", population.items(), Lines::item);
+            }
+            say(&format!("warehouse {job} of {}", population.scale.warehouses));
+            load_warehouse(&mut client, population, job, &now)
+        })?;
+        // What a fair tuning of a peer asks for.
+        TABLES.iter().try_for_each(|table| client.batch_execute(&format!("VACUUM ANALYZE {table}")))?;
+        Ok(())
+    }
+
+    fn connect(&self) -> anyhow::Result<Box<dyn Session>> {
+        let mut client = self.open()?;
+        let statements = Statements::prepare(&mut client).with_context(|| format!("{} cannot prepare", self.name))?;
+        Ok(Box::new(Terminal { client, statements, begin: self.begin.clone() }))
+    }
+
+    fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>> {
+        let mut client = self.open()?;
+        client.batch_execute(BEGIN_READING)?;
+        Ok(Box::new(Snapshot(client)))
+    }
+
+    fn log_position(&self) -> anyhow::Result<u64> {
+        let text: String = self.open()?.query_one("SELECT pg_current_wal_lsn()::text", &[])?.get(0);
+        let (high, low) = text.split_once('/').with_context(|| format!("no position of a log: {text}"))?;
+        Ok((u64::from_str_radix(high, 16)? << 32) + u64::from_str_radix(low, 16)?)
+    }
+}
+
+fn load_warehouse(client: &mut Client, population: &Population, warehouse: u32, now: &str) -> anyhow::Result<()> {
+    let (place, districts) = population.warehouse(warehouse);
+    copy(client, "warehouse", [place].into_iter(), Lines::warehouse)?;
+    copy(client, "district", districts.into_iter(), Lines::district)?;
+    copy(client, "customer", population.customers(warehouse), |lines, row| lines.customer(row, now))?;
+    copy(client, "history", population.histories(warehouse), |lines, row| lines.history(row, now))?;
+    copy(client, "orders", population.orders(warehouse), |lines, row| lines.order(row, now))?;
+    let new = population.orders(warehouse).filter(|order| order.carrier.is_none());
+    copy(client, "new_order", new, Lines::new_order)?;
+    copy(client, "order_line", population.orders(warehouse), |lines, row| lines.order_lines(row, now))?;
+    copy(client, "stock", population.stock(warehouse), Lines::stock)
+}
+
+/// Every statement of the five transactions.
+struct Statements {
+    warehouse_tax: Statement,
+    next_order: Statement,
+    discount: Statement,
+    items: Statement,
+    insert_order: Statement,
+    insert_new_order: Statement,
+    /// By district.
+    take_stock: Vec<Statement>,
+    /// By lines, from 5 on.
+    insert_lines: Vec<Statement>,
+    by_name: Statement,
+    pay: Statement,
+    district_ytd: Statement,
+    warehouse_ytd: Statement,
+    insert_history: Statement,
+    customer: Statement,
+    last_order: Statement,
+    lines: Statement,
+    oldest: Statement,
+    is_any_new: Statement,
+    delete_new_order: Statement,
+    carry: Statement,
+    deliver_lines: Statement,
+    credit: Statement,
+    next_order_now: Statement,
+    low_stock: Statement,
+}
+
+impl Statements {
+    fn prepare(client: &mut Client) -> Result<Self, postgres::Error> {
+        let mut take_stock = Vec::new();
+        for district in 1..=DISTRICTS {
+            take_stock.push(client.prepare(&format!(
+                "UPDATE stock SET s_quantity = CASE WHEN s_quantity >= $3 + 10 THEN s_quantity - $3 ELSE s_quantity - $3 + 91 END, \
+                 s_ytd = s_ytd + $3, s_order_cnt = s_order_cnt + 1, s_remote_cnt = s_remote_cnt + $4 \
+                 WHERE s_w_id = $1 AND s_i_id = $2 RETURNING s_quantity, s_dist_{district:02}, s_data"
+            ))?);
+        }
+        let mut insert_lines = Vec::new();
+        for count in LINES {
+            let rows: Vec<String> = (0..count)
+                .map(|line| {
+                    let at = |column: u32| 4 + line * 5 + column;
+                    let [item, supplier, quantity, amount, info] = [0, 1, 2, 3, 4].map(at);
+                    format!("($1, $2, $3, {}, ${item}, ${supplier}, ${quantity}, ${amount}, ${info})", line + 1)
+                })
+                .collect();
+            insert_lines.push(client.prepare(&format!(
+                "INSERT INTO order_line (ol_w_id, ol_d_id, ol_o_id, ol_number, ol_i_id, ol_supply_w_id, ol_quantity, \
+                 ol_amount, ol_dist_info) VALUES {}",
+                rows.join(", ")
+            ))?);
+        }
+        let mut prepare = |text: &str| client.prepare(text);
+        Ok(Self {
+            warehouse_tax: prepare("SELECT w_tax FROM warehouse WHERE w_id = $1")?,
+            next_order: prepare(
+                "UPDATE district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = $1 AND d_id = $2 \
+                 RETURNING d_next_o_id - 1, d_tax",
+            )?,
+            discount: prepare(
+                "SELECT c_discount, c_last, c_credit FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
+            )?,
+            items: prepare("SELECT i_id, i_price, i_name, i_data FROM item WHERE i_id = ANY($1)")?,
+            insert_order: prepare(
+                "INSERT INTO orders (o_w_id, o_d_id, o_id, o_c_id, o_entry_d, o_ol_cnt, o_all_local) \
+                 VALUES ($1, $2, $3, $4, localtimestamp, $5, $6)",
+            )?,
+            insert_new_order: prepare("INSERT INTO new_order (no_w_id, no_d_id, no_o_id) VALUES ($1, $2, $3)")?,
+            take_stock,
+            insert_lines,
+            by_name: prepare(
+                "SELECT c_id FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_last = $3 ORDER BY c_first",
+            )?,
+            pay: prepare(
+                "UPDATE customer SET c_balance = c_balance - $4, c_ytd_payment = c_ytd_payment + $4, \
+                 c_payment_cnt = c_payment_cnt + 1, \
+                 c_data = CASE WHEN c_credit = 'BC' THEN substr($5 || c_data, 1, 500) ELSE c_data END \
+                 WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3 \
+                 RETURNING c_balance, c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_since, \
+                 c_credit, c_credit_lim, c_discount, CASE WHEN c_credit = 'BC' THEN substr(c_data, 1, 200) END",
+            )?,
+            district_ytd: prepare(
+                "UPDATE district SET d_ytd = d_ytd + $3 WHERE d_w_id = $1 AND d_id = $2 \
+                 RETURNING d_name, d_street_1, d_street_2, d_city, d_state, d_zip",
+            )?,
+            warehouse_ytd: prepare(
+                "UPDATE warehouse SET w_ytd = w_ytd + $2 WHERE w_id = $1 \
+                 RETURNING w_name, w_street_1, w_street_2, w_city, w_state, w_zip",
+            )?,
+            insert_history: prepare(
+                "INSERT INTO history (h_c_id, h_c_d_id, h_c_w_id, h_d_id, h_w_id, h_date, h_amount, h_data) \
+                 VALUES ($1, $2, $3, $4, $5, localtimestamp, $6, $7)",
+            )?,
+            customer: prepare(
+                "SELECT c_balance, c_first, c_middle, c_last FROM customer WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
+            )?,
+            last_order: prepare(
+                "SELECT o_id, o_entry_d, o_carrier_id, o_ol_cnt FROM orders WHERE o_w_id = $1 AND o_d_id = $2 AND o_c_id = $3 \
+                 ORDER BY o_id DESC LIMIT 1",
+            )?,
+            lines: prepare(
+                "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line \
+                 WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3",
+            )?,
+            oldest: prepare(
+                "SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 ORDER BY no_o_id LIMIT 1 FOR UPDATE",
+            )?,
+            is_any_new: prepare("SELECT no_o_id FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 LIMIT 1")?,
+            delete_new_order: prepare("DELETE FROM new_order WHERE no_w_id = $1 AND no_d_id = $2 AND no_o_id = $3")?,
+            carry: prepare(
+                "UPDATE orders SET o_carrier_id = $4 WHERE o_w_id = $1 AND o_d_id = $2 AND o_id = $3 RETURNING o_c_id",
+            )?,
+            deliver_lines: prepare(
+                "UPDATE order_line SET ol_delivery_d = localtimestamp WHERE ol_w_id = $1 AND ol_d_id = $2 AND ol_o_id = $3 \
+                 RETURNING ol_amount",
+            )?,
+            credit: prepare(
+                "UPDATE customer SET c_balance = c_balance + $4, c_delivery_cnt = c_delivery_cnt + 1 \
+                 WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3",
+            )?,
+            next_order_now: prepare("SELECT d_next_o_id FROM district WHERE d_w_id = $1 AND d_id = $2")?,
+            low_stock: prepare(
+                "SELECT count(DISTINCT s_i_id)::int FROM order_line, stock WHERE ol_w_id = $1 AND ol_d_id = $2 \
+                 AND ol_o_id >= $3 AND ol_o_id < $4 AND s_w_id = $1 AND s_i_id = ol_i_id AND s_quantity < $5",
+            )?,
+        })
+    }
+}
+
+impl From<postgres::Error> for Failure {
+    fn from(error: postgres::Error) -> Self {
+        match error.code() {
+            Some(&SqlState::T_R_SERIALIZATION_FAILURE) => Self::Conflict,
+            Some(&SqlState::T_R_DEADLOCK_DETECTED) => Self::Deadlock,
+            _ => Self::Other(error.into()),
+        }
+    }
+}
+
+/// A number of the tables: all are far below 2^31.
+fn int(number: u32) -> i32 {
+    number.cast_signed()
+}
+
+/// A terminal's session.
+struct Terminal {
+    client: Client,
+    statements: Statements,
+    begin: String,
+}
+
+impl Session for Terminal {
+    fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
+        let answer = self.attempt(request);
+        if answer.is_err() {
+            // A connection that is gone says so itself, next time.
+            let _gone = self.client.batch_execute("ROLLBACK");
+        }
+        answer
+    }
+}
+
+impl Terminal {
+    fn attempt(&mut self, request: &Request) -> Result<Answer, Failure> {
+        let reads = matches!(request, Request::OrderStatus(_) | Request::StockLevel(_));
+        self.client.batch_execute(if reads { BEGIN_READING } else { &self.begin })?;
+        let answer = match request {
+            Request::NewOrder(order) => self.new_order(order)?,
+            Request::Payment(payment) => self.payment(payment)?,
+            Request::OrderStatus(status) => self.order_status(status)?,
+            Request::Delivery(delivery) => self.delivery(delivery)?,
+            Request::StockLevel(level) => self.stock_level(level)?,
+        };
+        self.client.batch_execute(if answer.rolled_back { "ROLLBACK" } else { "COMMIT" })?;
+        Ok(answer)
+    }
+
+    fn new_order(&mut self, order: &NewOrder) -> Result<Answer, Failure> {
+        let (client, s) = (&mut self.client, &self.statements);
+        let [warehouse, district, customer] = [order.warehouse, order.district, order.customer].map(int);
+        let tax: Rate = client.query_one(&s.warehouse_tax, &[&warehouse])?.get(0);
+        let row = client.query_one(&s.next_order, &[&warehouse, &district])?;
+        let (id, district_tax): (i32, Rate) = (row.get(0), row.get(1));
+        let discount: Rate = client.query_one(&s.discount, &[&warehouse, &district, &customer])?.get(0);
+        let count = int(u32::try_from(order.items.len()).expect("at most 15"));
+        let all_local = i32::from(order.all_local());
+        client.execute(&s.insert_order, &[&warehouse, &district, &id, &customer, &count, &all_local])?;
+        client.execute(&s.insert_new_order, &[&warehouse, &district, &id])?;
+        let ids: Vec<i32> = order.items.iter().map(|item| int(item.item)).collect();
+        let found = client.query(&s.items, &[&ids])?;
+        let item_of = |id: i32| found.iter().find(|row| row.get::<_, i32>(0) == id);
+        if ids.iter().any(|id| item_of(*id).is_none()) {
+            return Ok(Answer { rolled_back: true, ..Answer::default() });
+        }
+        let mut answer = Answer::default();
+        let mut lines = vec![(Money(0), String::new()); order.items.len()];
+        let mut sum = 0;
+        for at in order.by_stock() {
+            let item = order.items[at];
+            let row = item_of(int(item.item)).expect("all were found");
+            let (price, original): (Money, bool) = (row.get(1), is_original(row, 3));
+            let [supplier, number, quantity] = [item.supplier, item.item, item.quantity].map(int);
+            let remote = i32::from(item.supplier != order.warehouse);
+            let take = &s.take_stock[order.district as usize - 1];
+            let stock = client.query_one(take, &[&supplier, &number, &quantity, &remote])?;
+            answer.count += u32::from(original && is_original(&stock, 2));
+            let amount = price.0 * i64::from(item.quantity);
+            sum += amount;
+            lines[at] = (Money(amount), stock.get(1));
+        }
+        let numbers: Vec<[i32; 3]> =
+            order.items.iter().map(|item| [item.item, item.supplier, item.quantity].map(int)).collect();
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![&warehouse, &district, &id];
+        for ([item, supplier, quantity], (amount, info)) in numbers.iter().zip(&lines) {
+            values.extend([item as &(dyn ToSql + Sync), supplier, quantity, amount, info]);
+        }
+        client.execute(&s.insert_lines[order.items.len() - *LINES.start() as usize], &values)?;
+        answer.amount = total(sum, discount.0, tax.0, district_tax.0);
+        Ok(answer)
+    }
+
+    /// Returns the customer that is meant.
+    fn customer(&mut self, warehouse: i32, district: i32, who: &Who) -> Result<i32, Failure> {
+        match who {
+            Who::Id(id) => Ok(int(*id)),
+            Who::Last(last) => {
+                let rows = self.client.query(&self.statements.by_name, &[&warehouse, &district, last])?;
+                if rows.is_empty() {
+                    let text = format!("no customer {last} in district {district} of {warehouse}");
+                    return Err(Failure::Other(anyhow::anyhow!(text)));
+                }
+                Ok(rows[middle(rows.len())].get(0))
+            }
+        }
+    }
+
+    fn payment(&mut self, payment: &Payment) -> Result<Answer, Failure> {
+        let [warehouse, district] = [payment.warehouse, payment.district].map(int);
+        let [of_warehouse, of_district] = [payment.customer_warehouse, payment.customer_district].map(int);
+        let customer = self.customer(of_warehouse, of_district, &payment.customer)?;
+        let (client, s) = (&mut self.client, &self.statements);
+        let (amount, cents) = (Money(payment.amount), payment.amount);
+        let note = format!(
+            "{customer} {of_district} {of_warehouse} {district} {warehouse} {}.{:02} ",
+            cents / 100,
+            cents % 100
+        );
+        let row = client.query_one(&s.pay, &[&of_warehouse, &of_district, &customer, &amount, &note])?;
+        let Money(balance) = row.get(0);
+        let of_district_name: String = client.query_one(&s.district_ytd, &[&warehouse, &district, &amount])?.get(0);
+        // Last of the rows that others want: everybody who pays in this warehouse waits for it.
+        let name: String = client.query_one(&s.warehouse_ytd, &[&warehouse, &amount])?.get(0);
+        let data = format!("{name}    {of_district_name}");
+        client.execute(
+            &s.insert_history,
+            &[&customer, &of_district, &of_warehouse, &district, &warehouse, &amount, &data],
+        )?;
+        Ok(Answer { rolled_back: false, amount: balance, count: 0 })
+    }
+
+    fn order_status(&mut self, status: &OrderStatus) -> Result<Answer, Failure> {
+        let [warehouse, district] = [status.warehouse, status.district].map(int);
+        let customer = self.customer(warehouse, district, &status.customer)?;
+        let (client, s) = (&mut self.client, &self.statements);
+        let Money(amount) = client.query_one(&s.customer, &[&warehouse, &district, &customer])?.get(0);
+        let Some(order) = client.query_opt(&s.last_order, &[&warehouse, &district, &customer])? else {
+            return Ok(Answer { amount, ..Answer::default() });
+        };
+        let (id, count): (i32, i32) = (order.get(0), order.get(3));
+        let lines = client.query(&s.lines, &[&warehouse, &district, &id])?;
+        let shown = u32::try_from(lines.len()).expect("at most 15");
+        if int(shown) != count {
+            let text = format!("order {id} of {warehouse}, {district} has {shown} lines in place of {count}");
+            return Err(Failure::Other(anyhow::anyhow!(text)));
+        }
+        Ok(Answer { rolled_back: false, amount, count: shown })
+    }
+
+    /// Locks the oldest new order of a district, if there is one.
+    fn oldest(&mut self, warehouse: i32, district: i32) -> Result<Option<i32>, Failure> {
+        loop {
+            if let Some(row) = self.client.query_opt(&self.statements.oldest, &[&warehouse, &district])? {
+                return Ok(Some(row.get(0)));
+            }
+            // A statement that waited for a row that was then deleted returns none, though there may be others.
+            if self.client.query_opt(&self.statements.is_any_new, &[&warehouse, &district])?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn delivery(&mut self, delivery: &Delivery) -> Result<Answer, Failure> {
+        let [warehouse, carrier] = [delivery.warehouse, delivery.carrier].map(int);
+        let mut answer = Answer::default();
+        for district in 1..=int(DISTRICTS) {
+            let Some(order) = self.oldest(warehouse, district)? else { continue };
+            let (client, s) = (&mut self.client, &self.statements);
+            client.execute(&s.delete_new_order, &[&warehouse, &district, &order])?;
+            let customer: i32 = client.query_one(&s.carry, &[&warehouse, &district, &order, &carrier])?.get(0);
+            let lines = client.query(&s.deliver_lines, &[&warehouse, &district, &order])?;
+            let sum: i64 = lines.iter().map(|line| line.get::<_, Money>(0).0).sum();
+            client.execute(&s.credit, &[&warehouse, &district, &customer, &Money(sum)])?;
+            answer.count += 1;
+            answer.amount += sum;
+        }
+        Ok(answer)
+    }
+
+    fn stock_level(&mut self, level: &StockLevel) -> Result<Answer, Failure> {
+        let (client, s) = (&mut self.client, &self.statements);
+        let [warehouse, district] = [level.warehouse, level.district].map(int);
+        let next: i32 = client.query_one(&s.next_order_now, &[&warehouse, &district])?.get(0);
+        let first = next - 20;
+        let row = client.query_one(&s.low_stock, &[&warehouse, &district, &first, &next, &level.threshold])?;
+        Ok(Answer { rolled_back: false, amount: 0, count: row.get::<_, i32>(0).unsigned_abs() })
+    }
+}
+
+fn is_original(row: &Row, column: usize) -> bool {
+    row.get::<_, &str>(column).contains("ORIGINAL")
+}
+
+/// One state of a server.
+struct Snapshot(Client);
+
+impl Reader for Snapshot {
+    fn items(&mut self) -> anyhow::Result<u64> {
+        Ok(self.0.query_one("SELECT count(*) FROM item", &[])?.get::<_, i64>(0).unsigned_abs())
+    }
+
+    fn payments(&mut self) -> anyhow::Result<Payments> {
+        let mut payments = Payments::default();
+        let taken = "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id";
+        for row in self.0.query(taken, &[])? {
+            payments.taken.insert((number(&row, 0), number(&row, 1)), money(&row, 2));
+        }
+        let made = "SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id";
+        for row in self.0.query(made, &[])? {
+            payments.made.insert((number(&row, 0), number(&row, 1), number(&row, 2)), money(&row, 3));
+        }
+        Ok(payments)
+    }
+
+    fn books(&mut self, warehouse: u32) -> anyhow::Result<Books> {
+        let client = &mut self.0;
+        let mut query = |text: &str| client.query(text, &[&int(warehouse)]);
+        let ytd = query("SELECT w_ytd FROM warehouse WHERE w_id = $1")?;
+        let stock = query("SELECT count(*) FROM stock WHERE s_w_id = $1")?;
+        let districts = query("SELECT d_id, d_ytd, d_next_o_id FROM district WHERE d_w_id = $1")?;
+        let customers = "SELECT c_d_id, c_id, c_balance, c_ytd_payment, c_delivery_cnt FROM customer WHERE c_w_id = $1";
+        let orders = "SELECT o_d_id, o_id, o_c_id, o_carrier_id IS NOT NULL, o_ol_cnt FROM orders WHERE o_w_id = $1";
+        let lines = "SELECT ol_d_id, ol_o_id, count(*)::int, count(ol_delivery_d)::int, \
+                     coalesce(sum(ol_amount) FILTER (WHERE ol_delivery_d IS NOT NULL), 0) \
+                     FROM order_line WHERE ol_w_id = $1 GROUP BY ol_d_id, ol_o_id";
+        let (customers, orders, lines) = (query(customers)?, query(orders)?, query(lines)?);
+        let new_orders = query("SELECT no_d_id, no_o_id FROM new_order WHERE no_w_id = $1")?;
+        Ok(Books {
+            ytd: money(ytd.first().with_context(|| format!("there is no warehouse {warehouse}"))?, 0),
+            stock: stock.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()),
+            districts: districts
+                .iter()
+                .map(|row| DistrictBook { id: number(row, 0), ytd: money(row, 1), next_order: number(row, 2) })
+                .collect(),
+            customers: customers
+                .iter()
+                .map(|row| CustomerBook {
+                    district: number(row, 0),
+                    id: number(row, 1),
+                    balance: money(row, 2),
+                    ytd_payment: money(row, 3),
+                    deliveries: number(row, 4),
+                })
+                .collect(),
+            orders: orders
+                .iter()
+                .map(|row| OrderBook {
+                    district: number(row, 0),
+                    id: number(row, 1),
+                    customer: number(row, 2),
+                    carried: row.get(3),
+                    lines: number(row, 4),
+                })
+                .collect(),
+            new_orders: new_orders.iter().map(|row| (number(row, 0), number(row, 1))).collect(),
+            lines: lines
+                .iter()
+                .map(|row| LinesBook {
+                    district: number(row, 0),
+                    order: number(row, 1),
+                    count: number(row, 2),
+                    delivered: number(row, 3),
+                    amount: money(row, 4),
+                })
+                .collect(),
+        })
+    }
+}
+
+fn number(row: &Row, column: usize) -> u32 {
+    row.get::<_, i32>(column).cast_unsigned()
+}
+
+fn money(row: &Row, column: usize) -> i64 {
+    row.get::<_, Money>(column).0
+}

@@ -1,0 +1,151 @@
+//! `collie bench tpcc` as a program: on the engine, over the wire, beside PostgreSQL where it is installed, and on a server that is
+//! killed in the midst of it.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+const COLLIE: &str = env!("CARGO_BIN_EXE_collie");
+
+/// How a program ended.
+#[derive(Debug)]
+struct Done {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+/// Runs a program to its end, with nothing to read.
+fn run(command: &mut Command) -> Done {
+    let done = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Done { code: done.status.code(), out: text(done.stdout), err: text(done.stderr) }
+}
+
+/// A running server; dropping it kills it with SIGKILL.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(COLLIE)
+            .args(["serve", "--listen", "127.0.0.1:0", "--set", "wal.ring=private", "--data"])
+            .arg(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim_end().strip_prefix("listening on ").unwrap_or_else(|| panic!("{line:?}")).to_owned();
+        Self { child, url: format!("postgresql://collie@{address}/collie") }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tpcc(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(COLLIE);
+    command.args(["bench", "tpcc"]).args(arguments).args(["--quick", "--clients", "4", "--dir"]).arg(dir);
+    command
+}
+
+/// Checks a report: every target has a row of all and one of each transaction, with figures; all conditions hold.
+fn check(done: &Done, json: &Path, targets: usize) {
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
+    let section = &report["sections"][0];
+    let rows = section["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 6 * targets, "{section}");
+    for row in rows.iter().step_by(6) {
+        let figure = |key: &str| row["figures"][key]["median"].as_f64().unwrap();
+        // A second of a machine that does other things may end nothing; that load does end is what the killed server's test waits for.
+        assert!(figure("txn_per_s").is_finite() && figure("log_bytes_per_txn").is_finite(), "{row}");
+    }
+    let notes = section["notes"].to_string();
+    assert_eq!(notes.matches("all twelve consistency conditions hold before and after").count(), targets, "{notes}");
+}
+
+/// Goal: the engine and a server pass every condition after four clients, and report what they did; tables that are there are used
+/// again, of another scale refused. Method: short runs flat out, then at a rate on the same tables.
+#[test]
+fn engine_and_server_pass_every_condition() {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, document) = (dir.path().join("tpcc.json"), dir.path().join("tpcc.md"));
+    std::fs::write(&document, "# TPC-C\n").unwrap();
+    let server = Server::start(&dir.path().join("data"));
+    let keep = ["--json", json.to_str().unwrap(), "--readme", document.to_str().unwrap(), "--runs", "2"];
+    let done = run(tpcc(dir.path(), &["embedded", "embedded-async", &server.url]).args(keep));
+    check(&done, &json, 3);
+    assert!(done.out.contains("Delivery, from its queueing") && done.out.contains("tpmc"), "{}", done.out);
+    assert!(std::fs::read_to_string(&document).unwrap().contains("### tpcc"));
+    let rate = ["--rate", "20", "--inline-delivery", "--isolation", "repeatable-read", "--runs", "1"];
+    let done = run(tpcc(dir.path(), &[&server.url]).args(rate).args(["--json", json.to_str().unwrap()]));
+    check(&done, &json, 1);
+    assert!(done.out.contains("backlog_txns"), "{}", done.out);
+    let other = run(Command::new(COLLIE).args(["bench", "tpcc", &server.url, "--warehouses", "2"]));
+    assert!(
+        other.code == Some(1) && other.err.contains("has tables of 1 warehouse with 300 customers each"),
+        "{other:?}"
+    );
+    let none = run(Command::new(COLLIE).args(["bench", "tpcc", "elsewhere"])).err;
+    assert!(none.contains("no target elsewhere: use embedded, embedded-async, servers or postgres://"), "{none}");
+}
+
+/// Goal: a server that is killed in the midst of transactions is consistent when it is back. Method: SIGKILL once some hundred
+/// payments are in; the next run checks every condition before it begins, and after.
+#[test]
+fn killed_server_is_consistent_when_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, json) = (dir.path().join("data"), dir.path().join("tpcc.json"));
+    let server = Server::start(&data);
+    let mut load = tpcc(dir.path(), &[&server.url, "--runs", "1000"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // 300 are loaded.
+    let payments = || run(Command::new(COLLIE).args(["sql", &server.url, "-c", "SELECT count(*) >= 500 FROM history"]));
+    while !payments().out.contains(" t") {
+        assert!(load.try_wait().unwrap().is_none(), "the load ended before the server");
+    }
+    drop(server);
+    assert_eq!(load.wait().unwrap().code(), Some(1));
+    let server = Server::start(&data);
+    let done = run(tpcc(dir.path(), &[&server.url, "--runs", "1"]).arg("--json").arg(&json));
+    check(&done, &json, 1);
+}
+
+/// Goal: the same driver runs against PostgreSQL. Method: both servers, started for it; nothing is left in the directory.
+#[test]
+fn driver_runs_beside_postgresql() {
+    if !Path::new("/usr/lib/postgresql/15/bin/pgbench").is_file() {
+        assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "PostgreSQL 15 is not installed");
+        eprintln!("NOT RUN: PostgreSQL 15 is not installed");
+        return;
+    }
+    let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // User postgres must reach what is made in it.
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let json = kept.path().join("tpcc.json");
+    let done = run(tpcc(dir.path(), &["servers", "--runs", "1"]).arg("--json").arg(&json));
+    check(&done, &json, 2);
+    assert!(done.out.contains("x PostgreSQL"), "{}", done.out);
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
