@@ -27,7 +27,8 @@
 //! Locks, in this order: `pause`, the job of one tree, `manifest`, `counters`.
 //!
 //! Checked by `levels/levels_tests.rs`, `crash_tests.rs` (V1, V2, V7 at every call on a simulated disk), `rules_tests.rs`
-//! (the rules of `lsm.rs`) and `differential_tests.rs` (lsm-tree against the map).
+//! (the rules of `lsm.rs`), `lsm_crash_tests.rs` (V2, and merges, on lsm-tree's files) and `differential_tests.rs` (lsm-tree against the
+//! map).
 
 mod backend;
 mod calls;
@@ -39,6 +40,8 @@ mod error;
 #[cfg(test)]
 mod levels_tests;
 mod lsm;
+#[cfg(test)]
+mod lsm_crash_tests;
 mod lsm_view;
 mod map;
 #[cfg(test)]

@@ -242,6 +242,46 @@ fn power_cut_anywhere_leaves_one_side_of_the_call_under_way() {
     assert!(undone > 50 && torn > 20, "{undone} states without the call, {torn} with a torn append");
 }
 
+/// Goal: N1, N2 of the rewriting of MANIFEST that has grown: a power cut at any call of it leaves what was said before or with the call
+/// that it was part of, and what is carried of the log. Method: notes of the log's start until one more byte is too many; then a flush.
+#[test]
+fn power_cut_while_a_grown_manifest_is_rewritten_leaves_one_side() {
+    const CARRY: usize = 250 << 10;
+    let models = models();
+    let (env, disk) = Env::simulated(6);
+    let mut levels = open(&env, Path::new(DIR)).0;
+    (0..2).for_each(|number| step(&mut levels, &env, LIFE[number], &models[number + 1]).unwrap());
+    for start in 8192..8197_u64 {
+        levels.note_log_start(Lsn::new(start), &[7; CARRY]).unwrap();
+    }
+    let (mut before, op) = (models[2].clone(), LIFE[5]);
+    before.log_start = 8196;
+    let after = before.after(op);
+    let (rewrites, points) = (levels.stat().manifest_rewrites, Arc::new(Mutex::new(Vec::<CrashPoint>::new())));
+    let sink = points.clone();
+    disk.watch(move |point| sink.lock().push(point));
+    step(&mut levels, &env, op, &after).unwrap();
+    assert_eq!(levels.stat().manifest_rewrites, rewrites + 1, "it was too long");
+    points.lock().push(disk.crash_point());
+    let (mut states, mut done) = (0, 0);
+    let limits = Limits { exhaustive: 24, sampled: 12, structured: 4 };
+    for (seed, point) in (1..).zip(&*points.lock()) {
+        for picks in point.states(limits, seed) {
+            let env = Env::over(point.state(&picks), seed);
+            let mut levels = open(&env, Path::new(DIR)).0;
+            let observed =
+                Model::observed(&levels).unwrap_or_else(|error| panic!("{error}: {}", point.describe(&picks)));
+            observed.judge(&before, op).unwrap_or_else(|error| panic!("{error}: {}", point.describe(&picks)));
+            assert_eq!(levels.log_carry(), [7; CARRY]);
+            done += usize::from(observed == after);
+            states += 1;
+            step(&mut levels, &env, op, &after).unwrap();
+            assert_eq!(Model::observed(&open(&env, Path::new(DIR)).0).unwrap(), after);
+        }
+    }
+    assert!(states > 20 && done > 0 && done < states, "{states} states, the flush in {done} of them");
+}
+
 /// Returns how many changing calls a life makes, and the call at which it begins.
 fn count_calls() -> u64 {
     let (env, disk) = Env::simulated(5);

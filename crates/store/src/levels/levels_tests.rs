@@ -183,3 +183,37 @@ fn checkpoint_opens_as_it_was_while_the_original_goes_on() {
     let (levels, _) = open(&env, &from);
     assert!(load(&levels, tree).unwrap().is_empty());
 }
+
+/// Goal: S13: a merged tree holds an entry for each live key and nothing else. Method: the same keys replaced over and over and the newest
+/// of them deleted; the bytes of the tables, and the highest entry in them.
+#[test]
+fn merged_tree_holds_one_entry_for_each_live_key() {
+    const VALUE_BYTES: usize = 4 << 10;
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let levels = open(&env, dir.path()).0;
+    let tree = levels.create_tree(&[CfId::new(16)]).unwrap();
+    let random = collie_env::SimRandom::new(5);
+    let mut csn = 10_000;
+    for round in 0..6_u64 {
+        let keys: Vec<[u8; 8]> = (0..40_u64).map(u64::to_be_bytes).collect();
+        let value: Vec<u8> =
+            (0..VALUE_BYTES / 8).flat_map(|_| collie_env::Random::u64(&random).to_le_bytes()).collect();
+        let edits: Vec<Edit<'_>> = (0..)
+            .zip(&keys)
+            .map(|(at, key)| {
+                csn += 1;
+                // In the last round the upper half goes.
+                edit(16, key, csn, (round < 5 || at < 20).then_some(&value[..]))
+            })
+            .collect();
+        levels.flush(tree, Lsn::new(csn + 1), &edits, if round < 5 { 40 } else { 20 }).unwrap();
+    }
+    let before = levels.stat().trees[0].bytes;
+    assert!(before > 150 * VALUE_BYTES as u64, "{before} bytes: there is nothing to merge");
+    levels.compact(tree).unwrap();
+    let stat = &levels.stat().trees[0];
+    let most = (22 * VALUE_BYTES + (16 << 10)) as u64;
+    assert!(stat.runs == 1 && stat.bytes < most, "{} runs of {} bytes for 20 keys", stat.runs, stat.bytes);
+    assert_eq!(levels.backend.highest(tree), Some(Lsn::new(csn - 20)), "a deletion is left");
+    assert_eq!(load(&levels, tree).unwrap().len(), 20);
+}
