@@ -1,9 +1,9 @@
-//! `collie bench tpcc`: the workload of TPC-C, written from its specification (revision 5.11), on the engine in this process and on
+//! `collie bench tpcc`: the workload of TPC-C, written from its rules (revision 5.11), not from other code, on the engine in this process and on
 //! any server that speaks PostgreSQL's protocol.
 //!
 //! Not an audited TPC-C: there are no priced systems, no terminals with screens and no eight-hour runs. Schema, population, the five
-//! transactions, their mix, their input and the consistency conditions are the specification's; what differs is said in
-//! `docs/bench/tpcc.md`.
+//! transactions, their mix, their input and the consistency conditions are the specification's, by clause numbers that were
+//! not compared with its text again; what differs is said in `docs/bench/tpcc.md`.
 //!
 //! | file | noun |
 //! |---|---|
