@@ -4,15 +4,18 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `COLLIEDB` |
 //! | 8 | 4 | CRC-32C of everything from offset 12 to the end |
-//! | 12 | 4 | format version, 1 |
+//! | 12 | 4 | format version, 2 |
 //! | 16 | 16 | cluster id, random, for the life of the database |
 //! | 32 | 8 | node id, random, for the life of the directory |
 //! | 40 | 8 | term |
-//! | 48 | 4 | number of histories |
-//! | 52 | 24 each | a history, oldest first: term, id, position where it starts (8 each) |
+//! | 48 | 8 | of a replica: nothing is shown before its log is applied up to here; 0: everything may be |
+//! | 56 | 4 | number of histories |
+//! | 60 | 32 each | a history, oldest first: term, id, position where it starts, end of the record before it (8 each) |
 //!
 //! All integers are little-endian. A reader refuses a bad checksum and a newer version. The file says which histories
 //! there were; the log's INCARNATION records say it too, and win when the file is one behind after a crash.
+//!
+//! Version 1 has neither the field at 48 nor the last one of a history, of which a reader takes the start for it.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::io;
@@ -23,9 +26,10 @@ use collie_env::{Env, read_all};
 
 use crate::EngineError;
 use crate::frame::{self, Refused};
+use crate::redo::Incarnation;
 
 const MAGIC: &[u8; 8] = b"COLLIEDB";
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 const NAME: &str = "control";
 const TEMPORARY_NAME: &str = "control.new";
 /// More than 40,000 histories: a limit for garbage, not for use.
@@ -37,6 +41,15 @@ pub(crate) struct History {
     pub(crate) term: Term,
     pub(crate) id: HistoryId,
     pub(crate) start: Lsn,
+    /// Where the record before it ends: positions jump from there.
+    pub(crate) previous_end: Lsn,
+}
+
+impl History {
+    /// The one that begins with this record at `start`.
+    pub(crate) const fn of(start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Self {
+        Self { term: incarnation.term, id: incarnation.history, start, previous_end }
+    }
 }
 
 /// What the control file holds.
@@ -45,6 +58,8 @@ pub(crate) struct Control {
     pub(crate) cluster: u128,
     pub(crate) node: u64,
     pub(crate) term: Term,
+    /// Of a replica: nothing is shown before its log is applied up to here.
+    pub(crate) consistent_at: Lsn,
     pub(crate) histories: Vec<History>,
 }
 
@@ -52,7 +67,23 @@ impl Control {
     /// A new identity.
     pub(crate) fn draw(env: &Env) -> Self {
         let word = || u128::from(env.random.u64());
-        Self { cluster: word() << 64 | word(), node: env.random.u64(), term: Term::new(0), histories: Vec::new() }
+        Self {
+            cluster: word() << 64 | word(),
+            node: env.random.u64(),
+            term: Term::new(0),
+            consistent_at: Lsn::ZERO,
+            histories: Vec::new(),
+        }
+    }
+
+    /// Adds a history, if it is not known yet. Returns whether it was added.
+    pub(crate) fn note_history(&mut self, history: History) -> bool {
+        let is_new = self.histories.iter().all(|known| known.id != history.id);
+        if is_new {
+            self.term = self.term.max(history.term);
+            self.histories.push(history);
+        }
+        is_new
     }
 
     /// Reads the file in `dir`; `None` when there is none.
@@ -107,10 +138,12 @@ impl Control {
         body.extend_from_slice(&self.cluster.to_le_bytes());
         body.extend_from_slice(&self.node.to_le_bytes());
         body.extend_from_slice(&self.term.get().to_le_bytes());
+        body.extend_from_slice(&self.consistent_at.get().to_le_bytes());
         let count = u32::try_from(self.histories.len()).expect("histories are counted in opens");
         body.extend_from_slice(&count.to_le_bytes());
         for history in &self.histories {
-            for word in [history.term.get(), history.id.get(), history.start.get()] {
+            let History { term, id, start, previous_end } = history;
+            for word in [term.get(), id.get(), start.get(), previous_end.get()] {
                 body.extend_from_slice(&word.to_le_bytes());
             }
         }
@@ -118,15 +151,17 @@ impl Control {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self, Refused> {
-        let (_version, mut reader) = frame::decode(MAGIC, FORMAT_VERSION, bytes)?;
+        let (version, mut reader) = frame::decode(MAGIC, FORMAT_VERSION, bytes)?;
         let (cluster, node, term) = (reader.u128()?, reader.u64()?, Term::new(reader.u64()?));
+        let consistent_at = if version > 1 { Lsn::new(reader.u64()?) } else { Lsn::ZERO };
         let mut histories = Vec::new();
         for _ in 0..reader.u32()? {
-            let (term, id, start) = (reader.u64()?, reader.u64()?, reader.u64()?);
-            histories.push(History { term: Term::new(term), id: HistoryId::new(id), start: Lsn::new(start) });
+            let (term, id, start) = (Term::new(reader.u64()?), HistoryId::new(reader.u64()?), Lsn::new(reader.u64()?));
+            let previous_end = if version > 1 { Lsn::new(reader.u64()?) } else { start };
+            histories.push(History { term, id, start, previous_end });
         }
         reader.finish()?;
-        Ok(Self { cluster, node, term, histories })
+        Ok(Self { cluster, node, term, consistent_at, histories })
     }
 }
 
@@ -142,7 +177,10 @@ mod tests {
         let dir = Path::new("/db");
         env.files.create_dir_all(dir).unwrap();
         let mut control = Control::draw(&env);
-        control.histories.push(History { term: Term::new(1), id: HistoryId::new(9), start: Lsn::FIRST });
+        let (term, id, start, previous_end) = (Term::new(1), HistoryId::new(9), Lsn::new(5000), Lsn::FIRST);
+        assert!(control.note_history(History { term, id, start, previous_end }));
+        assert!(!control.note_history(History { term, id, start, previous_end }), "it is known");
+        control.consistent_at = Lsn::new(6000);
         assert_eq!(Control::read(&env, dir).unwrap(), None);
         control.write(&env, dir).unwrap();
         control.write(&env, dir).unwrap();
@@ -156,5 +194,20 @@ mod tests {
         for len in 0..bytes.len() {
             assert!(Control::decode(&bytes[..len]).is_err(), "cut to {len} bytes");
         }
+    }
+
+    /// Goal: a file of version 1 is read. Method: one written by hand.
+    #[test]
+    fn control_file_of_version_1_is_read() {
+        let mut body = Vec::new();
+        body.extend_from_slice(&7_u128.to_le_bytes());
+        [8_u64, 3].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
+        body.extend_from_slice(&1_u32.to_le_bytes());
+        [3_u64, 9, 5000].iter().for_each(|word| body.extend_from_slice(&word.to_le_bytes()));
+        let bytes = frame::encode(MAGIC, 1, &body);
+        let (start, term) = (Lsn::new(5000), Term::new(3));
+        let histories = vec![History { term, id: HistoryId::new(9), start, previous_end: start }];
+        let control = Control { cluster: 7, node: 8, term, consistent_at: Lsn::ZERO, histories };
+        assert_eq!(Control::decode(&bytes), Ok(control));
     }
 }

@@ -4,16 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, Lsn, Term, Xid};
 use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
 use crate::flush::Base;
 use crate::open;
+use crate::replica::hash::state_hash;
 use crate::shared::Shared;
+use crate::writes::Fates;
 use crate::{
-    Backup, CheckpointOptions, CopyWatch, EngineError, Family, FlushStat, LevelStat, OpenProgress, OpenReport, Options,
-    Session, StallStat, UnflushedStat,
+    Backup, CatalogChange, CatalogHook, CheckpointOptions, CopyWatch, EngineError, Family, FlushStat, HistoryStart,
+    LevelStat, OpenProgress, OpenReport, Options, Session, ShownWait, StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -276,6 +278,53 @@ impl Db {
     /// Returns the id of the database, drawn when it was made and the same in every copy of it.
     pub fn cluster_id(&self) -> u128 {
         self.shared.control.cluster
+    }
+
+    /// Returns the id of this directory, drawn when it was made.
+    pub fn node_id(&self) -> u64 {
+        self.shared.control.node
+    }
+
+    /// Returns the term and the histories that begin in the log, or did, oldest first, as of the open.
+    pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
+        let control = &self.shared.control;
+        (control.term, control.histories.iter().map(|known| (*known).into()).collect())
+    }
+
+    /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)).
+    pub fn is_replica(&self) -> bool {
+        self.shared.txns.log().followed().is_some()
+    }
+
+    /// Waits until new snapshots show every commit below `lsn`: of a replica, that replay has come there. `None`: they do.
+    pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
+        let followed = self.shared.txns.log().followed().filter(|followed| followed.shown.position() < lsn)?;
+        Some(ShownWait::new(&followed.shown, lsn))
+    }
+
+    /// Has `hook` told of each change of the catalog that a replica replays; of another database nothing is told.
+    pub fn on_catalog_change(&self, hook: CatalogHook) {
+        self.shared.txns.log().followed().into_iter().for_each(|followed| followed.set_hook(hook.clone()));
+    }
+
+    /// Visits the rows of a family as commits below `shown_from` have left them, in order of the keys: for the hook of
+    /// [`Db::on_catalog_change`], which is called before a snapshot shows them.
+    pub fn rows_at(&self, cf: CfId, change: &CatalogChange, visit: &mut dyn FnMut(&[u8], &[u8])) {
+        if let Some(family) = self.shared.families.get(cf) {
+            let fates = Fates(&self.shared.txns);
+            family.states(change.shown_from, &fates, &mut |state| visit(state.key, state.value));
+        }
+    }
+
+    /// Returns the position of a new snapshot of what no crash takes back, and the state hash there: one number for all rows of
+    /// all families but `skipped`, their keys, values and commits, the same on every node that has the same. Reads every row.
+    ///
+    /// # Errors
+    /// [`EngineError::TooManySessions`].
+    pub fn state_hash(&self, skipped: &[CfId]) -> Result<(Lsn, u64), EngineError> {
+        let holder = self.shared.txns.hold_settled()?;
+        let (snapshot, fates) = (holder.snapshot(), Fates(&self.shared.txns));
+        Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, skipped)))
     }
 
     /// Returns the counters.

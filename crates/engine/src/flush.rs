@@ -376,8 +376,11 @@ impl Base {
     /// The levels', the log's: then the log is longer than it must be.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
         let _alone = self.cut.lock();
-        let Some(wal) = parts.txns.log().wal() else { return Ok(None) };
-        let durable = wal.durable(); // F5: first
+        let log = parts.txns.log();
+        if log.is_ended() {
+            return Ok(None);
+        }
+        let durable = log.durable(); // F5: first
         self.settle_drops(durable)?;
         let families = Self::oldest(parts.families).map_or(Lsn::MAX, |(_, since)| since);
         let dropped = self.dropped.lock().iter().map(|dropped| dropped.since).min().unwrap_or(Lsn::MAX);
@@ -393,14 +396,15 @@ impl Base {
             return Ok(Some(by_flushes));
         }
         // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
-        let xid_limit = Xid::new(parts.txns.next_xid().get().saturating_add(XID_BLOCK));
+        let next_xid = parts.txns.next_xid().max(log.followed_xid_limit());
+        let xid_limit = Xid::new(next_xid.get().saturating_add(XID_BLOCK));
         let carry = Carry { xid_limit, next_family: parts.families.next_id() };
         if is_planted("log goes before MANIFEST says so") {
-            wal.truncate_before(needed)?;
+            log.truncate_before(needed)?;
         }
         self.levels.note_log_start(needed, &carry.encode()).map_err(EngineError::levels)?; // F6
         self.stat.lock().log_start = needed;
-        wal.truncate_before(needed)?;
+        log.truncate_before(needed)?;
         Ok(Some(flushes_need.max(needed)))
     }
 

@@ -145,6 +145,7 @@ pub use names::{foreign_rows, sql_name_row};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use progress::{OpenPhase, OpenProgress};
+pub use replica::{CatalogChange, CatalogHook, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait};
 pub use session::Session;
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};

@@ -1,13 +1,14 @@
 //! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread; or, in a database
-//! opened read-only, the end of what was read of it.
+//! opened read-only, the end of what was read of it; or, in a replica, what it shows of the log that it follows.
 //!
 //! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
 //! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
 //! compare-exchange on a line that nobody else uses.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Xid};
 use collie_env::FileLock;
 use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use crate::log_times::{Part, counted};
 use crate::needs::Marks;
 use crate::redo::tag as redo_tag;
+use crate::replica::followed::Followed;
 
 /// How many cells a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
@@ -28,6 +30,8 @@ pub(crate) struct EngineLog(Backing);
 enum Backing {
     /// An open log, and writers by thread number.
     Open { wal: Log, cells: Box<[Cell]> },
+    /// The log of another database is followed: nothing is appended here.
+    Following(Arc<Followed>),
     /// A log was read up to `end`, and nothing is ever appended. Locks may keep others away from it meanwhile.
     Ended { end: Lsn, _locks: Vec<Box<dyn FileLock>> },
 }
@@ -59,10 +63,24 @@ impl EngineLog {
         Self(Backing::Ended { end, _locks: locks })
     }
 
+    /// Of a database that follows another one's log.
+    pub(crate) const fn following(followed: Arc<Followed>) -> Self {
+        Self(Backing::Following(followed))
+    }
+
+    /// Returns what is known of the log that is followed, if one is.
+    pub(crate) const fn followed(&self) -> Option<&Arc<Followed>> {
+        match &self.0 {
+            Backing::Following(followed) => Some(followed),
+            Backing::Open { .. } | Backing::Ended { .. } => None,
+        }
+    }
+
     /// Returns the open log; `None` in a database opened read-only.
-    pub(crate) const fn wal(&self) -> Option<&Log> {
+    pub(crate) fn wal(&self) -> Option<&Log> {
         match &self.0 {
             Backing::Open { wal, .. } => Some(wal),
+            Backing::Following(followed) => followed.own.log(),
             Backing::Ended { .. } => None,
         }
     }
@@ -116,9 +134,35 @@ impl EngineLog {
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
         match &self.0 {
             Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
+            Backing::Following(followed) => {
+                followed.shown.wait(lsn).map_err(|_| WalError::Closed)?;
+                if mark == Mark::Boundary { Ok(()) } else { followed.own.wait_durable(lsn) }
+            }
             Backing::Ended { end, .. } if lsn <= *end => Ok(()),
             Backing::Ended { .. } => Err(WalError::Closed),
         }
+    }
+
+    /// Gives up the log below `lsn`, in whole files; `false`: no log is open.
+    ///
+    /// # Errors
+    /// The log's: it is longer than it must be.
+    pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<bool, WalError> {
+        match &self.0 {
+            Backing::Open { wal, .. } => wal.truncate_before(lsn).map(|_| true),
+            Backing::Following(followed) => followed.own.truncate_before(lsn).map(|()| true),
+            Backing::Ended { .. } => Ok(false),
+        }
+    }
+
+    /// Returns a bound of the ids of transactions in the log that is followed, below what is shown of it; 0 otherwise.
+    pub(crate) fn followed_xid_limit(&self) -> Xid {
+        self.followed().map_or(Xid::new(0), |followed| followed.xid_limit())
+    }
+
+    /// Returns whether no log is there that could be given up.
+    pub(crate) const fn is_ended(&self) -> bool {
+        matches!(self.0, Backing::Ended { .. })
     }
 
     /// Has everything appended so far durable soon, without waiting for it.
@@ -148,6 +192,7 @@ impl EngineLog {
     pub(crate) fn wait_published(&self) -> Result<Lsn, WalError> {
         let end = match &self.0 {
             Backing::Open { wal, .. } => wal.glsn(),
+            Backing::Following(followed) => followed.shown.position(),
             Backing::Ended { end, .. } => *end,
         };
         // The look moves the boundary; where nothing is under way there is nothing to wait for.
@@ -183,6 +228,8 @@ impl Marks for EngineLog {
     fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
         match &self.0 {
             Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.is_reached(mark, lsn)),
+            Backing::Following(followed) if mark == Mark::Boundary => lsn <= followed.shown.position(),
+            Backing::Following(followed) => lsn <= followed.durable(),
             Backing::Ended { end, .. } => lsn <= *end,
         }
     }
@@ -214,6 +261,7 @@ impl CommitLog for EngineLog {
     fn boundary(&self) -> Lsn {
         match &self.0 {
             Backing::Open { wal, .. } => wal.boundary(),
+            Backing::Following(followed) => followed.shown.position(),
             Backing::Ended { end, .. } => *end,
         }
     }
@@ -221,6 +269,7 @@ impl CommitLog for EngineLog {
     fn durable(&self) -> Lsn {
         match &self.0 {
             Backing::Open { wal, .. } => wal.durable(),
+            Backing::Following(followed) => followed.durable(),
             Backing::Ended { end, .. } => *end,
         }
     }

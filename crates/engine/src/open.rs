@@ -150,7 +150,7 @@ pub(crate) fn open(
         incarnation.reason = 0;
         let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;
         log.wait(Mark::Durable, at.end)?;
-        incarnations.push((at.start, incarnation));
+        incarnations.push(History::of(at.start, at.start, &incarnation));
     }
     if note_histories(&mut control, &incarnations) {
         control.write(env, dir)?;
@@ -164,14 +164,7 @@ pub(crate) fn open(
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
     shared.limit_memory();
-    if options.background {
-        let background = Background::start("collie-gc", Arc::downgrade(&shared), collector());
-        let background = background.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
-        *shared.background.lock() = Some(background);
-        let flushes = Background::start("collie-flush", Arc::downgrade(&shared), flusher());
-        let flushes = flushes.map_err(|error| EngineError::io("start a thread for", dir.to_owned(), error))?;
-        *shared.flusher.lock() = Some(flushes);
-    }
+    start_threads(&shared, &options, dir)?;
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: log_bytes, bytes_total: log_bytes, rows });
     let report = OpenReport {
         created,
@@ -184,6 +177,18 @@ pub(crate) fn open(
         read_only: false,
     };
     Ok((shared, report))
+}
+
+/// Starts the threads that collect garbage and flush, if the options ask for them.
+pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path) -> Result<(), EngineError> {
+    if options.background {
+        let fail = |error| EngineError::io("start a thread for", dir.to_owned(), error);
+        let background = Background::start("collie-gc", Arc::downgrade(shared), collector()).map_err(fail)?;
+        *shared.background.lock() = Some(background);
+        let flushes = Background::start("collie-flush", Arc::downgrade(shared), flusher()).map_err(fail)?;
+        *shared.flusher.lock() = Some(flushes);
+    }
+    Ok(())
 }
 
 /// A log to recover from.
@@ -225,19 +230,26 @@ impl Recovering<'_> {
         start: Lsn,
         meter: &mut Meter<'_>,
     ) -> Result<(Replayed, u64), EngineError> {
+        let needed = self.levels.log_start().max(CHECKPOINT);
+        let (mut replay, LoadedLevels { rows, .. }) = self.begin(meter)?;
+        replay_log(log, start, needed, &mut replay, meter)?;
+        Ok((replay.finish(), rows))
+    }
+
+    /// Loads the levels, and returns what replays the log over them.
+    pub(crate) fn begin(self, meter: &mut Meter<'_>) -> Result<(Replay, LoadedLevels), EngineError> {
         let Self { levels, families, loaders, threads, seed } = self;
         let needed = levels.log_start().max(CHECKPOINT);
-        let LoadedLevels { flushed, rows } = load(levels, families, loaders, meter)?;
+        let loaded = load(levels, families, loaders, meter)?;
         let carry = Carry::decode(&levels.log_carry());
         let carry = carry.map_err(|error| EngineError::Corruption { lsn: needed, what: error.what })?;
-        let appliers = Appliers::new(families, threads, seed);
+        let (appliers, flushed) = (Appliers::new(families, threads, seed), loaded.flushed.clone());
         let mut replay = Replay::over_levels(families, appliers, needed, flushed);
         if let Some(carry) = carry {
             families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
             replay.xid_limit = carry.xid_limit;
         }
-        replay_log(log, start, needed, &mut replay, meter)?;
-        Ok((replay.finish(), rows))
+        Ok((replay, loaded))
     }
 }
 
@@ -253,6 +265,7 @@ fn replay_log(
     meter.begin(OpenPhase::Replay, bytes);
     log.visit(start, |record| {
         replay.apply(record.lsn, record.tag, record.body)?;
+        replay.previous_end = record.end;
         records += 1;
         if records.is_multiple_of(PROGRESS_RECORDS) {
             meter.note(record.end.bytes_since(start), replay.rows);
@@ -378,13 +391,6 @@ fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool),
 }
 
 /// Adds the histories that the control file does not know yet. Returns whether there were any.
-pub(crate) fn note_histories(control: &mut Control, incarnations: &[(Lsn, Incarnation)]) -> bool {
-    let known = control.histories.len();
-    for (start, incarnation) in incarnations {
-        if !control.histories.iter().any(|history| history.id == incarnation.history) {
-            let (term, id, start) = (incarnation.term, incarnation.history, *start);
-            control.histories.push(History { term, id, start });
-        }
-    }
-    control.histories.len() > known
+pub(crate) fn note_histories(control: &mut Control, histories: &[History]) -> bool {
+    histories.iter().filter(|history| control.note_history(**history)).count() > 0
 }

@@ -105,6 +105,10 @@ impl Base {
     /// # Errors
     /// The log's, the levels'. Nothing is lost then.
     pub(crate) fn advance(&self, old: &[(CfId, u64)], limit_bytes: u64, parts: &Parts<'_>) -> Result<(), EngineError> {
+        if parts.txns.log().followed().is_some() {
+            // Nothing is appended to a log that is followed: small flushes do it.
+            return old.first().map_or(Ok(()), |(cf, _)| self.flush(&[*cf], parts));
+        }
         let way = self.relogs.lock().way(old, limit_bytes, parts.families);
         match way {
             None => Ok(()),

@@ -26,11 +26,12 @@ use collie_base::{CfId, Lsn, Map, Xid};
 
 use crate::EngineError;
 use crate::apply::{Appliers, At};
+use crate::control::History;
 use crate::course::{Course, Fates};
 use crate::families::Families;
 use crate::large::{Large, LargeTransactions};
 use crate::planted::is_planted;
-use crate::redo::{Incarnation, Op, Redo, Relogged};
+use crate::redo::{Op, Redo, Relogged};
 
 /// Bytes of operations that wait for their transactions' ends above which the log is surveyed instead. Most logs have no
 /// transaction so large, and reading one twice costs little beside applying it.
@@ -62,8 +63,10 @@ pub(crate) struct Replay {
     pub(crate) rows: u64,
     /// Every id handed out before is below.
     pub(crate) xid_limit: Xid,
-    /// The histories that begin in the log, with their positions.
-    incarnations: Vec<(Lsn, Incarnation)>,
+    /// Where the record before the next one ends, as far as its reader says.
+    pub(crate) previous_end: Lsn,
+    /// The histories that begin in the log.
+    incarnations: Vec<History>,
     /// The highest time of a mark.
     time_us: i64,
 }
@@ -75,8 +78,8 @@ pub(crate) struct Replayed {
     pub(crate) rows: u64,
     /// Every id handed out before is below.
     pub(crate) xid_limit: Xid,
-    /// The histories that begin in it, with their positions.
-    pub(crate) incarnations: Vec<(Lsn, Incarnation)>,
+    /// The histories that begin in it.
+    pub(crate) incarnations: Vec<History>,
     /// The highest time of a mark in it, in microseconds since 1970.
     pub(crate) time_us: i64,
     /// By how many bytes old versions grew: deletions that the levels lack.
@@ -126,6 +129,7 @@ impl Replay {
             large: LargeTransactions::default(),
             rows: 0,
             xid_limit: Xid::new(1),
+            previous_end: Lsn::ZERO,
             incarnations: Vec::new(),
             time_us: i64::MIN,
         }
@@ -201,7 +205,8 @@ impl Replay {
             Redo::Incarnation(incarnation) => {
                 self.open.clear();
                 (self.held_bytes, self.relog) = (0, None);
-                self.incarnations.push((lsn, incarnation));
+                let previous_end = Some(self.previous_end).filter(|end| *end > Lsn::ZERO).unwrap_or(lsn);
+                self.incarnations.push(History::of(lsn, previous_end, &incarnation));
             }
         }
         Ok(())

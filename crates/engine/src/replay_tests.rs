@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::course::Survey;
-use crate::redo::{encode_integers, tag};
+use crate::redo::{Incarnation, encode_integers, tag};
 
 /// Every row is committed.
 struct Loaded;

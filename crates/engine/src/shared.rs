@@ -23,6 +23,7 @@ use crate::log_room::LogRoom;
 use crate::memory::MemoryLimit;
 use crate::old_versions::OldVersions;
 use crate::redo::{encode_integers, tag};
+use crate::replica::followed::Followed;
 use crate::time_marks::TimeMarks;
 use crate::writes::Writes;
 use crate::{EngineError, Options};
@@ -158,10 +159,19 @@ impl Shared {
         }
     }
 
-    /// Returns the levels to write to.
+    /// Returns the levels to write to. A replica, which takes no writes, has some.
     pub(crate) fn writable_base(&self) -> Result<&Base, EngineError> {
-        self.check_writable()?;
-        self.base.as_ref().ok_or(EngineError::Closed)
+        match &self.base {
+            Some(base) => Ok(base),
+            None => self.check_writable().and(Err(EngineError::Closed)),
+        }
+    }
+
+    /// More of the log that is followed is shown now, perhaps: snapshots begin there.
+    pub(crate) fn shown_moved(&self, followed: &Followed) {
+        // What is shown need not be on this machine's disk: the primary has it there.
+        self.txns.acknowledge(followed.shown.position());
+        followed.shown.wake();
     }
 
     /// Returns the family that needs the oldest part of the log.

@@ -30,6 +30,9 @@ impl Shared {
         watch: CopyWatch<'_>,
     ) -> Result<Backup, EngineError> {
         let log = self.txns.log();
+        if log.followed().is_some() {
+            return Err(EngineError::InvalidArgument { what: "a checkpoint of a replica: take it of its primary" });
+        }
         let base = self.writable_base()?;
         let Some(wal) = log.wal() else { return Err(EngineError::Closed) };
         let _one_at_a_time = self.checkpoints.lock();

@@ -60,6 +60,9 @@ pub(crate) trait Follow: Target {
     /// It could not be written down.
     fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError>;
 
+    /// Every id of a transaction in the records taken so far is below `limit`.
+    fn xid_limit(&self, limit: Xid);
+
     /// Frees a family that no snapshot shows any more.
     fn drop_family(&self, cf: CfId);
 
@@ -145,12 +148,16 @@ impl<F: Follow> Live<F> {
         taken.inspect_err(|error| self.failed = Some(error.clone()))
     }
 
-    /// Has everything that was taken seen as soon as it is in place.
+    /// Has everything that was taken seen as soon as it is in place: after an error what was whole before it.
     pub(crate) fn flush(&mut self) {
-        if self.failed.is_none() {
-            self.lanes.dispatch(self.position);
-        }
+        self.dispatch(self.position);
         self.drop_due();
+    }
+
+    /// Says that every write of commits below `end` was taken.
+    fn dispatch(&mut self, end: Lsn) {
+        self.target.xid_limit(self.xid_limit); // who cuts the log below what is shown finds it
+        self.lanes.dispatch(end);
     }
 
     fn take_record(&mut self, record: RecordRef<'_>) -> Result<(), EngineError> {
@@ -170,7 +177,7 @@ impl<F: Follow> Live<F> {
                 }
                 let writes_catalog = open.as_ref().is_some_and(|open| open.writes_catalog) || is_on_catalog(ops);
                 if writes_catalog {
-                    self.lanes.dispatch(self.position);
+                    self.dispatch(self.position);
                     self.lanes.drain()?;
                 }
                 let first = open.as_ref().and_then(|open| open.chunks.first()).map_or(at, |chunk| chunk.at);
@@ -189,7 +196,7 @@ impl<F: Follow> Live<F> {
                     self.rename(end)?;
                     self.target.catalog_changed(end);
                     self.position = end;
-                    self.lanes.dispatch(end);
+                    self.dispatch(end);
                 }
             }
             Redo::Chunk { xid, ops } => {
@@ -339,6 +346,7 @@ impl<F: Follow> Live<F> {
     }
 
     /// Returns the lanes.
+    #[cfg(test)]
     pub(crate) const fn lanes(&self) -> &Lanes {
         &self.lanes
     }
@@ -350,6 +358,16 @@ impl<F: Follow> Live<F> {
     pub(crate) fn drain(&mut self) -> Result<(), EngineError> {
         self.flush();
         self.lanes.drain()
+    }
+
+    /// Returns the error that has ended replay, if one has (D5).
+    pub(crate) fn failure(&self) -> Option<EngineError> {
+        self.failed.clone().or_else(|| self.lanes.check().err())
+    }
+
+    /// Returns the families that are dropped and not freed yet.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = CfId> {
+        self.dropped.iter().map(|(cf, _)| *cf)
     }
 
     /// Returns the families with holes, and from where on.

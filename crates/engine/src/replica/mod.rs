@@ -5,19 +5,31 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `replica.rs` | [`Replica`]: a directory that follows; how it is opened and made |
+//! | `followed.rs`, `shown.rs` | [`Followed`](followed::Followed): the log that is followed; [`Shown`](shown::Shown): how much of it sessions see |
+//! | `follower_log.rs` | [`FollowerLog`](follower_log::FollowerLog): a replica's own log on disk |
+//! | `following.rs` | [`Following`](following::Following): the database as replay works on it |
 //! | `live.rs` | [`Live`](live::Live): the dispatcher, which takes records |
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
 //! | `hash.rs` | the state hash, by which two databases are compared |
 
-#![cfg_attr(not(test), expect(dead_code, reason = "opening a replica's directory comes next"))]
-
+pub(crate) mod followed;
+pub(crate) mod follower_log;
+pub(crate) mod following;
 pub(crate) mod hash;
 pub(crate) mod lanes;
 pub(crate) mod live;
+#[expect(clippy::module_inception, reason = "the noun of the folder")]
+mod replica;
+pub(crate) mod shown;
 pub(crate) mod unfinished;
 pub(crate) mod watermark;
+
+pub use followed::{CatalogChange, CatalogHook};
+pub use replica::{HistoryStart, Replica, ReplicaOptions, Seed};
+pub use shown::ShownWait;
 
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]

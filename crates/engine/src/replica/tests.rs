@@ -230,6 +230,7 @@ struct World {
     panics: AtomicBool,
     applied: AtomicU64,
     is_stopped: AtomicBool,
+    xid_limit: AtomicU64,
     read_back: AtomicUsize,
     catalogs: Mutex<Vec<Lsn>>,
     histories: Mutex<Vec<(Lsn, Lsn)>>,
@@ -288,6 +289,10 @@ impl Follow for World {
         Ok(())
     }
 
+    fn xid_limit(&self, limit: Xid) {
+        self.xid_limit.fetch_max(limit.get(), SeqCst);
+    }
+
     fn drop_family(&self, cf: CfId) {
         self.dropped.lock().push(cf);
         self.families.remove(cf).unwrap().clear();
@@ -328,6 +333,7 @@ fn follow(log: &Log, way: &Way, flushed: Map<CfId, Lsn>) -> (Arc<World>, Live<Wo
         panics: AtomicBool::new(false),
         applied: AtomicU64::new(0),
         is_stopped: AtomicBool::new(false),
+        xid_limit: AtomicU64::new(0),
         read_back: AtomicUsize::new(0),
         catalogs: Mutex::default(),
         histories: Mutex::default(),
@@ -379,6 +385,9 @@ fn check(log: &Log, way: &Way) -> u64 {
     settle(&world, &live);
     let expected = log.rows_at(Lsn::MAX);
     assert_eq!(rows_at(&world.families, end), expected, "at the end");
+    let ids = log.records.iter().filter(|made| made.tag != tag::RELOG && made.tag != tag::INCARNATION);
+    let highest = ids.filter_map(|made| collie_base::codec::Reader::new(&made.body[1..]).varint().ok()).max();
+    assert!(Some(world.xid_limit.load(SeqCst)) >= highest, "ids in the log are below the bound");
     let is_catalog = |(_, changes): &&(u64, Vec<Change>)| changes.iter().any(|change| change.cf == 0);
     let catalogs = log.commits.iter().filter(is_catalog).count();
     assert!(world.catalogs.lock().len() >= catalogs, "a commit of the catalog was not told");

@@ -13,7 +13,7 @@ use collie_base::{CfId, Lsn, Map, Xid};
 
 use crate::course::Course;
 use crate::large::LargeTransactions;
-use crate::redo::Op;
+use crate::redo::{Op, Redo};
 
 /// Bytes of operations held for their COMMIT, of all transactions together.
 pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
@@ -115,5 +115,43 @@ impl Unfinished {
         let open = self.open.remove(&xid)?;
         self.held_bytes -= open.held_bytes;
         Some(open)
+    }
+
+    /// Tells `large` of all of them (U2), and holds up to `held_bytes_max` from now on.
+    pub(crate) fn begin(&mut self, large: &LargeTransactions, held_bytes_max: usize) {
+        self.held_bytes_max = held_bytes_max;
+        for (xid, open) in &self.open {
+            open.chunks.first().into_iter().for_each(|chunk| large.begin(*xid, chunk.at.since));
+        }
+    }
+
+    /// Takes note of a record whose effect somebody else sees to.
+    ///
+    /// # Errors
+    /// It cannot be read, or makes no sense.
+    pub(crate) fn note(
+        &mut self,
+        at: RecordAt,
+        redo: &Redo<'_>,
+        large: &LargeTransactions,
+    ) -> Result<(), &'static str> {
+        match redo {
+            Redo::Commit { xid, .. } => {
+                drop(self.take(*xid));
+                large.abort(*xid);
+                Ok(())
+            }
+            Redo::Chunk { xid, ops } => self.chunk(at, *xid, ops, large),
+            Redo::Abort { xid } => {
+                self.abort(*xid, large);
+                Ok(())
+            }
+            Redo::RollbackTo { xid, first_void } => self.roll_back_to(*xid, *first_void),
+            Redo::Incarnation(_) => {
+                self.clear(large);
+                Ok(())
+            }
+            Redo::Relog { .. } | Redo::XidLimit { .. } | Redo::Unlogged { .. } | Redo::Time { .. } => Ok(()),
+        }
     }
 }

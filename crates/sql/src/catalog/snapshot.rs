@@ -52,6 +52,8 @@ pub struct Catalog {
     /// Where families of tables that were there before were filled at once, as TRUNCATE, a new primary key and CREATE INDEX
     /// do: a snapshot at or below shows nothing of them. Kept in memory only, while such a snapshot may be held.
     pub filled_at: Map<CfId, Lsn>,
+    /// Of a replica: snapshots show the definitions from here on. Zero elsewhere, where every snapshot does.
+    pub shown_from: Lsn,
 }
 
 impl Catalog {

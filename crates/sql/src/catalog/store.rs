@@ -5,7 +5,7 @@
 use std::ops::ControlFlow;
 
 use collie_base::{CfId, Map};
-use collie_engine::{Basis, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
+use collie_engine::{Basis, CatalogChange, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
 
 use crate::{
     catalog::{
@@ -36,6 +36,37 @@ pub struct Loaded {
 /// When the engine cannot be read. A row that cannot be decoded leaves its relation out and is reported in `damaged`.
 pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
     let family = db.family(CfId::CATALOG);
+    load_from(|visit| {
+        let mut visit = |key: &[u8], value: &[u8]| {
+            visit(key, value);
+            ControlFlow::Continue(())
+        };
+        let (range, mut after) = (foreign_rows(), None::<Vec<u8>>);
+        while let ScanEnd::More(last) = session.scan(&family, &range, after.as_deref(), false, BATCH, &mut visit)? {
+            after = Some(last);
+        }
+        Ok(())
+    })
+}
+
+/// Reads every definition as a change of a replica's catalog has left it, before a snapshot shows it.
+///
+/// # Errors
+/// None today: memory is read. What cannot be decoded is reported as by [`load`].
+pub fn load_changed(db: &Db, change: &CatalogChange) -> Result<Loaded> {
+    load_from(|visit| {
+        db.rows_at(CfId::CATALOG, change, &mut |key, value| {
+            // Keys that begin with byte 0 are the engine's (`foreign_rows`).
+            if key.first().is_some_and(|first| *first > 0) {
+                visit(key, value);
+            }
+        });
+        Ok(())
+    })
+}
+
+/// Makes the definitions of the rows that `scan` visits.
+fn load_from(scan: impl FnOnce(&mut dyn FnMut(&[u8], &[u8])) -> Result<()>) -> Result<Loaded> {
     let mut damaged = Vec::new();
     let mut catalog = Catalog::default();
     let mut next_oid = FIRST_USER_OID;
@@ -45,30 +76,23 @@ pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
     let mut checks: Map<Oid, Vec<Check>> = Map::default();
     let mut foreign_keys: Map<Oid, Vec<ForeignKey>> = Map::default();
     let mut unreadable: Vec<Oid> = Vec::new();
-    let mut visit = |key: &[u8], value: &[u8]| {
-        match record::decode(key, value) {
-            Ok(Record::Schema(schema)) => {
-                catalog.schemas.insert(schema.oid, schema.into());
-            }
-            Ok(Record::Relation(relation)) => {
-                relations.insert(relation.oid, *relation);
-            }
-            Ok(Record::Column(oid, column)) => columns.entry(oid).or_default().push(column),
-            Ok(Record::Index(oid, index)) => indexes.entry(oid).or_default().push(index),
-            Ok(Record::Check(oid, check)) => checks.entry(oid).or_default().push(check),
-            Ok(Record::ForeignKey(oid, foreign)) => foreign_keys.entry(oid).or_default().push(foreign),
-            Ok(Record::NextOid(next)) => next_oid = next_oid.max(next),
-            Err(error) => {
-                damaged.push(format!("catalog row {key:02x?}: {error}; its relation is left out"));
-                unreadable.extend(key.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes));
-            }
+    scan(&mut |key, value| match record::decode(key, value) {
+        Ok(Record::Schema(schema)) => {
+            catalog.schemas.insert(schema.oid, schema.into());
         }
-        ControlFlow::Continue(())
-    };
-    let (range, mut after) = (foreign_rows(), None::<Vec<u8>>);
-    while let ScanEnd::More(last) = session.scan(&family, &range, after.as_deref(), false, BATCH, &mut visit)? {
-        after = Some(last);
-    }
+        Ok(Record::Relation(relation)) => {
+            relations.insert(relation.oid, *relation);
+        }
+        Ok(Record::Column(oid, column)) => columns.entry(oid).or_default().push(column),
+        Ok(Record::Index(oid, index)) => indexes.entry(oid).or_default().push(index),
+        Ok(Record::Check(oid, check)) => checks.entry(oid).or_default().push(check),
+        Ok(Record::ForeignKey(oid, foreign)) => foreign_keys.entry(oid).or_default().push(foreign),
+        Ok(Record::NextOid(next)) => next_oid = next_oid.max(next),
+        Err(error) => {
+            damaged.push(format!("catalog row {key:02x?}: {error}; its relation is left out"));
+            unreadable.extend(key.get(1..5).and_then(|id| id.try_into().ok()).map(u32::from_be_bytes));
+        }
+    })?;
     for (oid, relation) in relations {
         if unreadable.contains(&oid) {
             continue;

@@ -22,7 +22,7 @@ pub fn from_engine(error: EngineError) -> SqlError {
         EngineError::ReadOnly => {
             state(SqlState::READ_ONLY_SQL_TRANSACTION, "cannot execute this statement in a read-only transaction")
         }
-        EngineError::OpenedReadOnly | EngineError::Salvaged => {
+        EngineError::OpenedReadOnly | EngineError::Salvaged | EngineError::Replica => {
             SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, error.to_string())
         }
         EngineError::Closed => state(SqlState::ADMIN_SHUTDOWN, "the database is closed"),

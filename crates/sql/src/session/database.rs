@@ -20,7 +20,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Map};
+use collie_base::{CfId, Lsn, Map};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
@@ -60,6 +60,8 @@ pub struct Database {
     pub(super) timer: Timer,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
+    /// Of a replica: up to where the catalog was read. Held while it is replaced.
+    pub(super) followed: Mutex<Lsn>,
 }
 
 /// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.
@@ -131,6 +133,17 @@ impl Database {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Arc<Self>, OpenReport), OpenError> {
         let (db, mut report) = Db::open(dir, options, env.clone(), progress)?;
+        let (database, mut damaged) = Self::over(db, env, defaults)?;
+        report.notices.append(&mut damaged);
+        Ok((database, report))
+    }
+
+    /// Makes the database of an engine that is open, and reads its catalog. Also returns a line for each relation that could not be
+    /// read. Over a replica the catalog follows what is replayed (`following.rs`).
+    ///
+    /// # Errors
+    /// When the catalog cannot be read.
+    pub fn over(db: Db, env: Env, defaults: Settings) -> Result<(Arc<Self>, Vec<String>), OpenError> {
         let mut session = db.session()?;
         session.begin(Isolation::ReadCommitted, false)?;
         session.begin_statement(StatementKind::Write)?;
@@ -149,9 +162,11 @@ impl Database {
         }
         session.end_statement();
         session.commit(true)?.block()?;
-        report.notices.append(&mut loaded.damaged);
         let mut catalog = loaded.catalog;
-        drop_families_without_owner(&db, &catalog)?;
+        if !db.is_replica() {
+            // There they come and go with the log.
+            drop_families_without_owner(&db, &catalog)?;
+        }
         system::install(&mut catalog);
         catalog.epoch = 1;
         let database = Self {
@@ -169,8 +184,13 @@ impl Database {
             running: AtomicUsize::new(0),
             connected: Mutex::default(),
             next_pid: AtomicU32::new(1),
+            followed: Mutex::default(),
         };
-        Ok((Arc::new(database), report))
+        let database = Arc::new(database);
+        if database.db.is_replica() {
+            database.follow()?;
+        }
+        Ok((database, loaded.damaged))
     }
 
     /// Opens a session for `user`, which calls itself `application` and is at `address`, if not in this process.
@@ -276,9 +296,11 @@ impl Database {
         &self.db
     }
 
-    /// Returns the newest committed catalog.
+    /// Returns the newest committed catalog. Every snapshot that is taken from now on shows it.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.load_full()
+        let catalog = self.catalog.load_full();
+        self.wait_until_shown(&catalog);
+        catalog
     }
 
     /// Returns the time, in microseconds since 2000-01-01 00:00 UTC.

@@ -149,6 +149,10 @@ impl SessionFacts for Facts<'_> {
         (self.database.db.boundary(), self.database.db.durable())
     }
 
+    fn is_replica(&self) -> bool {
+        self.database.db.is_replica()
+    }
+
     fn row_estimate(&self, cf: CfId) -> u64 {
         self.database.db.rows_in(cf)
     }

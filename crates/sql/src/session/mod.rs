@@ -34,6 +34,7 @@ mod described;
 mod effective;
 mod extended;
 mod facts;
+mod following;
 mod foreign_key;
 mod limits;
 mod named;

@@ -93,6 +93,9 @@ impl SessionFacts for FakeSession {
     fn positions(&self) -> (Lsn, Lsn) {
         (Lsn::new(0x1_0000_00A0), Lsn::new(0x20))
     }
+    fn is_replica(&self) -> bool {
+        false
+    }
     fn row_estimate(&self, _: CfId) -> u64 {
         1000
     }

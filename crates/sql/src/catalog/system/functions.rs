@@ -134,7 +134,12 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
             Value::Int4(found.map_or(-1, |(encoding, _)| *encoding))
         }
         "pg_backend_pid" => Value::Int4(facts.pid().cast_signed()),
-        "pg_is_in_recovery" => Value::Bool(false),
+        "pg_is_in_recovery" => Value::Bool(facts.is_replica()),
+        "pg_last_wal_replay_lsn" if facts.is_replica() => lsn(facts.positions().0),
+        "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn" if facts.is_replica() => {
+            let error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "recovery is in progress");
+            return Err(error.hint("WAL control functions cannot be executed during recovery."));
+        }
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => lsn(facts.positions().0),
         "pg_current_wal_flush_lsn" => lsn(facts.positions().1),
         // A statement that asks for the id has one before it runs.

@@ -94,6 +94,8 @@ pub trait SessionFacts {
     fn xid_fate(&self, xid: Xid) -> XidFate;
     /// The boundary and the durable end of the log.
     fn positions(&self) -> (Lsn, Lsn);
+    /// Whether the database follows the log of another one.
+    fn is_replica(&self) -> bool;
     /// Rows of a family, about.
     fn row_estimate(&self, cf: CfId) -> u64;
     /// Sessions connected, by process id.

@@ -1,0 +1,120 @@
+//! `Followed`: what a database knows of the log that it follows: its own copy of it, and how far it shows it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
+
+use collie_base::{Lsn, Xid};
+use collie_wal::{Log, WalError};
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::replica::live::VisitRecord;
+use crate::replica::shown::Shown;
+use crate::replica::unfinished::RecordAt;
+
+/// A replica's own log: the records of its primary, at their positions.
+pub(crate) trait OwnLog: fmt::Debug + Send + Sync {
+    /// Returns where it starts.
+    fn start(&self) -> Lsn;
+
+    /// Returns the end of what was received.
+    fn end(&self) -> Lsn;
+
+    /// Returns the position below which everything is on this machine's disk.
+    fn durable(&self) -> Lsn;
+
+    /// Blocks until `durable` reaches `lsn`, which was received.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    fn wait_durable(&self, lsn: Lsn) -> Result<(), WalError>;
+
+    /// Gives up the log below `lsn`, in whole files.
+    ///
+    /// # Errors
+    /// The log's: it is longer than it must be.
+    fn truncate_before(&self, lsn: Lsn) -> Result<(), WalError>;
+
+    /// Calls `visit` with the records from `first` to `last`, which were received, and perhaps with some more.
+    ///
+    /// # Errors
+    /// The log's, the first one of `visit`.
+    fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError>;
+
+    /// Closes it, durably.
+    ///
+    /// # Errors
+    /// The log's.
+    fn close(&self) -> Result<(), EngineError>;
+
+    /// Returns the log, for its figures; `None` where there is none.
+    fn log(&self) -> Option<&Log>;
+}
+
+/// A change of the catalog that was replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CatalogChange {
+    /// Snapshots at or above this position show it. None does before the hook has returned.
+    pub shown_from: Lsn,
+}
+
+impl CatalogChange {
+    /// One that snapshots show from `shown_from` on.
+    pub const fn at(shown_from: Lsn) -> Self {
+        Self { shown_from }
+    }
+}
+
+/// Told of each change of the catalog. It must not wait for a snapshot to show something: none does before it returns.
+pub type CatalogHook = Arc<dyn Fn(CatalogChange) + Send + Sync>;
+
+/// See the module's documentation.
+pub(crate) struct Followed {
+    // Constant after open.
+    pub(crate) own: Arc<dyn OwnLog>,
+    pub(crate) shown: Arc<Shown>,
+    /// Every id of a transaction in the log that was dispatched is below. Stored by the dispatcher.
+    xid_limit: AtomicU64,
+    hook: Mutex<Option<CatalogHook>>,
+}
+
+impl fmt::Debug for Followed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Followed").field("own", &self.own).field("shown", &self.shown).finish_non_exhaustive()
+    }
+}
+
+impl Followed {
+    /// With ids below `xid_limit` in the log so far.
+    pub(crate) fn new(own: Arc<dyn OwnLog>, shown: Arc<Shown>, xid_limit: Xid) -> Self {
+        Self { own, shown, xid_limit: AtomicU64::new(xid_limit.get()), hook: Mutex::new(None) }
+    }
+
+    /// Returns the position that is shown, and on this machine's disk: what flushes and cuts of the log go by.
+    pub(crate) fn durable(&self) -> Lsn {
+        self.shown.position().min(self.own.durable())
+    }
+
+    /// Raises the bound of ids.
+    pub(crate) fn note_xid_limit(&self, limit: Xid) {
+        self.xid_limit.fetch_max(limit.get(), Release);
+    }
+
+    /// Returns a bound of the ids in the log below what is shown.
+    pub(crate) fn xid_limit(&self) -> Xid {
+        Xid::new(self.xid_limit.load(Acquire))
+    }
+
+    /// Has `hook` told of changes of the catalog from now on.
+    pub(crate) fn set_hook(&self, hook: CatalogHook) {
+        *self.hook.lock() = Some(hook);
+    }
+
+    /// Tells of a change of the catalog.
+    pub(crate) fn catalog_changed(&self, shown_from: Lsn) {
+        let hook = self.hook.lock().clone();
+        hook.into_iter().for_each(|hook| hook(CatalogChange { shown_from }));
+    }
+}

@@ -1,0 +1,93 @@
+//! `Following`: an open database as the replay of a log works on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn};
+use collie_store::{Family, Row};
+use parking_lot::Mutex;
+
+use crate::EngineError;
+use crate::control::{Control, History};
+use crate::families::Families;
+use crate::flush::Base;
+use crate::garbage::Garbage;
+use crate::large::LargeTransactions;
+use crate::redo::Incarnation;
+use crate::replica::followed::Followed;
+use crate::replica::lanes::Target;
+use crate::replica::live::{Follow, VisitRecord};
+use crate::replica::unfinished::RecordAt;
+use crate::shared::Shared;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) followed: Arc<Followed>,
+    pub(crate) dir: PathBuf,
+    /// Who the directory is, with the histories so far.
+    pub(crate) control: Mutex<Control>,
+}
+
+impl Following {
+    fn base(&self) -> &Base {
+        self.shared.base.as_ref().expect("a replica is opened with levels")
+    }
+}
+
+impl Target for Following {
+    fn families(&self) -> &Families {
+        &self.shared.families
+    }
+
+    fn garbage(&self) -> &Garbage {
+        &self.shared.garbage
+    }
+
+    fn prune(&self, family: &Family, row: &Row) {
+        self.shared.prune(family, row);
+    }
+
+    fn applied(&self, _: Lsn) {
+        self.shared.shown_moved(&self.followed);
+    }
+
+    fn stopped(&self) {
+        self.followed.shown.close();
+    }
+}
+
+impl Follow for Following {
+    fn large(&self) -> &LargeTransactions {
+        &self.base().large
+    }
+
+    fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError> {
+        self.followed.own.read_back(first, last, visit)
+    }
+
+    fn catalog_changed(&self, end: Lsn) {
+        self.followed.catalog_changed(end);
+    }
+
+    fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError> {
+        let mut control = self.control.lock();
+        if control.note_history(History::of(start, previous_end, incarnation)) {
+            control.write(&self.shared.env, &self.dir)?;
+        }
+        Ok(())
+    }
+
+    fn xid_limit(&self, limit: collie_base::Xid) {
+        self.followed.note_xid_limit(limit);
+    }
+
+    fn drop_family(&self, cf: CfId) {
+        self.shared.drop_family(cf);
+    }
+
+    fn horizon(&self) -> Lsn {
+        self.shared.txns.horizon()
+    }
+}

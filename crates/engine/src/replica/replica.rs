@@ -1,0 +1,581 @@
+//! `Replica`: a database directory that follows the log of another database.
+//!
+//! # Invariants
+//! - E1. Nothing is shown before the log is applied up to `consistent_at` of the control file: until then rows of a base backup are
+//!   newer than the log that was applied, or come from a re-log. Records are replayed as at open meanwhile, and there is no [`Db`].
+//! - E2. A replica appends nothing to its log: positions are its primary's. Small flushes take the place of re-logs.
+//! - E3. Levels have no row above what is shown here, nor above what is on disk here (replication.md R11).
+//! - E4. What the own log has when it is opened is shown: none of it was shipped before it was durable on the primary (R1).
+//! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of every
+//!   database ([`Options::old_version_memory`]).
+//!
+//! Checked by `replica_tests.rs`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, OnceLock};
+
+use collie_base::{CfId, HistoryId, Lsn, Map, Term};
+use collie_env::Env;
+use collie_store::Levels;
+use collie_txn::Txns;
+use collie_wal::RecordRef;
+use parking_lot::Mutex;
+
+use crate::apply::appliers_for;
+use crate::control::{Control, History};
+use crate::course::Survey;
+use crate::families::Families;
+use crate::flush::Base;
+use crate::large::LargeTransactions;
+use crate::load::LoadedLevels;
+use crate::log::EngineLog;
+use crate::open::{CHECKPOINT, Recovering, start_threads};
+use crate::progress::{Meter, OpenPhase, PROGRESS_RECORDS};
+use crate::redo::Redo;
+use crate::replay::{Replay, Replayed};
+use crate::replica::followed::{Followed, OwnLog};
+use crate::replica::follower_log::FollowerLog;
+use crate::replica::following::Following;
+use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES};
+use crate::replica::live::{Begin, Follow as _, Live};
+use crate::replica::shown::{Shown, ShownWait};
+use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
+use crate::shared::Shared;
+use crate::{Db, EngineError, OpenProgress, OpenReport, Options, names};
+
+/// Called with a record.
+pub(crate) type VisitRef<'v> = dyn FnMut(RecordRef<'_>) -> Result<(), EngineError> + 'v;
+
+/// Reads the records of an own log from its beginning, in order, and calls what it is given with each.
+pub(crate) type ReadAll<'a> = dyn Fn(&mut VisitRef<'_>) -> Result<(), EngineError> + 'a;
+
+/// How a replica applies.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct ReplicaOptions {
+    /// Threads that apply row writes; 0: as many as there are cores, 8 at most.
+    pub apply_workers: usize,
+}
+
+/// The start of a line of positions, as the control file of a node knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryStart {
+    /// Number of the leadership.
+    pub term: Term,
+    /// The line's random id.
+    pub history: HistoryId,
+    /// Where it starts: the position of its INCARNATION record.
+    pub start: Lsn,
+    /// Where the record before that one ends.
+    pub prev_end: Lsn,
+}
+
+impl From<History> for HistoryStart {
+    fn from(History { term, id, start, previous_end }: History) -> Self {
+        Self { term, history: id, start, prev_end: previous_end }
+    }
+}
+
+impl From<HistoryStart> for History {
+    fn from(HistoryStart { term, history, start, prev_end }: HistoryStart) -> Self {
+        Self { term, id: history, start, previous_end: prev_end }
+    }
+}
+
+/// Who a directory is to be that a replica is opened in.
+#[derive(Clone, Debug)]
+pub struct Seed {
+    /// The primary's cluster.
+    pub cluster_id: u128,
+    /// The directory's own id, drawn for it.
+    pub node_id: u64,
+    /// The primary's term.
+    pub term: Term,
+    /// The primary's histories, oldest first.
+    pub histories: Vec<HistoryStart>,
+    /// Nothing is shown before the log is applied up to here: what was durable on the primary when the levels had been copied.
+    pub consistent_at: Lsn,
+}
+
+impl Seed {
+    /// Writes who the directory `dir` is, for [`Replica::open`]. Call it last: a directory without it opens as nothing.
+    ///
+    /// # Durability
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn plant(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
+        let Self { cluster_id: cluster, node_id: node, term, consistent_at, .. } = *self;
+        let histories = self.histories.iter().map(|history| History::from(*history)).collect();
+        env.files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))?;
+        Control { cluster, node, term, consistent_at, histories }.write(env, dir)
+    }
+}
+
+/// The log of a directory that is opened.
+pub(crate) struct Over<'a> {
+    own: Arc<dyn OwnLog>,
+    log: Option<Arc<FollowerLog>>,
+    read_all: &'a ReadAll<'a>,
+}
+
+/// Records are replayed as at open: nothing is shown (E1).
+struct Catching {
+    levels: Levels,
+    families: Arc<Families>,
+    flushed: Map<CfId, Lsn>,
+    replay: Replay,
+    unfinished: Unfinished,
+    /// Who `unfinished` tells; what counts is told again in the end.
+    scratch: LargeTransactions,
+    control: Control,
+    position: Lsn,
+}
+
+impl Catching {
+    /// Takes a record.
+    fn take(&mut self, record: RecordRef<'_>, env: &Env, dir: &Path) -> Result<(), EngineError> {
+        let RecordRef { lsn, end, tag, body, .. } = record;
+        let damage = |what| EngineError::Corruption { lsn, what };
+        let at = RecordAt { since: self.position, lsn };
+        self.replay.apply(lsn, tag, body)?;
+        let redo = Redo::decode(tag, body).map_err(|error| damage(error.what))?;
+        self.unfinished.note(at, &redo, &self.scratch).map_err(damage)?;
+        if let Redo::Incarnation(incarnation) = &redo
+            && self.control.note_history(History::of(lsn, self.position, incarnation))
+        {
+            self.control.write(env, dir)?;
+        }
+        self.position = end;
+        Ok(())
+    }
+}
+
+enum Phase {
+    Catching(Box<Catching>),
+    Live(Box<Live<Following>>),
+    /// What came of the last record, or closed.
+    Over(EngineError),
+}
+
+struct Inner {
+    // Constant after open.
+    dir: PathBuf,
+    options: Options,
+    replica: ReplicaOptions,
+    env: Env,
+    own: Arc<dyn OwnLog>,
+    /// `own`, unless a test has another one.
+    log: Option<Arc<FollowerLog>>,
+    cluster_id: u128,
+    node_id: u64,
+    consistent_at: Lsn,
+    /// Set once, when there is something to show.
+    open: OnceLock<Opened>,
+    /// Before that: how far the log was applied.
+    caught: AtomicU64,
+    /// Held while records are taken.
+    phase: Mutex<Phase>,
+}
+
+struct Opened {
+    db: Db,
+    applying: Arc<Applying>,
+    followed: Arc<Followed>,
+    following: Arc<Following>,
+}
+
+/// See the module's documentation. Clones share it.
+#[derive(Clone)]
+pub struct Replica(Arc<Inner>);
+
+impl fmt::Debug for Replica {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replica").field("dir", &self.0.dir).field("applied", &self.applied()).finish_non_exhaustive()
+    }
+}
+
+impl Replica {
+    /// Opens the directory `dir`, which [`Seed::plant`] has made and a base backup has perhaps given levels, and replays the log that it
+    /// has. Nothing is appended: the log goes on with what is received. `options.read_only` and `options.first_xid` mean nothing here.
+    ///
+    /// # Durability
+    /// What was received and flushed here is there when this returns.
+    ///
+    /// # Errors
+    /// When there is no such directory, or it is open elsewhere, of a newer format, damaged, or cannot be read or written.
+    pub fn open(
+        dir: &Path,
+        options: Options,
+        replica: ReplicaOptions,
+        env: &Env,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Self, OpenReport), EngineError> {
+        let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        if options.wal_dir.is_some() {
+            return Err(EngineError::InvalidArgument {
+                what: "wal.wal_dir of a replica is not built: leave it empty there",
+            });
+        }
+        let noted = Levels::noted_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?;
+        let needed = noted.log_start.max(CHECKPOINT);
+        let log_dir = Control::log_dir(dir);
+        let mut log_options = options.log.clone();
+        // A base backup brings no log: it begins where the levels need it.
+        log_options.first_lsn = needed;
+        // What levels of a base backup have may be above the log that was received so far.
+        let is_consistent = noted.flushed > control.consistent_at;
+        log_options.known_durable = Some(noted.flushed).filter(|flushed| is_consistent && *flushed > Lsn::ZERO);
+        let (log, found) = FollowerLog::open(env, &log_dir, log_options)?;
+        let log = Arc::new(log);
+        let own = Arc::clone(&log) as Arc<dyn OwnLog>;
+        let read_all: &ReadAll<'_> = &|visit| log.read_all(visit);
+        let over = Over { own, log: Some(Arc::clone(&log)), read_all };
+        let (this, report) = Self::over(dir, options, replica, env, over, progress)?;
+        Ok((this, OpenReport { notices: found.notes, incarnation: found.incarnation, ..report }))
+    }
+
+    /// Opens the directory `dir`, whose log was opened.
+    pub(crate) fn over(
+        dir: &Path,
+        options: Options,
+        replica: ReplicaOptions,
+        env: &Env,
+        over: Over<'_>,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Self, OpenReport), EngineError> {
+        let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        let Over { own, log, read_all } = over;
+        let (levels, _settled) =
+            Levels::open(env, &Control::levels_dir(dir), &options.levels).map_err(EngineError::levels)?;
+        let needed = levels.log_start().max(CHECKPOINT);
+        let (start, end) = (own.start(), own.end());
+        if start > needed {
+            return Err(EngineError::MissingLog { path: Control::log_dir(dir), start: Some(start), needed });
+        }
+        let families = Arc::new(Families::with_levels());
+        let mut meter = Meter::new(progress);
+        let threads = appliers_for(options.recovery_threads);
+        // A simulated disk counts its calls: there they come from one thread, in one order.
+        let loaders = if env.files.is_real() { threads } else { 1 };
+        let seed = env.random.u64();
+        let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed };
+        let (replay, LoadedLevels { flushed, rows: level_rows }) = recovering.begin(&mut meter)?;
+        let (cluster_id, node_id, consistent_at) = (control.cluster, control.node, control.consistent_at);
+        let unfinished = Unfinished::new(needed, 0);
+        let scratch = LargeTransactions::default();
+        let mut catching =
+            Catching { levels, families, flushed, replay, unfinished, scratch, control, position: start };
+        let (bytes, mut records) = (end.bytes_since(start), 0_u64);
+        meter.begin(OpenPhase::Replay, bytes);
+        read_all(&mut |record| {
+            catching.take(record, env, dir)?;
+            records += 1;
+            if records.is_multiple_of(PROGRESS_RECORDS) {
+                meter.note(record.end.bytes_since(start), catching.replay.rows);
+            }
+            // Who is behind `consistent_at` goes on with the stream, whose large transactions end nobody knows where.
+            if end >= consistent_at && catching.replay.is_crowded() {
+                let mut survey = Survey::new(needed);
+                read_all(&mut |record| survey.note(record.lsn, record.tag, record.body))?;
+                catching.replay.take_fates(survey.finish())?;
+            }
+            Ok(())
+        })?;
+        let rows = catching.replay.rows;
+        let position = catching.position;
+        let inner = Inner {
+            dir: dir.to_owned(),
+            options,
+            replica,
+            env: env.clone(),
+            own,
+            log,
+            cluster_id,
+            node_id,
+            consistent_at,
+            open: OnceLock::new(),
+            caught: AtomicU64::new(position.get()),
+            phase: Mutex::new(Phase::Over(EngineError::Closed)),
+        };
+        let this = Self(Arc::new(inner));
+        *this.0.phase.lock() = this.0.settle(Phase::Catching(Box::new(catching)))?;
+        meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
+        let report = OpenReport {
+            created: false,
+            notices: Vec::new(),
+            rows,
+            level_rows,
+            log_bytes: bytes,
+            incarnation: 0,
+            ring_outlives_process: false,
+            read_only: true,
+        };
+        Ok((this, report))
+    }
+
+    /// Takes whole records of the primary's log that begin at `start` and continue `prev_end`: into the own log, then to the workers. One
+    /// caller at a time. Returns where they end. See [`collie_wal::Follower::receive`].
+    ///
+    /// # Durability
+    /// None yet: see [`Replica::follower`]. What is seen here is durable on the primary.
+    ///
+    /// # Progress
+    /// Blocks while 64 MiB of row writes wait for workers, on changes of the catalog until they are in place, and as the log does.
+    ///
+    /// # Errors
+    /// The log's: `Full` may come with a part taken, as [`Replica::end`] says. `Corruption`: replay has ended, and the replica must be
+    /// built anew; the error comes back ever after, and what was applied can be read. [`EngineError::ReplayStopped`],
+    /// [`EngineError::Closed`].
+    pub fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, EngineError> {
+        if let Some(error) = self.failure() {
+            return Err(error);
+        }
+        let log = self.0.log.as_ref().ok_or(EngineError::Closed)?;
+        log.receive(start, prev_end, records, |give| self.take(|visit| give(visit)))
+    }
+
+    /// Returns the own log, for its marks, waits and figures. Give it nothing: [`Replica::receive`] does.
+    pub fn follower(&self) -> Option<&collie_wal::Follower> {
+        self.0.log.as_ref().map(|log| log.follower())
+    }
+
+    /// Returns the end of what was received.
+    pub fn end(&self) -> Lsn {
+        self.0.own.end()
+    }
+
+    /// Takes records that `give` calls its argument with, in the order of the log. What they commit is seen soon after.
+    pub(crate) fn take(
+        &self,
+        give: impl FnOnce(&mut VisitRef<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let inner = &*self.0;
+        let mut phase = inner.phase.lock();
+        let taken = match &mut *phase {
+            Phase::Catching(catching) => give(&mut |record| catching.take(record, &inner.env, &inner.dir)),
+            Phase::Live(live) => {
+                let taken = give(&mut |record| live.take(record));
+                live.flush(); // also what was good before an error
+                taken
+            }
+            Phase::Over(error) => Err(error.clone()),
+        };
+        if let Err(error) = &taken {
+            // What was applied stays to be read; nothing is skipped.
+            if let Phase::Catching(_) = &*phase {
+                *phase = Phase::Over(error.clone());
+            }
+            return taken;
+        }
+        if let Phase::Catching(catching) = &*phase {
+            inner.caught.store(catching.position.get(), Release);
+            if catching.position >= inner.consistent_at {
+                let caught = std::mem::replace(&mut *phase, Phase::Over(EngineError::ReplayStopped));
+                *phase = inner.settle(caught)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets sessions see commits below `lsn`, as far as they are applied: what the primary says of itself with each packet.
+    pub fn set_show(&self, lsn: Lsn) {
+        if let Some(open) = self.0.open.get() {
+            open.followed.shown.raise(lsn);
+            open.db.shared.shown_moved(&open.followed);
+        }
+    }
+
+    /// Frees what dropped tables leave, once no snapshot shows them; replay does so too. Call it now and then while nothing is received.
+    pub fn tick(&self) {
+        if let Some(mut phase) = self.0.phase.try_lock()
+            && let Phase::Live(live) = &mut *phase
+        {
+            live.flush();
+        }
+    }
+
+    /// Returns the database, whose sessions read what is shown; `None` as long as nothing may be shown (E1).
+    pub fn db(&self) -> Option<Db> {
+        self.0.open.get().map(|open| open.db.clone())
+    }
+
+    /// Returns the position below which every commit is applied.
+    pub fn applied(&self) -> Lsn {
+        self.0.open.get().map_or_else(|| Lsn::new(self.0.caught.load(Acquire)), |open| open.applying.applied())
+    }
+
+    /// Returns the position below which sessions see every commit; zero as long as nothing may be shown.
+    pub fn shown(&self) -> Lsn {
+        self.0.open.get().map_or(Lsn::ZERO, |open| open.followed.shown.position())
+    }
+
+    /// Returns the position below which the log is on this machine's disk.
+    pub fn durable(&self) -> Lsn {
+        self.0.own.durable()
+    }
+
+    /// Returns the bytes of row writes that wait to be applied.
+    pub fn queue_bytes(&self) -> u64 {
+        self.0.open.get().map_or(0, |open| open.applying.queued_bytes())
+    }
+
+    /// Waits until sessions see commits below `lsn`; `None` as long as nothing may be shown.
+    pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
+        self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn))
+    }
+
+    /// Returns how many row writes were handed to workers since there is something to show.
+    pub fn row_writes(&self) -> u64 {
+        match &*self.0.phase.lock() {
+            Phase::Live(live) => live.row_writes(),
+            _ => 0,
+        }
+    }
+
+    /// Returns why nothing more is taken, if an error has ended replay.
+    pub fn failure(&self) -> Option<EngineError> {
+        match &*self.0.phase.lock() {
+            Phase::Over(error) => Some(error.clone()),
+            Phase::Live(live) => live.failure(),
+            Phase::Catching(_) => None,
+        }
+    }
+
+    /// Returns the id of the cluster: its primary's.
+    pub fn cluster_id(&self) -> u128 {
+        self.0.cluster_id
+    }
+
+    /// Returns the id of the directory.
+    pub fn node_id(&self) -> u64 {
+        self.0.node_id
+    }
+
+    /// Returns below which position nothing is shown.
+    pub fn consistent_at(&self) -> Lsn {
+        self.0.consistent_at
+    }
+
+    /// Returns the term and the histories, those among them that were received.
+    pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
+        let of = |control: &Control| (control.term, control.histories.iter().map(|known| (*known).into()).collect());
+        if let Some(open) = self.0.open.get() {
+            return of(&open.following.control.lock());
+        }
+        match &*self.0.phase.lock() {
+            Phase::Catching(catching) => of(&catching.control),
+            _ => (Term::new(0), Vec::new()),
+        }
+    }
+
+    /// Waits until everything that was taken is in place.
+    ///
+    /// # Errors
+    /// [`EngineError::ReplayStopped`].
+    pub fn drain(&self) -> Result<(), EngineError> {
+        match &mut *self.0.phase.lock() {
+            Phase::Live(live) => live.drain(),
+            Phase::Catching(_) => Ok(()),
+            Phase::Over(error) => Err(error.clone()),
+        }
+    }
+
+    /// Returns a position and the state hash there, once everything that was taken is applied: of all families but those with holes,
+    /// and dropped ones that old snapshots keep. Reads every row. See [`Db::state_hash`].
+    ///
+    /// # Errors
+    /// [`EngineError::ReplayStopped`], [`EngineError::TooManySessions`]; [`EngineError::Closed`] as long as nothing may be shown.
+    pub fn state_hash(&self) -> Result<(Lsn, u64), EngineError> {
+        let (skipped, db, position) = {
+            let mut phase = self.0.phase.lock();
+            let (Phase::Live(live), Some(open)) = (&mut *phase, self.0.open.get()) else {
+                return Err(EngineError::Closed);
+            };
+            live.drain()?;
+            let skipped: Vec<CfId> = live.holes().keys().copied().chain(live.dropped()).collect();
+            (skipped, open.db.clone(), live.position().min(open.followed.shown.show()))
+        };
+        db.shared.txns.log().wait_boundary(position)?; // the last worker publishes in a moment
+        db.state_hash(&skipped)
+    }
+
+    /// Ends replay, and closes the database and its log. Sessions that are open can still read.
+    ///
+    /// # Errors
+    /// The log's; the levels'.
+    pub fn close(&self) -> Result<(), EngineError> {
+        let phase = std::mem::replace(&mut *self.0.phase.lock(), Phase::Over(EngineError::Closed));
+        drop(phase); // ends the workers
+        let closed = self.0.open.get().map_or(Ok(()), |open| {
+            open.followed.shown.close();
+            open.db.close()
+        });
+        closed.and(self.0.own.close())
+    }
+}
+
+impl Inner {
+    /// Shows what was caught, if it is enough (E1).
+    fn settle(&self, phase: Phase) -> Result<Phase, EngineError> {
+        match phase {
+            Phase::Catching(catching) if catching.position >= self.consistent_at => {
+                let (live, opened) = self.go_live(*catching)?;
+                assert!(self.open.set(opened).is_ok(), "a replica goes live once");
+                Ok(Phase::Live(Box::new(live)))
+            }
+            phase => Ok(phase),
+        }
+    }
+
+    fn go_live(&self, catching: Catching) -> Result<(Live<Following>, Opened), EngineError> {
+        let Catching { levels, families, flushed, replay, mut unfinished, control, position, .. } = catching;
+        let Replayed { xid_limit, old_bytes, large, .. } = replay.finish();
+        let (forgotten, cleared_bytes) = names::after_replay(&families)?;
+        families.note_forgotten(forgotten);
+        unfinished.begin(&large, HELD_BYTES_MAX);
+
+        let workers = match self.replica.apply_workers {
+            0 => appliers_for(0).min(8),
+            workers => appliers_for(workers),
+        };
+        let (applying, hands) = Applying::new(position, workers, QUEUE_BYTES);
+        let shown = Shown::new(Arc::clone(&applying), position); // E4
+        let followed = Arc::new(Followed::new(Arc::clone(&self.own), shown, xid_limit));
+        let options = &self.options;
+        let txns = Txns::new(EngineLog::following(Arc::clone(&followed)), options.txn(xid_limit));
+        let base = Base::new(levels, large, &families, &txns);
+        let chunk_bytes = options.log.chunk_bytes;
+        let shared = Shared::new(families, txns, control.clone(), chunk_bytes, xid_limit, options, &self.env);
+        let shared = Arc::new(shared.over_levels(base).refusing_writes(EngineError::Replica));
+        shared.garbage.loaded(old_bytes);
+        shared.garbage.freed(cleared_bytes);
+        shared.shown_moved(&followed);
+        shared.txns.tick(shared.now());
+        shared.limit_memory();
+        start_threads(&shared, options, &self.dir)?;
+
+        let following = Arc::new(Following {
+            shared: Arc::clone(&shared),
+            followed: Arc::clone(&followed),
+            dir: self.dir.clone(),
+            control: Mutex::new(control),
+        });
+        following.xid_limit(xid_limit);
+        let target = Arc::clone(&following);
+        let lanes = Lanes::start(Arc::clone(&applying), hands, target)
+            .map_err(|error| EngineError::io("start a thread for", self.dir.clone(), error))?;
+        let begin = Begin { position, unfinished, flushed, xid_limit };
+        let live = Live::new(Arc::clone(&following), lanes, begin)?;
+        Ok((live, Opened { db: Db { shared }, applying, followed, following }))
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+#[path = "replica_tests.rs"]
+mod tests;

@@ -1,0 +1,150 @@
+//! `Shown`: the position below which a replica's sessions see every commit.
+//!
+//! # Invariants
+//! - S1. It is min(`applied`, `show`): every commit below is complete here (R4 of replication.md), and the primary lets it be seen.
+//! - S2. Both only grow, so it only grows.
+//! - S3. Who waits for a position registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
+//!
+//! `show` carries nothing but itself: its Release pairs with the Acquire of readers, `applied` brings the rows.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use collie_base::Lsn;
+use collie_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use collie_sync::{Ticket, Waiters};
+
+use crate::EngineError;
+use crate::replica::lanes::Applying;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    applying: Arc<Applying>,
+    show: AtomicU64,
+    waiters: Waiters,
+    is_closed: AtomicBool,
+}
+
+impl Shown {
+    /// With `show` at `start`.
+    pub(crate) fn new(applying: Arc<Applying>, start: Lsn) -> Arc<Self> {
+        let (show, is_closed) = (AtomicU64::new(start.get()), AtomicBool::new(false));
+        Arc::new(Self { applying, show, waiters: Waiters::new(), is_closed })
+    }
+
+    /// Returns what sessions see.
+    pub(crate) fn position(&self) -> Lsn {
+        self.applied().min(self.show())
+    }
+
+    /// Returns the position below which every commit is applied.
+    pub(crate) fn applied(&self) -> Lsn {
+        self.applying.applied()
+    }
+
+    /// Returns the position up to which the primary lets commits be seen.
+    pub(crate) fn show(&self) -> Lsn {
+        Lsn::new(self.show.load(Ordering::Acquire))
+    }
+
+    /// Raises `show`.
+    pub(crate) fn raise(&self, show: Lsn) {
+        self.show.fetch_max(show.get(), Ordering::AcqRel);
+    }
+
+    /// Wakes who waits for the position; after one of its words was moved.
+    pub(crate) fn wake(&self) {
+        self.waiters.wake_through(self.position().get());
+    }
+
+    /// Lets everybody go: nothing is applied any more.
+    pub(crate) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.waiters.wake_through(u64::MAX);
+    }
+
+    /// Ready once `lsn` is shown.
+    fn poll(&self, lsn: Lsn, ticket: &mut Option<Ticket>, waker: &Waker) -> Poll<Result<(), EngineError>> {
+        if self.position() >= lsn {
+            return Poll::Ready(Ok(()));
+        }
+        if ticket.as_ref().is_none_or(|ticket| !self.waiters.replace(*ticket, waker)) {
+            *ticket = Some(self.waiters.register(lsn.get(), waker.clone()));
+        }
+        if self.position() >= lsn {
+            return Poll::Ready(Ok(())); // S3
+        }
+        if self.is_closed.load(Ordering::Acquire) || self.applying.is_broken() {
+            return Poll::Ready(Err(EngineError::ReplayStopped));
+        }
+        Poll::Pending
+    }
+
+    /// Blocks until `lsn` is shown.
+    ///
+    /// # Errors
+    /// [`EngineError::ReplayStopped`].
+    pub(crate) fn wait(self: &Arc<Self>, lsn: Lsn) -> Result<(), EngineError> {
+        ShownWait::new(self, lsn).block()
+    }
+}
+
+/// Resolves when commits below a position can be seen on a replica: the next snapshot shows them.
+///
+/// # Errors
+/// [`EngineError::ReplayStopped`]: they never will, unless the replica is opened again.
+///
+/// # Cancel safety
+/// Dropping it waits no more.
+#[must_use = "a wait that is dropped waits no more"]
+#[derive(Debug)]
+pub struct ShownWait {
+    shown: Arc<Shown>,
+    lsn: Lsn,
+    ticket: Option<Ticket>,
+}
+
+impl ShownWait {
+    /// For `lsn`.
+    pub(crate) fn new(shown: &Arc<Shown>, lsn: Lsn) -> Self {
+        Self { shown: Arc::clone(shown), lsn, ticket: None }
+    }
+
+    /// Waits on this thread.
+    ///
+    /// # Errors
+    /// As the future's.
+    pub fn block(mut self) -> Result<(), EngineError> {
+        struct Unpark(std::thread::Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+            }
+        }
+    }
+}
+
+impl Future for ShownWait {
+    type Output = Result<(), EngineError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.shown.poll(this.lsn, &mut this.ticket, cx.waker())
+    }
+}
+
+impl Drop for ShownWait {
+    fn drop(&mut self) {
+        self.ticket.take().into_iter().for_each(|ticket| self.shown.waiters.forget(ticket));
+    }
+}
