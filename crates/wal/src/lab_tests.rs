@@ -199,6 +199,30 @@ fn eight_writers_share_a_log_and_a_second_owner_is_refused() {
     assert!(second.is_ok(), "without the lock the second opener is not refused: {second:?}");
 }
 
+/// Goal: after a crash nothing is handed out again that the crashed life may have handed out, by its own settings and not by those of the
+/// opening. Method: a life with a large ring, most of which never reached the disk; an opening with a small one, as it is and with the
+/// mistake.
+#[test]
+fn opening_with_a_smaller_ring_hands_out_no_position_again() {
+    let (env, disk) = Env::simulated(10);
+    let large = Options { ring_bytes: 512 << 10, segment_bytes: 2 << 20, flush_bytes: 256 << 10, ..lab::lab_options() };
+    let (log, _) = Log::open(&env, "/wal".as_ref(), large).unwrap();
+    let mut writer = log.writer();
+    writer.commit(1, b"durable", Level::Disk).unwrap();
+    let durable = log.durable();
+    let mut highest = durable;
+    while highest.bytes_since(durable) < 150 << 10 {
+        highest = writer.append(1, &[&[7; 3000]]).unwrap().end;
+    }
+    log.abandon();
+    let next = |mistake| {
+        let env = Env::over(disk.power_cut(1), 11);
+        mistakes::with(mistake, || Log::open(&env, "/wal".as_ref(), lab::lab_options())).unwrap().1.next
+    };
+    assert!(next("NONE") >= highest, "{} is handed out again, {highest} was", next("NONE"));
+    assert!(next("NEW_SKIP") < highest, "a skip by the new settings goes unnoticed");
+}
+
 /// Goal: figures carry their unit and agree with each other. Method: a rate times its time is the count.
 #[test]
 fn rate_times_time_is_the_count() {

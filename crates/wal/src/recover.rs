@@ -166,7 +166,8 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
         Ending::Unclean if mistake!("POSITION_REUSED") => found.end,
         Ending::Unclean => {
             let used = found.end.max(found.end_max).max(ring.as_ref().map_or(Lsn::ZERO, |ring| ring.end));
-            used.plus(found.skip.max(options.skip_bytes()))
+            let skip = if mistake!("NEW_SKIP") { 0 } else { found.skip };
+            used.plus(skip.max(options.skip_bytes()))
         }
     };
     if next.get() >= OPEN_LSN_LIMIT {
