@@ -33,6 +33,6 @@ fn too_few_open_files_are_refused_with_the_number_needed() {
         "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); CHECKPOINT",
     )
     .ok();
-    let counted = shell("ulimit -Hn 400 && ulimit -Sn 30", "CHECKPOINT; SELECT count(*) FROM t").ok();
+    let counted = shell("ulimit -Sn 30 && ulimit -Hn 400", "CHECKPOINT; SELECT count(*) FROM t").ok();
     assert!(counted.contains("1000"), "{counted}");
 }
