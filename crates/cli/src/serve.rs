@@ -18,6 +18,12 @@ pub(crate) struct Args {
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Address for replicas; without it none are served.
+    #[arg(long, value_name = "ADDR")]
+    replica_listen: Option<SocketAddr>,
+    /// Follow the primary that listens for replicas there, and answer reads only. An empty data directory is filled first.
+    #[arg(long, value_name = "HOST:PORT")]
+    replica_of: Option<String>,
     /// TOML file with settings; see `collie config`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -43,6 +49,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    if let Some(listen) = args.replica_listen {
+        config.replication.listen = Some(listen);
+    }
+    if let Some(primary) = &args.replica_of {
+        config.set("server.replica_of", primary)?;
+    }
+    let is_replica = config.replication.primary.is_some();
     config.engine.read_only = args.read_only;
     config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
     let env = Env::real();
@@ -57,7 +70,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
     }
-    let (ring, stopped) = if report.read_only {
+    let (ring, stopped) = if is_replica {
+        ("a replica: every statement that would write is refused with 25006", "stopped: what was received is on disk")
+    } else if report.read_only {
         ("nothing can be written: every statement that would is refused with 25006", "stopped: nothing was written")
     } else if report.ring_outlives_process {
         (
@@ -73,6 +88,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     eprintln!("{ring}");
     if !report.read_only {
         eprintln!("wal.max_total_wal_size comes to {} MiB", server.log_bytes_max() >> 20);
+    }
+    if let Some(address) = server.replica_address() {
+        eprintln!("listening for replicas on {address}");
     }
     println!("listening on {}", server.address());
     server.run()?;

@@ -8,6 +8,7 @@
 //!
 //! | folder or file | noun |
 //! |---|---|
+//! | `database/` | databases of the engine on both sides |
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
@@ -26,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod database;
 mod error;
 pub mod identity;
 #[cfg(test)]

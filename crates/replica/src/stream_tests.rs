@@ -375,6 +375,10 @@ impl Setting {
     }
 }
 
+fn now_ns() -> u64 {
+    Env::real().clock.now_ns()
+}
+
 fn options() -> FollowOptions {
     FollowOptions { slot: "north".to_owned(), timeout: PATIENCE }
 }
@@ -404,15 +408,19 @@ async fn a_replica_gets_every_byte_at_its_position() {
     let end = primary.append(0, b"behind the jump");
     until("what came", || replica.bytes() == primary.bytes()).await;
     until("the acks", || {
-        let stat = setting.slots.stat().remove(0);
-        stat.state == SlotState::Streaming && stat.positions.applied == end && stat.rtt_min_ns < u64::MAX
+        let stat = setting.slots.stat(end, now_ns()).remove(0);
+        stat.state == SlotState::Streaming
+            && stat.positions.applied == end
+            && stat.rtt_min_ns < u64::MAX
+            && stat.delay_ns == 0
+            && stat.delay_max_ns < PATIENCE.as_nanos() as u64
     })
     .await;
     until("the cursor", || primary.log.lock().advanced == end).await;
     assert_eq!(identity(&replica).histories.len(), 2);
     setting.stop(following).await;
     assert!(matches!(told.lock()[0], Told::Following { from: Lsn::FIRST, node: 1 }), "{told:?}");
-    until("the slot to be away", || setting.slots.stat()[0].state == SlotState::Away).await;
+    until("the slot to be away", || setting.slots.stat(end, now_ns())[0].state == SlotState::Away).await;
 }
 
 /// Goal: whatever ends a connection, and whichever bit flips, the replica resumes where it was and ends with the same bytes.

@@ -49,6 +49,42 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, effect: &'st
 /// Every key, sorted.
 pub const KEYS: &[Key] = &[
     key(
+        "replication.flush_delay",
+        Kind::Time,
+        "500us",
+        "While a replica is connected, the log is flushed when the oldest byte that nobody waits for is so old: how long an asynchronous commit takes to leave for the replica. 0: as wal.flush_delay says.",
+    ),
+    key(
+        "replication.heartbeat",
+        Kind::Time,
+        "100ms",
+        "How often a primary tells its replicas that it is there, and they answer.",
+    ),
+    key(
+        "replication.slot",
+        Kind::Text,
+        "",
+        "Name of a replica's slot on its primary: at most 55 letters, digits, -, _ and dots. Empty: node- and the directory's id.",
+    ),
+    key(
+        "replication.slot_bytes",
+        Kind::Bytes,
+        "8GiB",
+        "A primary keeps so much log for a replica that is away; beyond it the log goes and the replica has to be filled anew.",
+    ),
+    key(
+        "replication.timeout",
+        Kind::Time,
+        "5s",
+        "A connection between primary and replica on which nothing was heard for so long is given up; 1s to 600s.",
+    ),
+    key(
+        "replication.window",
+        Kind::Bytes,
+        "64MiB",
+        "Log under way to a replica at which a primary waits for its acks.",
+    ),
+    key(
         "server.listen",
         Kind::Text,
         "127.0.0.1:5433",
@@ -60,6 +96,18 @@ pub const KEYS: &[Key] = &[
         Kind::Bytes,
         "64MiB",
         "Longest protocol message; a longer one is refused with 08P01 and the connection closes.",
+    ),
+    key(
+        "server.replica_listen",
+        Kind::Text,
+        "",
+        "Address for replicas, such as 127.0.0.1:5434. Only loopback until there is authentication. Empty: none are served. The flag --replica-listen wins.",
+    ),
+    key(
+        "server.replica_of",
+        Kind::Text,
+        "",
+        "HOST:PORT where a primary listens for replicas: this server follows it and answers reads only. Empty: it is a primary. The flag --replica-of wins.",
     ),
     key("server.worker_threads", Kind::Count, "0", "Threads that run sessions; 0 is one per core, at least two."),
     key(
@@ -233,6 +281,42 @@ pub const KEYS: &[Key] = &[
     ),
 ];
 
+/// How a server replicates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// Where replicas connect; `None`: nowhere.
+    pub listen: Option<SocketAddr>,
+    /// The primary that is followed, host and port; `None`: this is one.
+    pub primary: Option<String>,
+    /// `replication.slot`.
+    pub slot: String,
+    /// `replication.slot_bytes`.
+    pub slot_bytes: u64,
+    /// `replication.flush_delay`.
+    pub flush_delay: Duration,
+    /// `replication.heartbeat`.
+    pub heartbeat: Duration,
+    /// `replication.timeout`.
+    pub timeout: Duration,
+    /// `replication.window`.
+    pub window_bytes: u64,
+}
+
+impl Default for Replication {
+    fn default() -> Self {
+        Self {
+            listen: None,
+            primary: None,
+            slot: String::new(),
+            slot_bytes: 8 << 30,
+            flush_delay: Duration::from_micros(500),
+            heartbeat: Duration::from_millis(100),
+            timeout: Duration::from_secs(5),
+            window_bytes: 64 << 20,
+        }
+    }
+}
+
 /// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -244,6 +328,8 @@ pub struct Config {
     pub max_message_bytes: usize,
     /// Threads that run sessions; 0 is one per core, at least two.
     pub worker_threads: usize,
+    /// How it replicates.
+    pub replication: Replication,
     /// The engine's options.
     pub engine: Options,
     /// Settings every session starts with.
@@ -261,6 +347,7 @@ impl Default for Config {
             max_connections: 1000,
             max_message_bytes: 64 << 20,
             worker_threads: 0,
+            replication: Replication::default(),
             engine,
             session: Settings::default(),
             given: Vec::new(),
@@ -325,13 +412,46 @@ impl Config {
         let count = || value.parse::<u64>().map_err(|_| bad("expected a whole number"));
         let size = |most: u64| count().and_then(|n| usize::try_from(n.min(most)).map_err(|_| bad("too large")));
         let bytes = || parse_bytes(value).ok_or_else(|| bad("expected bytes, as in 65536, 64KiB or 16MiB"));
-        let log = &mut self.engine.log;
+        let time = || parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"));
+        let (log, replication) = (&mut self.engine.log, &mut self.replication);
         if let Kind::Word(words) = key.kind
             && !words.contains(&value)
         {
             return Err(bad(&format!("expected one of {}", words.join(", "))));
         }
         match key.name {
+            "replication.flush_delay" => replication.flush_delay = time()?,
+            "replication.heartbeat" => {
+                replication.heartbeat = time()?;
+                if !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&replication.heartbeat) {
+                    return Err(bad("expected 1ms to 60s"));
+                }
+            }
+            "replication.slot" => {
+                let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+                if value.len() > 55 || !value.bytes().all(good) {
+                    return Err(bad("expected at most 55 letters, digits, -, _ and dots"));
+                }
+                value.clone_into(&mut replication.slot);
+            }
+            "replication.slot_bytes" => replication.slot_bytes = bytes()?.max(1),
+            "replication.timeout" => {
+                replication.timeout = time()?;
+                if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&replication.timeout) {
+                    return Err(bad("expected 1s to 600s"));
+                }
+            }
+            "replication.window" => replication.window_bytes = bytes()?.max(1),
+            "server.replica_listen" => {
+                let address = || value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5434"));
+                replication.listen = if value.is_empty() { None } else { Some(address()?) };
+            }
+            "server.replica_of" => {
+                if !value.is_empty() && !value.contains(':') {
+                    return Err(bad("expected HOST:PORT, as in 127.0.0.1:5434"));
+                }
+                replication.primary = Some(value.to_owned()).filter(|value| !value.is_empty());
+            }
             "server.listen" => {
                 self.listen = value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5433"))?;
             }

@@ -35,6 +35,11 @@ pub enum ServeError {
     },
     /// The data directory could not be opened.
     Open(OpenError),
+    /// A replica cannot go on as it is.
+    Replication {
+        /// Why, and what to do.
+        message: String,
+    },
     /// The log could not be flushed at the end.
     Close {
         /// Why.
@@ -53,6 +58,7 @@ impl ServeError {
             Self::Setting { .. } | Self::NotLoopback { .. } => Remedy::FixCall,
             Self::AddressInUse { .. } => Remedy::FreeResources,
             Self::Io { .. } | Self::Close { .. } => Remedy::Reopen,
+            Self::Replication { .. } => Remedy::RestoreData,
             Self::Open(OpenError::Engine(error)) => error.remedy(),
             Self::Open(OpenError::Catalog(error)) => error.remedy(),
         }
@@ -62,7 +68,7 @@ impl ServeError {
 impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Setting { message } => f.write_str(message),
+            Self::Setting { message } | Self::Replication { message } => f.write_str(message),
             Self::NotLoopback { address } => write!(
                 f,
                 "refusing to listen on {address}: there is no authentication yet, so only loopback addresses are served; \

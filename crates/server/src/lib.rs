@@ -14,6 +14,7 @@ mod client;
 pub mod config;
 mod connection;
 mod error;
+mod replication;
 mod serve;
 
 pub use error::ServeError;

@@ -16,6 +16,7 @@ use crate::{
     config::Config,
     connection::{Shared, serve},
     error::ServeError,
+    replication::{self, Following, Replicas},
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -31,6 +32,10 @@ pub struct Server {
     database: Arc<Database>,
     config: Config,
     address: SocketAddr,
+    /// Who serves replicas, if it does.
+    replicas: Option<Replicas>,
+    /// What it follows, if it is a replica.
+    following: Option<Following>,
 }
 
 /// How a server ended.
@@ -74,10 +79,42 @@ impl Server {
             what: config.listen.to_string(),
             source,
         })?;
+        let env = Env::real();
         let engine = Options { connections: config.max_connections, ..config.engine.clone() };
-        let (database, report) = Database::open(data, engine, Env::real(), config.session.clone(), progress)?;
+        let (database, report, following) = match config.replication.primary.clone() {
+            None => {
+                let (database, report) = Database::open(data, engine, env.clone(), config.session.clone(), progress)?;
+                (database, report, None)
+            }
+            Some(primary) => {
+                if config.replication.listen.is_some() {
+                    let message = "a replica serves no replicas of its own yet: leave --replica-listen out".to_owned();
+                    return Err(ServeError::Setting { message });
+                }
+                let (mut following, mut report) =
+                    replication::open(&runtime, &config, engine, &primary, data, &env, progress)?;
+                let db = following.database(&runtime)?;
+                let (database, mut damaged) = Database::over(db, env.clone(), config.session.clone())?;
+                report.notices.append(&mut damaged);
+                (database, report, Some(following))
+            }
+        };
         database.block_by(|work| tokio::task::block_in_place(work));
-        Ok((Self { runtime, listener, database, config, address }, report))
+        let replicas = match config.replication.listen {
+            Some(address) => {
+                let db = database.engine().clone();
+                let replicas = Replicas::bind(&runtime, address, &config, db, data, env)?;
+                database.show_standbys(replicas.standbys());
+                Some(replicas)
+            }
+            None => None,
+        };
+        Ok((Self { runtime, listener, database, config, address, replicas, following }, report))
+    }
+
+    /// Returns the address where it listens for replicas, if it does.
+    pub fn replica_address(&self) -> Option<SocketAddr> {
+        self.replicas.as_ref().map(Replicas::address)
     }
 
     /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
@@ -96,15 +133,25 @@ impl Server {
     /// # Errors
     /// When signals cannot be caught, or the log cannot be flushed.
     pub fn run(self) -> Result<Stopped, ServeError> {
-        let Self { runtime, listener, database, config, .. } = self;
-        let result = runtime.block_on(accept(listener, &database, &config));
+        let Self { runtime, listener, database, config, replicas, mut following, .. } = self;
+        let result = runtime.block_on(accept(listener, &database, &config, replicas, following.as_mut()));
+        let closed = match following {
+            Some(following) => following.close(&runtime),
+            None => Ok(()),
+        };
         runtime.shutdown_timeout(STOP_TIME);
         database.close().map_err(|error| ServeError::Close { message: error.to_string() })?;
-        result.map(|()| Stopped::Clean)
+        closed.and(result).map(|()| Stopped::Clean)
     }
 }
 
-async fn accept(listener: TcpListener, database: &Arc<Database>, config: &Config) -> Result<(), ServeError> {
+async fn accept(
+    listener: TcpListener,
+    database: &Arc<Database>,
+    config: &Config,
+    replicas: Option<Replicas>,
+    mut following: Option<&mut Following>,
+) -> Result<(), ServeError> {
     use tokio::signal::unix::{SignalKind, signal};
     let catching =
         |kind| signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source });
@@ -119,8 +166,20 @@ async fn accept(listener: TcpListener, database: &Arc<Database>, config: &Config
         stopping,
     });
     let mut connections = JoinSet::new();
+    let mut result = Ok(());
+    let replicas = replicas.map(|replicas| tokio::spawn(replicas.run(shared.stopping.clone())));
     loop {
+        let unfollowed = async {
+            match &mut following {
+                Some(following) => following.ended().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            message = unfollowed => {
+                result = Err(ServeError::Replication { message });
+                break;
+            }
             accepted = listener.accept() => match accepted {
                 Ok((socket, _)) => {
                     connections.spawn(serve(socket, shared.clone()));
@@ -142,5 +201,8 @@ async fn accept(listener: TcpListener, database: &Arc<Database>, config: &Config
         database.cancel_all();
         let _ = time::timeout(STOP_TIME, async { while connections.join_next().await.is_some() {} }).await;
     }
-    Ok(())
+    if let Some(replicas) = replicas {
+        let _ = time::timeout(STOP_TIME, replicas).await;
+    }
+    result
 }

@@ -176,6 +176,16 @@ impl Server {
         self.child.id()
     }
 
+    /// Returns the address that servers in `place` listened on for replicas last, as they said on standard error.
+    ///
+    /// # Panics
+    /// When none did.
+    pub fn replica_address(place: &Place) -> String {
+        let log = place.log();
+        let line = log.lines().rev().find_map(|line| line.strip_prefix("listening for replicas on "));
+        line.unwrap_or_else(|| panic!("nobody listens for replicas: {log}")).to_owned()
+    }
+
     /// Returns a URL of the database.
     pub fn url(&self) -> String {
         format!("postgresql://collie@{}/collie", self.address)

@@ -6,15 +6,18 @@
 //! | `progress.rs` | [`Progress`]: how far one replica has come, and what may be sent to it; no I/O |
 //! | `slots.rs` | [`Slots`]: who follows, by name |
 //! | `serve.rs` | one connection, from hello to its end |
+//! | `delay.rs` | [`Delay`]: how far a replica is behind in time; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
 mod backup;
+mod delay;
 mod progress;
 mod serve;
 mod slots;
 mod source;
 
 pub use self::{
+    delay::{Delay, Marks},
     progress::{Progress, Sent},
     serve::serve,
     slots::{SlotStat, SlotState, Slots},

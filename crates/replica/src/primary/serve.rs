@@ -91,7 +91,7 @@ impl<S: Source> Served<S> {
         let now_ns = self.env.clock.now_ns();
         let slots_max = self.options.slots_max;
         let attached = self.slots.attach(&greeting.slot, greeting.replica.node, address, slots_max, now_ns);
-        let attached = attached.map_err(|busy| refuse_busy(busy, &greeting.slot, slots_max))?;
+        let attached = Arc::new(attached.map_err(|busy| refuse_busy(busy, &greeting.slot, slots_max))?);
         let own = self.source.identity();
         let (decision, shipper) = block_in_place(|| self.decide(&own, &greeting))?;
         let identify = |verdict, start| self.identify(&own, &greeting, verdict, start);
@@ -179,7 +179,7 @@ impl<S: Source> Served<S> {
         reading: Reading<C>,
         writing: &mut Writing<C>,
         mut shipper: S::Shipper,
-        attached: &Attached,
+        attached: &Arc<Attached>,
         start: Lsn,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
@@ -187,7 +187,8 @@ impl<S: Source> Served<S> {
         let now_ns = self.env.clock.now_ns();
         let progress = Progress::new(term, start, self.options.window_bytes, now_ns);
         let acks = Arc::new(Acks { progress: Mutex::new(progress), changed: Notify::new() });
-        let mut taking = Taking(tokio::spawn(take_acks(reading, acks.clone(), self.env.clone(), self.options.timeout)));
+        let taking = take_acks(reading, acks.clone(), attached.clone(), self.env.clone(), self.options.timeout);
+        let mut taking = Taking(tokio::spawn(taking));
         let behind = self.source.durable();
         let mut heartbeats = interval(self.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -214,12 +215,14 @@ impl<S: Source> Served<S> {
                 }
                 _ = heartbeats.tick() => {
                     let rtt_min_ns = acks.progress.lock().rtt_min_ns();
+                    let (durable, mono_ns) = (self.source.durable(), self.env.clock.now_ns());
+                    self.slots.pass(durable, mono_ns);
                     writing.send(&Packet::Heartbeat(Heartbeat {
                         term,
-                        durable: self.source.durable(),
+                        durable,
                         show: self.source.show(),
-                        mono_ns: self.env.clock.now_ns(),
-                        delay_ns: 0,
+                        mono_ns,
+                        delay_ns: attached.delay_ns(durable, mono_ns),
                         rtt_min_ns,
                         commits: self.source.commits(),
                     })).await?;
@@ -228,13 +231,15 @@ impl<S: Source> Served<S> {
                     let at = shipped.map_err(|error| refuse_source(error, Lsn::ZERO))?;
                     let durable = self.source.durable();
                     assert!(at.end <= durable, "{} would leave before it is durable, which {durable} is (V2)", at.end);
+                    let mono_ns = self.env.clock.now_ns();
+                    self.slots.pass(durable, mono_ns);
                     let data = Data {
                         term,
                         start: at.start,
                         prev_end: at.prev_end,
                         durable,
                         show: self.source.show(),
-                        mono_ns: self.env.clock.now_ns(),
+                        mono_ns,
                         flags: DataFlags { new_history: at.start > at.prev_end, ..DataFlags::default() },
                         records: &records,
                     };
@@ -266,13 +271,20 @@ impl Drop for Taking {
 async fn take_acks<C: Connection>(
     mut reading: Reading<C>,
     acks: Arc<Acks>,
+    attached: Arc<Attached>,
     env: Env,
     timeout: Duration,
 ) -> Result<(), LinkError> {
     loop {
         match reading.next(timeout).await? {
             Packet::Ack(ack) => {
-                acks.progress.lock().on_ack(&ack, env.clock.now_ns())?;
+                let now_ns = env.clock.now_ns();
+                let rtt_min_ns = {
+                    let mut progress = acks.progress.lock();
+                    progress.on_ack(&ack, now_ns)?;
+                    progress.rtt_min_ns()
+                };
+                attached.applied(&ack, rtt_min_ns, now_ns);
                 acks.changed.notify_one();
             }
             // What an ack says too; both may come.

@@ -9,9 +9,14 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use collie_base::Lsn;
 use parking_lot::Mutex;
 
-use super::progress::{Progress, Sent};
+use super::{
+    delay::{Delay, Marks},
+    progress::{Progress, Sent},
+};
+use crate::packet::Ack;
 
 /// What a slot's replica is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,11 +62,16 @@ pub struct SlotStat {
     pub queue_bytes: u32,
     /// When it was last heard of, on this node's clock.
     pub heard_ns: u64,
+    /// How far its readers are behind, as of the call, in nanoseconds.
+    pub delay_ns: u64,
+    /// The longest delay of its connection.
+    pub delay_max_ns: u64,
 }
 
 #[derive(Debug)]
 struct Slot {
     stat: SlotStat,
+    delay: Delay,
     connection: Option<u64>,
 }
 
@@ -75,6 +85,8 @@ struct Inner {
 #[derive(Debug, Default)]
 pub struct Slots {
     inner: Mutex<Inner>,
+    /// When this node passed positions.
+    marks: Mutex<Marks>,
 }
 
 /// A connection's hold on its slot: dropped, the slot is away.
@@ -102,9 +114,20 @@ impl Slots {
         Self::default()
     }
 
-    /// Returns all, by name.
-    pub fn stat(&self) -> Vec<SlotStat> {
-        self.inner.lock().slots.values().map(|slot| slot.stat.clone()).collect()
+    /// Returns all, by name, at `now_ns`, when this node has everything below `durable` on disk.
+    pub fn stat(&self, durable: Lsn, now_ns: u64) -> Vec<SlotStat> {
+        let (inner, marks) = (self.inner.lock(), self.marks.lock());
+        let stat = |slot: &Slot| SlotStat {
+            delay_ns: slot.delay.now_ns(&marks, durable, now_ns),
+            delay_max_ns: slot.delay.max_ns(),
+            ..slot.stat.clone()
+        };
+        inner.slots.values().map(stat).collect()
+    }
+
+    /// Notes that everything below `durable` is on this node's disk.
+    pub(super) fn pass(&self, durable: Lsn, now_ns: u64) {
+        self.marks.lock().pass(durable, now_ns);
     }
 
     /// Gives a slot to a connection (S1).
@@ -139,8 +162,11 @@ impl Slots {
             rtt_min_ns: u64::MAX,
             queue_bytes: 0,
             heard_ns: now_ns,
+            delay_ns: 0,
+            delay_max_ns: 0,
         };
-        inner.slots.insert(name.to_owned(), Slot { stat, connection: Some(connection) });
+        let slot = Slot { stat, delay: Delay::default(), connection: Some(connection) };
+        inner.slots.insert(name.to_owned(), slot);
         Ok(Attached { slots: self.clone(), name: name.to_owned(), connection })
     }
 
@@ -153,6 +179,25 @@ impl Slots {
 }
 
 impl Attached {
+    /// Takes note of positions that the replica's readers see, as an ack that came at `now_ns` says.
+    pub(super) fn applied(&self, ack: &Ack, rtt_min_ns: u64, now_ns: u64) {
+        let mut inner = self.slots.inner.lock();
+        let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
+        let Some(slot) = slot else { return };
+        let marks = self.slots.marks.lock();
+        for mark in &ack.marks {
+            let age_ns = u64::from(mark.age_us) * 1000;
+            slot.delay.on_mark(&marks, mark.lsn, age_ns, rtt_min_ns, now_ns);
+        }
+    }
+
+    /// Returns how far the replica is behind, in nanoseconds.
+    pub(super) fn delay_ns(&self, durable: Lsn, now_ns: u64) -> u64 {
+        let inner = self.slots.inner.lock();
+        let slot = inner.slots.get(&self.name).filter(|slot| slot.connection == Some(self.connection));
+        slot.map_or(0, |slot| slot.delay.now_ns(&self.slots.marks.lock(), durable, now_ns))
+    }
+
     fn change(&self, change: impl FnOnce(&mut SlotStat)) {
         let mut inner = self.slots.inner.lock();
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
@@ -204,7 +249,7 @@ mod tests {
         assert!(!slots.forget("north"), "it is connected");
         north.state(SlotState::Streaming);
         drop(north);
-        let states: Vec<_> = slots.stat().into_iter().map(|stat| (stat.name, stat.state)).collect();
+        let states: Vec<_> = slots.stat(Lsn::ZERO, 9).into_iter().map(|stat| (stat.name, stat.state)).collect();
         assert_eq!(states, [("north".to_owned(), SlotState::Away), ("south".to_owned(), SlotState::CatchingUp)]);
         let _again = attach("north", 1).unwrap();
         assert!(!slots.forget("west"));

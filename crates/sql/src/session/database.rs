@@ -58,6 +58,8 @@ pub struct Database {
     next_pid: AtomicU32,
     /// Ends what takes too long.
     pub(super) timer: Timer,
+    /// Who follows this database.
+    pub(super) standbys: OnceLock<crate::session::Standbys>,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
     /// Of a replica: up to where the catalog was read. Held while it is replaced.
@@ -173,6 +175,7 @@ impl Database {
             db,
             timer: Timer::new(&env),
             blocking: OnceLock::new(),
+            standbys: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),
             row_ids: RowIds::default(),

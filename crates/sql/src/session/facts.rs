@@ -20,7 +20,7 @@ use crate::{
     catalog::{
         relation::{Oid, Relation},
         snapshot::Catalog,
-        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow},
+        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow, Standby},
     },
     error::{Result, SqlError, SqlState},
     exec::VirtualTables,
@@ -151,6 +151,10 @@ impl SessionFacts for Facts<'_> {
 
     fn is_replica(&self) -> bool {
         self.database.db.is_replica()
+    }
+
+    fn standbys(&self) -> Vec<Standby> {
+        self.database.standbys()
     }
 
     fn row_estimate(&self, cf: CfId) -> u64 {

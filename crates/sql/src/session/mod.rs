@@ -44,6 +44,7 @@ mod referential;
 mod run;
 pub mod settings;
 mod simple;
+mod standbys;
 mod table;
 mod time;
 mod timer;
@@ -60,6 +61,7 @@ use limits::Limits;
 use prepared::Names;
 pub use prepared::{Planned, Prepared};
 use settings::Settings;
+pub use standbys::Standbys;
 use transaction::Transaction;
 
 use crate::{

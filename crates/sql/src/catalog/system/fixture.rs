@@ -96,6 +96,9 @@ impl SessionFacts for FakeSession {
     fn is_replica(&self) -> bool {
         false
     }
+    fn standbys(&self) -> Vec<super::Standby> {
+        Vec::new()
+    }
     fn row_estimate(&self, _: CfId) -> u64 {
         1000
     }

@@ -33,6 +33,7 @@ mod relation_rows;
 mod role;
 mod session_rows;
 mod size;
+mod standby;
 mod tables;
 mod view_rows;
 
@@ -48,6 +49,7 @@ use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFa
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
+pub use standby::Standby;
 
 use crate::{
     builtin::Rows,
@@ -96,6 +98,8 @@ pub trait SessionFacts {
     fn positions(&self) -> (Lsn, Lsn);
     /// Whether the database follows the log of another one.
     fn is_replica(&self) -> bool;
+    /// The replicas that follow.
+    fn standbys(&self) -> Vec<Standby>;
     /// Rows of a family, about.
     fn row_estimate(&self, cf: CfId) -> u64;
     /// Sessions connected, by process id.

@@ -3,11 +3,14 @@
 //!
 //! Checked by `system_tests`.
 
+use std::net::SocketAddr;
+
 use collie_base::Xid;
 use collie_engine::{Awaited, LockTarget, LockWait};
 
 use super::{
     SessionFacts, State,
+    functions::lsn,
     output::Output,
     role::{self, OWNER},
 };
@@ -39,6 +42,8 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "pg_user" | "pg_shadow" => users(facts, out),
         "pg_settings" => settings(facts, out),
         "pg_stat_activity" => activity(facts, out),
+        "pg_stat_replication" => replication(facts, out),
+        "collie_replication" => own_replication(facts, out),
         "pg_prepared_statements" => {
             for (name, text) in facts.prepared_statements() {
                 out.push([
@@ -158,6 +163,47 @@ fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("backend_xid", xid.map_or(Value::Null, |(xid, _)| short_xid(*xid))),
             ("query", session.doing.query.into()),
             ("backend_type", Value::text("client backend")),
+        ]);
+    }
+}
+
+/// The replicas that are connected. Lags are NULL: there is no type for them yet; `collie_replication` has them as numbers.
+fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for standby in facts.standbys().into_iter().filter(|standby| standby.is_connected) {
+        let address: Option<SocketAddr> = standby.address.parse().ok();
+        out.push([
+            ("usesysid", Value::Oid(OWNER)),
+            ("usename", Value::text("collie")),
+            ("application_name", standby.slot.into()),
+            ("client_addr", address.map_or(Value::Null, |address| address.ip().to_string().into())),
+            ("client_port", address.map_or(Value::Null, |address| Value::Int4(i32::from(address.port())))),
+            ("state", Value::text(standby.state)),
+            ("sent_lsn", lsn(standby.sent)),
+            ("write_lsn", lsn(standby.received)),
+            ("flush_lsn", lsn(standby.durable)),
+            ("replay_lsn", lsn(standby.applied)),
+            ("sync_priority", Value::Int4(0)),
+            ("sync_state", Value::text("async")),
+        ]);
+    }
+}
+
+/// Every slot, with how far its replica is behind.
+fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for standby in facts.standbys() {
+        out.push([
+            ("slot", standby.slot.into()),
+            ("node", format!("{:016x}", standby.node).into()),
+            ("address", standby.address.into()),
+            ("state", Value::text(standby.state)),
+            ("sent_lsn", lsn(standby.sent)),
+            ("received_lsn", lsn(standby.received)),
+            ("durable_lsn", lsn(standby.durable)),
+            ("applied_lsn", lsn(standby.applied)),
+            ("behind_bytes", Value::Int8(facts.positions().1.bytes_since(standby.applied).cast_signed())),
+            ("delay_us", Value::Int8(standby.delay_us)),
+            ("round_trip_us", standby.rtt_us.map_or(Value::Null, Value::Int8)),
+            ("queue_bytes", Value::Int8(standby.queue_bytes)),
         ]);
     }
 }

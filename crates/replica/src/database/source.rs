@@ -1,0 +1,191 @@
+//! A database of the engine as [`Source`]: what a primary ships is its log as it is, and copies of its levels.
+
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use collie_base::Lsn;
+use collie_engine::{CheckpointOptions, Db, EngineError};
+use collie_env::{Access, Env};
+use collie_wal::{Log, ShipOptions, Shipper, TailOptions, WalError};
+
+use super::history_of;
+use crate::{
+    identity::Identity,
+    primary::{BackupFile, BackupFiles, Ship, Shipment, Source, SourceError},
+};
+
+/// What precedes the name of a slot in the list of the log's consumers.
+pub const CONSUMER_PREFIX: &str = "replica.";
+
+/// How long the log is kept for a slot, and how soon what nobody waits for is flushed for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotOptions {
+    /// `replication.slot_bytes`: a slot further behind loses its place.
+    pub slot_bytes: u64,
+    /// `replication.flush_delay`.
+    pub flush_delay: Duration,
+}
+
+/// A database that is followed.
+#[derive(Debug)]
+pub struct EngineSource {
+    db: Db,
+    data: PathBuf,
+    env: Env,
+    options: SlotOptions,
+}
+
+impl EngineSource {
+    /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
+    pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
+        let source = Self { db, data: data.to_owned(), env, options };
+        source.remove_leftovers();
+        source
+    }
+
+    fn log(&self) -> Result<&Log, SourceError> {
+        self.db.log().ok_or_else(|| SourceError::Ended("the database is open for reading only".to_owned()))
+    }
+
+    /// Returns where the copy for a slot is made: beside the data directory, so that tables can be linked.
+    fn copy_dir(&self, slot: &str) -> PathBuf {
+        let mut name = self.data.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".clone-{slot}"));
+        self.data.with_file_name(name)
+    }
+
+    fn remove_leftovers(&self) {
+        let name = self.copy_dir("");
+        let (Some(above), Some(prefix)) = (name.parent(), name.file_name().and_then(|name| name.to_str())) else {
+            return;
+        };
+        for found in self.env.files.list(above).unwrap_or_default() {
+            if found.starts_with(prefix) {
+                // The next start tries again.
+                let _best_effort = self.env.files.remove_dir_all(&above.join(found));
+            }
+        }
+    }
+
+    fn ship_options(&self, from: Lsn) -> ShipOptions {
+        ShipOptions::from(from).bound_bytes(self.options.slot_bytes).flush_delay(self.options.flush_delay)
+    }
+
+    /// Lists the files below `dir`, names with `prefix`.
+    fn list(&self, dir: &Path, prefix: &str, found: &mut Vec<BackupFile>) -> std::io::Result<()> {
+        for name in self.env.files.list(dir)? {
+            let (path, name) = (dir.join(&name), format!("{prefix}/{name}"));
+            if self.env.files.list(&path).is_ok() {
+                self.list(&path, &name, found)?;
+            } else {
+                let bytes = self.env.files.open(&path, Access::Read)?.len()?;
+                found.push(BackupFile { name, bytes });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for EngineSource {
+    type Shipper = EngineShipper;
+
+    fn identity(&self) -> Identity {
+        let (term, histories) = self.db.histories();
+        Identity {
+            cluster: self.db.cluster_id(),
+            node: self.db.node_id(),
+            term,
+            histories: histories.into_iter().map(history_of).collect(),
+            end: self.db.durable(),
+        }
+    }
+
+    fn durable(&self) -> Lsn {
+        self.db.durable()
+    }
+
+    fn show(&self) -> Lsn {
+        self.db.durable()
+    }
+
+    fn commits(&self) -> u64 {
+        0
+    }
+
+    fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError> {
+        self.log()?.crc_before(end, bytes).map_err(source_error)
+    }
+
+    fn ship(&self, slot: &str, from: Lsn) -> Result<EngineShipper, SourceError> {
+        let name = format!("{CONSUMER_PREFIX}{slot}");
+        self.log()?.ship(&name, self.ship_options(from)).map(EngineShipper).map_err(source_error)
+    }
+
+    fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError> {
+        let log = self.log()?;
+        let name = format!("{CONSUMER_PREFIX}{slot}");
+        let engine = |error: EngineError| SourceError::Failed(error.to_string());
+        // A place that was lost is no place to start from.
+        let _was_there = log.remove_consumer(&name).map_err(source_error)?;
+        // From before the copy is made: whatever it needs is above.
+        // A new consumer starts with the oldest record there is; it holds without being read.
+        drop(log.tail(&name, TailOptions::resume().bound_bytes(self.options.slot_bytes)).map_err(source_error)?);
+        let dir = self.copy_dir(slot);
+        let files = self.env.files.clone();
+        let _left_by_an_earlier_try = files.remove_dir_all(&dir);
+        let copy = CheckpointOptions { copy: false };
+        let made = self.db.checkpoint(&dir, copy, &mut |_| ControlFlow::Continue(())).map_err(engine)?;
+        let removed = dir.clone();
+        let mut backup = BackupFiles {
+            root: dir.clone(),
+            files: Vec::new(),
+            log_start: made.start,
+            consistent: made.end,
+            cleanup: Some(Box::new(move || {
+                // What stays is removed by the next start.
+                let _best_effort = files.remove_dir_all(&removed);
+            })),
+        };
+        let listed = self.list(&dir.join("levels"), "levels", &mut backup.files);
+        listed.map_err(|error| SourceError::Failed(format!("cannot list {}: {error}", dir.display())))?;
+        // Nothing below is needed any more; the replica's stream begins there.
+        drop(log.ship(&name, self.ship_options(made.start)).map_err(source_error)?);
+        Ok(backup)
+    }
+
+    fn drop_slot(&self, slot: &str) -> Result<(), SourceError> {
+        let removed = self.log()?.remove_consumer(&format!("{CONSUMER_PREFIX}{slot}"));
+        removed.map(|_was_there| ()).map_err(source_error)
+    }
+}
+
+/// Reads the log of a database for one replica.
+#[derive(Debug)]
+pub struct EngineShipper(Shipper);
+
+impl Ship for EngineShipper {
+    async fn next<'a>(&'a mut self, bytes_max: usize, out: &'a mut Vec<u8>) -> Result<Shipment, SourceError> {
+        let collie_wal::Shipment { prev_end, start, end, .. } =
+            self.0.next_async(bytes_max, out).await.map_err(source_error)?;
+        Ok(Shipment { prev_end, start, end })
+    }
+
+    fn advance(&mut self, durable: Lsn) -> Result<(), SourceError> {
+        if durable == Lsn::ZERO {
+            return Ok(());
+        }
+        self.0.advance(durable).map_err(source_error)
+    }
+}
+
+fn source_error(error: WalError) -> SourceError {
+    match error {
+        WalError::CursorLost { .. } => SourceError::Gone,
+        WalError::Poisoned { .. } | WalError::Closed => SourceError::Ended(error.to_string()),
+        WalError::InvalidOptions { .. } => SourceError::Taken(error.to_string()),
+        error => SourceError::Failed(error.to_string()),
+    }
+}

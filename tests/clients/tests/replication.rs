@@ -1,0 +1,167 @@
+//! Replication from end to end: two real servers, real clients on both, kills of either.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use collie_clients_tests::{Place, Server, program, state};
+use postgres::{Client, NoTls};
+
+/// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a primary; `port` is the one for replicas, 0 for any.
+fn primary(place: &Place, address: &str) -> Server {
+    Server::start_with(place, &["--replica-listen", address])
+}
+
+fn replica(place: &Place, primary: &str) -> Server {
+    Server::start_with(place, &["--replica-of", primary])
+}
+
+/// Every row of the tables that the tests here use, as text.
+fn contents(client: &mut Client) -> Result<Vec<String>, postgres::Error> {
+    let mut all = Vec::new();
+    for sql in [
+        "SELECT bid || ' ' || bbalance FROM pgbench_branches ORDER BY bid",
+        "SELECT tid || ' ' || tbalance FROM pgbench_tellers ORDER BY tid",
+        "SELECT count(*) || ' ' || sum(delta) || ' ' || sum(aid) FROM pgbench_history",
+        "SELECT count(*) || ' ' || sum(abalance) || ' ' || sum(abalance * (aid % 1009)) FROM pgbench_accounts",
+        "SELECT n || ' ' || t FROM notes ORDER BY n",
+    ] {
+        let rows = client.query(sql, &[])?;
+        all.extend(rows.iter().map(|row| row.get::<_, Option<String>>(0).unwrap_or_else(|| "NULL".to_owned())));
+    }
+    Ok(all)
+}
+
+/// Waits until the replica shows what the primary has, while nobody writes.
+fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 2]) {
+    let expected = contents(&mut primary.connect()).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    let mut client = replica.connect();
+    let start = Instant::now();
+    loop {
+        // A table that has not arrived is an error that passes.
+        let found = contents(&mut client);
+        if found.as_ref().is_ok_and(|found| *found == expected) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{what}: the replica shows {found:?}, the primary {expected:?}\n--- primary:\n{}--- replica:\n{}",
+            places[0].log(),
+            places[1].log()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The books of pgbench, in one statement and so in one snapshot: each transaction is there whole or not at all.
+fn books_balance(client: &mut Client) -> Result<bool, postgres::Error> {
+    let row = client.query_one(
+        "SELECT (SELECT coalesce(sum(bbalance), 0) FROM pgbench_branches)
+              = (SELECT coalesce(sum(delta), 0) FROM pgbench_history)
+            AND (SELECT coalesce(sum(tbalance), 0) FROM pgbench_tellers)
+              = (SELECT coalesce(sum(delta), 0) FROM pgbench_history)",
+        &[],
+    )?;
+    Ok(row.get(0))
+}
+
+fn bench(server: &Server) {
+    let done = program::pgbench(server, &["-n", "-c", "4", "-j", "2", "-t", "100", "-M", "prepared"]);
+    assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
+}
+
+/// Goal: a replica fills its empty directory, follows, shows whole transactions only, refuses writes, and has the same rows as
+/// the primary after a kill of either. Method: pgbench on the primary while the replica is read; SIGKILL of the replica and of
+/// the primary, writes before and after; every row compared.
+#[test]
+fn replica_has_the_primarys_rows_after_kills_of_either() {
+    let (here, there) = (Place::new(), Place::new());
+    let server = primary(&here, "127.0.0.1:0");
+    let address = Server::replica_address(&here);
+    let made = program::pgbench(&server, &["-i", "-s", "1", "-q"]);
+    assert_eq!(made.code, Some(0), "{}{}", made.out, made.err);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY, t text); CHECKPOINT").unwrap();
+    client.batch_execute("INSERT INTO notes VALUES (1, 'in the log behind the levels')").unwrap();
+    let places = [&here, &there];
+
+    let copy = replica(&there, &address);
+    until_equal(&server, &copy, "after the base backup", places);
+    let refused = copy.connect().batch_execute("INSERT INTO notes VALUES (2, 'no')").unwrap_err();
+    assert_eq!(state(&refused), "25006", "{refused:?}");
+
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let (mut client, mut reads) = (copy.connect(), 0);
+            while !done.load(Ordering::Relaxed) {
+                assert!(books_balance(&mut client).unwrap(), "half a transaction is shown");
+                reads += 1;
+            }
+            reads
+        });
+        bench(&server);
+        done.store(true, Ordering::Relaxed);
+        assert!(reading.join().unwrap() > 0);
+    });
+    client
+        .batch_execute(
+            "CREATE INDEX ON notes (t); INSERT INTO notes SELECT n, 'row ' || n FROM generate_series(10, 99) AS n",
+        )
+        .unwrap();
+    until_equal(&server, &copy, "after pgbench", places);
+
+    copy.kill();
+    bench(&server);
+    let copy = replica(&there, &address);
+    until_equal(&server, &copy, "after a kill of the replica", places);
+
+    server.kill();
+    assert!(books_balance(&mut copy.connect()).unwrap(), "without its primary a replica answers");
+    let server = primary(&here, &address);
+    server.connect().batch_execute("UPDATE notes SET t = 'after the kill' WHERE n < 20").unwrap();
+    bench(&server);
+    until_equal(&server, &copy, "after a kill of the primary", places);
+    assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
+    assert_eq!(server.stop().code(), Some(0), "{}", here.log());
+}
+
+/// Goal: a directory that is no replica of a primary is refused with a reason, and nothing of it changes. Method: a database of its
+/// own started as the replica of another.
+#[test]
+fn a_foreign_directory_is_refused_with_a_reason() {
+    let (here, there) = (Place::new(), Place::new());
+    let server = primary(&here, "127.0.0.1:0");
+    let address = Server::replica_address(&here);
+    let other = Server::start(&there);
+    other.connect().batch_execute("CREATE TABLE mine (n int)").unwrap();
+    assert_eq!(other.stop().code(), Some(0));
+    let copy = Server::start_with(&there, &["--replica-of", &address]);
+    let start = Instant::now();
+    while !there.log().contains("the replica belongs to database") {
+        assert!(start.elapsed() < PATIENCE, "{}", there.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(copy);
+    let other = Server::start(&there);
+    assert_eq!(other.connect().query("SELECT * FROM mine", &[]).unwrap().len(), 0);
+    drop(server);
+}
+
+/// Goal: only replicas use their port. Method: a plain client.
+#[test]
+fn a_client_on_the_port_for_replicas_is_refused() {
+    let place = Place::new();
+    let _server = primary(&place, "127.0.0.1:0");
+    let address = Server::replica_address(&place);
+    let port: u16 = address.rsplit(':').next().unwrap().parse().unwrap();
+    let mut config = postgres::Config::new();
+    config.host("127.0.0.1").port(port).user("collie").dbname("collie");
+    let error = config.connect(NoTls).err().expect("it is refused");
+    assert_eq!(state(&error), "0A000", "{error:?}");
+}
