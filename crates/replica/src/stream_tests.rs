@@ -413,7 +413,7 @@ async fn a_replica_gets_every_byte_at_its_position() {
             && stat.positions.applied == end
             && stat.rtt_min_ns < u64::MAX
             && stat.delay_ns == 0
-            && stat.delay_max_ns < PATIENCE.as_nanos() as u64
+            && Duration::from_nanos(stat.delay_max_ns) < PATIENCE
     })
     .await;
     until("the cursor", || primary.log.lock().advanced == end).await;
