@@ -3,10 +3,10 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use collie_clients_tests::{Place, Server, program, state};
+use collie_clients_tests::{Place, Server, Stopwatch, program, state};
 use postgres::{Client, NoTls};
 
 /// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
@@ -41,7 +41,7 @@ fn contents(client: &mut Client) -> Result<Vec<String>, postgres::Error> {
 fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 2]) {
     let expected = contents(&mut primary.connect()).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     let mut client = replica.connect();
-    let start = Instant::now();
+    let start = Stopwatch::start();
     loop {
         // A table that has not arrived is an error that passes.
         let found = contents(&mut client);
@@ -142,7 +142,7 @@ fn a_foreign_directory_is_refused_with_a_reason() {
     other.connect().batch_execute("CREATE TABLE mine (n int)").unwrap();
     assert_eq!(other.stop().code(), Some(0));
     let copy = Server::start_with(&there, &["--replica-of", &address]);
-    let start = Instant::now();
+    let start = Stopwatch::start();
     while !there.log().contains("the replica belongs to database") {
         assert!(start.elapsed() < PATIENCE, "{}", there.log());
         thread::sleep(Duration::from_millis(20));
