@@ -9,6 +9,7 @@ use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
 use crate::flush::Base;
+use crate::flush_figures::FlushCause;
 use crate::open;
 use crate::replica::hash::state_hash;
 use crate::shared::Shared;
@@ -142,10 +143,14 @@ impl Db {
     /// The log's, the levels': then the rows are in memory and in the log as before. [`EngineError::OpenedReadOnly`],
     /// [`EngineError::Salvaged`], [`EngineError::Closed`], [`EngineError::TooManySessions`].
     pub fn flush_cf(&self, cfs: &[CfId]) -> Result<(), EngineError> {
+        self.flush_for(cfs, FlushCause::Call)
+    }
+
+    fn flush_for(&self, cfs: &[CfId], cause: FlushCause) -> Result<(), EngineError> {
         if self.shared.closed.load(Acquire) {
             return Err(EngineError::Closed);
         }
-        self.shared.flush(cfs)
+        self.shared.flush(cfs, cause)
     }
 
     /// Flushes a family and merges its levels into one run, without what was deleted or replaced.
@@ -174,7 +179,7 @@ impl Db {
     /// # Errors
     /// As there.
     pub fn flush_all(&self) -> Result<(), EngineError> {
-        self.flush_cf(&self.families())
+        self.flush_for(&self.families(), FlushCause::Checkpoint)
     }
 
     /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with every commit that
@@ -227,6 +232,13 @@ impl Db {
     /// Returns how the levels stand; empty in a database opened read-only.
     pub fn level_stat(&self) -> LevelStat {
         self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat())
+    }
+
+    /// Returns the figures of the database, family by family, as [`kv::Db::stats`](crate::kv::Db::stats) does, but without waiting for
+    /// flushes and compactions: a tree at which one is busy has the figures that it had when somebody asked last.
+    pub fn stats_now(&self) -> crate::kv::Stats {
+        let levels = self.shared.base.as_ref().map_or_else(LevelStat::default, |base| base.levels().stat_now());
+        crate::kv::Stats::of(self, levels)
     }
 
     /// Returns what the levels of a family lack.

@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 use crate::EngineError;
 use crate::carry::Carry;
 use crate::families::Families;
+use crate::flush_figures::{FlushCause, FlushFigures};
 use crate::garbage::Garbage;
 use crate::jobs::{JOBS_MAX, Jobs};
 use crate::large::LargeTransactions;
@@ -100,6 +101,7 @@ pub(crate) struct Base {
     side_by_side: usize,
     pub(crate) relogs: Mutex<Relogs>,
     stat: Mutex<FlushStat>,
+    pub(crate) figures: Mutex<FlushFigures>,
 }
 
 /// What a flush works on.
@@ -161,6 +163,7 @@ impl Base {
             side_by_side,
             relogs: Mutex::default(),
             stat: Mutex::new(stat),
+            figures: Mutex::default(),
         }
     }
 
@@ -205,7 +208,7 @@ impl Base {
     ///
     /// # Errors
     /// The first failure; what was not begun by then is not flushed. The rows of all these stay in memory and in the log.
-    pub(crate) fn flush(&self, cfs: &[CfId], parts: &Parts<'_>) -> Result<(), EngineError> {
+    pub(crate) fn flush(&self, cfs: &[CfId], cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
         let (mut seen, mut due) = (BTreeSet::new(), Vec::new());
         let rewrite = self.levels.to_be_rewritten();
         for cf in cfs {
@@ -216,12 +219,12 @@ impl Base {
         }
         let threads = self.side_by_side.min(due.len());
         if threads < 2 {
-            return due.into_iter().try_for_each(|cf| self.flush_together(cf, parts));
+            return due.into_iter().try_for_each(|cf| self.flush_together(cf, cause, parts));
         }
         let next = AtomicUsize::new(0);
         let flush_some = || {
             while let Some(cf) = due.get(next.fetch_add(1, Relaxed)) {
-                let flushed = self.flush_together(*cf, parts);
+                let flushed = self.flush_together(*cf, cause, parts);
                 if flushed.is_err() {
                     next.store(due.len(), Relaxed); // the others end when they are done with theirs
                     return flushed;
@@ -241,7 +244,7 @@ impl Base {
     }
 
     /// Flushes a family and those of its group.
-    fn flush_together(&self, cf: CfId, parts: &Parts<'_>) -> Result<(), EngineError> {
+    fn flush_together(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
         let mut claim = self.jobs.claim(|| parts.families.members_with(cf)); // F1
         if !lack(&parts.families.together_with(cf), &self.levels.to_be_rewritten()) {
             return Ok(()); // somebody else has done it meanwhile
@@ -275,7 +278,9 @@ impl Base {
         self.uncertain.lock().remove(&tree);
         for Taken { family, entries, .. } in &taken {
             let cf = family.id();
-            stat.rows += u64::try_from(entries.len()).unwrap_or(0);
+            let rows = u64::try_from(entries.len()).unwrap_or(0);
+            stat.rows += rows;
+            self.figures.lock().flushed(cf, cause, rows);
             family.note_flushed(entries);
             self.flushed.lock().insert(cf, position);
             self.relogs.lock().flushed(cf);
@@ -447,6 +452,7 @@ impl Base {
         self.levels.drop_cf(cf).map_err(EngineError::levels)?;
         self.flushed.lock().remove(&cf);
         self.keys.lock().remove(&cf);
+        self.figures.lock().forget(cf);
         self.dropped.lock().retain(|dropped| dropped.cf != cf);
         Ok(())
     }

@@ -90,3 +90,36 @@ fn flush_goes_on_beside_another_and_keeps_the_log_that_it_needs() {
     after.flush_cf(&[slow.id(), other.id()]).unwrap();
     assert!(after.flush_stat().log_start > since, "nobody needs it any more");
 }
+
+/// Goal: each flush is counted for its families with its reason, each re-log with its bytes, and what they wrote for the tree. Method:
+/// a flush of each kind that needs no thread; a family beside that is left alone.
+#[test]
+fn flushes_are_counted_by_family_and_reason() {
+    let (env, _disk) = Env::simulated(31);
+    let (db, _) = Db::open(Path::new("/db"), Options { write_buffer_size: 9_000, ..tiny() }, env, &mut |_| ()).unwrap();
+    let (f, other) = (db.family(db.create_family()), db.family(db.create_family()));
+    let figures = |family: &Family| {
+        let stats = db.stats_now();
+        let found = stats.families.iter().find(|stat| stat.cf == family.id()).unwrap().clone();
+        (found, stats.tree_of(family.id()).map(|tree| tree.written))
+    };
+    put_one(&db, &f, b"a", b"12345");
+    assert_eq!((figures(&f).0.rows.user_bytes, figures(&f).0.flush.flushes(), figures(&f).1), (6, 0, None));
+    db.flush_cf(&[f.id()]).unwrap();
+    put_one(&db, &f, b"b", &[0; 10_000]);
+    db.shared.flush_due().unwrap();
+    put_one(&db, &f, b"c", b"");
+    db.flush_all().unwrap();
+    let (stat, written) = figures(&f);
+    assert_eq!(stat.flush.flushes(), 3);
+    assert_eq!((stat.flush.by_call, stat.flush.by_size, stat.flush.by_checkpoint, stat.flush.rows), (1, 1, 1, 3));
+    assert_eq!(stat.rows.user_bytes, 6 + 10_001 + 1);
+    let written = written.unwrap();
+    assert!(written.flushes == 3 && written.flush_bytes > 10_000, "{written:?}");
+    put_one(&db, &f, b"d", b"456");
+    let base = db.shared.base.as_ref().unwrap();
+    assert!(base.relog(&[f.id()], 1000, &db.shared.parts()).unwrap());
+    let relogged = figures(&f).0.flush;
+    assert_eq!((relogged.relogs, relogged.relogged_rows, relogged.relogged_bytes), (1, 1, 4));
+    assert_eq!((figures(&other).0.flush, figures(&other).1), (crate::FamilyFlushStat::default(), None));
+}

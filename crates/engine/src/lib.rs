@@ -73,6 +73,7 @@ mod error;
 mod error_kind;
 mod families;
 mod flush;
+mod flush_figures;
 mod flusher;
 mod frame;
 mod garbage;
@@ -125,7 +126,9 @@ pub use backup::{
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
-pub use collie_store::{Family, FamilyStat, LevelOptions, LevelStat, LevelsError, Origin, UnflushedStat, Visit};
+pub use collie_store::{
+    Family, FamilyStat, LevelOptions, LevelStat, LevelsError, Origin, TreeStat, UnflushedStat, Visit,
+};
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
 pub use collie_txn::{
@@ -138,6 +141,7 @@ pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;
+pub use flush_figures::FamilyFlushStat;
 pub use log_place::{data_dir_of, log_dir_of};
 pub use log_room::{RoomWait, StallStat, Stalls};
 pub use log_times::LogTimes;

@@ -24,6 +24,7 @@ use collie_wal::WalError;
 use crate::EngineError;
 use crate::families::Families;
 use crate::flush::{Base, Parts};
+use crate::flush_figures::FlushCause;
 use crate::log::EngineLog;
 use crate::planted::{is_planted, passes};
 use crate::redo::{Op, Relogged, encode_relog, tag};
@@ -95,6 +96,7 @@ impl Relogs {
 struct Taken {
     family: Arc<Family>,
     rows: Unflushed,
+    entries: usize,
     bytes: u64,
 }
 
@@ -107,16 +109,16 @@ impl Base {
     pub(crate) fn advance(&self, old: &[(CfId, u64)], limit_bytes: u64, parts: &Parts<'_>) -> Result<(), EngineError> {
         if parts.txns.log().followed().is_some() {
             // Nothing is appended to a log that is followed: small flushes do it.
-            return old.first().map_or(Ok(()), |(cf, _)| self.flush(&[*cf], parts));
+            return old.first().map_or(Ok(()), |(cf, _)| self.flush(&[*cf], FlushCause::LogLimit, parts));
         }
         let way = self.relogs.lock().way(old, limit_bytes, parts.families);
         match way {
             None => Ok(()),
-            Some(Way::Flush(cf)) => self.flush(&[cf], parts),
+            Some(Way::Flush(cf)) => self.flush(&[cf], FlushCause::LogLimit, parts),
             Some(Way::Relog(cfs)) => match self.relog(&cfs, limit_bytes / 8, parts) {
                 Ok(true) => Ok(()),
                 // Values grew since they were listed, or the log has no room: the levels may.
-                Ok(false) | Err(_) => self.flush(&cfs[..1], parts),
+                Ok(false) | Err(_) => self.flush(&cfs[..1], FlushCause::LogLimit, parts),
             },
         }
     }
@@ -139,9 +141,9 @@ impl Base {
             let at = FlushAt { position, flushed, uncertain: tree.is_some_and(|tree| self.is_uncertain(tree)) };
             let rows = family.take_unflushed();
             let new = family.relog_entries(&rows, at, &Fates(parts.txns));
-            let bytes = new.iter().map(entry_bytes).sum();
+            let (count, bytes) = (new.len(), new.iter().map(entry_bytes).sum());
             entries.extend(new.into_iter().map(|entry| (family.id(), entry)));
-            taken.push(Taken { family, rows, bytes });
+            taken.push(Taken { family, rows, entries: count, bytes });
         }
         passes("re-log has taken its rows");
         // R6: who committed such rows below the position has said so before.
@@ -150,8 +152,9 @@ impl Base {
         let done = if fits { append(log, begin.start, &entries) } else { Ok(()) };
         let since = (fits && done.is_ok()).then_some(begin.start); // R2
         let mut relogs = self.relogs.lock();
-        for Taken { family, rows, bytes } in taken {
+        for Taken { family, rows, entries, bytes } in taken {
             if since.is_some() {
+                self.figures.lock().relogged(family.id(), u64::try_from(entries).unwrap_or(0), bytes);
                 relogs.0.insert(family.id(), Done { position, bytes });
             }
             family.give_back(rows, since);

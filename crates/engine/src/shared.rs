@@ -15,6 +15,7 @@ use crate::background::Background;
 use crate::control::Control;
 use crate::families::Families;
 use crate::flush::{Base, Parts};
+use crate::flush_figures::FlushCause;
 use crate::garbage::{Garbage, Reach};
 use crate::log::EngineLog;
 use crate::log_limit::LogLimit;
@@ -233,12 +234,12 @@ impl Shared {
     }
 
     /// Flushes these families as they are when this is called, and gives up the log that nobody needs then.
-    pub(crate) fn flush(&self, cfs: &[CfId]) -> Result<(), EngineError> {
+    pub(crate) fn flush(&self, cfs: &[CfId], cause: FlushCause) -> Result<(), EngineError> {
         let base = self.writable_base()?;
         let log = self.txns.log();
         let end = log.wait_published()?;
         log.wait_durable(end)?;
-        base.flush(cfs, &self.parts())?;
+        base.flush(cfs, cause, &self.parts())?;
         self.give_up_log(base).map(|_| ())
     }
 
@@ -254,7 +255,7 @@ impl Shared {
         let families = self.families.all();
         let unlogged: Vec<CfId> =
             families.iter().filter(|family| family.has_unlogged()).map(|family| family.id()).collect();
-        if self.avoid_flush_at_close || unlogged.is_empty() { Ok(()) } else { self.flush(&unlogged) }
+        if self.avoid_flush_at_close || unlogged.is_empty() { Ok(()) } else { self.flush(&unlogged, FlushCause::Close) }
     }
 
     /// Fails while unlogged writes would be missed by somebody who follows the log.
@@ -288,8 +289,8 @@ impl Shared {
         let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= self.write_buffer_bytes;
         let due: Vec<CfId> =
             self.families.all().iter().filter(|family| is_due(family)).map(|family| family.id()).collect();
-        base.flush(&due, &parts)?;
-        base.flush(&base.levels().to_be_rewritten(), &parts)?;
+        base.flush(&due, if all { FlushCause::Memory } else { FlushCause::Size }, &parts)?;
+        base.flush(&base.levels().to_be_rewritten(), FlushCause::Drop, &parts)?;
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {
             // A part that only open transactions need is not shortened by small flushes.

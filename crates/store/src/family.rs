@@ -68,6 +68,8 @@ pub struct FamilyStat {
     pub inserts: u64,
     /// Rows changed, deleted or locked since open.
     pub writes: u64,
+    /// Bytes of keys and values in these and in inserts, rolled back ones included, locks not.
+    pub user_bytes: u64,
     /// Deleted rows removed from memory since open.
     pub removals: u64,
     /// Bytes of memory that rows and their versions take up, about.
@@ -87,6 +89,7 @@ pub struct Family<I = RowIndex> {
     unlogged: AtomicBool,
     /// A1.
     memory: StripedCounter,
+    user_bytes: StripedCounter,
     inserts: AtomicU64,
     writes: AtomicU64,
     removals: AtomicU64,
@@ -109,8 +112,10 @@ impl<I: OrderedIndex> Family<I> {
     pub fn over(id: CfId, index: I) -> Self {
         let counter = || AtomicU64::new(0);
         let (inserts, writes, removals) = (counter(), counter(), counter());
-        let (flag, memory) = (|| AtomicBool::new(false), StripedCounter::default());
-        Self { id, index, cleared: flag(), unflushed: None, unlogged: flag(), memory, inserts, writes, removals }
+        let (flag, memory, user_bytes) =
+            (|| AtomicBool::new(false), StripedCounter::default(), StripedCounter::default());
+        let (cleared, unlogged) = (flag(), flag());
+        Self { id, index, cleared, unflushed: None, unlogged, memory, user_bytes, inserts, writes, removals }
     }
 
     /// Returns the family's id.
@@ -153,6 +158,7 @@ impl<I: OrderedIndex> Family<I> {
             if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = &outcome {
                 self.count(u64::from(pending.bytes()), 1);
                 self.mark(pending.row(), value.len(), view.snapshot);
+                self.user_bytes.add(i64::try_from(key.len() + value.len()).unwrap_or(0));
                 self.inserts.fetch_add(1, Relaxed);
             }
             return outcome;
@@ -188,6 +194,11 @@ impl<I: OrderedIndex> Family<I> {
                         && !mutant!("MARKED_AT_STAMPING")
                     {
                         self.mark(&row, value_bytes, view.snapshot);
+                    }
+                    if matches!(outcome, WriteOutcome::Done(_))
+                        && let Some(value_bytes) = change.value_bytes()
+                    {
+                        self.user_bytes.add(i64::try_from(key.len() + value_bytes).unwrap_or(0));
                     }
                     if matches!(outcome, WriteOutcome::Done(_) | WriteOutcome::Shared(_)) {
                         self.writes.fetch_add(1, Relaxed);
@@ -478,6 +489,7 @@ impl<I: OrderedIndex> Family<I> {
             rows: u64::try_from(self.index.len()).unwrap_or(u64::MAX),
             inserts: self.inserts.load(Relaxed),
             writes: self.writes.load(Relaxed),
+            user_bytes: u64::try_from(self.user_bytes.sum()).unwrap_or(0),
             removals: self.removals.load(Relaxed),
             memory_bytes: self.memory_bytes(),
         }

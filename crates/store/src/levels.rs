@@ -60,7 +60,7 @@ use std::{
 use collie_base::{CfId, Lsn};
 use collie_env::{Env, Files};
 use collie_sync::mutant;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use self::{
     backend::{BackendError, Effort, LevelStore, tree_dir, tree_of_name},
@@ -69,7 +69,8 @@ use self::{
 };
 pub use self::{
     calls::{
-        Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, LevelsNoted, TreeId, TreeStat, TreeState,
+        Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, LevelsNoted, TreeId, TreeStat,
+        TreeState, TreeWritten,
     },
     error::LevelsError,
 };
@@ -97,7 +98,9 @@ pub struct Levels {
     manifest: Mutex<Manifest>,
     /// Keys that loading has found, by family.
     loaded: Mutex<BTreeMap<CfId, u64>>,
-    counters: Mutex<Counters>,
+    counters: Mutex<TreeWritten>,
+    /// The figures of each tree as they were told last.
+    told: Mutex<BTreeMap<TreeId, TreeStat>>,
     /// V9.
     to_read: bool,
 }
@@ -108,14 +111,7 @@ struct Job {
     loaded: bool,
     /// V6.
     failed: Option<String>,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    flushes: u64,
-    flush_bytes: u64,
-    compactions: u64,
-    compaction_bytes: u64,
+    written: TreeWritten,
 }
 
 impl Levels {
@@ -155,6 +151,7 @@ impl Levels {
             manifest: Mutex::new(manifest),
             loaded: Mutex::default(),
             counters: Mutex::default(),
+            told: Mutex::default(),
             to_read: false,
         };
         for known in named.values() {
@@ -224,7 +221,7 @@ impl Levels {
             self.backend.forget(id);
             return Err(error);
         }
-        self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, failed: None })));
+        self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, ..Job::default() })));
         Ok(id)
     }
 
@@ -366,9 +363,10 @@ impl Levels {
             table_bytes = applied.map_err(|error| self.fail(&mut job, &known, error))?;
         }
         self.manifest.lock().append(&Record::Done(tree, flush))?;
-        let mut counters = self.counters.lock();
-        counters.flushes += 1;
-        counters.flush_bytes += table_bytes;
+        for written in [&mut job.written, &mut *self.counters.lock()] {
+            written.flushes += 1;
+            written.flush_bytes += table_bytes;
+        }
         let files = self.backend.files(tree);
         let compaction_due = files.new_runs >= usize::from(RUNS_DUE);
         Ok(Flushed { table_bytes, runs: files.runs, compaction_due })
@@ -431,6 +429,7 @@ impl Levels {
         }
         self.manifest.lock().append(&Record::TreeDropped(tree))?;
         self.jobs.lock().remove(&tree);
+        self.told.lock().remove(&tree);
         self.backend.forget(tree);
         // Not named any more: an open deletes what stays.
         let _left_for_the_next_open = self.remove_tree_dir(tree);
@@ -509,6 +508,17 @@ impl Levels {
     /// Returns the counters and the trees.
     pub fn stat(&self) -> LevelStat {
         let _pause = self.pause.read();
+        self.stat_of(|job| Some(job.lock()))
+    }
+
+    /// Returns the counters and the trees, and waits for no job: a tree that is busy has the tables, runs, bytes and counters that it had
+    /// when they were told last.
+    pub fn stat_now(&self) -> LevelStat {
+        let pause = self.pause.try_read();
+        self.stat_of(|job| pause.as_ref().and_then(|_| job.try_lock()))
+    }
+
+    fn stat_of(&self, lock: impl for<'l> Fn(&'l Mutex<Job>) -> Option<MutexGuard<'l, Job>>) -> LevelStat {
         let jobs = self.jobs.lock().clone();
         let (known, (manifest_bytes, manifest_rewrites)) = {
             let manifest = self.manifest.lock();
@@ -516,16 +526,30 @@ impl Levels {
         };
         let mut trees = Vec::new();
         for known in &known {
-            // A tree that is busy is waited for: its files change under a job.
             let Some(job) = jobs.get(&known.tree.id) else { continue };
-            let job = job.lock();
+            let before = TreeStat {
+                state: state_of(known),
+                tables: 0,
+                runs: 0,
+                bytes: 0,
+                written: TreeWritten::default(),
+                failed: None,
+            };
+            // The files of a tree that is busy change.
+            let Some(job) = lock(job) else {
+                let told = self.told.lock().get(&known.tree.id).cloned().unwrap_or(before.clone());
+                trees.push(TreeStat { state: before.state, ..told });
+                continue;
+            };
             let Ok(state) = self.known(known.tree.id).map(|known| state_of(&known)) else { continue };
             let (files, bytes) = match &job.failed {
                 None => (self.backend.files(known.tree.id), self.backend.bytes(known.tree.id)),
                 Some(_) => Default::default(),
             };
-            let failed = job.failed.clone();
-            trees.push(TreeStat { state, tables: files.tables, runs: files.runs, bytes, failed });
+            let (failed, written) = (job.failed.clone(), job.written);
+            let stat = TreeStat { state, tables: files.tables, runs: files.runs, bytes, written, failed };
+            self.told.lock().insert(known.tree.id, stat.clone());
+            trees.push(stat);
         }
         let counters = self.counters.lock();
         LevelStat {
@@ -559,9 +583,10 @@ impl Levels {
     fn run_compaction(&self, job: &mut Job, known: &KnownTree, effort: Effort) -> Result<u64, LevelsError> {
         let bytes = self.guarded(known, |backend| backend.compact(known.tree.id, effort));
         let bytes = bytes.map_err(|error| self.fail(job, known, error))?;
-        let mut counters = self.counters.lock();
-        counters.compactions += 1;
-        counters.compaction_bytes += bytes;
+        for written in [&mut job.written, &mut *self.counters.lock()] {
+            written.compactions += 1;
+            written.compaction_bytes += bytes;
+        }
         Ok(bytes)
     }
 

@@ -92,7 +92,7 @@ pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
     Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,
-    LevelsNoted, TreeId, TreeStat, TreeState,
+    LevelsNoted, TreeId, TreeStat, TreeState, TreeWritten,
 };
 pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]

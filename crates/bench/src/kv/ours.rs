@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use collie_engine::EngineError;
-use collie_engine::kv::{Cf, CfOptions, Db, Options, WalOptions, WriteOptions};
+use collie_engine::kv::{Cf, CfOptions, CfStats, Db, Options, WalOptions, WriteOptions};
 use collie_env::Env;
 use collie_wal::RingKind;
 
@@ -390,15 +390,30 @@ impl<'a> Ours<'a> {
                 stat.rows, stat.families, stat.old_version_bytes, stat.garbage_rows
             ),
         ];
+        let stats = opened.db.stats();
         for cf in &opened.cfs {
-            let stat = opened.db.engine().family(cf.id()).stat();
+            let Some(CfStats { rows, flush, .. }) = stats.families.iter().find(|stat| stat.cf == cf.id()) else {
+                continue;
+            };
             lines.push(format!(
-                "family {}: {} rows, {} inserts, {} writes, {} removals",
+                "family {}: {} rows, {} inserts, {} writes, {} removals, {} bytes of keys and values written",
                 cf.name(),
-                stat.rows,
-                stat.inserts,
-                stat.writes,
-                stat.removals
+                rows.rows,
+                rows.inserts,
+                rows.writes,
+                rows.removals,
+                rows.user_bytes
+            ));
+            lines.push(format!(
+                "family {}: {} flushes ({} for size, {} for the log, {} for memory, {} asked for), {} re-logs of {} bytes",
+                cf.name(),
+                flush.flushes(),
+                flush.by_size,
+                flush.by_log_limit,
+                flush.by_memory,
+                flush.by_call + flush.by_checkpoint + flush.by_close,
+                flush.relogs,
+                flush.relogged_bytes
             ));
         }
         Ok(lines)
@@ -406,15 +421,17 @@ impl<'a> Ours<'a> {
 
     /// Returns the tables by tree, one a line.
     fn level_stats(&self) -> anyhow::Result<Vec<String>> {
-        let mut lines = vec!["Tree Families Tables Runs Size(MB)".to_owned(), "-".repeat(36)];
+        let mut lines = vec!["Tree Families Tables Runs Size(MB) Flushed(MB) Compacted(MB)".to_owned(), "-".repeat(62)];
         for tree in self.opened()?.db.engine().level_stat().trees {
             lines.push(format!(
-                "{:>4} {:>8} {:>6} {:>4} {:>8.1}",
+                "{:>4} {:>8} {:>6} {:>4} {:>8.1} {:>11.1} {:>13.1}",
                 tree.state.id.get(),
                 tree.state.cfs.len(),
                 tree.tables,
                 tree.runs,
-                mebibytes(tree.bytes)
+                mebibytes(tree.bytes),
+                mebibytes(tree.written.flush_bytes),
+                mebibytes(tree.written.compaction_bytes)
             ));
         }
         Ok(lines)

@@ -391,7 +391,7 @@ impl Db {
     /// # Progress
     /// Waits for flushes and compactions that are under way.
     pub fn stats(&self) -> Stats {
-        Stats::of(self.engine())
+        Stats::of(self.engine(), self.engine().level_stat())
     }
 
     /// Returns the counters of one family.

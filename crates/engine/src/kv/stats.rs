@@ -2,7 +2,7 @@
 
 use collie_base::CfId;
 
-use crate::{EngineStat, FamilyStat, FlushStat, LevelStat, UnflushedStat};
+use crate::{EngineStat, FamilyFlushStat, FamilyStat, FlushStat, LevelStat, StallStat, TreeStat, UnflushedStat};
 
 /// The figures of a database. Each is right by itself; they are not taken at one moment.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Stats {
     /// The levels: bytes that flushes and compactions wrote since the database was opened, and each tree with its families, tables
     /// and runs. Empty in a database opened read-only.
     pub levels: LevelStat,
+    /// How writers waited for flushes, in all and by the family that these were behind with.
+    pub stalls: StallStat,
     /// The log: frames, syncs, bytes, files; `None` in a database opened read-only.
     pub log: Option<collie_wal::Stat>,
     /// Family by family, by id.
@@ -27,26 +29,42 @@ pub struct Stats {
 pub struct CfStats {
     /// The family.
     pub cf: CfId,
-    /// Its rows, writes since the database was opened, and memory.
+    /// Its rows, the writes and the bytes of keys and values in them since the database was opened, and memory.
     pub rows: FamilyStat,
     /// What its levels lack.
     pub unflushed: UnflushedStat,
+    /// Its flushes and why, and its re-logs.
+    pub flush: FamilyFlushStat,
 }
 
 impl Stats {
-    pub(crate) fn of(db: &crate::Db) -> Self {
+    pub(crate) fn of(db: &crate::Db, levels: LevelStat) -> Self {
+        let base = db.shared.base.as_ref();
+        let flush = |cf| base.map_or_else(FamilyFlushStat::default, |base| base.figures.lock().of(cf));
         let families = db.shared.families.all();
         let mut families: Vec<CfStats> = families
             .iter()
-            .map(|family| CfStats { cf: family.id(), rows: family.stat(), unflushed: family.unflushed() })
+            .map(|family| CfStats {
+                cf: family.id(),
+                rows: family.stat(),
+                unflushed: family.unflushed(),
+                flush: flush(family.id()),
+            })
             .collect();
         families.sort_unstable_by_key(|family| family.cf);
         Self {
             engine: db.stat(),
             flush: db.flush_stat(),
-            levels: db.level_stat(),
+            levels,
+            stalls: db.stall_stat(),
             log: db.log().map(collie_wal::Log::stat),
             families,
         }
+    }
+
+    /// Returns the tree of a family: its tables and runs, and the bytes that flushes and compactions wrote to it. Families of an atomic
+    /// group have one.
+    pub fn tree_of(&self, cf: CfId) -> Option<&TreeStat> {
+        self.levels.trees.iter().find(|tree| tree.state.cfs.contains(&cf))
     }
 }

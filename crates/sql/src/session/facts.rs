@@ -20,7 +20,7 @@ use crate::{
     catalog::{
         relation::{Oid, Relation},
         snapshot::Catalog,
-        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow, Standby},
+        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow, Standby, StoreFigures},
     },
     error::{Result, SqlError, SqlState},
     exec::VirtualTables,
@@ -199,6 +199,14 @@ impl SessionFacts for Facts<'_> {
             Some(SnapshotRow { pid: *pid, snapshot, since, age, rows_kept, bytes_kept })
         };
         held.into_iter().filter_map(row).collect()
+    }
+
+    fn store_figures(&self) -> Option<StoreFigures> {
+        let db = &self.database.db;
+        // Without a session left for it they are shown without names.
+        let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
+        let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
+        Some(StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max })
     }
 
     fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()> {

@@ -130,6 +130,19 @@ pub struct Compacted {
     pub runs: usize,
 }
 
+/// What was written to a tree, or to all of them, since the open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeWritten {
+    /// Flushes recorded.
+    pub flushes: u64,
+    /// Bytes of tables that they wrote.
+    pub flush_bytes: u64,
+    /// Compactions that wrote or moved tables.
+    pub compactions: u64,
+    /// Bytes of tables that they wrote.
+    pub compaction_bytes: u64,
+}
+
 /// A tree's share of [`LevelStat`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeStat {
@@ -141,6 +154,8 @@ pub struct TreeStat {
     pub runs: usize,
     /// Bytes of the table files.
     pub bytes: u64,
+    /// What was written to it since the open.
+    pub written: TreeWritten,
     /// Why the tree takes no flush any more in this life.
     pub failed: Option<String>,
 }

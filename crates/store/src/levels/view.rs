@@ -6,7 +6,7 @@ use collie_env::Env;
 use parking_lot::{Mutex, RwLock};
 
 use super::{
-    Counters, Levels, LevelsError,
+    Levels, LevelsError, TreeWritten,
     backend::{LevelStore, tree_of_name},
     calls::{LevelOptions, TreeId},
     lsm_view::LsmView,
@@ -40,7 +40,8 @@ impl Levels {
             jobs: Mutex::default(),
             manifest: Mutex::new(manifest),
             loaded: Mutex::default(),
-            counters: Mutex::new(Counters::default()),
+            counters: Mutex::new(TreeWritten::default()),
+            told: Mutex::default(),
             to_read: true,
         };
         for known in named.values() {

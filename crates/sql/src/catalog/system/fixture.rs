@@ -8,7 +8,9 @@ use collie_engine::{
     XidFate,
 };
 
-use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, call, install, rows};
+use collie_engine::kv;
+
+use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, StoreFigures, call, install, rows};
 use crate::{
     catalog::{
         record::{key_column, layout_of},
@@ -135,6 +137,23 @@ impl SessionFacts for FakeSession {
     fn snapshots(&self) -> Vec<SnapshotRow> {
         let (snapshot, age) = (Lsn::new(0x1_0000_0000), Duration::from_secs(2));
         vec![SnapshotRow { pid: 7, snapshot, since: Some(0), age, rows_kept: 3, bytes_kept: Some(400) }]
+    }
+    /// Of a database with two families of a group, one of them flushed beside the other, for which writers never waited.
+    fn store_figures(&self) -> Option<StoreFigures> {
+        let mut options = collie_engine::Options { background: false, ..collie_engine::Options::small() };
+        options.log.threads = false;
+        let (env, _disk) = collie_engine::Env::simulated(1);
+        let (engine, _) = collie_engine::Db::open("/db".as_ref(), options, env, &mut |_| ()).unwrap();
+        let db = kv::Db::over(&engine);
+        let [one, _two] = ["one", "two"].map(|name| db.create_cf(name, kv::CfOptions::group("g")).unwrap());
+        for key in ["a", "b", "a"] {
+            db.put(&one, key, "value", &kv::WriteOptions::default()).unwrap();
+        }
+        db.flush_cf(&[&one]).unwrap();
+        db.put(&one, "c", "value", &kv::WriteOptions::sync()).unwrap();
+        engine.flush_all().unwrap();
+        let positions = (Lsn::new(0x2000), Lsn::new(0x3000));
+        Some(StoreFigures { stats: db.stats(), names: db.list_cfs().unwrap(), positions, log_bytes_max: 1000 })
     }
     fn lock_advisory(&self, target: LockTarget, _: TableLockMode, _: AdvisoryScope) -> Result<()> {
         match target {

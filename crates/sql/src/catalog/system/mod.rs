@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `tables` | which system relations there are, with their columns (`crates/sql/builtin/system_columns.tsv`) |
 //! | `output` | how a row is put together by column names, and what a look-up asks for |
-//! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `view_rows`, `information_schema` | the rows |
+//! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `store_rows`, `view_rows`, `information_schema` | the rows |
 //! | `functions`, `object_names` | the functions; `reg*` types and visibility |
 //! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
 //!
@@ -34,6 +34,7 @@ mod role;
 mod session_rows;
 mod size;
 mod standby;
+mod store_rows;
 mod tables;
 mod view_rows;
 
@@ -50,6 +51,7 @@ pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 pub use standby::Standby;
+pub use store_rows::StoreFigures;
 
 use crate::{
     builtin::Rows,
@@ -112,6 +114,8 @@ pub trait SessionFacts {
     fn stop_backend(&self, pid: u32, end: bool) -> bool;
     /// Snapshots that sessions hold, lowest first.
     fn snapshots(&self) -> Vec<SnapshotRow>;
+    /// What the engine says of its store; `None` where there is none.
+    fn store_figures(&self) -> Option<StoreFigures>;
     /// Takes an advisory lock; waits on this thread while somebody is in the way.
     ///
     /// # Errors
@@ -201,6 +205,7 @@ pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize
         || builtin_rows::fill(&mut out)
         || session_rows::fill(facts, &mut out)
         || lock_rows::fill(facts, &mut out)
+        || store_rows::fill(facts, &mut out)
         || view_rows::fill(facts, &mut out)
         || information_schema::fill(facts, &mut out))
     {

@@ -580,3 +580,36 @@ fn session_relations_show_the_session() {
     assert_eq!(read(&facts, "pg_stat_user_tables", ("relid", "16401"), &["schemaname", "n_live_tup"]), ["public|1000"]);
     assert_eq!(read(&facts, "pg_indexes", ("indexname", "items_pkey"), &["tablename"]), ["items"]);
 }
+
+/// Goal: the store's figures are rows: a family with its writes and bytes, its flushes and why, its tables; the log with its length and
+/// limit, and the waits for it. Method: a small database with two families, one of them written to, flushed by a call and by a
+/// checkpoint.
+#[test]
+fn store_relations_show_families_and_the_log() {
+    let facts = shop();
+    let columns = [
+        "name",
+        "rows",
+        "inserts",
+        "writes",
+        "user_bytes",
+        "unflushed_rows",
+        "flushes",
+        "flushes_by_call",
+        "flushes_by_checkpoint",
+        "rows_flushed",
+        "relogs",
+        "stalls",
+        "tree",
+        "tables",
+        "runs",
+        "relid",
+    ];
+    let read = |name: &str, keep, columns: &[&str]| read(&facts, name, keep, columns);
+    // "a" and "value", twice, "b" and "c": four times six bytes.
+    assert_eq!(read("collie_stat_families", ("name", "one"), &columns), ["one|3|3|1|24|0|2|1|1|3|0|0|2|1|1|NULL"]);
+    assert_eq!(read("collie_stat_families", ("name", "two"), &columns[..6]), ["two|0|0|0|0|0"]);
+    let columns =
+        ["durable", "visible", "bytes_limit", "oldest_family", "writers_waiting", "writes_stopped", "flushes_failed"];
+    assert_eq!(read("collie_stat_log", ("", ""), &columns), ["0/2000|0/3000|1000|NULL|0|0|0"]);
+}
