@@ -190,3 +190,24 @@ fn the_holder_of_an_old_snapshot_is_seen_with_what_it_keeps() {
     reader.batch_execute("COMMIT").unwrap();
     until(&mut writer, &format!("SELECT count(*) FROM collie_snapshots WHERE pid = {pid}"), &0_i64);
 }
+
+/// Goal: the store's figures are shown by table and for the log, and they count. Method: a table with an index, a CHECKPOINT between
+/// two reads, joined with `pg_class` as a person would.
+#[test]
+fn store_figures_are_shown_as_rows() {
+    const OF_T: &str = "collie_stat_families f JOIN pg_class c ON c.oid = f.relid WHERE c.relname = 't'";
+    let server = Server::fresh();
+    let mut client = server.connect();
+    client
+        .batch_execute("CREATE TABLE t (id int, n int); INSERT INTO t SELECT g, g FROM generate_series(1, 100) g")
+        .unwrap();
+    let mut of_t = |column: &str| value::<i64>(&mut client, &format!("SELECT {column} FROM {OF_T}"));
+    let read = ["rows", "unflushed_rows", "flushes_by_checkpoint", "rows_flushed"].map(&mut of_t);
+    assert_eq!(read, [100, 100, 0, 0]);
+    assert!(of_t("user_bytes") > 800, "two numbers a row");
+    server.connect().batch_execute("CHECKPOINT").unwrap();
+    let read = ["rows", "unflushed_rows", "flushes_by_checkpoint", "rows_flushed", "tables"].map(&mut of_t);
+    assert_eq!(read, [100, 0, 1, 100, 1]);
+    let log = "durable <= visible AND bytes_kept <= bytes_limit AND syncs > 0 AND writes_stopped = 0 AND flushes > 0";
+    assert!(value::<bool>(&mut client, &format!("SELECT {log} FROM collie_stat_log")));
+}
