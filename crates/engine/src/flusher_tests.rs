@@ -100,7 +100,7 @@ fn flushes_are_counted_by_family_and_reason() {
     let (f, other) = (db.family(db.create_family()), db.family(db.create_family()));
     let figures = |family: &Family| {
         let stats = db.stats_now();
-        let found = stats.families.iter().find(|stat| stat.cf == family.id()).unwrap().clone();
+        let found = *stats.families.iter().find(|stat| stat.cf == family.id()).unwrap();
         (found, stats.tree_of(family.id()).map(|tree| tree.written))
     };
     put_one(&db, &f, b"a", b"12345");

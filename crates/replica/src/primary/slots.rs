@@ -125,8 +125,10 @@ impl Slots {
         inner.slots.values().map(stat).collect()
     }
 
-    /// Notes that everything below `durable` is on this node's disk.
-    pub(super) fn pass(&self, durable: Lsn, now_ns: u64) {
+    /// Notes that everything below `durable` is on this node's disk. Whoever serves replicas calls this every
+    /// [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat) or oftener, also while none is connected: what an absent one owes
+    /// is counted from here.
+    pub fn pass(&self, durable: Lsn, now_ns: u64) {
         self.marks.lock().pass(durable, now_ns);
     }
 

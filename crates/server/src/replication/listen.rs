@@ -22,7 +22,7 @@ use tokio::{
     select,
     sync::watch,
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use crate::{ServeError, config::Config};
@@ -107,8 +107,11 @@ impl Replicas {
     pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let this = Arc::new(self);
         let mut connections = JoinSet::new();
+        let mut heartbeats = interval(this.options.heartbeat);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             select! {
+                _ = heartbeats.tick() => this.slots.pass(this.source.durable(), this.env.clock.now_ns()),
                 accepted = this.listener.accept() => match accepted {
                     Ok((socket, address)) => {
                         connections.spawn(this.clone().connection(socket, address, stopping.clone()));

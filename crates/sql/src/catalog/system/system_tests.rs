@@ -607,7 +607,7 @@ fn store_relations_show_families_and_the_log() {
     ];
     let read = |name: &str, keep, columns: &[&str]| read(&facts, name, keep, columns);
     // "a" and "value", twice, "b" and "c": four times six bytes.
-    assert_eq!(read("collie_stat_families", ("name", "one"), &columns), ["one|3|3|1|24|0|2|1|1|3|0|0|2|1|1|NULL"]);
+    assert_eq!(read("collie_stat_families", ("name", "one"), &columns), ["one|3|3|1|24|0|2|1|1|3|0|0|1|1|1|NULL"]);
     assert_eq!(read("collie_stat_families", ("name", "two"), &columns[..6]), ["two|0|0|0|0|0"]);
     let columns =
         ["durable", "visible", "bytes_limit", "oldest_family", "writers_waiting", "writes_stopped", "flushes_failed"];
