@@ -12,6 +12,11 @@ use collie_wal::WalError;
 
 const SYNC: WriteOptions = WriteOptions::sync();
 
+/// Moves a directory, as a person does.
+fn rename(from: &Path, to: &Path) {
+    Env::real().files.replace(from, to).unwrap();
+}
+
 fn with_log(wal_dir: Option<&Path>) -> Options {
     let mut options = Options::small();
     options.wal.wal_dir = wal_dir.map(Path::to_owned);
@@ -73,24 +78,24 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
         EngineError::ForeignLogDir { of: Some(_), .. }
     ));
     assert!(matches!(refused(&path("third"), Some(&one), &[&one, &data]), EngineError::ForeignLogDir { .. }));
-    std::fs::rename(&theirs, &inner).unwrap();
+    rename(&theirs, &inner);
     assert!(matches!(refused(&data, None, &[&inner, &other]), EngineError::ForeignLogDir { .. }));
     std::fs::remove_file(inner.join("owner")).unwrap();
-    std::fs::rename(&inner, &two).unwrap();
+    rename(&inner, &two);
     assert!(matches!(refused(&data, Some(&two), &[&two, &data]), EngineError::ForeignLogDir { of: None, .. }));
     std::fs::remove_dir_all(&two).unwrap();
 
     // Moved as a whole: out again, in, and with the data directory under another name.
-    std::fs::rename(&one, &two).unwrap();
+    rename(&one, &two);
     assert_eq!(add(&data, Some(&two)), 3);
     assert!(matches!(refused(&data, Some(&one), &[&one, &two]), EngineError::WrongLogDir { .. }));
-    std::fs::rename(&two, &inner).unwrap();
+    rename(&two, &inner);
     assert_eq!(add(&data, None), 4);
     assert!(!data.join("log-dir").exists());
-    std::fs::rename(&inner, &one).unwrap();
+    rename(&inner, &one);
     assert_eq!(add(&data, Some(&one)), 5);
     let renamed = path("renamed");
-    std::fs::rename(&data, &renamed).unwrap();
+    rename(&data, &renamed);
     assert_eq!(add(&renamed, Some(&one)), 6);
     assert_eq!(data_dir_of(&one, &Env::real()).unwrap(), Some(renamed.clone()));
 
@@ -146,7 +151,7 @@ fn copy_of_a_database_with_its_log_elsewhere_stands_alone() {
     restore(&copy, &restored, None, &Env::real(), &mut |_| std::ops::ControlFlow::Continue(())).unwrap();
     assert_eq!(add(&copy, None), 2);
     let kept: PathBuf = path("kept");
-    std::fs::rename(restored.join("wal"), &kept).unwrap();
+    rename(&restored.join("wal"), &kept);
     assert_eq!(add(&restored, Some(&kept)), 2);
     assert_eq!(add(&data, Some(&log)), 2);
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use collie_clients_tests::{Place, Server, Stopwatch, program, state};
+use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
 use postgres::{Client, NoTls};
 
 /// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
@@ -62,8 +62,11 @@ fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 
 fn until_owed(client: &mut Client, owed_us: i64) {
     let start = Stopwatch::start();
     loop {
-        let row = client.query_one("SELECT state, behind_bytes, delay_us FROM collie_replication", &[]).unwrap();
-        let (state, bytes, delay_us): (String, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        let (state, bytes, delay_us): (String, i64, i64) = (
+            value(client, "SELECT state FROM collie_replication"),
+            value(client, "SELECT behind_bytes FROM collie_replication"),
+            value(client, "SELECT delay_us FROM collie_replication"),
+        );
         if state == "away" && bytes > 0 && delay_us > owed_us {
             return;
         }

@@ -335,7 +335,7 @@ impl<F: Follow> Live<F> {
     }
 
     /// Hands over what was taken, of which nothing is seen yet.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) fn hand_over_all(&mut self) {
         self.lanes.hand_all();
     }
@@ -346,7 +346,7 @@ impl<F: Follow> Live<F> {
     }
 
     /// Returns the lanes.
-    #[cfg(test)]
+    #[cfg(all(test, not(any(loom, shuttle))))]
     pub(crate) const fn lanes(&self) -> &Lanes {
         &self.lanes
     }
