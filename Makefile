@@ -7,6 +7,7 @@
 # make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
 # make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
 # make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
+# make bench-replication  a replica's delay, beside PostgreSQL's, about an hour: docs/bench/replication.md, plots
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -24,7 +25,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -76,6 +77,7 @@ lab: build
 	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(CARGO) test -p collie-faultlab -p collie-engine --features collie-faultlab/planted-bugs,collie-engine/planted-bugs --test histories --test appends --test planted planted
 
 crash:
@@ -86,6 +88,7 @@ crash:
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --rounds $$((8 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
 
 histories:
 	$(CARGO) build --release -p collie-faultlab
@@ -117,7 +120,12 @@ bench-kv: run-tools
 bench-tpcc: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench tpcc embedded-async embedded servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --readme docs/bench/tpcc.md
+	$(TARGET)/release/collie bench tpcc embedded-async embedded embedded-sql servers $(BENCH) --dir $(DIR) --json docs/bench/tpcc.json --plots docs/bench --readme docs/bench/tpcc.md
+
+bench-replication: run-tools
+	$(CARGO) build --release -p collie
+	mkdir -p docs/bench
+	$(TARGET)/release/collie bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

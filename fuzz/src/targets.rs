@@ -27,25 +27,15 @@ pub(crate) fn wire_frontend(bytes: &[u8]) {
     collie_wire::fuzz_frontend(bytes);
 }
 
-/// Packets of a primary or a replica: the first byte says which side, whether it is known, and how they are cut. Then as data
-/// packets whose checksum holds.
+/// Packets of a primary or a replica: the first byte says which side, whether it is known, and how they are cut. Then as one packet
+/// whose seal holds.
 pub(crate) fn replica_packets(bytes: &[u8]) {
     collie_replica::packet::fuzz_packets(bytes);
     let mut sealed = bytes.to_vec();
-    // Type, length, then the payload, whose checksum covers all but itself (docs/replication-protocol.md).
-    if let Some(packet) = sealed.get_mut(1..).filter(|packet| packet.len() > 61 && packet[0] == b'D') {
-        let length = u32_len(packet.len() - 1);
-        packet[1..5].copy_from_slice(&length.to_le_bytes());
-        let mut crc = Crc32c::new();
-        crc.update(&packet[5..53]);
-        crc.update(&packet[57..]);
-        packet[53..57].copy_from_slice(&crc.finish().to_le_bytes());
+    if let Some(packet) = sealed.get_mut(1..).filter(|packet| (9..1 << 24).contains(&packet.len())) {
+        collie_replica::packet::seal(packet);
         collie_replica::packet::fuzz_packets(&sealed);
     }
-}
-
-fn u32_len(len: usize) -> u32 {
-    u32::try_from(len).expect("an input is shorter than 2^32 bytes")
 }
 
 /// The file of a log's consumers, as it is and with the checksum that would make it hold.

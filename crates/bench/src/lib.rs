@@ -2,7 +2,8 @@
 //!
 //! # What it is
 //! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`],
-//! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
+//! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], `collie bench replication`
+//! [`replication_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
 //! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
 //! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
@@ -19,6 +20,7 @@
 mod clients;
 mod collie;
 mod counters;
+mod curves;
 mod disk_floor;
 mod failing_files;
 mod files;
@@ -39,6 +41,7 @@ mod plots;
 mod protocols;
 mod readme;
 mod record;
+mod replication;
 mod report;
 mod ring;
 mod servers;
@@ -70,7 +73,8 @@ pub use machine::Machine;
 pub use plan::{Pace, Plan};
 pub use plots::draw;
 pub use readme::{markdown_table, protocols_table, sections_in_markdown, write_between};
-pub use report::{Beside, Figure, Report, Row, Section, Target};
+pub use replication::{ReplicationSettings, replication_bench};
+pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
 pub use tpcc::{Pacing, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};

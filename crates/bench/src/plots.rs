@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use plotters::prelude::*;
 
-use crate::{Report, Row};
+use crate::{Report, Row, curves::draw_curves};
 
 /// A plot of one figure of one section.
 struct Plot {
     section: &'static str,
     figure: &'static str,
+    /// A figure that stands above each point as a bar: a standard deviation.
+    bar: Option<&'static str>,
     file: &'static str,
     title: &'static str,
     x: &'static str,
@@ -30,10 +32,11 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 14] = [
+const PLOTS: [Plot; 16] = [
     Plot {
         section: "append",
         figure: "append_ns",
+        bar: None,
         file: "append.svg",
         title: "Cost of one append, 1 thread, null sink",
         x: "bytes of a record",
@@ -43,6 +46,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "threads",
         figure: "appends_per_s",
+        bar: None,
         file: "threads.svg",
         title: "Appends per second together, 64 B, null sink",
         x: "threads",
@@ -52,6 +56,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "threads",
         figure: "p999_us",
+        bar: None,
         file: "threads-p999.svg",
         title: "p99.9 of one append, 64 B, null sink",
         x: "threads",
@@ -61,6 +66,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "boundary",
         figure: "look_ns",
+        bar: None,
         file: "boundary.svg",
         title: "Cost of asking for the boundary after an append",
         x: "writers",
@@ -70,6 +76,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "durable",
         figure: "commits_per_s",
+        bar: None,
         file: "durable.svg",
         title: "Durable commits per second, 100 B (floor: one write and sync at a time)",
         x: "clients",
@@ -79,6 +86,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "durable",
         figure: "p99_us",
+        bar: None,
         file: "durable-p99.svg",
         title: "p99 of a durable commit, 100 B",
         x: "clients",
@@ -88,6 +96,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "snapshot",
         figure: "snapshot_ns",
+        bar: None,
         file: "txn-snapshot.svg",
         title: "Snapshot of a statement that cannot write, processor time",
         x: "threads",
@@ -97,6 +106,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "commits",
         figure: "commits_per_s",
+        bar: None,
         file: "txn-commits.svg",
         title: "Commits per second without waiting for the disk, null sink, rows of their own",
         x: "threads",
@@ -106,6 +116,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "commit-latency",
         figure: "acknowledged_us",
+        bar: None,
         file: "txn-commit-latency.svg",
         title: "From COMMIT to the answer, not waiting for the disk",
         x: "rows written",
@@ -115,6 +126,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "hot-row",
         figure: "commits_per_s",
+        bar: None,
         file: "txn-hot-row.svg",
         title: "Durable commits per second on one row",
         x: "clients",
@@ -124,6 +136,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "hot-row",
         figure: "p99_us",
+        bar: None,
         file: "txn-hot-row-p99.svg",
         title: "p99 of a durable commit on one row",
         x: "clients",
@@ -133,6 +146,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "kv-wal-size",
         figure: "ops_per_s",
+        bar: None,
         file: "kv-wal-size.svg",
         title: "fillrandom by the limit of the log, files of 4 MiB",
         x: "max_total_wal_size",
@@ -142,6 +156,7 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "kv-wal-size",
         figure: "log_peak_bytes",
+        bar: None,
         file: "kv-wal-size-log.svg",
         title: "Most log that was kept at one time, by its limit",
         x: "max_total_wal_size",
@@ -151,23 +166,48 @@ const PLOTS: [Plot; 14] = [
     Plot {
         section: "kv-families",
         figure: "ops_per_s",
+        bar: None,
         file: "kv-families.svg",
         title: "fillrandom by the number of column families, limit of the log 500 MB",
         x: "families",
         y: "writes/s",
         wanted: any,
     },
+    Plot {
+        section: "rate",
+        figure: "seen_mean_us",
+        bar: Some("seen_sd_us"),
+        file: "replication-rate.svg",
+        title: "Delay of a replica against the arrival rate of TPC-C, as a client sees it: mean, standard deviation above it",
+        x: "transactions asked for a second",
+        y: "us",
+        wanted: any,
+    },
+    Plot {
+        section: "rate",
+        figure: "seen_p99_us",
+        bar: None,
+        file: "replication-rate-p99.svg",
+        title: "p99 of the delay of a replica against the arrival rate of TPC-C, as a client sees it",
+        x: "transactions asked for a second",
+        y: "us",
+        wanted: any,
+    },
 ];
 
+/// A place, its value, and how far a bar stands above it.
+type Point = (f64, f64, f64);
+
 /// The lines of a plot, by subject, in the order of the table.
-fn lines(rows: &[Row], plot: &Plot) -> Vec<(String, Vec<(f64, f64)>)> {
-    let mut lines: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
+fn lines(rows: &[Row], plot: &Plot) -> Vec<(String, Vec<Point>)> {
+    let mut lines: Vec<(String, Vec<Point>)> = Vec::new();
     for row in rows.iter().filter(|row| (plot.wanted)(row)) {
         // Both axes are logarithmic.
         let Some((x, y)) = row.at.zip(row.median(plot.figure)).filter(|(x, y)| *x > 0.0 && *y > 0.0) else { continue };
+        let bar = plot.bar.and_then(|bar| row.median(bar)).unwrap_or(0.0);
         match lines.iter_mut().find(|(subject, _)| *subject == row.subject) {
-            Some((_, points)) => points.push((x, y)),
-            None => lines.push((row.subject.clone(), vec![(x, y)])),
+            Some((_, points)) => points.push((x, y, bar)),
+            None => lines.push((row.subject.clone(), vec![(x, y, bar)])),
         }
     }
     lines
@@ -179,9 +219,9 @@ fn range(values: impl Iterator<Item = f64> + Clone) -> std::ops::Range<f64> {
     low / 1.25..high * 1.25
 }
 
-fn draw_one(path: &Path, plot: &Plot, lines: &[(String, Vec<(f64, f64)>)], machine: &str) -> anyhow::Result<()> {
+fn draw_one(path: &Path, plot: &Plot, lines: &[(String, Vec<Point>)], machine: &str) -> anyhow::Result<()> {
     let points = || lines.iter().flat_map(|(_, points)| points);
-    let (x, y) = (range(points().map(|point| point.0)), range(points().map(|point| point.1)));
+    let (x, y) = (range(points().map(|point| point.0)), range(points().flat_map(|point| [point.1, point.1 + point.2])));
     let failed = |error: &dyn std::fmt::Display| anyhow!("cannot draw {}: {error}", path.display());
     let root = SVGBackend::new(path, (960, 600)).into_drawing_area();
     root.fill(&WHITE).map_err(|e| failed(&e))?;
@@ -199,7 +239,10 @@ fn draw_one(path: &Path, plot: &Plot, lines: &[(String, Vec<(f64, f64)>)], machi
         let own = subject.starts_with("collie");
         let color = Palette99::pick(at).to_rgba();
         let style = color.stroke_width(if own { 4 } else { 2 });
-        let line = LineSeries::new(points.iter().copied(), style).point_size(4);
+        let bar = |&(x, y, bar): &Point| PathElement::new([(x, y), (x, y + bar)], color.stroke_width(1));
+        let bars = points.iter().filter(|(_, _, bar)| *bar > 0.0).map(bar);
+        chart.draw_series(bars).map_err(|e| failed(&e))?;
+        let line = LineSeries::new(points.iter().map(|&(x, y, _)| (x, y)), style).point_size(4);
         let drawn = chart.draw_series(line).map_err(|e| failed(&e))?;
         drawn.label(subject).legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], style));
     }
@@ -226,12 +269,15 @@ pub fn draw(report: &Report, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
         }
         let path = dir.join(plot.file);
         draw_one(&path, plot, &lines, &machine)?;
-        // The drawing library ends its files without a newline.
-        let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        if !text.ends_with('\n') {
-            std::fs::write(&path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-        }
         drawn.push(path);
+    }
+    drawn.extend(draw_curves(report, dir, &machine)?);
+    for path in &drawn {
+        // The drawing library ends its files without a newline.
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        if !text.ends_with('\n') {
+            std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
     }
     Ok(drawn)
 }

@@ -119,6 +119,17 @@ impl Row {
     }
 }
 
+/// Values of one subject along one axis, as a plot shows them; a table has only what they come to.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Whose.
+    pub subject: String,
+    /// What the values are, with their unit as in a key.
+    pub key: &'static str,
+    /// Place and value.
+    pub points: Vec<(f64, f64)>,
+}
+
 /// Rows that answer one question.
 #[derive(Clone, Debug)]
 pub struct Section {
@@ -128,6 +139,8 @@ pub struct Section {
     pub question: String,
     /// The answers.
     pub rows: Vec<Row>,
+    /// What is drawn and kept besides them.
+    pub series: Vec<Series>,
     /// What was left out, and why.
     pub notes: Vec<String>,
     /// Why it has no rows: it was begun and could not be ended.
@@ -137,7 +150,7 @@ pub struct Section {
 impl Section {
     /// Starts a section without rows.
     pub fn new(name: &'static str, question: impl Into<String>) -> Self {
-        Self { name, question: question.into(), rows: Vec::new(), notes: Vec::new(), failure: None }
+        Self { name, question: question.into(), rows: Vec::new(), series: Vec::new(), notes: Vec::new(), failure: None }
     }
 }
 
@@ -289,11 +302,16 @@ impl Report {
                 "targets": row.targets.iter().map(|t| json!({ "text": t.text, "met": t.met })).collect::<Vec<_>>(),
             })
         };
+        let series = |series: &Series| json!({ "subject": series.subject, "key": series.key, "points": series.points });
         let section = |section: &Section| {
-            json!({
+            let mut value = json!({
                 "name": section.name, "question": section.question, "notes": section.notes, "failure": section.failure,
                 "rows": section.rows.iter().map(row).collect::<Vec<_>>(),
-            })
+            });
+            if !section.series.is_empty() {
+                value["series"] = section.series.iter().map(series).collect();
+            }
+            value
         };
         let Machine { cores, processor, kernel, file_system, optimized } = &self.machine;
         json!({

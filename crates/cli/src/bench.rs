@@ -10,8 +10,9 @@ use std::{
 
 use anyhow::Context;
 use collie_bench::{
-    KvFlags, Pace, Pacing, Plan, Report, TpccSettings, TpccTarget, TracerProgram, draw, index_bench, index_memory,
-    kv_bench, log_bench, protocols_table, sections_in_markdown, tpcc_bench, trace_thread, txn_bench, write_between,
+    KvFlags, Pace, Pacing, Plan, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram, draw,
+    index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench, sections_in_markdown,
+    tpcc_bench, trace_thread, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -48,7 +49,8 @@ pub(crate) enum Command {
     /// Flags are --name=value: benchmarks (fillseq fillrandom filluniquerandom fillsync fill100K overwrite readseq readreverse
     /// readrandom readmissing multireadrandom seekrandom readwhilewriting readrandomwriterandom updaterandom deleteseq
     /// deleterandom randomtransaction recover flush compact stats levelstats; name[X5] repeats), num, reads, writes, duration,
-    /// threads, key_size, value_size, batch_size, compression_ratio, num_column_families, disable_wal, sync, manual_wal_flush,
+    /// threads, key_size, value_size, batch_size, compression_ratio, compression_type, max_background_jobs, num_column_families,
+    /// disable_wal (1: markers only; all: a database without a log), sync, manual_wal_flush,
     /// max_total_wal_size, write_buffer_size, use_existing_db, seed, histogram, statistics, readwritepercent, seek_nexts,
     /// transaction_sets, benchmark_write_rate_limit, report_interval_seconds, report_file, db. Ours: json=FILE, runs=N,
     /// wal_segment_size (from 1 MiB), isolation (of randomtransaction), warm_up=0 (writes that wait for the disk are then
@@ -59,7 +61,7 @@ pub(crate) enum Command {
     /// plots=DIR and readme=FILE are of a matrix. A flag of db_bench that means nothing here is said to be without effect; one
     /// that asks for another load, and an unknown one, is exit code 2. Use a release build on a machine that does nothing else.
     Kv(KvArgs),
-    /// Run TPC-C: on the engine in this process, on servers started for it, or on any that speaks PostgreSQL's protocol.
+    /// Run TPC-C: on the engine or its SQL in this process, on servers started for it, or on any that speaks PostgreSQL's protocol.
     ///
     /// Tables are made and loaded unless a server of a URL has them already; all twelve consistency conditions of the specification
     /// are checked before and after, and no figure is given unless they hold. Several targets take turns, run by run. Prints
@@ -67,6 +69,15 @@ pub(crate) enum Command {
     /// transaction, attempts that were refused and made again, and percentiles of each transaction's latency. A warehouse takes
     /// some 100 MB. Use a release build on a machine that does nothing else. Exit code 0 also when targets are missed.
     Tpcc(TpccArgs),
+    /// Measure replication: a primary and a replica started for it, and PostgreSQL with a streaming standby beside them.
+    ///
+    /// Questions: rate (delay against the arrival rate of TPC-C), time (delay over time at 80 % of what the primary reaches), sync (what
+    /// levels of synchronous_commit cost), capacity (replay flat out beside the peak that wrote the log, also as the thesis has it), catchup (how fast a replica comes back, and an empty one is filled), failover (kill, promote, write, come back). A delay is
+    /// given as the primary's clock has it, and as a client sees it who commits a row on the primary and reads it on the
+    /// replica. Rows are compared afterwards on both. Floors of the disk and of the loopback are of the same run. Takes about an hour,
+    /// and under a minute with --quick. Use a release build on a machine that does nothing else. Exit code 0 also when targets
+    /// are missed, or PostgreSQL is not there.
+    Replication(ReplicationArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -155,7 +166,8 @@ pub(crate) struct KvArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct TpccArgs {
-    /// Where to run: embedded (the engine in this process), embedded-async (the same as with --async), servers (Collie's and PostgreSQL's, started for it from
+    /// Where to run: embedded (the engine in this process), embedded-async (the same as with --async), embedded-sql
+    /// (SQL in this process, with no server between), servers (Collie's and PostgreSQL's, started for it from
     /// /usr/lib/postgresql, as user postgres when this runs as root), or postgres://USER@HOST:PORT/DATABASE; several take turns.
     #[arg(value_name = "TARGET", default_value = "embedded")]
     targets: Vec<String>,
@@ -182,6 +194,9 @@ pub(crate) struct TpccArgs {
     /// begin. Without it each client begins the next once the last has ended.
     #[arg(long, value_name = "PER_SECOND", conflicts_with = "terminals")]
     rate: Option<f64>,
+    /// Have those of --rate begin by chance, each independent of the others (a Poisson process), not evenly.
+    #[arg(long, requires = "rate")]
+    poisson: bool,
     /// Wait as people at terminals do: keying and think times of the specification.
     #[arg(long)]
     terminals: bool,
@@ -208,10 +223,94 @@ pub(crate) struct TpccArgs {
     /// Write all figures as JSON into FILE; keys carry units.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Draw plots as SVG files into DIR.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
     /// Write targets and tables into FILE, between the lines `<!-- bench tpcc begin -->` and `<!-- bench tpcc end -->`; a FILE
     /// without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReplicationArgs {
+    /// Ask these questions only: rate, time, sync, capacity, catchup, failover.
+    #[arg(value_name = "QUESTION")]
+    questions: Vec<String>,
+    /// Warehouses of TPC-C.
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    warehouses: u32,
+    /// Sessions of TPC-C.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    clients: u32,
+    /// Length of a run.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    time: u64,
+    /// Time before each run that is not counted.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
+    warm_up: u64,
+    /// Runs of each case.
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
+    runs: u32,
+    /// Runs of question time, each three times as long as --time.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    courses: u32,
+    /// Rates of question rate, in percent of what the primary reaches flat out.
+    #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [10, 30, 50, 70, 80, 90, 100, 110])]
+    percents: Vec<u32>,
+    /// Clients of question sync.
+    #[arg(long, value_name = "COUNT,...", value_delimiter = ',', default_values_t = [1, 8, 32, 64])]
+    small_clients: Vec<u32>,
+    /// By how much log the replica of question catchup is behind.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    behind: u64,
+    /// How often question failover kills a primary.
+    #[arg(long, value_name = "COUNT", default_value_t = 20)]
+    cycles: u32,
+    /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
+    #[arg(long)]
+    quick: bool,
+    /// Leave PostgreSQL out.
+    #[arg(long)]
+    no_peer: bool,
+    /// Seed of the rows and of the requests.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Directory for data, on the disk in question, which user postgres can reach. What is made there is removed at the end.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Write all figures as JSON into FILE; keys carry units.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw plots as SVG files into DIR.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Write targets and tables into FILE, between the lines `<!-- bench replication begin -->` and `<!-- bench replication end -->`; a
+    /// FILE without them gets a section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+impl ReplicationArgs {
+    fn settings(&self) -> ReplicationSettings {
+        let settings = ReplicationSettings {
+            questions: self.questions.clone(),
+            warehouses: self.warehouses,
+            clients: self.clients,
+            warm_up: Duration::from_secs(self.warm_up),
+            time: Duration::from_secs(self.time),
+            runs: self.runs,
+            courses: self.courses,
+            percents: self.percents.clone(),
+            small_clients: self.small_clients.clone(),
+            behind_bytes: self.behind << 20,
+            cycles: self.cycles,
+            peer: !self.no_peer,
+            seed: self.seed,
+            ..ReplicationSettings::new(&self.dir)
+        };
+        if self.quick { settings.quick() } else { settings }
+    }
 }
 
 impl TpccArgs {
@@ -219,10 +318,11 @@ impl TpccArgs {
         let target = |name: &String| match name.as_str() {
             "embedded" => Ok(TpccTarget::Embedded),
             "embedded-async" => Ok(TpccTarget::EmbeddedAsync),
+            "embedded-sql" => Ok(TpccTarget::EmbeddedSql),
             "servers" => Ok(TpccTarget::Servers),
             url if url.contains("://") => Ok(TpccTarget::Url(url.to_owned())),
             other => anyhow::bail!(
-                "no target {other}: use embedded, embedded-async, servers or postgres://USER@HOST:PORT/DATABASE"
+                "no target {other}: use embedded, embedded-async, embedded-sql, servers or postgres://USER@HOST:PORT/DATABASE"
             ),
         };
         let seconds = |full| Duration::from_secs(if self.quick { 1 } else { full });
@@ -235,6 +335,7 @@ impl TpccArgs {
             time: seconds(self.time),
             runs: self.runs,
             pacing: match self.rate {
+                Some(per_s) if self.poisson => Pacing::Poisson(per_s),
                 Some(per_s) => Pacing::Rate(per_s),
                 None if self.terminals => Pacing::Terminals,
                 None => Pacing::FlatOut,
@@ -267,6 +368,8 @@ const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", t
 const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const KV: Part = Part { name: "kv", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const TPCC: Part = Part { name: "tpcc", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+const REPLICATION: Part =
+    Part { name: "replication", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -300,8 +403,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tpcc(args) => {
             let settings = args.settings()?;
             let run = |plan: &Plan| tpcc_bench(&TpccSettings { plan: plan.clone(), ..settings.clone() });
-            let kept = Kept { json: args.json, plots: None, readme: args.readme };
+            let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(Plan::new(&args.dir, Pace::Full), run, &TPCC, kept)
+        }
+        Command::Replication(args) => {
+            let settings = args.settings();
+            let run = |plan: &Plan| replication_bench(&ReplicationSettings { plan: plan.clone(), ..settings.clone() });
+            let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
+            measure(Plan::new(&args.dir, Pace::Full), run, &REPLICATION, kept)
         }
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {

@@ -1,6 +1,7 @@
 //! `collie`: the one binary. Reads the command line and wires the crates together; decides nothing else.
 //!
-//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage.
+//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage; 3 from `status`: something needs
+//! attention.
 #![forbid(unsafe_code)]
 
 mod backup;
@@ -9,10 +10,12 @@ mod checkpoint;
 mod config;
 mod copying;
 mod progress;
+mod promote;
 mod render;
 mod restore;
 mod serve;
 mod shell;
+mod status;
 mod wal;
 
 use std::process::ExitCode;
@@ -45,6 +48,10 @@ enum Command {
     Serve(serve::Args),
     /// An SQL shell, on a data directory itself (no server needed) or on a running server.
     Sql(shell::Args),
+    /// Say who a running server is, who follows it and how far behind, and what needs attention.
+    ///
+    /// Exit code 0: nothing does; 3: something does, such as a replica that is away, or a slot that is expired; 1: the server does not answer.
+    Status(status::Args),
     /// Copy a database to a directory that opens by itself, sharing its tables.
     ///
     /// Works while the server runs, which then makes the copy: DIR is on its machine. Tables are linked, not copied, where
@@ -60,6 +67,12 @@ enum Command {
     /// BACKUP stays as it is, and can be restored again. The new directory's positions go on in a new history, so that what
     /// it commits is never taken for what the old one did.
     Restore(restore::Args),
+    /// Make a running replica a primary.
+    ///
+    /// The other nodes (replication.peers) are asked to promise the next term, and from then on follow nobody of a lower one. With a
+    /// list of replicas that acknowledge commits it leads only if it holds every commit that was acknowledged by them; without one
+    /// it is promoted at once, and how much of its primary's log it lacked at last contact is printed.
+    Promote(promote::Args),
     /// Look at a log, check it, or cut it.
     ///
     /// dump, verify and stat change nothing and do not disturb a running server; truncate-at is for a stopped one.
@@ -80,9 +93,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
+        Command::Status(args) => status::run(&args),
         Command::Checkpoint(args) => checkpoint::run(&args),
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
+        Command::Promote(args) => promote::run(&args),
         Command::Wal { command } => wal::run(command),
         Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),

@@ -18,10 +18,11 @@ pub(crate) struct Args {
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Address for replicas; without it none are served.
+    /// Address for replicas and for questions about who leads; without it none are served.
     #[arg(long, value_name = "ADDR")]
     replica_listen: Option<SocketAddr>,
-    /// Follow the primary that listens for replicas there, and answer reads only. An empty data directory is filled first.
+    /// Follow the primary that listens for replicas there, or the one of replication.peers that leads, and answer reads only. An empty
+    /// data directory is filled first. A directory that was promoted leads, unless another one does since.
     #[arg(long, value_name = "HOST:PORT")]
     replica_of: Option<String>,
     /// TOML file with settings; see `collie config`.
@@ -55,7 +56,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(primary) = &args.replica_of {
         config.set("server.replica_of", primary)?;
     }
-    let is_replica = config.replication.primary.is_some();
     config.engine.read_only = args.read_only;
     config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
     let env = Env::real();
@@ -70,7 +70,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else {
         eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
     }
-    let (ring, stopped) = if is_replica {
+    let (ring, stopped) = if server.is_replica() {
         ("a replica: every statement that would write is refused with 25006", "stopped: what was received is on disk")
     } else if report.read_only {
         ("nothing can be written: every statement that would is refused with 25006", "stopped: nothing was written")

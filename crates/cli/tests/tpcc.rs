@@ -89,8 +89,8 @@ fn engine_and_server_pass_every_condition() {
     std::fs::write(&document, "# TPC-C\n").unwrap();
     let server = Server::start(&dir.path().join("data"));
     let keep = ["--json", json.to_str().unwrap(), "--readme", document.to_str().unwrap(), "--runs", "2"];
-    let done = run(tpcc(dir.path(), &["embedded", "embedded-async", &server.url]).args(keep));
-    check(&done, &json, 3);
+    let done = run(tpcc(dir.path(), &["embedded", "embedded-async", "embedded-sql", &server.url]).args(keep));
+    check(&done, &json, 4);
     assert!(done.out.contains("Delivery, from its queueing") && done.out.contains("tpmc"), "{}", done.out);
     assert!(std::fs::read_to_string(&document).unwrap().contains("### tpcc"));
     let rate = ["--rate", "20", "--inline-delivery", "--isolation", "repeatable-read", "--runs", "1"];
@@ -103,7 +103,10 @@ fn engine_and_server_pass_every_condition() {
         "{other:?}"
     );
     let none = run(Command::new(COLLIE).args(["bench", "tpcc", "elsewhere"])).err;
-    assert!(none.contains("no target elsewhere: use embedded, embedded-async, servers or postgres://"), "{none}");
+    assert!(
+        none.contains("no target elsewhere: use embedded, embedded-async, embedded-sql, servers or postgres://"),
+        "{none}"
+    );
 }
 
 /// Goal: a server that is killed in the midst of transactions is consistent when it is back. Method: SIGKILL once some hundred

@@ -201,8 +201,10 @@ pub struct Mark {
 }
 
 /// What a finished commit tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// Where the transaction was committed; `None` when it wrote nothing.
     pub csn: Option<Lsn>,
+    /// Where its commit record ends: snapshots at or above show it. `None` when it wrote nothing.
+    pub end: Option<Lsn>,
 }

@@ -8,7 +8,7 @@
 //! | 16 | 16 | cluster id, random, for the life of the database |
 //! | 32 | 8 | node id, random, for the life of the directory |
 //! | 40 | 8 | term |
-//! | 48 | 8 | of a replica: nothing is shown before its log is applied up to here; 0: everything may be |
+//! | 48 | 8 | of a replica, at least 1: nothing is shown before its log is applied up to here; 0: it follows nobody |
 //! | 56 | 4 | number of histories |
 //! | 60 | 32 each | a history, oldest first: term, id, position where it starts, end of the record before it (8 each) |
 //!
@@ -58,12 +58,15 @@ pub(crate) struct Control {
     pub(crate) cluster: u128,
     pub(crate) node: u64,
     pub(crate) term: Term,
-    /// Of a replica: nothing is shown before its log is applied up to here.
+    /// Of a replica: nothing is shown before its log is applied up to here; zero: the directory follows nobody.
     pub(crate) consistent_at: Lsn,
     pub(crate) histories: Vec<History>,
 }
 
 impl Control {
+    /// The lowest `consistent_at` of a replica: everything may be shown.
+    pub(crate) const FOLLOWS: Lsn = Lsn::new(1);
+
     /// A new identity.
     pub(crate) fn draw(env: &Env) -> Self {
         let word = || u128::from(env.random.u64());

@@ -169,7 +169,11 @@ impl Survey {
                 let course = self.open.entry(xid).or_default();
                 course.roll_back_to(first_void, self.needed).map_err(damage)?;
             }
-            Redo::XidLimit { .. } | Redo::Relog { .. } | Redo::Unlogged { .. } | Redo::Time { .. } => {}
+            Redo::XidLimit { .. }
+            | Redo::Relog { .. }
+            | Redo::Unlogged { .. }
+            | Redo::Time { .. }
+            | Redo::Quorum { .. } => {}
             Redo::Incarnation(_) => self.open.clear(),
         }
         Ok(())

@@ -4,19 +4,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use collie_base::{CfId, Lsn, Term, Xid};
+use collie_base::{CfId, HistoryId, Lsn, Term, Xid};
 use collie_env::Env;
 use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot};
 
 use crate::flush::Base;
 use crate::flush_figures::FlushCause;
 use crate::open;
+use crate::redo::{encode_quorum, tag};
+use crate::replica::HeldState;
 use crate::replica::hash::state_hash;
 use crate::shared::Shared;
 use crate::writes::Fates;
 use crate::{
-    Backup, CatalogChange, CatalogHook, CheckpointOptions, CopyWatch, EngineError, Family, FlushStat, HistoryStart,
-    LevelStat, OpenProgress, OpenReport, Options, Session, ShownWait, StallStat, UnflushedStat,
+    Backup, CatalogChange, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, EngineError, Family, FlushStat,
+    HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, Session, ShownWait,
+    StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -210,6 +213,29 @@ impl Db {
         self.shared.checkpoint(to, options, watch)
     }
 
+    /// Links or copies the levels alone to the directory `levels` in `to`, which is not there, or empty: what a replica begins with that
+    /// gets the log as a stream. The caller has the log kept from before the call on.
+    ///
+    /// # Durability
+    /// As [`Db::checkpoint`].
+    ///
+    /// # Progress
+    /// As [`Db::checkpoint`], but for the log, which is neither waited for nor read.
+    ///
+    /// # Errors
+    /// As [`Db::checkpoint`].
+    pub fn copy_levels(
+        &self,
+        to: &Path,
+        options: CheckpointOptions,
+        watch: CopyWatch<'_>,
+    ) -> Result<LevelsCopy, EngineError> {
+        if self.shared.closed.load(Acquire) {
+            return Err(EngineError::Closed);
+        }
+        self.shared.copy_levels(to, options, watch)
+    }
+
     /// Flushes what the flushing thread would flush now, for a database opened without its threads. Returns whether there was
     /// anything.
     ///
@@ -263,6 +289,47 @@ impl Db {
         self.shared.durable()
     }
 
+    /// Returns the position below which no failover takes a commit back: what so many replicas as are asked for have on their disks.
+    /// [`Db::durable`] where they are not counted.
+    pub fn settled(&self) -> Lsn {
+        self.shared.txns.log().settled()
+    }
+
+    /// Has replies wait for replicas from now on, or (`false`) do without: who waits is let go, and told so
+    /// ([`Ack::is_unconfirmed`](crate::Ack::is_unconfirmed)). Nothing happens without [`Options::quorum`].
+    pub fn count_replicas(&self, counted: bool) {
+        let log = self.shared.txns.log();
+        log.replicas().into_iter().for_each(|settled| settled.set_counted(counted, || log.durable()));
+    }
+
+    /// Takes note of how far so many replicas as are asked for have come, and wakes who waited for that. What is below what was noted
+    /// before changes nothing.
+    pub fn confirm(&self, confirmed: Confirmed) {
+        let log = self.shared.txns.log();
+        log.replicas().into_iter().for_each(|settled| settled.confirm(confirmed, || log.durable()));
+    }
+
+    /// Notes in the log which replicas commits are to have from here on, or (`degraded`) that they do without: for people who look into
+    /// it later. Nothing reads it.
+    ///
+    /// # Durability
+    /// None on return; with the next flush, which is asked for.
+    ///
+    /// # Errors
+    /// The log's.
+    pub fn note_quorum(&self, list: &str, degraded: bool) -> Result<(), EngineError> {
+        let log = self.shared.txns.log();
+        let record = encode_quorum(degraded, self.shared.env.clock.wall_us(), list);
+        log.with_writer(|writer| writer.append(tag::QUORUM, &[&record]))?;
+        log.flush_soon();
+        Ok(())
+    }
+
+    /// Returns how far replicas have confirmed; `None` without [`Options::quorum`].
+    pub fn confirmed(&self) -> Option<Confirmed> {
+        self.shared.txns.log().replicas().map(|settled| settled.confirmed())
+    }
+
     /// Returns the position below which every commit is visible to new snapshots.
     pub fn boundary(&self) -> Lsn {
         self.shared.txns.log().boundary()
@@ -276,9 +343,9 @@ impl Db {
         lead.is_some_and(|lead| lead.run().is_ok())
     }
 
-    /// Returns the log, for its figures and tools; `None` in a database opened read-only.
+    /// Returns the log, for its figures and tools; `None` in a database opened read-only or without a log.
     pub fn log(&self) -> Option<&collie_wal::Log> {
-        self.shared.txns.log().wal()
+        self.shared.txns.log().wal().filter(|_| !self.shared.has_no_log())
     }
 
     /// Returns whether every write is refused: with [`EngineError::OpenedReadOnly`] after [`Options::read_only`], with
@@ -289,18 +356,53 @@ impl Db {
 
     /// Returns the id of the database, drawn when it was made and the same in every copy of it.
     pub fn cluster_id(&self) -> u128 {
-        self.shared.control.cluster
+        self.shared.control().cluster
     }
 
     /// Returns the id of this directory, drawn when it was made.
     pub fn node_id(&self) -> u64 {
-        self.shared.control.node
+        self.shared.control().node
     }
 
-    /// Returns the term and the histories that begin in the log, or did, oldest first, as of the open.
+    /// Returns the term and the histories that begin in the log, or did, oldest first, as of the open or the promotion: of a replica the
+    /// histories that were received.
     pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
-        let control = &self.shared.control;
-        (control.term, control.histories.iter().map(|known| (*known).into()).collect())
+        let control = self.shared.control();
+        let histories = match self.shared.txns.log().followed() {
+            Some(followed) => followed.histories(),
+            None => control.histories.iter().map(|known| (*known).into()).collect(),
+        };
+        (control.term, histories)
+    }
+
+    /// Returns what is known here of a history. What a replica says of one holds for every position that [`Db::shown`] returned before.
+    pub fn history_state(&self, history: HistoryId) -> HistoryState {
+        match self.shared.txns.log().followed() {
+            Some(followed) => followed.history_state(history),
+            None => HistoryState::of(history, &self.histories().1),
+        }
+    }
+
+    /// Returns where read-only snapshots begin that are taken from now on: they show every commit whose record ends at or below. It
+    /// only grows. Of a replica it is the smaller of what is applied and what its primary lets be shown, else what no crash takes
+    /// back together with what was acknowledged all the same.
+    pub fn shown(&self) -> Lsn {
+        if let Some(followed) = self.shared.txns.log().followed() {
+            // Whoever moved it may not have told snapshots yet.
+            self.shared.txns.acknowledge(followed.shown.position());
+        }
+        self.shared.txns.settled()
+    }
+
+    /// Returns the end of what a replica has received; `None`: it is none.
+    pub fn received(&self) -> Option<Lsn> {
+        self.shared.txns.log().followed().map(|followed| followed.own.end())
+    }
+
+    /// Returns what time it was on the primary of a replica when it had written what is shown here, within a second or so, in
+    /// microseconds since 1970; `None`: nothing that tells it came since the open, or the database is no replica.
+    pub fn replay_time_us(&self) -> Option<i64> {
+        self.shared.txns.log().followed().and_then(|followed| followed.time.at(followed.shown.position()))
     }
 
     /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)).
@@ -308,10 +410,16 @@ impl Db {
         self.shared.txns.log().followed().is_some()
     }
 
+    /// Lets no transaction that wrote commit from here on ([`EngineError::Replica`]), until the database is opened again: another node leads.
+    /// Commits whose record is in the log by now stand, and are answered.
+    pub fn refuse_commits(&self) {
+        self.shared.depose();
+    }
+
     /// Waits until new snapshots show every commit below `lsn`: of a replica, that replay has come there. `None`: they do.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
-        let followed = self.shared.txns.log().followed().filter(|followed| followed.shown.position() < lsn)?;
-        Some(ShownWait::new(&followed.shown, lsn))
+        let followed = self.shared.txns.log().followed().filter(|_| self.shown() < lsn)?;
+        Some(ShownWait::new(&followed.shown, lsn).telling(&self.shared))
     }
 
     /// Has `hook` told of each change of the catalog that a replica replays; of another database nothing is told.
@@ -337,6 +445,19 @@ impl Db {
         let holder = self.shared.txns.hold_settled()?;
         let (snapshot, fates) = (holder.snapshot(), Fates(&self.shared.txns));
         Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, skipped)))
+    }
+
+    /// Holds what no crash takes back now, so that it can be compared with another node that is at the same position.
+    ///
+    /// # Errors
+    /// [`EngineError::TooManySessions`].
+    pub fn hold_state(&self) -> Result<HeldState, EngineError> {
+        HeldState::new(&self.shared, &[])
+    }
+
+    /// Returns how many transactions have committed with a record since the database was opened; of a replica none did.
+    pub fn commits(&self) -> u64 {
+        u64::try_from(self.shared.commits.sum()).unwrap_or(0)
     }
 
     /// Returns the counters.
@@ -404,8 +525,8 @@ impl Db {
         self.shared.tick()
     }
 
-    /// Stops the background threads, writes everything and closes the log. Families with rows that are not in the log are flushed,
-    /// unless [`Options::avoid_flush_at_close`] says otherwise; nothing else is: the log has it. Sessions that are open can still
+    /// Stops the background threads, writes everything and closes the log. Families with rows that are not in the log are flushed, those
+    /// of a database without a log too, unless [`Options::avoid_flush_at_close`] says otherwise; nothing else is: the log has it. Sessions that are open can still
     /// read.
     ///
     /// # Errors
@@ -415,13 +536,14 @@ impl Db {
             return Ok(());
         }
         self.shared.room.close(self.shared.durable(), self.shared.now());
+        self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.close());
         let flusher = self.shared.flusher.lock().take();
         drop(flusher);
         let background = self.shared.background.lock().take();
         drop(background);
         let flushed = self.shared.flush_unlogged();
         let closed = self.shared.txns.log().wal().map_or(Ok(()), collie_wal::Log::close);
-        if let Some(place) = &self.shared.place {
+        if let Some(place) = self.shared.place() {
             place.release();
         }
         closed?;

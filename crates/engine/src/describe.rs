@@ -40,6 +40,8 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
             i.wall_us
         ),
         Ok(Redo::Time { wall_us, below }) => format!("TIME {}: everything below {below} is older", Utc(wall_us)),
+        Ok(Redo::Quorum { degraded: false, wall_us, list }) => format!("QUORUM {}: {list}", Utc(wall_us)),
+        Ok(Redo::Quorum { wall_us, list, .. }) => format!("QUORUM {}: done without, of {list}", Utc(wall_us)),
         Ok(Redo::Unlogged { cf }) => format!("UNLOGGED in family {cf}: rows that are not in the log"),
         Err(error) => format!("tag {tag}, {} bytes: {error}", payload.len()),
     }
@@ -69,7 +71,7 @@ impl fmt::Display for Utc {
 
 /// Returns whether records with this tag end a transaction that counts.
 pub fn is_commit_record(tag: u8) -> bool {
-    matches!(tag, crate::redo::tag::COMMIT | crate::redo::tag::UNLOGGED)
+    matches!(tag, crate::redo::tag::COMMIT | crate::redo::tag::COMMIT_TIMED | crate::redo::tag::UNLOGGED)
 }
 
 fn describe_ops(ops: &[u8]) -> String {
@@ -124,7 +126,7 @@ fn describe_each<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redo::{encode_integers, encode_relog, encode_time, tag};
+    use crate::redo::{encode_integers, encode_quorum, encode_relog, encode_time, tag};
     use collie_base::CfId;
     use proptest::prelude::*;
 
@@ -156,6 +158,10 @@ mod tests {
         assert!(!Utc(i64::MAX).to_string().is_empty() && !Utc(i64::MIN).to_string().is_empty());
         let mark = describe_record(tag::TIME, &encode_time(1_767_323_045_000_006, Lsn::new(0x2000)));
         assert_eq!(mark, "TIME 2026-01-02 03:04:05.000006+00: everything below 0/00002000 is older");
+        let quorum =
+            |degraded| describe_record(tag::QUORUM, &encode_quorum(degraded, 1_767_323_045_000_006, "ANY 1 (a)"));
+        assert_eq!(quorum(false), "QUORUM 2026-01-02 03:04:05.000006+00: ANY 1 (a)");
+        assert_eq!(quorum(true), "QUORUM 2026-01-02 03:04:05.000006+00: done without, of ANY 1 (a)");
     }
 
     /// Goal: as above, of a re-log. Method: its beginning and its end.

@@ -6,6 +6,7 @@
 
 use collie_env::{Env, open_files_max};
 
+use crate::jobs::JOBS_DEFAULT;
 use crate::{EngineError, Options};
 
 /// Files of the database and the program around it, tables apart.
@@ -22,6 +23,8 @@ pub(crate) struct Descriptors {
     pub(crate) kept: usize,
     /// Trees that are loaded side by side.
     pub(crate) loaders: usize,
+    /// Flushes and re-logs at one time: as many as are asked for, above the default only where their merges have the files.
+    pub(crate) jobs: usize,
 }
 
 impl Descriptors {
@@ -42,7 +45,9 @@ impl Descriptors {
         }
         let half = levels / 2;
         let count = |files: u64| usize::try_from(files).unwrap_or(usize::MAX);
-        Ok(Self { kept: options.levels.descriptors.min(count(half)), loaders: count(half / PER_TREE).max(1) })
+        let loaders = count(half / PER_TREE).max(1);
+        let jobs = options.compaction_threads.min(loaders.max(JOBS_DEFAULT));
+        Ok(Self { kept: options.levels.descriptors.min(count(half)), loaders, jobs })
     }
 }
 
@@ -56,10 +61,14 @@ mod tests {
     fn levels_get_what_connections_and_the_log_leave() {
         let options = |connections| Options { connections, ..Options::default() };
         let divide = |limit, connections| Descriptors::divide(limit, &options(connections));
-        assert_eq!(divide(Some(192), 0).unwrap(), Descriptors { kept: 64, loaders: 1 });
-        assert_eq!(divide(Some(256), 0).unwrap(), Descriptors { kept: 96, loaders: 1 });
-        assert_eq!(divide(Some(1_192), 1_000).unwrap(), Descriptors { kept: 64, loaders: 1 });
-        assert_eq!(divide(Some(20_000), 1_000).unwrap(), Descriptors { kept: 8_192, loaders: 118 });
+        assert_eq!(divide(Some(192), 0).unwrap(), Descriptors { kept: 64, loaders: 1, jobs: 4 });
+        assert_eq!(divide(Some(256), 0).unwrap(), Descriptors { kept: 96, loaders: 1, jobs: 4 });
+        assert_eq!(divide(Some(1_192), 1_000).unwrap(), Descriptors { kept: 64, loaders: 1, jobs: 4 });
+        assert_eq!(divide(Some(20_000), 1_000).unwrap(), Descriptors { kept: 8_192, loaders: 118, jobs: 4 });
+        for (limit, asked, jobs) in [(256, 1, 1), (256, 64, 4), (64 + 2 * 80 * 9, 64, 9), (20_000, 64, 64)] {
+            let options = Options { compaction_threads: asked, ..Options::default() };
+            assert_eq!(Descriptors::divide(Some(limit), &options).unwrap().jobs, jobs, "{asked} of {limit} files");
+        }
         assert_eq!(divide(None, 1_000).unwrap().kept, 8_192);
         for (limit, connections, needed) in [(191, 0, 192), (0, 0, 192), (1_191, 1_000, 1_192), (64, 1, 193)] {
             let refused = divide(Some(limit), connections).unwrap_err();

@@ -107,6 +107,11 @@ pub enum EngineError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory follows another database: opened as one of its own, it would write other records at that one's positions.
+    Follows {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The process may not have as many files open as the database needs.
     TooFewDescriptors {
         /// How many it may have.
@@ -268,6 +273,7 @@ impl EngineError {
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
             | Self::NotFound { .. }
+            | Self::Follows { .. }
             | Self::ForeignDirectory { .. }
             | Self::WrongLogDir { .. }
             | Self::ForeignLogDir { .. }
@@ -291,6 +297,7 @@ impl EngineError {
             Self::OldVersionMemory { .. } | Self::OutOfMemory { .. } => ErrorKind::OutOfMemory,
             Self::TransactionLimit { .. }
             | Self::InvalidArgument { .. }
+            | Self::Follows { .. }
             | Self::FamilyExists { .. }
             | Self::UnknownOption { .. }
             | Self::BadOption { .. }
@@ -380,6 +387,10 @@ impl fmt::Display for EngineError {
             Self::Closed => f.write_str("the database is closed: open it again"),
             Self::NotFound { path } => {
                 write!(f, "no database in {}: name the right directory, or allow to create one", path.display())
+            }
+            Self::Follows { path } => {
+                let path = path.display();
+                write!(f, "the database in {path} follows another one: open it as a replica (--replica-of), and promote it there")
             }
             Self::TooFewDescriptors { have, needed } => write!(
                 f,

@@ -47,7 +47,7 @@ use crate::carry::Carry;
 use crate::families::Families;
 use crate::flush_figures::{FlushCause, FlushFigures};
 use crate::garbage::Garbage;
-use crate::jobs::{JOBS_MAX, Jobs};
+use crate::jobs::Jobs;
 use crate::large::LargeTransactions;
 use crate::log::EngineLog;
 use crate::planted::is_planted;
@@ -136,11 +136,17 @@ impl Taken {
 }
 
 impl Base {
-    /// Over levels that were opened, with every tree loaded. A family that is not in memory was dropped, durably.
+    /// Over levels that were opened, with every tree loaded; `jobs` flushes and re-logs at a time. A family that is not in memory was dropped, durably.
     ///
     /// # Panics
     /// When sessions were opened and no place is left.
-    pub(crate) fn new(levels: Levels, large: LargeTransactions, families: &Families, txns: &Txns<EngineLog>) -> Self {
+    pub(crate) fn new(
+        levels: Levels,
+        large: LargeTransactions,
+        families: &Families,
+        txns: &Txns<EngineLog>,
+        jobs: usize,
+    ) -> Self {
         let trees = levels.trees();
         let flushed = trees.iter().flat_map(|tree| tree.cfs.iter().map(|cf| (*cf, tree.flush_lsn)));
         let flushed: Map<CfId, Lsn> = flushed.collect();
@@ -148,9 +154,9 @@ impl Base {
         let dropped = gone.map(|cf| Dropped { cf, at: Lsn::ZERO, since: Lsn::MAX }).collect();
         let keys = flushed.keys().map(|cf| (*cf, levels.keys_loaded(*cf))).collect();
         let stat = FlushStat { log_start: levels.log_start(), ..FlushStat::default() };
-        let jobs = Jobs::new(|| txns.keep_place()).expect("places are there for them before the first session");
+        let jobs = Jobs::new(jobs, || txns.keep_place()).expect("places are there for them before the first session");
         // A simulated disk counts its calls: there they come from one thread, in one order.
-        let side_by_side = if levels.is_real() { JOBS_MAX } else { 1 };
+        let side_by_side = if levels.is_real() { jobs.count() } else { 1 };
         Self {
             levels,
             large,
@@ -187,6 +193,12 @@ impl Base {
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_up(&self) -> impl Sized + '_ {
         self.jobs.hold_up()
+    }
+
+    /// Holds up the end of every flush, once its tables are written, until what is returned is dropped.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn hold_ends(&self) -> impl Sized + '_ {
+        self.stat.lock()
     }
 
     /// Returns the counters.
@@ -386,7 +398,7 @@ impl Base {
             return Ok(None);
         }
         let durable = log.durable(); // F5: first
-        self.settle_drops(durable)?;
+        self.settle_drops(log.settled())?; // a drop that may be taken back needs its tree
         let families = Self::oldest(parts.families).map_or(Lsn::MAX, |(_, since)| since);
         let dropped = self.dropped.lock().iter().map(|dropped| dropped.since).min().unwrap_or(Lsn::MAX);
         let lowest = durable.min(families).min(dropped);

@@ -4,7 +4,7 @@
 //! - J1. A family is in one claim at a time, and so is every family of an atomic group: who claims one of it claims those that
 //!   are members at that moment, and two such claims have a member in common, or their families share no tree.
 //! - J2. A job claims once, all families together, and holds nothing else that jobs wait for meanwhile. So no circle of waits.
-//! - J3. A claim that was waited for has a place for a snapshot: there are as many as jobs at a time ([`JOBS_MAX`]).
+//! - J3. A claim that was waited for has a place for a snapshot: there are as many as jobs at a time (`store.compaction_threads`).
 //!
 //! Checked by the tests below and `flusher_tests.rs`.
 
@@ -14,8 +14,11 @@ use collie_base::CfId;
 use collie_txn::{Place, TxnError};
 use parking_lot::{Condvar, Mutex};
 
-/// Flushes and re-logs at a time. Mostly they wait for the disk; more of them than it takes at once only take up memory.
-pub(crate) const JOBS_MAX: usize = 4;
+/// Flushes and re-logs at a time, unless the options say otherwise. Mostly they wait for the disk; more of them than it takes at once
+/// only take up memory.
+pub(crate) const JOBS_DEFAULT: usize = 4;
+/// The most that options may ask for.
+pub(crate) const JOBS_MAX: usize = 64;
 
 #[derive(Debug)]
 struct Inner {
@@ -28,6 +31,8 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Jobs {
     inner: Mutex<Inner>,
+    /// Places in all: jobs at a time.
+    count: usize,
     /// Something was given back.
     freed: Condvar,
 }
@@ -42,10 +47,15 @@ pub(crate) struct Claim<'j> {
 }
 
 impl Jobs {
-    /// Takes its places by `keep`, called [`JOBS_MAX`] times.
-    pub(crate) fn new(keep: impl FnMut() -> Result<Place, TxnError>) -> Result<Self, TxnError> {
-        let places = std::iter::repeat_with(keep).take(JOBS_MAX).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { inner: Mutex::new(Inner { claimed: BTreeSet::new(), places }), freed: Condvar::new() })
+    /// For `count` jobs at a time. Takes its places by `keep`, called so often.
+    pub(crate) fn new(count: usize, keep: impl FnMut() -> Result<Place, TxnError>) -> Result<Self, TxnError> {
+        let places = std::iter::repeat_with(keep).take(count).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { inner: Mutex::new(Inner { claimed: BTreeSet::new(), places }), count, freed: Condvar::new() })
+    }
+
+    /// Returns how many jobs there may be at a time.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
     }
 
     /// Waits until nobody has one of the families that `cfs` names, which is asked each time anew, and there is a place.
@@ -76,7 +86,7 @@ impl Jobs {
     /// Holds up every flush and re-log until what is returned is dropped.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn hold_up(&self) -> impl Sized + '_ {
-        (0..JOBS_MAX).map(|_| self.claim(Vec::new)).collect::<Vec<_>>()
+        (0..self.count).map(|_| self.claim(Vec::new)).collect::<Vec<_>>()
     }
 }
 

@@ -29,7 +29,7 @@
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
-//! | `control.rs`, `frame.rs`, `describe.rs` | the control file; the frame of such files; records for people |
+//! | `control.rs`, `who.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; whose a directory is; which term was promised; the frame of such files; records for people |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -64,6 +64,7 @@ mod background;
 mod backup;
 mod calls;
 mod carry;
+mod commit_times;
 mod control;
 mod course;
 mod db;
@@ -79,6 +80,7 @@ mod frame;
 mod garbage;
 mod gather;
 mod groups;
+mod histories;
 mod jobs;
 pub mod kv;
 mod large;
@@ -94,11 +96,13 @@ mod loom_tests;
 mod memory;
 mod names;
 mod needs;
+mod no_log;
 mod old_versions;
 mod open;
 mod options;
 mod planted;
 mod progress;
+mod promise;
 mod read_only;
 mod read_set;
 mod redo;
@@ -108,6 +112,7 @@ mod replay;
 mod replica;
 mod salvaged;
 mod session;
+mod settled;
 mod shared;
 #[cfg(test)]
 #[cfg(all(shuttle, not(loom)))]
@@ -116,18 +121,19 @@ mod time_marks;
 #[cfg(feature = "trace-oracle")]
 mod traced;
 mod wait;
+mod who;
 mod writes;
 
 pub use advisory::Advisory;
 pub use backup::{
-    Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, RestoreTo, Restored,
+    Backup, BackupFault, CheckpointOptions, CopyPhase, CopyProgress, CopyWatch, LevelsCopy, RestoreTo, Restored,
     check_backup_manifest, restore, sample_backup_manifest, verify_backup,
 };
 pub use calls::{Basis, Existing, Insert, KeyRange, Mark, Outcome, Receipt, RowBytes, ScanEnd, Sees, Write};
 pub use collie_base::LockStrength;
 pub use collie_env::Env;
 pub use collie_store::{
-    Family, FamilyStat, LevelOptions, LevelStat, LevelsError, Origin, TreeStat, UnflushedStat, Visit,
+    Compression, Family, FamilyStat, LevelOptions, LevelStat, LevelsError, Origin, TreeStat, UnflushedStat, Visit,
 };
 #[cfg(feature = "trace-oracle")]
 pub use collie_store::{RowRead, Seen};
@@ -136,12 +142,15 @@ pub use collie_txn::{
     LockOwner, LockPicture, LockTarget, LockWait, RowKey, StatementKind, TableLock, TableLockMode, TableLocksHeld,
     WaitLimit, XidFate, XidSnapshot,
 };
+#[doc(hidden)]
+pub use commit_times::Logged;
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;
 pub use flush_figures::FamilyFlushStat;
+pub use histories::HistoryState;
 pub use log_place::{data_dir_of, log_dir_of};
 pub use log_room::{RoomWait, StallStat, Stalls};
 pub use log_times::LogTimes;
@@ -149,11 +158,14 @@ pub use names::{foreign_rows, sql_name_row};
 pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use progress::{OpenPhase, OpenProgress};
-pub use replica::{CatalogChange, CatalogHook, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait};
+pub use promise::Promise;
+pub use replica::{CatalogChange, CatalogHook, HeldState, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait};
 pub use session::Session;
+pub use settled::{CommitLevel, Confirmed};
 #[cfg(feature = "trace-oracle")]
 pub use traced::{Based, Event, TracedSession, commits_in_log, lapped_lookups};
 pub use wait::{Ack, WaitFuture};
+pub use who::{Who, forget_histories_from};
 
 /// What a server moves between its threads.
 const _: () = {

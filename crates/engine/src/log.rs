@@ -1,12 +1,13 @@
 //! `EngineLog`: the write-ahead log as the transactions' [`CommitLog`], and its writers, one per thread; or, in a database
-//! opened read-only, the end of what was read of it; or, in a replica, what it shows of the log that it follows.
+//! opened read-only, the end of what was read of it; or, in a replica, what it shows of the log that it follows, until it is
+//! promoted and that log is its own.
 //!
 //! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
 //! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
 //! compare-exchange on a line that nobody else uses.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use collie_base::{Lsn, Xid};
 use collie_env::FileLock;
@@ -18,22 +19,54 @@ use crate::log_times::{Part, counted};
 use crate::needs::Marks;
 use crate::redo::tag as redo_tag;
 use crate::replica::followed::Followed;
+use crate::settled::Settled;
 
 /// How many cells a thread tries before it makes a writer for one append.
 const PROBES: usize = 4;
 
 /// The log under the transactions.
 #[derive(Debug)]
-pub(crate) struct EngineLog(Backing);
+pub(crate) struct EngineLog {
+    backing: Backing,
+    /// What replicas have confirmed, where they are counted ([`Options::quorum`](crate::Options::quorum)).
+    settled: Option<Arc<Settled>>,
+}
 
 #[derive(Debug)]
 enum Backing {
-    /// An open log, and writers by thread number.
-    Open { wal: Log, cells: Box<[Cell]> },
-    /// The log of another database is followed: nothing is appended here.
-    Following(Arc<Followed>),
+    Open(Open),
+    /// The log of another database is followed: nothing is appended here, until `promoted` is set and takes its place.
+    Following {
+        followed: Arc<Followed>,
+        promoted: OnceLock<Open>,
+    },
     /// A log was read up to `end`, and nothing is ever appended. Locks may keep others away from it meanwhile.
-    Ended { end: Lsn, _locks: Vec<Box<dyn FileLock>> },
+    Ended {
+        end: Lsn,
+        _locks: Vec<Box<dyn FileLock>>,
+    },
+}
+
+/// An open log, and writers by thread number.
+#[derive(Debug)]
+struct Open {
+    wal: Log,
+    cells: Box<[Cell]>,
+}
+
+impl Open {
+    /// For threads that share `slots` slots.
+    fn new(wal: Log, slots: u32) -> Self {
+        Self { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() }
+    }
+}
+
+/// What a log is at a moment.
+#[derive(Clone, Copy)]
+enum State<'a> {
+    Open(&'a Open),
+    Following(&'a Arc<Followed>),
+    Ended(Lsn),
 }
 
 /// A thread's writer, made when it first appends; alone on its cache lines.
@@ -55,33 +88,74 @@ pub(crate) fn thread_number() -> usize {
 impl EngineLog {
     /// For threads that share `slots` slots.
     pub(crate) fn new(wal: Log, slots: u32) -> Self {
-        Self(Backing::Open { wal, cells: (0..slots.max(1)).map(|_| Cell::default()).collect() })
+        Self::of(Backing::Open(Open::new(wal, slots)))
     }
 
     /// Of a log that was read to its end and is closed. `locks` are held as long as this is.
     pub(crate) fn ended(end: Lsn, locks: Vec<Box<dyn FileLock>>) -> Self {
-        Self(Backing::Ended { end, _locks: locks })
+        Self::of(Backing::Ended { end, _locks: locks })
     }
 
     /// Of a database that follows another one's log.
     pub(crate) const fn following(followed: Arc<Followed>) -> Self {
-        Self(Backing::Following(followed))
+        Self::of(Backing::Following { followed, promoted: OnceLock::new() })
+    }
+
+    const fn of(backing: Backing) -> Self {
+        Self { backing, settled: None }
+    }
+
+    /// Has replicas counted, if `counts` says so: from when on, [`Settled::set_counted`] says.
+    pub(crate) fn counting_replicas(self, counts: bool) -> Self {
+        Self { settled: counts.then(Settled::new), ..self }
+    }
+
+    /// Returns what replicas have confirmed, where they are counted.
+    pub(crate) const fn replicas(&self) -> Option<&Arc<Settled>> {
+        self.settled.as_ref()
+    }
+
+    /// The log that was followed is this database's own from here on: `wal`, which goes on above its end. Marks never fall: what was
+    /// shown and what was durable are below where it goes on.
+    pub(crate) fn promote(&self, wal: Log, slots: u32) {
+        if let Backing::Following { promoted, .. } = &self.backing {
+            assert!(promoted.set(Open::new(wal, slots)).is_ok(), "a replica is promoted once");
+        }
+    }
+
+    /// Returns what the log is now.
+    #[inline]
+    fn state(&self) -> State<'_> {
+        match &self.backing {
+            Backing::Open(open) => State::Open(open),
+            Backing::Following { followed, promoted } => promoted.get().map_or(State::Following(followed), State::Open),
+            Backing::Ended { end, .. } => State::Ended(*end),
+        }
+    }
+
+    /// Returns the log that is appended to, if there is one.
+    #[inline]
+    fn open(&self) -> Option<&Open> {
+        match self.state() {
+            State::Open(open) => Some(open),
+            State::Following(_) | State::Ended(_) => None,
+        }
     }
 
     /// Returns what is known of the log that is followed, if one is.
-    pub(crate) const fn followed(&self) -> Option<&Arc<Followed>> {
-        match &self.0 {
-            Backing::Following(followed) => Some(followed),
-            Backing::Open { .. } | Backing::Ended { .. } => None,
+    pub(crate) fn followed(&self) -> Option<&Arc<Followed>> {
+        match self.state() {
+            State::Following(followed) => Some(followed),
+            State::Open(_) | State::Ended(_) => None,
         }
     }
 
     /// Returns the open log; `None` in a database opened read-only.
     pub(crate) fn wal(&self) -> Option<&Log> {
-        match &self.0 {
-            Backing::Open { wal, .. } => Some(wal),
-            Backing::Following(followed) => followed.own.log(),
-            Backing::Ended { .. } => None,
+        match self.state() {
+            State::Open(open) => Some(&open.wal),
+            State::Following(followed) => followed.own.log(),
+            State::Ended(_) => None,
         }
     }
 
@@ -98,7 +172,7 @@ impl EngineLog {
         &self,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
-        let Backing::Open { wal, cells } = &self.0 else { return Err(WalError::Closed.into()) };
+        let Some(Open { wal, cells }) = self.open() else { return Err(WalError::Closed.into()) };
         let (first, count) = (thread_number(), cells.len());
         // Its own cell, but for more threads than cells, and for appends inside of appends.
         for number in first..first + PROBES {
@@ -132,14 +206,14 @@ impl EngineLog {
     /// # Errors
     /// The log stopped before.
     pub(crate) fn wait(&self, mark: Mark, lsn: Lsn) -> Result<(), WalError> {
-        match &self.0 {
-            Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
-            Backing::Following(followed) => {
+        match self.state() {
+            State::Open(Open { wal, .. }) => counted(Part::Wait(mark), || wal.wait(mark, lsn)),
+            State::Following(followed) => {
                 followed.shown.wait(lsn).map_err(|_| WalError::Closed)?;
                 if mark == Mark::Boundary { Ok(()) } else { followed.own.wait_durable(lsn) }
             }
-            Backing::Ended { end, .. } if lsn <= *end => Ok(()),
-            Backing::Ended { .. } => Err(WalError::Closed),
+            State::Ended(end) if lsn <= end => Ok(()),
+            State::Ended(_) => Err(WalError::Closed),
         }
     }
 
@@ -148,10 +222,10 @@ impl EngineLog {
     /// # Errors
     /// The log's: it is longer than it must be.
     pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<bool, WalError> {
-        match &self.0 {
-            Backing::Open { wal, .. } => wal.truncate_before(lsn).map(|_| true),
-            Backing::Following(followed) => followed.own.truncate_before(lsn).map(|()| true),
-            Backing::Ended { .. } => Ok(false),
+        match self.state() {
+            State::Open(Open { wal, .. }) => wal.truncate_before(lsn).map(|_| true),
+            State::Following(followed) => followed.own.truncate_before(lsn).map(|()| true),
+            State::Ended(_) => Ok(false),
         }
     }
 
@@ -162,7 +236,7 @@ impl EngineLog {
 
     /// Returns whether no log is there that could be given up.
     pub(crate) const fn is_ended(&self) -> bool {
-        matches!(self.0, Backing::Ended { .. })
+        matches!(self.backing, Backing::Ended { .. })
     }
 
     /// Has everything appended so far durable soon, without waiting for it.
@@ -190,10 +264,10 @@ impl EngineLog {
     /// # Errors
     /// The log stopped before.
     pub(crate) fn wait_published(&self) -> Result<Lsn, WalError> {
-        let end = match &self.0 {
-            Backing::Open { wal, .. } => wal.glsn(),
-            Backing::Following(followed) => followed.shown.position(),
-            Backing::Ended { end, .. } => *end,
+        let end = match self.state() {
+            State::Open(Open { wal, .. }) => wal.glsn(),
+            State::Following(followed) => followed.shown.position(),
+            State::Ended(end) => end,
         };
         // The look moves the boundary; where nothing is under way there is nothing to wait for.
         if !self.is_reached(Mark::Boundary, end) {
@@ -225,12 +299,16 @@ impl Drop for Refusing<'_> {
 }
 
 impl Marks for EngineLog {
+    fn replicas(&self) -> Option<&Settled> {
+        self.settled.as_deref()
+    }
+
     fn is_reached(&self, mark: Mark, lsn: Lsn) -> bool {
-        match &self.0 {
-            Backing::Open { wal, .. } => counted(Part::Wait(mark), || wal.is_reached(mark, lsn)),
-            Backing::Following(followed) if mark == Mark::Boundary => lsn <= followed.shown.position(),
-            Backing::Following(followed) => lsn <= followed.durable(),
-            Backing::Ended { end, .. } => lsn <= *end,
+        match self.state() {
+            State::Open(Open { wal, .. }) => counted(Part::Wait(mark), || wal.is_reached(mark, lsn)),
+            State::Following(followed) if mark == Mark::Boundary => lsn <= followed.shown.position(),
+            State::Following(followed) => lsn <= followed.durable(),
+            State::Ended(end) => lsn <= end,
         }
     }
 }
@@ -259,18 +337,25 @@ impl CommitLog for EngineLog {
     }
 
     fn boundary(&self) -> Lsn {
-        match &self.0 {
-            Backing::Open { wal, .. } => wal.boundary(),
-            Backing::Following(followed) => followed.shown.position(),
-            Backing::Ended { end, .. } => *end,
+        match self.state() {
+            State::Open(Open { wal, .. }) => wal.boundary(),
+            State::Following(followed) => followed.shown.position(),
+            State::Ended(end) => end,
         }
     }
 
     fn durable(&self) -> Lsn {
-        match &self.0 {
-            Backing::Open { wal, .. } => wal.durable(),
-            Backing::Following(followed) => followed.durable(),
-            Backing::Ended { end, .. } => *end,
+        match self.state() {
+            State::Open(Open { wal, .. }) => wal.durable(),
+            State::Following(followed) => followed.durable(),
+            State::Ended(end) => end,
+        }
+    }
+
+    fn settled(&self) -> Lsn {
+        match &self.settled {
+            None => self.durable(),
+            Some(settled) => settled.position(|| self.durable()),
         }
     }
 }

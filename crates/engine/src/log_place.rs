@@ -85,7 +85,8 @@ fn read_log_dir(env: &Env, data: &Path) -> Result<Option<PathBuf>, EngineError> 
     })
 }
 
-fn read_framed<R>(
+/// Reads a small file that is framed; `None`: there is none.
+pub(crate) fn read_framed<R>(
     env: &Env,
     path: PathBuf,
     decode: impl FnOnce(&[u8]) -> Result<R, Refused>,
@@ -104,7 +105,7 @@ fn read_framed<R>(
 }
 
 /// Replaces a file; durable when this returns.
-fn write(env: &Env, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), EngineError> {
+pub(crate) fn write_framed(env: &Env, dir: &Path, name: &str, bytes: &[u8]) -> Result<(), EngineError> {
     let (path, temporary) = (dir.join(name), dir.join(format!("{name}.new")));
     let write = || {
         match env.files.remove(&temporary) {
@@ -229,7 +230,7 @@ impl LogPlace {
         if self.is_outside() && self.noted.as_ref() != Some(&self.log) {
             let mut fields = Vec::new();
             put_length_prefixed(&mut fields, self.log.as_os_str().as_bytes());
-            write(env, &self.data, LOG_DIR, &frame::encode(LOG_DIR_MAGIC, VERSION, &fields))?;
+            write_framed(env, &self.data, LOG_DIR, &frame::encode(LOG_DIR_MAGIC, VERSION, &fields))?;
         }
         Ok(())
     }
@@ -247,7 +248,7 @@ impl LogPlace {
     pub(crate) fn sign(&self, env: &Env, control: &Control, copies: &[PathBuf]) -> Result<(), EngineError> {
         let owner = LogOwner::new(control, &self.data);
         if self.owner.as_ref() != Some(&owner) {
-            let written = write(env, &self.given, OWNER, &owner.encode());
+            let written = write_framed(env, &self.given, OWNER, &owner.encode());
             written.or_else(|error| if copies.is_empty() { Err(error) } else { Ok(()) })?;
         }
         if !self.is_outside() && self.noted.is_some() {
@@ -261,7 +262,7 @@ impl LogPlace {
 
 /// Says that the closed log in `log_dir` belongs to the directory that will be `data`, of `control`. Durable when this returns.
 pub(crate) fn sign_closed(env: &Env, log_dir: &Path, control: &Control, data: &Path) -> Result<(), EngineError> {
-    write(env, log_dir, OWNER, &LogOwner::new(control, data).encode())
+    write_framed(env, log_dir, OWNER, &LogOwner::new(control, data).encode())
 }
 
 /// Returns where the log of the data directory `data` is, as that says: for tools. Whether it is there is not looked at.

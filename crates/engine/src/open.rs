@@ -29,11 +29,12 @@ use crate::flusher::flusher;
 use crate::load::{LoadedLevels, load};
 use crate::log::EngineLog;
 use crate::log_place::LogPlace;
+use crate::no_log::{NoRecords, Numbers, Reserved};
 use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
-use crate::{EngineError, Options, backup, names, read_only, salvaged};
+use crate::{EngineError, Options, backup, names, no_log, read_only, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
 /// is needed no more; MANIFEST says from where on it is.
@@ -80,16 +81,27 @@ pub(crate) fn open(
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
+    options.check()?;
     let descriptors = Descriptors::of_process(env, &options)?;
     let mut options = options;
     options.levels.descriptors = descriptors.kept;
+    if !options.wal_enabled {
+        no_log::check(&options)?;
+        no_log::leave_log(env, dir, &options, progress)?;
+    }
     if options.log.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
+        no_log::check_has_log(env, dir)?;
         return salvaged::open(dir, &options, env, progress);
     }
     if options.read_only {
+        no_log::check_has_log(env, dir)?;
         return read_only::open(dir, &options, descriptors, env, progress);
     }
     let (mut control, created) = identify(dir, &options, env)?;
+    if control.consistent_at > Lsn::ZERO {
+        // Its log would go on in the history of its primary, which may be going on in it too (replication.md R2).
+        return Err(EngineError::Follows { path: dir.to_owned() });
+    }
     let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
     place.claim(env)?;
     let previous = control.histories.last().copied();
@@ -105,24 +117,32 @@ pub(crate) fn open(
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
     let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
     let log_dir = place.dir().to_owned();
+    let (reserved, numbers) = numbers_of(dir, &options, &mut log_options, &log_dir, control.cluster, env)?;
+    let log_env = numbers.as_ref().map_or_else(|| env.clone(), |numbers| numbers.sink());
+    let begins_anew = reserved.is_some() || numbers.is_some();
     let had_history = !control.histories.is_empty();
     let levels_dir = Control::levels_dir(dir);
     // Before the lock, so this may be old by now; what counts is read again under it, when the levels are opened.
     let LevelsNoted { log_start, flushed } = Levels::noted_in(env, &levels_dir).map_err(EngineError::levels)?;
     let needed = log_start.max(CHECKPOINT);
     if had_history
+        && !begins_anew
         && !has_log_files(&log_dir, env)?
         && !log_options.copies.iter().any(|dir| copy_has_log_files(dir, env))
     {
         return Err(EngineError::MissingLog { path: log_dir, start: None, needed });
     }
     // Refused before anything is written; a new database needs nothing yet.
-    log_options.known_start = had_history.then_some(needed);
-    log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO);
+    log_options.known_start = (had_history && !begins_anew).then_some(needed);
+    log_options.known_durable = Some(flushed).filter(|flushed| *flushed > Lsn::ZERO && !begins_anew);
     let mut meter = Meter::new(progress);
-    let (wal, found) = open_log_watched(env, &log_dir, log_options, flushed, &mut meter)?;
+    let (wal, found) = open_log_watched(&log_env, &log_dir, log_options, flushed, &mut meter)?;
     // Under `point_in_time` the beginning may have gone as damaged.
-    if had_history && found.start > needed {
+    if options.wal_enabled && begins_anew && Reserved::read(env, dir, control.cluster)? != reserved {
+        return Err(WalError::Locked { pid: None }.into()); // somebody had the database open since
+    }
+    let start = if begins_anew { found.next } else { found.start };
+    if had_history && !begins_anew && found.start > needed {
         return Err(EngineError::MissingLog { path: log_dir, start: Some(found.start), needed });
     }
     place.sign(env, &control, &options.log.copies)?;
@@ -133,21 +153,29 @@ pub(crate) fn open(
     if found.ending == Ending::Unclean {
         wal.flush_wal(true)?; // so that replay finds the record of the new history, and no token names the one before
     }
-    let log_bytes = wal.durable().bytes_since(found.start);
+    let log_bytes = wal.durable().bytes_since(start);
     let threads = appliers_for(options.recovery_threads);
     // A simulated disk counts its calls: there they come from one thread, in one order.
     let loaders = if env.files.is_real() { threads.min(descriptors.loaders) } else { 1 };
     let recovering = Recovering { levels: &levels, families: &families, loaders, threads, seed: env.random.u64() };
-    let (replayed, level_rows) = recovering.from(&wal, found.start, &mut meter)?;
-    let Replayed { rows, xid_limit, mut incarnations, time_us, old_bytes, large } = replayed;
+    let (replayed, level_rows) = match &numbers {
+        Some(_) => recovering.from(&NoRecords(start), start, &mut meter)?,
+        None => recovering.from(&wal, start, &mut meter)?,
+    };
+    let Replayed { rows, mut xid_limit, mut incarnations, time_us, old_bytes, large } = replayed;
+    if let Some(Reserved { xid_limit: limit, next_family, .. }) = reserved {
+        xid_limit = xid_limit.max(limit);
+        families.note_used(CfId::new(next_family.get().saturating_sub(1)));
+    }
     let is_new = incarnations.is_empty() && !had_history; // histories in log that is gone are in the control file
     let first_xid = if is_new { xid_limit.max(options.first_xid) } else { xid_limit };
     let (forgotten, cleared_bytes) = names::after_replay(&families)?;
     families.note_forgotten(forgotten);
+    let unnamed_bytes = if reserved.is_some() { no_log::drop_unnamed(&families)? } else { 0 };
 
-    let log = EngineLog::new(wal, slots);
-    if is_new {
-        incarnation.reason = 0;
+    let log = EngineLog::new(wal, slots).counting_replicas(options.quorum);
+    if is_new || begins_anew {
+        incarnation.reason = u8::from(!is_new);
         let at = log.with_writer(|writer| writer.append(tag::INCARNATION, &[&incarnation.encode()]))?;
         log.wait(Mark::Durable, at.end)?;
         incarnations.push(History::of(at.start, at.start, &incarnation));
@@ -155,20 +183,29 @@ pub(crate) fn open(
     if note_histories(&mut control, &incarnations) {
         control.write(env, dir)?;
     }
+    if options.wal_enabled && begins_anew {
+        let carry = Carry { xid_limit: first_xid, next_family: families.next_id() };
+        levels.note_log_start(start, &carry.encode()).map_err(EngineError::levels)?;
+        Reserved::remove(env, dir)?; // no_log N2: before anything is in the log that the levels lack
+    }
     let txns = Txns::new(log, options.txn(first_xid));
-    let base = Base::new(levels, large, &families, &txns);
+    let base = Base::new(levels, large, &families, &txns, descriptors.jobs);
     let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
-    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us).in_place(place));
+    let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us).in_place(place).without_log(numbers));
     shared.garbage.loaded(old_bytes);
-    shared.garbage.freed(cleared_bytes);
+    shared.garbage.freed(cleared_bytes.saturating_add(unnamed_bytes));
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
     shared.limit_memory();
     start_threads(&shared, &options, dir)?;
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: log_bytes, bytes_total: log_bytes, rows });
+    let mut notices = found.notes;
+    if shared.has_no_log() {
+        notices.push("wal.enabled = false: there is no log, and what is not flushed ends with the process".to_owned());
+    }
     let report = OpenReport {
         created,
-        notices: found.notes,
+        notices,
         rows,
         level_rows,
         log_bytes,
@@ -177,6 +214,31 @@ pub(crate) fn open(
         read_only: false,
     };
     Ok((shared, report))
+}
+
+/// Looks whether the directory was used without a log, and brings the log's options in order for one that begins anew, above all numbers
+/// that were handed out. Returns what was reserved, and who reserves more if there will be no log.
+fn numbers_of(
+    dir: &Path,
+    options: &Options,
+    log_options: &mut collie_wal::Options,
+    log_dir: &Path,
+    cluster: u128,
+    env: &Env,
+) -> Result<(Option<Reserved>, Option<Arc<Numbers>>), EngineError> {
+    let mut reserved = Reserved::read(env, dir, cluster)?;
+    if options.wal_enabled {
+        if reserved.is_some() && !no_log::void_log(env, dir, log_dir, cluster)? {
+            reserved = None;
+        }
+        if let Some(reserved) = &reserved {
+            log_options.first_lsn = reserved.end;
+        }
+        return Ok((reserved, None));
+    }
+    let numbers = Numbers::new(env, dir, cluster, reserved, log_options);
+    (log_options.first_lsn, log_options.ring) = (numbers.first(), RingKind::Private);
+    Ok((reserved, Some(numbers)))
 }
 
 /// Starts the threads that collect garbage and flush, if the options ask for them.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use collie_base::Xid;
 use collie_store::LevelOptions;
 
-use crate::jobs::JOBS_MAX;
+use crate::EngineError;
+use crate::jobs::{JOBS_DEFAULT, JOBS_MAX};
 
 /// How a database is opened.
 #[derive(Clone, Debug)]
@@ -22,6 +23,11 @@ pub struct Options {
     /// with it: opened without, or with another directory, it is refused, until the directory with all its files is there.
     /// Default `None`.
     pub wal_dir: Option<PathBuf>,
+    /// Keep a log. Without one the positions of commits come from memory alone and what survives the process is what was flushed:
+    /// every write is an unlogged one. Settings, calls and transactions that need a log are refused
+    /// ([`EngineError::InvalidArgument`](crate::EngineError::InvalidArgument)). Families are kept by their names. Each open may choose anew.
+    /// Default true.
+    pub wal_enabled: bool,
     /// The log's settings. `known_durable`, `known_start` and `first_record` are the engine's to set.
     pub log: collie_wal::Options,
     /// Sessions at one time. Default 16,384, at 128 bytes each.
@@ -51,11 +57,18 @@ pub struct Options {
     /// Threads that put rows into memory while opening, beside the one that reads: at most 16, each with some megabytes
     /// of memory; 0: as many as there are cores. Default 0.
     pub recovery_threads: usize,
+    /// Flushes and re-logs at one time, each with the merge that it makes due: 1 to 64. One family, or atomic group, has one at a time,
+    /// whatever this says; above four only as many as the process may have files for. Each needs memory for the rows that it brings. Default 4.
+    pub compaction_threads: usize,
     /// Leave rows that were written unlogged to be lost at [`Db::close`](crate::Db::close), which else flushes their families.
     /// Default false.
     pub avoid_flush_at_close: bool,
     /// Allow unlogged writes while somebody follows the log, who does not get them. Default false.
     pub allow_replication_holes: bool,
+    /// Whether a reply may wait for replicas ([`CommitLevel`](crate::CommitLevel)), as soon as
+    /// [`Db::count_replicas`](crate::Db::count_replicas) says so. Read-only snapshots, flushes and garbage collection then keep to
+    /// what they have confirmed. Default false.
+    pub quorum: bool,
     /// Files that the program keeps open beside the database, such as its clients' connections: as many are set aside of those
     /// that the process may have open. Default 0.
     pub connections: usize,
@@ -73,6 +86,7 @@ impl Default for Options {
             create_if_missing: true,
             read_only: false,
             wal_dir: None,
+            wal_enabled: true,
             log: collie_wal::Options::default(),
             sessions_max: txn.sessions_max,
             first_xid: txn.first_xid,
@@ -84,8 +98,10 @@ impl Default for Options {
             write_buffer_size: 64 << 20,
             max_total_wal_size: 0,
             recovery_threads: 0,
+            compaction_threads: JOBS_DEFAULT,
             avoid_flush_at_close: false,
             allow_replication_holes: false,
+            quorum: false,
             connections: 0,
             levels: LevelOptions::default(),
             background: true,
@@ -99,8 +115,20 @@ impl Options {
         Self { log: collie_wal::Options::small(), sessions_max: 64, xid_slots: 1 << 10, ..Self::default() }
     }
 
+    /// Refuses what no database can be opened with.
+    pub(crate) fn check(&self) -> Result<(), EngineError> {
+        if !(1..=JOBS_MAX).contains(&self.compaction_threads) {
+            return Err(EngineError::BadOption {
+                name: "store.compaction_threads".into(),
+                value: self.compaction_threads.to_string(),
+                wanted: format!("1 to {JOBS_MAX}"),
+            });
+        }
+        Ok(())
+    }
+
     pub(crate) fn txn(&self, first_xid: Xid) -> collie_txn::Options {
-        let sessions_max = self.sessions_max.saturating_add(JOBS_MAX).min(1 << 20); // with the places of flushes
+        let sessions_max = self.sessions_max.saturating_add(self.compaction_threads).min(1 << 20); // with the places of flushes
         collie_txn::Options { xid_slots: self.xid_slots, sessions_max, first_xid }
     }
 }

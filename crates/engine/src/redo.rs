@@ -16,6 +16,8 @@
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
 //! | 9 | UNLOGGED | column family varint: rows of it, and perhaps of families of its atomic group with lower ids, were committed here that are not in the log (a log record of kind UNLOGGED) |
 //! | 10 | TIME | wall time i64 (microseconds since 1970), LSN varint: everything below it was appended before that time |
+//! | 11 | QUORUM | whether commits do without replicas u8, wall time i64 (microseconds since 1970), list of replicas bytes: from here on they are asked for, or done without |
+//! | 12 | COMMIT_TIMED | LSN varint where its transaction began, LSN varint of the oldest begin about then, and what follows the version byte in a COMMIT: only benchmarks write it, and everybody reads a COMMIT |
 //!
 //! | operation | fields |
 //! |---|---|
@@ -62,6 +64,10 @@ pub(crate) mod tag {
     pub(crate) const UNLOGGED: u8 = 9;
     /// When what lies below was appended.
     pub(crate) const TIME: u8 = 10;
+    /// Which replicas commits are to have, and whether they do without.
+    pub(crate) const QUORUM: u8 = 11;
+    /// A COMMIT with when its transaction began.
+    pub(crate) const COMMIT_TIMED: u8 = 12;
 }
 
 const PUT: u8 = 1;
@@ -138,6 +144,7 @@ pub(crate) enum Redo<'a> {
     Incarnation(Incarnation),
     Unlogged { cf: CfId },
     Time { wall_us: i64, below: Lsn },
+    Quorum { degraded: bool, wall_us: i64, list: &'a str },
 }
 
 /// The start of a history.
@@ -158,8 +165,11 @@ impl<'a> Redo<'a> {
         if reader.u8()? != REDO_VERSION {
             return Err(DecodeError { what: "redo version (written by a newer program?)" });
         }
+        if record_tag == tag::COMMIT_TIMED {
+            let _times = (reader.varint()?, reader.varint()?);
+        }
         let redo = match record_tag {
-            tag::COMMIT => Self::Commit {
+            tag::COMMIT | tag::COMMIT_TIMED => Self::Commit {
                 xid: Xid::new(reader.varint()?),
                 chunks: reader.varint()?,
                 first_chunk: Lsn::new(reader.varint()?),
@@ -191,6 +201,16 @@ impl<'a> Redo<'a> {
                 Self::Unlogged { cf: CfId::new(cf) }
             }
             tag::TIME => Self::Time { wall_us: reader.i64()?, below: Lsn::new(reader.varint()?) },
+            tag::QUORUM => Self::Quorum {
+                degraded: match reader.u8()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(DecodeError { what: "state of a quorum" }),
+                },
+                wall_us: reader.i64()?,
+                list: std::str::from_utf8(reader.length_prefixed()?)
+                    .map_err(|_| DecodeError { what: "list of replicas" })?,
+            },
             _ => return Err(DecodeError { what: "record tag" }),
         };
         if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. } | Self::Relog { .. }) {
@@ -212,6 +232,14 @@ pub(crate) fn encode_time(wall_us: i64, below: Lsn) -> Vec<u8> {
     let mut out = vec![REDO_VERSION];
     out.extend_from_slice(&wall_us.to_le_bytes());
     put_varint(&mut out, below.get());
+    out
+}
+
+/// Encodes the payload of a QUORUM record.
+pub(crate) fn encode_quorum(degraded: bool, wall_us: i64, list: &str) -> Vec<u8> {
+    let mut out = vec![REDO_VERSION, u8::from(degraded)];
+    out.extend_from_slice(&wall_us.to_le_bytes());
+    put_length_prefixed(&mut out, list.as_bytes());
     out
 }
 
@@ -274,6 +302,9 @@ mod tests {
             let (wall_us, below) = (words[0].cast_signed(), Lsn::new(first));
             let bytes = encode_time(wall_us, below);
             prop_assert_eq!(Redo::decode(tag::TIME, &bytes), Ok(Redo::Time { wall_us, below }));
+            let (degraded, list) = (reason % 2 == 0, "ANY 1 (a, b)");
+            let bytes = encode_quorum(degraded, wall_us, list);
+            prop_assert_eq!(Redo::decode(tag::QUORUM, &bytes), Ok(Redo::Quorum { degraded, wall_us, list }));
             let bytes = encode_integers(&[xid, chunks]);
             prop_assert_eq!(
                 Redo::decode(tag::ROLLBACK_TO, &bytes),

@@ -134,6 +134,9 @@ impl Base {
         log.wait_durable(begin.end)?; // R1
         let held = parts.txns.hold_durable(claim.place());
         let position = held.snapshot();
+        if position < begin.end {
+            return Ok(false); // R1: replicas have not confirmed it yet
+        }
         let (mut taken, mut entries) = (Vec::new(), Vec::new());
         for family in cfs.iter().filter_map(|cf| parts.families.get(*cf)) {
             let tree = self.levels().tree_of(family.id());

@@ -201,6 +201,7 @@ impl Replay {
             // P8: its rows are in the levels, or nowhere.
             Redo::Unlogged { cf } => self.families.note_used(cf),
             Redo::Time { wall_us, .. } => self.time_us = self.time_us.max(wall_us),
+            Redo::Quorum { .. } => {}
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();

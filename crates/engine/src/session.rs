@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
 use collie_store::{
-    Change, InsertOutcome, Origin, Pending, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules, pin,
+    Change, InsertOutcome, Origin, Pending, PutOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules,
+    pin,
 };
 use collie_txn::{
     Behind, Blocker, CancelHandle, CommitLog as _, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish,
@@ -34,11 +35,14 @@ use collie_wal::Level;
 use parking_lot::Mutex;
 
 use crate::advisory::Advisory;
+use crate::commit_times;
 use crate::log::EngineLog;
+use crate::no_log::NOTHING_TO_SYNC;
 use crate::planted::is_planted;
 use crate::read_set::ReadSet;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
 use crate::redo_buffer::RedoBuffer;
+use crate::settled::CommitLevel;
 use crate::shared::Shared;
 use crate::wait::{Ack, WaitFuture};
 use crate::writes::{Fates, Writes};
@@ -91,7 +95,7 @@ impl Session {
             newest: None,
             wrote_catalog: false,
             no_slowdown: false,
-            unlogged: false,
+            unlogged: shared.has_no_log(),
             stored: 0,
             doomed: None,
             shared: Arc::clone(shared),
@@ -130,9 +134,9 @@ impl Session {
     }
 
     /// Sets whether the log gets a marker in place of what is written from now on, and of all of the transaction that is open at
-    /// its commit.
-    pub(crate) const fn set_unlogged(&mut self, unlogged: bool) {
-        self.unlogged = unlogged;
+    /// its commit; where there is no log it does in any case.
+    pub(crate) fn set_unlogged(&mut self, unlogged: bool) {
+        self.unlogged = unlogged || self.shared.has_no_log();
     }
 
     /// Returns whether a transaction is open.
@@ -158,6 +162,9 @@ impl Session {
                 // The newest state waits for no disk and is as good: the end of the transaction then waits instead.
                 Start::Wait(Behind::Settled(_)) if !t.is_read_only() && from == StatementKind::ReadOnly => {
                     from = StatementKind::Write;
+                }
+                Start::Wait(Behind::Settled(_)) if self.shared.txns.log().replicas().is_some() => {
+                    from = StatementKind::Newest; // replicas may stay away
                 }
                 Start::Wait(Behind::Boundary(lsn)) => self.shared.txns.log().wait_boundary(lsn)?,
                 Start::Wait(Behind::Settled(lsn)) => self.shared.txns.log().wait_durable(lsn)?,
@@ -350,6 +357,37 @@ impl Session {
             }
             InsertOutcome::Conflict(csn) => Err(self.conflict(csn)),
             InsertOutcome::Dead => unreachable!("a family answers Dead by looking again"),
+        }
+    }
+
+    /// Gives `key` the value, whether there is a row or not; the caller is not told. It never meets a duplicate, and what others
+    /// committed after the snapshot it writes over, at READ COMMITTED.
+    ///
+    /// # Errors
+    /// As of [`Session::write`].
+    pub(crate) fn put(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Option<Blocker>, EngineError> {
+        let (mut view, rules) = self.prepare(f, key, Some(value))?;
+        view.snapshot = self.written_at(&view);
+        let outcome = f.put(key, value, &view, &rules, &self.fates());
+        if let Err(error) = self.check_snapshot() {
+            if let PutOutcome::Done { pending, .. } = outcome {
+                f.undo(pending); // N2
+            }
+            return Err(error);
+        }
+        match outcome {
+            PutOutcome::Done { pending, replaced, after } => {
+                self.saw(after);
+                self.shared.prune(f, pending.row());
+                self.note_stored(&pending);
+                self.writes.push(f.id(), pending);
+                let strength = if replaced { LockStrength::NoKeyUpdate } else { LockStrength::Update };
+                self.wrote(Op { cf: f.id(), key, value: Some(value) }, strength);
+                Ok(None)
+            }
+            PutOutcome::Wait { holder, strength } => Ok(Some(row_blocker(f, key, holder, strength))),
+            PutOutcome::Conflict(csn) => Err(self.conflict(csn)),
+            PutOutcome::Dead => unreachable!("a family answers Dead by looking again"),
         }
     }
 
@@ -644,8 +682,17 @@ impl Session {
     /// like. No other waits for anything but room in a full log.
     ///
     /// # Errors
-    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; the log's. The transaction is then rolled back.
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::InvalidArgument`] for `sync` without a log; the log's. The
+    /// transaction is then rolled back.
     pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
+        self.commit_at(if sync { CommitLevel::Local } else { CommitLevel::Async })
+    }
+
+    /// [`Session::commit`] at any level.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_at(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
         let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
         self.view = None;
         (self.checking, self.newest) = (false, None);
@@ -656,12 +703,20 @@ impl Session {
                 self.abort(t);
                 return Err(EngineError::ReadChanged);
             }
-            return self.end_without_record(t, sync);
+            return self.end_without_record(t, level);
         };
+        if level >= CommitLevel::Local && self.shared.has_no_log() {
+            self.abort(t);
+            return Err(NOTHING_TO_SYNC);
+        }
+        if let Err(error) = self.shared.check_leads() {
+            self.abort(t);
+            return Err(error);
+        }
         let marker = match self.unlogged.then(|| self.marker()) {
             None => None,
             Some(Ok(Some(marker))) => Some(marker),
-            Some(Ok(None)) => return self.end_without_record(t, sync),
+            Some(Ok(None)) => return self.end_without_record(t, level),
             Some(Err(error)) => {
                 self.abort(t);
                 return Err(error);
@@ -675,9 +730,10 @@ impl Session {
             return Err(error);
         }
         let log = self.shared.txns.log();
+        let mut timed = Vec::new();
         let ended = log.with_writer_that(self.no_slowdown, |writer| {
             let record = match &marker {
-                None => CommitRecord { tag: tag::COMMIT, bytes: self.redo.commit_record(xid) },
+                None => commit_record(&self.shared, &t, self.redo.commit_record(xid), &mut timed),
                 Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
             };
             let ended = match &reads {
@@ -713,13 +769,17 @@ impl Session {
         self.redo.clear();
         match ended? {
             Ended::Committed { at, locks } => {
-                let level = if sync { Level::Disk } else { Level::Memory };
-                let sync = log.wal().map_or(level, |wal| wal.commit_level(level)) == Level::Disk;
-                if !sync {
+                let asked = if level.is_synchronous() { Level::Disk } else { Level::Memory };
+                let level = match log.wal().map_or(asked, |wal| wal.commit_level(asked)) {
+                    Level::Disk => level.max(CommitLevel::Local),
+                    _ => CommitLevel::Async,
+                };
+                if !level.is_synchronous() {
                     log.flush_soon();
                 }
-                let receipt = Receipt { csn: Some(at.start) };
-                Ok(Ack::committed(&self.shared.txns, receipt, at.end, sync, keep_locks.then_some(locks)))
+                self.shared.commits.add(1);
+                let receipt = Receipt { csn: Some(at.start), end: Some(at.end) };
+                Ok(Ack::committed(&self.shared.txns, receipt, at.end, level, keep_locks.then_some(locks)))
             }
             Ended::ReadChanged { .. } => Err(EngineError::ReadChanged),
             Ended::Nothing => unreachable!("a commit with a record is in the log"),
@@ -732,7 +792,7 @@ impl Session {
         Ok(highest.map(|cf| encode_integers(&[u64::from(cf.get())])))
     }
 
-    fn end_without_record(&mut self, t: Transaction, sync: bool) -> Result<Ack, EngineError> {
+    fn end_without_record(&mut self, t: Transaction, level: CommitLevel) -> Result<Ack, EngineError> {
         let doomed = self.doomed.take();
         if doomed.is_none() {
             t.note_committed();
@@ -740,7 +800,7 @@ impl Session {
         self.abort(t);
         match doomed {
             Some(error) => Err(error),
-            None => Ok(Ack::nothing_written(&self.shared.txns, self.txn.gate(sync))),
+            None => Ok(self.reply_gate(level)),
         }
     }
 
@@ -755,8 +815,8 @@ impl Session {
 
     /// Returns what a reply has to wait for that reveals what this session has seen, outside of a commit: resolved at once
     /// in nearly all cases.
-    pub fn reply_gate(&self, sync: bool) -> Ack {
-        Ack::nothing_written(&self.shared.txns, self.txn.gate(sync))
+    pub fn reply_gate(&self, level: CommitLevel) -> Ack {
+        Ack::nothing_written(&self.shared.txns, self.txn.gate(level.is_synchronous()), level)
     }
 
     fn abort(&mut self, t: Transaction) {
@@ -781,6 +841,15 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.rollback();
     }
+}
+
+/// Returns the record of a commit: `record`, or in `timed` one that carries times.
+fn commit_record<'a>(shared: &Shared, t: &Transaction, record: &'a [u8], timed: &'a mut Vec<u8>) -> CommitRecord<'a> {
+    if shared.commit_times.are_on() {
+        *timed = commit_times::timed(record, t.snapshot().unwrap_or_default(), shared.txns.horizon());
+        return CommitRecord { tag: tag::COMMIT_TIMED, bytes: timed };
+    }
+    CommitRecord { tag: tag::COMMIT, bytes: record }
 }
 
 fn row_blocker(f: &Family, key: &[u8], holder: Xid, strength: LockStrength) -> Blocker {

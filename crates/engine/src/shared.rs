@@ -1,17 +1,19 @@
 //! `Shared`: what all handles of one open database share.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_env::Env;
 use collie_store::{Family, Row};
+use collie_sync::StripedCounter;
 use collie_txn::{CommitLog as _, Txns};
 use parking_lot::Mutex;
 
 use crate::background::Background;
+use crate::commit_times::CommitTimes;
 use crate::control::Control;
 use crate::families::Families;
 use crate::flush::{Base, Parts};
@@ -22,9 +24,11 @@ use crate::log_limit::LogLimit;
 use crate::log_place::LogPlace;
 use crate::log_room::LogRoom;
 use crate::memory::MemoryLimit;
+use crate::no_log::Numbers;
 use crate::old_versions::OldVersions;
 use crate::redo::{encode_integers, tag};
 use crate::replica::followed::Followed;
+use crate::replica::promotion::Promoted;
 use crate::time_marks::TimeMarks;
 use crate::writes::Writes;
 use crate::{EngineError, Options};
@@ -53,21 +57,32 @@ pub(crate) struct Shared {
     avoid_flush_at_close: bool,
     /// [`Options::allow_replication_holes`].
     allow_replication_holes: bool,
-    pub(crate) control: Control,
-    /// Why nothing can be written, if nothing can.
+    control: Control,
+    /// Why nothing can be written, if nothing can, unless `promoted` is set.
     refusal: Option<EngineError>,
     /// Largest payload of one piece of the log.
     pub(crate) chunk_bytes: u64,
     /// [`Options::stamped_at_commit_max`].
     stamped_at_commit_max: usize,
-    /// `None` in a database opened read-only.
-    pub(crate) place: Option<LogPlace>,
-    /// `None` in a database opened read-only.
+    /// Of a database without a log (`no_log.rs`).
+    no_log: Option<Arc<Numbers>>,
+    /// `None` in a database opened read-only, and in a replica.
+    place: Option<LogPlace>,
+    /// `None` in a database opened read-only, and in a replica.
     time_marks: Option<TimeMarks>,
+    /// For benchmarks.
+    pub(crate) commit_times: CommitTimes,
+    // Written once, by the promotion of a replica.
+    promoted: OnceLock<Promoted>,
+    // Written by whoever commits.
+    /// Transactions that have committed with a record since the database was opened.
+    pub(crate) commits: StripedCounter,
     // Written by whoever ticks.
     xid_limit: AtomicU64,
     // Written once, by close.
     pub(crate) closed: AtomicBool,
+    // Written once, when another node leads.
+    deposed: AtomicBool,
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
     /// Held while a copy of the database is made.
@@ -91,6 +106,7 @@ impl Shared {
             families,
             txns,
             garbage: Arc::default(),
+            commits: StripedCounter::default(),
             old,
             memory: MemoryLimit::new(options, env),
             env: env.clone(),
@@ -103,12 +119,16 @@ impl Shared {
             allow_replication_holes: options.allow_replication_holes,
             control,
             refusal: None,
+            no_log: None,
             place: None,
             time_marks: None,
+            promoted: OnceLock::new(),
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
             closed: AtomicBool::new(false),
+            commit_times: CommitTimes::default(),
+            deposed: AtomicBool::new(false),
             background: Mutex::new(None),
             flusher: Mutex::new(None),
             checkpoints: Mutex::new(()),
@@ -123,6 +143,25 @@ impl Shared {
         this
     }
 
+    /// Of a database that may have no log.
+    pub(crate) fn without_log(self, no_log: Option<Arc<Numbers>>) -> Self {
+        Self { no_log, ..self }
+    }
+
+    /// Returns whether there is no log, so that what survives is what was flushed.
+    #[inline]
+    pub(crate) fn has_no_log(&self) -> bool {
+        self.no_log.is_some()
+    }
+
+    /// Flushes the names of families where no log has them (`no_log` N3).
+    ///
+    /// # Durability
+    /// What was committed of them before the call is on disk when it returns.
+    pub(crate) fn keep_names(&self) -> Result<(), EngineError> {
+        if self.has_no_log() { self.flush(&[CfId::CATALOG], FlushCause::Call) } else { Ok(()) }
+    }
+
     /// Of a database whose log is there.
     pub(crate) fn in_place(self, place: LogPlace) -> Self {
         Self { place: Some(place), ..self }
@@ -130,14 +169,45 @@ impl Shared {
 
     /// Of a database that writes marks of the time, none below `wall_us`.
     pub(crate) fn marking_time_from(self, wall_us: i64) -> Self {
+        Self { time_marks: Some(self.time_marks_from(wall_us)), ..self }
+    }
+
+    /// Returns what writes marks of the time, none below `wall_us`.
+    pub(crate) fn time_marks_from(&self, wall_us: i64) -> TimeMarks {
         let end = self.txns.log().next().unwrap_or(Lsn::ZERO);
-        let marks = TimeMarks::new(wall_us, end, self.now());
-        Self { time_marks: Some(marks), ..self }
+        TimeMarks::new(wall_us, end, self.now())
+    }
+
+    fn time_marks(&self) -> Option<&TimeMarks> {
+        self.time_marks.as_ref().or_else(|| self.promoted.get().map(|promoted| &promoted.time_marks))
+    }
+
+    /// Returns where the log is; `None` in a database opened read-only, and in a replica.
+    pub(crate) fn place(&self) -> Option<&LogPlace> {
+        self.place.as_ref().or_else(|| self.promoted.get().map(|promoted| &promoted.place))
+    }
+
+    /// Returns who the directory is.
+    pub(crate) fn control(&self) -> &Control {
+        self.promoted.get().map_or(&self.control, |promoted| &promoted.control)
+    }
+
+    /// Writes are possible from here on: the log that was followed is this database's own.
+    pub(crate) fn promoted(&self, promoted: Promoted) {
+        assert!(self.promoted.set(promoted).is_ok(), "a replica is promoted once");
+    }
+
+    /// Returns the families that were dropped while it followed and may be freed now.
+    fn drop_due(&self) {
+        if let Some(promoted) = self.promoted.get() {
+            let due = promoted.take_due(self.txns.horizon());
+            due.into_iter().for_each(|cf| self.drop_family(cf));
+        }
     }
 
     /// Writes a mark of the time, for whoever will restore to one; returns the position behind it.
     pub(crate) fn mark_time(&self) -> Result<Lsn, EngineError> {
-        let marks = self.time_marks.as_ref();
+        let marks = self.time_marks();
         marks.map_or(Ok(Lsn::ZERO), |marks| marks.write(self.txns.log(), &*self.env.clock, self.now()))
     }
 
@@ -148,16 +218,27 @@ impl Shared {
 
     /// Returns whether every write is refused.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.refusal.is_some()
+        self.refusal.is_some() && self.promoted.get().is_none()
     }
 
     /// Fails where every write is refused.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<(), EngineError> {
         match &self.refusal {
-            None => Ok(()),
-            Some(refusal) => Err(refusal.clone()),
+            Some(refusal) if self.promoted.get().is_none() => Err(refusal.clone()),
+            _ => Ok(()),
         }
+    }
+
+    /// Lets no transaction that wrote commit from here on.
+    pub(crate) fn depose(&self) {
+        self.deposed.store(true, Release);
+    }
+
+    /// Fails once another node leads.
+    #[inline]
+    pub(crate) fn check_leads(&self) -> Result<(), EngineError> {
+        if self.deposed.load(Acquire) { Err(EngineError::Replica) } else { Ok(()) }
     }
 
     /// Returns the levels to write to. A replica, which takes no writes, has some.
@@ -210,7 +291,8 @@ impl Shared {
         let horizon = self.txns.tick(self.now());
         // The log refusing is no concern here: the next round tries again, and the ids of commits are in the log anyway.
         let _ = self.log_xid_limit();
-        if let Some(marks) = self.time_marks.as_ref().filter(|_| !self.is_read_only()) {
+        self.drop_due();
+        if let Some(marks) = self.time_marks().filter(|_| !self.is_read_only()) {
             let _ = marks.write_due(self.txns.log(), &*self.env.clock, self.now()); // as above
         }
         let cleaned = self.clean(Reach::Due);
@@ -359,15 +441,20 @@ impl Shared {
 
     /// Logs a bound of transaction ids, half a block before the last one is reached.
     pub(crate) fn log_xid_limit(&self) -> Result<(), EngineError> {
-        if self.is_read_only() {
-            return Ok(());
-        }
+        if self.is_read_only() { Ok(()) } else { self.log_xid_limit_now() }
+    }
+
+    /// [`Shared::log_xid_limit`], also before writes are let in.
+    pub(crate) fn log_xid_limit_now(&self) -> Result<(), EngineError> {
         let next = self.txns.next_xid().get();
         let limit = self.xid_limit.load(Relaxed);
         if next.saturating_add(XID_BLOCK / 2) <= limit {
             return Ok(());
         }
         let limit = next.saturating_add(XID_BLOCK);
+        if let Some(numbers) = &self.no_log {
+            numbers.reserve_ids(Xid::new(limit), self.families.next_id())?;
+        }
         self.txns.log().with_writer(|writer| writer.append(tag::XID_LIMIT, &[&encode_integers(&[limit])]))?;
         self.xid_limit.fetch_max(limit, Relaxed);
         Ok(())

@@ -4,15 +4,16 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use collie_base::Lsn;
 use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
-use collie_wal::{Mark, Reached};
+use collie_wal::Reached;
 
 use crate::log::EngineLog;
-use crate::needs::Needs;
+use crate::needs::{Missing, Needs};
+use crate::settled::{CommitLevel, Confirm, ConfirmWait};
 use crate::{EngineError, Receipt};
 
 /// Resolves when what was in the way has probably gone: call again what said to wait.
@@ -49,7 +50,8 @@ impl Future for WaitFuture {
 /// Resolves when the reply to the end of a transaction may leave.
 ///
 /// # Durability
-/// After `commit(true)`: the transaction is on disk. After `commit(false)`: it is visible to all and will be on disk soon.
+/// After `commit(true)`: the transaction is on disk. After `commit(false)`: it is visible to all and will be on disk soon. After
+/// `commit_at` of a higher level: so many replicas have it too, unless [`Ack::is_unconfirmed`] says otherwise.
 /// After the end of a transaction that wrote nothing: all it showed is.
 ///
 /// # Cancel safety
@@ -62,6 +64,8 @@ pub struct Ack {
     receipt: Receipt,
     needs: Needs,
     reached: Option<Reached>,
+    confirming: Option<ConfirmWait>,
+    unconfirmed: bool,
     /// Of a transaction that changed the catalog: the next holder's snapshot must show the change.
     locks: Option<TableLocksHeld>,
 }
@@ -72,26 +76,32 @@ impl Ack {
         txns: &Arc<Txns<EngineLog>>,
         receipt: Receipt,
         end: Lsn,
-        sync: bool,
+        level: CommitLevel,
         locks: Option<TableLocksHeld>,
     ) -> Self {
-        Self { txns: Arc::clone(txns), receipt, needs: Needs::committed(end, sync), reached: None, locks }
+        let needs = Needs::committed(end, level, txns.log().replicas().is_some());
+        Self::new(txns, receipt, needs, locks)
+    }
+
+    fn new(txns: &Arc<Txns<EngineLog>>, receipt: Receipt, needs: Needs, locks: Option<TableLocksHeld>) -> Self {
+        let txns = Arc::clone(txns);
+        Self { txns, receipt, needs, reached: None, confirming: None, unconfirmed: false, locks }
     }
 
     /// For a transaction that wrote nothing.
-    pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate) -> Self {
-        let needs = Needs::nothing_written(gate);
-        Self { txns: Arc::clone(txns), receipt: Receipt { csn: None }, needs, reached: None, locks: None }
+    pub(crate) fn nothing_written(txns: &Arc<Txns<EngineLog>>, gate: Gate, level: CommitLevel) -> Self {
+        let needs = Needs::nothing_written(gate, level, txns.log().replicas().is_some());
+        Self::new(txns, Receipt::default(), needs, None)
     }
 
-    /// Returns the mark that must still move, and where to.
-    fn missing(&self) -> Option<(Mark, Lsn)> {
+    /// Returns what must still happen.
+    fn missing(&self) -> Option<Missing> {
         self.needs.missing(&self.txns)
     }
 
     fn finish(&mut self) -> Receipt {
-        self.needs.met(&self.txns);
-        self.locks = None;
+        self.unconfirmed = self.needs.met(&self.txns);
+        (self.locks, self.confirming) = (None, None);
         self.receipt
     }
 
@@ -100,6 +110,23 @@ impl Ack {
     /// that are taken once this has resolved show the transaction.
     pub fn take_locks(&mut self) -> Option<TableLocksHeld> {
         self.locks.take()
+    }
+
+    /// Returns whether only replicas are waited for: this node's disk has the commit.
+    pub fn waits_for_replicas(&self) -> bool {
+        matches!(self.missing(), Some(Missing::Replicas(..)))
+    }
+
+    /// Replicas are not waited for any more: it resolves once this node's disk has the commit, and [`Ack::is_unconfirmed`] says
+    /// so. Everybody may see the commit then, though the loss of this node may still take it back.
+    pub fn give_up_replicas(&mut self) {
+        self.needs.give_up_replicas();
+    }
+
+    /// Returns, once it has resolved, whether it did so without the replicas that the level asked for: they were given up, or are not
+    /// counted now ([`Db::count_replicas`](crate::Db::count_replicas)).
+    pub fn is_unconfirmed(&self) -> bool {
+        self.unconfirmed
     }
 
     /// Returns whether the reply may leave already. One or two loads, and a look at the log's slots after a commit that
@@ -113,11 +140,41 @@ impl Ack {
     /// # Errors
     /// The log's: the transaction may or may not be there after the next open.
     pub fn block(mut self) -> Result<Receipt, EngineError> {
-        while let Some((mark, lsn)) = self.missing() {
-            self.txns.log().wait(mark, lsn)?;
+        let waker = unparks_this_thread();
+        loop {
+            match self.missing() {
+                None => return Ok(self.finish()),
+                Some(Missing::Log(mark, lsn)) => self.txns.log().wait(mark, lsn)?,
+                Some(Missing::Replicas(..)) => match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(outcome) => return outcome,
+                    Poll::Pending => std::thread::park(), // a wake that came first ends it at once
+                },
+            }
         }
-        Ok(self.finish())
     }
+
+    /// Waits for replicas: ready when it is worth while to look again.
+    fn poll_replicas(&mut self, confirm: Confirm, lsn: Lsn, cx: &Context<'_>) -> Poll<Result<(), EngineError>> {
+        let Some(settled) = self.txns.log().replicas() else { return Poll::Ready(Ok(())) };
+        if settled.is_closed() {
+            return Poll::Ready(Err(EngineError::Closed));
+        }
+        let mut wait = self.confirming.take().unwrap_or_else(|| ConfirmWait::new(settled, confirm, lsn));
+        let polled = wait.poll_until(cx.waker(), || settled.is_closed() || !self.waits_for_replicas());
+        self.confirming = Some(wait);
+        polled.map(Ok)
+    }
+}
+
+/// Returns what wakes the calling thread from its parking.
+fn unparks_this_thread() -> Waker {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    Waker::from(Arc::new(Unpark(std::thread::current())))
 }
 
 impl Drop for Ack {
@@ -133,8 +190,18 @@ impl Future for Ack {
     type Output = Result<Receipt, EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        while let Some((mark, lsn)) = self.missing() {
+        while let Some(missing) = self.missing() {
             let this = &mut *self;
+            let (mark, lsn) = match missing {
+                Missing::Log(mark, lsn) => (mark, lsn),
+                Missing::Replicas(confirm, lsn) => match this.poll_replicas(confirm, lsn, cx) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(looked) => {
+                        looked?;
+                        continue;
+                    }
+                },
+            };
             // Without a log nothing moves any more.
             let Some(wal) = this.txns.log().wal() else { return Poll::Ready(Err(EngineError::Closed)) };
             let reached = this.reached.get_or_insert_with(|| wal.reached(mark, lsn));

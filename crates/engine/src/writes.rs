@@ -59,8 +59,8 @@ impl<L: CommitLog> ShareLocks for Fates<'_, L> {
 
 /// Unlogged rows of families that are flushed one by one could be back in parts.
 pub(crate) const UNLOGGED_FAMILIES: EngineError = EngineError::InvalidArgument {
-    what: "disable_wal and writes to several families in one transaction: write them one by one, make them in one atomic group, \
-           or leave disable_wal off",
+    what: "disable_wal, or wal.enabled = false, and writes to several families in one transaction: write them one by one, make them \
+           in one atomic group, or have them logged",
 };
 
 /// The versions and share locks of one open transaction, oldest first.

@@ -300,13 +300,8 @@ fn power_cut_between_any_two_calls_leaves_what_was_promised() {
     for seed in 0..6_u64 {
         let (_, disk) = Env::simulated(seed);
         let progress = Arc::new(Mutex::new(Progress { states: vec![Rows::new()], durable: 0 }));
-        let moments = common::moments_of(&disk, &progress, || work(&disk, 100 + seed, &progress).unwrap());
-        let random = SimRandom::new(seed);
-        for (point, progress) in &moments {
-            let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };
-            check(&point.state(&picks), progress, point.calls());
-            checked += 1;
-        }
+        let live = || work(&disk, 100 + seed, &progress).unwrap();
+        checked += common::at_each_moment(&disk, &progress, seed, live, check);
     }
     assert!(checked > 300, "only {checked} moments");
 }

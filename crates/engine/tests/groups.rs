@@ -195,13 +195,7 @@ fn power_cut_anywhere_leaves_one_prefix_of_all_families_of_a_group() {
         drop(db);
         let ops = vec![Op::Create("a"), Op::Create("b")];
         let progress = Arc::new(Mutex::new(Progress { ops, durable: 2, ..Progress::default() }));
-        let moments = common::moments_of(&disk, &progress, || live(&disk, 100 + seed, &progress));
-        let random = SimRandom::new(seed);
-        for (point, progress) in &moments {
-            let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };
-            check(&point.state(&picks), progress, point.calls());
-            checked += 1;
-        }
+        checked += common::at_each_moment(&disk, &progress, seed, || live(&disk, 100 + seed, &progress), check);
     }
     assert!(checked > 400, "only {checked} moments");
 }

@@ -213,3 +213,130 @@ fn threads_make_and_drop_one_name() {
     assert_eq!(db.list_cfs().unwrap(), there);
     assert_eq!(db.engine().families().len(), 1 + there.len(), "the catalog and what has a name");
 }
+
+/// Goal: of a thousand families the one with an old unflushed row keeps no log, gets no tiny table, and the busy one no table below
+/// the least flush. Method: each family is made and written to once, then one is written over until the log has passed its limit
+/// several times; the log that is kept, every tree, and the rows at the next open.
+#[test]
+fn idle_families_keep_no_log_and_get_no_tiny_tables() {
+    const FAMILIES: u32 = 1_000;
+    const VALUE_BYTES: usize = 256 << 10;
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = Options::small();
+    options.set("wal.max_total_wal_size", "32MiB").unwrap();
+    options.set("wal.segment_size", "8MiB").unwrap();
+    options.set("store.write_buffer_size", "1GiB").unwrap();
+    let db = Db::open(dir.path(), options.clone()).unwrap();
+    let soon = WriteOptions::default();
+    let idle: Vec<_> =
+        (0..FAMILIES).map(|n| db.create_cf(&format!("idle-{n}"), CfOptions::default()).unwrap()).collect();
+    for cf in &idle {
+        db.put(cf, "row", cf.id().get().to_be_bytes(), &soon).unwrap();
+    }
+    let busy = db.create_cf("busy", CfOptions::default()).unwrap();
+    // 24 MiB that do not compress, over and over: what is unflushed of them is above the least flush (16 MiB).
+    let mut random = 1_u64;
+    let mut value = || -> Vec<u8> {
+        let word = |_| {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            random.rotate_left(29).to_le_bytes()
+        };
+        (0..VALUE_BYTES / 8).flat_map(word).collect()
+    };
+    for n in 0..600_u32 {
+        db.put(&busy, (n % 96).to_be_bytes(), value(), &soon).unwrap();
+    }
+    db.flush_wal(true).unwrap();
+    let engine = db.engine();
+    let limit = engine.log_bytes_max();
+    assert_eq!(limit, 32 << 20);
+    let clock = Env::real().clock;
+    let deadline_ns = clock.now_ns() + 60_000_000_000;
+    let kept = || engine.durable().bytes_since(engine.flush_stat().log_start);
+    // The thread comes to it by itself.
+    while kept() > limit + (8 << 20) {
+        assert!(clock.now_ns() < deadline_ns, "{} bytes are kept: {:?}", kept(), engine.flush_stat());
+        std::thread::yield_now();
+    }
+    let stats = db.stats();
+    for family in stats.families.iter().filter(|family| family.cf != busy.id()) {
+        assert_eq!(family.flush.flushes(), 0, "{family:?}");
+        assert!(family.cf.get() == 0 || family.flush.relogs > 0, "{family:?}");
+    }
+    let of_busy = stats.families.iter().find(|family| family.cf == busy.id()).unwrap().flush;
+    let trees: Vec<_> =
+        stats.levels.trees.iter().map(|tree| (tree.state.cfs.clone(), tree.written.flush_bytes)).collect();
+    assert_eq!(trees.len(), 1, "{trees:?}");
+    assert_eq!(trees[0].0, [busy.id()]);
+    assert!(of_busy.flushes() > 1, "{of_busy:?}");
+    assert!(trees[0].1 / of_busy.flushes() >= 16 << 20, "{} bytes in {} flushes", trees[0].1, of_busy.flushes());
+    db.close().unwrap();
+    drop((db, idle, busy));
+    let db = Db::open(dir.path(), options).unwrap();
+    for n in 0..FAMILIES {
+        let cf = db.cf(&format!("idle-{n}")).unwrap();
+        assert_eq!(db.get(&cf, "row").unwrap().as_deref(), Some(&cf.id().get().to_be_bytes()[..]));
+    }
+}
+
+/// Goal: `store.compression` and `store.compaction_threads` reach the levels: bytes on disk are fewer, and what was written with other
+/// settings is read. Method: the same rows by settings given as text, opened again with the other ones in between.
+#[test]
+fn settings_of_the_levels_reach_their_tables() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |name: &str, text: &str| {
+        let mut options = Options::small();
+        options.set_all(text).unwrap();
+        Db::open(dir.path().join(name), options).unwrap()
+    };
+    let fill = |db: &Db, from: u32| {
+        let cf = db.create_cf("t", CfOptions::default()).or_else(|_| db.cf("t")).unwrap();
+        let mut batch = Batch::new();
+        (from..from + 1_000).for_each(|key| batch.put(&cf, key.to_be_bytes(), [9; 400]));
+        db.write(batch, &SYNC).unwrap();
+        db.flush_cf(&[&cf]).unwrap();
+        db.stats().levels.flush_bytes
+    };
+    let plain = "[store]\ncompression = \"none\"\ncompaction_threads = 1\n";
+    let dense = "[store]\ncompression = \"lz4\"\ncompaction_threads = 7\n";
+    let bytes = [("plain", plain), ("dense", dense)].map(|(name, text)| fill(&open(name, text), 0));
+    assert!(bytes[0] > 400_000 && bytes[1] < 100_000, "{bytes:?}");
+    for (name, text) in [("plain", dense), ("dense", plain)] {
+        let db = open(name, text);
+        let more = fill(&db, 1_000);
+        assert_eq!(more < 100_000, text == dense, "{name}: {more}");
+        drop(db);
+        let db = open(name, "");
+        let cf = db.cf("t").unwrap();
+        assert_eq!(db.snapshot().unwrap().scan(&cf, ..).count(), 2_000);
+    }
+}
+
+/// Goal: `wal.max_total_wal_size` of an open database changes at once, and the flusher goes by it; what an open alone reads is refused,
+/// as is what is no option, and then nothing changes. Method: a log above a limit that is set later; wrong names and values.
+#[test]
+fn limit_of_the_log_changes_while_the_database_is_open() {
+    let (env, _disk) = Env::simulated(4);
+    let db = open(env);
+    let cf = db.create_cf("t", CfOptions::default()).unwrap();
+    for key in 0..400_u32 {
+        db.put(&cf, key.to_be_bytes(), key.to_be_bytes().repeat(2_000), &SYNC).unwrap();
+    }
+    assert!(!db.engine().flush_due().unwrap(), "far below the limit that is chosen");
+    let chosen = db.engine().log_bytes_max();
+    for (name, value, said) in [
+        ("wal.max_total_wal_sise", "1", "did you mean wal.max_total_wal_size?"),
+        ("wal.max_total_wal_size", "much", "bytes"),
+        ("wal.segment_size", "2MiB", "when the database is opened"),
+    ] {
+        let error = db.set_option(name, value).unwrap_err();
+        assert!(error.kind() == ErrorKind::InvalidArgument && error.to_string().contains(said), "{error}");
+    }
+    assert_eq!(db.engine().log_bytes_max(), chosen);
+    db.set_option("wal.max_total_wal_size", "1").unwrap();
+    assert_eq!(db.engine().log_bytes_max(), 2 << 20, "two segments");
+    assert!(db.engine().flush_due().unwrap());
+    assert!(db.durable().bytes_since(db.engine().flush_stat().log_start) <= 2 << 20);
+    db.set_option("wal.max_total_wal_size", "0").unwrap();
+    assert_eq!(db.engine().log_bytes_max(), chosen);
+}

@@ -248,8 +248,11 @@ fn rows_that_were_relogged_come_with_a_base_backup() {
     }
     let stat = primary.flush_stat();
     assert!(stat.relogs > 0 && stat.log_start > first, "{stat:?}");
-    primary.checkpoint(&copy, collie_engine::CheckpointOptions::default(), &mut |_| ControlFlow::Continue(())).unwrap();
-    let consistent_at = primary.durable();
+    let options = collie_engine::CheckpointOptions::default();
+    let made = primary.copy_levels(&copy, options, &mut |_| ControlFlow::Continue(())).unwrap();
+    assert_eq!(env.files.list(&copy).unwrap(), ["levels"], "no log is copied that nobody sends");
+    assert!(made.start <= stat.log_start && made.from <= primary.durable(), "{made:?}");
+    let consistent_at = made.from;
     copy_dir(&copy.join("levels"), &there.join("levels"));
     let (term, histories) = primary.histories();
     let seed = Seed { cluster_id: primary.cluster_id(), node_id: 99, term, histories, consistent_at };

@@ -155,13 +155,7 @@ fn power_cut_anywhere_leaves_unlogged_writes_back_to_the_last_flush() {
         db.close().unwrap();
         drop(db);
         let progress = Arc::new(Mutex::new(Progress::default()));
-        let moments = common::moments_of(&disk, &progress, || live(&disk, 100 + seed, &progress));
-        let random = SimRandom::new(seed);
-        for (point, progress) in &moments {
-            let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };
-            check(&point.state(&picks), progress, point.calls());
-            checked += 1;
-        }
+        checked += common::at_each_moment(&disk, &progress, seed, || live(&disk, 100 + seed, &progress), check);
     }
     assert!(checked > 600, "only {checked} moments");
 }

@@ -197,3 +197,57 @@ fn power_cut_at_any_call_of_an_opening_leaves_a_database_with_its_log() {
         assert!(call > 10, "{call} calls");
     }
 }
+
+/// Goal: an `owner` or `log-dir` that does not read is refused, the file is named, and nothing is changed; without its `owner` a log in
+/// `wal` is taken and signed anew, one elsewhere only by way of there. Method: each byte of both files damaged, a newer version, an
+/// empty file; then what the documentation says helps.
+#[test]
+fn damaged_note_of_a_log_is_refused_by_name_and_can_be_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().canonicalize().unwrap();
+    let [data, outside] = ["data", "log"].map(|name| root.join(name));
+    let inner = data.join("wal");
+    let files = Env::real().files;
+    let replace = |path: &Path, bytes: &[u8]| {
+        files.remove(path).unwrap();
+        files.create(path).unwrap().write_at(0, bytes).unwrap();
+    };
+    let read = |path: &Path| collie_env::read_all(&*files, path, 1 << 16).unwrap();
+    let check = |path: &Path, wal_dir: Option<&Path>| {
+        let good = read(path);
+        let damaged = (0..good.len()).map(|at| {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            bad
+        });
+        let mut newer = good.clone();
+        newer[12] = 9;
+        let cut = [Vec::new(), good[..good.len() - 1].to_vec()];
+        for bad in damaged.chain([newer]).chain(cut) {
+            replace(path, &bad);
+            let error = open(&data, wal_dir).unwrap_err();
+            assert_ne!(error.kind(), ErrorKind::NotFound, "{error}");
+            assert!(error.to_string().contains(&*path.to_string_lossy()), "{error} does not name {}", path.display());
+            assert_eq!(read(path), bad, "it is left as it was");
+        }
+        replace(path, &good);
+    };
+    assert_eq!(add(&data, None), 1);
+    check(&inner.join("owner"), None);
+    assert_eq!(add(&data, None), 2);
+    replace(&inner.join("owner"), b"nothing of it");
+    files.remove(&inner.join("owner")).unwrap();
+    assert_eq!(add(&data, None), 3);
+    assert_eq!(data_dir_of(&inner, &Env::real()).unwrap(), Some(data.clone()), "signed anew");
+
+    rename(&inner, &outside);
+    assert_eq!(add(&data, Some(&outside)), 4);
+    check(&outside.join("owner"), Some(&outside));
+    check(&data.join("log-dir"), Some(&outside));
+    files.remove(&outside.join("owner")).unwrap();
+    assert!(matches!(refused(&data, Some(&outside), &[&outside]), EngineError::ForeignLogDir { of: None, .. }));
+    rename(&outside, &inner);
+    assert_eq!(add(&data, None), 5);
+    rename(&inner, &outside);
+    assert_eq!(add(&data, Some(&outside)), 6);
+}

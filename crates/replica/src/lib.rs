@@ -8,12 +8,14 @@
 //!
 //! | folder or file | noun |
 //! |---|---|
+//! | `compare.rs` | whether a replica has the rows of its primary |
 //! | `database/` | databases of the engine on both sides |
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
 //! | `primary/` | [`primary::serve`]: sends what becomes durable; slots; base backups |
 //! | `standby/` | [`standby::follow`]: takes it, acknowledges, connects again; fills an empty directory |
+//! | `term/` | [`term::Terms`]: which term was promised; who may lead in the next |
 //!
 //! ```
 //! use collie_base::{Lsn, Term};
@@ -27,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod compare;
 pub mod database;
 mod error;
 pub mod identity;
@@ -38,6 +41,8 @@ pub mod primary;
 pub mod standby;
 #[cfg(test)]
 mod stream_tests;
+pub mod term;
 
+pub use compare::{Difference, Held};
 pub use error::LinkError;
 pub use link::Connection;

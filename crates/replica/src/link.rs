@@ -1,7 +1,8 @@
 //! `Link`: one connection as packets: a reading and a writing half that tasks of their own may have.
 //!
 //! # Invariants
-//! - L1. No read and no write waits longer than the timeout that it was given: a half-open connection ends.
+//! - L1. No read and no write waits longer than the timeout that it was given without a byte that moves: a half-open connection
+//!   ends, a slow one does not. Who has not said who it is has the time for all of it.
 //! - L2. A packet is borrowed from the input and gone when the next one is asked for; nothing is kept of it here.
 
 use std::time::Duration;
@@ -54,19 +55,35 @@ pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
     let _guarded = stop.wait_for(|stop| *stop).await.is_ok();
 }
 
+pub(crate) fn silent(after: Duration) -> LinkError {
+    LinkError::Silent { after_ms: u64::try_from(after.as_millis()).unwrap_or(u64::MAX) }
+}
+
 impl<C: Connection> Reading<C> {
     /// Takes every packet from here on.
     pub(crate) fn known(&mut self) {
         self.input.known();
     }
 
-    /// Returns the next packet, waiting for it as long as `patience`. The peer's `X` comes as [`LinkError::Told`].
+    /// Returns the next packet, waiting for the whole of it as long as `patience`. The peer's `X` comes as [`LinkError::Told`].
     ///
     /// # Cancel safety
     /// Dropping the future loses no byte.
     pub(crate) async fn next(&mut self, patience: Duration) -> Result<Packet<'_>, LinkError> {
-        let after_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        timeout(patience, self.fill()).await.map_err(|_| LinkError::Silent { after_ms })??;
+        timeout(patience, self.fill(patience)).await.map_err(|_| silent(patience))??;
+        self.taken()
+    }
+
+    /// Returns the next packet of a peer that is known, as long as something of it comes at least every `silence`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no byte.
+    pub(crate) async fn heard(&mut self, silence: Duration) -> Result<Packet<'_>, LinkError> {
+        self.fill(silence).await?;
+        self.taken()
+    }
+
+    fn taken(&mut self) -> Result<Packet<'_>, LinkError> {
         match self.input.next()? {
             Some(Packet::Error(Error { code, fatal, text, .. })) => {
                 Err(LinkError::Told { code, fatal, text: text.to_owned() })
@@ -77,11 +94,11 @@ impl<C: Connection> Reading<C> {
     }
 
     /// Reads until a packet, or what is none, is there.
-    async fn fill(&mut self) -> Result<(), LinkError> {
+    async fn fill(&mut self, silence: Duration) -> Result<(), LinkError> {
         while !self.input.has_packet() {
             let buffer = self.input.buffer();
             buffer.reserve(READ_BYTES);
-            if self.io.read_buf(buffer).await? == 0 {
+            if timeout(silence, self.io.read_buf(buffer)).await.map_err(|_| silent(silence))?? == 0 {
                 return Err(LinkError::Closed);
             }
         }
@@ -94,11 +111,22 @@ impl<C: Connection> Writing<C> {
     pub(crate) async fn send(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
         self.out.clear();
         encode(packet, &mut self.out);
-        let after_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX);
-        match timeout(self.timeout, self.io.write_all(&self.out)).await {
-            Ok(written) => Ok(written?),
-            Err(_) => Err(LinkError::Silent { after_ms }),
+        let mut sent = 0;
+        while let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) {
+            match timeout(self.timeout, self.io.write(rest)).await.map_err(|_| silent(self.timeout))?? {
+                0 => return Err(LinkError::Closed),
+                count => sent = sent.saturating_add(count),
+            }
         }
+        Ok(())
+    }
+
+    /// Sends a packet whole, however long that takes: the caller hears whether the peer is there. A kernel that holds much unsent
+    /// lets nothing be written for as long as a third of it takes to leave, which on a slow link is long.
+    pub(crate) async fn send_patiently(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
+        self.out.clear();
+        encode(packet, &mut self.out);
+        Ok(self.io.write_all(&self.out).await?)
     }
 
     /// Says why this side gives up, as well as it goes, and closes.

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    future::Future,
     io,
     path::Path,
     pin::Pin,
@@ -26,6 +27,7 @@ use tokio::{
 
 use crate::{
     LinkError,
+    compare::Held,
     identity::Identity,
     packet::History,
     primary::{BackupFile, BackupFiles, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve},
@@ -56,6 +58,26 @@ struct Node {
     log: Mutex<Log>,
     grown: Notify,
     received_packets: AtomicUsize,
+    /// Of a replica: the term that it has promised. Of a primary: the one that it has heard of.
+    promised: AtomicU64,
+    /// Added to what its bytes sum up to.
+    mistake: AtomicU64,
+    /// How long it takes to take a packet.
+    takes: Mutex<Duration>,
+}
+
+/// The bytes of a log in memory, summed up: of those at odd places, and of those at even ones.
+#[derive(Debug)]
+struct Sums(Lsn, Vec<(u32, u64)>);
+
+impl Held for Sums {
+    fn at(&self) -> Lsn {
+        self.0
+    }
+
+    fn sums(&self) -> Vec<(u32, u64)> {
+        self.1.clone()
+    }
 }
 
 impl Node {
@@ -71,7 +93,14 @@ impl Node {
             advanced: Lsn::ZERO,
             full: false,
         };
-        Arc::new(Self { log: Mutex::new(log), grown: Notify::new(), received_packets: AtomicUsize::new(0) })
+        Arc::new(Self {
+            log: Mutex::new(log),
+            grown: Notify::new(),
+            received_packets: AtomicUsize::new(0),
+            promised: AtomicU64::new(0),
+            mistake: AtomicU64::new(0),
+            takes: Mutex::default(),
+        })
     }
 
     fn primary() -> Arc<Self> {
@@ -116,6 +145,17 @@ impl Node {
             bytes.iter().zip(start.get()..).map(|(byte, at)| (at, *byte)).collect::<Vec<_>>()
         };
         log.records.iter().flat_map(of).collect()
+    }
+
+    /// Holds what is there now.
+    fn hold_all(&self) -> Box<dyn Held> {
+        let end = self.log.lock().end;
+        let bytes = self.bytes();
+        let sum = |odd: u64| {
+            let of = bytes.range(..end.get()).filter(|(at, _)| **at % 2 == odd);
+            of.map(|(at, byte)| at.wrapping_mul(31).wrapping_add(u64::from(*byte))).fold(1, u64::wrapping_add)
+        };
+        Box::new(Sums(end, vec![(0, sum(0)), (7, sum(1).wrapping_add(self.mistake.load(Ordering::Relaxed)))]))
     }
 
     fn crc(&self, end: Lsn, bytes: u64) -> u32 {
@@ -178,6 +218,10 @@ impl Source for Followed {
         identity(&self.0)
     }
 
+    fn heard(&self, term: Term) {
+        self.0.promised.store(term.get(), Ordering::Relaxed);
+    }
+
     fn durable(&self) -> Lsn {
         self.0.log.lock().end
     }
@@ -205,6 +249,10 @@ impl Source for Followed {
         Err(SourceError::Failed("no files here".to_owned()))
     }
 
+    fn hold(&self) -> Option<Box<dyn Held>> {
+        Some(self.0.hold_all())
+    }
+
     fn drop_slot(&self, _slot: &str) -> Result<(), SourceError> {
         Ok(())
     }
@@ -218,7 +266,12 @@ fn identity(node: &Node) -> Identity {
 
 impl Target for Node {
     fn identity(&self) -> Identity {
-        identity(self)
+        let identity = identity(self);
+        Identity { term: identity.term.max(self.promised()), ..identity }
+    }
+
+    fn promised(&self) -> Term {
+        Term::new(self.promised.load(Ordering::Relaxed))
     }
 
     fn positions(&self) -> Positions {
@@ -234,6 +287,7 @@ impl Target for Node {
 
     fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError> {
         self.received_packets.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(*self.takes.lock());
         let mut log = self.log.lock();
         if log.full {
             return Err(TargetError::Full("no room".to_owned()));
@@ -264,6 +318,10 @@ impl Target for Node {
     fn queue_bytes(&self) -> u64 {
         0
     }
+
+    fn hold(&self, at: Lsn) -> Option<Box<dyn Held>> {
+        Some(self.hold_all()).filter(|held| held.at() == at)
+    }
 }
 
 /// What happens to what a replica reads.
@@ -274,6 +332,8 @@ enum Fault {
     Cut(u64),
     /// A bit of the byte at this place is another one.
     Flip(u64),
+    /// So many bytes come in a hundredth of a second.
+    Slow(usize),
 }
 
 /// A connection with a fault.
@@ -281,6 +341,7 @@ struct Faulty {
     io: DuplexStream,
     fault: Fault,
     read: u64,
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 impl AsyncRead for Faulty {
@@ -292,6 +353,14 @@ impl AsyncRead for Faulty {
         };
         if left == 0 {
             return Poll::Ready(Ok(()));
+        }
+        let left = match self.fault {
+            Fault::Slow(bytes) => bytes,
+            _ => left,
+        };
+        if let Some(pause) = &mut self.pause {
+            std::task::ready!(pause.as_mut().poll(cx));
+            self.pause = None;
         }
         let before = buf.filled().len();
         let mut piece = vec![0; left.min(buf.remaining()).min(1 << 16)];
@@ -306,6 +375,9 @@ impl AsyncRead for Faulty {
             buf.filled_mut()[at] ^= 4;
         }
         self.read += count;
+        if matches!(self.fault, Fault::Slow(_)) && count > 0 {
+            self.pause = Some(Box::pin(tokio::time::sleep(Duration::from_millis(10))));
+        }
         read
     }
 }
@@ -330,27 +402,46 @@ struct Setting {
     slots: Arc<Slots>,
     stop: watch::Sender<bool>,
     ended: Arc<Mutex<Vec<String>>>,
+    verify: Option<Duration>,
+    timeout: Duration,
 }
 
 impl Setting {
     fn new(primary: &Arc<Node>) -> Arc<Self> {
+        Self::with(primary, None, PATIENCE)
+    }
+
+    fn comparing(primary: &Arc<Node>, verify: Option<Duration>) -> Arc<Self> {
+        Self::with(primary, verify, PATIENCE)
+    }
+
+    fn with_timeout(primary: &Arc<Node>, timeout: Duration) -> Arc<Self> {
+        Self::with(primary, None, timeout)
+    }
+
+    fn with(primary: &Arc<Node>, verify: Option<Duration>, timeout: Duration) -> Arc<Self> {
         let (stop, _) = watch::channel(false);
-        Arc::new(Self { primary: primary.clone(), slots: Arc::default(), stop, ended: Arc::default() })
+        let (slots, ended) = (Arc::default(), Arc::default());
+        Arc::new(Self { primary: primary.clone(), slots, stop, ended, verify, timeout })
     }
 
     /// Makes a connection to the primary.
     fn connection(&self, fault: Fault) -> Faulty {
         let (near, far) = duplex(1 << 12);
         let (source, slots) = (Arc::new(Followed(self.primary.clone())), self.slots.clone());
-        let options =
-            StreamOptions { heartbeat: Duration::from_millis(5), timeout: PATIENCE, ..StreamOptions::default() };
+        let options = StreamOptions {
+            heartbeat: Duration::from_millis(5),
+            timeout: self.timeout,
+            verify: self.verify,
+            ..StreamOptions::default()
+        };
         let (stop, ended) = (self.stop.subscribe(), self.ended.clone());
         tokio::spawn(async move {
             let result = serve(far, &[], "here", (source, slots), options, Env::real(), stop).await;
             let line = result.map_or_else(|error| error.to_string(), |()| "over".to_owned());
             ended.lock().push(line);
         });
-        Faulty { io: near, fault, read: 0 }
+        Faulty { io: near, fault, read: 0, pause: None }
     }
 
     /// Has `replica` follow until it ends by itself or is told to stop.
@@ -364,7 +455,8 @@ impl Setting {
         let following = tokio::spawn(async move {
             let connect = || std::future::ready(Ok::<_, LinkError>(setting.connection(fault())));
             let tell = move |told| tells.lock().push(told);
-            follow(connect, replica, options(), Env::real(), stop, tell).await
+            let options = FollowOptions { timeout: setting.timeout, ..options() };
+            follow(connect, replica, options, Env::real(), stop, tell).await
         });
         (following, told)
     }
@@ -391,6 +483,23 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
         }
     };
     timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+}
+
+/// Goal: from the promise of a higher term on a replica takes and acknowledges nothing of a lower one, and the primary that leads in that
+/// hears of the higher one (R8). Method: a promise in the middle of a stream, records behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_lower_term_is_taken_once_a_higher_one_is_promised() {
+    let primary = Node::primary();
+    let end = primary.append(0, b"before the promise");
+    let (setting, replica) = (Setting::new(&primary), Node::replica(2));
+    let (following, _told) = setting.follow(&replica, || Fault::None);
+    let acknowledged = || setting.slots.stat(end, now_ns()).remove(0).positions.durable;
+    until("the ack", || replica.bytes() == primary.bytes() && acknowledged() == end).await;
+    replica.promised.store(5, Ordering::Relaxed);
+    primary.append(0, b"behind it");
+    until("the primary hears of it", || primary.promised.load(Ordering::Relaxed) == 5).await;
+    assert_eq!((replica.log.lock().end, acknowledged()), (end, end));
+    setting.stop(following).await;
 }
 
 /// Goal: a replica has every byte at its position, shows it, and the primary knows; what comes later follows, over a jump to a new
@@ -445,6 +554,32 @@ async fn cut_connections_and_flipped_bits_lose_nothing() {
     setting.stop(following).await;
     let lost = told.lock().iter().filter(|told| matches!(told, Told::Lost { .. })).count();
     assert!(lost >= 3, "faults were met: {told:?}");
+}
+
+/// Goal: a link on which a packet takes longer than the timeout is slow, not silent: neither side gives the other up. Method: a record
+/// that takes three times the timeout, at a rate at which pieces of it come every hundredth of a second; then a replica that is as long
+/// in taking one, up to five times, since a busy machine may be silent too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_packet_that_takes_longer_than_the_timeout_arrives() {
+    let silence = Duration::from_millis(500);
+    let primary = Node::primary();
+    primary.append(0, &vec![b'x'; 150 * 256]);
+    let (setting, replica) = (Setting::with_timeout(&primary, silence), Node::replica(2));
+    let (following, told) = setting.follow(&replica, || Fault::Slow(256));
+    until("everything", || replica.bytes() == primary.bytes()).await;
+    *replica.takes.lock() = 3 * silence;
+    let mut kept = false;
+    for _ in 0..5 {
+        told.lock().clear();
+        let end = primary.append(0, b"slow to take");
+        until("what is slow to take", || setting.slots.stat(end, now_ns())[0].positions.applied == end).await;
+        kept |= !told.lock().iter().any(|told| matches!(told, Told::Lost { .. }));
+        if kept {
+            break;
+        }
+    }
+    assert!(kept, "it was given up for being slow, each time: {told:?}");
+    setting.stop(following).await;
 }
 
 /// Goal: a full disk stops a replica, costs nothing, and is over once there is room. Method: a target that refuses for a while.
@@ -515,6 +650,34 @@ async fn verdicts_reach_the_replica() {
     ahead.log.lock().end = primary.log.lock().end.plus(9);
     refused(ahead, "it has lost what it had confirmed").await;
     assert_eq!(old.received_packets.load(Ordering::Relaxed) + other.received_packets.load(Ordering::Relaxed), 0);
+}
+
+/// Goal: a replica is compared with its primary at positions that both had, while the log grows, and one that has other rows ends with
+/// both sums, which the primary hears of; the primary goes on. Method: sums of bytes, every few milliseconds, over records and a jump;
+/// then one of the replica's is changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_with_other_rows_is_found_and_ends() {
+    let primary = Node::primary();
+    let (setting, replica) = (Setting::comparing(&primary, Some(Duration::from_millis(3))), Node::replica(2));
+    let (following, _) = setting.follow(&replica, || Fault::None);
+    let verified = || setting.slots.stat(Lsn::ZERO, now_ns()).first().map_or(Lsn::ZERO, |stat| stat.verified);
+    for round in 0..20_u64 {
+        let before = verified();
+        primary.append(u64::from(round == 10) * 77, format!("record number {round}").as_bytes());
+        until("a comparison above", || verified() > before).await;
+    }
+    until("all to be compared", || verified() == primary.log.lock().end).await;
+    replica.mistake.store(5, Ordering::Relaxed);
+    primary.append(0, b"the last");
+    let ended = timeout(PATIENCE, following).await.expect("it ends").unwrap();
+    let Ended::Differs(difference) = ended else { panic!("{ended:?}") };
+    assert_eq!((difference.family, difference.own), (7, difference.primary + 5), "{difference:?}");
+    until("the primary to hear", || setting.ended.lock().iter().any(|line| line.contains("rows of family 7 differ")))
+        .await;
+    let again = Node::replica(3);
+    let (following, _) = setting.follow(&again, || Fault::None);
+    until("another replica", || again.bytes() == primary.bytes()).await;
+    setting.stop(following).await;
 }
 
 /// Goal: a slot is one replica's at a time. Method: two replicas under one name; the second comes when the first left.
@@ -619,7 +782,7 @@ async fn a_base_backup_is_whole_or_an_error() {
         });
         async move {
             env.files.create_dir_all(Path::new(target)).unwrap();
-            let io = Faulty { io: near, fault, read: 0 };
+            let io = Faulty { io: near, fault, read: 0, pause: None };
             let mut seen = Vec::new();
             let mut progress = |done, total| seen.push((done, total));
             let cloned = clone(io, Path::new(target), 9, &options(), &env, &mut progress).await;

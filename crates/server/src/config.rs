@@ -6,11 +6,12 @@
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use collie_base::{Lsn, Xid};
-use collie_engine::Options;
+use collie_engine::{Compression, Options};
+use collie_replica::primary::{Degrade, QuorumList};
 use collie_sql::session::settings::Settings;
 use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
 
-use crate::error::ServeError;
+use crate::{error::ServeError, replication::Peers};
 
 /// What a value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,7 @@ pub enum Kind {
     Count,
     /// Bytes: a number, or with a unit `KiB`, `MiB`, `GiB`.
     Bytes,
-    /// A time: a number of milliseconds, or with a unit `us`, `ms`, `s`.
+    /// A time: a number of milliseconds, or with a unit `us`, `ms`, `s`, `min`, `h`.
     Time,
     /// One of the words.
     Word(&'static [&'static str]),
@@ -49,6 +50,18 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, effect: &'st
 /// Every key, sorted.
 pub const KEYS: &[Key] = &[
     key(
+        "replication.auto_rebuild",
+        Kind::Bool,
+        "true",
+        "A replica that its primary cannot bring up to date any more is filled anew by itself: sessions end and clients get 57P03 until it is there. The old directory is kept until the new one is whole, so there has to be room for both. false: the replica stops and says so.",
+    ),
+    key(
+        "replication.degrade",
+        Kind::Text,
+        "wait",
+        "What happens when too few replicas of replication.quorum answer. wait: commits at a level that asks for them wait. after and a time, as in after 10s: once something has waited for so long, commits do without, each with a warning, until enough replicas have been within 1 MiB for 5 s.",
+    ),
+    key(
         "replication.flush_delay",
         Kind::Time,
         "500us",
@@ -61,10 +74,34 @@ pub const KEYS: &[Key] = &[
         "How often a primary tells its replicas that it is there, and they answer.",
     ),
     key(
+        "replication.peers",
+        Kind::Text,
+        "",
+        "The other nodes, as NAME=HOST:PORT, ...: the names of their slots and where they listen for replicas. Who is promoted asks them, a replica looks for its primary among them, and a primary that hears of a higher term follows the one of them that leads.",
+    ),
+    key(
+        "replication.quorum",
+        Kind::Text,
+        "",
+        "Which replicas a commit waits for at the levels remote_write, on and remote_apply of synchronous_commit: ANY 2 (a, b, c), names of slots. Empty: none, and these levels mean local. SHOW synchronous_standby_names says it.",
+    ),
+    key(
+        "replication.show",
+        Kind::Word(&["settled", "applied"]),
+        "settled",
+        "With a quorum, what readers of replicas see. settled: what the quorum has on its disks, so that no failover takes it back. applied: everything at once.",
+    ),
+    key(
         "replication.slot",
         Kind::Text,
         "",
         "Name of a replica's slot on its primary: at most 55 letters, digits, -, _ and dots. Empty: node- and the directory's id.",
+    ),
+    key(
+        "replication.slot_age",
+        Kind::Time,
+        "24h",
+        "A primary keeps log for a replica that it has not heard of for so long, while the primary ran; beyond it the log goes and the replica has to be filled anew. 0: only replication.slot_bytes counts.",
     ),
     key(
         "replication.slot_bytes",
@@ -73,10 +110,28 @@ pub const KEYS: &[Key] = &[
         "A primary keeps so much log for a replica that is away; beyond it the log goes and the replica has to be filled anew.",
     ),
     key(
+        "replication.slots",
+        Kind::Count,
+        "10",
+        "Most replicas that a primary knows, those that are away included; further ones are refused. At most 1000.",
+    ),
+    key(
+        "replication.sync_timeout",
+        Kind::Time,
+        "0ms",
+        "A commit that has waited so long for replicas is answered with 08007: it is durable here, and its token says where. 0: it waits, or replication.degrade says.",
+    ),
+    key(
         "replication.timeout",
         Kind::Time,
         "5s",
         "A connection between primary and replica on which nothing was heard for so long is given up; 1s to 600s.",
+    ),
+    key(
+        "replication.verify",
+        Kind::Time,
+        "0",
+        "How often the rows of each replica are compared with the primary's, at the same position: both read all their rows for it. A replica whose rows differ stops. 0: never.",
     ),
     key(
         "replication.window",
@@ -127,6 +182,18 @@ pub const KEYS: &[Key] = &[
     ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
+    key(
+        "store.compaction_threads",
+        Kind::Count,
+        "4",
+        "Flushes of tables and indexes at one time, each with the merge that it makes due: 1 to 64, above 4 only as many as the process may have files for. One table or index has one at a time.",
+    ),
+    key(
+        "store.compression",
+        Kind::Word(&["none", "lz4"]),
+        "lz4",
+        "How the tables of the levels are stored that are written from now on, by flushes and merges. What is there is read as it is.",
+    ),
     key(
         "store.memory_limit",
         Kind::Bytes,
@@ -189,6 +256,12 @@ pub const KEYS: &[Key] = &[
         "How long one copy of the log may take longer than the others before it is left out; it is tried again as often.",
     ),
     key(
+        "wal.enabled",
+        Kind::Bool,
+        "true",
+        "Only true: without a log a table and its indexes would not survive a crash together. Databases of the embedded engine may be without one.",
+    ),
+    key(
         "wal.first_lsn",
         Kind::Count,
         "4096",
@@ -219,7 +292,7 @@ pub const KEYS: &[Key] = &[
         "wal.max_total_wal_size",
         Kind::Bytes,
         "0",
-        "Length of log at which the table or index that needs its oldest part is flushed to its levels, so that it can be cut; two segments at the least. 0: eight times store.write_buffer_size for each table and index, within 1 and 16 GiB and a quarter of the file system. From one and a half times of it on writers are slowed, at twice they wait for flushes.",
+        "Length of log at which the table or index that needs its oldest part is flushed to its levels, so that it can be cut; two segments at the least. 0: eight times store.write_buffer_size for each table and index, within 1 and 16 GiB and a quarter of the file system. From one and a half times of it on writers are slowed, at twice they wait for flushes. CALL collie_set_option('wal.max_total_wal_size', '2GiB') changes it while the server runs.",
     ),
     key(
         "wal.open_with",
@@ -288,16 +361,34 @@ pub struct Replication {
     pub listen: Option<SocketAddr>,
     /// The primary that is followed, host and port; `None`: this is one.
     pub primary: Option<String>,
+    /// `replication.auto_rebuild`.
+    pub auto_rebuild: bool,
+    /// `replication.peers`.
+    pub peers: Peers,
     /// `replication.slot`.
     pub slot: String,
+    /// `replication.slot_age`; `None`: for ever.
+    pub slot_age: Option<Duration>,
     /// `replication.slot_bytes`.
     pub slot_bytes: u64,
+    /// `replication.slots`.
+    pub slots_max: usize,
     /// `replication.flush_delay`.
     pub flush_delay: Duration,
+    /// `replication.quorum`.
+    pub quorum: Option<QuorumList>,
+    /// `replication.degrade`.
+    pub degrade: Degrade,
+    /// `replication.sync_timeout`; `None`: no limit.
+    pub sync_timeout: Option<Duration>,
+    /// `replication.show` is `applied`.
+    pub show_applied: bool,
     /// `replication.heartbeat`.
     pub heartbeat: Duration,
     /// `replication.timeout`.
     pub timeout: Duration,
+    /// `replication.verify`; `None`: never.
+    pub verify: Option<Duration>,
     /// `replication.window`.
     pub window_bytes: u64,
 }
@@ -307,11 +398,20 @@ impl Default for Replication {
         Self {
             listen: None,
             primary: None,
+            auto_rebuild: true,
+            peers: Peers::default(),
             slot: String::new(),
+            slot_age: Some(Duration::from_secs(24 * 3600)),
             slot_bytes: 8 << 30,
+            slots_max: 10,
             flush_delay: Duration::from_micros(500),
+            quorum: None,
+            degrade: Degrade::Wait,
+            sync_timeout: None,
+            show_applied: false,
             heartbeat: Duration::from_millis(100),
             timeout: Duration::from_secs(5),
+            verify: None,
             window_bytes: 64 << 20,
         }
     }
@@ -420,6 +520,18 @@ impl Config {
             return Err(bad(&format!("expected one of {}", words.join(", "))));
         }
         match key.name {
+            "replication.auto_rebuild" => {
+                replication.auto_rebuild = value.parse().map_err(|_| bad("expected true or false"))?;
+            }
+            "replication.degrade" => {
+                replication.degrade = match value.strip_prefix("after") {
+                    Some(time) => {
+                        Degrade::After(parse_time(time.trim()).ok_or_else(|| bad("expected a time, as in after 10s"))?)
+                    }
+                    None if value == "wait" => Degrade::Wait,
+                    None => return Err(bad("expected wait, or after and a time, as in after 10s")),
+                }
+            }
             "replication.flush_delay" => replication.flush_delay = time()?,
             "replication.heartbeat" => {
                 replication.heartbeat = time()?;
@@ -427,6 +539,15 @@ impl Config {
                     return Err(bad("expected 1ms to 60s"));
                 }
             }
+            "replication.peers" => replication.peers = value.parse().map_err(bad)?,
+            "replication.quorum" => {
+                replication.quorum = QuorumList::parse(value)
+                    .map_err(|error| bad(&format!("{error} (SQLSTATE {})", error.sqlstate())))?;
+                self.engine.quorum = replication.quorum.is_some();
+                let shown = replication.quorum.as_ref().map_or_else(String::new, ToString::to_string);
+                self.session.describe("synchronous_standby_names", &shown);
+            }
+            "replication.show" => replication.show_applied = value == "applied",
             "replication.slot" => {
                 let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
                 if value.len() > 55 || !value.bytes().all(good) {
@@ -434,13 +555,17 @@ impl Config {
                 }
                 value.clone_into(&mut replication.slot);
             }
+            "replication.slot_age" => replication.slot_age = Some(time()?).filter(|age| !age.is_zero()),
             "replication.slot_bytes" => replication.slot_bytes = bytes()?.max(1),
+            "replication.slots" => replication.slots_max = size(1000)?,
+            "replication.sync_timeout" => replication.sync_timeout = Some(time()?).filter(|time| !time.is_zero()),
             "replication.timeout" => {
                 replication.timeout = time()?;
                 if !(Duration::from_secs(1)..=Duration::from_secs(600)).contains(&replication.timeout) {
                     return Err(bad("expected 1s to 600s"));
                 }
             }
+            "replication.verify" => replication.verify = Some(time()?).filter(|time| !time.is_zero()),
             "replication.window" => replication.window_bytes = bytes()?.max(1),
             "server.replica_listen" => {
                 let address = || value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5434"));
@@ -475,6 +600,16 @@ impl Config {
                 }
                 self.engine.first_xid = Xid::new(first);
             }
+            "store.compaction_threads" => {
+                let given = size(1 << 20)?;
+                if !(1..=64).contains(&given) {
+                    return Err(bad("expected 1 to 64"));
+                }
+                self.engine.compaction_threads = given;
+            }
+            "store.compression" => {
+                self.engine.levels.compression = if value == "none" { Compression::None } else { Compression::Lz4 };
+            }
             "store.memory_limit" => self.engine.memory_limit = bytes()?,
             "store.recovery_threads" => self.engine.recovery_threads = size(16)?,
             "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
@@ -493,6 +628,13 @@ impl Config {
             }
             "wal.copy_stall" => {
                 log.copy_stall = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;
+            }
+            "wal.enabled" => {
+                if !value.parse::<bool>().map_err(|_| bad("expected true or false"))? {
+                    return Err(bad(
+                        "a table and its indexes would not survive a crash together: a server keeps a log",
+                    ));
+                }
             }
             "wal.first_lsn" => {
                 let first = count()?;
@@ -592,6 +734,8 @@ fn parse_time(text: &str) -> Option<Duration> {
         "us" => Duration::from_micros(number),
         "" | "ms" => Duration::from_millis(number),
         "s" => Duration::from_secs(number),
+        "min" => Duration::from_secs(number.checked_mul(60)?),
+        "h" => Duration::from_secs(number.checked_mul(3600)?),
         _ => return None,
     })
 }
@@ -647,10 +791,21 @@ mod tests {
             ("wal.flush_delay=soon", "expected a time"),
             ("wal.flush_delay", "write key=value"),
             ("wal.ring_size=big", "expected bytes"),
+            ("store.compaction_threads=0", "expected 1 to 64"),
+            ("store.compaction_threads=65", "expected 1 to 64"),
+            ("wal.enabled=false", "a server keeps a log"),
+            ("store.compression=snappy", "expected one of none, lz4"),
             ("wal.protocol=fast", "expected one of oracle, base, help"),
             ("server.listen=everywhere", "expected ADDRESS:PORT"),
             ("sql.timezone=Mars", "invalid value"),
             ("sql.lock_timeout=soon", "invalid value"),
+            ("replication.quorum=ANY 3 (a, b)", "3 of 2 named replicas are asked for (SQLSTATE 22023)"),
+            (
+                "replication.quorum=FIRST 1 (a, b)",
+                "say ANY n (a, b, c), or ask for all that are named (SQLSTATE 0A000)",
+            ),
+            ("replication.degrade=never", "expected wait, or after and a time"),
+            ("replication.degrade=after all", "expected a time, as in after 10s"),
         ] {
             let error = Config::default().set_pair(pair).unwrap_err().to_string();
             assert!(error.contains(part), "{pair}: {error}");

@@ -10,7 +10,7 @@ use std::{
 
 use collie_sql::{
     error::{SqlError, SqlState},
-    session::{Client, DATABASE, Database, Session, Status, no_database, settings::SETTINGS},
+    session::{COMMIT_PARAMETER, Client, DATABASE, Database, Session, Status, no_database, settings::SETTINGS},
 };
 use collie_wire::{Describe, Frontend, Severity, Startup, TransactionStatus};
 use tokio::{
@@ -105,11 +105,11 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
             Err(error) => Err(protocol_error(&error)),
         };
         match session {
-            Ok((session, unknown, newer)) => {
+            Ok((mut session, unknown, newer)) => {
                 if newer || !unknown.is_empty() {
                     remote.output.negotiate_protocol(&unknown.iter().map(String::as_str).collect::<Vec<_>>());
                 }
-                greet(remote, &session);
+                greet(remote, &mut session);
                 remote.flush().await.ok()?;
                 return Some(session);
             }
@@ -201,7 +201,7 @@ fn command_line_settings(options: &str) -> Vec<(String, String)> {
     settings
 }
 
-fn greet(remote: &mut Remote, session: &Session) {
+fn greet(remote: &mut Remote, session: &mut Session) {
     remote.output.authentication_ok();
     for setting in SETTINGS.iter().filter(|setting| setting.reported) {
         remote.output.parameter_status(setting.display(), session.settings().get(setting.name));
@@ -210,10 +210,13 @@ fn greet(remote: &mut Remote, session: &Session) {
     ready(remote, session);
 }
 
-fn ready(remote: &mut Remote, session: &Session) {
+fn ready(remote: &mut Remote, session: &mut Session) {
     if remote.ended || session.is_told_to_end() {
         // What follows is the end, not another message.
         return;
+    }
+    if let Some(token) = session.commit_to_report() {
+        remote.output.parameter_status(COMMIT_PARAMETER, &token);
     }
     remote.is_ready = true;
     remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
@@ -376,7 +379,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         }
         Frontend::Sync => {
             *skipping = false;
-            if let Err(error) = session.sync().await {
+            if let Err(error) = session.sync(remote).await {
                 fail(remote, session, &error, "");
             }
             ready(remote, session);

@@ -16,6 +16,8 @@ mod connection;
 mod error;
 mod replication;
 mod serve;
+mod starting;
 
 pub use error::ServeError;
+pub use replication::{Peer, Peers};
 pub use serve::{Server, Stopped};

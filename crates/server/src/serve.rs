@@ -1,22 +1,42 @@
 //! `Server`: opens the database, listens, accepts, and stops.
+//!
+//! The database may have several lives while the server has one: a replica that cannot be brought up to date is closed, filled anew
+//! and opened again, on the same address.
 
 use std::{
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
 
+use collie_base::{Lsn, Term};
 use collie_engine::{OpenProgress, OpenReport, Options};
 use collie_env::Env;
-use collie_sql::session::Database;
-use tokio::{net::TcpListener, runtime::Runtime, sync::watch, task::JoinSet, time};
+use collie_replica::{
+    Difference,
+    standby::{Cloned, Ended},
+    term::Terms,
+};
+use collie_sql::session::{Database, ReplicasAsked};
+use tokio::{
+    net::TcpListener,
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    task::JoinSet,
+    time::{self, sleep},
+};
 
 use crate::{
     config::Config,
     connection::{Shared, serve},
     error::ServeError,
-    replication::{self, Following, Replicas},
+    replication::{
+        self, Following, Node, Patience, Rejoin, Replicas, Role, announce, choose, difference, list, name_of, reason,
+        rebuild, set_aside, settle,
+    },
+    starting::Starting,
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -25,17 +45,37 @@ const STOP_TIME: Duration = Duration::from_secs(5);
 /// Threads for what blocks, at the least; they are made when they are needed.
 const BLOCKING_THREADS: usize = 512;
 
+/// What a replica's clients are told while it has no database to connect them to.
+const NOT_THERE_YET: &str = "The database is being opened or, if it is a replica, being filled or brought up to date.";
+
 /// A server that listens.
 pub struct Server {
     runtime: Runtime,
-    listener: TcpListener,
-    database: Arc<Database>,
-    config: Config,
+    listener: Arc<TcpListener>,
+    ground: Ground,
     address: SocketAddr,
+    life: Life,
+}
+
+/// What stays the same from one life of the database to the next.
+struct Ground {
+    config: Config,
+    data: PathBuf,
+    env: Env,
+    patience: Patience,
+}
+
+/// An open database, and who follows it or whom it follows.
+struct Life {
+    database: Arc<Database>,
     /// Who serves replicas, if it does.
     replicas: Option<Replicas>,
     /// What it follows, if it is a replica.
     following: Option<Following>,
+    /// Where replicas are served.
+    replica_address: Option<SocketAddr>,
+    /// Its terms.
+    node: Node,
 }
 
 /// How a server ended.
@@ -45,8 +85,220 @@ pub enum Stopped {
     Clean,
 }
 
+/// How a life ended.
+enum Over {
+    /// By a signal.
+    Stop,
+    /// The primary cannot bring the replica up to date any more: it is to be filled anew.
+    Rebuild,
+    /// A higher term has begun than the one it led in: it is to follow whoever leads.
+    Deposed(Term),
+    /// Its log goes on from here on where the primary's does not.
+    Diverged(Lsn),
+    /// The replica's rows are not its primary's.
+    Differs(Difference),
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Catches them from now on.
+    fn catch() -> Result<Self, ServeError> {
+        let catching = |kind| {
+            signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source })
+        };
+        Ok(Self { terminate: catching(SignalKind::terminate())?, interrupt: catching(SignalKind::interrupt())? })
+    }
+
+    /// Waits for one. Dropping the future loses none.
+    async fn come(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Waits for `work`; `None` if a signal came first. Without `signals` they do what they do by themselves: end the process.
+async fn unless_stopped<T>(signals: &mut Option<&mut Signals>, work: impl Future<Output = T>) -> Option<T> {
+    match signals {
+        None => Some(work.await),
+        Some(signals) => tokio::select! {
+            () = signals.come() => None,
+            done = work => Some(done),
+        },
+    }
+}
+
+/// Fails if a directory `is_to_be` filled anew, and that may not be done without a person.
+fn may_rebuild(is_to_be: bool, config: &Config) -> Result<(), ServeError> {
+    if is_to_be && !config.replication.auto_rebuild {
+        return Err(ServeError::Replication { message: reason(&Ended::Rebuild) });
+    }
+    Ok(())
+}
+
+/// Fills the directory of a replica that is closed, or empty; whether it did, or a signal came first.
+fn fill(
+    runtime: &Runtime,
+    (config, primary, data, env): (&Config, &str, &Path, &Env),
+    node: u64,
+    patience: &mut Patience,
+    signals: &mut Option<&mut Signals>,
+) -> Result<bool, ServeError> {
+    let filling = async {
+        sleep(patience.next(env)).await;
+        rebuild(config, primary, data, node, env).await
+    };
+    let Some(cloned) = runtime.block_on(unless_stopped(signals, filling)) else { return Ok(false) };
+    let Cloned { files, bytes, .. } = cloned?;
+    eprintln!("copied {files} files, {bytes} bytes, from {primary}");
+    Ok(true)
+}
+
+impl Life {
+    /// Opens the directory; fills it before if it is a replica's, and is empty or its primary cannot bring it up to date. `None` if a
+    /// signal came first.
+    fn open(
+        runtime: &Runtime,
+        ground: &mut Ground,
+        mut signals: Option<&mut Signals>,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<Option<(Self, OpenReport)>, ServeError> {
+        let Ground { config, data, env, patience } = ground;
+        let engine = || Options { connections: config.max_connections, ..config.engine.clone() };
+        settle(data, env)?;
+        let (database, report, following) = match choose(runtime, config, data, env)? {
+            Role::Primary => {
+                let session = config.session.clone();
+                let (database, report) = Database::open(data, engine(), env.clone(), session, progress)?;
+                (database, report, None)
+            }
+            Role::Replica(addresses) => {
+                difference::check(data, env)?;
+                let mut node = list(env, data)?.is_empty().then(|| env.random.u64());
+                let created = node.is_some();
+                let (db, mut report, following) = loop {
+                    if let Some(node) = node
+                        && !fill(runtime, (config, addresses.first(), data, env), node, patience, &mut signals)?
+                    {
+                        return Ok(None);
+                    }
+                    let (mut following, report) =
+                        replication::open(runtime, config, engine(), &addresses, data, env, progress)?;
+                    let ended = match runtime.block_on(unless_stopped(&mut signals, following.database())) {
+                        Some(Ok(db)) => break (db, report, following),
+                        Some(Err(ended)) => Some(ended),
+                        None => None,
+                    };
+                    let this = following.node();
+                    following.close(runtime)?;
+                    match ended {
+                        None => return Ok(None),
+                        Some(Ended::Rebuild) if config.replication.auto_rebuild => {
+                            let primary = addresses.first();
+                            eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
+                            node = Some(this);
+                        }
+                        Some(Ended::Truncate { at, .. }) => {
+                            node = (set_aside(data, at, env)? == Rejoin::Rebuild).then_some(this);
+                            may_rebuild(node.is_some(), config)?;
+                        }
+                        Some(ended) => return Err(ServeError::Replication { message: reason(&ended) }),
+                    }
+                };
+                report.created = created;
+                let (database, mut damaged) = Database::over(db, env.clone(), config.session.clone())?;
+                report.notices.append(&mut damaged);
+                (database, report, Some(following))
+            }
+        };
+        database.block_by(|work| tokio::task::block_in_place(work));
+        let db = database.engine().clone();
+        let node = match &following {
+            Some(following) => following.node_of(db),
+            None => {
+                let led = db.histories().0;
+                let terms = Terms::open(env, data, db.node_id(), led);
+                let terms = terms.map_err(|error| ServeError::Open(error.into()))?;
+                terms.lead(led);
+                Node { terms, db, replica: None }
+            }
+        };
+        if let Some(following) = &following {
+            let (candidate, handle) = (following.candidate().clone(), runtime.handle().clone());
+            database.promote_by(Box::new(move |force| {
+                let candidate = candidate.clone();
+                let promoting = handle.spawn(async move { candidate.promote(force).await });
+                handle.block_on(promoting).unwrap_or_else(|_| Err("the promotion was given up".to_owned()))
+            }));
+        } else if !config.engine.read_only {
+            let peers = config.replication.peers.clone();
+            let name = name_of(config, node.db.node_id());
+            runtime.spawn(announce(node.terms.clone(), peers, name, node.db.clone()));
+        }
+        if let Some(list) = &config.replication.quorum {
+            database.ask_replicas(ReplicasAsked { needed: list.needed(), timeout: config.replication.sync_timeout });
+        }
+        let replicas = match config.replication.listen {
+            Some(address) => {
+                let replicas = Replicas::bind(runtime, address, config, node.clone(), data, env.clone())?;
+                database.show_replication(replicas.shown());
+                // The next life is found at the same place.
+                config.replication.listen = Some(replicas.address());
+                Some(replicas)
+            }
+            None => None,
+        };
+        let replica_address = replicas.as_ref().map(Replicas::address);
+        Ok(Some((Self { database, replicas, following, replica_address, node }, report)))
+    }
+
+    /// Ends this life and begins the next: closes the database, does with the directory what it is `over` for, and opens it as what it
+    /// is then. `None` if a signal came first.
+    fn next(
+        self,
+        over: &Over,
+        runtime: &Runtime,
+        ground: &mut Ground,
+        signals: &mut Signals,
+    ) -> Result<Option<Self>, ServeError> {
+        let Self { database, following, node, .. } = self;
+        let node = node.db.node_id();
+        let primary = following.as_ref().map(|following| following.primary().to_owned());
+        if let Some(following) = following {
+            following.close(runtime)?;
+        }
+        database.close().map_err(|error| ServeError::Close { message: error.to_string() })?;
+        drop(database);
+        let Ground { config, data, env, patience } = ground;
+        let is_rebuilt = match over {
+            Over::Rebuild => true,
+            Over::Diverged(at) => set_aside(data, *at, env)? == Rejoin::Rebuild,
+            Over::Stop | Over::Deposed(_) | Over::Differs(_) => false,
+        };
+        may_rebuild(is_rebuilt, config)?;
+        if is_rebuilt {
+            let Some(primary) = primary else {
+                return Err(ServeError::Replication { message: "there is no primary to be filled from".to_owned() });
+            };
+            eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
+            if !fill(runtime, (config, &primary, data, env), node, patience, &mut Some(&mut *signals))? {
+                return Ok(None);
+            }
+        }
+        let next = Self::open(runtime, ground, Some(signals), &mut |_| ())?;
+        Ok(next.map(|(next, _report)| next))
+    }
+}
+
 impl Server {
-    /// Opens the data directory and listens. Nothing is accepted before [`Server::run`].
+    /// Opens the data directory and listens. No session is served before [`Server::run`]; until the database is there, clients are told
+    /// so (57P03).
     ///
     /// # Errors
     /// When the address is not on loopback or not free, or the directory cannot be opened.
@@ -57,6 +309,15 @@ impl Server {
     ) -> Result<(Self, OpenReport), ServeError> {
         if !config.listen.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address: config.listen });
+        }
+        if config.replication.quorum.is_some()
+            && config.replication.listen.is_none()
+            && config.replication.primary.is_none()
+        {
+            let message =
+                "replication.quorum has commits wait for replicas, and none are served: give --replica-listen"
+                    .to_owned();
+            return Err(ServeError::Setting { message });
         }
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let threads = if config.worker_threads == 0 { cores.max(2) } else { config.worker_threads };
@@ -79,47 +340,29 @@ impl Server {
             what: config.listen.to_string(),
             source,
         })?;
-        let env = Env::real();
-        let engine = Options { connections: config.max_connections, ..config.engine.clone() };
-        let (database, report, following) = match config.replication.primary.clone() {
-            None => {
-                let (database, report) = Database::open(data, engine, env.clone(), config.session.clone(), progress)?;
-                (database, report, None)
-            }
-            Some(primary) => {
-                if config.replication.listen.is_some() {
-                    let message = "a replica serves no replicas of its own yet: leave --replica-listen out".to_owned();
-                    return Err(ServeError::Setting { message });
-                }
-                let (mut following, mut report) =
-                    replication::open(&runtime, &config, engine, &primary, data, &env, progress)?;
-                let db = following.database(&runtime)?;
-                let (database, mut damaged) = Database::over(db, env.clone(), config.session.clone())?;
-                report.notices.append(&mut damaged);
-                (database, report, Some(following))
-            }
+        let listener = Arc::new(listener);
+        let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
+        let mut ground = Ground { config, data: data.to_owned(), env: Env::real(), patience: Patience::default() };
+        let Some((life, report)) = Life::open(&runtime, &mut ground, None, progress)? else {
+            return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };
-        database.block_by(|work| tokio::task::block_in_place(work));
-        let replicas = match config.replication.listen {
-            Some(address) => {
-                let db = database.engine().clone();
-                let replicas = Replicas::bind(&runtime, address, &config, db, data, env)?;
-                database.show_standbys(replicas.standbys());
-                Some(replicas)
-            }
-            None => None,
-        };
-        Ok((Self { runtime, listener, database, config, address, replicas, following }, report))
+        drop(starting);
+        Ok((Self { runtime, listener, ground, address, life }, report))
+    }
+
+    /// Returns whether it follows a primary.
+    pub fn is_replica(&self) -> bool {
+        self.life.database.engine().is_replica()
     }
 
     /// Returns the address where it listens for replicas, if it does.
     pub fn replica_address(&self) -> Option<SocketAddr> {
-        self.replicas.as_ref().map(Replicas::address)
+        self.life.replica_address
     }
 
     /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
     pub fn log_bytes_max(&self) -> u64 {
-        self.database.engine().log_bytes_max()
+        self.life.database.engine().log_bytes_max()
     }
 
     /// Returns the address it listens on.
@@ -128,36 +371,54 @@ impl Server {
     }
 
     /// Accepts connections until SIGTERM or SIGINT, then finishes: sessions get [`STOP_TIME`] to end what they run, the
-    /// log is flushed and closed.
+    /// log is flushed and closed. A replica that cannot be brought up to date is filled anew meanwhile, if it may be
+    /// (`replication.auto_rebuild`): sessions end, and clients are told to come again (57P03) until it is there.
     ///
     /// # Errors
-    /// When signals cannot be caught, or the log cannot be flushed.
+    /// When signals cannot be caught, the log cannot be flushed, or a replica cannot go on.
     pub fn run(self) -> Result<Stopped, ServeError> {
-        let Self { runtime, listener, database, config, replicas, mut following, .. } = self;
-        let result = runtime.block_on(accept(listener, &database, &config, replicas, following.as_mut()));
+        let Self { runtime, listener, mut ground, mut life, .. } = self;
+        let mut signals = runtime.block_on(async { Signals::catch() })?;
+        let mut listener = Some(listener);
+        let result = loop {
+            let over = runtime.block_on(accept(&mut listener, &mut life, &ground.config, &mut signals));
+            if let Ok(Over::Differs(difference)) = &over {
+                difference::keep(&ground.data, difference, &ground.env)?;
+                let message = reason(&Ended::Differs(*difference));
+                break Err(ServeError::Replication { message });
+            }
+            let (Ok(ended), Some(listener)) = (&over, &listener) else { break over };
+            if let Over::Deposed(term) = ended {
+                eprintln!("term {term} has begun: this node leads no more, and follows whoever does");
+            }
+            let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
+            match life.next(ended, &runtime, &mut ground, &mut signals)? {
+                Some(next) => life = next,
+                None => return Ok(Stopped::Clean),
+            }
+            drop(starting);
+        };
+        let Life { database, following, .. } = life;
         let closed = match following {
             Some(following) => following.close(&runtime),
             None => Ok(()),
         };
         runtime.shutdown_timeout(STOP_TIME);
         database.close().map_err(|error| ServeError::Close { message: error.to_string() })?;
-        closed.and(result).map(|()| Stopped::Clean)
+        closed.and(result).map(|_over| Stopped::Clean)
     }
 }
 
+/// Serves sessions until the life is over, and ends them.
 async fn accept(
-    listener: TcpListener,
-    database: &Arc<Database>,
+    listener: &mut Option<Arc<TcpListener>>,
+    life: &mut Life,
     config: &Config,
-    replicas: Option<Replicas>,
-    mut following: Option<&mut Following>,
-) -> Result<(), ServeError> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let catching =
-        |kind| signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source });
-    let mut terminate = catching(SignalKind::terminate())?;
-    let mut interrupt = catching(SignalKind::interrupt())?;
+    signals: &mut Signals,
+) -> Result<Over, ServeError> {
+    let Some(accepting) = listener.clone() else { return Ok(Over::Stop) };
     let (stop, stopping) = watch::channel(false);
+    let (database, node) = (life.database.clone(), life.node.clone());
     let shared = Arc::new(Shared {
         database: database.clone(),
         connections: AtomicUsize::new(0),
@@ -166,21 +427,23 @@ async fn accept(
         stopping,
     });
     let mut connections = JoinSet::new();
-    let mut result = Ok(());
-    let replicas = replicas.map(|replicas| tokio::spawn(replicas.run(shared.stopping.clone())));
-    loop {
+    let replicas = life.replicas.take().map(|replicas| tokio::spawn(replicas.run(shared.stopping.clone())));
+    let result = loop {
         let unfollowed = async {
-            match &mut following {
+            match &mut life.following {
                 Some(following) => following.ended().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            message = unfollowed => {
-                result = Err(ServeError::Replication { message });
-                break;
-            }
-            accepted = listener.accept() => match accepted {
+            term = node.deposed() => break Ok(Over::Deposed(term)),
+            ended = unfollowed => break match ended {
+                Ended::Rebuild if config.replication.auto_rebuild => Ok(Over::Rebuild),
+                Ended::Truncate { at, .. } => Ok(Over::Diverged(at)),
+                Ended::Differs(difference) => Ok(Over::Differs(difference)),
+                ended => Err(ServeError::Replication { message: reason(&ended) }),
+            },
+            accepted = accepting.accept() => match accepted {
                 Ok((socket, _)) => {
                     connections.spawn(serve(socket, shared.clone()));
                 }
@@ -189,13 +452,18 @@ async fn accept(
             },
             // A panic in a connection ended that connection alone (V3).
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            () = signals.come() => break Ok(Over::Stop),
         }
+    };
+    drop(accepting);
+    if matches!(result, Ok(Over::Stop) | Err(_)) {
+        *listener = None;
     }
-    drop(listener);
     // Idle sessions leave at once, busy ones after the statement they run; what takes longer is cancelled.
     let _ = stop.send(true);
+    if matches!(result, Ok(Over::Deposed(_))) {
+        database.cancel_all(); // none of it can commit any more
+    }
     let all = async { while connections.join_next().await.is_some() {} };
     if time::timeout(STOP_TIME, all).await.is_err() {
         database.cancel_all();

@@ -147,6 +147,32 @@ pub enum InsertOutcome {
     Dead,
 }
 
+/// What came of putting a value whatever is there.
+#[derive(Debug)]
+#[must_use]
+pub enum PutOutcome {
+    /// The value is in place.
+    Done {
+        /// Its version.
+        pending: Pending,
+        /// Whether it replaced one of a row that lives: [`Change::Put`]. Else the row came to be.
+        replaced: bool,
+        /// The newest commit below it, when that is not in view.
+        after: Option<Lsn>,
+    },
+    /// This unfinished transaction holds the row, or its key, as one of several perhaps.
+    Wait {
+        /// Who.
+        holder: Xid,
+        /// How strongly it would be held by who puts.
+        strength: LockStrength,
+    },
+    /// A newer state was committed at this position and `repeatable` forbids to follow it.
+    Conflict(Lsn),
+    /// The row left the index: look the key up again.
+    Dead,
+}
+
 /// What came of trying to remove a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -9,23 +9,25 @@
 //!   writes, about meanwhile. Checked by the family's model test, against the allocator by `tests/memory.rs` of `engine`.
 
 mod applying;
+mod counters;
 mod loading;
 mod staged;
 mod states;
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use collie_base::{CfId, LiveSnapshots, LockStrength, Lsn, Xid};
-use collie_sync::{StripedCounter, mutant};
+use collie_sync::mutant;
 
 pub use self::applying::Superseded;
+use self::counters::{Counted, Counters};
 pub use self::loading::{Loaded, LoggedWrite};
 pub use self::staged::{Ordered, Staged, WARMED};
 pub use self::states::State;
-use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, Removal, View, WriteOutcome, WriteRules};
+use crate::calls::{Basis, Change, InsertOutcome, Kept, Pruned, PutOutcome, Removal, View, WriteOutcome, WriteRules};
 use crate::epoch::{Pin, pin};
 use crate::index::{OrderedIndex, RowIndex, Span};
 use crate::row::{FlushAt, FlushEntry, Pending, Row};
@@ -76,6 +78,14 @@ pub struct FamilyStat {
     pub memory_bytes: u64,
 }
 
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn signed_len(bytes: usize) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 /// The rows of one column family.
 #[derive(Debug)]
 pub struct Family<I = RowIndex> {
@@ -87,12 +97,8 @@ pub struct Family<I = RowIndex> {
     unflushed: Option<Box<Lists>>,
     /// Whether rows may be listed there that the log has nothing of.
     unlogged: AtomicBool,
-    /// A1.
-    memory: StripedCounter,
-    user_bytes: StripedCounter,
-    inserts: AtomicU64,
-    writes: AtomicU64,
-    removals: AtomicU64,
+    /// A1 among them.
+    counters: Counters,
 }
 
 impl Family {
@@ -110,12 +116,8 @@ impl Family {
 impl<I: OrderedIndex> Family<I> {
     /// Makes an empty family over `index`.
     pub fn over(id: CfId, index: I) -> Self {
-        let counter = || AtomicU64::new(0);
-        let (inserts, writes, removals) = (counter(), counter(), counter());
-        let (flag, memory, user_bytes) =
-            (|| AtomicBool::new(false), StripedCounter::default(), StripedCounter::default());
-        let (cleared, unlogged) = (flag(), flag());
-        Self { id, index, cleared, unflushed: None, unlogged, memory, user_bytes, inserts, writes, removals }
+        let (cleared, unlogged) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { id, index, cleared, unflushed: None, unlogged, counters: Counters::default() }
     }
 
     /// Returns the family's id.
@@ -142,9 +144,10 @@ impl<I: OrderedIndex> Family<I> {
                 let pending = Row::pending(key, value, view, rules);
                 (Arc::clone(pending.row()), pending)
             });
+            let mut counted = Counted::default();
             let outcome = match made {
                 Ok(pending) => {
-                    self.count(pending.row().row_bytes(), 1);
+                    counted.memory = signed(pending.row().row_bytes());
                     InsertOutcome::Done(pending)
                 }
                 Err(row) => match row.insert(self.id, value, view, rules, others) {
@@ -156,10 +159,50 @@ impl<I: OrderedIndex> Family<I> {
                 },
             };
             if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = &outcome {
-                self.count(u64::from(pending.bytes()), 1);
+                counted.memory += i64::from(pending.bytes());
+                counted.user_bytes = signed_len(key.len() + value.len());
+                counted.inserts = 1;
+                self.counters.add(counted);
                 self.mark(pending.row(), value.len(), view.snapshot);
-                self.user_bytes.add(i64::try_from(key.len() + value.len()).unwrap_or(0));
-                self.inserts.fetch_add(1, Relaxed);
+            }
+            return outcome;
+        }
+    }
+
+    /// Puts a value, whether there is a row or not: one walk of the index either way.
+    pub fn put(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        view: &View,
+        rules: &WriteRules,
+        others: &(impl Resolve + ShareLocks),
+    ) -> PutOutcome {
+        loop {
+            let made = self.index.get_or_insert(key, |key| {
+                let pending = Row::pending(key, value, view, rules);
+                (Arc::clone(pending.row()), pending)
+            });
+            let mut counted = Counted::default();
+            let outcome = match made {
+                Ok(pending) => {
+                    counted.memory = signed(pending.row().row_bytes());
+                    PutOutcome::Done { pending, replaced: false, after: None }
+                }
+                Err(row) => match row.put(self.id, value, view, rules, others) {
+                    PutOutcome::Dead => {
+                        self.leave_index(&row); // whoever made it dead may not have come to it yet
+                        continue;
+                    }
+                    outcome => outcome,
+                },
+            };
+            if let PutOutcome::Done { pending, replaced, .. } = &outcome {
+                counted.memory += i64::from(pending.bytes());
+                counted.user_bytes = signed_len(key.len() + value.len());
+                (counted.inserts, counted.writes) = if *replaced { (0, 1) } else { (1, 0) };
+                self.counters.add(counted);
+                self.mark(pending.row(), value.len(), view.snapshot);
             }
             return outcome;
         }
@@ -185,23 +228,19 @@ impl<I: OrderedIndex> Family<I> {
                     self.leave_index(&row);
                 }
                 outcome => {
+                    let mut counted = Counted { writes: 1, ..Counted::default() };
                     if let WriteOutcome::Done(pending) = &outcome {
-                        self.count(u64::from(pending.bytes()), 1);
-                    }
-                    if matches!(outcome, WriteOutcome::Done(_))
-                        && let Some(value_bytes) = change.value_bytes()
-                        && !mutant!("MARKED_BEFORE_EXCHANGE")
-                        && !mutant!("MARKED_AT_STAMPING")
-                    {
-                        self.mark(&row, value_bytes, view.snapshot);
-                    }
-                    if matches!(outcome, WriteOutcome::Done(_))
-                        && let Some(value_bytes) = change.value_bytes()
-                    {
-                        self.user_bytes.add(i64::try_from(key.len() + value_bytes).unwrap_or(0));
+                        counted.memory = i64::from(pending.bytes());
+                        counted.user_bytes = signed_len(change.value_bytes().map_or(0, |bytes| key.len() + bytes));
+                        if let Some(value_bytes) = change.value_bytes()
+                            && !mutant!("MARKED_BEFORE_EXCHANGE")
+                            && !mutant!("MARKED_AT_STAMPING")
+                        {
+                            self.mark(&row, value_bytes, view.snapshot);
+                        }
                     }
                     if matches!(outcome, WriteOutcome::Done(_) | WriteOutcome::Shared(_)) {
-                        self.writes.fetch_add(1, Relaxed);
+                        self.counters.add(counted);
                     }
                     return outcome;
                 }
@@ -294,30 +333,30 @@ impl<I: OrderedIndex> Family<I> {
         }
     }
 
-    /// Adds to what is counted (A1), or takes away with `sign` -1.
-    fn count(&self, bytes: u64, sign: i64) {
-        self.memory.add(sign * i64::try_from(bytes).unwrap_or(i64::MAX));
+    /// Adds to the bytes of memory that are counted (A1), or takes away.
+    fn count(&self, memory: i64) {
+        self.counters.add(Counted { memory, ..Counted::default() });
     }
 
     /// Takes a dead row out of the index. Returns whether nobody else had.
     fn leave_index(&self, row: &Arc<Row>) -> bool {
         let left = self.index.remove_if(row);
         if left {
-            self.count(row.row_bytes(), -1);
+            self.count(-signed(row.row_bytes()));
         }
         left
     }
 
     /// Returns the bytes of memory that rows and their versions take up, about (A1). One load per stripe of the counter.
     pub fn memory_bytes(&self) -> u64 {
-        u64::try_from(self.memory.sum()).unwrap_or(0)
+        self.counters.memory()
     }
 
     /// Unlinks the versions of `row`, which is of this family, that nobody in `live` sees, now or later. `None` when another
     /// thread is at it.
     pub fn prune(&self, row: &Row, live: &LiveSnapshots) -> Option<Pruned> {
         let pruned = row.prune(live, &pin())?;
-        self.count(pruned.version_bytes, -1);
+        self.count(-signed(pruned.version_bytes));
         Some(pruned)
     }
 
@@ -326,7 +365,7 @@ impl<I: OrderedIndex> Family<I> {
         match row.try_remove(live.horizon(), &pin()) {
             Removal::Dead { bytes, version_bytes } => {
                 self.take_out(row);
-                self.count(version_bytes, -1);
+                self.count(-signed(version_bytes));
                 Pruned { bytes, version_bytes, ..Pruned::default() }
             }
             Removal::Alive | Removal::OnDisk => {
@@ -338,14 +377,14 @@ impl<I: OrderedIndex> Family<I> {
 
     fn take_out(&self, row: &Arc<Row>) {
         if self.leave_index(row) {
-            self.removals.fetch_add(1, Relaxed);
+            self.counters.add(Counted { removals: 1, ..Counted::default() });
         }
     }
 
     /// Rolls a version back, and removes its row if nothing is left.
     pub fn undo(&self, pending: Pending) {
         let row = Arc::clone(pending.row());
-        self.count(u64::from(pending.bytes()), -1);
+        self.count(-i64::from(pending.bytes()));
         if !pending.undo() {
             return;
         }
@@ -485,13 +524,15 @@ impl<I: OrderedIndex> Family<I> {
 
     /// Returns the counters.
     pub fn stat(&self) -> FamilyStat {
+        let Counted { memory, user_bytes, inserts, writes, removals } = self.counters.sums();
+        let of = |sum: i64| u64::try_from(sum).unwrap_or(0);
         FamilyStat {
             rows: u64::try_from(self.index.len()).unwrap_or(u64::MAX),
-            inserts: self.inserts.load(Relaxed),
-            writes: self.writes.load(Relaxed),
-            user_bytes: u64::try_from(self.user_bytes.sum()).unwrap_or(0),
-            removals: self.removals.load(Relaxed),
-            memory_bytes: self.memory_bytes(),
+            inserts: of(inserts),
+            writes: of(writes),
+            user_bytes: of(user_bytes),
+            removals: of(removals),
+            memory_bytes: of(memory),
         }
     }
 }
@@ -505,6 +546,11 @@ mod tests;
 #[cfg(loom)]
 #[path = "flush_loom.rs"]
 mod models;
+
+#[cfg(test)]
+#[cfg(loom)]
+#[path = "put_loom.rs"]
+mod put_models;
 
 #[cfg(test)]
 #[cfg(not(loom))]

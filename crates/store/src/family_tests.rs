@@ -12,10 +12,30 @@ use crate::stamp::Fate;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Insert { txn: usize, key: u8, value: u8 },
-    Put { txn: usize, key: u8, value: u8 },
-    Delete { txn: usize, key: u8 },
-    End { txn: usize, commit: bool },
+    Insert {
+        txn: usize,
+        key: u8,
+        value: u8,
+    },
+    Put {
+        txn: usize,
+        key: u8,
+        value: u8,
+    },
+    /// Whether there is a row or not.
+    Set {
+        txn: usize,
+        key: u8,
+        value: u8,
+    },
+    Delete {
+        txn: usize,
+        key: u8,
+    },
+    End {
+        txn: usize,
+        commit: bool,
+    },
     Snapshot,
     Release,
     Clean,
@@ -26,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (txn.clone(), key.clone(), any::<u8>()).prop_map(|(txn, key, value)| Step::Insert { txn, key, value }),
         4 => (txn.clone(), key.clone(), any::<u8>()).prop_map(|(txn, key, value)| Step::Put { txn, key, value }),
+        4 => (txn.clone(), key.clone(), any::<u8>()).prop_map(|(txn, key, value)| Step::Set { txn, key, value }),
         3 => (txn.clone(), key).prop_map(|(txn, key)| Step::Delete { txn, key }),
         3 => (txn, any::<bool>()).prop_map(|(txn, commit)| Step::End { txn, commit }),
         1 => Just(Step::Snapshot),
@@ -133,8 +154,11 @@ proptest! {
             let held = of_txns.chain(snapshots.iter().copied()).map(Lsn::new);
             let live = LiveSnapshots::new(Lsn::new(clock), held.collect());
             match step {
-                Step::Insert { txn, .. } | Step::Put { txn, .. } | Step::Delete { txn, .. } => {
-                    let key = match step { Step::Insert { key, .. } | Step::Put { key, .. } | Step::Delete { key, .. } => key, _ => 0 };
+                Step::Insert { txn, .. } | Step::Put { txn, .. } | Step::Set { txn, .. } | Step::Delete { txn, .. } => {
+                    let key = match step {
+                        Step::Insert { key, .. } | Step::Put { key, .. } | Step::Set { key, .. } | Step::Delete { key, .. } => key,
+                        _ => 0,
+                    };
                     let other = txns.iter().enumerate()
                         .find(|(i, t)| *i != txn && t.writes.iter().any(|(k, _)| *k == key))
                         .map(|(_, t)| t.xid);
@@ -167,6 +191,26 @@ proptest! {
                             InsertOutcome::Duplicate { .. } => prop_assert!(other.is_none() && live.is_some()),
                             InsertOutcome::Conflict(_) => prop_assert!(rules.repeatable && live.is_none() && fresh.is_some()),
                             InsertOutcome::Dead => prop_assert!(false),
+                        }
+                    } else if let Step::Set { value, .. } = step {
+                        let before = mine.unwrap_or(newest.and_then(|(_, value)| value));
+                        match family.put(&[key], &[value], &now, &rules, &fates) {
+                            PutOutcome::Done { pending, replaced, after } => {
+                                if pending.row().is_grown() {
+                                    old -= i128::from(family.prune(pending.row(), &live).map_or(0, |pruned| pruned.bytes));
+                                }
+                                prop_assert!(other.is_none() && (fresh.is_none() || !rules.repeatable));
+                                prop_assert_eq!(replaced, before.is_some());
+                                prop_assert_eq!(after, fresh.map(|(csn, _)| Lsn::new(csn)));
+                                t.pending.push(pending);
+                                t.writes.push((key, Some(value)));
+                            }
+                            PutOutcome::Wait { holder, .. } => prop_assert_eq!(Some(holder.get()), other),
+                            PutOutcome::Conflict(csn) => {
+                                prop_assert!(rules.repeatable && other.is_none());
+                                prop_assert_eq!(fresh.map(|(newest, _)| newest), Some(csn.get()));
+                            }
+                            PutOutcome::Dead => prop_assert!(false),
                         }
                     } else {
                         let (change, value) = match step {

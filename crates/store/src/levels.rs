@@ -69,8 +69,8 @@ use self::{
 };
 pub use self::{
     calls::{
-        Compacted, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, LevelsNoted, TreeId, TreeStat,
-        TreeState, TreeWritten,
+        Compacted, Compression, Edit, Entry, Flushed, LevelOptions, LevelStat, LevelsFound, LevelsNoted, TreeId,
+        TreeStat, TreeState, TreeWritten,
     },
     error::LevelsError,
 };

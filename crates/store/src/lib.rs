@@ -83,7 +83,9 @@ mod stamp;
 mod trace;
 mod unflushed;
 
-pub use calls::{Basis, Change, InsertOutcome, Kept, Origin, Pruned, Removal, View, WriteOutcome, WriteRules};
+pub use calls::{
+    Basis, Change, InsertOutcome, Kept, Origin, Pruned, PutOutcome, Removal, View, WriteOutcome, WriteRules,
+};
 pub use epoch::{Pin, pin};
 pub use family::{
     Family, FamilyStat, Loaded, LoggedWrite, Ordered, ScanRequest, ScanStop, Staged, State, Superseded, Visit, WARMED,
@@ -91,8 +93,8 @@ pub use family::{
 pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
-    Compacted, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError, LevelsFound,
-    LevelsNoted, TreeId, TreeStat, TreeState, TreeWritten,
+    Compacted, Compression, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels, LevelsError,
+    LevelsFound, LevelsNoted, TreeId, TreeStat, TreeState, TreeWritten,
 };
 pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]

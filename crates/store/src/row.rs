@@ -47,6 +47,7 @@
 //! | `row/chain.rs` | walking a chain, its top as a writer finds it |
 //! | `row/share.rs` | [`ShareLock`]: locks of shared strength, and a writer beside them |
 //! | `row/newest.rs` | the newest committed state |
+//! | `row/put.rs` | a value put whatever is there |
 //! | `row/load.rs` | a row while its directory is opened |
 //! | `row/applied.rs` | a row that follows a log |
 //! | `row/flush.rs` | [`FlushEntry`]: what a flush takes of a row; which states the levels lack |
@@ -61,6 +62,7 @@ mod load;
 mod newest;
 mod pending;
 mod prune;
+mod put;
 mod share;
 mod version;
 
@@ -146,6 +148,11 @@ impl Row {
 
     /// Returns the key.
     pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Returns the key as an index has it.
+    pub(crate) const fn index_key(&self) -> &Key {
         &self.key
     }
 

@@ -30,7 +30,7 @@ pub use shim::{
     Arc, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, UnsafeCell, WaitTimedOut, atomic, hint,
     thread,
 };
-pub use striped::{StripedCounter, stripe_below};
+pub use striped::{StripedCounter, StripedCounters, stripe_below};
 pub use waiters::{Ticket, Waiters};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

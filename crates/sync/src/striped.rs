@@ -1,4 +1,5 @@
-//! `StripedCounter`: a sum that many threads add to, each in its own cache line.
+//! `StripedCounter`: a sum that many threads add to, each in its own cache line. `StripedCounters`: several sums that are added to
+//! together, all of a thread's in one line.
 //!
 //! A figure, not a lock: `sum` is exact once nobody adds, and meanwhile off by what is being added. One stripe may be below
 //! zero: what one thread added another took away. Its words are the standard library's in models too, since nothing is
@@ -50,6 +51,41 @@ impl StripedCounter {
     }
 }
 
+/// `N` sums in stripes.
+#[derive(Debug)]
+pub struct StripedCounters<const N: usize> {
+    stripes: [Padded<[AtomicI64; N]>; STRIPES],
+}
+
+impl<const N: usize> Default for StripedCounters<N> {
+    fn default() -> Self {
+        const { assert!(size_of::<Padded<[AtomicI64; N]>>() == 128, "the sums of a stripe lie in one line") };
+        Self { stripes: std::array::from_fn(|_| Padded::new(std::array::from_fn(|_| AtomicI64::new(0)))) }
+    }
+}
+
+impl<const N: usize> StripedCounters<N> {
+    /// Adds to each sum its amount, which may be negative. A sum with nothing to add costs nothing.
+    #[inline]
+    pub fn add(&self, amounts: [i64; N]) {
+        let stripe = &self.stripes[stripe_below(STRIPES)];
+        for (word, amount) in stripe.iter().zip(amounts) {
+            if amount != 0 {
+                word.fetch_add(amount, Relaxed);
+            }
+        }
+    }
+
+    /// Returns the sum at `place`.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[must_use]
+    pub fn sum(&self, place: usize) -> i64 {
+        self.stripes.iter().map(|stripe| stripe[place].load(Relaxed)).fold(0, i64::wrapping_add)
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(any(loom, shuttle)))]
 mod tests {
@@ -70,5 +106,18 @@ mod tests {
             (0..10).for_each(|_| counter.add(7));
         });
         assert_eq!(counter.sum(), 70);
+    }
+
+    /// Goal: sums that lie together are kept apart, and each is exact. Method: threads add to three, to one or none at a time.
+    #[test]
+    fn sums_that_lie_together_are_exact_each() {
+        let counters = StripedCounters::<3>::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4_i64 {
+                let counters = &counters;
+                scope.spawn(move || (0..1000).for_each(|_| counters.add([thread, -1, 0])));
+            }
+        });
+        assert_eq!([0, 1, 2].map(|place| counters.sum(place)), [6000, -4000, 0]);
     }
 }

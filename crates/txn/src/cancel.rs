@@ -42,6 +42,8 @@ pub enum CancelReason {
     StatementTimeout,
     /// Its transaction ran into its time limit.
     TransactionTimeout,
+    /// Its commit has waited long enough for replicas.
+    ReplicasTimeout,
 }
 
 impl CancelReason {
@@ -50,6 +52,7 @@ impl CancelReason {
             Self::User => 1,
             Self::StatementTimeout => 2,
             Self::TransactionTimeout => 3,
+            Self::ReplicasTimeout => 4,
         }
     }
 
@@ -58,6 +61,7 @@ impl CancelReason {
             0 => None,
             2 => Some(Self::StatementTimeout),
             3 => Some(Self::TransactionTimeout),
+            4 => Some(Self::ReplicasTimeout),
             _ => Some(Self::User),
         }
     }

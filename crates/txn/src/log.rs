@@ -16,7 +16,7 @@ pub struct Appended {
 ///
 /// # Contract
 /// - Starts of records fix the commit order. LSN 0 is never used, the first record starts at 4096 or above.
-/// - `boundary` and `durable` are record boundaries, only grow, and `durable <= boundary`.
+/// - `boundary`, `durable` and `settled` are record boundaries, only grow, and `settled <= durable <= boundary`.
 /// - `boundary` passes a commit record only after its `publish` has returned, and whoever loads it with Acquire sees
 ///   what `publish` stored.
 /// - `append_commit` fails before anything is reserved or not at all: once `publish` was called the commit stands.
@@ -51,4 +51,10 @@ pub trait CommitLog: Send + Sync + 'static {
 
     /// Returns the position below which every byte survives a crash (an Acquire load).
     fn durable(&self) -> Lsn;
+
+    /// Returns the position below which every commit also survives the loss of this node, as far as that is asked for: at or
+    /// below `durable`, and equal to it where nothing is asked. It only grows, and brings what `durable` brings.
+    fn settled(&self) -> Lsn {
+        self.durable()
+    }
 }

@@ -167,7 +167,7 @@ impl<L: CommitLog> Session<L> {
                 snapshot
             }
             _ => {
-                let from = if t.read_only
+                let from = if kind != StatementKind::Newest && t.read_only
                     || t.isolation == Isolation::ReadCommitted && kind == StatementKind::ReadOnly && t.desc.is_none()
                 {
                     Origin::Settled

@@ -1,10 +1,10 @@
 //! `Snapshots`: one padded word per holder of a snapshot, and the list of those live, by which old versions are freed.
 //!
 //! # Invariants
-//! - S1. A holder announces itself (0) before it loads the boundary, and whoever makes the list loads `durable` before it
-//!   looks at the holders. Between the two steps of each side stands a SeqCst fence: it stops the load of the boundary from
-//!   passing the announcement, and the loads of the holders from passing the load of `durable`. So either the holder is
-//!   seen, or its snapshot is at or above that `durable`.
+//! - S1. A holder announces itself (0) before it loads the boundary, and whoever makes the list loads `settled`, the lowest
+//!   position at which any snapshot begins (`durable` unless replicas are counted), before it looks at the holders. Between the two steps of each side stands a SeqCst fence: it stops the load of the boundary from
+//!   passing the announcement, and the loads of the holders from passing that load. So either the holder is
+//!   seen, or its snapshot is at or above that position.
 //! - S2. Every present and future snapshot that is in force is in the published list, or at or above its `up`. While a slot
 //!   says 0 the list before stays. The horizon is the lowest of it, and never falls.
 //! - S3. A snapshot is cancelled by one exchange of its slot's word (`CANCELLED`); from then on lists leave it out, whatever
@@ -48,9 +48,9 @@ const CANCELLED: u64 = 1 << 62;
 pub(crate) enum Origin {
     /// All that is committed.
     Boundary,
-    /// What no crash takes back, or what was acknowledged without that promise.
+    /// What the log has settled, or what was acknowledged without that promise.
     Settled,
-    /// What no crash takes back.
+    /// What the log has settled: no crash takes it back, and where replicas are counted no failover.
     Durable,
 }
 
@@ -175,7 +175,7 @@ impl Snapshots {
         let load = || match from {
             Origin::Boundary => log.boundary(),
             Origin::Settled => self.settled(log),
-            Origin::Durable => log.durable(),
+            Origin::Durable => log.settled(),
         };
         if mutant!("LOAD_THEN_REGISTER") {
             let snapshot = load();
@@ -223,10 +223,10 @@ impl Snapshots {
         slot.own.compare_exchange(old, new, ord!("OWN_CANCEL", AcqRel), Ordering::Relaxed).is_ok()
     }
 
-    /// Returns max(`durable`, `ack_floor`).
+    /// Returns max(what the log has settled, `ack_floor`).
     pub(crate) fn settled(&self, log: &impl CommitLog) -> Lsn {
-        let durable = log.durable();
-        durable.max(Lsn::new(self.ack_floor.load(ord!("ACK_FLOOR_LOAD", Acquire))))
+        let settled = log.settled();
+        settled.max(Lsn::new(self.ack_floor.load(ord!("ACK_FLOOR_LOAD", Acquire))))
     }
 
     pub(crate) fn raise_ack_floor(&self, end: Lsn) {
@@ -254,7 +254,11 @@ impl Snapshots {
     pub(crate) fn advance(&self, log: &impl CommitLog, now: Duration) -> Lsn {
         let mut listing = self.listing.lock(); // one at a time: a list replaces only older ones (S2)
         let Listing { last, seen } = &mut *listing;
-        let up = if mutant!("HORIZON_FROM_BOUNDARY") { log.boundary() } else { log.durable() };
+        let up = match () {
+            () if mutant!("HORIZON_FROM_BOUNDARY") => log.boundary(),
+            () if mutant!("HORIZON_FROM_DURABLE") => log.durable(),
+            () => log.settled(),
+        };
         if !mutant!("NO_HORIZON_FENCE") {
             fence(Ordering::SeqCst);
         }
@@ -275,7 +279,7 @@ impl Snapshots {
                 *seen = (begun, now);
             }
         }
-        let up = if mutant!("UP_AFTER_HOLDERS") { log.durable() } else { up };
+        let up = if mutant!("UP_AFTER_HOLDERS") { log.settled() } else { up };
         if !registering || mutant!("REGISTERING_IGNORED") {
             let live = LiveSnapshots::new(up, held);
             let horizon = live.horizon();

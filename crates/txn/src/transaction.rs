@@ -28,6 +28,9 @@ pub enum StatementKind {
     ReadOnly,
     /// It can: it must read the newest state.
     Write,
+    /// It cannot, and reads the newest state also in a READ ONLY transaction: what the session has seen may not be settled for
+    /// long, and the end of the transaction waits for it instead.
+    Newest,
 }
 
 /// An open transaction. End it with [`Session::commit`](crate::Session::commit) or

@@ -101,7 +101,8 @@ impl<L: CommitLog> Txns<L> {
         Place::new(&self.snapshots)
     }
 
-    /// Holds a snapshot of what no crash takes back, outside any session: it starts at `durable`, as loaded by this call.
+    /// Holds a snapshot of what no crash takes back, and where replicas are counted no failover, outside any session: it starts at
+    /// what the log has settled, as loaded by this call.
     ///
     /// `place` must be of this database.
     pub fn hold_durable<'p>(&self, place: &'p mut Place) -> Placed<'p> {
@@ -181,7 +182,7 @@ impl<L: CommitLog> Txns<L> {
         self.snapshots.raise_ack_floor(end);
     }
 
-    /// Returns max(durable, acknowledged floor): where read-only snapshots start.
+    /// Returns max(what the log has settled, acknowledged floor): where read-only snapshots start.
     #[must_use]
     pub fn settled(&self) -> Lsn {
         self.snapshots.settled(&self.log)
@@ -197,6 +198,13 @@ impl<L: CommitLog> Txns<L> {
     #[must_use]
     pub fn next_xid(&self) -> Xid {
         self.map.next_xid()
+    }
+
+    /// Gives out no xid below `first` from now on: for a log that was read further. Returns whether that was possible: while a
+    /// transaction has an xid it is not, and nothing changes.
+    #[must_use]
+    pub fn begin_xids_at(&self, first: Xid) -> bool {
+        self.map.begin_at(first)
     }
 
     /// Returns the xid below which every transaction is finished or in the sparse map.

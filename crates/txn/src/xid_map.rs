@@ -78,6 +78,23 @@ impl XidMap {
         Xid::new(self.floor_xid.load(ord!("FLOOR_LOAD", Acquire)))
     }
 
+    /// Gives out no xid below `first` from now on. Does nothing while a transaction has an xid; returns whether none has.
+    pub(crate) fn begin_at(&self, first: Xid) -> bool {
+        self.retire(false);
+        let _one = self.retiring.lock();
+        let next = self.next_xid.load(ord!("NEXT_XID_BEGIN", Acquire));
+        if self.floor_xid.load(ord!("FLOOR_LOAD_BEGIN", Acquire)) != next {
+            return false;
+        }
+        // Who is given an xid from here on waits for its slot, which the floor gives (M1): the lock is held until that moved.
+        let to = first.get().max(next);
+        let raised = self.next_xid.compare_exchange(next, to, ord!("NEXT_XID_RAISE", AcqRel), ord!("_", Acquire));
+        if raised.is_ok() {
+            self.floor_xid.store(to, ord!("FLOOR_RAISE", Release));
+        }
+        raised.is_ok()
+    }
+
     /// Gives out the next xid. No version may name it before this returns.
     pub(crate) fn allocate(&self, owner: OwnerId) -> Arc<Desc> {
         let xid = self.next_xid.fetch_add(1, ord!("NEXT_XID_ADD", AcqRel));

@@ -12,8 +12,8 @@ use collie_base::Lsn;
 use collie_env::Env;
 
 use crate::{
-    Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind, ShipOptions, Shipper,
-    Stat, Tail, TailCheck, TailOptions, WalError, Writer,
+    ConsumerStat, Ending, Freed, Lead, Level, Mark, Options, Reached, ReadMode, Records, Recovered, RingKind,
+    ShipOptions, Shipper, Stat, Tail, TailCheck, TailOptions, WalError, Writer,
     core::Core,
     flush::{Flusher, Purpose},
     frame_reader::{FrameReader, Running},
@@ -374,6 +374,14 @@ impl Log {
     /// Wait-free.
     pub fn has_consumers(&self) -> bool {
         !self.core().consumers.is_empty()
+    }
+
+    /// Returns the consumers by name, and the files that each keeps, as [`Log::stat`] does.
+    ///
+    /// # Progress
+    /// Blocks on turning to the next file.
+    pub fn consumers(&self) -> Vec<ConsumerStat> {
+        self.core().consumers.stats(&self.flusher().segments.spans(), self.durable())
     }
 
     /// Forgets the consumer `name` and its cursor; returns whether there was one.

@@ -8,7 +8,8 @@
 //! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
 //!   statement fails its test instead of stopping the run.
 //! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver, PostgreSQL's
-//!   server binaries and the isolation tester with its specs may be absent, and not under `COLLIE_REQUIRE_LAB=1`.
+//!   server binaries, the isolation tester with its specs, and the right to mount a tmpfs in a namespace may be absent, and not under
+//!   `COLLIE_REQUIRE_LAB=1`.
 #![forbid(unsafe_code)]
 
 pub mod isolation;
@@ -20,7 +21,7 @@ pub mod stopwatch;
 pub mod wire;
 
 pub use program::{Done, Psql};
-pub use server::{Place, Refused, Server};
+pub use server::{Place, Refused, Server, Starting};
 pub use stopwatch::Stopwatch;
 pub use wire::{Message, Wire};
 

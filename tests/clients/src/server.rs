@@ -73,6 +73,72 @@ impl Default for Place {
     }
 }
 
+/// A server that was started and may not listen yet: a replica does once it is filled.
+pub struct Starting {
+    child: Child,
+}
+
+impl Starting {
+    /// Starts a server as [`Server::start_under`] does, and does not wait.
+    ///
+    /// # Panics
+    /// When the program is not there.
+    pub fn begin(place: &Place, wrapper: &[&str], arguments: &[&str]) -> Self {
+        let log = File::options().create(true).append(true).open(place.beside("log")).expect("a log file");
+        let mut command = match wrapper {
+            [] => Command::new(binary()),
+            [program, first @ ..] => {
+                let mut command = Command::new(program);
+                command.args(first).arg(binary());
+                command
+            }
+        };
+        let child = serve_by(&mut command, &place.data())
+            .args(["--set", &format!("wal.ring_dir={}", place.rings.path().display())])
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the binary starts");
+        Self { child }
+    }
+
+    /// Waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not come to; with what it said.
+    pub fn wait(self, place: &Place) -> Server {
+        let mut child = self.child;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
+        let Some(address) = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok()) else {
+            let _ = child.kill();
+            let status = child.wait();
+            panic!("the server did not start ({status:?}): {line}{}", place.log());
+        };
+        let (alive, dead) = mpsc::channel();
+        let pid = pid_of(&child);
+        thread::spawn(move || {
+            if dead.recv_timeout(LIFE) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("the server ran longer than {LIFE:?} and is killed");
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        });
+        Server { child, address, place: None, _alive: alive }
+    }
+
+    /// Ends it with SIGKILL.
+    ///
+    /// # Panics
+    /// When it is gone already.
+    pub fn kill(mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
+    }
+}
+
 /// A running server.
 pub struct Server {
     child: Child,
@@ -107,32 +173,16 @@ impl Server {
     /// # Panics
     /// When it does not come to listen; with what it said.
     pub fn start_with(place: &Place, arguments: &[&str]) -> Self {
-        let log = File::options().create(true).append(true).open(place.beside("log")).expect("a log file");
-        let mut child = serve(&place.data())
-            .args(["--set", &format!("wal.ring_dir={}", place.rings.path().display())])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .expect("the binary starts");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("standard output is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
-        let Some(address) = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok()) else {
-            let _ = child.kill();
-            let status = child.wait();
-            panic!("the server did not start ({status:?}): {line}{}", place.log());
-        };
-        let (alive, dead) = mpsc::channel();
-        let pid = pid_of(&child);
-        thread::spawn(move || {
-            if dead.recv_timeout(LIFE) == Err(RecvTimeoutError::Timeout) {
-                eprintln!("the server ran longer than {LIFE:?} and is killed");
-                let _ = kill_process(pid, Signal::KILL);
-            }
-        });
-        Self { child, address, place: None, _alive: alive }
+        Self::start_under(place, &[], arguments)
+    }
+
+    /// The same, run by another program: `wrapper` is its name and its arguments, to which the server's command is added. It must
+    /// become the server (exec).
+    ///
+    /// # Panics
+    /// When it does not come to listen; with what it said.
+    pub fn start_under(place: &Place, wrapper: &[&str], arguments: &[&str]) -> Self {
+        Starting::begin(place, wrapper, arguments).wait(place)
     }
 
     /// Runs the server where it must not start, and returns what it said.
@@ -230,6 +280,22 @@ impl Server {
         kib * 1024
     }
 
+    /// Stops it where it stands (SIGSTOP).
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub fn pause(&self) {
+        kill_process(pid_of(&self.child), Signal::STOP).expect("the server runs");
+    }
+
+    /// Has it go on after [`Server::pause`].
+    ///
+    /// # Panics
+    /// When it is gone.
+    pub fn go_on(&self) {
+        kill_process(pid_of(&self.child), Signal::CONT).expect("the server runs");
+    }
+
     /// Ends it with SIGTERM and returns how it ended.
     ///
     /// # Panics
@@ -285,8 +351,12 @@ impl Refused {
 
 fn serve(data: &Path) -> Command {
     let mut command = Command::new(binary());
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+    serve_by(&mut command, data);
     command
+}
+
+fn serve_by<'a>(command: &'a mut Command, data: &Path) -> &'a mut Command {
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data)
 }
 
 fn pid_of(child: &Child) -> Pid {

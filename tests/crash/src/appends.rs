@@ -6,6 +6,9 @@
 //! and one transaction reads every list; what it reads after the last life is the history's end. All commits are
 //! synchronous, so that nothing acknowledged may be lost. Rounds take the mixes of levels in turn.
 //!
+//! With a replica the same lists are read on it at the same time (`standby.rs`): both nodes' reads are one history, in which a long
+//! fork is a cycle; and when all is over both have one state.
+//!
 //! The checker (`checker.rs`) knows SQL's levels and lists only. The seed fixes what is tried, not how it meets.
 
 mod census;
@@ -13,11 +16,12 @@ mod checker;
 mod client;
 mod graph;
 mod history;
+mod standby;
 
 use std::{
     fmt,
     path::{Path, PathBuf},
-    sync::atomic::Ordering,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -31,6 +35,7 @@ pub(crate) use checker::Order;
 use checker::{Facts, Rules};
 use client::{Client, Shared};
 use history::{History, Transaction};
+use standby::{Port, Standby};
 
 use crate::{journal::Outcome, random::Random, server::Server};
 
@@ -47,6 +52,8 @@ pub(crate) struct Plan {
     pub(crate) levels: Vec<Mix>,
     pub(crate) order: Order,
     pub(crate) server: PathBuf,
+    /// A replica is read meanwhile, behind a bad network, and killed too.
+    pub(crate) replica: bool,
     /// A mistake that the server is to make; `server` is then this program.
     pub(crate) plant: Option<String>,
 }
@@ -67,6 +74,7 @@ impl fmt::Display for Plan {
             levels.join(","),
             server.display()
         )?;
+        f.write_str(if self.replica { " --replica" } else { "" })?;
         self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
     }
 }
@@ -116,6 +124,8 @@ struct Total {
     acknowledged: u64,
     unknown: u64,
     kills: u64,
+    /// Read on replicas.
+    on_replicas: u64,
     facts: Facts,
 }
 
@@ -130,7 +140,8 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         let data = dir.path().join("data");
         let mut history = History::default();
         let played = play(plan, round, *mix, random.next(), &data, &mut history);
-        let facts = match played.and_then(|()| judge(plan, *mix, &history)) {
+        total.kills += played.as_ref().map_or(0, |replica_kills| *replica_kills);
+        let facts = match played.and_then(|_| judge(plan, *mix, &history)) {
             Ok(facts) => facts,
             Err(error) => {
                 let mut context = format!("round {round}, {}", mix.name);
@@ -145,6 +156,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         total.acknowledged += count(Outcome::Acknowledged);
         total.unknown += count(Outcome::Unknown);
         total.kills += plan.kills + 1;
+        total.on_replicas += history.transactions.iter().filter(|t| t.replica.is_some()).count() as u64;
         total.facts.reads += facts.reads;
         total.facts.appends += facts.appends;
         total.facts.edges += facts.edges;
@@ -160,9 +172,9 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         shown.push(format!("{} {}/{}/{}", mix.name, figures[0], figures[1], figures[2]));
     }
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
-    let Total { transactions, acknowledged, unknown, kills, facts } = total;
+    let Total { transactions, acknowledged, unknown, kills, on_replicas, facts } = total;
     Ok(format!(
-        "list-append: {transactions} transactions in {} rounds with {kills} kills, {acknowledged} acknowledged, {unknown} \
+        "list-append: {transactions} transactions in {} rounds with {kills} kills, {on_replicas} on replicas, {acknowledged} acknowledged, {unknown} \
          unknown, {} committed; {} appends, {} reads, {} dependencies; lost updates/read skews/write skews: {}: no cycle \
          that a level excludes; {seconds:.1} s",
         plan.rounds,
@@ -196,39 +208,64 @@ fn judge(plan: &Plan, mix: Mix, history: &History) -> anyhow::Result<Facts> {
     Ok(facts)
 }
 
-/// Plays one round, on a new database in `data`.
-fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut History) -> anyhow::Result<()> {
+/// Plays one round, on a new database in `data`; returns how often its replica was killed.
+fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut History) -> anyhow::Result<u64> {
     // A killed server leaves its ring, which must not outlive this run.
     let rings = tempfile::Builder::new().prefix("collie-appends-").tempdir_in("/dev/shm")?;
     let mut random = Random::new(seed);
+    let dir = data.parent().context("a directory beside")?;
+    let planted = || {
+        let planted = plan.plant.iter().flat_map(|mistake| ["planted".to_owned(), mistake.clone()]);
+        planted.collect::<Vec<_>>()
+    };
+    let port = if plan.replica { Some(Port::free()?) } else { None };
     let start = |life: u64| {
         let protocol = ["help", "oracle", "base"][usize::try_from((round + life) % 3)?];
         let ring = ["shared", "private"][usize::try_from(round / 2 % 2)?];
         let settings = [("ring", ring), ("ring_dir", &rings.path().display().to_string()), ("protocol", protocol)];
-        let settings = settings.map(|(name, value)| format!("wal.{name}={value}"));
-        let planted = plan.plant.iter().flat_map(|mistake| ["planted".to_owned(), mistake.clone()]);
-        Server::start_with(&plan.server, &planted.collect::<Vec<_>>(), data, &settings)
+        let mut settings = settings.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
+        settings.extend(port.iter().flat_map(Port::settings));
+        Server::start_logged(&plan.server, &planted(), data, &settings, &dir.join("primary.log"))
     };
     let shared = Shared::new(plan.transactions);
     let mut server = start(0)?;
     client::create(&mut server.connect()?).context("cannot make the tables")?;
+    let standby = |port: &Port| Standby::start((&plan.server, planted()), [dir, rings.path()], port, seed, &server);
+    let mut standby = port.as_ref().map(standby).transpose()?;
     for life in 0..=plan.kills {
         // In equal shares, more or less.
         let share = plan.transactions / (plan.kills + 1);
         let target = share * life + share / 2 + random.below(share);
         let target = if life == plan.kills { u64::MAX } else { target };
-        let mut lived = live(plan, mix, server, life, target, &shared, &mut random)?;
+        let over = AtomicBool::new(false);
+        let mut lived = thread::scope(|scope| {
+            let reading = Random::new(random.next());
+            let reading = standby.as_mut().map(|standby| scope.spawn(|| standby.read(&shared, reading, &over)));
+            let lived = live(plan, mix, server, life, target, &shared, &mut random);
+            over.store(true, Ordering::SeqCst);
+            let mut lived = lived?;
+            if let Some(reading) = reading {
+                lived.extend(reading.join().map_err(|_| anyhow::anyhow!("the replica's thread panicked"))??);
+            }
+            anyhow::Ok(lived)
+        })?;
         server = start(life + 1).with_context(|| format!("life {life}: reopening"))?;
         // What did not come through before the crash never will.
         let opened_ns = RealClock.now_ns();
-        let unknown = lived.iter_mut().filter(|transaction| transaction.outcome == Outcome::Unknown);
+        let lost =
+            |transaction: &&mut Transaction| transaction.outcome == Outcome::Unknown && transaction.replica.is_none();
+        let unknown = lived.iter_mut().filter(lost);
         unknown.for_each(|transaction| transaction.ended_ns = opened_ns);
         history.transactions.append(&mut lived);
         let all = client::read_all(&mut server.connect()?, life * (plan.clients + 1), &shared)?;
         history.end = all.reads().collect();
         history.transactions.push(all);
     }
-    server.kill()
+    if let Some(standby) = &mut standby {
+        standby.until_equal(&server)?;
+    }
+    server.kill()?;
+    Ok(standby.map_or(0, |standby| standby.kills))
 }
 
 /// Loads the server until `target` transactions of the round have ended, or all, and kills it.

@@ -136,6 +136,9 @@ enum Command {
         /// Mixes of isolation levels, one for each round in turn.
         #[arg(long, value_delimiter = ',', default_value = "read-committed,repeatable-read,serializable,mixed", value_parser = appends::mix)]
         levels: Vec<appends::Mix>,
+        /// Read on a replica too, behind a bad network, and kill it now and then.
+        #[arg(long)]
+        replica: bool,
         /// Which order in time counts as a dependency.
         #[arg(long, default_value = "real-time")]
         order: appends::Order,
@@ -206,6 +209,7 @@ fn main() -> ExitCode {
             seed,
             clients,
             levels,
+            replica,
             order,
             server,
             #[cfg(feature = "planted-bugs")]
@@ -215,7 +219,8 @@ fn main() -> ExitCode {
             let plant = None;
             #[cfg(feature = "planted-bugs")]
             let server = if plant.is_some() { planted::program() } else { server };
-            let plan = appends::Plan { rounds, transactions, kills, seed, clients, levels, order, server, plant };
+            let plan =
+                appends::Plan { rounds, transactions, kills, seed, clients, levels, order, server, replica, plant };
             (appends::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]

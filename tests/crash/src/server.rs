@@ -2,6 +2,7 @@
 
 use std::{
     ffi::OsStr,
+    fs::File,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
@@ -20,23 +21,30 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server on a free port, with these settings, and returns once it listens.
     pub(crate) fn start(binary: &Path, data: &Path, settings: &[String]) -> anyhow::Result<Self> {
-        Self::start_with(binary, &[], data, settings)
+        let mut command = Command::new(binary);
+        command.args(Self::arguments(data, settings)).stderr(Stdio::piped());
+        Self::begin(command)
     }
 
-    /// The same, with `arguments` before the server's own.
-    pub(crate) fn start_with(
+    /// The same, with `arguments` before the server's own, and what it says appended to a file: one that says much would wait for who
+    /// reads its pipe.
+    pub(crate) fn start_logged(
         binary: &Path,
         arguments: &[String],
         data: &Path,
         settings: &[String],
+        log: &Path,
     ) -> anyhow::Result<Self> {
-        let mut child = Command::new(binary)
-            .args(arguments)
-            .args(Self::arguments(data, settings))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let said = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(binary);
+        command.args(arguments).args(Self::arguments(data, settings)).stderr(said);
+        Self::begin(command).with_context(|| format!("see {}", log.display()))
+    }
+
+    fn begin(mut command: Command) -> anyhow::Result<Self> {
+        let program = command.get_program().to_owned();
+        let mut child =
+            command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", program.display()))?;
         let mut line = String::new();
         let stdout = child.stdout.take().context("no standard output")?;
         BufReader::new(stdout).read_line(&mut line)?;

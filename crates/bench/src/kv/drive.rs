@@ -153,7 +153,7 @@ fn header(flags: &KvFlags, machine: &Machine, outlives: bool, say: &mut dyn FnMu
     say(&format!("Values:     {} bytes each ({compressed:.0} bytes after compression)", flags.value_size));
     say(&format!("Entries:    {}", flags.num));
     say(&format!("Threads:    {}", flags.threads));
-    say("Compression: LZ4");
+    say(&format!("Compression: {}", flags.compression_name()));
     say(&format!("A write survives {}", survives(flags, outlives)));
     for note in &flags.notes {
         say(&format!("note: {note}"));

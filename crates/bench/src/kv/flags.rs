@@ -6,7 +6,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use collie_engine::Isolation;
+use collie_engine::{Compression, Isolation};
 
 use super::peer_flags::{REFUSED, WITHOUT_EFFECT};
 use super::workload::Workload;
@@ -37,8 +37,11 @@ pub struct KvFlags {
     pub(super) value_size: usize,
     pub(super) batch_size: u64,
     pub(super) compression_ratio: f64,
+    pub(super) compression: Compression,
     pub(super) column_families: u64,
     pub(super) disable_wal: bool,
+    /// No log at all: `disable_wal=all`.
+    pub(super) no_log: bool,
     pub(super) sync: bool,
     pub(super) manual_wal_flush: bool,
     pub(super) use_existing_db: bool,
@@ -68,6 +71,7 @@ pub struct KvFlags {
     pub(super) wal_segment_size: Option<u64>,
     pub(super) write_buffer_size: Option<u64>,
     pub(super) max_total_wal_size: Option<u64>,
+    pub(super) background_jobs: Option<usize>,
     /// Where the logs go, each in a directory of its own.
     pub(super) wal_dir: Option<PathBuf>,
     /// The flags that db_bench knows too, as they were given.
@@ -115,6 +119,7 @@ const KNOWN: &[(&str, bool)] = &[
     ("key_size", true),
     ("manual_wal_flush", true),
     ("matrix", false),
+    ("max_background_jobs", true),
     ("max_total_wal_size", true),
     ("num", true),
     ("num_column_families", true),
@@ -144,6 +149,9 @@ const KNOWN: &[(&str, bool)] = &[
 /// Smallest file of the log that holds a ring and what writers may have in their buffers.
 const SEGMENT_BYTES_MIN: u64 = 1 << 20;
 
+/// Ways of compressing that the peer has and we do not.
+const PEER_COMPRESSIONS: [&str; 6] = ["snappy", "zlib", "bzip2", "lz4hc", "xpress", "zstd"];
+
 const TRUE: [&str; 5] = ["1", "true", "t", "yes", "y"];
 const FALSE: [&str; 5] = ["0", "false", "f", "no", "n"];
 
@@ -160,8 +168,10 @@ impl Default for KvFlags {
             value_size: 100,
             batch_size: 1,
             compression_ratio: 0.5,
+            compression: Compression::Lz4,
             column_families: 1,
             disable_wal: false,
+            no_log: false,
             sync: false,
             manual_wal_flush: false,
             use_existing_db: false,
@@ -188,6 +198,7 @@ impl Default for KvFlags {
             wal_segment_size: None,
             write_buffer_size: None,
             max_total_wal_size: None,
+            background_jobs: None,
             wal_dir: None,
             for_peer: Vec::new(),
             notes: Vec::new(),
@@ -258,6 +269,11 @@ impl KvFlags {
         self.benchmarks.iter().flat_map(|(one, times)| (0..*times).map(|_| *one)).collect()
     }
 
+    /// Returns what tables are compressed with, in the words of a setting.
+    pub(super) fn compression_name(&self) -> &'static str {
+        Compression::NAMES.iter().find(|(_, kind)| *kind == self.compression).map_or("none", |(name, _)| name)
+    }
+
     /// Returns where the report of a matrix goes: JSON, plots, and a document.
     pub fn kept(&self) -> [Option<PathBuf>; 3] {
         [self.json.clone(), self.plots.clone(), self.readme.clone()]
@@ -283,20 +299,32 @@ impl KvFlags {
                 let ratio = value.parse().ok().filter(|ratio| (0.0..=1.0).contains(ratio));
                 self.compression_ratio = ratio.ok_or_else(|| bad("a number from 0 to 1 is wanted"))?;
             }
-            "compression_type" if value == "lz4" => {}
-            "compression_type" => {
+            "compression_type" if PEER_COMPRESSIONS.contains(&value) => {
                 self.notes.push(format!(
-                    "compression_type={value}: no effect: tables are written with LZ4, and unlike the peer's"
+                    "compression_type={value}: no effect: tables are written with {}, and unlike the peer's",
+                    self.compression_name()
                 ));
             }
+            "compression_type" => {
+                self.compression = word(&Compression::NAMES, value).map_err(|known| bad(&known))?;
+            }
             "db" => self.db = Some(value.into()),
-            "disable_wal" => self.disable_wal = flag()?,
+            "disable_wal" if value == "all" => {
+                (self.disable_wal, self.no_log) = (true, true);
+                self.for_peer.push("--disable_wal=1".to_owned()); // it keeps a log all the same, and writes nothing to it
+                return Ok(());
+            }
+            "disable_wal" => (self.disable_wal, self.no_log) = (flag()?, false),
             "duration" => self.duration_seconds = number()?,
             "histogram" => self.histogram = flag()?,
             "isolation" => self.isolation = word(&ISOLATIONS, value).map_err(|known| bad(&known))?,
             "json" => self.json = Some(value.into()),
             "key_size" => self.key_size = size()?,
             "manual_wal_flush" => self.manual_wal_flush = flag()?,
+            "max_background_jobs" => {
+                let jobs = Some(size()?).filter(|jobs| (1..=64).contains(jobs));
+                self.background_jobs = Some(jobs.ok_or_else(|| bad("1 to 64 are wanted"))?);
+            }
             "matrix" => self.matrix = Some(word(&MATRICES, value).map_err(|known| bad(&known))?),
             "num" => self.num = number()?,
             "num_column_families" => self.column_families = number()?,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::draw::{Random, Values, key_into};
 use super::drive::unlike;
-use super::line::Figures;
+use super::line::{Figures, SAMPLED_ONE_IN};
 use super::peer::lines;
 use super::workload::Workload;
 use super::{KvFlags, kv_bench};
@@ -53,6 +53,16 @@ fn planted_peer(dir: &Path) -> String {
     format!("--peer=db_bench={}", program.display())
 }
 
+/// Goal: T72: the writes that are looked at closely are of every kind. Method: costs that come back every 2, 4, to 4096 writes; of the
+/// writes that are looked at one in so many has each, as of all.
+#[test]
+fn sampled_writes_do_not_all_pay_what_few_pay() {
+    for period in (1..=12).map(|bits| 1_u64 << bits) {
+        let sampled = (1..=period).map(|number| number * SAMPLED_ONE_IN);
+        assert_eq!(sampled.filter(|write| write.is_multiple_of(period)).count(), 1, "a cost every {period} writes");
+    }
+}
+
 /// Goal: flags are db_bench's, and none is passed over. Method: each notation, one without effect, wrong ones with their messages.
 #[test]
 fn flags_are_understood_or_refused() {
@@ -64,7 +74,9 @@ fn flags_are_understood_or_refused() {
     let flags = parse(&["--bloom_bits=10", "--compression_type=snappy", "--isolation=serializable"]).unwrap();
     assert!(flags.notes[0].starts_with("bloom_bits=10: no effect: "), "{:?}", flags.notes);
     assert_eq!((flags.notes.len(), flags.isolation), (2, Isolation::Serializable));
-    assert!(parse(&["--compression_type=lz4"]).unwrap().notes.is_empty(), "as tables are written");
+    let flags = parse(&["--compression_type=none", "--max_background_jobs=9"]).unwrap();
+    assert_eq!((flags.compression_name(), flags.background_jobs, flags.notes.len()), ("none", Some(9), 0));
+    assert_eq!(flags.for_peer, ["--compression_type=none", "--max_background_jobs=9"]);
     let cell = flags.with(&["num=5", "sync=1"]).unwrap();
     assert_eq!((cell.num, cell.sync, flags.sync), (5, true, false));
     assert!(cell.for_peer.ends_with(&["--num=5".to_owned(), "--sync=1".to_owned()]), "{:?}", cell.for_peer);
@@ -79,6 +91,8 @@ fn flags_are_understood_or_refused() {
         ("--sync=2", "0 or 1"),
         ("--merge_operator=put", "--merge_operator is not built"),
         ("--wal_segment_size=4096", "at least 1048576"),
+        ("--compression_type=lz5", "none, lz4"),
+        ("--max_background_jobs=0", "1 to 64"),
         ("--isolation=none", "read_committed, repeatable_read, serializable"),
         ("--matrix=wall-study", "wal-study, figures, recover, all"),
         ("--plots=x", "--plots is of a matrix"),
@@ -282,13 +296,18 @@ fn transactions_lose_no_update_at_any_level() {
     }
 }
 
-/// Goal: tables are merged on request, and writes run without the log. Method: a list with `compact`, a run with `disable_wal`.
+/// Goal: tables are merged on request, and writes run without the log. Method: a list with `compact`, a run with `disable_wal`, one of a
+/// database that has none.
 #[test]
 fn tables_are_merged_and_writes_leave_the_log_out() {
     let dir = tempfile::tempdir().unwrap();
     let db = format!("--db={}", dir.path().display());
-    for flags in [["--benchmarks=fillseq,compact", "--num=50"], ["--disable_wal=1", "--num=50"]] {
-        let (said, outcome) = run(&[&db, flags[0], flags[1]]);
+    for flags in [
+        ["--benchmarks=fillseq,compact", "--compression_type=none"],
+        ["--disable_wal=1", "--max_background_jobs=2"],
+        ["--disable_wal=all", "--benchmarks=fillseq,flush,recover,readrandom"],
+    ] {
+        let (said, outcome) = run(&[&db, flags[0], flags[1], "--num=50"]);
         outcome.unwrap();
         assert!(said.iter().any(|line| line.contains("micros/op")), "{said:?}");
     }

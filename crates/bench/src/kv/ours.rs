@@ -117,12 +117,15 @@ impl<'a> Ours<'a> {
         let flags = &self.flags;
         let mut options = Options::default();
         options.wal.ring = RingKind::Auto;
+        options.wal.enabled = !flags.no_log;
         options.wal.manual_wal_flush = flags.manual_wal_flush;
         if let Some(bytes) = flags.wal_segment_size {
             fit(&mut options.wal, bytes);
         }
         let store = &mut options.store;
         store.write_buffer_size = flags.write_buffer_size.unwrap_or(store.write_buffer_size);
+        store.compression = flags.compression;
+        store.compaction_threads = flags.background_jobs.unwrap_or(store.compaction_threads);
         options.wal.wal_dir = self.log_dir();
         options.wal.max_total_wal_size = flags.max_total_wal_size.unwrap_or(options.wal.max_total_wal_size);
         options
@@ -221,7 +224,7 @@ impl<'a> Ours<'a> {
         self.threads += flags.threads + u32::from(writer);
         if workload.writes() {
             let opened = self.open.as_mut().context("no database is open")?;
-            opened.db.flush_wal(false)?; // K2, of what was before
+            drain_log(&opened.db)?; // K2, of what was before
             (opened.since, opened.user_bytes, opened.peaks) = (Volume::of(&opened.db), 0, Peaks::default());
         }
         let (figures, peaks) = self.work(workload, &flags, before)?;
@@ -291,7 +294,7 @@ impl<'a> Ours<'a> {
     fn put(&self) -> anyhow::Result<Put> {
         let opened = self.opened()?;
         let db = &opened.db;
-        db.flush_wal(false)?; // K2
+        drain_log(db)?; // K2
         let segment_bytes = self.options().wal.segment_size;
         let space = Space::of(db, &opened.cfs, segment_bytes)?;
         Ok(Put {
@@ -302,6 +305,7 @@ impl<'a> Ours<'a> {
             log_limit_bytes: db.engine().log_bytes_max(),
             segment_bytes,
             open_files_peak: opened.peaks.open_files,
+            compression: self.flags.compression_name(),
         })
     }
 
@@ -436,6 +440,14 @@ impl<'a> Ours<'a> {
         }
         Ok(lines)
     }
+}
+
+/// Hands what the log has in memory to the system, if there is a log.
+fn drain_log(db: &Db) -> anyhow::Result<()> {
+    if db.engine().log().is_some() {
+        db.flush_wal(false)?;
+    }
+    Ok(())
 }
 
 /// Waits until the log has at most so many files in use and so many prepared; returns whether it came to that.

@@ -135,7 +135,7 @@ impl Peer {
     }
 
     /// Runs the benchmarks once; returns a line for each that [`tells`] says it. Unless the flags say otherwise, tables are
-    /// compressed as ours are, with LZ4.
+    /// compressed as ours are.
     ///
     /// # Errors
     /// When the program is not there, fails, or takes too long.
@@ -144,7 +144,7 @@ impl Peer {
         for group in groups(&flags.workloads(), flags.use_existing_db) {
             let mut arguments = flags.for_peer.clone();
             if !arguments.iter().any(|flag| flag.starts_with("--compression_type=")) {
-                arguments.push("--compression_type=lz4".to_owned());
+                arguments.push(format!("--compression_type={}", flags.compression_name()));
             }
             if group.keep {
                 arguments.push("--use_existing_db=1".to_owned());

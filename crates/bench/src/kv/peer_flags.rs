@@ -51,7 +51,7 @@ pub(super) const WITHOUT_EFFECT: &[(&str, &str)] = &[
          use_keep_filter use_plain_table use_ribbon_filter verify_checksum whole_key_filtering",
     ),
     (
-        "tables are written as one whole, by a thread of the engine, compressed with LZ4",
+        "tables are written as one whole, by threads of the engine",
         "bytes_per_sync charge_compression_dictionary_building_buffer check_flush_compaction_key_order \
          compaction_fadvice compaction_pri compaction_style compression_level compression_max_dict_buffer_bytes \
          compression_max_dict_bytes compression_parallel_threads compression_use_zstd_dict_trainer \
@@ -61,7 +61,7 @@ pub(super) const WITHOUT_EFFECT: &[(&str, &str)] = &[
          file_opening_threads force_consistency_checks hard_pending_compaction_bytes_limit \
          level0_file_num_compaction_trigger level0_slowdown_writes_trigger level0_stop_writes_trigger \
          level_compaction_dynamic_level_bytes max_background_compactions max_background_flushes \
-         max_background_jobs max_bytes_for_level_base max_bytes_for_level_multiplier \
+         max_bytes_for_level_base max_bytes_for_level_multiplier \
          max_bytes_for_level_multiplier_additional max_compaction_bytes min_level_to_compress mmap_write \
          num_bottom_pri_threads num_deletion_threads num_high_pri_threads num_levels num_low_pri_threads \
          perf_level periodic_compaction_seconds preclude_last_level_data_seconds preserve_internal_time_seconds \

@@ -154,6 +154,9 @@ impl Space {
 
 /// Returns the bytes of log that an open would need. Looks at two positions; no lock of the log.
 pub(super) fn kept_log_bytes(db: &Db) -> u64 {
+    if db.engine().log().is_none() {
+        return 0;
+    }
     let (start, end) = (db.engine().flush_stat().log_start, db.durable());
     if end > start { end.bytes_since(start) } else { 0 }
 }
@@ -170,6 +173,8 @@ pub(super) struct Put {
     pub(super) log_limit_bytes: u64,
     pub(super) segment_bytes: u64,
     pub(super) open_files_peak: u64,
+    /// How tables are stored.
+    pub(super) compression: &'static str,
 }
 
 /// Writes a ratio with two decimals, or that there is none.
@@ -190,21 +195,23 @@ impl Put {
         let [with_log, tables] = space.amplification();
         vec![
             format!(
-                "  written    : WAF_lsm {} WAF_total {} WAF_dev {}; user {}, log {}, flush {}, compaction {} (LZ4)",
+                "  written    : WAF_lsm {} WAF_total {} WAF_dev {}; user {}, log {}, flush {}, compaction {} ({})",
                 shown(lsm),
                 shown(total),
                 shown(device),
                 mebibytes(*user_bytes),
                 mebibytes(volume.log_bytes),
                 mebibytes(volume.flush_bytes),
-                mebibytes(volume.compaction_bytes)
+                mebibytes(volume.compaction_bytes),
+                self.compression
             ),
             format!(
-                "  space      : SAF {} SAF_lsm {}; live {}, tables {} (LZ4), log {} of files of {}, log peak {}",
+                "  space      : SAF {} SAF_lsm {}; live {}, tables {} ({}), log {} of files of {}, log peak {}",
                 shown(with_log),
                 shown(tables),
                 mebibytes(space.live_bytes),
                 mebibytes(space.table_bytes),
+                self.compression,
                 mebibytes(space.log_bytes),
                 mebibytes(space.log_file_bytes),
                 mebibytes(self.log_peak_bytes)

@@ -12,7 +12,7 @@ mod load;
 mod server;
 
 pub(crate) use load::{Done, Length, Load, Script, pgbench, pgbench_tables};
-pub(crate) use server::{PEER, Server};
+pub(crate) use server::{PEER, Server, postgresql_programs};
 
 use crate::{Plan, Section};
 

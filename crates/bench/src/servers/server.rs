@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
@@ -35,7 +36,12 @@ enum Brand {
     PostgreSql,
 }
 
-/// A running server on a directory of its own. Dropping it stops it and removes the directory.
+/// How long a replica may take: it copies its primary first.
+const FILL: Duration = Duration::from_secs(600);
+/// A standby's slot on its primary.
+const SLOT: &str = "standby";
+
+/// A running server on a directory of its own. Dropping it stops it, and removes the directory unless somebody else holds it.
 pub(crate) struct Server {
     brand: Brand,
     child: Child,
@@ -43,11 +49,11 @@ pub(crate) struct Server {
     /// PostgreSQL's programs, pgbench among them.
     pub(super) bin: PathBuf,
     /// Goes after the server.
-    _scratch: Scratch,
+    scratch: Arc<Scratch>,
 }
 
 /// Returns the directory of the newest version that has pgbench.
-pub(super) fn postgresql_programs() -> Option<PathBuf> {
+pub(crate) fn postgresql_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir(PACKAGES).ok()?.flatten();
     let bins =
         versions.filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin"))));
@@ -78,61 +84,137 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Returns the full path of a directory that PostgreSQL can write to.
+fn reachable(scratch: &Scratch) -> anyhow::Result<PathBuf> {
+    let dir = scratch.path().canonicalize()?;
+    if is_root() {
+        succeed(Command::new("chown").arg(ACCOUNT).arg(&dir))?;
+    }
+    Ok(dir)
+}
+
+fn free_port() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
 impl Server {
     /// Starts `program` with its defaults.
     ///
     /// # Errors
     /// It does not start, or ends before it listens.
     pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path) -> anyhow::Result<Self> {
-        let scratch = Scratch::new(&plan.env, &plan.dir)?;
+        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, &[], START)
+    }
+
+    /// Starts `program` in `scratch` with further `arguments`, which have it listen for replicas.
+    ///
+    /// # Errors
+    /// As of [`Self::collie`].
+    pub(crate) fn collie_primary(scratch: Arc<Scratch>, program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::collie_in(scratch, program, Path::new(""), arguments, START)
+    }
+
+    /// Starts `program` in `scratch` as a replica of `primary`, filled from it where there is nothing yet.
+    ///
+    /// # Errors
+    /// As of [`Self::collie`]; the primary does not listen for replicas.
+    pub(crate) fn collie_replica(
+        scratch: Arc<Scratch>,
+        program: &Path,
+        primary: &Self,
+        arguments: &[&str],
+    ) -> anyhow::Result<Self> {
+        let words = primary.words();
+        let address = words.lines().find_map(|line| line.strip_prefix("listening for replicas on "));
+        let address = address.with_context(|| format!("the primary does not listen for replicas: {words}"))?;
+        let arguments = [&["--replica-of", address], arguments].concat();
+        Self::collie_in(scratch, program, Path::new(""), &arguments, FILL)
+    }
+
+    fn collie_in(
+        scratch: Arc<Scratch>,
+        program: &Path,
+        bin: &Path,
+        arguments: &[&str],
+        patience: Duration,
+    ) -> anyhow::Result<Self> {
         let log = std::fs::File::create(scratch.path().join("words"))?;
         let mut child = command(program, false)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .arg("--data")
             .arg(scratch.path().join("data"))
             .stdout(Stdio::piped())
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
         let out = child.stdout.take().context("its output is piped")?;
-        let listening = BufReader::new(out)
-            .lines()
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ")?.rsplit(':').next()?.parse().ok());
-        let Some(port) = listening else {
+        let (listens, listening) = mpsc::channel::<u16>();
+        // Ends with the server.
+        let _reader = std::thread::spawn(move || {
+            let lines = BufReader::new(out).lines().map_while(Result::ok);
+            lines.filter_map(|line| line.strip_prefix("listening on ")?.rsplit(':').next()?.parse().ok()).for_each(
+                |port| {
+                    // Nobody waits any more.
+                    let _late = listens.send(port);
+                },
+            );
+        });
+        let Ok(port) = listening.recv_timeout(patience) else {
             // It has ended, or will not say more: nothing is lost.
             let _ended = child.kill().and_then(|()| child.wait());
             let words = std::fs::read_to_string(scratch.path().join("words")).unwrap_or_default();
             anyhow::bail!("{} does not serve: {}", program.display(), words.trim());
         };
-        Ok(Self { brand: Brand::Collie, child, port, bin: bin.to_owned(), _scratch: scratch })
+        Ok(Self { brand: Brand::Collie, child, port, bin: bin.to_owned(), scratch })
     }
 
     /// Makes a cluster and starts it.
     ///
     /// # Errors
     /// The programs are missing, the account cannot reach the directory, or the cluster does not start.
-    pub(super) fn postgresql(plan: &Plan, bin: &Path) -> anyhow::Result<Self> {
-        let scratch = Scratch::new(&plan.env, &plan.dir)?;
-        // Its programs take the directory from wherever they run.
-        let dir = scratch.path().canonicalize()?;
+    pub(crate) fn postgresql(plan: &Plan, bin: &Path) -> anyhow::Result<Self> {
+        let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
+        let dir = reachable(&scratch)?;
         let (script, data) = (dir.join("pg_cluster.sh"), dir.join("data"));
         std::fs::write(&script, CLUSTER)?;
-        if is_root() {
-            succeed(Command::new("chown").arg(ACCOUNT).arg(&dir))?;
-        }
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let port = free_port()?;
         let mut init = command(Path::new("bash"), true);
         init.arg(&script).arg("init").arg(bin).arg(&data).arg(port.to_string()).arg(LOCKS).current_dir(&dir);
         succeed(&mut init)?;
+        Self::postgresql_in(plan, scratch, bin, port)
+    }
+
+    /// Copies `primary`, and starts the copy as a hot standby that follows it, with a slot.
+    ///
+    /// # Errors
+    /// As of [`Self::postgresql`].
+    pub(crate) fn postgresql_standby(plan: &Plan, primary: &Self) -> anyhow::Result<Self> {
+        let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
+        let (dir, port) = (reachable(&scratch)?, free_port()?);
+        let mut copy = command(&primary.bin.join("pg_basebackup"), true);
+        copy.args(["-h", "127.0.0.1", "-U", "bench", "-X", "stream", "-c", "fast", "-R", "-C", "-S", SLOT, "-p"]);
+        copy.arg(primary.port.to_string()).arg("-D").arg(dir.join("data")).current_dir(&dir);
+        succeed(&mut copy)?;
+        let settings = dir.join("data/postgresql.conf");
+        // The last one counts.
+        let text = std::fs::read_to_string(&settings)? + &format!("port = {port}\n");
+        std::fs::write(&settings, text)?;
+        Self::postgresql_in(plan, scratch, &primary.bin, port)
+    }
+
+    fn postgresql_in(plan: &Plan, scratch: Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
+        // Its programs take the directory from wherever they run.
+        let dir = scratch.path().canonicalize()?;
         let log = std::fs::File::create(dir.join("words"))?;
         let child = command(&bin.join("postgres"), true)
             .arg("-D")
-            .arg(&data)
+            .arg(dir.join("data"))
             .current_dir(&dir)
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        let server = Self { brand: Brand::PostgreSql, child, port, bin: bin.to_owned(), _scratch: scratch };
+        let server = Self { brand: Brand::PostgreSql, child, port, bin: bin.to_owned(), scratch };
         let begun = plan.now_ns();
         while let Err(error) = server.connect() {
             let waited = u128::from(plan.now_ns() - begun);
@@ -140,6 +222,39 @@ impl Server {
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(server)
+    }
+
+    /// Starts the standby that was in `scratch` again, on the port it had.
+    ///
+    /// # Errors
+    /// As of [`Self::postgresql`].
+    pub(crate) fn postgresql_again(plan: &Plan, scratch: Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
+        Self::postgresql_in(plan, scratch, bin, port)
+    }
+
+    /// Returns its directory, which then outlives it.
+    pub(crate) fn scratch(&self) -> Arc<Scratch> {
+        Arc::clone(&self.scratch)
+    }
+
+    /// Returns what it has said so far.
+    pub(crate) fn words(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("words")).unwrap_or_default()
+    }
+
+    /// Ends it at once, as a crash would.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub(crate) fn kill(mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        let _status = self.child.wait()?;
+        Ok(())
+    }
+
+    /// Returns where its files are.
+    pub(crate) fn directory(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// Returns its name in tables.
@@ -177,8 +292,13 @@ impl Server {
     }
 
     /// Returns its port on 127.0.0.1.
-    pub(super) fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Returns where its programs are, if it is PostgreSQL.
+    pub(crate) fn programs(&self) -> &Path {
+        &self.bin
     }
 
     /// Returns the id of its process; setpriv has become the server.
@@ -205,6 +325,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return; // it was killed
+        }
         // Both end sessions that are open at this and stop; if it cannot be sent, the child is killed.
         let signal = if self.is_peer() { "-INT" } else { "-TERM" };
         let asked = Command::new("kill").args([signal, &self.child.id().to_string()]).status();

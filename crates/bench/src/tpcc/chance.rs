@@ -123,7 +123,7 @@ impl Chance {
         const MARK: &str = "ORIGINAL";
         let mut data = self.text(26, 50);
         if self.one_in(10) {
-            let at = self.place(data.len() - MARK.len());
+            let at = self.place(data.len() - MARK.len() + 1);
             data.replace_range(at..at + MARK.len(), MARK);
         }
         data

@@ -42,10 +42,19 @@ pub(crate) struct Course {
     pub(crate) deferred: bool,
 }
 
+impl Course {
+    /// Returns the seed of what is drawn in this run: input, and moments.
+    const fn drawn(&self) -> u64 {
+        self.seed ^ (self.run as u64 + 1) << 40
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
     pub(crate) tally: Tally,
+    /// When the measured time began, on the clock of the run.
+    pub(crate) from_ns: u64,
     /// The measured time.
     pub(crate) ns: u64,
     /// By which the log grew in it.
@@ -110,7 +119,7 @@ pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>)
         ready: Barrier::new(threads),
         began_ns: OnceLock::new(),
         go: Barrier::new(threads),
-        arrivals: Arrivals::default(),
+        arrivals: Arrivals::new(course.pacing, course.drawn()),
     };
     let (asked, queue) = sync_channel(2 * usize::try_from(course.clients)?);
     let queue = Mutex::new(queue);
@@ -136,10 +145,8 @@ pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>)
         };
         let log = position(shared.warm_ns()).and_then(|from| Ok(position(shared.end_ns())? - from));
         shared.stop.store(true, Relaxed);
-        let mut run = Run { ns: nanos(course.time), ..Run::default() };
-        if let Pacing::Rate(per_s) = course.pacing {
-            run.backlog = shared.arrivals.left(per_s, shared.end_ns() - shared.began_ns());
-        }
+        let mut run = Run { from_ns: shared.warm_ns(), ns: nanos(course.time), ..Run::default() };
+        run.backlog = shared.arrivals.left(shared.end_ns() - shared.began_ns());
         let mut failed = None;
         for thread in running {
             match thread.join() {
@@ -163,16 +170,15 @@ fn client(
     number: u32,
     asked: Option<&SyncSender<Deferred>>,
 ) -> anyhow::Result<Tally> {
-    let Course { scale, seed, run, clients, pacing, .. } = shared.course;
+    let Course { scale, seed, clients, pacing, .. } = shared.course;
     let session = target.connect().inspect_err(|_| shared.stop.store(true, Relaxed));
     shared.start();
     let (mut session, mut tally) = (session?, Tally::default());
-    let drawn = seed ^ (u64::from(run) + 1) << 40;
-    let mut terminal = Terminal::new(scale, Constants::draw(seed), drawn, number, clients);
+    let mut terminal = Terminal::new(scale, Constants::draw(seed), shared.course.drawn(), number, clients);
     while !shared.stop.load(Relaxed) {
         let mut asked_ns = shared.clock.now_ns();
-        if let Pacing::Rate(per_s) = pacing {
-            asked_ns = shared.began_ns() + shared.arrivals.next_ns(per_s);
+        if pacing.rate().is_some() {
+            asked_ns = shared.began_ns() + shared.arrivals.next_ns();
             if asked_ns >= shared.end_ns() {
                 break;
             }
@@ -256,8 +262,8 @@ fn finish(
     };
     let now = shared.clock.now_ns();
     if (shared.warm_ns()..shared.end_ns()).contains(&now) {
-        let second = (now - shared.warm_ns()) / SECOND_NS;
-        tally.count(request.kind(), answer, now.saturating_sub(asked_ns), second, [conflicts, deadlocks]);
+        let at_ns = now - shared.warm_ns();
+        tally.count(request.kind(), answer, now.saturating_sub(asked_ns), at_ns, [conflicts, deadlocks]);
     }
     Ok(())
 }

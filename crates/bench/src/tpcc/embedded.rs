@@ -1,6 +1,6 @@
 //! `Embedded`: the engine in this process, with rows as `layout` has them.
 //!
-//! Transactions are READ COMMITTED, each in one statement: what is changed is read again where another was first, so no update is
+//! Transactions are READ COMMITTED (or as [`Embedded::at`] says), each in one statement: what is changed is read again where another was first, so no update is
 //! lost; what else is read never changes. Those that only read are REPEATABLE READ.
 
 use std::ops::ControlFlow;
@@ -84,6 +84,8 @@ pub(crate) struct Embedded {
     histories: Arc<AtomicU64>,
     env: Env,
     sync: bool,
+    /// Of transactions that write.
+    isolation: Isolation,
     /// Forgets `d_ytd` in Payment: the checks must see it.
     #[cfg(test)]
     pub(crate) forgets_district_ytd: bool,
@@ -106,10 +108,21 @@ impl Embedded {
             histories: Arc::default(),
             env: env.clone(),
             sync,
+            isolation: Isolation::ReadCommitted,
             #[cfg(test)]
             forgets_district_ytd: false,
             _scratch: scratch,
         })
+    }
+
+    /// Has transactions that write run at `isolation`, READ COMMITTED unless it is said.
+    pub(crate) fn at(self, isolation: Isolation) -> Self {
+        Self { isolation, ..self }
+    }
+
+    /// Returns the database.
+    pub(crate) const fn db(&self) -> &Db {
+        &self.db
     }
 
     fn terminal(&self) -> anyhow::Result<Terminal> {
@@ -119,6 +132,7 @@ impl Embedded {
             histories: Arc::clone(&self.histories),
             env: self.env.clone(),
             sync: self.sync,
+            isolation: self.isolation,
             #[cfg(test)]
             forgets_district_ytd: self.forgets_district_ytd,
             value: Vec::new(),
@@ -274,6 +288,7 @@ struct Terminal {
     histories: Arc<AtomicU64>,
     env: Env,
     sync: bool,
+    isolation: Isolation,
     #[cfg(test)]
     forgets_district_ytd: bool,
     /// The row that is being changed.
@@ -331,7 +346,7 @@ impl Terminal {
         if let Some(wait) = self.session.wait_for_room()? {
             wait.block()?;
         }
-        self.session.begin(Isolation::ReadCommitted, false)?;
+        self.session.begin(self.isolation, false)?;
         Ok(self.session.begin_statement(StatementKind::Write)?)
     }
 
@@ -418,13 +433,17 @@ impl Terminal {
             layout::put_u32(next, 0, id + 1);
         })?;
         let mut lines = vec![0; items.len() * LINE_BYTES];
-        let (mut sum, mut branded) = (0, 0);
+        let (mut sum, mut branded, mut mistaken) = (0, 0, false);
         for at in order.by_stock() {
             let item = items[at];
             let found = self
                 .session
                 .get_with(&t.item, &layout::key1(item.item), |row| (layout::i64_at(row, 0), is_original(row)))?;
-            let Some((price, original)) = found else { return Ok(None) };
+            let Some((price, original)) = found else {
+                // Everything is done with the others, then nothing of it is kept (clause 2.4.2.3).
+                mistaken = true;
+                continue;
+            };
             let amount = price * i64::from(item.quantity);
             let key = layout::stock_key(item.supplier, item.item);
             let remote = u32::from(item.supplier != warehouse);
@@ -447,7 +466,9 @@ impl Terminal {
             branded += u32::from(both);
             sum += amount;
         }
-        let count = u32::try_from(items.len()).expect("at most 15");
+        let there = items.len() - usize::from(mistaken);
+        lines.truncate(there * LINE_BYTES);
+        let count = u32::try_from(there).expect("at most 15");
         let header = Bytes::default().u32(customer).i64(self.env.clock.wall_us()).u8(0).u8(count);
         let header = header.u8(u32::from(order.all_local())).done();
         let key = layout::key3(warehouse, district, id);
@@ -456,7 +477,7 @@ impl Terminal {
         self.insert(&t.new_order, &key, &[])?;
         self.insert(&t.order_lines, &key, &lines)?;
         let amount = total(sum, discount, warehouse_tax, district_tax);
-        Ok(Some(Answer { rolled_back: false, amount, count: branded }))
+        Ok((!mistaken).then_some(Answer { rolled_back: false, amount, count: branded }))
     }
 
     /// Returns the customer that is meant.

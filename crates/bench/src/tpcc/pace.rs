@@ -1,13 +1,14 @@
 //! `Pacing`: when transactions begin.
 //!
 //! # Invariants
-//! - P1. With a rate, the moments are set before the run: number n is due n intervals after the start, whether the database keeps up
-//!   or not, and latency counts from there. Nothing that is slow makes fewer transactions be asked for.
+//! - P1. With a rate, the moments are set before the run, by it and a seed alone, whether the database keeps up or not, and latency
+//!   counts from there. Nothing that is slow makes fewer transactions be asked for.
+//! - P2. Whoever draws the moments, each is handed out once, in order.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use collie_env::Clock;
+use parking_lot::Mutex;
 
 use super::chance::Chance;
 use super::request::Kind;
@@ -19,27 +20,73 @@ pub enum Pacing {
     FlatOut,
     /// So many a second of all clients together, evenly (P1). Whichever client is free takes the next.
     Rate(f64),
+    /// So many a second on average, each independent of the others: a Poisson process, as many users make one (P1).
+    Poisson(f64),
     /// Each client is a terminal with the keying and think times of clause 5.2.5.
     Terminals,
 }
 
+impl Pacing {
+    /// Returns how many transactions a second are asked for, if that is set.
+    pub(crate) const fn rate(self) -> Option<f64> {
+        match self {
+            Self::Rate(per_s) | Self::Poisson(per_s) => Some(per_s),
+            Self::FlatOut | Self::Terminals => None,
+        }
+    }
+}
+
+/// Stream of the moments among those of a seed.
+const STREAM: u32 = 1 << 30;
+
 /// Hands out the moments of a rate.
-#[derive(Debug, Default)]
-pub(crate) struct Arrivals {
-    next: AtomicU64,
+#[derive(Debug)]
+pub(crate) struct Arrivals(Mutex<Moments>);
+
+#[derive(Clone, Debug)]
+struct Moments {
+    pacing: Pacing,
+    chance: Chance,
+    handed_out: u64,
+    /// Of the one that was handed out last.
+    last_s: f64,
+}
+
+impl Moments {
+    /// Returns when the next one is due, in nanoseconds since the start; 0 where no rate is set.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times")]
+    fn next_ns(&mut self) -> u64 {
+        let number = self.handed_out;
+        self.handed_out += 1;
+        match self.pacing {
+            Pacing::Rate(per_s) => (number as f64 * 1e9 / per_s) as u64,
+            Pacing::Poisson(per_s) => {
+                self.last_s -= self.chance.share().ln() / per_s;
+                (self.last_s * 1e9) as u64
+            }
+            Pacing::FlatOut | Pacing::Terminals => 0,
+        }
+    }
 }
 
 impl Arrivals {
+    /// The moments of `pacing`, drawn from `seed`.
+    pub(crate) fn new(pacing: Pacing, seed: u64) -> Self {
+        Self(Mutex::new(Moments { pacing, chance: Chance::new(seed, STREAM), handed_out: 0, last_s: 0.0 }))
+    }
+
     /// Returns when the next one is due, in nanoseconds since the start.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times")]
-    pub(crate) fn next_ns(&self, per_s: f64) -> u64 {
-        (self.next.fetch_add(1, Relaxed) as f64 * 1e9 / per_s) as u64
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.0.lock().next_ns()
     }
 
     /// Returns how many of those due within `ns` were not handed out.
-    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts")]
-    pub(crate) fn left(&self, per_s: f64, ns: u64) -> u64 {
-        ((ns as f64 * per_s / 1e9) as u64).saturating_sub(self.next.load(Relaxed))
+    pub(crate) fn left(&self, ns: u64) -> u64 {
+        let mut moments = self.0.lock().clone();
+        match moments.pacing.rate() {
+            None => 0,
+            Some(_) => std::iter::repeat_with(|| moments.next_ns()).take_while(|due_ns| *due_ns < ns).count() as u64,
+        }
     }
 }
 
@@ -62,13 +109,35 @@ pub(crate) fn sleep_until(clock: &dyn Clock, due_ns: u64) {
 mod tests {
     use super::*;
 
-    /// Goal: moments are those of the rate whoever takes them, and what is left is counted. Method: numbers.
+    /// Goal: moments are those of the rate whoever takes them, and what is left is counted. Method: numbers; without a rate.
     #[test]
     fn arrivals_are_even() {
-        let arrivals = Arrivals::default();
-        let due: Vec<_> = (0..4).map(|_| arrivals.next_ns(1_000.0)).collect();
+        let arrivals = Arrivals::new(Pacing::Rate(1_000.0), 1);
+        let due: Vec<_> = (0..4).map(|_| arrivals.next_ns()).collect();
         assert_eq!(due, [0, 1_000_000, 2_000_000, 3_000_000]);
-        assert_eq!((arrivals.left(1_000.0, 10_000_000), arrivals.left(1_000.0, 1)), (6, 0));
+        assert_eq!((arrivals.left(10_000_000), arrivals.left(1)), (6, 0));
+        assert_eq!(Arrivals::new(Pacing::FlatOut, 1).left(u64::MAX), 0);
+    }
+
+    /// Goal: the moments of a Poisson process are the seed's, in order, and as irregular as it asks. Method: 20,000 twice and of another
+    /// seed; their intervals have the mean of the rate, and a standard deviation that is as long.
+    #[test]
+    fn poisson_arrivals_are_the_seeds_and_independent() {
+        let draw = |seed| {
+            let arrivals = Arrivals::new(Pacing::Poisson(1_000.0), seed);
+            (0..20_000).map(|_| arrivals.next_ns()).collect::<Vec<_>>()
+        };
+        let due = draw(1);
+        assert!(due.is_sorted() && due == draw(1) && due != draw(2));
+        let intervals: Vec<f64> =
+            due.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0]).as_secs_f64()).collect();
+        let mean = intervals.iter().sum::<f64>() / 19_999.0;
+        let variance = intervals.iter().map(|interval| (interval - mean).powi(2)).sum::<f64>() / 19_999.0;
+        assert!((0.97e-3..1.03e-3).contains(&mean), "{mean}");
+        assert!((0.95..1.05).contains(&(variance.sqrt() / mean)), "{variance} and {mean}");
+        let arrivals = Arrivals::new(Pacing::Poisson(1_000.0), 1);
+        assert!((0..100).all(|at| arrivals.next_ns() == due[at]));
+        assert_eq!(arrivals.left(due[150]), 50);
     }
 
     /// Goal: think times have their mean and bound. Method: 20,000 of them.

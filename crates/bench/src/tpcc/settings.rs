@@ -14,6 +14,8 @@ pub enum TpccTarget {
     Embedded,
     /// The same with commits answered before they are on disk, whatever the settings say of others.
     EmbeddedAsync,
+    /// Collie's SQL in this process, with no server between.
+    EmbeddedSql,
     /// Collie's server and PostgreSQL's, started for it.
     Servers,
     /// A server that runs.
@@ -87,7 +89,7 @@ impl TpccSettings {
         anyhow::ensure!((1..=100_000).contains(&self.warehouses), "warehouses are between 1 and 100000");
         anyhow::ensure!(self.clients != Some(0) && self.runs > 0, "at least one client and one run");
         anyhow::ensure!(!self.time.is_zero(), "a run takes time");
-        if let Pacing::Rate(per_s) = self.pacing {
+        if let Some(per_s) = self.pacing.rate() {
             anyhow::ensure!(per_s.is_finite() && per_s > 0.0, "a rate is above 0");
         }
         anyhow::ensure!(!self.targets.is_empty(), "nothing to run on");

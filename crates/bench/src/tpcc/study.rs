@@ -8,17 +8,22 @@ use collie_engine::Options;
 use super::books;
 use super::drive::{Course, Run, drive};
 use super::embedded::Embedded;
+use super::own::{self, OwnSql};
 use super::pace::Pacing;
 use super::population::Population;
 use super::request::Kind;
 use super::scale::DISTRICTS;
 use super::settings::{TpccSettings, TpccTarget};
+use super::tables::{Tables, Wire};
 use super::target::Target;
-use super::wire::Wire;
+use crate::latency::Latencies;
 use crate::measures::{float, micros, per_s};
-use crate::report::{Figure, Report, Row, Section};
+use crate::report::{Figure, Report, Row, Section, Series};
 use crate::servers::{PEER, Servers};
-use crate::{Machine, txn::counted};
+use crate::{
+    Machine,
+    txn::{count_of, counted},
+};
 
 /// Name of the embedded engine in tables.
 const ENGINE: &str = "collie engine";
@@ -62,6 +67,12 @@ pub fn tpcc_bench(settings: &TpccSettings) -> anyhow::Result<Report> {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 let clients = if sync { ENGINE_CLIENTS } else { u32::try_from(cores)? };
                 targets.push((Box::new(engine), clients));
+            }
+            TpccTarget::EmbeddedSql => {
+                let options = if settings.small { Options::small() } else { Options::default() };
+                let own = OwnSql::open(plan, Options { sessions_max: Options::default().sessions_max, ..options })?;
+                let tables = Tables::of(own::NAME, "private 16 MiB", own, &settings.isolation, settings.sync);
+                targets.push((Box::new(tables), CLIENTS));
             }
             TpccTarget::Servers => {
                 for server in servers.iter().flat_map(|servers| &servers.running) {
@@ -153,6 +164,9 @@ fn question(settings: &TpccSettings) -> String {
     let pace = match settings.pacing {
         Pacing::FlatOut => "flat out".to_owned(),
         Pacing::Rate(per_s) => format!("{per_s} transactions asked for a second, latency from when each was to begin"),
+        Pacing::Poisson(per_s) => {
+            format!("{per_s} transactions a second asked for by chance, latency from when each was to begin")
+        }
         Pacing::Terminals => "with keying and think times".to_owned(),
     };
     let small = if settings.small { ", a hundredth of the rows: NOT TPC-C" } else { "" };
@@ -198,11 +212,11 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
         if settings.time.as_secs() > 1 {
             row = row.runs("slowest_second_txns", &each(&|run| float(slowest_second(run, settings.time.as_secs()))));
         }
-        if let Pacing::Rate(_) = settings.pacing {
+        if settings.pacing.rate().is_some() {
             row = row.figure("backlog_txns", Figure::Count(of.runs.iter().map(|run| run.backlog).max().unwrap_or(0)));
         }
         let ours = crate::measures::median(&rates(of));
-        if let Some(peer) = peer.filter(|_| of.target.name() != PEER && of.target.name() != ENGINE) {
+        if let Some(peer) = peer.filter(|_| ![PEER, ENGINE, own::NAME].contains(&of.target.name())) {
             row = row.beside(PEER, ours / peer);
             if full {
                 row = row.target(">= 2x PostgreSQL", ours >= 2.0 * peer);
@@ -212,6 +226,7 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
             row = row.target(">= 100k txn/s", ours >= 1e5);
         }
         section.rows.push(row);
+        section.series.extend(series(of));
         for kind in Kind::ALL {
             section.rows.push(kind_row(settings, of, kind));
         }
@@ -220,6 +235,21 @@ fn rows(settings: &TpccSettings, ran: &[Ran<'_>], section: &mut Section) {
             section.notes.push(format!("{}: {skipped} districts had nothing to deliver", of.target.name()));
         }
     }
+}
+
+/// What plots show of a target: the seconds of its first run, and how long New-Orders of all runs take.
+fn series(of: &Ran<'_>) -> Vec<Series> {
+    let subject = format!("{}, {}", of.target.name(), of.target.level());
+    let mut latencies = Latencies::default();
+    of.runs.iter().for_each(|run| latencies.merge(&run.tally.of(Kind::NewOrder).latencies));
+    let seconds = of.runs.first().map(|run| &run.tally.by_second[..]).unwrap_or_default();
+    let seconds = seconds.iter().enumerate().map(|(second, ended)| (count_of(second) + 0.5, float(*ended)));
+    let shares = [2, 5, 10, 20, 50, 100, 200, 500, 1_000].into_iter().filter(|share| latencies.count() >= *share);
+    let exceeded = |share: u64| (float(share), micros(latencies.at(share - 1, share)));
+    vec![
+        Series { subject: subject.clone(), key: "txn_per_s", points: seconds.collect() },
+        Series { subject, key: "new_order_us", points: shares.map(exceeded).collect() },
+    ]
 }
 
 fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
@@ -240,5 +270,13 @@ fn kind_row(settings: &TpccSettings, of: &Ran<'_>, kind: Kind) -> Row {
         .runs("max_us", &each(&|of| micros(of.latencies.max_ns())))
         .runs("conflicts", &each(&|of| float(of.conflicts)))
         .runs("deadlocks", &each(&|of| float(of.deadlocks)));
-    if kind == Kind::NewOrder { row.runs("rolled_back", &each(&|of| float(of.rolled_back))) } else { row }
+    let row = if kind == Kind::NewOrder { row.runs("rolled_back", &each(&|of| float(of.rolled_back))) } else { row };
+    // Clauses 2.7.2.2 and 5.2.5.3: what people at terminals are promised.
+    let (within_s, text) = match kind {
+        Kind::Delivery if settings.deferred => (80.0, "p90 <= 80 s"),
+        Kind::StockLevel => (20.0, "p90 <= 20 s"),
+        _ => (5.0, "p90 <= 5 s"),
+    };
+    let terminals = settings.pacing == Pacing::Terminals && !settings.small;
+    if terminals { row.target(text, crate::measures::median(&at(900)) <= within_s * 1e6) } else { row }
 }

@@ -25,7 +25,11 @@ pub(crate) struct Tally {
     pub(crate) skipped: u64,
     /// Transactions that ended in each second.
     pub(crate) by_second: Vec<u64>,
+    /// When deliveries ended, in nanoseconds since the measured time began; in no order.
+    pub(crate) deliveries_ns: Vec<u64>,
 }
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 impl Tally {
     /// Returns what was counted of a kind.
@@ -43,8 +47,8 @@ impl Tally {
         self.kinds.iter().map(|kind| kind.conflicts + kind.deadlocks).sum()
     }
 
-    /// Counts one that ended in second `second` after `ns`, and the attempts before.
-    pub(super) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, second: u64, [conflicts, deadlocks]: [u64; 2]) {
+    /// Counts one that ended after `ns`, at `at_ns` since the measured time began, and the attempts before.
+    pub(super) fn count(&mut self, kind: Kind, answer: Answer, ns: u64, at_ns: u64, [conflicts, deadlocks]: [u64; 2]) {
         let of = &mut self.kinds[kind as usize];
         of.latencies.record(ns);
         of.rolled_back += u64::from(answer.rolled_back);
@@ -52,8 +56,9 @@ impl Tally {
         of.deadlocks += deadlocks;
         if kind == Kind::Delivery {
             self.skipped += u64::from(super::scale::DISTRICTS.saturating_sub(answer.count));
+            self.deliveries_ns.push(at_ns);
         }
-        let second = usize::try_from(second).expect("seconds of a run");
+        let second = usize::try_from(at_ns / SECOND_NS).expect("seconds of a run");
         if self.by_second.len() <= second {
             self.by_second.resize(second + 1, 0);
         }
@@ -69,6 +74,7 @@ impl Tally {
             mine.deadlocks += others.deadlocks;
         }
         self.skipped += other.skipped;
+        self.deliveries_ns.extend(&other.deliveries_ns);
         self.by_second.resize(self.by_second.len().max(other.by_second.len()), 0);
         for (mine, others) in self.by_second.iter_mut().zip(&other.by_second) {
             *mine += others;

@@ -27,6 +27,18 @@ pub(crate) enum Failure {
     Other(anyhow::Error),
 }
 
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Conflict => f.write_str("refused with 40001"),
+            Self::Deadlock => f.write_str("refused with 40P01"),
+            Self::Other(error) => write!(f, "{error:#}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
 /// One line of transactions.
 pub(crate) trait Session: Send {
     /// Runs a transaction to its end and waits until it is as durable as the target promises. After a failure nothing of it is

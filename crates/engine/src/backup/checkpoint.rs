@@ -13,9 +13,10 @@ use collie_wal::Log;
 
 use super::manifest::Manifest;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, tree};
-use super::{Backup, CheckpointOptions};
+use super::{Backup, CheckpointOptions, LevelsCopy};
 use crate::EngineError;
 use crate::control::Control;
+use crate::no_log::NOTHING_TO_COPY;
 use crate::shared::Shared;
 
 /// Where links to tables stand, in the data directory, while they are copied elsewhere.
@@ -30,6 +31,9 @@ impl Shared {
         watch: CopyWatch<'_>,
     ) -> Result<Backup, EngineError> {
         let log = self.txns.log();
+        if self.has_no_log() {
+            return Err(NOTHING_TO_COPY);
+        }
         if log.followed().is_some() {
             return Err(EngineError::InvalidArgument { what: "a checkpoint of a replica: take it of its primary" });
         }
@@ -38,7 +42,7 @@ impl Shared {
         let _one_at_a_time = self.checkpoints.lock();
         let mut work = Work::new(&self.env, watch);
         let files = work.files();
-        let Some(place) = &self.place else { return Err(EngineError::Closed) };
+        let Some(place) = self.place() else { return Err(EngineError::Closed) };
         let dirs: Vec<&Path> = place.dirs().collect();
         let data = dirs[0];
         let (target, partial) = admit(files, &dirs, target)?;
@@ -58,7 +62,7 @@ impl Shared {
         drop(pin);
         remove_lock_file(files, &log_dir)?;
 
-        let control = Control { node: self.env.random.u64(), ..self.control.clone() }; // K6
+        let control = Control { node: self.env.random.u64(), ..self.control().clone() }; // K6
         control.write(&self.env, partial.dir())?;
 
         let (names, bytes) = tree(files, partial.dir())?;
@@ -78,6 +82,36 @@ impl Shared {
         manifest.write(&self.env, partial.dir())?;
         partial.finish(&target)?;
         Ok(manifest.summary())
+    }
+}
+
+impl Shared {
+    /// Copies the levels alone to `target`. See [`Db::copy_levels`](crate::Db::copy_levels).
+    pub(crate) fn copy_levels(
+        &self,
+        target: &Path,
+        options: CheckpointOptions,
+        watch: CopyWatch<'_>,
+    ) -> Result<LevelsCopy, EngineError> {
+        let log = self.txns.log();
+        if self.has_no_log() {
+            return Err(NOTHING_TO_COPY);
+        }
+        if log.followed().is_some() {
+            return Err(EngineError::InvalidArgument { what: "a copy of a replica's levels: take it of its primary" });
+        }
+        let base = self.writable_base()?;
+        let (Some(wal), Some(place)) = (log.wal(), self.place()) else { return Err(EngineError::Closed) };
+        let _one_at_a_time = self.checkpoints.lock();
+        let mut work = Work::new(&self.env, watch);
+        let dirs: Vec<&Path> = place.dirs().collect();
+        let (target, partial) = admit(work.files(), &dirs, target)?;
+        let partial = Partial::make(work.files(), partial)?;
+        // Read first: what the links say they need begins here or above (K1).
+        let start = base.levels().log_start().max(Lsn::FIRST);
+        let from = copy_levels(&mut work, base.levels(), wal, dirs[0], &Control::levels_dir(partial.dir()), options)?;
+        partial.finish(&target)?;
+        Ok(LevelsCopy { start, from })
     }
 }
 

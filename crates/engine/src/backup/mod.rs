@@ -58,6 +58,15 @@ pub struct CheckpointOptions {
     pub copy: bool,
 }
 
+/// What a copy of the levels needs beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LevelsCopy {
+    /// Where the log begins that is needed beside them.
+    pub start: Lsn,
+    /// Everything in them lies below.
+    pub from: Lsn,
+}
+
 /// What a copy holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -15,6 +15,7 @@ use super::write::{self, Step, Upsert};
 use super::{
     Batch, Cf, CfOptions, Options, Receipt, Snapshot, Stats, Token, Txn, TxnOptions, WriteOptions, registry, scan,
 };
+use crate::no_log::{NO_LOG_TO_BOUND, NOTHING_TO_SYNC};
 use crate::writes::UNLOGGED_FAMILIES;
 use crate::{
     Backup, CheckpointOptions, EngineError, Env, FamilyStat, Isolation, OpenProgress, OpenReport, RowBytes, Session,
@@ -66,7 +67,7 @@ impl Db {
 
     /// Returns this face of a database that is open already: the one under a server, say.
     pub fn over(engine: &crate::Db) -> Self {
-        let history = engine.shared.control.histories.last().map_or(HistoryId::new(0), |history| history.id);
+        let history = engine.shared.control().histories.last().map_or(HistoryId::new(0), |history| history.id);
         let (sessions, savepoints) = (Sessions::default(), AtomicU64::new(0));
         Self { inner: Arc::new(Inner { sessions, engine: engine.clone(), history, savepoints }) }
     }
@@ -94,14 +95,27 @@ impl Db {
 
     /// Returns what the write told; one that is not in the log is on disk only once its family was flushed.
     pub(crate) fn receipt(&self, receipt: crate::Receipt, options: WriteOptions) -> Receipt {
-        let durable = receipt.csn.is_none_or(|csn| !options.disable_wal && self.durable() > csn);
-        Receipt { token: receipt.csn.map(|lsn| Token { history: self.inner.history, lsn }), durable }
+        let durable = receipt.csn.is_none_or(|csn| !self.is_unlogged(options) && self.durable() > csn);
+        Receipt { token: receipt.end.map(|lsn| Token { history: self.inner.history, lsn }), durable }
+    }
+
+    /// Returns whether a write with these options leaves a marker in the log only.
+    fn is_unlogged(&self, options: WriteOptions) -> bool {
+        options.disable_wal || self.inner.engine.shared.has_no_log()
+    }
+
+    /// Fails where there is no log to write or to sync.
+    fn check_log(&self) -> Result<(), EngineError> {
+        if self.inner.engine.shared.has_no_log() { Err(NOTHING_TO_SYNC) } else { Ok(()) }
     }
 
     /// Fails for options that contradict each other or how things stand.
     pub(crate) fn check_options(&self, options: WriteOptions) -> Result<(), EngineError> {
         options.check()?;
-        if options.disable_wal { self.inner.engine.shared.check_unlogged() } else { Ok(()) }
+        if options.sync && self.inner.engine.shared.has_no_log() {
+            return Err(NOTHING_TO_SYNC);
+        }
+        if self.is_unlogged(options) { self.inner.engine.shared.check_unlogged() } else { Ok(()) }
     }
 
     /// Makes a column family.
@@ -263,7 +277,7 @@ impl Db {
     fn prepare(&self, batch: &mut Batch, options: WriteOptions) -> Result<bool, EngineError> {
         self.check_options(options)?;
         batch.check()?;
-        if options.disable_wal && !self.inner.engine.shared.families.are_together(&batch.families()) {
+        if self.is_unlogged(options) && !self.inner.engine.shared.families.are_together(&batch.families()) {
             return Err(UNLOGGED_FAMILIES);
         }
         batch.settle();
@@ -309,11 +323,12 @@ impl Db {
     /// What was acknowledged before the call survives the end of the process, with `sync` a power cut.
     ///
     /// # Errors
-    /// The log's.
+    /// The log's; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
     ///
     /// # Progress
     /// Blocks on a flush.
     pub fn flush_wal(&self, sync: bool) -> Result<(), EngineError> {
+        self.check_log()?;
         Ok(self.inner.engine.log().map_or(Ok(()), |log| log.flush_wal(sync))?)
     }
 
@@ -324,11 +339,12 @@ impl Db {
     /// What had reached the kernel before the call survives a power cut.
     ///
     /// # Errors
-    /// The log's.
+    /// As of [`Db::flush_wal`].
     ///
     /// # Progress
     /// Blocks on a sync.
     pub fn sync_wal(&self) -> Result<(), EngineError> {
+        self.check_log()?;
         Ok(self.inner.engine.log().map_or(Ok(()), collie_wal::Log::sync_wal)?)
     }
 
@@ -347,6 +363,26 @@ impl Db {
         cfs.iter().try_for_each(|cf| cf.check())?;
         let ids: Vec<CfId> = cfs.iter().map(|cf| cf.id()).collect();
         self.inner.engine.flush_cf(&ids)
+    }
+
+    /// Changes an option of the open database, by its name and from text, as [`Options::set`] takes them: `wal.max_total_wal_size` is
+    /// the one that can be changed. In force at once, until the database is closed.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownOption`]; [`EngineError::BadOption`] for a value that it cannot take, and for an option that is read by an
+    /// open only; [`EngineError::InvalidArgument`] with `wal.enabled = false`.
+    pub fn set_option(&self, name: &str, value: &str) -> Result<(), EngineError> {
+        let mut given = Options::default();
+        given.set(name, value)?;
+        if name != "wal.max_total_wal_size" {
+            let wanted = "a value when the database is opened: of one that is open only wal.max_total_wal_size changes";
+            return Err(EngineError::BadOption { name: name.into(), value: value.into(), wanted: wanted.into() });
+        }
+        if self.inner.engine.shared.has_no_log() {
+            return Err(NO_LOG_TO_BOUND);
+        }
+        self.inner.engine.set_max_total_wal_size(given.wal.max_total_wal_size);
+        Ok(())
     }
 
     /// Copies the database as it is to the directory `to`, which is not there yet or empty: it opens by itself, with everything

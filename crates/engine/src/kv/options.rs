@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use collie_wal::{RecoveryMode, RingKind};
 
-use crate::EngineError;
+use crate::jobs::JOBS_MAX;
+use crate::{Compression, EngineError, LevelOptions};
 
 /// How a database is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,11 @@ pub struct StoreOptions {
     pub recovery_threads: usize,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
+    /// How tables are stored that are written from now on; the others are read as they are. Default LZ4.
+    pub compression: Compression,
+    /// Flushes at one time, each with the merge that it makes due: 1 to 64, above four only as many as the process may have files
+    /// for. Default 4.
+    pub compaction_threads: usize,
     /// Leave rows written with `disable_wal` to be lost at `close`, which else flushes their families. Default false.
     pub avoid_flush_at_close: bool,
     /// Allow `disable_wal` while somebody follows the log, who does not get such writes. Default false.
@@ -47,6 +53,9 @@ pub struct StoreOptions {
 /// The table `wal`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WalOptions {
+    /// Keep a log. Without one every write is as with `disable_wal`: in memory until its family is flushed, by `flush_cf`, by itself
+    /// or by `close`. Refused are writes with `sync`, `flush_wal`, copies, and settings of a log that is kept. Default true.
+    pub enabled: bool,
     /// Where the log is, if not in `wal` of the data directory: on another device, say. A database stays with it. Default: none.
     pub wal_dir: Option<PathBuf>,
     /// Where the log's memory lives, and so whether it outlives the process. Default private.
@@ -103,11 +112,13 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 26] = [
+const NAMES: [&str; 29] = [
     "create_if_missing",
     "read_only",
     "store.allow_replication_holes",
     "store.avoid_flush_at_close",
+    "store.compaction_threads",
+    "store.compression",
     "store.memory_limit",
     "store.recovery_threads",
     "store.write_buffer_size",
@@ -116,6 +127,7 @@ const NAMES: [&str; 26] = [
     "txn.old_version_memory",
     "txn.xid_slots",
     "wal.chunk_size",
+    "wal.enabled",
     "wal.flush_bytes",
     "wal.flush_delay",
     "wal.frame_size",
@@ -157,10 +169,13 @@ impl Options {
                 memory_limit: options.memory_limit,
                 recovery_threads: options.recovery_threads,
                 write_buffer_size: options.write_buffer_size,
+                compression: options.levels.compression,
+                compaction_threads: options.compaction_threads,
                 avoid_flush_at_close: options.avoid_flush_at_close,
                 allow_replication_holes: options.allow_replication_holes,
             },
             wal: WalOptions {
+                enabled: options.wal_enabled,
                 wal_dir: options.wal_dir.clone(),
                 ring: log.ring,
                 ring_dir: log.ring_dir.clone(),
@@ -195,9 +210,12 @@ impl Options {
             memory_limit: store.memory_limit,
             recovery_threads: store.recovery_threads,
             write_buffer_size: store.write_buffer_size,
+            compaction_threads: store.compaction_threads,
+            levels: LevelOptions { compression: store.compression, ..LevelOptions::default() },
             avoid_flush_at_close: store.avoid_flush_at_close,
             allow_replication_holes: store.allow_replication_holes,
             wal_dir: wal.wal_dir,
+            wal_enabled: wal.enabled,
             max_total_wal_size: wal.max_total_wal_size,
             sessions_max: txn.max_sessions,
             xid_slots: txn.xid_slots,
@@ -241,6 +259,15 @@ impl Options {
             "read_only" => self.read_only = flag()?,
             "store.allow_replication_holes" => self.store.allow_replication_holes = flag()?,
             "store.avoid_flush_at_close" => self.store.avoid_flush_at_close = flag()?,
+            "store.compaction_threads" => {
+                let given = count()?;
+                let wanted = || bad(&format!("1 to {JOBS_MAX}"));
+                self.store.compaction_threads =
+                    Some(given).filter(|given| (1..=JOBS_MAX).contains(given)).ok_or_else(wanted)?;
+            }
+            "store.compression" => {
+                self.store.compression = word(&Compression::NAMES, value).map_err(|wanted| bad(&wanted))?;
+            }
             "store.memory_limit" => self.store.memory_limit = bytes()?,
             "store.recovery_threads" => self.store.recovery_threads = count()?,
             "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
@@ -249,6 +276,7 @@ impl Options {
             "txn.old_version_memory" => self.txn.old_version_memory = bytes()?,
             "txn.xid_slots" => self.txn.xid_slots = count()?,
             "wal.chunk_size" => self.wal.chunk_size = bytes()?,
+            "wal.enabled" => self.wal.enabled = flag()?,
             "wal.flush_bytes" => self.wal.flush_bytes = bytes()?,
             "wal.flush_delay" => self.wal.flush_delay = time()?,
             "wal.frame_size" => self.wal.frame_size = bytes()?,
@@ -367,6 +395,8 @@ mod tests {
             "true",
             "true",
             "true",
+            "9",
+            "none",
             "3GiB",
             "3",
             "32MiB",
@@ -375,6 +405,7 @@ mod tests {
             "5MiB",
             "2048",
             "32KiB",
+            "false",
             "64KiB",
             "500us",
             "128KiB",
@@ -431,6 +462,9 @@ mod tests {
             assert!(said.contains(wrong) && said.contains(&format!("{near}?")), "{said}");
         }
         for (name, value) in [
+            ("store.compaction_threads", "0"),
+            ("store.compaction_threads", "65"),
+            ("store.compression", "snappy"),
             ("wal.ring", "Shared"),
             ("wal.flush_delay", "10 minutes"),
             ("wal.segment_size", "64MB"),

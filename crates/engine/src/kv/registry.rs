@@ -32,6 +32,7 @@ pub(crate) fn create(db: &Db, session: &mut Session, name: &str, options: &CfOpt
         return Err(error);
     }
     forgotten.clear();
+    db.shared.keep_names()?;
     let family = families.get(cf).ok_or_else(|| no_family(name))?;
     Ok(Cf::in_group(name, &options.group, family))
 }
@@ -58,7 +59,7 @@ fn write_name(
     put(&names::next_id_key(), Some(&names::next_id_value(cf.get().saturating_add(1))))?;
     forgotten.iter().try_for_each(|cf| put(&names::dropped_key(*cf), None))?;
     session.end_statement();
-    session.commit(true)?.block()?;
+    session.commit(!db.shared.has_no_log())?.block()?;
     Ok(())
 }
 
@@ -94,7 +95,8 @@ pub(crate) fn drop(db: &Db, session: &mut Session, cf: &Cf) -> Result<(), Engine
         Upsert::new(Put { cf: &catalog, key, value: value.as_deref() }).block(session, None)?;
     }
     session.end_statement();
-    session.commit(true)?.block()?;
+    session.commit(!db.shared.has_no_log())?.block()?;
+    db.shared.keep_names()?;
     db.drop_family(cf.id()); // Q2
     Ok(())
 }

@@ -17,7 +17,7 @@ pub struct Stats {
     pub levels: LevelStat,
     /// How writers waited for flushes, in all and by the family that these were behind with.
     pub stalls: StallStat,
-    /// The log: frames, syncs, bytes, files; `None` in a database opened read-only.
+    /// The log: frames, syncs, bytes, files; `None` in a database opened read-only or without a log.
     pub log: Option<collie_wal::Stat>,
     /// Family by family, by id.
     pub families: Vec<CfStats>,

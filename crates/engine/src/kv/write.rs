@@ -7,7 +7,7 @@ use collie_txn::Blocker;
 
 use super::WriteOptions;
 use super::batch::Put;
-use crate::calls::{Basis, Insert, Outcome, Write};
+use crate::calls::{Basis, Outcome, Write};
 use crate::{EngineError, Isolation, Session, StatementKind};
 
 /// How far a write has come.
@@ -23,14 +23,13 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Upsert<'a> {
     put: Put<'a>,
-    /// What to base the write on, once a row was met.
-    basis: Option<Basis>,
+    /// What to base a deletion on.
+    basis: Basis,
 }
 
 impl<'a> Upsert<'a> {
-    pub(crate) fn new(put: Put<'a>) -> Self {
-        // A deletion inserts nothing: it begins with the row that may be there.
-        Self { put, basis: put.value.is_none().then_some(Basis::Snapshot) }
+    pub(crate) const fn new(put: Put<'a>) -> Self {
+        Self { put, basis: Basis::Snapshot }
     }
 
     /// Goes on until it is done or has to wait.
@@ -40,22 +39,14 @@ impl<'a> Upsert<'a> {
     pub(crate) fn step(&mut self, session: &mut Session) -> Result<Step, EngineError> {
         let Put { cf, key, value } = self.put;
         let family = cf.family();
+        if let Some(value) = value {
+            return Ok(session.put(family, key, value)?.map_or(Step::Done, Step::Wait));
+        }
         loop {
-            let (Some(basis), what) = (self.basis, value.map_or(Write::Delete, Write::Put)) else {
-                let value = value.expect("a deletion has a basis from its start");
-                match session.insert(family, key, value)? {
-                    Insert::Done => return Ok(Step::Done),
-                    Insert::Wait(blocker) => return Ok(Step::Wait(blocker)),
-                    Insert::Duplicate(existing) => self.basis = Some(session.basis_on(&existing)?),
-                }
-                continue;
-            };
-            match session.write(family, key, basis, what)? {
-                Outcome::Done => return Ok(Step::Done),
+            match session.write(family, key, self.basis, Write::Delete)? {
+                Outcome::Done | Outcome::Gone | Outcome::Moved(_) => return Ok(Step::Done),
                 Outcome::Wait(blocker) => return Ok(Step::Wait(blocker)),
-                Outcome::Changed { csn, .. } => self.basis = Some(Basis::After(csn)),
-                Outcome::Gone | Outcome::Moved(_) if value.is_none() => return Ok(Step::Done),
-                Outcome::Gone | Outcome::Moved(_) => self.basis = None,
+                Outcome::Changed { csn, .. } => self.basis = Basis::After(csn),
                 Outcome::SelfModified => unreachable!("a statement writes a key once"),
             }
         }

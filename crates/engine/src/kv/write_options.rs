@@ -10,6 +10,8 @@ use crate::EngineError;
 /// | `sync` | on disk | kept | kept |
 /// | `disable_wal` | visible to every reader | lost, back to the last flush of its family | the same |
 ///
+/// In a database opened with `wal.enabled = false` every write is as with `disable_wal`, and `sync` is refused.
+///
 /// What is lost of the first two is lost from the end: if one such write is back, so is every one that was visible before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {

@@ -4,14 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release};
 
-use collie_base::{Lsn, Xid};
+use collie_base::{HistoryId, Lsn, Xid};
 use collie_wal::{Log, WalError};
 use parking_lot::Mutex;
 
-use crate::EngineError;
 use crate::replica::live::VisitRecord;
+use crate::replica::replay_time::ReplayTime;
 use crate::replica::shown::Shown;
 use crate::replica::unfinished::RecordAt;
+use crate::{EngineError, HistoryStart, HistoryState};
 
 /// A replica's own log: the records of its primary, at their positions.
 pub(crate) trait OwnLog: fmt::Debug + Send + Sync {
@@ -77,6 +78,10 @@ pub(crate) struct Followed {
     pub(crate) shown: Arc<Shown>,
     /// Every id of a transaction in the log that was dispatched is below. Stored by the dispatcher.
     xid_limit: AtomicU64,
+    /// Marks of the time among what was taken.
+    pub(crate) time: ReplayTime,
+    /// Those that were received, oldest first: each before anything in it is shown.
+    histories: Mutex<Vec<HistoryStart>>,
     hook: Mutex<Option<CatalogHook>>,
 }
 
@@ -87,9 +92,31 @@ impl fmt::Debug for Followed {
 }
 
 impl Followed {
-    /// With ids below `xid_limit` in the log so far.
-    pub(crate) fn new(own: Arc<dyn OwnLog>, shown: Arc<Shown>, xid_limit: Xid) -> Self {
-        Self { own, shown, xid_limit: AtomicU64::new(xid_limit.get()), hook: Mutex::new(None) }
+    /// With ids below `xid_limit` in the log so far, and these histories.
+    pub(crate) fn new(own: Arc<dyn OwnLog>, shown: Arc<Shown>, xid_limit: Xid, histories: Vec<HistoryStart>) -> Self {
+        Self {
+            own,
+            shown,
+            xid_limit: AtomicU64::new(xid_limit.get()),
+            time: ReplayTime::default(),
+            histories: Mutex::new(histories),
+            hook: Mutex::new(None),
+        }
+    }
+
+    /// Takes note of a history that begins, before anything in it is shown.
+    pub(crate) fn note_history(&self, history: HistoryStart) {
+        self.histories.lock().push(history);
+    }
+
+    /// Returns the histories that were received, oldest first.
+    pub(crate) fn histories(&self) -> Vec<HistoryStart> {
+        self.histories.lock().clone()
+    }
+
+    /// Returns what is known of a history.
+    pub(crate) fn history_state(&self, history: HistoryId) -> HistoryState {
+        HistoryState::of(history, &self.histories.lock())
     }
 
     /// Returns the position that is shown, and on this machine's disk: what flushes and cuts of the log go by.

@@ -67,6 +67,17 @@ impl FollowerLog {
         Ok(())
     }
 
+    /// Calls `work` while nothing is received; if it returns something, nothing is received ever after.
+    pub(crate) fn end_receiving<R>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let mut unpacker = self.unpacker.lock();
+        let done = work(self)?;
+        *unpacker = None;
+        Ok(done)
+    }
+
     /// Takes bytes into the log, and gives `take` to their records (O1). Returns the end of what was taken.
     ///
     /// # Errors

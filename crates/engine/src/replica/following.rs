@@ -73,7 +73,9 @@ impl Follow for Following {
 
     fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError> {
         let mut control = self.control.lock();
-        if control.note_history(History::of(start, previous_end, incarnation)) {
+        let history = History::of(start, previous_end, incarnation);
+        if control.note_history(history) {
+            self.followed.note_history(history.into());
             control.write(&self.shared.env, &self.dir)?;
         }
         Ok(())
@@ -81,6 +83,10 @@ impl Follow for Following {
 
     fn xid_limit(&self, limit: collie_base::Xid) {
         self.followed.note_xid_limit(limit);
+    }
+
+    fn marked(&self, wall_us: i64, end: Lsn) {
+        self.followed.time.mark(wall_us, end);
     }
 
     fn drop_family(&self, cf: CfId) {

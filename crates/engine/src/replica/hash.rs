@@ -7,7 +7,7 @@
 //! it finds faults, and is no defence against who makes them on purpose.
 
 use collie_base::{CfId, Lsn};
-use collie_store::{Resolve, State};
+use collie_store::{Family, Resolve, State};
 
 use crate::families::Families;
 
@@ -40,12 +40,15 @@ fn row_hash(cf: CfId, state: State<'_>) -> u64 {
 /// Returns the hash of the rows of all families but `skipped`, as commits below `snapshot` have left them. Hold the snapshot
 /// meanwhile.
 pub(crate) fn state_hash(families: &Families, snapshot: Lsn, fates: &impl Resolve, skipped: &[CfId]) -> u64 {
+    let all = families.all();
+    let counted = all.iter().filter(|family| !skipped.contains(&family.id()));
+    counted.map(|family| family_hash(family, snapshot, fates)).fold(0, u64::wrapping_add)
+}
+
+/// Returns the hash of the rows of one family.
+pub(crate) fn family_hash(family: &Family, snapshot: Lsn, fates: &impl Resolve) -> u64 {
     let mut sum = 0_u64;
-    for family in families.all() {
-        if !skipped.contains(&family.id()) {
-            family.states(snapshot, fates, &mut |state| sum = sum.wrapping_add(row_hash(family.id(), state)));
-        }
-    }
+    family.states(snapshot, fates, &mut |state| sum = sum.wrapping_add(row_hash(family.id(), state)));
     sum
 }
 

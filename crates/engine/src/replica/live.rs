@@ -12,7 +12,7 @@
 //! | INCARNATION | a new history: what is unfinished never happened |
 //! | RELOG | skipped: its rows came by their own commits |
 //! | UNLOGGED | the family has a hole from here on |
-//! | XID_LIMIT | the bound is remembered |
+//! | XID_LIMIT, TIME | remembered, for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime) |
 //!
 //! # Invariants
 //! - D1. Records come in the order of the log; one below the end of the record before it is refused.
@@ -63,6 +63,9 @@ pub(crate) trait Follow: Target {
     /// Every id of a transaction in the records taken so far is below `limit`.
     fn xid_limit(&self, limit: Xid);
 
+    /// A record that ends at `end` says what everything below it is older than, in microseconds since 1970.
+    fn marked(&self, wall_us: i64, end: Lsn);
+
     /// Frees a family that no snapshot shows any more.
     fn drop_family(&self, cf: CfId);
 
@@ -81,6 +84,8 @@ pub(crate) struct Begin {
     pub(crate) flushed: Map<CfId, Lsn>,
     /// Every id of a transaction before is below.
     pub(crate) xid_limit: Xid,
+    /// The time of the newest mark before, in microseconds since 1970.
+    pub(crate) time_us: i64,
 }
 
 /// See the module's documentation.
@@ -94,6 +99,7 @@ pub(crate) struct Live<F: Follow> {
     /// The highest of `flushed`: above it nobody asks.
     flushed_max: Lsn,
     xid_limit: Xid,
+    time_us: i64,
     /// Families with a name.
     named: Named,
     /// Dropped, and where the drop's record ends; those whose rows are still there (D4).
@@ -112,7 +118,7 @@ impl<F: Follow> Live<F> {
     /// # Errors
     /// A name in the catalog cannot be read.
     pub(crate) fn new(target: Arc<F>, lanes: Lanes, begin: Begin) -> Result<Self, EngineError> {
-        let Begin { position, unfinished, flushed, xid_limit } = begin;
+        let Begin { position, unfinished, flushed, xid_limit, time_us } = begin;
         let flushed_max = flushed.values().copied().max().unwrap_or(Lsn::ZERO);
         let named = named_in(target.families())?;
         Ok(Self {
@@ -123,6 +129,7 @@ impl<F: Follow> Live<F> {
             flushed,
             flushed_max,
             xid_limit,
+            time_us,
             named,
             dropped: Vec::new(),
             gone: Named::new(),
@@ -208,7 +215,11 @@ impl<F: Follow> Live<F> {
                 self.unfinished.abort(xid, self.target.large());
             }
             Redo::RollbackTo { xid, first_void } => self.unfinished.roll_back_to(xid, first_void).map_err(damage)?,
-            Redo::Relog { .. } | Redo::Time { .. } => {}
+            Redo::Relog { .. } | Redo::Quorum { .. } => {}
+            Redo::Time { wall_us, .. } => {
+                self.time_us = self.time_us.max(wall_us);
+                self.target.marked(wall_us, end);
+            }
             Redo::Unlogged { cf } => {
                 self.target.families().note_used(cf);
                 self.holes.entry(cf).or_insert(lsn);
@@ -368,6 +379,16 @@ impl<F: Follow> Live<F> {
     /// Returns the families that are dropped and not freed yet.
     pub(crate) fn dropped(&self) -> impl Iterator<Item = CfId> {
         self.dropped.iter().map(|(cf, _)| *cf)
+    }
+
+    /// Takes them out, each with where its drop ends: somebody else frees them (D4).
+    pub(crate) fn take_dropped(&mut self) -> Vec<(CfId, Lsn)> {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Returns the time of the newest mark in the log, in microseconds since 1970.
+    pub(crate) const fn time_us(&self) -> i64 {
+        self.time_us
     }
 
     /// Returns the families with holes, and from where on.

@@ -6,6 +6,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `replica.rs` | [`Replica`]: a directory that follows; how it is opened and made |
+//! | `promotion.rs` | [`Promoted`](promotion::Promoted): how a replica becomes a primary |
 //! | `followed.rs`, `shown.rs` | [`Followed`](followed::Followed): the log that is followed; [`Shown`](shown::Shown): how much of it sessions see |
 //! | `follower_log.rs` | [`FollowerLog`](follower_log::FollowerLog): a replica's own log on disk |
 //! | `following.rs` | [`Following`](following::Following): the database as replay works on it |
@@ -13,14 +14,19 @@
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
+//! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): how new what is shown is, by the primary's calendar |
 //! | `hash.rs` | the state hash, by which two databases are compared |
+//! | `held_state.rs` | [`HeldState`]: what is compared, held at one position |
 
 pub(crate) mod followed;
 pub(crate) mod follower_log;
 pub(crate) mod following;
 pub(crate) mod hash;
+mod held_state;
 pub(crate) mod lanes;
 pub(crate) mod live;
+pub(crate) mod promotion;
+pub(crate) mod replay_time;
 #[expect(clippy::module_inception, reason = "the noun of the folder")]
 mod replica;
 pub(crate) mod shown;
@@ -28,6 +34,7 @@ pub(crate) mod unfinished;
 pub(crate) mod watermark;
 
 pub use followed::{CatalogChange, CatalogHook};
+pub use held_state::HeldState;
 pub use replica::{HistoryStart, Replica, ReplicaOptions, Seed};
 pub use shown::ShownWait;
 

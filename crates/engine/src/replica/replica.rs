@@ -39,6 +39,7 @@ use crate::replay::{Replay, Replayed};
 use crate::replica::followed::{Followed, OwnLog};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::following::Following;
+use crate::replica::held_state::HeldState;
 use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES};
 use crate::replica::live::{Begin, Follow as _, Live};
 use crate::replica::shown::{Shown, ShownWait};
@@ -112,6 +113,7 @@ impl Seed {
         let Self { cluster_id: cluster, node_id: node, term, consistent_at, .. } = *self;
         let histories = self.histories.iter().map(|history| History::from(*history)).collect();
         env.files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))?;
+        let consistent_at = consistent_at.max(Control::FOLLOWS);
         Control { cluster, node, term, consistent_at, histories }.write(env, dir)
     }
 }
@@ -124,7 +126,7 @@ pub(crate) struct Over<'a> {
 }
 
 /// Records are replayed as at open: nothing is shown (E1).
-struct Catching {
+pub(crate) struct Catching {
     levels: Levels,
     families: Arc<Families>,
     flushed: Map<CfId, Lsn>,
@@ -155,19 +157,19 @@ impl Catching {
     }
 }
 
-enum Phase {
+pub(crate) enum Phase {
     Catching(Box<Catching>),
     Live(Box<Live<Following>>),
     /// What came of the last record, or closed.
     Over(EngineError),
 }
 
-struct Inner {
+pub(crate) struct Inner {
     // Constant after open.
-    dir: PathBuf,
-    options: Options,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: Options,
     replica: ReplicaOptions,
-    env: Env,
+    pub(crate) env: Env,
     own: Arc<dyn OwnLog>,
     /// `own`, unless a test has another one.
     log: Option<Arc<FollowerLog>>,
@@ -175,18 +177,18 @@ struct Inner {
     node_id: u64,
     consistent_at: Lsn,
     /// Set once, when there is something to show.
-    open: OnceLock<Opened>,
+    pub(crate) open: OnceLock<Opened>,
     /// Before that: how far the log was applied.
     caught: AtomicU64,
     /// Held while records are taken.
-    phase: Mutex<Phase>,
+    pub(crate) phase: Mutex<Phase>,
 }
 
-struct Opened {
-    db: Db,
+pub(crate) struct Opened {
+    pub(crate) db: Db,
     applying: Arc<Applying>,
-    followed: Arc<Followed>,
-    following: Arc<Following>,
+    pub(crate) followed: Arc<Followed>,
+    pub(crate) following: Arc<Following>,
 }
 
 /// See the module's documentation. Clones share it.
@@ -216,6 +218,10 @@ impl Replica {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), EngineError> {
         let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        if !options.wal_enabled {
+            let what = "wal.enabled = false and a replica: what it follows is a log";
+            return Err(EngineError::InvalidArgument { what });
+        }
         if options.wal_dir.is_some() {
             return Err(EngineError::InvalidArgument {
                 what: "wal.wal_dir of a replica is not built: leave it empty there",
@@ -248,6 +254,7 @@ impl Replica {
         over: Over<'_>,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), EngineError> {
+        options.check()?;
         let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
         let Over { own, log, read_all } = over;
         let (levels, _settled) =
@@ -336,7 +343,27 @@ impl Replica {
             return Err(error);
         }
         let log = self.0.log.as_ref().ok_or(EngineError::Closed)?;
+        self.0.note_following()?;
         log.receive(start, prev_end, records, |give| self.take(|visit| give(visit)))
+    }
+
+    /// Makes the database a primary's, in `term`: what was received is applied and shown, its log goes on with a history of its own, and
+    /// sessions can write from then on, those that are open among them. [`Replica::db`] is the same. Nothing is received any more.
+    ///
+    /// The caller has seen to it that nobody else leads in this term, nor goes on in a lower one.
+    ///
+    /// # Durability
+    /// The new history is durable when this returns. Killed before, the directory is a replica or a primary's, never both.
+    ///
+    /// # Progress
+    /// Blocks on replay of what was received, a flush, and reading the log once; readers go on.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while the base backup is not complete, or for a term that is not above [`Replica::histories`]'; what has ended
+    /// replay; [`EngineError::Busy`]: nothing has changed. The disk's, the log's: the replica must be opened again.
+    pub fn promote(&self, term: Term) -> Result<Db, EngineError> {
+        let log = self.0.log.as_ref().ok_or(EngineError::Closed)?;
+        log.end_receiving(|log| self.0.promote(log, term))
     }
 
     /// Returns the own log, for its marks, waits and figures. Give it nothing: [`Replica::receive`] does.
@@ -426,7 +453,7 @@ impl Replica {
 
     /// Waits until sessions see commits below `lsn`; `None` as long as nothing may be shown.
     pub fn wait_shown(&self, lsn: Lsn) -> Option<ShownWait> {
-        self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn))
+        self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn).telling(&open.db.shared))
     }
 
     /// Returns how many row writes were handed to workers since there is something to show.
@@ -485,6 +512,27 @@ impl Replica {
         }
     }
 
+    /// Holds what commits below `at` have left, as [`Db::hold_state`] does on the primary, once everything that was taken is applied: of
+    /// all families but those with holes, and dropped ones that old snapshots keep. `None` when it has not come to `at`, has come further,
+    /// or may not show it. Nothing is taken meanwhile.
+    ///
+    /// # Errors
+    /// As [`Replica::state_hash`].
+    pub fn hold_state(&self, at: Lsn) -> Result<Option<HeldState>, EngineError> {
+        let mut phase = self.0.phase.lock();
+        let (Phase::Live(live), Some(open)) = (&mut *phase, self.0.open.get()) else {
+            return Err(EngineError::Closed);
+        };
+        live.drain()?;
+        if live.position().min(open.followed.shown.show()) != at {
+            return Ok(None);
+        }
+        let skipped: Vec<CfId> = live.holes().keys().copied().chain(live.dropped()).collect();
+        open.db.shared.txns.log().wait_boundary(at)?; // the last worker publishes in a moment
+        let held = HeldState::new(&open.db.shared, &skipped)?;
+        Ok(Some(held).filter(|held| held.at() == at))
+    }
+
     /// Returns a position and the state hash there, once everything that was taken is applied: of all families but those with holes,
     /// and dropped ones that old snapshots keep. Reads every row. See [`Db::state_hash`].
     ///
@@ -511,15 +559,27 @@ impl Replica {
     pub fn close(&self) -> Result<(), EngineError> {
         let phase = std::mem::replace(&mut *self.0.phase.lock(), Phase::Over(EngineError::Closed));
         drop(phase); // ends the workers
-        let closed = self.0.open.get().map_or(Ok(()), |open| {
-            open.followed.shown.close();
-            open.db.close()
-        });
-        closed.and(self.0.own.close())
+        let Some(open) = self.0.open.get() else { return self.0.own.close() };
+        open.followed.shown.close();
+        let was_promoted = !open.db.is_replica();
+        let closed = open.db.close();
+        if was_promoted { closed } else { closed.and(self.0.own.close()) }
     }
 }
 
 impl Inner {
+    /// Notes, before the first record is received, that the directory follows: from then on it opens as nothing else. What a former
+    /// primary has is all shown.
+    fn note_following(&self) -> Result<(), EngineError> {
+        let Some(open) = self.open.get() else { return Ok(()) }; // it is noted
+        let mut control = open.following.control.lock();
+        if control.consistent_at == Lsn::ZERO {
+            control.consistent_at = Control::FOLLOWS;
+            control.write(&self.env, &self.dir)?;
+        }
+        Ok(())
+    }
+
     /// Shows what was caught, if it is enough (E1).
     fn settle(&self, phase: Phase) -> Result<Phase, EngineError> {
         match phase {
@@ -534,7 +594,7 @@ impl Inner {
 
     fn go_live(&self, catching: Catching) -> Result<(Live<Following>, Opened), EngineError> {
         let Catching { levels, families, flushed, replay, mut unfinished, control, position, .. } = catching;
-        let Replayed { xid_limit, old_bytes, large, .. } = replay.finish();
+        let Replayed { xid_limit, old_bytes, large, time_us, .. } = replay.finish();
         let (forgotten, cleared_bytes) = names::after_replay(&families)?;
         families.note_forgotten(forgotten);
         unfinished.begin(&large, HELD_BYTES_MAX);
@@ -545,10 +605,12 @@ impl Inner {
         };
         let (applying, hands) = Applying::new(position, workers, QUEUE_BYTES);
         let shown = Shown::new(Arc::clone(&applying), position); // E4
-        let followed = Arc::new(Followed::new(Arc::clone(&self.own), shown, xid_limit));
+        let histories = control.histories.iter().map(|known| (*known).into()).collect();
+        let followed = Arc::new(Followed::new(Arc::clone(&self.own), shown, xid_limit, histories));
         let options = &self.options;
-        let txns = Txns::new(EngineLog::following(Arc::clone(&followed)), options.txn(xid_limit));
-        let base = Base::new(levels, large, &families, &txns);
+        let log = EngineLog::following(Arc::clone(&followed)).counting_replicas(options.quorum);
+        let txns = Txns::new(log, options.txn(xid_limit));
+        let base = Base::new(levels, large, &families, &txns, options.compaction_threads);
         let chunk_bytes = options.log.chunk_bytes;
         let shared = Shared::new(families, txns, control.clone(), chunk_bytes, xid_limit, options, &self.env);
         let shared = Arc::new(shared.over_levels(base).refusing_writes(EngineError::Replica));
@@ -569,7 +631,7 @@ impl Inner {
         let target = Arc::clone(&following);
         let lanes = Lanes::start(Arc::clone(&applying), hands, target)
             .map_err(|error| EngineError::io("start a thread for", self.dir.clone(), error))?;
-        let begin = Begin { position, unfinished, flushed, xid_limit };
+        let begin = Begin { position, unfinished, flushed, xid_limit, time_us };
         let live = Live::new(Arc::clone(&following), lanes, begin)?;
         Ok((live, Opened { db: Db { shared }, applying, followed, following }))
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::replica::live::VisitRecord;
-use crate::{Basis, Insert, Isolation, Outcome, Session, StatementKind, Write};
+use crate::{Basis, HistoryState, Insert, Isolation, Outcome, Session, StatementKind, Write};
 
 /// An own log in memory. What is durable is said by the test.
 #[derive(Debug, Default)]
@@ -111,18 +111,23 @@ impl Pair {
         Self { env, primary, own, replica, given: 0 }
     }
 
-    /// Gives the replica what is durable, and has it applied.
-    fn ship(&mut self) {
+    /// Gives the replica what is durable, and has it applied, but not shown.
+    fn give(&mut self) {
         let log = self.primary.log().unwrap();
         log.flush_wal(true).unwrap();
         let records: Vec<Record> = log.read(Lsn::FIRST).collect::<Result<_, _>>().unwrap();
         let new: Vec<Record> = records.into_iter().skip(self.given).collect();
         self.given += new.len();
         self.own.records.lock().extend(new.iter().cloned());
-        self.own.durable.store(self.own.end().get(), SeqCst);
         self.replica.take(|visit| new.iter().try_for_each(|record| visit(as_ref(record)))).unwrap();
-        self.replica.set_show(self.own.end());
         self.replica.drain().unwrap();
+    }
+
+    /// Gives the replica what is durable, and has it shown.
+    fn ship(&mut self) {
+        self.give();
+        self.own.durable.store(self.own.end().get(), SeqCst);
+        self.replica.set_show(self.own.end());
         let Some(wait) = self.replica.wait_shown(self.own.end()) else { return };
         drop(wait);
         self.replica.0.open.get().unwrap().followed.shown.wait(self.own.end()).unwrap();
@@ -254,6 +259,71 @@ fn long_reader_neither_stops_replay_nor_is_cancelled() {
     }
     assert_eq!((family.version_count(b"a"), family.stat().rows, db.old_version_bytes()), (1, 1, 0));
     pair.check_equal();
+}
+
+/// Waits for a position, or asks for it.
+type Told<'a> = &'a dyn Fn(&Replica, Lsn);
+
+/// Goal: S4 of `shown.rs`: whoever is told that a position is shown takes no snapshot below it, also in the instant before those who
+/// move it have told snapshots. Method: `show` raised without telling them, on a replica whose own disk is behind; the ways to be
+/// told, each followed by a snapshot.
+#[test]
+fn who_is_told_of_a_position_takes_no_snapshot_below() {
+    let mut pair = Pair::new();
+    let cf = pair.primary.create_family();
+    let ways: [Told<'_>; 3] = [
+        &|replica, end| assert_eq!(replica.db().unwrap().shown(), end),
+        &|replica, end| assert!(replica.db().unwrap().wait_shown(end).is_none()),
+        &|replica, end| replica.wait_shown(end).unwrap().block().unwrap(),
+    ];
+    for (number, told) in (0_u8..).zip(ways) {
+        put(&pair.primary, cf, &[(b"k", Some(&[number]))]);
+        pair.give();
+        let (db, end) = (pair.db(), pair.own.end());
+        assert!(db.shown() < end, "the primary does not let it be seen yet");
+        pair.replica.0.open.get().unwrap().followed.shown.raise(end);
+        told(&pair.replica, end);
+        let mut session = db.session().unwrap();
+        session.begin(Isolation::ReadCommitted, true).unwrap();
+        session.begin_statement(StatementKind::ReadOnly).unwrap();
+        assert_eq!(session.snapshot(), Some(end), "way {number}");
+        session.rollback();
+    }
+}
+
+/// Goal: a replica knows where histories end, and how new it is by its primary's calendar. Method: the primary opened again after a
+/// kill, which begins a history; marks of the time on the way.
+#[test]
+fn replica_knows_its_histories_and_the_time() {
+    let mut pair = Pair::new();
+    pair.ship();
+    let (db, first) = (pair.db(), pair.primary.histories().1[0].history);
+    assert_eq!(db.history_state(first), HistoryState::Current);
+    assert_eq!(db.history_state(HistoryId::new(!first.get())), HistoryState::Unknown);
+    assert_eq!(db.replay_time_us(), None, "nothing has told it");
+    let next = HistoryStart {
+        term: Term::new(1),
+        history: HistoryId::new(8),
+        start: Lsn::new(1 << 30),
+        prev_end: pair.own.end(),
+    };
+    let incarnation = crate::redo::Incarnation {
+        term: next.term,
+        history: next.history,
+        previous_term: next.term,
+        previous_history: first,
+        reason: 1,
+        wall_us: 0,
+    };
+    let open = pair.replica.0.open.get().unwrap();
+    open.following.history_begins(next.start, next.prev_end, &incarnation).unwrap();
+    assert_eq!(db.history_state(first), HistoryState::Ended { at: next.prev_end });
+    assert_eq!((db.history_state(next.history), db.histories().1), (HistoryState::Current, pair.replica.histories().1));
+    let shown = db.shown();
+    open.following.marked(5, shown);
+    open.following.marked(6, Lsn::new(shown.get() + 1));
+    assert_eq!((db.replay_time_us(), pair.primary.replay_time_us()), (Some(5), None));
+    assert_eq!((db.received(), pair.primary.received()), (Some(pair.own.end()), None));
 }
 
 /// Goal: E2, E3, R11: a replica flushes what is shown and on its own disk, and no more; its log is cut behind that, and nothing is

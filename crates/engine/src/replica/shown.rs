@@ -4,6 +4,8 @@
 //! - S1. It is min(`applied`, `show`): every commit below is complete here (R4 of replication.md), and the primary lets it be seen.
 //! - S2. Both only grow, so it only grows.
 //! - S3. Who waits for a position registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
+//! - S4. The position moves a few instructions before new snapshots begin there (`Shared::shown_moved`). Whoever was told that it has
+//!   come to `lsn` takes no snapshot below: the wait itself has snapshots begin there.
 //!
 //! `show` carries nothing but itself: its Release pairs with the Acquire of readers, `applied` brings the rows.
 
@@ -18,6 +20,7 @@ use collie_sync::{Ticket, Waiters};
 
 use crate::EngineError;
 use crate::replica::lanes::Applying;
+use crate::shared::Shared;
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -105,12 +108,20 @@ pub struct ShownWait {
     shown: Arc<Shown>,
     lsn: Lsn,
     ticket: Option<Ticket>,
+    /// Whose snapshots are to begin there.
+    shared: Option<Arc<Shared>>,
 }
 
 impl ShownWait {
     /// For `lsn`.
     pub(crate) fn new(shown: &Arc<Shown>, lsn: Lsn) -> Self {
-        Self { shown: Arc::clone(shown), lsn, ticket: None }
+        Self { shown: Arc::clone(shown), lsn, ticket: None, shared: None }
+    }
+
+    /// Has snapshots of `shared` begin at `lsn` or above once it is ready: S4.
+    pub(crate) fn telling(mut self, shared: &Arc<Shared>) -> Self {
+        self.shared = Some(Arc::clone(shared));
+        self
     }
 
     /// Waits on this thread.
@@ -139,7 +150,11 @@ impl Future for ShownWait {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.shown.poll(this.lsn, &mut this.ticket, cx.waker())
+        let polled = this.shown.poll(this.lsn, &mut this.ticket, cx.waker());
+        if let (Poll::Ready(Ok(())), Some(shared)) = (&polled, &this.shared) {
+            shared.txns.acknowledge(this.lsn);
+        }
+        polled
     }
 }
 

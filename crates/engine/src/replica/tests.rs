@@ -293,6 +293,8 @@ impl Follow for World {
         self.xid_limit.fetch_max(limit.get(), SeqCst);
     }
 
+    fn marked(&self, _: i64, _: Lsn) {}
+
     fn drop_family(&self, cf: CfId) {
         self.dropped.lock().push(cf);
         self.families.remove(cf).unwrap().clear();
@@ -342,7 +344,7 @@ fn follow(log: &Log, way: &Way, flushed: Map<CfId, Lsn>) -> (Arc<World>, Live<Wo
     });
     let lanes = Lanes::start(applying, hands, Arc::clone(&world) as Arc<dyn Target>).unwrap();
     let unfinished = Unfinished::new(Lsn::FIRST, way.held_bytes_max);
-    let begin = Begin { position: start, unfinished, flushed, xid_limit: Xid::new(1) };
+    let begin = Begin { position: start, unfinished, flushed, xid_limit: Xid::new(1), time_us: 0 };
     let live = Live::new(Arc::clone(&world), lanes, begin).unwrap();
     (world, live)
 }

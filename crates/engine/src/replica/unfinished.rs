@@ -151,7 +151,11 @@ impl Unfinished {
                 self.clear(large);
                 Ok(())
             }
-            Redo::Relog { .. } | Redo::XidLimit { .. } | Redo::Unlogged { .. } | Redo::Time { .. } => Ok(()),
+            Redo::Relog { .. }
+            | Redo::XidLimit { .. }
+            | Redo::Unlogged { .. }
+            | Redo::Time { .. }
+            | Redo::Quorum { .. } => Ok(()),
         }
     }
 }

@@ -109,7 +109,7 @@ impl Watermark {
     fn look(&self) -> u64 {
         let dispatched = || self.dispatched.load(ord!("DISPATCHED_LOAD", Acquire));
         let mut found = if mutant!("LANES_BEFORE_DISPATCHED") { u64::MAX } else { dispatched() };
-        for lane in &self.lanes {
+        for lane in self.lanes.iter().filter(|_| !mutant!("LANES_NOT_WAITED_FOR")) {
             let handed = lane.handed.load(Ordering::Relaxed);
             if lane.done.load(ord!("DONE_LOAD", Acquire)) < handed {
                 found = found.min(lane.at.load(ord!("AT_LOAD", Acquire)));

@@ -121,6 +121,7 @@ fn loom_watermark_shows_whole_commits_only() {
         preemptions,
         floor,
         &[
+            ("LANES_NOT_WAITED_FOR", 2, any),
             ("LANES_BEFORE_DISPATCHED", 2, any),
             ("DISPATCHED_BEFORE_THE_LAST", 2, half),
             ("DISPATCHED_STORE", 2, any),

@@ -10,7 +10,7 @@ use collie_engine::{
     Basis, Db, EngineError, Env, Family, Insert, Isolation, KeyRange, OpenReport, Options, Outcome, ScanEnd, Session,
     StatementKind, Write,
 };
-use collie_env::{CrashPoint, SimFiles};
+use collie_env::{CrashPoint, SimFiles, SimRandom};
 use proptest::prelude::ProptestConfig;
 
 /// Where the database lies on a simulated disk.
@@ -155,4 +155,22 @@ pub(crate) fn moments_of<P: Clone + Send + 'static>(
     });
     live();
     std::mem::take(&mut *moments.lock().unwrap())
+}
+
+/// Runs `live` on the disk, and calls `check` with a state in which a power cut may leave it at each of its moments, with how far it had
+/// come, and a number; returns how many moments there were.
+pub(crate) fn at_each_moment<P: Clone + Send + 'static>(
+    disk: &SimFiles,
+    progress: &Arc<Mutex<P>>,
+    seed: u64,
+    live: impl FnOnce(),
+    check: impl Fn(&SimFiles, &P, u64),
+) -> usize {
+    let moments = moments_of(disk, progress, live);
+    let random = SimRandom::new(seed);
+    for (point, progress) in &moments {
+        let picks = if random.below(3) == 0 { point.none_kept() } else { point.drawn(&random) };
+        check(&point.state(&picks), progress, point.calls());
+    }
+    moments.len()
 }

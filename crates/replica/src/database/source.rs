@@ -3,18 +3,24 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use collie_base::Lsn;
-use collie_engine::{CheckpointOptions, Db, EngineError};
+use collie_base::{Lsn, Term};
+use collie_engine::{CheckpointOptions, Confirmed, Db, EngineError};
 use collie_env::{Access, Env};
-use collie_wal::{Log, ShipOptions, Shipper, TailOptions, WalError};
+use collie_wal::{ConsumerStat, Log, ShipOptions, Shipper, TailOptions, WalError};
 
 use super::history_of;
 use crate::{
+    compare::Held,
     identity::Identity,
-    primary::{BackupFile, BackupFiles, Ship, Shipment, Source, SourceError},
+    primary::{BackupFile, BackupFiles, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous},
+    term::Terms,
 };
 
 /// What precedes the name of a slot in the list of the log's consumers.
@@ -36,14 +42,46 @@ pub struct EngineSource {
     data: PathBuf,
     env: Env,
     options: SlotOptions,
+    terms: Option<Arc<Terms>>,
+    synchronous: Option<Arc<Synchronous>>,
+    show_applied: bool,
+    counts: AtomicBool,
 }
 
 impl EngineSource {
     /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
     pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
-        let source = Self { db, data: data.to_owned(), env, options };
+        let (synchronous, show_applied, counts) = (None, false, AtomicBool::new(false));
+        let source = Self { db, data: data.to_owned(), env, options, terms: None, synchronous, show_applied, counts };
         source.remove_leftovers();
         source
+    }
+
+    /// Has `terms` hear of a higher one.
+    #[must_use]
+    pub fn going_by(self, terms: Arc<Terms>) -> Self {
+        Self { terms: Some(terms), ..self }
+    }
+
+    /// With a quorum: replies wait for it once [`EngineSource::begin_to_count`] was called. With `show_applied` readers of replicas see
+    /// what they have applied, although a failover may take it back; else only what the quorum has on its disks.
+    #[must_use]
+    pub fn with_quorum(self, synchronous: Arc<Synchronous>, show_applied: bool) -> Self {
+        Self { synchronous: Some(synchronous), show_applied, ..self }
+    }
+
+    /// Has replies wait for the quorum from now on, if there is one and this database is a primary; returns whether that is new.
+    pub fn begin_to_count(&self) -> bool {
+        let begins = self.synchronous.is_some() && !self.db.is_replica() && !self.counts.swap(true, Ordering::Relaxed);
+        if begins {
+            self.db.count_replicas(true);
+        }
+        begins
+    }
+
+    /// Returns the database.
+    pub fn database(&self) -> &Db {
+        &self.db
     }
 
     fn log(&self) -> Result<&Log, SourceError> {
@@ -103,16 +141,34 @@ impl Source for EngineSource {
         }
     }
 
+    fn heard(&self, term: Term) {
+        // A promise that cannot be written counts in this process all the same (T3 of `terms.rs`).
+        let _counts = self.terms.as_ref().map(|terms| terms.promise(term, 0));
+    }
+
     fn durable(&self) -> Lsn {
         self.db.durable()
     }
 
     fn show(&self) -> Lsn {
-        self.db.durable()
+        if self.show_applied { self.db.durable() } else { self.db.settled() }
+    }
+
+    fn synchronous(&self) -> Option<&Arc<Synchronous>> {
+        self.synchronous.as_ref()
+    }
+
+    fn confirm(&self, confirmed: Sent) {
+        let Sent { received, durable, applied, .. } = confirmed;
+        self.db.confirm(Confirmed { received, durable, applied });
+    }
+
+    fn count_replicas(&self, counted: bool) {
+        self.db.count_replicas(counted);
     }
 
     fn commits(&self) -> u64 {
-        0
+        self.db.commits()
     }
 
     fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError> {
@@ -137,13 +193,13 @@ impl Source for EngineSource {
         let files = self.env.files.clone();
         let _left_by_an_earlier_try = files.remove_dir_all(&dir);
         let copy = CheckpointOptions { copy: false };
-        let made = self.db.checkpoint(&dir, copy, &mut |_| ControlFlow::Continue(())).map_err(engine)?;
+        let made = self.db.copy_levels(&dir, copy, &mut |_| ControlFlow::Continue(())).map_err(engine)?;
         let removed = dir.clone();
         let mut backup = BackupFiles {
             root: dir.clone(),
             files: Vec::new(),
             log_start: made.start,
-            consistent: made.end,
+            consistent: made.from,
             cleanup: Some(Box::new(move || {
                 // What stays is removed by the next start.
                 let _best_effort = files.remove_dir_all(&removed);
@@ -154,6 +210,21 @@ impl Source for EngineSource {
         // Nothing below is needed any more; the replica's stream begins there.
         drop(log.ship(&name, self.ship_options(made.start)).map_err(source_error)?);
         Ok(backup)
+    }
+
+    fn held(&self) -> Vec<HeldSlot> {
+        let Ok(log) = self.log() else { return Vec::new() };
+        let held = |consumer: ConsumerStat| {
+            let name = consumer.name.strip_prefix(CONSUMER_PREFIX)?.to_owned();
+            let ConsumerStat { lsn, restart, lag_bytes, lost, .. } = consumer;
+            Some(HeldSlot { name, lsn, restart, kept_bytes: if lost { 0 } else { lag_bytes }, is_lost: lost })
+        };
+        log.consumers().into_iter().filter_map(held).collect()
+    }
+
+    fn hold(&self) -> Option<Box<dyn Held>> {
+        let held: Box<dyn Held> = Box::new(self.db.hold_state().ok()?);
+        Some(held)
     }
 
     fn drop_slot(&self, slot: &str) -> Result<(), SourceError> {

@@ -1,29 +1,47 @@
 //! A replica of the engine as [`Target`].
 
-use std::path::Path;
+use std::{future::pending, path::Path, sync::Arc};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Term};
 use collie_engine::{EngineError, ErrorKind, HistoryStart, Replica, Seed};
 use collie_env::Env;
-use collie_wal::Follower;
+use collie_wal::{Follower, Mark};
+use parking_lot::Mutex;
+use tokio::select;
 
 use super::history_of;
 use crate::{
+    compare::Held,
     identity::Identity,
     packet::History,
     standby::{Cloned, Positions, Target, TargetError},
+    term::Terms,
 };
 
 /// A replica that follows.
 #[derive(Clone, Debug)]
 pub struct EngineTarget {
     replica: Replica,
+    terms: Option<Arc<Terms>>,
+    /// What the primary had on disk when it was last heard, as far as it was told, and when.
+    heard: Arc<Mutex<Option<(Lsn, u64)>>>,
 }
 
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self { replica }
+        Self { replica, terms: None, heard: Arc::default() }
+    }
+
+    /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
+    pub fn last_heard(&self) -> Option<(Lsn, u64)> {
+        *self.heard.lock()
+    }
+
+    /// Takes nothing of a term below what `terms` has promised.
+    #[must_use]
+    pub fn going_by(self, terms: Arc<Terms>) -> Self {
+        Self { terms: Some(terms), ..self }
     }
 }
 
@@ -33,7 +51,7 @@ impl Target for EngineTarget {
         Identity {
             cluster: self.replica.cluster_id(),
             node: self.replica.node_id(),
-            term,
+            term: term.max(self.promised()),
             histories: histories.into_iter().map(history_of).collect(),
             end: self.replica.end(),
         }
@@ -55,8 +73,51 @@ impl Target for EngineTarget {
         self.replica.receive(start, prev_end, records).map_err(|error| target_error(&error))
     }
 
+    fn promised(&self) -> Term {
+        self.terms.as_ref().map_or(Term::new(0), |terms| terms.promised())
+    }
+
+    fn heard(&self, durable: Lsn, now_ns: u64) {
+        *self.heard.lock() = Some((durable, now_ns));
+    }
+
     fn set_show(&self, show: Lsn) {
         self.replica.set_show(show);
+    }
+
+    async fn moves(&self, told: Positions) {
+        let next = |lsn: Lsn| lsn.plus(1);
+        // A log is waited for only up to its end: with all of it on disk, the next packet tells of more.
+        let follower = self.replica.follower().filter(|_| told.durable < told.received);
+        let flushed = follower.map(|follower| follower.log().reached(Mark::Durable, next(told.durable)));
+        let shown = self.replica.db().map(|db| db.wait_shown(next(told.applied)));
+        // A log that fails, and a replay that stops, say so where they are fed.
+        let flushed = async {
+            let Some(flushed) = flushed else { return pending().await };
+            if flushed.await.is_err() {
+                pending().await
+            }
+        };
+        let shown = async {
+            match shown {
+                None => pending().await,
+                Some(None) => {}
+                Some(Some(wait)) => {
+                    if wait.await.is_err() {
+                        pending().await
+                    }
+                }
+            }
+        };
+        select! {
+            () = flushed => {}
+            () = shown => {}
+        }
+    }
+
+    fn hold(&self, at: Lsn) -> Option<Box<dyn Held>> {
+        let held: Box<dyn Held> = Box::new(self.replica.hold_state(at).ok()??);
+        Some(held)
     }
 
     fn queue_bytes(&self) -> u64 {

@@ -12,7 +12,7 @@ use super::{
     Ack, Backup, Committed, Data, DataFlags, End, EndReason, Error, ErrorCode, From, HELLO_HISTORIES_MAX, Heartbeat,
     Hello, History, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Mark, Packet, PacketFault, Sample, SampledRead,
     Synced, TAIL_BYTES_MAX, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify, VerifyKind,
-    encode::{NEW_HISTORY, WANT_APPLY, WANT_FLUSH, chunk_crc, data_crc},
+    encode::{NEW_HISTORY, WANT_APPLY, WANT_FLUSH},
 };
 
 type Result<T> = std::result::Result<T, PacketFault>;
@@ -203,7 +203,7 @@ fn identify(reader: &mut Reader<'_>) -> Result<Identify> {
 fn data<'a>(reader: &mut Reader<'a>) -> Result<Data<'a>> {
     let (term, start, prev_end) = (term(reader)?, lsn(reader)?, lsn(reader)?);
     let (durable, show, mono_ns) = (lsn(reader)?, lsn(reader)?, reader.u64()?);
-    let (stored, byte, zeros) = (reader.u32()?, reader.u8()?, reader.bytes(3)?);
+    let (byte, zeros) = (reader.u8()?, reader.bytes(3)?);
     if byte & !(WANT_FLUSH | WANT_APPLY | NEW_HISTORY) != 0 || zeros != [0; 3] {
         return bad("flags");
     }
@@ -213,11 +213,6 @@ fn data<'a>(reader: &mut Reader<'a>) -> Result<Data<'a>> {
         new_history: byte & NEW_HISTORY != 0,
     };
     let records = rest(reader)?;
-    let data = Data { term, start, prev_end, durable, show, mono_ns, flags, records };
-    let computed = data_crc(&data);
-    if stored != computed {
-        return Err(PacketFault::Checksum { stored, computed });
-    }
     let bytes = u64::try_from(records.len()).unwrap_or(u64::MAX);
     let end = start.get().checked_add(bytes);
     if prev_end > start || (prev_end < start && !flags.new_history) || end.is_none_or(|end| end > durable.get()) {
@@ -226,7 +221,7 @@ fn data<'a>(reader: &mut Reader<'a>) -> Result<Data<'a>> {
     if records.is_empty() {
         return bad("records");
     }
-    Ok(data)
+    Ok(Data { term, start, prev_end, durable, show, mono_ns, flags, records })
 }
 
 fn ack(reader: &mut Reader<'_>) -> Result<Ack> {
@@ -308,12 +303,8 @@ fn backup<'a>(reader: &mut Reader<'a>, from: From) -> Result<Backup<'a>> {
             Backup::File { number, bytes, name }
         }
         2 => {
-            let (seq, number, offset, stored) = (reader.u64()?, reader.u32()?, reader.u64()?, reader.u32()?);
+            let (seq, number, offset) = (reader.u64()?, reader.u32()?, reader.u64()?);
             let bytes = rest(reader)?;
-            let computed = chunk_crc(seq, number, offset, bytes);
-            if stored != computed {
-                return Err(PacketFault::Checksum { stored, computed });
-            }
             if bytes.is_empty() {
                 return bad("bytes of a chunk");
             }

@@ -1,11 +1,12 @@
 //! Packets to bytes. The other way is `decode`; docs/replication-protocol.md has the offsets.
 
-use collie_base::checksum::{Crc32c, crc32c};
-
 use super::{
     Ack, Backup, CHUNK_BYTES_MAX, Committed, DATA_BYTES_MAX, Data, End, EndReason, Error, HELLO_HISTORIES_MAX,
     Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Packet, Sample, Synced, TEXT_BYTES_MAX,
-    TermKind, TermPacket, Verdict, Verify, VerifyKind, body::Body, kind,
+    TermKind, TermPacket, Verdict, Verify, VerifyKind,
+    body::Body,
+    kind,
+    seal::{CHECKSUM_BYTES, HEAD_BYTES, seal},
 };
 
 pub(super) const WANT_FLUSH: u8 = 1;
@@ -17,16 +18,15 @@ pub(super) const NEW_HISTORY: u8 = 4;
 /// # Panics
 /// When a list, a text or bytes are longer than their bound: a bug of the caller, which the peer would refuse (P4).
 pub fn encode(packet: &Packet<'_>, out: &mut Vec<u8>) {
-    let letter = letter_of(packet);
+    let (letter, start) = (letter_of(packet), out.len());
     out.push(letter);
-    let start = out.len();
-    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&[0; HEAD_BYTES - 1]);
     body(packet, &mut Body(out));
-    let length = out.len() - start;
+    out.extend_from_slice(&[0; CHECKSUM_BYTES]);
+    let length = out.len() - start - 1;
     let bytes_max = kind::of(letter).map_or(0, |kind| kind.bytes_max);
     assert!(length <= bytes_max, "a packet {:?} of {length} bytes: at most {bytes_max}", char::from(letter));
-    let length = u32::try_from(length).expect("the bound is below 2^32");
-    out[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    seal(&mut out[start..]);
 }
 
 fn letter_of(packet: &Packet<'_>) -> u8 {
@@ -129,34 +129,15 @@ fn put_identify(identify: &Identify, out: &mut Body<'_>) {
     }
 }
 
-/// Returns the checksum of a data packet: of its fields, from the term to the clock, its flags, and its records.
-pub fn data_crc(data: &Data<'_>) -> u32 {
-    let mut fields = Vec::with_capacity(52);
-    put_data_fields(data, &mut Body(&mut fields));
-    Body(&mut fields).bytes(&data_flags(data));
-    let mut crc = Crc32c::new();
-    crc.update(&fields);
-    crc.update(data.records);
-    crc.finish()
-}
-
-fn data_flags(data: &Data<'_>) -> [u8; 4] {
+fn put_data(data: &Data<'_>, out: &mut Body<'_>) {
+    assert!(data.records.len() <= DATA_BYTES_MAX, "{} bytes of records in a packet", data.records.len());
+    out.u64(data.term.get()).u64(data.start.get()).u64(data.prev_end.get());
+    out.u64(data.durable.get()).u64(data.show.get()).u64(data.mono_ns);
     let flag = |set: bool, flag: u8| if set { flag } else { 0 };
     let flags = data.flags;
     let byte =
         flag(flags.want_flush, WANT_FLUSH) | flag(flags.want_apply, WANT_APPLY) | flag(flags.new_history, NEW_HISTORY);
-    [byte, 0, 0, 0]
-}
-
-fn put_data_fields(data: &Data<'_>, out: &mut Body<'_>) {
-    out.u64(data.term.get()).u64(data.start.get()).u64(data.prev_end.get());
-    out.u64(data.durable.get()).u64(data.show.get()).u64(data.mono_ns);
-}
-
-fn put_data(data: &Data<'_>, out: &mut Body<'_>) {
-    assert!(data.records.len() <= DATA_BYTES_MAX, "{} bytes of records in a packet", data.records.len());
-    put_data_fields(data, out);
-    out.u32(data_crc(data)).bytes(&data_flags(data)).bytes(data.records);
+    out.u8(byte).bytes(&[0; 3]).bytes(data.records);
 }
 
 fn put_ack(ack: &Ack, out: &mut Body<'_>) {
@@ -194,8 +175,7 @@ fn put_backup(backup: &Backup<'_>, out: &mut Body<'_>) {
         }
         Backup::Chunk { seq, number, offset, bytes } => {
             assert!(bytes.len() <= CHUNK_BYTES_MAX, "{} bytes in a chunk", bytes.len());
-            let crc = chunk_crc(*seq, *number, *offset, bytes);
-            out.u8(2).u64(*seq).u32(*number).u64(*offset).u32(crc).bytes(bytes);
+            out.u8(2).u64(*seq).u32(*number).u64(*offset).bytes(bytes);
         }
         Backup::End { chunks, bytes } => {
             out.u8(3).u64(*chunks).u64(*bytes);
@@ -204,11 +184,4 @@ fn put_backup(backup: &Backup<'_>, out: &mut Body<'_>) {
             out.u8(4).u64(*seq);
         }
     }
-}
-
-/// Returns the checksum of a chunk: of its fields and its bytes.
-pub(super) fn chunk_crc(seq: u64, number: u32, offset: u64, bytes: &[u8]) -> u32 {
-    let mut fields = Vec::with_capacity(24);
-    Body(&mut fields).u64(seq).u32(number).u64(offset).u32(crc32c(bytes));
-    crc32c(&fields)
 }

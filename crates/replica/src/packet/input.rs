@@ -5,10 +5,8 @@ use super::{
     From, Packet, PacketError, PacketFault,
     decode::decode,
     kind::{self, UNKNOWN_BYTES_MAX},
+    seal::{self, CHECKSUM_BYTES, HEAD_BYTES, LENGTH_MIN, Length},
 };
-
-/// Bytes of the type and the length field.
-const HEAD_BYTES: usize = 5;
 
 /// Bytes from a peer that are not decoded yet.
 #[derive(Debug)]
@@ -95,10 +93,14 @@ impl Input {
                 _ => return self.refuse(letter, PacketFault::Type),
             }
             let Some(length) = rest.first_chunk() else { return Ok(None) };
-            let bytes = u32::from_le_bytes(*length);
+            let Length { bytes, check: [stored, computed] } = seal::length(letter, *length);
+            if stored != computed {
+                let (stored, computed) = (stored.into(), computed.into());
+                return self.refuse(letter, PacketFault::Checksum { stored, computed });
+            }
             let bytes_max = known.map_or(UNKNOWN_BYTES_MAX, |kind| kind.bytes_max);
             let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-            if length < 4 || length > bytes_max {
+            if bytes < LENGTH_MIN || length > bytes_max {
                 return self.refuse(letter, PacketFault::Length { bytes, bytes_max });
             }
             let whole = length.saturating_add(1);
@@ -119,8 +121,17 @@ impl Input {
     #[expect(clippy::should_implement_trait, reason = "the item borrows from the input, which Iterator cannot say")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, PacketError> {
         let Some(Frame { letter, body, end }) = self.frame()? else { return Ok(None) };
+        let whole = self.bytes.get(self.start..end).unwrap_or_default();
+        // Before anything of it is looked at.
+        match seal::checksum(whole) {
+            Some([stored, computed]) if stored == computed => {}
+            sums => {
+                let [stored, computed] = sums.unwrap_or_default();
+                return self.refuse(letter, PacketFault::Checksum { stored, computed });
+            }
+        }
         self.start = end;
-        let payload = self.bytes.get(body..end).unwrap_or_default();
+        let payload = self.bytes.get(body..end.saturating_sub(CHECKSUM_BYTES)).unwrap_or_default();
         decode(letter, self.from, payload).map(Some).map_err(|fault| PacketError { kind: letter, fault })
     }
 }

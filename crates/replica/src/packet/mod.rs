@@ -1,6 +1,6 @@
 //! Packets: what primary and replica send each other, as values and as bytes; sans-IO.
 //!
-//! A packet is a type byte, a length (u32, counting itself and the payload) and the payload; integers are little-endian.
+//! A packet is a type byte, a length with a check byte, the payload and a checksum; integers are little-endian.
 //! docs/replication-protocol.md has every offset. An unknown upper-case type ends the connection, an unknown lower-case one
 //! is passed over, so that a later version can add what may be ignored.
 //!
@@ -9,8 +9,8 @@
 //!   a length promises, and nothing of a packet that is passed over.
 //! - P2. Every read inside a packet is bounded by the packet, and it must end where its last field ends. A count is checked
 //!   against its bound and against the bytes that are there before anything is allocated for it.
-//! - P3. Bytes from a peer never panic. The records of a [`Data`] and the bytes of a [`Backup::Chunk`] are handed out only
-//!   under a checksum that holds.
+//! - P3. Bytes from a peer never panic. Nothing of a packet is handed out but under a checksum that holds, and no length is believed
+//!   whose check byte does not (`seal`).
 //! - P4. What is encoded is decoded as the same value, and stays within the limits that the other side checks.
 //!
 //! Checked by `packet_tests` (round trips, every cut, flipped bits, stored captures) and the fuzz target `replica_packets`.
@@ -23,14 +23,16 @@ mod input;
 mod kind;
 #[cfg(test)]
 mod packet_tests;
+mod seal;
 
 use collie_base::{HistoryId, Lsn, Term};
 
 pub use self::{
-    encode::{data_crc, encode},
+    encode::encode,
     error::{PacketError, PacketFault},
     input::Input,
     kind::{From, PACKET_BYTES_MAX},
+    seal::seal,
 };
 
 /// The newest version of the protocol that this program speaks, and the oldest.
@@ -371,7 +373,7 @@ pub struct Verify {
     pub from: Lsn,
     /// To here.
     pub to: Lsn,
-    /// Of which family; 0 for the log.
+    /// Of which family, its id plus one; 0 in a question and behind the last answer, and for the log.
     pub cf: u32,
     /// The answer; 0 in the question.
     pub result: u64,

@@ -271,9 +271,9 @@ proptest! {
             for (_, packet) in &packets {
                 stream.extend(bytes_of(packet));
                 if let Some(bytes) = unknown {
-                    stream.push(b'z');
-                    stream.extend(u32::try_from(bytes + 4).unwrap().to_le_bytes());
-                    stream.extend(vec![b'X'; bytes]);
+                    let mut unknown = vec![b'z'; bytes + 9];
+                    seal(&mut unknown);
+                    stream.extend(unknown);
                 }
             }
             let mut input = Input::stream(side);
@@ -289,21 +289,16 @@ proptest! {
         }
     }
 
-    /// Goal: what a checksum covers is handed out as it was sent or not at all (P3). Method: every bit of a data packet and of a
-    /// chunk flipped behind its length field.
+    /// Goal: a packet is handed out as it was sent or not at all (P3). Method: every bit of a packet of each type flipped. A type that
+    /// turns into an unknown lower-case one is refused by the check byte, not passed over.
     #[test]
-    fn flipped_bits_of_data_and_chunks_are_refused(parts in parts()) {
+    fn flipped_bits_of_every_packet_are_refused(parts in parts()) {
         for (from, packet) in parts.packets() {
-            if !matches!(packet, Packet::Data(_) | Packet::Backup(Backup::Chunk { .. })) {
-                continue;
-            }
             let bytes = bytes_of(&packet);
-            // Behind type, length and, of a chunk, the kind of the part.
-            let first = if matches!(packet, Packet::Data(_)) { 5 } else { 6 };
-            for bit in first * 8..bytes.len() * 8 {
+            for bit in 0..bytes.len() * 8 {
                 let mut bad = bytes.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                prop_assert!(read_one(from, &bad).is_err(), "bit {bit}");
+                prop_assert!(read_one(from, &bad).is_err(), "bit {bit} of {packet:?}");
             }
         }
     }
@@ -331,17 +326,24 @@ fn a_packet_ends_where_its_last_field_ends() {
     let parts = sample();
     for (from, packet) in parts.packets() {
         let mut bytes = bytes_of(&packet);
-        let ends_open = matches!(packet, Packet::Error(_) | Packet::Sample(Sample::Template { .. }));
+        let ends_open = matches!(
+            packet,
+            Packet::Error(_)
+                | Packet::Sample(Sample::Template { .. })
+                | Packet::Data(_)
+                | Packet::Backup(Backup::Chunk { .. })
+        );
         if ends_open {
-            continue; // text up to the end
+            continue; // text or bytes up to the end
         }
-        let length = bytes.len() - 1;
+        let length = bytes.len();
+        bytes.push(0);
         for wrong in [length - 1, length + 1] {
-            bytes[1..5].copy_from_slice(&u32::try_from(wrong).unwrap().to_le_bytes());
-            let mut bytes = bytes.clone();
-            bytes.push(0);
-            bytes.truncate(wrong + 1);
-            assert!(read_one(from, &bytes).is_err(), "{packet:?} with a length of {wrong}");
+            let mut bytes = bytes[..wrong].to_vec();
+            seal(&mut bytes);
+            let fault = read_one(from, &bytes).map_err(|error| error.fault);
+            let is_refused = matches!(fault, Err(PacketFault::Field { .. } | PacketFault::Length { .. }));
+            assert!(is_refused, "{packet:?} of {wrong} bytes: {fault:?}");
         }
     }
 }
@@ -350,18 +352,30 @@ fn a_packet_ends_where_its_last_field_ends() {
 /// packets alone.
 #[test]
 fn type_and_length_are_checked_before_the_payload_comes() {
-    let head = |kind: u8, length: u32| [&[kind][..], &length.to_le_bytes()].concat();
+    let head = |kind: u8, length: u32| {
+        let mut packet = vec![0; length as usize + 1];
+        packet[0] = kind;
+        seal(&mut packet);
+        packet.truncate(5);
+        packet
+    };
     let refused = |mut input: Input, bytes: &[u8]| {
         input.feed(bytes);
         input.next().map(|packet| packet.is_some())
     };
     let replica = || Input::stream(From::Replica);
     for (kind, length) in
-        [(b'A', 513), (b'H', 16385), (b'c', 65537), (b'z', 65537), (b'A', 3), (b'X', 0), (b'K', u32::MAX)]
+        [(b'A', 513), (b'H', 16385), (b'c', 65537), (b'z', 65537), (b'K', (1 << 20) + 1), (b'D', (1 << 24) - 1)]
     {
-        let error = refused(replica(), &head(kind, length)).unwrap_err();
+        let from = if matches!(kind, b'D' | b'K') { From::Primary } else { From::Replica };
+        let error = refused(Input::stream(from), &head(kind, length)).unwrap_err();
         assert!(matches!(error.fault, PacketFault::Length { bytes, .. } if bytes == length), "{error}");
         assert_eq!(error.code(), ErrorCode::Protocol);
+    }
+    // Shorter than itself, with the check byte of that.
+    for (length, check) in [(0_u8, 0x9D_u8), (7, 0x8B)] {
+        let error = refused(replica(), &[b'X', length, 0, 0, check]).unwrap_err();
+        assert!(matches!(error.fault, PacketFault::Length { bytes, .. } if bytes == u32::from(length)), "{error}");
     }
     // One byte is enough.
     for kind in [b'D', b'I', b'Z', b'B', 0, b'1', 0xFF] {
@@ -395,6 +409,7 @@ fn impossible_fields_are_refused() {
     let with = |letter: u8, at: usize, field: &[u8]| {
         let (from, mut bytes) = find(letter);
         bytes[5 + at..5 + at + field.len()].copy_from_slice(field);
+        seal(&mut bytes);
         match read_one(from, &bytes) {
             Err(PacketError { fault: PacketFault::Field { what }, .. }) => what,
             other => panic!("{letter}: {other:?}"),
@@ -432,6 +447,21 @@ fn impossible_fields_are_refused() {
     });
     let error = read_one(From::Primary, &bytes_of(&jump)).unwrap_err();
     assert_eq!(error.to_string(), "packet 'D' with a bad field: positions");
+}
+
+/// Goal: A1 of the seal. Method: every pair of bits of heads.
+#[test]
+fn two_flipped_bits_of_a_head_are_refused_before_the_payload_comes() {
+    let parts = sample();
+    for (from, packet) in parts.packets() {
+        let head = &bytes_of(&packet)[..5];
+        for (one, other) in (0..40).flat_map(|one| (0..one).map(move |other| (one, other))) {
+            let mut bad = head.to_vec();
+            bad[one / 8] ^= 1 << (one % 8);
+            bad[other / 8] ^= 1 << (other % 8);
+            assert!(read_one(from, &bad).is_err(), "bits {one} and {other} of {packet:?}");
+        }
+    }
 }
 
 /// Goal: bounds that the sender keeps are those that the receiver checks (P4). Method: the largest of each bounded type.

@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - B1. The log that the files need is kept under the replica's slot from before they are made.
-//! - B2. At most [`IN_FLIGHT`] chunks are under way: a replica with a slow disk costs no memory here.
+//! - B2. At most [`IN_FLIGHT`] chunks are under way: a replica with a slow disk costs no memory here. Each is small, so that acks come
+//!   often on a slow link too: nothing else says that somebody is there.
 //! - B3. Not faster than [`BYTES_PER_SECOND`]: the primary's own disk has other work.
 
 use std::time::Duration;
@@ -12,7 +13,7 @@ use tokio::{
     select,
     sync::watch,
     task::{block_in_place, spawn_blocking},
-    time::{Instant, interval, sleep_until},
+    time::{Instant, interval, sleep, sleep_until},
 };
 
 use super::{
@@ -23,11 +24,14 @@ use crate::{
     Connection, LinkError,
     identity::Identity,
     link::{self, Reading, Writing},
-    packet::{Backup, CHUNK_BYTES_MAX, ErrorCode, Heartbeat, Packet},
+    packet::{Backup, ErrorCode, Heartbeat, Packet},
 };
 
 /// Most chunks that are not acknowledged.
-const IN_FLIGHT: u64 = 16;
+const IN_FLIGHT: u64 = 64;
+
+/// Bytes of a file in one chunk.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How fast a backup goes, at most (`100 MiB/s`).
 const BYTES_PER_SECOND: u64 = 100 << 20;
@@ -54,7 +58,7 @@ pub(super) async fn send<S: Source, C: Connection>(
         }))
         .await?;
     let began = Instant::now();
-    let (mut seq, mut acked, mut sent, mut piece) = (0_u64, 0_u64, 0_u64, vec![0; CHUNK_BYTES_MAX]);
+    let (mut seq, mut acked, mut sent, mut piece) = (0_u64, 0_u64, 0_u64, vec![0; PIECE_BYTES]);
     for (number, file) in files.files.iter().enumerate() {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         writing.send(&Packet::Backup(Backup::File { number, bytes: file.bytes, name: &file.name })).await?;
@@ -71,7 +75,19 @@ pub(super) async fn send<S: Source, C: Connection>(
                 return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));
             }
             let bytes = piece.get(..count).unwrap_or_default();
-            writing.send(&Packet::Backup(Backup::Chunk { seq, number, offset, bytes })).await?;
+            {
+                let chunk = Packet::Backup(Backup::Chunk { seq, number, offset, bytes });
+                let sending = writing.send_patiently(&chunk);
+                tokio::pin!(sending);
+                loop {
+                    select! {
+                        sent = &mut sending => break sent?,
+                        chunks = ack(reading, seq, served.options.timeout), if acked < seq => acked = chunks?,
+                        // Nothing is under way that could be acknowledged.
+                        () = sleep(served.options.timeout), if acked == seq => return Err(link::silent(served.options.timeout)),
+                    }
+                }
+            }
             (seq, offset, sent) = (seq + 1, offset + count as u64, sent + count as u64);
             while seq - acked >= IN_FLIGHT {
                 acked = ack(reading, seq, served.options.timeout).await?; // B2
@@ -124,7 +140,7 @@ async fn make<S: Source, C: Connection>(
 
 /// Waits for the next ack of a chunk; returns how many chunks are acknowledged.
 async fn ack<C: Connection>(reading: &mut Reading<C>, sent: u64, timeout: Duration) -> Result<u64, LinkError> {
-    match reading.next(timeout).await? {
+    match reading.heard(timeout).await? {
         Packet::Backup(Backup::Ack { seq }) if seq < sent => Ok(seq + 1),
         _ => Err(LinkError::Unexpected { what: "packet instead of the ack of a chunk" }),
     }

@@ -105,8 +105,13 @@ impl Delay {
         if self.applied >= durable {
             return 0;
         }
-        let owed_ns = marks.first_above(self.applied).map_or(0, |since_ns| now_ns.saturating_sub(since_ns));
-        self.last_ns.max(owed_ns)
+        self.last_ns.max(self.owed_ns(marks, durable, now_ns))
+    }
+
+    /// Returns for how long the replica has owed the oldest of what it does not show, in nanoseconds; 0 when that is nothing.
+    pub fn owed_ns(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> u64 {
+        let since_ns = marks.first_above(self.applied).filter(|_| self.applied < durable);
+        since_ns.map_or(0, |since_ns| now_ns.saturating_sub(since_ns))
     }
 
     /// Returns the longest delay that was measured.

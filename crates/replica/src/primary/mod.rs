@@ -4,24 +4,41 @@
 //! |---|---|
 //! | `source.rs` | [`Source`]: what is asked of the database that is followed |
 //! | `progress.rs` | [`Progress`]: how far one replica has come, and what may be sent to it; no I/O |
-//! | `slots.rs` | [`Slots`]: who follows, by name |
+//! | `quorum.rs` | [`Quorum`]: which replicas must have a commit, and how far they have come; no I/O |
+//! | `synchronous.rs` | [`Synchronous`]: the quorum beside the connections that report to it |
+//! | `slots.rs` | [`Slots`]: who follows, by name, and for how long log is kept for whom |
+//! | `slots_file.rs` | the file `slots`, by which a primary knows them after a restart |
 //! | `serve.rs` | one connection, from hello to its end |
 //! | `delay.rs` | [`Delay`]: how far a replica is behind in time; no I/O |
+//! | `delay_history.rs` | [`DelayHistory`]: that second by second, and percentiles; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
 mod backup;
 mod delay;
+mod delay_history;
 mod progress;
+mod quorum;
+#[cfg(test)]
+mod quorum_tests;
 mod serve;
 mod slots;
+mod slots_file;
+#[cfg(test)]
+mod slots_tests;
 mod source;
+mod synchronous;
+#[cfg(test)]
+mod synchronous_tests;
 
 pub use self::{
     delay::{Delay, Marks},
+    delay_history::{DelayHistory, DelaySecond, DelaySummary, SECONDS_MAX},
     progress::{Progress, Sent},
+    quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
     serve::serve,
-    slots::{SlotStat, SlotState, Slots},
-    source::{BackupFile, BackupFiles, Ship, Shipment, Source, SourceError},
+    slots::{DropError, Expiry, SlotStat, SlotState, Slots},
+    source::{BackupFile, BackupFiles, HeldSlot, Ship, Shipment, Source, SourceError},
+    synchronous::{QuorumStat, Synchronous},
 };
 
 use std::time::Duration;
@@ -37,6 +54,8 @@ pub struct StreamOptions {
     pub window_bytes: u64,
     /// Most slots there may be.
     pub slots_max: usize,
+    /// How often a replica's rows are compared with the primary's, which reads all of both; `None`: never.
+    pub verify: Option<Duration>,
 }
 
 impl Default for StreamOptions {
@@ -46,6 +65,7 @@ impl Default for StreamOptions {
             timeout: Duration::from_secs(5),
             window_bytes: 64 << 20,
             slots_max: 10,
+            verify: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 //!   ends it.
 //! - G2. Not more than the window is under way, but for one packet.
 //! - G3. A round trip is measured on the primary's clock alone: now, less the clock that is echoed, less how long the replica held
-//!   it.
+//!   it. That is told by the replica's clock, which may run faster: held long, it can come out above the whole, and then measures nothing.
 //!
 //! Checked by the tests here.
 
@@ -81,12 +81,13 @@ impl Progress {
         (self.queue_bytes, self.heard_ns) = (ack.queue_bytes, now_ns);
         // Before the first packet of a connection there is no clock to echo.
         if ack.echo_mono_ns != 0 {
-            let Some(round) = now_ns.checked_sub(ack.echo_mono_ns).and_then(|round| round.checked_sub(ack.hold_ns))
-            else {
+            let Some(away_ns) = now_ns.checked_sub(ack.echo_mono_ns) else {
                 return Err(LinkError::Unexpected { what: "clock in an ack" });
             };
-            self.rtt_last_ns = round;
-            self.rtt_min_ns = self.rtt_min_ns.min(round);
+            if let Some(round) = away_ns.checked_sub(ack.hold_ns) {
+                self.rtt_last_ns = round;
+                self.rtt_min_ns = self.rtt_min_ns.min(round);
+            }
         }
         Ok(())
     }
@@ -152,7 +153,9 @@ mod tests {
         }
         let other_term = Ack { term: Term::new(2), ..ack(5096, 5000, 5096) };
         assert!(progress.on_ack(&other_term, 3000).is_err());
-        assert!(progress.on_ack(&ack(5096, 5000, 5096), 1200).is_err(), "held longer than it was away");
+        progress.on_ack(&ack(5096, 5000, 5096), 1200).expect("held longer than it was away: the other clock is faster");
+        assert_eq!(progress.rtt_min_ns(), 600);
+        assert!(progress.on_ack(&ack(5096, 5000, 5096), 999).is_err(), "an echo of what was not sent yet");
         assert_eq!(progress.positions().durable, Lsn::new(5000));
     }
 }

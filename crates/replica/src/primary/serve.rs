@@ -7,12 +7,14 @@
 //! - V1. No byte of data leaves before the replica is known to be of this database, of no higher term, and equal at its end.
 //! - V2. Nothing at or above `durable` leaves (replication.md R1).
 //! - V3. What the log keeps for the slot moves up only to what the replica says is on its disk.
+//! - V4. A replica is given up when no ack comes for as long as the timeout; it sends one every heartbeat. How long a packet takes to
+//!   leave says nothing: on a slow link a full one takes longer.
 //!
 //! Checked by `stream_tests`, over a connection in memory.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Term};
 use collie_env::Env;
 use parking_lot::Mutex;
 use tokio::{
@@ -25,9 +27,11 @@ use tokio::{
 use super::{
     Progress, Ship, SlotState, Slots, Source, SourceError, StreamOptions, backup,
     slots::{Attached, Busy},
+    synchronous::Membership,
 };
 use crate::{
     Connection, LinkError,
+    compare::{self, Held, Summing},
     identity::{Decision, Identity, Rebuild, common_protocol, decide},
     link::{self, Reading, Writing},
     packet::{
@@ -38,6 +42,9 @@ use crate::{
 
 /// How long a peer is given to say who it is.
 const HELLO_TIME: Duration = Duration::from_secs(10);
+
+/// An interval that is not waited for.
+const NEVER: Duration = Duration::from_secs(3600);
 
 /// Bytes of records in one packet, about.
 const PACKET_BYTES: usize = 1 << 20;
@@ -99,10 +106,12 @@ impl<S: Source> Served<S> {
             Decision::Stream { start } => {
                 let Some(shipper) = shipper else { return Err(LinkError::Unexpected { what: "decision" }) };
                 writing.send(&identify(Verdict::Stream, start)).await?;
+                attached.admit();
                 reading.known();
-                self.stream(reading, writing, shipper, &attached, start, stop).await
+                self.stream(reading, writing, shipper, (&attached, &greeting.slot), start, stop).await
             }
             Decision::Backup { .. } => {
+                attached.admit();
                 attached.state(SlotState::Backup);
                 writing.send(&identify(Verdict::Backup, Lsn::ZERO)).await?;
                 reading.known();
@@ -122,10 +131,11 @@ impl<S: Source> Served<S> {
                 Err(LinkError::fatal(code, Lsn::ZERO, text))
             }
             Decision::StepDown { term } => {
+                block_in_place(|| self.source.heard(term));
                 writing.send(&identify(Verdict::Refuse, Lsn::ZERO)).await?;
                 let text =
                     format!("this node leads in term {}, and term {term} has begun: follow its primary", own.term);
-                Err(LinkError::fatal(ErrorCode::Term, Lsn::ZERO, text))
+                Err(LinkError::refused(ErrorCode::Term, Lsn::ZERO, text))
             }
         }
     }
@@ -173,13 +183,44 @@ impl<S: Source> Served<S> {
         })
     }
 
+    /// Sends a heartbeat; returns what it said readers may see.
+    async fn heartbeat<C: Connection>(
+        &self,
+        writing: &mut Writing<C>,
+        term: Term,
+        acks: &Acks,
+        attached: &Attached,
+    ) -> Result<Lsn, LinkError> {
+        let rtt_min_ns = acks.progress.lock().rtt_min_ns();
+        let (durable, show, mono_ns) = (self.source.durable(), self.source.show(), self.env.clock.now_ns());
+        let delay_ns = attached.delay_ns(durable, mono_ns);
+        let commits = self.source.commits();
+        let heartbeat = Heartbeat { term, durable, show, mono_ns, delay_ns, rtt_min_ns, commits };
+        writing.send_patiently(&Packet::Heartbeat(heartbeat)).await?;
+        Ok(show)
+    }
+
+    /// Makes the packet of records, which begin at `start`.
+    fn data<'a>(&self, stream: &Streaming, (prev_end, start): (Lsn, Lsn), mono_ns: u64, records: &'a [u8]) -> Data<'a> {
+        Data {
+            term: stream.term,
+            start,
+            prev_end,
+            durable: self.source.durable(),
+            show: stream.show,
+            mono_ns,
+            flags: DataFlags { new_history: start > prev_end, want_flush: stream.counts, want_apply: stream.counts },
+            records,
+        }
+    }
+
     /// Sends what becomes durable until the connection ends.
     async fn stream<C: Connection>(
         &self,
         reading: Reading<C>,
         writing: &mut Writing<C>,
         mut shipper: S::Shipper,
-        attached: &Arc<Attached>,
+        (attached, slot): (&Arc<Attached>, &str),
         start: Lsn,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
@@ -187,11 +228,22 @@ impl<S: Source> Served<S> {
         let now_ns = self.env.clock.now_ns();
         let progress = Progress::new(term, start, self.options.window_bytes, now_ns);
         let acks = Arc::new(Acks { progress: Mutex::new(progress), changed: Notify::new() });
-        let taking = take_acks(reading, acks.clone(), attached.clone(), self.env.clone(), self.options.timeout);
+        // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
+        let member = self.source.synchronous().map(|synchronous| (synchronous.connected(slot), self.source.clone()));
+        let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
+        let taking = take_acks(reading, acks.clone(), attached.clone(), self.env.clone(), self.options.timeout, member);
         let mut taking = Taking(tokio::spawn(taking));
         let behind = self.source.durable();
+        let mut told_show = Lsn::ZERO;
+        // Commits wait for what it says.
+        let counts = self.source.synchronous().is_some_and(|synchronous| synchronous.has(slot));
         let mut heartbeats = interval(self.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut verifies = interval(self.options.verify.unwrap_or(NEVER));
+        verifies.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        verifies.reset();
+        // Held, until the log was sent up to there; then it is read.
+        let (mut held, mut summing): (Option<Box<dyn Held>>, Option<Summing>) = (None, None);
         let mut records = Vec::new();
         loop {
             records.clear();
@@ -214,18 +266,25 @@ impl<S: Source> Served<S> {
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;
                 }
                 _ = heartbeats.tick() => {
-                    let rtt_min_ns = acks.progress.lock().rtt_min_ns();
-                    let (durable, mono_ns) = (self.source.durable(), self.env.clock.now_ns());
-                    self.slots.pass(durable, mono_ns);
-                    writing.send(&Packet::Heartbeat(Heartbeat {
-                        term,
-                        durable,
-                        show: self.source.show(),
-                        mono_ns,
-                        delay_ns: attached.delay_ns(durable, mono_ns),
-                        rtt_min_ns,
-                        commits: self.source.commits(),
-                    })).await?;
+                    told_show = taking.while_heard(self.heartbeat(writing, term, &acks, attached)).await?;
+                }
+                // What its readers wait for may be all that is left to say.
+                () = grows_above(&mut shows, told_show) => {
+                    told_show = taking.while_heard(self.heartbeat(writing, term, &acks, attached)).await?;
+                }
+                _ = verifies.tick(), if self.options.verify.is_some() && held.is_none() && summing.is_none() => {
+                    let sent = acks.progress.lock().positions().sent;
+                    // What is held below what was sent cannot be asked for any more.
+                    held = block_in_place(|| self.source.hold()).filter(|held| held.at() >= sent);
+                    if held.as_ref().is_some_and(|held| held.at() == sent) {
+                        ask(&mut held, &mut summing, writing).await?;
+                    }
+                }
+                summed = compare::summed(&mut summing) => {
+                    let Some((at, sums)) = summed else { continue };
+                    for packet in compare::answers(at, &sums) {
+                        writing.send(&packet).await?;
+                    }
                 }
                 shipped = shipper.next(PACKET_BYTES, &mut records), if may_send => {
                     let at = shipped.map_err(|error| refuse_source(error, Lsn::ZERO))?;
@@ -233,22 +292,61 @@ impl<S: Source> Served<S> {
                     assert!(at.end <= durable, "{} would leave before it is durable, which {durable} is (V2)", at.end);
                     let mono_ns = self.env.clock.now_ns();
                     self.slots.pass(durable, mono_ns);
-                    let data = Data {
-                        term,
-                        start: at.start,
-                        prev_end: at.prev_end,
-                        durable,
-                        show: self.source.show(),
-                        mono_ns,
-                        flags: DataFlags { new_history: at.start > at.prev_end, ..DataFlags::default() },
-                        records: &records,
-                    };
+                    told_show = self.source.show();
+                    let stream = Streaming { term, show: told_show, counts };
                     acks.progress.lock().on_sent(at.end);
-                    writing.send(&Packet::Data(data)).await?;
+                    // Up to what is held, the question about it, and the rest.
+                    let asked = held.as_ref().map(|held| held.at()).filter(|asked| *asked > at.start && *asked <= at.end);
+                    let bytes = asked.map_or(records.len(), |asked| {
+                        usize::try_from(asked.bytes_since(at.start)).unwrap_or(usize::MAX)
+                    });
+                    let (front, rest) = records.split_at_checked(bytes).unwrap_or((&records, &[]));
+                    let packet = Packet::Data(self.data(&stream, (at.prev_end, at.start), mono_ns, front));
+                    taking.while_heard(writing.send_patiently(&packet)).await?;
+                    if let Some(asked) = asked {
+                        ask(&mut held, &mut summing, writing).await?;
+                        if !rest.is_empty() {
+                            let packet = Packet::Data(self.data(&stream, (asked, asked), mono_ns, rest));
+                            taking.while_heard(writing.send_patiently(&packet)).await?;
+                        }
+                    }
+                    // It was passed by a jump.
+                    held = held.filter(|held| held.at() > at.end);
                 }
             }
         }
     }
+}
+
+/// Waits until what readers may see has grown above `told`; for ever where that is not counted.
+async fn grows_above(shows: &mut Option<watch::Receiver<Lsn>>, told: Lsn) {
+    if let Some(shows) = shows
+        && shows.wait_for(|show| *show > told).await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
+/// Asks about what is held, up to which everything was sent, and has it read.
+async fn ask<C: Connection>(
+    held: &mut Option<Box<dyn Held>>,
+    summing: &mut Option<Summing>,
+    writing: &mut Writing<C>,
+) -> Result<(), LinkError> {
+    let Some(held) = held.take() else { return Ok(()) };
+    writing.send(&compare::question(held.at())).await?;
+    *summing = Some(Summing::of(held));
+    Ok(())
+}
+
+/// What a packet of records says besides them.
+struct Streaming {
+    term: Term,
+    /// Readers may see up to here.
+    show: Lsn,
+    /// Whether commits wait for what the replica says.
+    counts: bool,
 }
 
 /// What the two tasks of a connection share.
@@ -262,31 +360,47 @@ struct Acks {
 #[derive(Debug)]
 struct Taking(JoinHandle<Result<(), LinkError>>);
 
+impl Taking {
+    /// Waits for something to be sent, as long as the replica is heard of (V4).
+    async fn while_heard<T>(&mut self, sending: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
+        select! {
+            sent = sending => sent,
+            ended = &mut self.0 => Err(ended.ok().and_then(Result::err).unwrap_or(LinkError::Closed)),
+        }
+    }
+}
+
 impl Drop for Taking {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-async fn take_acks<C: Connection>(
+async fn take_acks<C: Connection, S: Source>(
     mut reading: Reading<C>,
     acks: Arc<Acks>,
     attached: Arc<Attached>,
     env: Env,
     timeout: Duration,
+    member: Option<(Membership, Arc<S>)>,
 ) -> Result<(), LinkError> {
     loop {
-        match reading.next(timeout).await? {
+        match reading.heard(timeout).await? {
             Packet::Ack(ack) => {
                 let now_ns = env.clock.now_ns();
-                let rtt_min_ns = {
+                let (rtt_min_ns, positions) = {
                     let mut progress = acks.progress.lock();
                     progress.on_ack(&ack, now_ns)?;
-                    progress.rtt_min_ns()
+                    (progress.rtt_min_ns(), progress.positions())
                 };
+                if let Some((member, source)) = &member {
+                    member.report(&**source, positions);
+                }
                 attached.applied(&ack, rtt_min_ns, now_ns);
                 acks.changed.notify_one();
             }
+            // The replica found what this node has.
+            Packet::Verify(verify) if verify.from == verify.to => attached.verified(verify.to),
             // What an ack says too; both may come.
             Packet::Synced(_) => {}
             _ => return Err(LinkError::Unexpected { what: "packet from a replica that follows" }),
@@ -327,7 +441,10 @@ fn refuse_busy(busy: Busy, slot: &str, slots_max: usize) -> LinkError {
             LinkError::refused(ErrorCode::Slot, Lsn::ZERO, text)
         }
         Busy::TooMany => {
-            let text = format!("there are {slots_max} slots already: drop one on the primary");
+            let text = format!(
+                "there are {slots_max} slots already (replication.slots): drop one on the primary, \
+                 SELECT pg_drop_replication_slot(name)"
+            );
             LinkError::fatal(ErrorCode::Slot, Lsn::ZERO, text)
         }
     }

@@ -5,18 +5,53 @@
 //!
 //! # Invariants
 //! - S1. One connection has a slot at a time, and one node id is connected once: a copied directory is refused.
-//! - S2. A slot's figures stay when its connection ends, until it is dropped.
+//! - S2. A slot's figures stay when its connection ends, until it is dropped. They are in the file `slots` too, as of at most
+//!   [`SAVE_EVERY`] before a crash: whoever starts again knows who followed before anybody comes.
+//! - S3. A connection that is refused leaves its slot as it was: nobody else's slot is lost by it, and none is made.
+//! - S4. A slot keeps log up to a number of bytes, which the log sees to, and for a time, which [`Slots::keep`] sees to; beyond
+//!   either it is expired, and keeps none. Time counts while this node runs: only then is log written.
+//! - S5. A slot is dropped in the log first, then in the file: after a crash between the two it is dropped. It expires in the file
+//!   first: after a crash between the two the log it kept is given up by the next [`Slots::keep`].
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
 
 use collie_base::Lsn;
+use collie_env::Env;
 use parking_lot::Mutex;
 
 use super::{
+    HeldSlot, Source, SourceError,
     delay::{Delay, Marks},
+    delay_history::{DelayHistory, DelaySecond, DelaySummary},
     progress::{Progress, Sent},
+    slots_file::{SlotsFile, StoredSlot},
 };
 use crate::packet::Ack;
+
+/// How old the file may be while positions move.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+
+/// The number of no connection: of who drops a slot.
+const DROPPING: u64 = 0;
+
+/// Why a slot keeps no log any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// Its replica is further behind than `replication.slot_bytes`.
+    Bytes,
+    /// Its replica was not heard of for `replication.slot_age`.
+    Age,
+}
+
+impl Expiry {
+    /// Returns the word that views show.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Age => "age",
+        }
+    }
+}
 
 /// What a slot's replica is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +64,8 @@ pub enum SlotState {
     Backup,
     /// It is not connected.
     Away,
+    /// It is not connected, and the log that it needs is not kept any more: it has to be filled anew.
+    Expired,
 }
 
 impl SlotState {
@@ -39,6 +76,7 @@ impl SlotState {
             Self::CatchingUp => "catchup",
             Self::Backup => "backup",
             Self::Away => "away",
+            Self::Expired => "expired",
         }
     }
 }
@@ -60,25 +98,61 @@ pub struct SlotStat {
     pub rtt_min_ns: u64,
     /// Bytes that wait on it to be applied.
     pub queue_bytes: u32,
-    /// When it was last heard of, on this node's clock.
+    /// When it was last heard of, on this node's clock; of one that has not come since this process began, when that was.
     pub heard_ns: u64,
+    /// When it was last heard of, in microseconds since 1970; 0 if that is not known.
+    pub heard_wall_us: i64,
+    /// For how long this node has not heard of it, as of the call, in nanoseconds, while it ran.
+    pub unheard_ns: u64,
+    /// Why it is expired, if it is.
+    pub expired: Option<Expiry>,
     /// How far its readers are behind, as of the call, in nanoseconds.
     pub delay_ns: u64,
     /// The longest delay of its connection.
     pub delay_max_ns: u64,
+    /// Below here its rows were found to be the primary's; zero before the first comparison of its connection.
+    pub verified: Lsn,
+    /// Percentiles of the last minute or two, over its connections.
+    pub summary: DelaySummary,
+    /// For how long it has owed the oldest of what it does not show, in nanoseconds.
+    pub owed_ns: u64,
+    /// In how long it will have made up for that, as it goes now, in nanoseconds; `None` when it is not gaining.
+    pub drain_ns: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
+    /// Its `unheard_ns` is what an earlier process counted, until it is heard of.
     stat: SlotStat,
     delay: Delay,
+    history: DelayHistory,
     connection: Option<u64>,
+}
+
+impl Slot {
+    /// One whose replica has not come.
+    fn away(name: String, now_ns: u64) -> Self {
+        let stat = SlotStat::away(name, now_ns);
+        Self { stat, delay: Delay::default(), history: DelayHistory::default(), connection: None }
+    }
+
+    fn unheard_ns(&self, now_ns: u64) -> u64 {
+        self.stat.unheard_ns.saturating_add(now_ns.saturating_sub(self.stat.heard_ns))
+    }
+
+    fn expire(&mut self, why: Expiry) {
+        (self.stat.state, self.stat.expired) = (SlotState::Expired, Some(why));
+    }
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     slots: BTreeMap<String, Slot>,
     connections: u64,
+    /// Whether the file says something else, and whether it should soon say this.
+    changed: bool,
+    urgent: bool,
+    saved_ns: u64,
 }
 
 /// The slots of a primary.
@@ -87,6 +161,10 @@ pub struct Slots {
     inner: Mutex<Inner>,
     /// When this node passed positions.
     marks: Mutex<Marks>,
+    /// Constant after it was opened.
+    env: Option<Env>,
+    /// Held while it is written.
+    file: Mutex<Option<SlotsFile>>,
 }
 
 /// A connection's hold on its slot: dropped, the slot is away.
@@ -95,7 +173,33 @@ pub(super) struct Attached {
     slots: Arc<Slots>,
     name: String,
     connection: u64,
+    /// The slot as it was, until the connection is known to be its replica's (S3).
+    before: Mutex<Option<Option<Slot>>>,
 }
+
+/// Why a slot was not dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropError {
+    /// There is none of that name.
+    Unknown,
+    /// Its replica is connected.
+    InUse,
+    /// The log's list cannot be written.
+    Source(SourceError),
+}
+
+impl fmt::Display for DropError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("there is no such slot"),
+            Self::InUse => f.write_str("its replica is connected"),
+            Self::Source(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DropError {}
 
 /// Why a slot cannot be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,9 +213,54 @@ pub(super) enum Busy {
 }
 
 impl Slots {
-    /// Makes a list without any.
+    /// Makes a list without any, that is in no file.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Reads the slots of the data directory `dir`, whose log keeps what `held` says. Also returns what an operator should know.
+    pub fn open(env: Env, dir: &Path, held: Vec<HeldSlot>) -> (Self, Option<String>) {
+        let now_ns = env.clock.now_ns();
+        let file = SlotsFile::new(env.clone(), dir);
+        let (stored, notice) = match file.read() {
+            Ok(stored) => (stored, None),
+            Err(error) => {
+                let text = format!("the list of replication slots in {} cannot be read: {error}; ", dir.display());
+                (Vec::new(), Some(text + "names and places are the log's, who the replicas are shows when they come"))
+            }
+        };
+        let mut slots = BTreeMap::new();
+        for held in held {
+            let at = held.lsn;
+            let mut slot = Slot::away(held.name.clone(), now_ns);
+            slot.stat.positions = Sent { sent: at, received: at, durable: at, applied: Lsn::ZERO };
+            slots.insert(held.name, slot);
+        }
+        for stored in stored {
+            let StoredSlot { name, node, received, durable, applied, unheard_ns, heard_wall_us, expired, address } =
+                stored;
+            // S5: not in the log, and not expired: dropped.
+            if !slots.contains_key(&name) && expired.is_none() {
+                continue;
+            }
+            let slot = slots.entry(name.clone()).or_insert_with(|| Slot::away(name, now_ns));
+            // The log may know of a later place than the file, or of an earlier one: both were true.
+            let durable = durable.max(slot.stat.positions.durable);
+            let received = received.max(durable);
+            slot.stat.positions = Sent { sent: received, received, durable, applied };
+            (slot.stat.node, slot.stat.address) = (node, address);
+            (slot.stat.unheard_ns, slot.stat.heard_wall_us) = (unheard_ns, heard_wall_us);
+            if let Some(why) = expired {
+                slot.expire(why);
+            }
+        }
+        let slots = Self {
+            inner: Mutex::new(Inner { slots, saved_ns: now_ns, ..Inner::default() }),
+            marks: Mutex::default(),
+            env: Some(env),
+            file: Mutex::new(Some(file)),
+        };
+        (slots, notice)
     }
 
     /// Returns all, by name, at `now_ns`, when this node has everything below `durable` on disk.
@@ -120,15 +269,36 @@ impl Slots {
         let stat = |slot: &Slot| SlotStat {
             delay_ns: slot.delay.now_ns(&marks, durable, now_ns),
             delay_max_ns: slot.delay.max_ns(),
+            summary: slot.history.summary(),
+            owed_ns: slot.delay.owed_ns(&marks, durable, now_ns),
+            drain_ns: slot.history.drain_ns(durable.bytes_since(slot.stat.positions.applied)),
+            unheard_ns: slot.unheard_ns(now_ns),
             ..slot.stat.clone()
         };
         inner.slots.values().map(stat).collect()
     }
 
-    /// Notes that everything below `durable` is on this node's disk. Whoever serves replicas calls this every
-    /// [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat) or oftener, also while none is connected: what an absent one owes
-    /// is counted from here.
-    pub fn pass(&self, durable: Lsn, now_ns: u64) {
+    /// Returns the seconds of each slot, by name, oldest first.
+    pub fn seconds(&self) -> Vec<(String, Vec<DelaySecond>)> {
+        let inner = self.inner.lock();
+        inner.slots.iter().map(|(name, slot)| (name.clone(), slot.history.seconds().copied().collect())).collect()
+    }
+
+    /// The heartbeat of a primary: notes that everything below `durable` is on this node's disk, and how far each replica is behind.
+    /// Whoever serves replicas calls this every [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat), also while none is
+    /// connected: what an absent one owes is counted from here.
+    pub fn beat(&self, durable: Lsn, now_ns: u64) {
+        self.pass(durable, now_ns);
+        let mut inner = self.inner.lock();
+        let marks = self.marks.lock();
+        for slot in inner.slots.values_mut() {
+            let delay_ns = slot.delay.now_ns(&marks, durable, now_ns);
+            slot.history.tick(now_ns, delay_ns, durable, slot.stat.positions.applied);
+        }
+    }
+
+    /// Notes that everything below `durable` is on this node's disk.
+    pub(super) fn pass(&self, durable: Lsn, now_ns: u64) {
         self.marks.lock().pass(durable, now_ns);
     }
 
@@ -146,37 +316,180 @@ impl Slots {
         if let Some(slot) = inner.slots.values().filter(connected).find(|slot| slot.stat.node == node) {
             return Err(Busy::Node(slot.stat.name.clone()));
         }
-        if inner.slots.get(name).as_ref().is_some_and(connected) {
+        let before = inner.slots.get(name).cloned();
+        if before.as_ref().is_some_and(|slot| slot.connection.is_some()) {
             return Err(Busy::Slot);
         }
-        if !inner.slots.contains_key(name) && inner.slots.len() >= slots_max {
+        if before.is_none() && inner.slots.len() >= slots_max {
             return Err(Busy::TooMany);
         }
         inner.connections += 1;
         let connection = inner.connections;
-        let before = inner.slots.get(name).map(|slot| slot.stat.positions);
         let stat = SlotStat {
-            name: name.to_owned(),
             node,
             address: address.to_owned(),
             state: SlotState::CatchingUp,
-            positions: before.unwrap_or_default(),
+            positions: before.as_ref().map(|slot| slot.stat.positions).unwrap_or_default(),
+            ..SlotStat::away(name.to_owned(), now_ns)
+        };
+        let history = before.as_ref().map(|slot| slot.history.clone()).unwrap_or_default();
+        let slot = Slot { stat, delay: Delay::default(), history, connection: Some(connection) };
+        inner.slots.insert(name.to_owned(), slot);
+        let before = Mutex::new(Some(before));
+        Ok(Attached { slots: self.clone(), name: name.to_owned(), connection, before })
+    }
+
+    /// Has slots expire that keep more log, or have been away longer, than they may (S4), and writes the file when it is time.
+    /// Returns what an operator should read. Call it every second or oftener.
+    ///
+    /// # Progress
+    /// Short mutexes, and at times a small file written and synced.
+    pub fn keep<S: Source>(&self, source: &S, age_max: Option<Duration>, now_ns: u64) -> Vec<String> {
+        let held: BTreeMap<String, HeldSlot> =
+            source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
+        let (mut news, mut give_up) = (Vec::new(), Vec::new());
+        let save = {
+            let mut inner = self.inner.lock();
+            let inner = &mut *inner;
+            for (name, slot) in inner.slots.iter_mut().filter(|(_, slot)| slot.connection.is_none()) {
+                let keeps_log = held.get(name).is_some_and(|held| !held.is_lost);
+                let is_too_old = age_max.is_some_and(|most| u128::from(slot.unheard_ns(now_ns)) >= most.as_nanos());
+                let why = match slot.stat.expired {
+                    None if held.get(name).is_some_and(|held| held.is_lost) => Expiry::Bytes,
+                    None if is_too_old => Expiry::Age,
+                    None => continue,
+                    // S5: a crash came between.
+                    Some(why) => {
+                        give_up.extend(keeps_log.then(|| name.clone()).filter(|_| why == Expiry::Age));
+                        continue;
+                    }
+                };
+                slot.expire(why);
+                inner.urgent = true;
+                give_up.extend((why == Expiry::Age).then(|| name.clone()));
+                let limit = match why {
+                    Expiry::Bytes => "its replica is further behind than replication.slot_bytes".to_owned(),
+                    Expiry::Age => {
+                        let seconds = slot.unheard_ns(now_ns) / 1_000_000_000;
+                        format!("its replica was not heard of for {seconds} s, and replication.slot_age is less")
+                    }
+                };
+                news.push(format!(
+                    "replication slot {name} is expired: {limit}. The log that it kept is given up, and a replica that needs it has to \
+                     be filled anew; SELECT pg_drop_replication_slot('{name}') forgets the slot"
+                ));
+            }
+            let since = Duration::from_nanos(now_ns.saturating_sub(inner.saved_ns));
+            inner.urgent || inner.changed && since >= SAVE_EVERY
+        };
+        if save && let Err(error) = self.save() {
+            news.push(format!("the list of replication slots cannot be written: {error}"));
+        }
+        for name in give_up {
+            // It may be its replica's again by now, which then reads on.
+            if let Err(error @ SourceError::Failed(_)) = source.drop_slot(&name) {
+                news.push(format!("the log that replication slot {name} keeps cannot be given up: {error}"));
+            }
+        }
+        news
+    }
+
+    /// Forgets the slot, and the place in the log that it has.
+    ///
+    /// # Errors
+    /// [`DropError`]; it is still there, or in the log's list.
+    ///
+    /// # Durability
+    /// Gone once this returns.
+    pub fn drop_slot<S: Source>(&self, name: &str, source: &S) -> Result<(), DropError> {
+        {
+            let mut inner = self.inner.lock();
+            let slot = inner.slots.get_mut(name).ok_or(DropError::Unknown)?;
+            if slot.connection.is_some() {
+                return Err(DropError::InUse);
+            }
+            slot.connection = Some(DROPPING);
+        }
+        let dropped = source.drop_slot(name);
+        {
+            let mut inner = self.inner.lock();
+            match (&dropped, inner.slots.get_mut(name)) {
+                (Err(_), Some(slot)) => slot.connection = None,
+                _ => drop(inner.slots.remove(name)),
+            }
+        }
+        dropped.map_err(DropError::Source)?;
+        // S5: what the file still says of it means nothing.
+        let _best_effort = self.save();
+        Ok(())
+    }
+
+    fn wall_us(&self) -> i64 {
+        self.env.as_ref().map_or(0, |env| env.clock.wall_us())
+    }
+
+    /// Writes the file, if there is one, as the slots are now.
+    ///
+    /// # Errors
+    /// The disk's; it is tried again.
+    ///
+    /// # Durability
+    /// On disk when it returns.
+    pub fn save(&self) -> io::Result<()> {
+        // Whoever comes later writes what is newer.
+        let file = self.file.lock();
+        let Some(file) = &*file else { return Ok(()) };
+        let (now_ns, wall_us) = (self.env.as_ref().map_or(0, |env| env.clock.now_ns()), self.wall_us());
+        let slots: Vec<StoredSlot> = {
+            let mut inner = self.inner.lock();
+            (inner.changed, inner.urgent, inner.saved_ns) = (false, false, now_ns);
+            let stored = |slot: &Slot| {
+                let stat = &slot.stat;
+                let is_here = slot.connection.is_some_and(|connection| connection != DROPPING);
+                StoredSlot {
+                    name: stat.name.clone(),
+                    node: stat.node,
+                    received: stat.positions.received,
+                    durable: stat.positions.durable,
+                    applied: stat.positions.applied,
+                    unheard_ns: slot.unheard_ns(now_ns),
+                    heard_wall_us: if is_here { wall_us } else { stat.heard_wall_us },
+                    expired: stat.expired,
+                    address: stat.address.clone(),
+                }
+            };
+            inner.slots.values().map(stored).collect()
+        };
+        let written = file.write(&slots);
+        if written.is_err() {
+            self.inner.lock().changed = true;
+        }
+        written
+    }
+}
+
+impl SlotStat {
+    /// A slot whose replica has not come.
+    fn away(name: String, now_ns: u64) -> Self {
+        Self {
+            name,
+            node: 0,
+            address: String::new(),
+            state: SlotState::Away,
+            positions: Sent::default(),
             rtt_min_ns: u64::MAX,
             queue_bytes: 0,
             heard_ns: now_ns,
+            heard_wall_us: 0,
+            unheard_ns: 0,
+            expired: None,
             delay_ns: 0,
             delay_max_ns: 0,
-        };
-        let slot = Slot { stat, delay: Delay::default(), connection: Some(connection) };
-        inner.slots.insert(name.to_owned(), slot);
-        Ok(Attached { slots: self.clone(), name: name.to_owned(), connection })
-    }
-
-    /// Forgets a slot that no connection has; returns whether there was one.
-    pub fn forget(&self, name: &str) -> bool {
-        let mut inner = self.inner.lock();
-        let away = inner.slots.get(name).is_some_and(|slot| slot.connection.is_none());
-        away && inner.slots.remove(name).is_some()
+            verified: Lsn::ZERO,
+            summary: DelaySummary::default(),
+            owed_ns: 0,
+            drain_ns: None,
+        }
     }
 }
 
@@ -189,7 +502,9 @@ impl Attached {
         let marks = self.slots.marks.lock();
         for mark in &ack.marks {
             let age_ns = u64::from(mark.age_us) * 1000;
-            slot.delay.on_mark(&marks, mark.lsn, age_ns, rtt_min_ns, now_ns);
+            if let Some(delay_ns) = slot.delay.on_mark(&marks, mark.lsn, age_ns, rtt_min_ns, now_ns) {
+                slot.history.note(delay_ns);
+            }
         }
     }
 
@@ -208,9 +523,22 @@ impl Attached {
         }
     }
 
+    /// The connection is the slot's replica's: what it does counts from now on (S3).
+    pub(super) fn admit(&self) {
+        if self.before.lock().take().is_some() {
+            let mut inner = self.slots.inner.lock();
+            (inner.changed, inner.urgent) = (true, true);
+        }
+    }
+
     /// Says what the replica is doing.
     pub(super) fn state(&self, state: SlotState) {
         self.change(|stat| stat.state = state);
+    }
+
+    /// Its rows below `at` are the primary's.
+    pub(super) fn verified(&self, at: Lsn) {
+        self.change(|stat| stat.verified = at.max(stat.verified));
     }
 
     /// Shows how far it has come.
@@ -220,40 +548,26 @@ impl Attached {
             (stat.rtt_min_ns, stat.queue_bytes) = (progress.rtt_min_ns(), progress.queue_bytes());
             stat.heard_ns = progress.heard_ns();
         });
+        self.slots.inner.lock().changed = true;
     }
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.state(SlotState::Away);
+        let before = self.before.lock().take();
+        let wall_us = self.slots.wall_us();
         let mut inner = self.slots.inner.lock();
+        let inner = &mut *inner;
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
-        if let Some(slot) = slot {
-            slot.connection = None;
+        let Some(slot) = slot else { return };
+        match before {
+            None => {
+                (slot.connection, slot.stat.state, slot.stat.heard_wall_us) = (None, SlotState::Away, wall_us);
+                (inner.changed, inner.urgent) = (true, true);
+            }
+            // S3
+            Some(Some(before)) => *slot = before,
+            Some(None) => drop(inner.slots.remove(&self.name)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Goal: S1 and S2. Method: two nodes and two names in every combination that must be refused, then after one left.
-    #[test]
-    fn one_connection_has_a_slot_and_a_node_connects_once() {
-        let slots = Arc::new(Slots::new());
-        let attach = |name: &str, node: u64| slots.attach(name, node, "127.0.0.1", 2, 5);
-        let north = attach("north", 1).unwrap();
-        assert_eq!(attach("north", 2).unwrap_err(), Busy::Slot);
-        assert_eq!(attach("south", 1).unwrap_err(), Busy::Node("north".to_owned()));
-        let _south = attach("south", 2).unwrap();
-        assert_eq!(attach("east", 3).unwrap_err(), Busy::TooMany);
-        assert!(!slots.forget("north"), "it is connected");
-        north.state(SlotState::Streaming);
-        drop(north);
-        let states: Vec<_> = slots.stat(Lsn::ZERO, 9).into_iter().map(|stat| (stat.name, stat.state)).collect();
-        assert_eq!(states, [("north".to_owned(), SlotState::Away), ("south".to_owned(), SlotState::CatchingUp)]);
-        let _again = attach("north", 1).unwrap();
-        assert!(!slots.forget("west"));
     }
 }

@@ -1,10 +1,11 @@
 //! `Source`: what is asked of the database that is followed.
 
-use std::{fmt, future::Future, path::PathBuf};
+use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Term};
 
-use crate::identity::Identity;
+use super::{Sent, Synchronous};
+use crate::{compare::Held, identity::Identity};
 
 /// A database that can be followed.
 pub trait Source: Send + Sync + 'static {
@@ -14,11 +15,31 @@ pub trait Source: Send + Sync + 'static {
     /// Who it is, and up to where its log is durable.
     fn identity(&self) -> Identity;
 
+    /// A node has seen `term`, which is above its own: it leads no more.
+    fn heard(&self, term: Term) {
+        let _nobody_asks = term;
+    }
+
     /// Up to where it is durable.
     fn durable(&self) -> Lsn;
 
     /// Up to where readers of replicas may see.
     fn show(&self) -> Lsn;
+
+    /// Who has to have a commit before its reply may leave, if anybody has.
+    fn synchronous(&self) -> Option<&Arc<Synchronous>> {
+        None
+    }
+
+    /// So many replicas as are needed have come so far: who waits for that may go on.
+    fn confirm(&self, confirmed: Sent) {
+        let _nobody_waits = confirmed;
+    }
+
+    /// Replies wait for replicas from now on, or do without.
+    fn count_replicas(&self, counted: bool) {
+        let _nobody_waits = counted;
+    }
 
     /// How many transactions it has committed.
     fn commits(&self) -> u64;
@@ -41,11 +62,36 @@ pub trait Source: Send + Sync + 'static {
     /// The disk, the log.
     fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError>;
 
+    /// What its log keeps for slots: those of an earlier process too.
+    fn held(&self) -> Vec<HeldSlot> {
+        Vec::new()
+    }
+
+    /// Holds what is committed now, to be compared with a replica; `None` when that cannot be.
+    fn hold(&self) -> Option<Box<dyn Held>> {
+        None
+    }
+
     /// Forgets the slot, so that the log that it kept may go.
     ///
     /// # Errors
     /// The disk.
     fn drop_slot(&self, slot: &str) -> Result<(), SourceError>;
+}
+
+/// A slot's place in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSlot {
+    /// The slot's name.
+    pub name: String,
+    /// Its replica has everything below on disk.
+    pub lsn: Lsn,
+    /// Log is kept from here on.
+    pub restart: Lsn,
+    /// How much that is, in bytes of records.
+    pub kept_bytes: u64,
+    /// Whether it fell further behind than it may, and keeps nothing any more.
+    pub is_lost: bool,
 }
 
 /// Reads a log for one replica.

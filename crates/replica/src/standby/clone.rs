@@ -27,6 +27,9 @@ use crate::{
 /// How long the primary is given for its first word: it may be busy.
 const IDENTIFY_TIME: Duration = Duration::from_secs(30);
 
+/// After how much of a file it is synced: the sync at its end would hold up acks longer than a primary waits for them.
+const SYNC_BYTES: u64 = 8 << 20;
+
 /// What a base backup was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cloned {
@@ -103,7 +106,7 @@ async fn take<C: Connection>(
     reading.known();
     let timeout = options.timeout.max(Duration::from_millis(u64::from(primary.timeout_ms)));
     let (log_start, consistent, files, bytes_total) = loop {
-        match reading.next(timeout).await? {
+        match reading.heard(timeout).await? {
             Packet::Heartbeat(_) => {}
             Packet::Backup(Backup::Begin { log_start, consistent, files, bytes, .. }) => {
                 break (log_start, consistent, files, bytes);
@@ -113,7 +116,7 @@ async fn take<C: Connection>(
     };
     let mut filling = Filling { env, dir, file: None, next_file: 0, next_chunk: 0, bytes: 0, dirs: Set::default() };
     loop {
-        match reading.next(timeout).await? {
+        match reading.heard(timeout).await? {
             Packet::Backup(Backup::File { number, bytes, name }) => {
                 block_in_place(|| filling.file(number, bytes, name))?;
             }
@@ -192,6 +195,9 @@ impl Filling<'_> {
         }
         file.file.write_at(offset, bytes).map_err(|error| Self::failed(&file.path, &error))?;
         file.offset += count;
+        if file.offset / SYNC_BYTES > offset / SYNC_BYTES {
+            file.file.sync_data().map_err(|error| Self::failed(&file.path, &error))?;
+        }
         self.next_chunk += 1;
         self.bytes += count;
         Ok(())

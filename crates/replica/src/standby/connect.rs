@@ -1,7 +1,7 @@
 //! A connection to a primary, up to the first packet: PostgreSQL's start-up, with `replication=collie`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -17,6 +17,15 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Longest message of a start-up that is read: an error's text.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
+/// The value of `replication` in a start-up whose connection carries the stream.
+pub const STREAM: &str = "collie";
+
+/// Its value where one question about terms comes.
+pub const TERMS: &str = "collie-terms";
+
+/// The parameter of a start-up that names the database, where one question about terms comes.
+pub const CLUSTER: &str = "collie_cluster";
+
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
 
@@ -25,14 +34,39 @@ const VERSION: u32 = 3 << 16;
 /// # Errors
 /// The network's; what the server says when it does not take replicas.
 pub async fn connect(address: &str, name: &str) -> Result<TcpStream, LinkError> {
-    let after_ms = u64::try_from(CONNECT_TIME.as_millis()).unwrap_or(u64::MAX);
-    timeout(CONNECT_TIME, start(address, name)).await.map_err(|_| LinkError::Silent { after_ms })?
+    within(CONNECT_TIME, start(address, name, STREAM, "")).await
 }
 
-async fn start(address: &str, name: &str) -> Result<TcpStream, LinkError> {
+/// Connects to `address` for one question about terms ([`crate::term::ask`]), which any node answers, whoever it follows.
+///
+/// # Errors
+/// The network's; nothing was heard for as long as `patience`; what the server says when it is no node of Collie.
+pub async fn connect_for_terms(
+    address: &str,
+    name: &str,
+    cluster: u128,
+    patience: Duration,
+) -> Result<TcpStream, LinkError> {
+    within(patience, start(address, name, TERMS, &cluster_text(cluster))).await
+}
+
+/// Returns a database's id as a start-up carries it: terms of another database are nobody's business.
+pub fn cluster_text(cluster: u128) -> String {
+    format!("{cluster:032x}")
+}
+
+async fn within(
+    patience: Duration,
+    starting: impl Future<Output = Result<TcpStream, LinkError>>,
+) -> Result<TcpStream, LinkError> {
+    let after_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+    timeout(patience, starting).await.map_err(|_| LinkError::Silent { after_ms })?
+}
+
+async fn start(address: &str, name: &str, what: &str, cluster: &str) -> Result<TcpStream, LinkError> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    stream.write_all(&startup(name)).await?;
+    stream.write_all(&startup(name, what, cluster)).await?;
     loop {
         let (kind, body) = message(&mut stream).await?;
         match kind {
@@ -52,11 +86,16 @@ async fn start(address: &str, name: &str) -> Result<TcpStream, LinkError> {
     }
 }
 
-fn startup(name: &str) -> Vec<u8> {
+fn startup(name: &str, what: &str, cluster: &str) -> Vec<u8> {
     let mut body = VERSION.to_be_bytes().to_vec();
-    let parameters =
-        [("user", "collie"), ("database", "collie"), ("replication", "collie"), ("application_name", name)];
-    for (key, value) in parameters {
+    let parameters = [
+        ("user", "collie"),
+        ("database", "collie"),
+        ("replication", what),
+        ("application_name", name),
+        (CLUSTER, cluster),
+    ];
+    for (key, value) in parameters.into_iter().filter(|(_, value)| !value.is_empty()) {
         for text in [key, value] {
             body.extend_from_slice(text.as_bytes());
             body.push(0);

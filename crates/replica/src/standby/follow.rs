@@ -2,8 +2,10 @@
 //!
 //! # Invariants
 //! - F1. Records go to the log as they came, one packet after the other; what they show to readers is set after that.
-//! - F2. Acks go out from a task of their own, so that an apply that takes its time does not make a primary think its replica dead.
-//! - F3. Nothing is taken from a primary of a lower term than this node has followed (replication.md R8).
+//! - F2. Acks go out from a task of their own and at least every heartbeat, news or not, so that neither an apply that takes its time
+//!   nor a packet that does makes a primary think its replica dead.
+//! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing acknowledged to it
+//!   (replication.md R8): looked at behind reading how far the target has come (T2 of `terms.rs`).
 //!
 //! Checked by `stream_tests`, over connections in memory.
 
@@ -16,16 +18,18 @@ use tokio::{
     select,
     sync::{Notify, watch},
     task::{JoinHandle, block_in_place},
-    time::sleep,
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 use super::{Backoff, Heard, Positions, Target, TargetError};
 use crate::{
     Connection, LinkError,
+    compare::{self, Compared, Comparing, Difference, Summing},
     identity::Identity,
     link::{self, Reading, Writing},
     packet::{
         End, ErrorCode, From, HELLO_HISTORIES_MAX, Hello, Identify, PROTOCOL, PROTOCOL_MIN, Packet, Synced, Verdict,
+        VerifyKind,
     },
 };
 
@@ -34,6 +38,9 @@ const IDENTIFY_TIME: Duration = Duration::from_secs(30);
 
 /// How often positions are looked at while something is to be acknowledged.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The shortest time between two acks that say nothing new.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(5);
 
 /// How a replica follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +66,8 @@ pub enum Ended {
     },
     /// The directory is to be filled anew.
     Rebuild,
+    /// Its rows are not the primary's: it must not be read any more.
+    Differs(Difference),
     /// The database has to be opened again.
     Failed(String),
 }
@@ -197,23 +206,43 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         let term = identify.term;
         let timeout = self.options.timeout.max(Duration::from_millis(u64::from(identify.timeout_ms)));
         let acks = Arc::new(Acks { heard: Mutex::new(Heard::new(term, identify.start)), changed: Notify::new() });
-        let sending = send_acks(writing.clone(), acks.clone(), self.target.clone(), self.env.clone());
+        let every = Duration::from_millis(u64::from(identify.heartbeat_ms)).max(HEARTBEAT_MIN);
+        let sending = send_acks(writing.clone(), acks.clone(), self.target.clone(), self.env.clone(), every);
         let mut sending = Sending(tokio::spawn(sending));
         acks.changed.notify_one();
         // What is durable there now is what it has caught up with.
         let behind = identify.durable;
         let mut told = false;
+        let (mut comparing, mut summing) = (Comparing::default(), None::<Summing>);
         loop {
+            if let Some(Compared { at, differs }) = comparing.verdict() {
+                let Some((family, own, primary)) = differs else {
+                    for packet in compare::answers(at, &[]) {
+                        writing.lock().await.send(&packet).await?;
+                    }
+                    continue;
+                };
+                let difference = Difference { at, term, family, own, primary };
+                let error = LinkError::fatal(ErrorCode::StateDiffers, at, difference.to_string());
+                writing.lock().await.end(Some(&error)).await;
+                return Ok(Outcome::Ended(Ended::Differs(difference)));
+            }
             let packet = select! {
-                packet = reading.next(timeout) => packet?,
+                packet = reading.heard(timeout) => packet?,
+                own = compare::summed(&mut summing) => {
+                    comparing.on_own(own);
+                    continue;
+                }
                 ended = &mut sending.0 => return Err(ended.unwrap_or(LinkError::Closed)),
             };
+            check_term(&**self.target, term)?; // F3
             let now_ns = self.env.clock.now_ns();
             match packet {
                 Packet::Data(data) => {
                     let show = {
                         let mut heard = acks.heard.lock();
                         heard.on_data(&data, now_ns)?;
+                        self.target.heard(data.durable, now_ns);
                         heard.show()
                     };
                     // F1
@@ -230,11 +259,23 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     let show = {
                         let mut heard = acks.heard.lock();
                         heard.on_heartbeat(&heartbeat, now_ns)?;
+                        self.target.heard(heartbeat.durable, now_ns);
                         heard.show()
                     };
                     self.target.set_show(show);
                 }
                 Packet::End(End { .. }) => return Ok(Outcome::Over),
+                Packet::Verify(verify) if verify.kind == VerifyKind::StateHash => {
+                    if verify.from == verify.to {
+                        comparing.on_primary(&verify)?;
+                        continue;
+                    }
+                    comparing.clear();
+                    let stands_there = acks.heard.lock().expected() == verify.to;
+                    let held = if stands_there { block_in_place(|| self.target.hold(verify.to)) } else { None };
+                    summing = held.map(Summing::of);
+                    continue;
+                }
                 // Nobody runs them here; they may be left out as well.
                 Packet::Sample(_) => {}
                 _ => return Err(LinkError::Unexpected { what: "packet from a primary that streams" }),
@@ -266,21 +307,27 @@ impl Drop for Sending {
     }
 }
 
-/// Sends acks while positions move (F2); returns why it cannot.
+/// Sends acks while positions move, and every `every` in any case (F2); returns why it cannot.
 async fn send_acks<T: Target, C: Connection>(
     writing: Shared<C>,
     acks: Arc<Acks>,
     target: Arc<T>,
     env: Env,
+    every: Duration,
 ) -> LinkError {
     let mut synced = false;
+    let mut due = interval(every);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let positions = target.positions();
-        let (ack, behind, now_synced, term) = {
+        let (ack, behind, now_synced, term, prompt) = {
             let mut heard = acks.heard.lock();
             let ack = heard.ack(positions, target.queue_bytes(), env.clock.now_ns());
-            (ack, heard.is_behind(positions), heard.is_synced(positions), heard.term())
+            (ack, heard.is_behind(positions), heard.is_synced(positions), heard.term(), heard.is_waited_for())
         };
+        if let Err(error) = check_term(&*target, term) {
+            return error; // F3
+        }
         if let Some(ack) = ack {
             let applied = ack.applied;
             let mut writing = writing.lock().await;
@@ -297,6 +344,9 @@ async fn send_acks<T: Target, C: Connection>(
         }
         select! {
             () = acks.changed.notified() => {}
+            // Somebody waits for it.
+            () = target.moves(positions), if behind && prompt => {}
+            _ = due.tick() => acks.heard.lock().ask(),
             () = sleep(LOOK_EVERY), if behind => {}
         }
     }
@@ -336,7 +386,19 @@ fn check(own: &Identity, identify: &Identify) -> Result<(), LinkError> {
     }
     if identify.term < own.term {
         let text = format!("the primary leads in term {}, this node has followed term {}", identify.term, own.term);
-        return Err(LinkError::fatal(ErrorCode::Term, Lsn::ZERO, text));
+        // It will hear of the higher term, and follow.
+        return Err(LinkError::refused(ErrorCode::Term, Lsn::ZERO, text));
+    }
+    Ok(())
+}
+
+/// Checks that no higher term than that of a connection was promised (F3).
+fn check_term<T: Target>(target: &T, term: Term) -> Result<(), LinkError> {
+    let promised = target.promised();
+    if promised > term {
+        let text =
+            format!("this node has promised term {promised}: it follows nobody who leads in term {term} any more");
+        return Err(LinkError::refused(ErrorCode::Term, Lsn::ZERO, text));
     }
     Ok(())
 }

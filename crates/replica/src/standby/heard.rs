@@ -26,6 +26,8 @@ pub struct Heard {
     echoed_at_ns: u64,
     /// Whether an answer is wanted whether or not anything moved.
     asked: bool,
+    /// Whether commits wait for what this replica says.
+    waited_for: bool,
     told: Positions,
 }
 
@@ -40,6 +42,7 @@ impl Heard {
             echo_mono_ns: 0,
             echoed_at_ns: 0,
             asked: true,
+            waited_for: false,
             told: Positions::default(),
         }
     }
@@ -66,7 +69,8 @@ impl Heard {
             return Err(LinkError::refused(ErrorCode::Gap, self.expected, text));
         }
         self.expected = data.start.plus(u64::try_from(data.records.len()).unwrap_or(u64::MAX));
-        self.asked |= data.flags.want_flush || data.flags.want_apply;
+        self.waited_for = data.flags.want_flush || data.flags.want_apply;
+        self.asked |= self.waited_for;
         Ok(())
     }
 
@@ -77,6 +81,11 @@ impl Heard {
     pub fn on_heartbeat(&mut self, heartbeat: &Heartbeat, now_ns: u64) -> Result<(), LinkError> {
         self.asked = true;
         self.note(heartbeat.term, (heartbeat.durable, heartbeat.show), heartbeat.mono_ns, now_ns)
+    }
+
+    /// An answer is wanted whether or not anything moves: the primary hears that somebody is there.
+    pub fn ask(&mut self) {
+        self.asked = true;
     }
 
     /// Returns the term of the connection.
@@ -97,6 +106,11 @@ impl Heard {
     /// Returns whether readers see everything that the primary has durable, as far as is known.
     pub fn is_synced(&self, positions: Positions) -> bool {
         self.durable > Lsn::ZERO && positions.applied >= self.durable
+    }
+
+    /// Returns whether progress is to be told at once: commits wait for it.
+    pub fn is_waited_for(&self) -> bool {
+        self.waited_for
     }
 
     /// Returns whether something that came is still to be acknowledged at some level.

@@ -19,7 +19,7 @@ mod target;
 pub use self::{
     backoff::Backoff,
     clone::{Cloned, clone},
-    connect::connect,
+    connect::{CLUSTER, STREAM, TERMS, cluster_text, connect, connect_for_terms},
     follow::{Ended, FollowOptions, Told, follow},
     heard::Heard,
     target::{Positions, Target, TargetError},

@@ -1,10 +1,10 @@
 //! `Target`: what is asked of the database that follows.
 
-use std::fmt;
+use std::{fmt, future::Future};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, Term};
 
-use crate::identity::Identity;
+use crate::{compare::Held, identity::Identity};
 
 /// A database that follows another.
 pub trait Target: Send + Sync + 'static {
@@ -28,8 +28,35 @@ pub trait Target: Send + Sync + 'static {
     /// Nothing was taken.
     fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError>;
 
+    /// The highest term that it has promised to follow: nothing of a lower one is received or acknowledged.
+    fn promised(&self) -> Term {
+        Term::new(0)
+    }
+
+    /// The primary was heard at `now_ns`: everything below `durable` is on its disk.
+    fn heard(&self, durable: Lsn, now_ns: u64) {
+        let _nobody_asks = (durable, now_ns);
+    }
+
     /// Its readers may see everything below `show` that is applied.
     fn set_show(&self, show: Lsn);
+
+    /// Resolves when more is on its disk or seen by its readers than `told` says; never, if it cannot tell: positions are looked at now
+    /// and then anyway.
+    ///
+    /// # Cancel safety
+    /// Dropping it waits no more.
+    fn moves(&self, told: Positions) -> impl Future<Output = ()> + Send {
+        let _looked_at = told;
+        std::future::pending()
+    }
+
+    /// Holds what everything below `at` has left, which is where the stream stands, to be compared with the primary; `None` when it is
+    /// elsewhere, or may not be shown yet. Waits until it is applied.
+    fn hold(&self, at: Lsn) -> Option<Box<dyn Held>> {
+        let _nowhere = at;
+        None
+    }
 
     /// Bytes received that wait to be applied.
     fn queue_bytes(&self) -> u64;

@@ -1,25 +1,34 @@
-//! A server that is a replica: fills its directory if it is empty, opens it, follows, and says what has to be done when it
-//! cannot go on as it is.
+//! A server that is a replica: opens its directory, follows, and says what has to be done when it cannot go on as it is.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
-use collie_engine::{Db, OpenProgress, OpenReport, Options, Replica, ReplicaOptions};
+use collie_engine::{Db, OpenProgress, OpenReport, Options, Replica, ReplicaOptions, Who};
 use collie_env::Env;
 use collie_replica::{
-    database::{EngineTarget, plant},
-    standby::{Backoff, Cloned, Ended, FollowOptions, Told, clone, connect, follow},
+    database::{CONSUMER_PREFIX, EngineTarget},
+    standby::{Ended, Told, follow},
+    term::Terms,
 };
 use tokio::{
     runtime::Runtime,
-    sync::{oneshot, watch},
+    sync::{Mutex, oneshot, watch},
     task::JoinHandle,
     time::sleep,
 };
 
+use super::{
+    candidate::{Candidate, List, Node},
+    peers::Addresses,
+    rebuild::follow_options,
+    role::name_of,
+};
 use crate::{ServeError, config::Config};
 
 /// How often it is looked whether there is something to show.
@@ -28,73 +37,90 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// A replica that is open and follows.
 pub(crate) struct Following {
     replica: Replica,
-    stop: watch::Sender<bool>,
     task: JoinHandle<()>,
     ended: oneshot::Receiver<Ended>,
+    has_ended: bool,
+    /// A former primary shows nothing before the first try to follow: its log may go on where the primary's does not.
+    may_show: Arc<AtomicBool>,
+    candidate: Arc<Candidate>,
+    addresses: Arc<Addresses>,
 }
 
-/// Fills the directory if there is no database in it, and opens it.
+/// Opens the directory, which is a replica's, and follows.
 ///
 /// # Errors
-/// The disk's; a primary that refuses for good. One that is not there is waited for.
+/// The disk's.
 pub(crate) fn open(
     runtime: &Runtime,
     config: &Config,
     engine: Options,
-    primary: &str,
+    addresses: &Arc<Addresses>,
     data: &Path,
     env: &Env,
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Following, OpenReport), ServeError> {
-    let io = |operation: &'static str, path: &Path| {
-        let what = path.display().to_string();
-        move |source| ServeError::Io { operation, what, source }
-    };
-    let files = &*env.files;
-    let names = match files.list(data) {
-        Ok(names) => names,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(io("list", data)(error)),
-    };
-    let options = |node: u64| FollowOptions {
-        slot: match config.replication.slot.as_str() {
-            "" => format!("node-{node:016x}"),
-            name => name.to_owned(),
-        },
-        timeout: config.replication.timeout,
-    };
-    let created = names.is_empty();
-    if created {
-        let node = env.random.u64();
-        let partial = partial_of(data);
-        match files.remove_dir_all(&partial) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io("remove", &partial)(error)),
-            _ => {}
-        }
-        let cloned = runtime.block_on(fill(primary, &partial, node, &options(node), env))?;
-        eprintln!("copied {} files, {} bytes, from {primary}", cloned.files, cloned.bytes);
-        plant(&cloned, node, &partial, env).map_err(|error| ServeError::Open(error.into()))?;
-        files.replace(&partial, data).map_err(io("name", data))?;
-    }
-    let (replica, mut report) = Replica::open(data, engine, ReplicaOptions::default(), env, progress)
+    let follows = Who::read(data, env).map_err(|error| ServeError::Open(error.into()))?.is_some_and(|who| who.follows);
+    let (replica, report) = Replica::open(data, engine, ReplicaOptions::default(), env, progress)
         .map_err(|error| ServeError::Open(error.into()))?;
-    report.created = created;
+    forget_slots(&replica, data, env)?;
+    let node = replica.node_id();
+    let terms = Terms::open(env, data, node, replica.histories().0).map_err(|error| ServeError::Open(error.into()))?;
     let (stop, stopping) = watch::channel(false);
+    let (tell_stopped, stopped) = watch::channel(false);
     let (end, ended) = oneshot::channel();
-    let target = Arc::new(EngineTarget::new(replica.clone()));
-    let follow_options = options(replica.node_id());
-    let (address, env, slot) = (primary.to_owned(), env.clone(), follow_options.slot.clone());
-    let task = runtime.spawn(async move {
-        let connecting = || connect(&address, &slot);
-        let _nobody_asks = end.send(follow(connecting, target, follow_options, env, stopping, tell(&address)).await);
+    let target = Arc::new(EngineTarget::new(replica.clone()).going_by(terms.clone()));
+    let candidate = Arc::new(Candidate {
+        replica: replica.clone(),
+        target: target.clone(),
+        terms,
+        peers: config.replication.peers.clone(),
+        list: config.replication.quorum.as_ref().map(|list| List { n: list.needed(), names: list.members().to_vec() }),
+        counts: config.replication.listen.is_some(),
+        name: name_of(config, node),
+        env: env.clone(),
+        stop,
+        stopped,
+        led: OnceLock::new(),
+        promoting: Mutex::new(()),
     });
-    Ok((Following { replica, stop, task, ended }, report))
+    let follow_options = follow_options(config, node);
+    let (from, env, slot) = (addresses.clone(), env.clone(), follow_options.slot.clone());
+    let may_show = Arc::new(AtomicBool::new(follows));
+    let tried = may_show.clone();
+    let task = runtime.spawn(async move {
+        let connecting = || from.connect(&slot);
+        let told = |told| {
+            tried.store(true, Relaxed);
+            tell(from.first(), told);
+        };
+        let how = follow(connecting, target, follow_options, env, stopping, told).await;
+        tell_stopped.send_replace(true);
+        let _nobody_asks = end.send(how);
+    });
+    Ok((
+        Following { replica, task, ended, has_ended: false, may_show, candidate, addresses: addresses.clone() },
+        report,
+    ))
+}
+
+/// Forgets who followed a former primary: its log is kept for nobody any more.
+fn forget_slots(replica: &Replica, data: &Path, env: &Env) -> Result<(), ServeError> {
+    let Some(log) = replica.follower().map(|follower| follower.log()) else { return Ok(()) };
+    for consumer in log.consumers().iter().filter(|consumer| consumer.name.starts_with(CONSUMER_PREFIX)) {
+        let removed = log.remove_consumer(&consumer.name);
+        removed.map_err(|error| ServeError::Open(collie_engine::EngineError::from(error).into()))?;
+    }
+    match env.files.remove(&data.join("slots")) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(ServeError::Io { operation: "remove", what: data.join("slots").display().to_string(), source: error })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Says on standard error how it stands.
-fn tell(primary: &str) -> impl Fn(Told) + Send + Sync {
-    let primary = primary.to_owned();
-    move |told| match told {
+fn tell(primary: &str, told: Told) {
+    match told {
         Told::Following { from, .. } => eprintln!("following {primary} from {from}"),
         Told::CaughtUp { applied } => eprintln!("caught up with {primary} at {applied}"),
         Told::Lost { why, wait } => eprintln!("not following {primary}: {why}; next try in {} ms", wait.as_millis()),
@@ -102,65 +128,57 @@ fn tell(primary: &str) -> impl Fn(Told) + Send + Sync {
     }
 }
 
-fn partial_of(data: &Path) -> PathBuf {
-    let mut name = data.file_name().unwrap_or_default().to_owned();
-    name.push(".collie-partial");
-    data.with_file_name(name)
-}
-
-/// Asks for base backups until one is whole.
-async fn fill(primary: &str, dir: &Path, node: u64, options: &FollowOptions, env: &Env) -> Result<Cloned, ServeError> {
-    let mut backoff = Backoff::default();
-    loop {
-        let one = async {
-            let io = connect(primary, &options.slot).await?;
-            env.files.create_dir_all(dir)?;
-            clone(io, dir, node, options, env, &mut |_done, _total| ()).await
-        };
-        let error = match one.await {
-            Ok(cloned) => return Ok(cloned),
-            Err(error) => error,
-        };
-        // Half a backup is none: it is begun again.
-        if let Err(source) = env.files.remove_dir_all(dir)
-            && source.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(ServeError::Io { operation: "remove", what: dir.display().to_string(), source });
-        }
-        if error.is_fatal() {
-            return Err(ServeError::Replication { message: format!("{primary} gives no base backup: {error}") });
-        }
-        let wait = backoff.next(false, env.random.u64());
-        eprintln!("no base backup from {primary} yet: {error}; next try in {} ms", wait.as_millis());
-        sleep(wait).await;
-    }
-}
-
 impl Following {
-    /// Waits until there is something to show.
-    ///
-    /// # Errors
-    /// Following ended before.
-    pub(crate) fn database(&mut self, runtime: &Runtime) -> Result<Db, ServeError> {
-        runtime.block_on(async {
-            loop {
-                if let Some(db) = self.replica.db() {
-                    return Ok(db);
-                }
-                if let Ok(ended) = self.ended.try_recv() {
-                    return Err(ServeError::Replication { message: reason(&ended) });
-                }
-                sleep(LOOK_EVERY).await;
-            }
-        })
+    /// Returns the id of the directory.
+    pub(crate) fn node(&self) -> u64 {
+        self.replica.node_id()
     }
 
-    /// Waits until it cannot go on as it is; returns why.
-    pub(crate) async fn ended(&mut self) -> String {
-        match (&mut self.ended).await {
-            Ok(ended) => reason(&ended),
-            Err(_) => "the task that follows has ended".to_owned(),
+    /// Waits until there is something to show. An error is why following ended before.
+    pub(crate) async fn database(&mut self) -> Result<Db, Ended> {
+        loop {
+            if let Some(db) = self.replica.db().filter(|_| self.may_show.load(Relaxed)) {
+                return Ok(db);
+            }
+            if let Ok(ended) = self.ended.try_recv() {
+                return Err(ended);
+            }
+            sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// Returns where the primary is that it follows, or would.
+    pub(crate) fn primary(&self) -> &str {
+        self.addresses.first()
+    }
+
+    /// Returns what can make it a primary.
+    pub(crate) fn candidate(&self) -> &Arc<Candidate> {
+        &self.candidate
+    }
+
+    /// Returns the node, whose database is `db`.
+    pub(crate) fn node_of(&self, db: Db) -> Node {
+        Node { terms: self.candidate.terms.clone(), db, replica: Some(self.replica.clone()) }
+    }
+
+    /// Waits until it cannot go on as it is; returns why. That never comes of one that was promoted.
+    pub(crate) async fn ended(&mut self) -> Ended {
+        // Asked again after it was dropped: what came once is kept.
+        if !self.has_ended {
+            let lost = |_| Ended::Failed("the task that follows has ended".to_owned());
+            let ended = (&mut self.ended).await.unwrap_or_else(lost);
+            self.has_ended = true;
+            if ended != Ended::Stopped {
+                return ended;
+            }
+        }
+        // Whoever promotes has stopped it.
+        drop(self.candidate.promoting.lock().await);
+        if self.candidate.led.get().is_some() {
+            std::future::pending::<()>().await;
+        }
+        Ended::Failed("it was to be promoted, which failed".to_owned())
     }
 
     /// Stops following and closes the database.
@@ -168,25 +186,27 @@ impl Following {
     /// # Errors
     /// The log could not be flushed.
     pub(crate) fn close(self, runtime: &Runtime) -> Result<(), ServeError> {
-        self.stop.send_replace(true);
+        self.candidate.stop.send_replace(true);
         let _ended = runtime.block_on(self.task);
         self.replica.close().map_err(|error| ServeError::Close { message: error.to_string() })
     }
 }
 
 /// Says what is to be done.
-fn reason(ended: &Ended) -> String {
+pub(crate) fn reason(ended: &Ended) -> String {
     match ended {
         Ended::Stopped => "following was stopped".to_owned(),
-        Ended::Truncate { at, term } => format!(
-            "the primary of term {term} does not have what this log holds from {at} on: to follow it, stop here, set the directory \
-             aside and start with an empty one (cutting and going on by itself is not built yet)"
-        ),
+        Ended::Truncate { at, term } => {
+            format!("the primary of term {term} does not have what this log holds from {at} on")
+        }
         Ended::Rebuild => {
-            "the primary cannot bring this directory up to date any more: set it aside and start with an empty one \
-                           (doing so by itself is not built yet)"
+            "the primary cannot bring this directory up to date any more: set it aside and start with an empty one, \
+                           or with replication.auto_rebuild=true"
                 .to_owned()
         }
+        Ended::Differs(difference) => format!(
+            "{difference}: this directory must not be read; set it aside for a look, and start with an empty one"
+        ),
         Ended::Failed(why) => format!("the replica has to be opened again: {why}"),
         _ => "following has ended".to_owned(),
     }

@@ -6,14 +6,15 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use collie_engine::Db;
 use collie_env::Env;
 use collie_replica::{
     LinkError,
     database::{EngineSource, SlotOptions},
-    primary::{SlotStat, SlotState, Slots, Source as _, StreamOptions, serve},
+    primary::{Slots, Source as _, StreamOptions, Synchronous, serve},
+    standby::{CLUSTER, STREAM, TERMS, cluster_text},
+    term::answer,
 };
-use collie_sql::{catalog::system::Standby, error::SqlState, session::Standbys};
+use collie_sql::{error::SqlState, session::Replication};
 use collie_wire::{Frontend, Input, Notice, Output, STARTUP_BYTES_MAX, Severity, TransactionStatus};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -21,14 +22,23 @@ use tokio::{
     runtime::Runtime,
     select,
     sync::watch,
-    task::JoinSet,
+    task::{JoinSet, block_in_place},
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
+use super::{
+    candidate::Node,
+    peers::ANSWER_TIME,
+    redundancy::keep_quorum,
+    shown::{Shown, SlotLimits},
+};
 use crate::{ServeError, config::Config};
 
 /// From accept to the end of the start-up.
 const STARTUP_TIME: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether slots are at their limits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What serves replicas.
 pub(crate) struct Replicas {
@@ -36,12 +46,15 @@ pub(crate) struct Replicas {
     address: SocketAddr,
     source: Arc<EngineSource>,
     slots: Arc<Slots>,
+    limits: SlotLimits,
     options: StreamOptions,
     env: Env,
+    node: Node,
 }
 
 impl Replicas {
-    /// Listens for replicas of `db`, which is open in `data`.
+    /// Listens for replicas of `node`, whose database is open in `data`, and for questions about terms. As long as it follows
+    /// itself, it takes no replicas.
     ///
     /// # Errors
     /// The address is not on loopback, or not free.
@@ -49,7 +62,7 @@ impl Replicas {
         runtime: &Runtime,
         address: SocketAddr,
         config: &Config,
-        db: Db,
+        node: Node,
         data: &std::path::Path,
         env: Env,
     ) -> Result<Self, ServeError> {
@@ -64,14 +77,24 @@ impl Replicas {
         let address = listener.local_addr().map_err(failed)?;
         let replication = &config.replication;
         let slot = SlotOptions { slot_bytes: replication.slot_bytes, flush_delay: replication.flush_delay };
-        let source = Arc::new(EngineSource::new(db, data, env.clone(), slot));
+        let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot).going_by(node.terms.clone());
+        if let Some(list) = &replication.quorum {
+            let synchronous = Synchronous::new(list.clone(), replication.degrade);
+            source = source.with_quorum(synchronous, replication.show_applied);
+        }
+        let source = Arc::new(source);
+        keep_quorum(&source, env.clock.now_ns());
         let options = StreamOptions {
             heartbeat: replication.heartbeat,
             timeout: replication.timeout,
             window_bytes: replication.window_bytes,
-            ..StreamOptions::default()
+            slots_max: replication.slots_max,
+            verify: replication.verify,
         };
-        Ok(Self { listener, address, source, slots: Arc::default(), options, env })
+        let (slots, notice) = Slots::open(env.clone(), data, source.held());
+        notice.iter().for_each(|notice| eprintln!("{notice}"));
+        let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
+        Ok(Self { listener, address, source, slots: Arc::new(slots), limits, options, env, node })
     }
 
     /// Returns the address it listens on.
@@ -79,28 +102,10 @@ impl Replicas {
         self.address
     }
 
-    /// Returns what tells who follows.
-    pub(crate) fn standbys(&self) -> Standbys {
+    /// Returns what views and functions about replication ask.
+    pub(crate) fn shown(&self) -> Box<dyn Replication> {
         let (slots, source, env) = (self.slots.clone(), self.source.clone(), self.env.clone());
-        let us = |ns: u64| i64::try_from(ns / 1000).unwrap_or(i64::MAX);
-        Box::new(move || {
-            let stat = slots.stat(source.durable(), env.clock.now_ns());
-            let standby = |stat: SlotStat| Standby {
-                slot: stat.name,
-                node: stat.node,
-                address: stat.address,
-                state: stat.state.word(),
-                is_connected: stat.state != SlotState::Away,
-                sent: stat.positions.sent,
-                received: stat.positions.received,
-                durable: stat.positions.durable,
-                applied: stat.positions.applied,
-                delay_us: us(stat.delay_ns),
-                rtt_us: (stat.rtt_min_ns < u64::MAX).then(|| us(stat.rtt_min_ns)),
-                queue_bytes: i64::from(stat.queue_bytes),
-            };
-            stat.into_iter().map(standby).collect()
-        })
+        Box::new(Shown { slots, source, limits: self.limits, env })
     }
 
     /// Serves whoever comes until `stopping` turns true.
@@ -109,9 +114,18 @@ impl Replicas {
         let mut connections = JoinSet::new();
         let mut heartbeats = interval(this.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             select! {
-                _ = heartbeats.tick() => this.slots.pass(this.source.durable(), this.env.clock.now_ns()),
+                _ = looks.tick() => {
+                    let keep = || this.slots.keep(&*this.source, this.limits.age, this.env.clock.now_ns());
+                    block_in_place(keep).iter().for_each(|news| eprintln!("{news}"));
+                }
+                _ = heartbeats.tick() => {
+                    this.slots.beat(this.source.durable(), this.env.clock.now_ns());
+                    keep_quorum(&this.source, this.env.clock.now_ns());
+                }
                 accepted = this.listener.accept() => match accepted {
                     Ok((socket, address)) => {
                         connections.spawn(this.clone().connection(socket, address, stopping.clone()));
@@ -128,11 +142,21 @@ impl Replicas {
             }
         }
         while connections.join_next().await.is_some() {}
+        if let Err(error) = block_in_place(|| this.slots.save()) {
+            eprintln!("the list of replication slots cannot be written: {error}");
+        }
     }
 
     async fn connection(self: Arc<Self>, mut socket: TcpStream, address: SocketAddr, stopping: watch::Receiver<bool>) {
         let _ = socket.set_nodelay(true);
-        let Ok(Some(early)) = timeout(STARTUP_TIME, start(&mut socket)).await else { return };
+        let Ok(Some((what, early))) = timeout(STARTUP_TIME, start(&mut socket, &self.node)).await else { return };
+        if what == What::Terms {
+            let decide =
+                |asked: &_| self.node.terms.answer(asked, || self.node.standing()).map_err(|error| error.to_string());
+            // Who asked asks again.
+            let _gone = answer(socket, &early, ANSWER_TIME, decide).await;
+            return;
+        }
         let served = (self.source.clone(), self.slots.clone());
         let address = address.to_string();
         match serve(socket, &early, &address, served, self.options, self.env.clone(), stopping).await {
@@ -142,9 +166,20 @@ impl Replicas {
     }
 }
 
-/// Goes through the start-up; returns what came behind it, or `None` for somebody who is no replica, and was told so.
-async fn start(socket: &mut TcpStream) -> Option<Vec<u8>> {
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The stream.
+    Stream,
+    /// One question about terms.
+    Terms,
+}
+
+/// Goes through the start-up; returns what it is for and what came behind it, or `None` for somebody who is no replica, or comes to a
+/// node that does not lead, and was told so.
+async fn start(socket: &mut TcpStream, node: &Node) -> Option<(What, Vec<u8>)> {
     let (mut input, mut output) = (Input::new(STARTUP_BYTES_MAX), Output::new());
+    let mut what = What::Stream;
     let refused = loop {
         match input.next() {
             Ok(None) => {
@@ -156,8 +191,19 @@ async fn start(socket: &mut TcpStream) -> Option<Vec<u8>> {
             Ok(Some(Frontend::SslRequest | Frontend::GssEncRequest)) => output.encryption_refused(),
             Ok(Some(Frontend::Startup(startup))) => {
                 let has = |name: &str, value: &str| startup.parameters.contains(&(name, value));
-                if has("replication", "collie") && has("user", "collie") {
-                    break None;
+                if has("replication", TERMS) && has("user", "collie") {
+                    if has(CLUSTER, &cluster_text(node.db.cluster_id())) {
+                        what = What::Terms;
+                        break None;
+                    }
+                    break Some((SqlState::CANNOT_CONNECT_NOW, "this node is of another database"));
+                }
+                if has("replication", STREAM) && has("user", "collie") {
+                    if node.leads() {
+                        break None;
+                    }
+                    let message = "this node follows another one, and takes no replicas";
+                    break Some((SqlState::CANNOT_CONNECT_NOW, message));
                 }
                 break Some((
                     SqlState::FEATURE_NOT_SUPPORTED,
@@ -185,5 +231,5 @@ async fn start(socket: &mut TcpStream) -> Option<Vec<u8>> {
         output.ready_for_query(TransactionStatus::Idle);
     }
     socket.write_all(output.bytes()).await.ok()?;
-    refused.is_none().then(|| std::mem::take(input.buffer()))
+    refused.is_none().then(|| (what, std::mem::take(input.buffer())))
 }

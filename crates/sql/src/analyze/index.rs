@@ -34,8 +34,8 @@ use crate::{
 pub fn index_expression(expr: &ast::Expr, relation: &Arc<Relation>, cx: &AnalyzeContext<'_>) -> Result<Expr> {
     with_stack(cx, |analyzer| {
         analyzer.levels.push(Level { clause: Clause::IndexExpression, ..Level::of_relation(relation) });
+        // A literal stays of unknown type, by which nothing is ordered.
         let node = analyzer.transform(expr)?;
-        let node = analyzer.resolve_unknown(node)?;
         analyzer.levels.pop();
         Ok(node.expr)
     })

@@ -58,6 +58,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "min(text)" => |_| Box::new(Extreme::new(oid::TEXT, Ordering::Less)),
         "min(numeric)" => |_| Box::new(Extreme::new(oid::NUMERIC, Ordering::Less)),
         "min(character)" => |_| Box::new(Extreme::new(oid::BPCHAR, Ordering::Less)),
+        "min(pg_lsn)" => |_| Box::new(Extreme::new(oid::PG_LSN, Ordering::Less)),
         "min(anyarray)" => |_| Box::new(Extreme::new(oid::ANYARRAY, Ordering::Less)),
     },
     entries! { Aggregate:
@@ -74,6 +75,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "max(text)" => |_| Box::new(Extreme::new(oid::TEXT, Ordering::Greater)),
         "max(numeric)" => |_| Box::new(Extreme::new(oid::NUMERIC, Ordering::Greater)),
         "max(character)" => |_| Box::new(Extreme::new(oid::BPCHAR, Ordering::Greater)),
+        "max(pg_lsn)" => |_| Box::new(Extreme::new(oid::PG_LSN, Ordering::Greater)),
         "max(anyarray)" => |_| Box::new(Extreme::new(oid::ANYARRAY, Ordering::Greater)),
     },
 ];

@@ -1,6 +1,8 @@
 //! Accessors that take a function's argument as the Rust type it must have. A mismatch is a bug of the caller
 //! (`implementation` I3) and panics. Also the errors that many functions share.
 
+use collie_base::Lsn;
+
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::Numeric;
 use crate::types::{Array, Value};
@@ -76,6 +78,13 @@ pub(super) fn oid(value: &Value) -> u32 {
     match value {
         Value::Oid(o) => *o,
         other => mismatch("oid", other),
+    }
+}
+
+pub(super) fn pg_lsn(value: &Value) -> Lsn {
+    match value {
+        Value::PgLsn(lsn) => *lsn,
+        other => mismatch("pg_lsn", other),
     }
 }
 

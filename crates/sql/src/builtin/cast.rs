@@ -84,7 +84,7 @@ pub fn conversion(source: u32, target: u32, context: CastContext) -> Option<Conv
     }
     let (from, to) = (tables::type_by_oid(source)?, tables::type_by_oid(target)?);
     // What only system functions return reads as text, and comes from nothing.
-    let shown = from.supported || matches!(source, oid::XID8 | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT | oid::PG_LSN);
+    let shown = from.supported || matches!(source, oid::XID8 | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT);
     if !shown || !to.supported || is_pseudo(source) || is_pseudo(target) {
         return None;
     }

@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::args::{boolean, bytea, char, date, float, int, micros, numeric, oid, text};
+use super::args::{boolean, bytea, char, date, float, int, micros, numeric, oid, pg_lsn, text};
 use super::context::EvalContext;
 use super::implementation::{Entry, entries};
 use crate::error::Result;
@@ -50,6 +50,7 @@ orders! {
     Byteas: |a, b, _| bytea(a).cmp(bytea(b));
     Chars: |a, b, _| char(a).cmp(&char(b));
     Oids: |a, b, _| oid(a).cmp(&oid(b));
+    Lsns: |a, b, _| pg_lsn(a).cmp(&pg_lsn(b));
     Vectors: |a, b, _| a.compare(b, type_oid::OIDVECTOR);
     Dates: |a, b, _| date(a).cmp(&date(b));
     /// Two times, two timestamps or two timestamps with time zone.
@@ -155,6 +156,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:
     "byteaeq" => eq::<Byteas>, "byteane" => ne::<Byteas>, "bytealt" => lt::<Byteas>, "byteale" => le::<Byteas>, "byteagt" => gt::<Byteas>, "byteage" => ge::<Byteas>,
     "chareq" => eq::<Chars>, "charne" => ne::<Chars>, "charlt" => lt::<Chars>, "charle" => le::<Chars>, "chargt" => gt::<Chars>, "charge" => ge::<Chars>,
     "oideq" => eq::<Oids>, "oidne" => ne::<Oids>, "oidlt" => lt::<Oids>, "oidle" => le::<Oids>, "oidgt" => gt::<Oids>, "oidge" => ge::<Oids>,
+    "pg_lsn_eq" => eq::<Lsns>, "pg_lsn_ne" => ne::<Lsns>, "pg_lsn_lt" => lt::<Lsns>, "pg_lsn_le" => le::<Lsns>, "pg_lsn_gt" => gt::<Lsns>, "pg_lsn_ge" => ge::<Lsns>,
     "oidvectoreq" => eq::<Vectors>, "oidvectorne" => ne::<Vectors>, "oidvectorlt" => lt::<Vectors>, "oidvectorle" => le::<Vectors>, "oidvectorgt" => gt::<Vectors>, "oidvectorge" => ge::<Vectors>,
     "text_pattern_lt" => lt::<Texts>, "text_pattern_le" => le::<Texts>, "text_pattern_gt" => gt::<Texts>, "text_pattern_ge" => ge::<Texts>,
     "bpchar_pattern_lt" => lt::<Blanks>, "bpchar_pattern_le" => le::<Blanks>, "bpchar_pattern_gt" => gt::<Blanks>, "bpchar_pattern_ge" => ge::<Blanks>,
@@ -180,5 +182,6 @@ pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:
     "bpcharcmp" => three_way::<Blanks>,
     "byteacmp" => three_way::<Byteas>,
     "btfloat8cmp" => three_way::<Floats>,
+    "pg_lsn_cmp" => three_way::<Lsns>,
     "btboolcmp" => three_way::<Booleans>,
 }];

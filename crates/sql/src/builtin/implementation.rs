@@ -14,7 +14,7 @@ use collie_base::Map;
 use super::context::{EvalContext, Rows};
 use super::{
     aggregate, array, bytes, chars, compare, datetime, datetime_format, float, integer, number_format, numeric,
-    pattern, series, system, text, xid,
+    pattern, pg_lsn, series, system, text, xid,
 };
 use crate::error::Result;
 use crate::types::Value;
@@ -73,7 +73,7 @@ pub(super) use entries;
 
 /// Returns every registered name, in the order of the modules.
 pub(super) fn registered() -> impl Iterator<Item = Entry> {
-    let tables: [&[&[Entry]]; 16] = [
+    let tables: [&[&[Entry]]; 17] = [
         integer::ENTRIES,
         float::ENTRIES,
         numeric::ENTRIES,
@@ -90,6 +90,7 @@ pub(super) fn registered() -> impl Iterator<Item = Entry> {
         aggregate::ENTRIES,
         system::ENTRIES,
         xid::ENTRIES,
+        pg_lsn::ENTRIES,
     ];
     tables.into_iter().flatten().flat_map(|entries| entries.iter().copied())
 }

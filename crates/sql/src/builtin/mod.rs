@@ -24,6 +24,7 @@ mod integer;
 mod number_format;
 mod numeric;
 mod pattern;
+mod pg_lsn;
 mod series;
 mod system;
 mod tables;

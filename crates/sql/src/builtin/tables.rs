@@ -1,4 +1,5 @@
-//! The tables of built-in facts: rows of `crates/sql/builtin/*.tsv`, parsed once, with indexes by OID and name.
+//! The tables of built-in facts: rows of `crates/sql/builtin/*.tsv`, parsed once, with indexes by OID and name. Those of
+//! `collie_*.tsv` are Collie's own, the others PostgreSQL's.
 //! Not the implementations (`implementation`).
 //!
 //! # Invariants
@@ -307,7 +308,7 @@ impl Tables {
         let implementations = implementation::by_name();
         let optional: Map<u32, usize> =
             rows(include_str!("../../builtin/proc_optional.tsv"), |f| (f.number(), f.number())).into_iter().collect();
-        let procs = rows(include_str!("../../builtin/proc.tsv"), |f| {
+        let proc = |f: &mut Fields| {
             let mut proc = Proc {
                 oid: f.number(),
                 name: f.text(),
@@ -330,7 +331,9 @@ impl Tables {
             proc.implementation =
                 *implementations.get(proc.source).expect("every row of proc.tsv has an implementation (I1)");
             proc
-        });
+        };
+        let mut procs = rows(include_str!("../../builtin/proc.tsv"), proc);
+        procs.extend(rows(include_str!("../../builtin/collie_proc.tsv"), proc)); // names of our own: B1
         let operators = rows(include_str!("../../builtin/operator.tsv"), |f| Operator {
             oid: f.number(),
             name: f.text(),

@@ -120,6 +120,7 @@ pub fn has_key_form(type_oid: u32) -> bool {
             | oid::TIME
             | oid::TIMESTAMP
             | oid::TIMESTAMPTZ
+            | oid::PG_LSN
     ) || oid::is_oid_like(type_oid)
         || (SqlType::new(type_oid).is_string_like() && type_oid != oid::VOID)
 }
@@ -189,6 +190,7 @@ fn encode_body(out: &mut Vec<u8>, type_oid: u32, value: &Value) -> Result<()> {
         | (oid::TIMESTAMPTZ, Value::TimestampTz(value)) => {
             out.extend_from_slice(&(value.cast_unsigned() ^ 1 << 63).to_be_bytes());
         }
+        (oid::PG_LSN, Value::PgLsn(value)) => out.extend_from_slice(&value.get().to_be_bytes()),
         (oid::INT2, Value::Int2(value)) => {
             out.extend_from_slice(&(value.cast_unsigned() ^ 1 << 15).to_be_bytes());
         }

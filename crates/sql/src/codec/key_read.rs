@@ -1,6 +1,8 @@
 //! Reads keys back into values; the layout stands in `key.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use collie_base::Lsn;
+
 use super::damaged;
 use super::key::{KeyColumn, NOT_NULL, NULL_FIRST, NULL_LAST, WIDE_EXPONENT_BIAS, class};
 use crate::error::Result;
@@ -82,6 +84,7 @@ fn decode_body(reader: &mut Reader<'_>, type_oid: u32) -> Result<Value> {
         oid::TIME => Value::Time(signed_8(reader)?),
         oid::TIMESTAMP => Value::Timestamp(signed_8(reader)?),
         oid::TIMESTAMPTZ => Value::TimestampTz(signed_8(reader)?),
+        oid::PG_LSN => Value::PgLsn(Lsn::new(u64::from_be_bytes(reader.fixed()?))),
         oid::BOOL => match reader.byte()? {
             0 => Value::Bool(false),
             1 => Value::Bool(true),

@@ -1,6 +1,7 @@
 //! Bytes of one value inside a row; the layout stands in `row.rs`.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+use collie_base::Lsn;
 use collie_base::codec::{Reader, put_varint};
 
 use super::{damaged, wrong_kind};
@@ -21,7 +22,7 @@ pub(super) fn fixed_width(type_oid: u32) -> Option<u8> {
         oid::BOOL | oid::CHAR => Some(1),
         oid::INT2 => Some(2),
         oid::INT4 | oid::FLOAT4 | oid::DATE => Some(4),
-        oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ => Some(8),
+        oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::PG_LSN => Some(8),
         _ if oid::is_oid_like(type_oid) => Some(4),
         _ => None,
     }
@@ -41,6 +42,7 @@ pub(super) fn write_fixed(value: &Value, type_oid: u32, target: &mut [u8]) -> bo
         | (oid::TIME, Value::Time(value))
         | (oid::TIMESTAMP, Value::Timestamp(value))
         | (oid::TIMESTAMPTZ, Value::TimestampTz(value)) => target.copy_from_slice(&value.to_le_bytes()),
+        (oid::PG_LSN, Value::PgLsn(value)) => target.copy_from_slice(&value.get().to_le_bytes()),
         (oid::FLOAT4, Value::Float4(value)) => target.copy_from_slice(&value.to_le_bytes()),
         (oid::FLOAT8, Value::Float8(value)) => target.copy_from_slice(&value.to_le_bytes()),
         (_, Value::Oid(value)) if oid::is_oid_like(type_oid) => target.copy_from_slice(&value.to_le_bytes()),
@@ -139,6 +141,7 @@ pub(super) fn decode(bytes: &[u8], type_oid: u32) -> Result<Value> {
         oid::TIME => Value::Time(i64::from_le_bytes(fixed(bytes)?)),
         oid::TIMESTAMP => Value::Timestamp(i64::from_le_bytes(fixed(bytes)?)),
         oid::TIMESTAMPTZ => Value::TimestampTz(i64::from_le_bytes(fixed(bytes)?)),
+        oid::PG_LSN => Value::PgLsn(Lsn::new(u64::from_le_bytes(fixed(bytes)?))),
         oid::NUMERIC => Value::Numeric(decode_numeric(bytes)?),
         oid::BYTEA => Value::bytea(bytes),
         _ if oid::is_oid_like(type_oid) => Value::Oid(u32::from_le_bytes(fixed(bytes)?)),

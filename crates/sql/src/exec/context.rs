@@ -141,6 +141,10 @@ pub(crate) fn cancelled(reason: CancelReason) -> SqlError {
         CancelReason::TransactionTimeout => {
             (SqlState::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
         }
+        // Only a commit is under this limit, and it says more.
+        CancelReason::ReplicasTimeout => {
+            (SqlState::QUERY_CANCELED, "canceling the wait for replicas due to its timeout")
+        }
     };
     SqlError::new(state, message)
 }

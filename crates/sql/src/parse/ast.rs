@@ -125,6 +125,8 @@ pub enum Stmt {
     Checkpoint,
     /// CALL collie_checkpoint(...).
     CopyDatabase(CopyDatabase),
+    /// CALL collie_set_option(...).
+    SetOption(SetOption),
     /// LOCK TABLE.
     Lock(Lock),
 }

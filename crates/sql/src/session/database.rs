@@ -51,7 +51,7 @@ pub struct Database {
     /// Settings every session starts with.
     defaults: Settings,
     epoch: AtomicU64,
-    next_oid: AtomicU32,
+    pub(super) next_oid: AtomicU32,
     /// Sessions that are running a statement now.
     pub(super) running: AtomicUsize,
     connected: Mutex<Map<u32, Connected>>,
@@ -59,7 +59,10 @@ pub struct Database {
     /// Ends what takes too long.
     pub(super) timer: Timer,
     /// Who follows this database.
-    pub(super) standbys: OnceLock<crate::session::Standbys>,
+    pub(super) replication: OnceLock<Box<dyn crate::session::Replication>>,
+    pub(super) promote: OnceLock<crate::session::Promote>,
+    /// What commits ask of replicas.
+    pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
     /// Of a replica: up to where the catalog was read. Held while it is replaced.
@@ -175,7 +178,9 @@ impl Database {
             db,
             timer: Timer::new(&env),
             blocking: OnceLock::new(),
-            standbys: OnceLock::new(),
+            replication: OnceLock::new(),
+            promote: OnceLock::new(),
+            replicas: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),
             row_ids: RowIds::default(),

@@ -1,5 +1,5 @@
 //! Statements that change definitions: the catalog lock, the private catalog, and what each DROP, TRUNCATE and schema
-//! statement does. Tables, indexes and constraints are put together in `table.rs`.
+//! statement does. Tables, indexes and constraints are put together in `table/`.
 //!
 //! # Invariants
 //! - C1. Every change is made under the catalog lock, held to the end of the transaction, and under ACCESS EXCLUSIVE (or

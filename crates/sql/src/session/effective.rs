@@ -1,8 +1,11 @@
 //! `Effective`: the settings that statements ask for on their way, as values instead of words.
 
+use collie_engine::CommitLevel;
+
 use crate::{
     session::{
         limits::TimeLimits,
+        position::Position,
         settings::{self, Settings},
     },
     types::{
@@ -26,14 +29,20 @@ pub(in crate::session) struct Effective {
     date_order: DateOrder,
     timezone_offset: i32,
     bytea_output: ByteaOutput,
-    /// Whether a commit waits for the disk.
-    pub(in crate::session) synchronous_commit: bool,
+    /// What a commit waits for.
+    pub(in crate::session) synchronous_commit: CommitLevel,
     /// When simple text runs by a shared plan.
     pub(in crate::session) text_plans: TextPlans,
     /// Whether new transactions refuse writes.
     pub(in crate::session) read_only: bool,
     /// How long what may take.
     pub(in crate::session) limits: TimeLimits,
+    /// What new snapshots have to show.
+    pub(in crate::session) wait_for: Option<Position>,
+    /// How long that is waited for, in milliseconds; 0: for ever.
+    pub(in crate::session) position_wait_ms: u64,
+    /// Whether the client is told of commits.
+    pub(in crate::session) report_commit: bool,
 }
 
 impl Default for Effective {
@@ -42,10 +51,13 @@ impl Default for Effective {
             date_order: DateOrder::Mdy,
             timezone_offset: 0,
             bytea_output: ByteaOutput::Hex,
-            synchronous_commit: true,
+            synchronous_commit: CommitLevel::RemoteFlush,
             text_plans: TextPlans::Auto,
             read_only: false,
             limits: TimeLimits::default(),
+            wait_for: None,
+            position_wait_ms: 5_000,
+            report_commit: false,
         }
     }
 }
@@ -64,7 +76,13 @@ impl Effective {
                 "escape" => ByteaOutput::Escape,
                 _ => ByteaOutput::Hex,
             },
-            synchronous_commit: settings.get("synchronous_commit") != "off",
+            synchronous_commit: match settings.get("synchronous_commit") {
+                "off" => CommitLevel::Async,
+                "local" => CommitLevel::Local,
+                "remote_write" => CommitLevel::RemoteWrite,
+                "remote_apply" => CommitLevel::RemoteApply,
+                _ => CommitLevel::RemoteFlush,
+            },
             text_plans: match settings.get("plan_cache_mode") {
                 "force_generic_plan" => TextPlans::Always,
                 "force_custom_plan" => TextPlans::Never,
@@ -78,6 +96,9 @@ impl Effective {
                 idle_in_transaction_ms: settings.time_ms("idle_in_transaction_session_timeout"),
                 idle_session_ms: settings.time_ms("idle_session_timeout"),
             },
+            wait_for: Position::read(settings.get("collie.wait_for_lsn")),
+            position_wait_ms: settings.time_ms("collie.wait_timeout"),
+            report_commit: settings.is_on("collie.report_commit"),
         }
     }
 
@@ -107,13 +128,22 @@ mod tests {
         let mut settings = Settings::default();
         same(&settings);
         settings.set("synchronous_commit", Some("off")).expect("known");
-        assert!(!settings.effective().synchronous_commit);
+        assert_eq!(settings.effective().synchronous_commit, CommitLevel::Async);
         same(&settings);
         settings.set_default("datestyle", "ISO, DMY").expect("known");
         settings.set_default("timezone", "+02").expect("known");
         same(&settings);
         settings.set("synchronous_commit", None).expect("known");
-        assert!(settings.effective().synchronous_commit);
+        assert_eq!(settings.effective().synchronous_commit, CommitLevel::RemoteFlush);
+        for (word, level) in [("local", CommitLevel::Local), ("Remote_Write", CommitLevel::RemoteWrite)] {
+            settings.set("synchronous_commit", Some(word)).expect("known");
+            assert_eq!(settings.effective().synchronous_commit, level);
+        }
+        for (word, level) in [("remote_apply", CommitLevel::RemoteApply), ("remote_flush", CommitLevel::RemoteFlush)] {
+            settings.set("synchronous_commit", Some(word)).expect("known");
+            assert_eq!(settings.effective().synchronous_commit, level);
+        }
+        settings.set("synchronous_commit", None).expect("known");
         settings.set("default_transaction_read_only", Some("on")).expect("known");
         settings.set("bytea_output", Some("escape")).expect("known");
         settings.set("statement_timeout", Some("2s")).expect("known");

@@ -273,11 +273,11 @@ impl Session {
     ///
     /// # Errors
     /// When the commit fails; the caller reports it before it says it is ready.
-    pub async fn sync(&mut self) -> Result<()> {
+    pub async fn sync<C: Client>(&mut self, client: &mut C) -> Result<()> {
         let _running = self.running();
         self.stop_clock();
         let ended = match self.transaction.block {
-            Block::Implicit => self.commit().await,
+            Block::Implicit => self.commit(client).await,
             Block::None => {
                 self.names.portals.clear();
                 Ok(())

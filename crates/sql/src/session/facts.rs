@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{
-    Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode, XidFate,
+    Advisory, AdvisoryScope, CancelHandle, HeldSnapshot, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token,
 };
 
 use crate::{
@@ -20,12 +20,15 @@ use crate::{
     catalog::{
         relation::{Oid, Relation},
         snapshot::Catalog,
-        system::{self, ActivityRow, SessionFacts, SettingRow, SnapshotRow, Standby, StoreFigures},
+        system::{
+            self, ActivityRow, DelayRow, NodeRow, ReplayRow, SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby,
+            StoreFigures,
+        },
     },
     error::{Result, SqlError, SqlState},
     exec::VirtualTables,
     session::{
-        Connected, DATABASE, Database, limits,
+        Connected, DATABASE, Database, limits, position,
         prepared::Names,
         search_path,
         settings::{Kind, SETTINGS, Settings},
@@ -47,6 +50,8 @@ pub(super) struct Facts<'a> {
     pub(super) xid: Option<Xid>,
     /// The statement's snapshot.
     pub(super) snapshot: Option<Lsn>,
+    /// Where the record of the session's last commit ends.
+    pub(super) last_commit: Option<Lsn>,
     pub(super) names: &'a Names,
     pub(super) cancel: &'a CancelHandle,
     pub(super) advisory: &'a Advisory,
@@ -149,12 +154,48 @@ impl SessionFacts for Facts<'_> {
         (self.database.db.boundary(), self.database.db.durable())
     }
 
+    fn state_hash(&self) -> Result<(Lsn, u64)> {
+        let mut hashed = None;
+        self.database.block(&mut || hashed = Some(self.database.db.state_hash(&[])));
+        Ok(hashed.expect("what is to block has run")?)
+    }
+
     fn is_replica(&self) -> bool {
         self.database.db.is_replica()
     }
 
+    fn promote(&self, force: bool) -> Result<String> {
+        self.database.promote(force)
+    }
+
+    fn last_commit(&self) -> Option<Token> {
+        position::token(self.database, self.last_commit)
+    }
+
+    fn replay(&self) -> Option<ReplayRow> {
+        let db = &self.database.db;
+        let received = db.received()?;
+        Some(ReplayRow { received, shown: db.shown(), time_us: db.replay_time_us() })
+    }
+
     fn standbys(&self) -> Vec<Standby> {
         self.database.standbys()
+    }
+
+    fn slots(&self) -> Vec<SlotRow> {
+        self.database.slots()
+    }
+
+    fn delays(&self) -> Vec<DelayRow> {
+        self.database.delays()
+    }
+
+    fn node(&self) -> NodeRow {
+        self.database.node()
+    }
+
+    fn drop_slot(&self, name: &str) -> Result<()> {
+        self.database.drop_slot(name)
     }
 
     fn row_estimate(&self, cf: CfId) -> u64 {

@@ -12,7 +12,7 @@
 //!
 //! Checked by `following_tests.rs`.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, atomic::Ordering};
 
 use collie_base::Lsn;
 use collie_engine::{CatalogChange, Isolation, StatementKind};
@@ -60,6 +60,8 @@ impl Database {
             return;
         }
         *followed = change.shown_from;
+        // For definitions after a promotion (D3 of `database.rs`).
+        self.next_oid.fetch_max(loaded.next_oid, Ordering::Relaxed);
         let mut catalog = loaded.catalog;
         system::install(&mut catalog);
         catalog.shown_from = change.shown_from;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use collie_base::Lsn;
-use collie_engine::{Options, Replica, ReplicaOptions, Seed};
+use collie_engine::{Db, Options, Replica, ReplicaOptions, Seed};
 use collie_env::Env;
 use collie_wal::{ShipOptions, Shipper};
 
@@ -179,6 +179,118 @@ fn replica_sees_definitions_and_rows_and_takes_no_writes() {
         pair.primary.engine().state_hash(&[]).unwrap().1,
         "every row, catalog and indexes included"
     );
+    // What was dropped counts until it is freed, so the two need not be equal here.
+    let asked = |session: &mut Session| ask(session, "SELECT split_part(collie_state_hash(), ':', 2)");
+    let known = |db: &Db| [format!("{:016x}", db.state_hash(&[]).unwrap().1)];
+    assert_eq!(asked(&mut primary), known(pair.primary.engine()));
+    assert_eq!(asked(&mut session), known(&pair.replica.db().unwrap()));
+}
+
+/// Goal: P1, P2 and P4 of `position.rs`: with the token of a commit a replica's session sees what the commit did, a table that it has made
+/// included, and says when it does not come; a statement under a kept snapshot does not wait, and settings never do. Method: commits
+/// that are shipped late, asked for in time and too early; tokens of a history that nobody knows.
+#[test]
+fn session_of_a_replica_waits_for_a_commit() {
+    let mut pair = Pair::new();
+    let mut primary = pair.primary.connect("collie", "test", None).unwrap();
+    assert_eq!(ask(&mut primary, "SELECT collie_last_commit()"), ["NULL"]);
+    assert_eq!(ask(&mut primary, "CREATE TABLE t (id int PRIMARY KEY)"), NOTHING);
+    pair.ship();
+    let (database, _) = Database::over(pair.replica.db().unwrap(), Env::real(), Settings::default()).unwrap();
+    let mut session = database.connect("collie", "test", None).unwrap();
+    assert_eq!(ask(&mut session, "SELECT collie_last_commit()"), ["NULL"]);
+    assert_eq!(ask(&mut session, "SHOW in_hot_standby"), ["on"]);
+    assert_eq!(ask(&mut session, "SHOW transaction_read_only"), ["on"]);
+    assert_eq!(ask(&mut primary, "SHOW transaction_read_only"), ["off"]);
+    assert_eq!(ask(&mut session, "BEGIN READ WRITE"), ["0A000"]);
+    let wait_for = |session: &mut Session, token: &str| {
+        assert_eq!(ask(session, &format!("SET collie.wait_for_lsn = '{token}'")), NOTHING);
+    };
+
+    // What is there already.
+    let made = ask(&mut primary, "SELECT collie_last_commit()").remove(0);
+    wait_for(&mut session, &made);
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(ask(&mut primary, &format!("SET collie.wait_for_lsn = '{made}'")), NOTHING);
+    assert_eq!(ask(&mut primary, "INSERT INTO t VALUES (1)"), NOTHING, "the primary has it too");
+
+    // What is not.
+    let mut kept = database.connect("collie", "test", None).unwrap();
+    assert_eq!(ask(&mut kept, "BEGIN ISOLATION LEVEL REPEATABLE READ"), NOTHING);
+    assert_eq!(ask(&mut kept, "SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(ask(&mut primary, "CREATE TABLE u (id int PRIMARY KEY)"), NOTHING);
+    assert_eq!(ask(&mut primary, "INSERT INTO u VALUES (7)"), NOTHING);
+    let token = ask(&mut primary, "SELECT collie_last_commit()").remove(0);
+    assert_ne!(token, made);
+    for session in [&mut session, &mut kept] {
+        wait_for(session, &token);
+        assert_eq!(ask(session, "SET collie.wait_timeout = '20ms'"), NOTHING);
+        assert_eq!(ask(session, "SHOW collie.wait_timeout"), ["20ms"]);
+    }
+    assert_eq!(ask(&mut session, "SELECT id FROM u"), ["57014"]);
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["57014"]);
+    assert_eq!(ask(&mut kept, "SELECT count(*) FROM t"), ["0"]);
+    assert_eq!(ask(&mut kept, "COMMIT"), NOTHING);
+    assert_eq!(ask(&mut kept, "SELECT count(*) FROM t"), ["57014"]);
+    assert_eq!(ask(&mut session, "SET collie.wait_timeout = 0"), NOTHING);
+    let waiting = std::thread::spawn(move || {
+        let found = ask(&mut session, "SELECT id FROM u");
+        (session, found)
+    });
+    pair.ship();
+    let (mut session, found) = waiting.join().unwrap();
+    assert_eq!(found, ["7"]);
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["1"]);
+
+    // Positions without a history, and a history that nobody has.
+    assert_eq!(ask(&mut session, "SET collie.wait_timeout = '20ms'"), NOTHING);
+    let shown = pair.replica.shown();
+    wait_for(&mut session, &shown.to_string());
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["1"]);
+    wait_for(&mut session, &shown.plus(1).to_string());
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["57014"]);
+    wait_for(&mut session, "1:0/1");
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["57014"]);
+    assert_eq!(ask(&mut session, "SET collie.wait_for_lsn = 'soon'"), ["22023"]);
+    assert_eq!(ask(&mut session, "RESET collie.wait_for_lsn"), NOTHING);
+    assert_eq!(ask(&mut session, "SELECT count(*) FROM t"), ["1"]);
+
+    // The client is told of a commit once, when it wants to be, and of none that wrote nothing.
+    assert_eq!(primary.commit_to_report(), None);
+    assert_eq!(ask(&mut primary, "SET collie.report_commit = on"), NOTHING);
+    assert_eq!(primary.commit_to_report(), Some(token));
+    assert_eq!(ask(&mut primary, "SELECT count(*) FROM t"), ["1"]);
+    assert_eq!(primary.commit_to_report(), None);
+    assert_eq!(ask(&mut primary, "BEGIN; DELETE FROM t; COMMIT"), NOTHING);
+    let deleted = primary.commit_to_report();
+    assert_eq!(deleted, Some(ask(&mut primary, "SELECT collie_last_commit()").remove(0)));
+    assert_eq!(primary.commit_to_report(), None);
+}
+
+/// Goal: an option of a running server changes for all at once, on a primary and on a replica, by the name that the configuration has;
+/// what is no option, takes no such value, or is read at a start only is refused (22023), and changes nothing. Method: the limit of the
+/// log as a relation shows it to another session.
+#[test]
+fn limit_of_the_log_is_changed_by_a_call_while_the_server_runs() {
+    const SHOWN: &str = "SELECT bytes_limit FROM collie_stat_log";
+    let mut pair = Pair::new();
+    let mut primary = pair.primary.connect("collie", "test", None).unwrap();
+    assert_eq!(ask(&mut primary, "CREATE TABLE t (id int PRIMARY KEY)"), NOTHING);
+    pair.ship();
+    let (database, _) = Database::over(pair.replica.db().unwrap(), Env::real(), Settings::default()).unwrap();
+    for node in [&pair.primary, &database] {
+        let connect = || node.connect("collie", "test", None).unwrap();
+        let (mut session, mut other) = (connect(), connect());
+        let chosen = ask(&mut other, SHOWN);
+        for refused in ["'wal.max_total_wal_sise', '1GiB'", "'wal.max_total_wal_size', 'much'", "'wal.slots', '3'"] {
+            assert_eq!(ask(&mut session, &format!("CALL collie_set_option({refused})")), ["22023"], "{refused}");
+        }
+        assert_eq!(ask(&mut other, SHOWN), chosen);
+        assert_eq!(ask(&mut session, "CALL collie_set_option('wal.max_total_wal_size', '24MiB')"), NOTHING);
+        assert_eq!(ask(&mut other, SHOWN), [(24_u64 << 20).to_string()]);
+        assert_eq!(ask(&mut session, "CALL collie_set_option('wal.max_total_wal_size', '0')"), NOTHING);
+        assert_eq!(ask(&mut other, SHOWN), chosen);
+    }
 }
 
 /// As `pg_lsn` is written: without leading zeros.

@@ -12,7 +12,11 @@
 //!
 //! Checked by the clients' tests of time limits (`tests/clients/tests/time_limits.rs`).
 
-use std::{sync::Arc, task, time::Duration};
+use std::{
+    sync::Arc,
+    task::{self, Poll},
+    time::Duration,
+};
 
 use collie_engine::{Blocker, CancelHandle, CancelReason, EngineError};
 
@@ -110,6 +114,25 @@ impl Session {
         }
     }
 
+    /// Begins the time that a commit waits for replicas.
+    pub(super) fn limit_replicas(&self, timeout: Duration) {
+        let timer = &self.database.timer;
+        let at = timer.now_ns().saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        timer.limit_statement(&self.limits.alarm, at, self.cancel.generation(), CancelReason::ReplicasTimeout);
+    }
+
+    /// Ends that time; `is_used_up`: what was asked of the session by then was asked of the wait.
+    pub(super) fn end_replicas(&self, is_used_up: bool) {
+        if is_used_up {
+            self.cancel.clear();
+        } else {
+            self.cancel.settle();
+        }
+        if self.is_told_to_end() {
+            self.cancel.cancel();
+        }
+    }
+
     /// Waits until flushes leave room in the log for a statement that writes. No lock is waited for, so only the statement's time
     /// ends it, and a cancel.
     pub(super) async fn wait_for_room(&self) -> Result<()> {
@@ -178,6 +201,21 @@ pub(super) fn wait_failed(error: EngineError, cancel: &CancelHandle) -> SqlError
 /// # Errors
 /// As a statement that is cancelled.
 pub(super) fn sleep(database: &Database, cancel: &CancelHandle, time: Duration) -> Result<()> {
+    block_until(database, cancel, time, Duration::MAX, &mut |_| Poll::<()>::Pending).map(|_| ())
+}
+
+/// Blocks this thread until `look` is ready, for `time` at the most: `None` then. It is asked again when its context is woken, and after
+/// `every` without that.
+///
+/// # Errors
+/// As a statement that is cancelled.
+pub(super) fn block_until<T>(
+    database: &Database,
+    cancel: &CancelHandle,
+    time: Duration,
+    every: Duration,
+    look: &mut dyn FnMut(&mut task::Context<'_>) -> Poll<T>,
+) -> Result<Option<T>> {
     struct Unpark(std::thread::Thread);
     impl task::Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -188,12 +226,15 @@ pub(super) fn sleep(database: &Database, cancel: &CancelHandle, time: Duration) 
     let mut cx = task::Context::from_waker(&waker);
     let end = database.timer.now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     loop {
-        if let task::Poll::Ready(reason) = cancel.poll_cancelled(&mut cx) {
+        if let Poll::Ready(reason) = cancel.poll_cancelled(&mut cx) {
             return Err(cancelled(reason));
         }
+        if let Poll::Ready(found) = look(&mut cx) {
+            return Ok(Some(found));
+        }
         match end.saturating_sub(database.timer.now_ns()) {
-            0 => return Ok(()),
-            left => std::thread::park_timeout(Duration::from_nanos(left)),
+            0 => return Ok(None),
+            left => std::thread::park_timeout(Duration::from_nanos(left).min(every)),
         }
     }
 }

@@ -12,13 +12,16 @@
 //! | `simple.rs`, `extended.rs` | the two ways statements arrive |
 //! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
 //! | `transaction.rs` | blocks, savepoints, commit |
-//! | `definition.rs`, `table.rs` | CREATE, DROP, ALTER, TRUNCATE |
+//! | `definition.rs`, `table/` | CREATE, DROP, ALTER, TRUNCATE |
 //! | `foreign_key.rs` | foreign keys: their definition, and what depends on a table |
 //! | `referential.rs` | foreign keys: their checks and actions |
+//! | `replicas.rs` | what a commit waits for, and what the client is told |
 //! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `checkpoint.rs` | CHECKPOINT, and copying the database |
+//! | `option.rs` | an option of the running server |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
+//! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
@@ -38,9 +41,13 @@ mod following;
 mod foreign_key;
 mod limits;
 mod named;
+mod option;
+mod position;
 mod prepared;
+mod promotion;
 mod publication;
 mod referential;
+mod replicas;
 mod run;
 pub mod settings;
 mod simple;
@@ -54,14 +61,18 @@ mod utility;
 use std::sync::{Arc, atomic::Ordering};
 
 pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
+use collie_base::Lsn;
 use collie_engine::{Advisory, CancelHandle};
 pub use database::{Blocking, Connected, DATABASE, Database, OpenError, no_database};
 pub use limits::IdleLimit;
 use limits::Limits;
+pub use position::COMMIT_PARAMETER;
 use prepared::Names;
 pub use prepared::{Planned, Prepared};
+pub use promotion::Promote;
+pub use replicas::ReplicasAsked;
 use settings::Settings;
-pub use standbys::Standbys;
+pub use standbys::{Replication, no_slot};
 use transaction::Transaction;
 
 use crate::{
@@ -93,6 +104,10 @@ pub struct Session {
     statement_time: i64,
     /// Whether a message is being answered whose answer has not ended: not yet at Sync, in the extended protocol.
     answering: bool,
+    /// Where the record of its last commit ends.
+    last_commit: Option<Lsn>,
+    /// Whether the client was told of it, should it want to be.
+    is_commit_told: bool,
 }
 
 /// What a session is in, as ReadyForQuery tells it.
@@ -116,6 +131,9 @@ impl Session {
     ) -> Self {
         settings.describe("session_authorization", &identity.user);
         settings.describe("application_name", &identity.application);
+        if database.db.is_replica() {
+            settings.describe("in_hot_standby", "on");
+        }
         let (cancel, advisory) = (engine.cancel_handle(), engine.advisory());
         let limits = Limits::new(cancel.clone());
         let statement_time = database.now();
@@ -133,6 +151,8 @@ impl Session {
             limits,
             statement_time,
             answering: false,
+            last_commit: None,
+            is_commit_told: true,
         }
     }
 
@@ -222,6 +242,7 @@ impl Session {
     /// Calls `work` with what analysis needs to know of this session. `declared` are parameter types, 0 for
     /// unknown; `None` where no parameter may stand.
     fn analyzing<T>(&self, declared: Option<&[u32]>, work: impl FnOnce(&AnalyzeContext<'_>) -> Result<T>) -> Result<T> {
+        self.wait_for_position()?; // P2 of `position.rs`
         let catalog = self.catalog();
         let search_path = self.search_path(&catalog);
         let text = self.text_context();

@@ -148,7 +148,7 @@ pub(super) fn utility_tag(stmt: &Stmt) -> &'static str {
         Stmt::Discard(Discard::Sequences) => "DISCARD SEQUENCES",
         Stmt::Discard(Discard::Temp) => "DISCARD TEMP",
         Stmt::Checkpoint => "CHECKPOINT",
-        Stmt::CopyDatabase(_) => "CALL",
+        Stmt::CopyDatabase(_) | Stmt::SetOption(_) => "CALL",
         Stmt::Lock(_) => "LOCK TABLE",
         Stmt::Select(_) | Stmt::Insert(_) | Stmt::Update(_) | Stmt::Delete(_) => "",
     }

@@ -318,6 +318,7 @@ impl Session {
 
     /// Takes the statement's snapshot.
     pub(super) fn begin_statement(&mut self, writes: bool) -> Result<()> {
+        self.wait_for_position()?;
         let kind = if writes { StatementKind::Write } else { StatementKind::ReadOnly };
         Ok(self.engine.begin_statement(kind)?)
     }
@@ -370,6 +371,7 @@ impl Session {
             pid,
             statement_time,
             names,
+            last_commit,
             ..
         } = self;
         let facts = Facts {
@@ -382,6 +384,7 @@ impl Session {
             pid: *pid,
             xid,
             snapshot,
+            last_commit: *last_commit,
             names,
             cancel,
             advisory,

@@ -15,7 +15,7 @@ use collie_base::Map;
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    session::{effective::Effective, time},
+    session::{effective::Effective, position::Position, time},
 };
 
 /// What a setting's value may be and whether it does anything.
@@ -61,7 +61,7 @@ const fn reported(name: &'static str, kind: Kind, default: &'static str, descrip
 }
 
 const ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
-const SYNC: &[&str] = &["on", "off", "local", "remote_write", "remote_apply"];
+const SYNC: &[&str] = &["on", "off", "local", "remote_write", "remote_flush", "remote_apply"];
 const PLAN_CACHE_MODES: &[&str] = &["auto", "force_generic_plan", "force_custom_plan"];
 const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
@@ -75,6 +75,24 @@ pub const SETTINGS: &[Setting] = &[
     setting("check_function_bodies", Kind::Accepted, "on", "No effect: there are no functions to check."),
     reported("client_encoding", Kind::Word(&["utf8", "sql_ascii"]), "UTF8", "Encoding of the client; only UTF8."),
     setting("client_min_messages", Kind::Word(MESSAGES), "notice", "Least severity of messages sent to the client."),
+    setting(
+        "collie.report_commit",
+        Kind::Bool,
+        "off",
+        "Whether the client is told the token of each commit: parameter collie.last_commit, before ReadyForQuery.",
+    ),
+    setting(
+        "collie.wait_for_lsn",
+        Kind::Text,
+        "",
+        "What new snapshots show, here or on a replica: the token of a commit, or an LSN; empty: nothing is waited for.",
+    ),
+    setting(
+        "collie.wait_timeout",
+        Kind::Time,
+        "5s",
+        "How long a statement waits for collie.wait_for_lsn (57014 then); 0 is no limit.",
+    ),
     setting("cpu_index_tuple_cost", Kind::Accepted, "0.005", "No effect: the planner has its own costs."),
     setting("cpu_operator_cost", Kind::Accepted, "0.0025", "No effect: the planner has its own costs."),
     setting("cpu_tuple_cost", Kind::Accepted, "0.01", "No effect: the planner has its own costs."),
@@ -158,7 +176,13 @@ pub const SETTINGS: &[Setting] = &[
         "synchronous_commit",
         Kind::Word(SYNC),
         "on",
-        "on: a commit is answered once it is on disk; off: once it is in order in memory.",
+        "When a commit is answered. off: once it is in order in memory; local: on disk here; remote_write: also received by replicas; on or remote_flush: on their disks; remote_apply: shown to their readers. How many, replication.quorum says; none: local.",
+    ),
+    setting(
+        "synchronous_standby_names",
+        Kind::Fixed,
+        "",
+        "Which replicas commits wait for (replication.quorum), at the server's start.",
     ),
     setting("temp_buffers", Kind::Accepted, "8MB", "No effect."),
     reported("timezone", Kind::Text, "UTC", "Time zone of timestamps with time zone: UTC or a fixed offset."),
@@ -340,6 +364,9 @@ fn check(setting: &Setting, value: &str) -> Result<String> {
         }
         Kind::Time => time::show_ms(time::read_ms(name, value)?),
         Kind::Word(words) => check_word(setting.name, words, value).ok_or_else(invalid)?,
+        Kind::Text if setting.name == "collie.wait_for_lsn" && !value.trim().is_empty() => {
+            Position::read(value).ok_or_else(|| invalid().hint("It is HISTORY:LSN, or an LSN."))?.to_string()
+        }
         Kind::Text if setting.name == "timezone" => check_time_zone(value).ok_or_else(invalid)?,
         Kind::Text | Kind::Accepted => value.to_owned(),
         Kind::Fixed if value.eq_ignore_ascii_case(setting.default) => setting.default.to_owned(),
@@ -443,6 +470,9 @@ mod tests {
             ("statement_timeout", "2000", "2s"),
             ("lock_timeout", "90 s", "90s"),
             ("my.own", "x", "x"),
+            ("collie.wait_for_lsn", " 1f:0/1000", "000000000000001F:0/00001000"),
+            ("Collie.Wait_For_Lsn", "", ""),
+            ("collie.wait_timeout", "250", "250ms"),
         ] {
             settings.set(name, Some(value)).unwrap();
             assert_eq!(settings.show(name).unwrap(), shown);
@@ -455,6 +485,7 @@ mod tests {
             ("timezone", "Mars/Olympus", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "-15859859", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "--15", SqlState::INVALID_PARAMETER_VALUE),
+            ("collie.wait_for_lsn", "12", SqlState::INVALID_PARAMETER_VALUE),
             ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
             ("default_transaction_read_only", "maybe", SqlState::INVALID_PARAMETER_VALUE),
         ] {

@@ -63,7 +63,7 @@ impl Session {
                 _ => self.run_statement(&Arc::new(stmt), client).await?,
             };
             if last && self.transaction.block == Block::Implicit {
-                self.commit().await?;
+                self.commit(client).await?;
             }
             self.stop_clock();
             client.complete(&tag);
@@ -101,7 +101,7 @@ impl Session {
     /// means that the text is to be parsed.
     fn known_text(&mut self, text: &str) -> Option<Known> {
         let mode = self.settings.effective().text_plans;
-        if mode == TextPlans::Never {
+        if mode == TextPlans::Never || self.must_wait() {
             return None;
         }
         let form = normal_form(text)?;
@@ -157,7 +157,7 @@ impl Session {
             (_, None) => unreachable!("a form begins with a word of a planned statement or a transaction command"),
         };
         if self.transaction.block == Block::Implicit {
-            self.commit().await?;
+            self.commit(client).await?;
         }
         client.complete(&tag);
         Ok(())

@@ -136,10 +136,23 @@ impl Session {
         self.transaction = Transaction {
             block,
             began: self.statement_time,
-            read_only: self.settings.effective().read_only,
+            read_only: self.is_read_only_by_default(),
             ..Transaction::default()
         };
         Ok(())
+    }
+
+    /// Returns whether new transactions refuse writes: on a replica all do.
+    fn is_read_only_by_default(&self) -> bool {
+        self.settings.effective().read_only || self.database.db.is_replica()
+    }
+
+    /// Returns whether writes are refused now.
+    pub(super) fn is_read_only(&self) -> bool {
+        match self.transaction.block {
+            Block::None => self.is_read_only_by_default(),
+            Block::Implicit | Block::Explicit | Block::Failed => self.transaction.read_only,
+        }
     }
 
     fn default_isolation(&self) -> Isolation {
@@ -168,7 +181,7 @@ impl Session {
 
     /// Refuses a write in a read-only transaction.
     pub(super) fn refuse_read_only(&self, what: &str) -> Result<()> {
-        if self.transaction.read_only {
+        if self.is_read_only() {
             return Err(SqlError::new(
                 SqlState::READ_ONLY_SQL_TRANSACTION,
                 format!("cannot execute {what} in a read-only transaction"),
@@ -245,6 +258,12 @@ impl Session {
                     }
                     self.transaction.isolation = Some(level);
                 }
+                ast::TransactionMode::ReadOnly(false) if self.database.db.is_replica() => {
+                    return Err(SqlError::new(
+                        SqlState::FEATURE_NOT_SUPPORTED,
+                        "cannot set transaction read-write mode during recovery",
+                    ));
+                }
                 ast::TransactionMode::ReadOnly(read_only) => {
                     if !read_only && self.transaction.read_only && self.transaction.used {
                         return Err(SqlError::new(
@@ -274,13 +293,13 @@ impl Session {
             }
             Block::Explicit => {}
         }
-        self.commit().await?;
+        self.commit(client).await?;
         Ok("COMMIT")
     }
 
-    /// Commits what is open; the reply may leave when this returns. After an error nothing is open, and unless it is
-    /// 08007 (outcome unknown) nothing was committed.
-    pub(super) async fn commit(&mut self) -> Result<()> {
+    /// Commits what is open; the reply may leave when this returns, and the client was warned if replicas that were asked for do not
+    /// have it. After an error nothing is open, and unless it is 08007 (outcome unknown) nothing was committed.
+    pub(super) async fn commit<C: Client>(&mut self, client: &mut C) -> Result<()> {
         if let Err(error) = self.answer_deferred().await {
             self.roll_back();
             return Err(error);
@@ -296,8 +315,8 @@ impl Session {
         if !self.engine.in_transaction() {
             return Ok(());
         }
-        let sync = self.settings.effective().synchronous_commit;
-        let mut ack = match self.engine.commit(sync) {
+        let level = self.settings.effective().synchronous_commit;
+        let mut ack = match self.engine.commit_at(level) {
             Ok(ack) => ack,
             Err(error) => {
                 self.engine.rollback();
@@ -308,16 +327,22 @@ impl Session {
         let publication = transaction
             .overlay
             .map(|overlay| Publication::new(&self.database, overlay, transaction.made, ack.take_locks()));
-        if sync && self.database.running.load(std::sync::atomic::Ordering::Relaxed) <= 1 {
+        if level.is_synchronous() && self.database.running.load(std::sync::atomic::Ordering::Relaxed) <= 1 {
             // Nobody else has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
-        let receipt = ack.await;
+        let acknowledged = self.acknowledged(ack).await;
         if let Some(publication) = publication {
-            publication.end(receipt.as_ref().ok());
+            publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }
-        receipt?;
+        let (receipt, told) = acknowledged?;
+        if let Some(end) = receipt.end {
+            (self.last_commit, self.is_commit_told) = (Some(end), false);
+        }
         self.free(&transaction.replaced);
+        if let Some(warning) = told? {
+            client.notice(NoticeLevel::Warning, warning.report());
+        }
         Ok(())
     }
 

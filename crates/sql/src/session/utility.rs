@@ -83,6 +83,7 @@ impl Session {
             Stmt::Discard(what) => self.discard(*what)?,
             Stmt::Checkpoint => self.checkpoint()?,
             Stmt::CopyDatabase(copy) => self.copy_database(copy, client)?,
+            Stmt::SetOption(option) => self.set_option(option)?,
             Stmt::Lock(lock) => self.lock_tables(lock).await?,
             Stmt::DeclareCursor(_) | Stmt::Fetch(_) | Stmt::Close(_) => {
                 return Err(SqlError::unsupported("cursors in SQL")
@@ -155,7 +156,7 @@ impl Session {
     fn shown(&self, name: &str) -> Result<String> {
         match name.to_ascii_lowercase().as_str() {
             "transaction_isolation" => Ok(self.transaction.isolation_name(&self.settings).to_owned()),
-            "transaction_read_only" => Ok(on_off(self.transaction.read_only).to_owned()),
+            "transaction_read_only" => Ok(on_off(self.is_read_only()).to_owned()),
             _ => self.settings.show(name),
         }
     }

@@ -10,6 +10,8 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use collie_base::Lsn;
+
 use super::{Array, Numeric, oid};
 
 /// One SQL value. Which type it has is known by whoever holds it.
@@ -47,6 +49,8 @@ pub enum Value {
     Oid(u32),
     /// `"char"`: one byte.
     Char(u8),
+    /// `pg_lsn`.
+    PgLsn(Lsn),
     /// Any array, `int2vector` and `oidvector` included.
     Array(Arc<Array>),
     /// A row.
@@ -191,6 +195,7 @@ impl Value {
             (Self::TimestampTz(left), Self::TimestampTz(right)) => left.cmp(right),
             (Self::Oid(left), Self::Oid(right)) => left.cmp(right),
             (Self::Char(left), Self::Char(right)) => left.cmp(right),
+            (Self::PgLsn(left), Self::PgLsn(right)) => left.cmp(right),
             // PostgreSQL orders vectors by length first, as oidvector's operator class does.
             (Self::Array(left), Self::Array(right)) if oid == oid::OIDVECTOR || oid == oid::INT2VECTOR => {
                 left.values.len().cmp(&right.values.len()).then_with(|| left.compare(right))
@@ -222,6 +227,7 @@ impl Value {
             Self::Time(value) | Self::Timestamp(value) | Self::TimestampTz(value) => state.write_i64(*value),
             Self::Oid(value) => state.write_u32(*value),
             Self::Char(value) => state.write_u8(*value),
+            Self::PgLsn(value) => state.write_u64(value.get()),
             Self::Array(value) => value.hash_into(state),
             Self::Record(values) => {
                 for value in values.iter() {
@@ -250,6 +256,7 @@ impl Value {
             Self::TimestampTz(_) => oid::TIMESTAMPTZ,
             Self::Oid(_) => oid::OID,
             Self::Char(_) => oid::CHAR,
+            Self::PgLsn(_) => oid::PG_LSN,
             Self::Array(array) => array.array_oid(),
             Self::Record(_) => oid::RECORD,
         }
@@ -271,7 +278,8 @@ impl Value {
             Self::Char(_) => 12,
             Self::Array(_) => 13,
             Self::Record(_) => 14,
-            Self::Null => 15,
+            Self::PgLsn(_) => 15,
+            Self::Null => 16,
         }
     }
 }

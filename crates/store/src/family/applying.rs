@@ -2,9 +2,9 @@
 //! one thread, in the order of the log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Family, LoggedWrite};
+use super::counters::Counted;
+use super::{Family, LoggedWrite, signed};
 use crate::epoch::Pin;
 use crate::index::OrderedIndex;
 use crate::key::Key;
@@ -39,18 +39,17 @@ impl<I: OrderedIndex> Family<I> {
             };
             let row = match found {
                 Ok(row) => {
-                    self.count(row.loaded_bytes(), 1);
+                    let memory = signed(row.loaded_bytes());
+                    self.counters.add(Counted { memory, inserts: 1, ..Counted::default() });
                     self.mark(&row, value_bytes, since);
-                    self.inserts.fetch_add(1, Relaxed);
                     return Superseded::default();
                 }
                 Err(row) => row,
             };
             match row.apply(value, csn, pin) {
                 Applied::OnTop { outdates, bytes } => {
-                    self.count(u64::from(bytes), 1);
+                    self.counters.add(Counted { memory: i64::from(bytes), writes: 1, ..Counted::default() });
                     self.mark(&row, value_bytes, since);
-                    self.writes.fetch_add(1, Relaxed);
                     return Superseded { row: Some(row), bytes: outdates };
                 }
                 Applied::Known => return Superseded::default(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use collie_base::Lsn;
 
-use super::Family;
+use super::{Family, signed};
 use crate::epoch::{Pin, pin};
 use crate::index::OrderedIndex;
 use crate::key::Key;
@@ -55,7 +55,7 @@ impl<I: OrderedIndex> Family<I> {
         };
         match made {
             Ok(row) => {
-                self.count(row.loaded_bytes(), 1);
+                self.count(signed(row.loaded_bytes()));
                 let deleted = if value.is_none() { row.old_version_bytes(pin) } else { 0 };
                 self.replayed(row, write, i64::try_from(deleted).unwrap_or(i64::MAX))
             }
@@ -66,7 +66,7 @@ impl<I: OrderedIndex> Family<I> {
     /// [`Family::replay`], where the index has a row.
     pub(super) fn replay_over(&self, row: Arc<Row>, write: &LoggedWrite<'_>, pin: &Pin) -> Loaded {
         let Some(grown) = row.load(write.value, write.csn, write.is_settled, pin) else { return Loaded::default() };
-        self.memory.add(grown.all);
+        self.count(grown.all);
         self.replayed(row, write, grown.old)
     }
 
@@ -86,7 +86,7 @@ impl<I: OrderedIndex> Family<I> {
     /// need of it is another matter. Returns by how many bytes old versions grew: they shrink.
     pub fn settle(&self, row: &Arc<Row>, csn: Lsn, pin: &Pin) -> i64 {
         let grown = row.settle(csn, pin);
-        self.memory.add(grown.all);
+        self.count(grown.all);
         if row.is_dead() {
             self.leave_index(row);
         }
@@ -118,7 +118,7 @@ impl<I: OrderedIndex> Family<I> {
         let (count, bytes) = (rows.len(), rows.iter().map(|row| row.loaded_bytes()).sum());
         let is_ascending = rows.windows(2).all(|two| two[0].key() < two[1].key());
         let is_new = is_ascending && self.index.load_sorted(rows) == count;
-        self.count(if is_new { bytes } else { 0 }, 1);
+        self.count(if is_new { signed(bytes) } else { 0 });
         is_new
     }
 }

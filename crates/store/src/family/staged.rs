@@ -218,7 +218,7 @@ impl Ordered {
     /// Brings rows of `family` in order; all of its keys begin with the same `prefix_bytes` bytes. Nothing more is staged.
     pub fn new<I: OrderedIndex>(family: &Family<I>, staged: Staged, prefix_bytes: usize) -> Self {
         let Staged { slots, rows: count, memory, listed_bytes, since, .. } = staged;
-        family.memory.add(memory);
+        family.count(memory);
         let mut rows = Vec::with_capacity(count);
         rows.extend(slots.into_iter().flatten().map(|slot| (word(slot.row.key(), prefix_bytes), slot.row)));
         rows.sort_unstable_by(order);

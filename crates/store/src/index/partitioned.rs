@@ -18,6 +18,7 @@
 //! which is let go when the partition is free.
 //! Checked by `index_checks` (model and threads), `partitioned_loom.rs` (N1 to N3), and with the family.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter, mutant};
 
 use super::{OrderedIndex, Span};
-use crate::key::Key;
+use crate::key::{Key, Probe};
 use crate::row::Row;
 
 /// Rows from which on a partition is split. Few enough that a split holds nobody up for long, so many that a directory of
@@ -63,9 +64,21 @@ impl Directory {
     }
 
     /// Returns the place of the partition that has `key`.
-    fn place_of(&self, key: &[u8]) -> usize {
+    fn place_of<Q: Ord + ?Sized>(&self, key: &Q) -> usize
+    where
+        Key: Borrow<Q>,
+    {
         // The first start is below every key.
-        self.starts.partition_point(|start| **start <= *key).saturating_sub(1)
+        self.starts.partition_point(|start| start.borrow() <= key).saturating_sub(1)
+    }
+
+    /// Returns the partition that has the key.
+    fn partition_of(&self, key: &Probe<'_>) -> &Partition {
+        let place = match key {
+            Probe::Short(key) => self.place_of(key),
+            Probe::Long(key) => self.place_of(*key),
+        };
+        &self.partitions[place]
     }
 
     /// Returns the place of the partition where a visit of `span` begins.
@@ -129,7 +142,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
     const MERGE_EVERY: usize = SPLIT.div_ceil(64);
 
     /// Calls `act` with the rows of the partition that has `key`, for writing.
-    fn write<R>(&self, key: &[u8], act: impl FnOnce(&mut BTreeMap<Key, Arc<Row>>) -> R) -> R {
+    fn write<R>(&self, key: &Key, act: impl FnOnce(&mut BTreeMap<Key, Arc<Row>>) -> R) -> R {
         let mut act = Some(act);
         loop {
             let done = self.directory.read(|directory| {
@@ -147,7 +160,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         let (mut rows, mut parts) = (rows.into_iter(), Vec::new());
         loop {
             let part: BTreeMap<Key, Arc<Row>> =
-                rows.by_ref().take((SPLIT / 4 * 3).max(1)).map(|row| (Key::new(row.key()), row)).collect();
+                rows.by_ref().take((SPLIT / 4 * 3).max(1)).map(|row| (row.index_key().clone(), row)).collect();
             match part.first_key_value() {
                 Some((first, _)) => parts.push((first.clone(), part)),
                 None => return parts,
@@ -160,22 +173,26 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
     fn splice(&self, rows: Vec<Arc<Row>>) -> Result<usize, Vec<Arc<Row>>> {
         let count = rows.len();
         let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return Ok(0) };
-        let (first, last) = (Key::new(first.key()), Key::new(last.key()));
+        let (first, last) = (first.index_key().clone(), last.index_key().clone());
         let span = Span { start: Bound::Included(&first), end: Bound::Included(&last), reverse: false };
         if !self.visit(span, 1, &mut |_, _| ()) {
             return Err(rows);
         }
         let mut parts = Self::build(rows); // outside of the locks
+        let early = mutant!("SPLICE_READS_EARLY").then(|| self.directory.read(Directory::clone));
         let _changing = self.changing.lock();
-        let mut directory = self.directory.read(Directory::clone);
+        let mut directory = early.unwrap_or_else(|| self.directory.read(Directory::clone));
         let place = directory.place_of(&first);
         let partition = Arc::clone(&directory.partitions[place]);
         let mut old = partition.0.write();
-        let is_inside = directory.starts.get(place + 1).is_none_or(|next| last < *next);
-        if !is_inside || old.by_key.range::<Key, _>(&first..=&last).next().is_some() {
+        // Looked at once more: others may have put rows between these since.
+        let next = directory.starts.get(place + 1);
+        let is_inside = next.is_none_or(|next| last < *next) || mutant!("SPLICE_ACROSS_STARTS");
+        let is_free = old.by_key.range::<Key, _>(&first..=&last).next().is_none() || mutant!("SPLICE_LOOKED_AT_ONCE");
+        if !is_inside || !is_free {
             return Err(parts.into_iter().flat_map(|(_, part)| part.into_values()).collect());
         }
-        let upper = old.by_key.split_off(&*first);
+        let upper = old.by_key.split_off(&first);
         let lower = std::mem::take(&mut old.by_key);
         let start = directory.starts[place].clone();
         if lower.is_empty() {
@@ -189,7 +206,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         let (starts, parts): (Vec<Key>, Vec<_>) = parts.into_iter().unzip();
         directory.starts.splice(place..=place, starts);
         directory.partitions.splice(place..=place, parts.into_iter().map(Partition::of));
-        old.retired = true;
+        old.retired = !mutant!("SPLICE_NOT_RETIRED");
         self.directory.replace(directory); // N2: before the lock is released
         self.rows.add(i64::try_from(count).unwrap_or(i64::MAX));
         Ok(count)
@@ -201,13 +218,14 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
         while let Some(first) = rows.peek() {
             let mut last = Arc::clone(first);
             let (new, is_full) = self.directory.read(|directory| {
-                let place = directory.place_of(last.key());
+                let place = directory.place_of(last.index_key());
                 let end = directory.starts.get(place + 1);
                 let mut part = directory.partitions[place].0.write();
                 let mut new = 0;
-                while !part.retired && part.by_key.len() < SPLIT {
-                    let Some(row) = rows.next_if(|row| end.is_none_or(|end| *row.key() < **end)) else { break };
-                    if let Entry::Vacant(free) = part.by_key.entry(Key::new(row.key())) {
+                let is_mine = !part.retired || mutant!("RUN_INTO_RETIRED");
+                while is_mine && part.by_key.len() < SPLIT {
+                    let Some(row) = rows.next_if(|row| end.is_none_or(|end| row.index_key() < end)) else { break };
+                    if let Entry::Vacant(free) = part.by_key.entry(row.index_key().clone()) {
                         last = Arc::clone(free.insert(row));
                         new += 1;
                     }
@@ -217,14 +235,14 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
             put += new;
             self.rows.add(i64::try_from(new).unwrap_or(i64::MAX));
             if is_full {
-                self.split(last.key());
+                self.split(last.index_key());
             }
         }
         put
     }
 
     /// Splits the partition that has `key`, if it still is large.
-    fn split(&self, key: &[u8]) {
+    fn split(&self, key: &Key) {
         let early = mutant!("DIRECTORY_READ_EARLY").then(|| self.directory.read(Directory::clone));
         let _changing = self.changing.lock();
         let mut directory = early.unwrap_or_else(|| self.directory.read(Directory::clone));
@@ -235,10 +253,10 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
             return;
         }
         // Where keys come in order nothing more comes below the last: what is left there is left nearly full.
-        let is_last = rows.by_key.last_key_value().is_some_and(|(last, _)| **last == *key);
+        let is_last = rows.by_key.last_key_value().is_some_and(|(last, _)| last == key);
         let stay = if is_last { rows.by_key.len() / 8 * 7 } else { rows.by_key.len() / 2 }.max(1);
         let Some(start) = rows.by_key.keys().nth(stay).cloned() else { return };
-        let upper = rows.by_key.split_off(&*start);
+        let upper = rows.by_key.split_off(&start);
         let lower = std::mem::take(&mut rows.by_key);
         directory.partitions[place] = Partition::of(lower);
         directory.partitions.insert(place + 1, Partition::of(upper));
@@ -248,7 +266,7 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
     }
 
     /// Merges the partition that has `key` with a neighbour, if it still is small and they fit into one.
-    fn merge(&self, key: &[u8]) {
+    fn merge(&self, key: &Key) {
         let _changing = self.changing.lock();
         let mut directory = self.directory.read(Directory::clone);
         let at = directory.place_of(key);
@@ -314,12 +332,16 @@ impl<const SPLIT: usize> PartitionedIndex<SPLIT> {
 
 impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
     fn with<R>(&self, key: &[u8], look: impl FnOnce(&Arc<Row>) -> R) -> Option<R> {
-        let mut look = Some(look);
+        let (mut look, key) = (Some(look), Probe::of(key));
         loop {
             let found = self.directory.read(|directory| {
-                let rows = directory.partitions[directory.place_of(key)].0.read();
+                let rows = directory.partition_of(&key).0.read();
                 let look_at = |row| look.take().expect("the loop ends with it")(row);
-                (!rows.retired).then(|| rows.by_key.get(key).map(look_at))
+                let find = || match &key {
+                    Probe::Short(key) => rows.by_key.get(key),
+                    Probe::Long(key) => rows.by_key.get(*key),
+                };
+                (!rows.retired).then(|| find().map(look_at))
             });
             if let Some(found) = found {
                 return found;
@@ -328,7 +350,8 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
     }
 
     fn get_or_insert<T>(&self, key: &[u8], make: impl FnOnce(Key) -> (Arc<Row>, T)) -> Result<T, Arc<Row>> {
-        let (made, rows) = self.write(key, |rows| match rows.entry(Key::new(key)) {
+        let key = Key::new(key);
+        let (made, rows) = self.write(&key, |rows| match rows.entry(key.clone()) {
             Entry::Occupied(present) => (Err(Arc::clone(present.get())), 0),
             Entry::Vacant(place) => {
                 let (row, answer) = make(place.key().clone());
@@ -340,7 +363,7 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
             self.rows.add(1);
         }
         if rows >= SPLIT {
-            self.split(key);
+            self.split(&key);
         }
         made
     }
@@ -353,16 +376,17 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
     }
 
     fn remove_if(&self, row: &Arc<Row>) -> bool {
-        let (removed, left) = self.write(row.key(), |rows| {
-            let found = rows.get(row.key()).is_some_and(|present| Arc::ptr_eq(present, row));
-            (found.then(|| rows.remove(row.key())).flatten(), rows.len())
+        let key = row.index_key();
+        let (removed, left) = self.write(key, |rows| {
+            let found = rows.get(key).is_some_and(|present| Arc::ptr_eq(present, row));
+            (found.then(|| rows.remove(key)).flatten(), rows.len())
         });
         if removed.is_none() {
             return false;
         }
         self.rows.add(-1);
         if left <= Self::MERGE && left.is_multiple_of(Self::MERGE_EVERY) {
-            self.merge(row.key());
+            self.merge(key);
         }
         true
     }

@@ -68,6 +68,21 @@ pub struct TreeState {
     pub live_keys: u64,
 }
 
+/// How the blocks of a table are stored. Every table says it of its own blocks: those of one tree may differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Compression {
+    /// As they are.
+    None,
+    /// LZ4: about half the bytes of ordinary rows, at some hundred megabytes a second of a core.
+    #[default]
+    Lz4,
+}
+
+impl Compression {
+    /// Every one, with its name in settings.
+    pub const NAMES: [(&str, Self); 2] = [("none", Self::None), ("lz4", Self::Lz4)];
+}
+
 /// How levels are kept. Not stored: each open may choose anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelOptions {
@@ -76,15 +91,16 @@ pub struct LevelOptions {
     /// Most table files kept open in all trees together; a database lowers it to what the process may have. Default 8,192. A
     /// compaction or a load opens one more per run.
     pub descriptors: usize,
-    /// Whether table blocks are compressed (LZ4). Default true.
-    pub compress: bool,
+    /// How blocks of tables are stored that are written from now on, by a flush or a merge; the others are read as they are. On a disk
+    /// that is not the operating system's ([`Levels::open`](crate::Levels::open)) nothing is compressed. Default LZ4.
+    pub compression: Compression,
     /// Target size of a table in bytes. Default 64 MiB.
     pub table_bytes: u64,
 }
 
 impl Default for LevelOptions {
     fn default() -> Self {
-        Self { cache_bytes: 8 << 20, descriptors: 8_192, compress: true, table_bytes: 64 << 20 }
+        Self { cache_bytes: 8 << 20, descriptors: 8_192, compression: Compression::Lz4, table_bytes: 64 << 20 }
     }
 }
 

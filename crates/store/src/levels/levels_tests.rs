@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path};
 use collie_base::{CfId, Lsn, Remedy};
 use collie_env::Env;
 
-use super::{Edit, LevelOptions, Levels, LevelsError, LevelsFound, TreeId};
+use super::{Compression, Edit, LevelOptions, Levels, LevelsError, LevelsFound, TreeId};
 
 pub(super) type Rows = BTreeMap<(u32, Vec<u8>), (Vec<u8>, u64)>;
 
@@ -216,4 +216,49 @@ fn merged_tree_holds_one_entry_for_each_live_key() {
     assert!(stat.runs == 1 && stat.bytes < most, "{} runs of {} bytes for 20 keys", stat.runs, stat.bytes);
     assert_eq!(levels.backend.highest(tree), Some(Lsn::new(csn - 20)), "a deletion is left");
     assert_eq!(load(&levels, tree).unwrap().len(), 20);
+}
+
+/// Goal: `compression` decides how tables are written from then on, and nobody minds which way one is stored: a tree that has both
+/// loads the same rows, also opened to be read, and a merge stores all of them the new way. Method: rows of one repeated byte, flushed
+/// without and with LZ4 in turn, then merged with either.
+#[test]
+fn tables_of_either_compression_are_read_after_the_option_changed() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let options = |compression| LevelOptions { compression, ..LevelOptions::default() };
+    let open = |compression| Levels::open(&env, dir.path(), &options(compression)).unwrap().0;
+    let keys: Vec<[u8; 4]> = (0..1_000_u32).map(u32::to_be_bytes).collect();
+    let value = vec![7; 1_000];
+    let bytes_of = |levels: &Levels| levels.stat().trees[0].bytes;
+    let tree = open(Compression::None).create_tree(&[CfId::new(16)]).unwrap();
+    let mut added = Vec::new();
+    for (round, compression) in [Compression::None, Compression::Lz4, Compression::None].into_iter().enumerate() {
+        let levels = open(compression);
+        load(&levels, tree).unwrap();
+        let before = bytes_of(&levels);
+        let csn = 100 * (round as u64 + 1);
+        let edits: Vec<Edit<'_>> =
+            keys.iter().skip(round).step_by(3).map(|key| edit(16, key, csn, Some(&value))).collect();
+        let live = levels.trees()[0].live_keys + edits.len() as u64;
+        levels.flush(tree, Lsn::new(csn + 1), &edits, live).unwrap();
+        added.push(bytes_of(&levels) - before);
+    }
+    assert!(added[0] > 300_000 && added[2] > 300_000 && added[1] < 60_000, "{added:?}");
+    let expected = load(&open(Compression::None), tree).unwrap();
+    assert_eq!(expected.len(), keys.len());
+    for compression in [Compression::None, Compression::Lz4] {
+        assert_eq!(load(&open(compression), tree).unwrap(), expected);
+        let to_read = Levels::open_to_read(&env, dir.path(), &options(compression)).unwrap();
+        assert_eq!(load(&to_read, tree).unwrap(), expected);
+    }
+    // A tree of one run is not merged again: a row more makes it two.
+    let mut merged = Vec::new();
+    for (csn, compression) in [(500, Compression::Lz4), (600, Compression::None), (700, Compression::Lz4)] {
+        let levels = open(compression);
+        load(&levels, tree).unwrap();
+        levels.flush(tree, Lsn::new(csn + 1), &[edit(16, &keys[0], csn, Some(&value))], 1_000).unwrap();
+        levels.compact(tree).unwrap();
+        merged.push(bytes_of(&levels));
+        assert_eq!(load(&levels, tree).unwrap().len(), keys.len());
+    }
+    assert!(merged[1] > 1_000_000 && merged[0] < 100_000 && merged[2] < 100_000, "{merged:?}");
 }

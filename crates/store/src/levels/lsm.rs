@@ -38,7 +38,7 @@ use lsm_tree::{
 use parking_lot::Mutex;
 
 use crate::levels::{
-    Edit, Entry, LevelOptions, RUNS_DUE, TreeId,
+    Compression, Edit, Entry, LevelOptions, RUNS_DUE, TreeId,
     backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
     error::is_full,
 };
@@ -96,7 +96,10 @@ impl LsmStore {
 
     fn open_tree(&self, tree: TreeId) -> Result<(), BackendError> {
         let dir = tree_dir(&self.dir, tree);
-        let compression = if self.options.compress { CompressionType::Lz4 } else { CompressionType::None };
+        let compression = match self.options.compression {
+            Compression::Lz4 => CompressionType::Lz4,
+            Compression::None => CompressionType::None,
+        };
         let bloom = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(BLOOM_BITS_PER_KEY));
         let opened = Config::new(&dir, self.counter.clone(), SequenceNumberCounter::default())
             .use_cache(self.cache.clone())

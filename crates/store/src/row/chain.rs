@@ -71,7 +71,7 @@ impl<O> Look<'_, O> {
 }
 
 /// Whether the commit at `csn` is not in view, so that whoever writes over it must know of it.
-fn is_changed(csn: Lsn, view: &View) -> bool {
+pub(super) fn is_changed(csn: Lsn, view: &View) -> bool {
     if mutant!("ROW_CONFLICT_IGNORED") {
         return false;
     }

@@ -18,10 +18,17 @@
 //!   no part in its validation.
 //! - L8. With [`Order::RealTime`] L5 to L7 hold with one more dependency: on who had ended before one began, whatever
 //!   connection. With [`Order::Session`] only on the same connection's earlier ones.
+//! - L9. Transactions on a replica read, at REPEATABLE READ, a state that the primary had: they take part in L4 to L6, so that primary and
+//!   replicas never show two appends in two orders (long fork, a G-nonadjacent). Such a state may be old, never new: with
+//!   [`Order::RealTime`] what began after such a read depends on it, and the read depends only on earlier ones in the same life of
+//!   the same replica, whose reads never go back.
 //!
 //! Cost: `n log n` in steps and elements read.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use collie_base::Set;
 use collie_engine::Isolation;
@@ -330,24 +337,39 @@ impl<'h> Checker<'h> {
                 }
             }
             Order::RealTime => {
-                // One node for each moment at which somebody had ended, in a line: as good as an edge for each pair.
-                let mut ends: Vec<_> =
-                    spans.iter().map(|(node, transaction, _)| (transaction.ended_ns, *node)).collect();
-                ends.sort_unstable();
-                let moments = self.nodes.len();
-                for (at, (_, node)) in ends.iter().enumerate() {
-                    self.nodes.push(Node::Moment);
-                    self.edge(*node, moments + at, Kind::Order, None);
-                    if at > 0 {
-                        self.edge(moments + at - 1, moments + at, Kind::Order, None);
-                    }
+                let lives: BTreeSet<u64> = spans.iter().filter_map(|(_, transaction, _)| transaction.replica).collect();
+                self.after_all(&spans, |_| true, |replica| replica.is_none());
+                // L9
+                for life in lives {
+                    self.after_all(&spans, |replica| replica == Some(life), |replica| replica == Some(life));
                 }
-                for (node, _, began_ns) in &spans {
-                    let earlier = ends.partition_point(|(ended_ns, _)| ended_ns < began_ns);
-                    if let Some(before) = earlier.checked_sub(1) {
-                        self.edge(moments + before, *node, Kind::Order, None);
-                    }
-                }
+            }
+        }
+    }
+
+    /// Has whoever is in `late` depend on whoever of `early` had ended when it began: these are asked where a transaction ran.
+    fn after_all(
+        &mut self,
+        spans: &[(usize, &Transaction, u64)],
+        early: impl Fn(Option<u64>) -> bool,
+        late: impl Fn(Option<u64>) -> bool,
+    ) {
+        // One node for each moment at which somebody had ended, in a line: as good as an edge for each pair.
+        let early = spans.iter().filter(|(_, transaction, _)| early(transaction.replica));
+        let mut ends: Vec<_> = early.map(|(node, transaction, _)| (transaction.ended_ns, *node)).collect();
+        ends.sort_unstable();
+        let moments = self.nodes.len();
+        for (at, (_, node)) in ends.iter().enumerate() {
+            self.nodes.push(Node::Moment);
+            self.edge(*node, moments + at, Kind::Order, None);
+            if at > 0 {
+                self.edge(moments + at - 1, moments + at, Kind::Order, None);
+            }
+        }
+        for (node, _, began_ns) in spans.iter().filter(|(_, transaction, _)| late(transaction.replica)) {
+            let earlier = ends.partition_point(|(ended_ns, _)| ended_ns < began_ns);
+            if let Some(before) = earlier.checked_sub(1) {
+                self.edge(moments + before, *node, Kind::Order, None);
             }
         }
     }

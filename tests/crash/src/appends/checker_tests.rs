@@ -33,7 +33,8 @@ fn ops(text: &str) -> Vec<Op> {
 /// A transaction beside all others, on a connection of its own (see [`history`]).
 fn at(isolation: Isolation, outcome: Outcome, steps: &str) -> Transaction {
     let statements_ns = vec![0; steps.split_whitespace().count()];
-    Transaction { session: 0, isolation, began_ns: 0, ended_ns: 1000, outcome, statements_ns, ops: ops(steps) }
+    let ops = ops(steps);
+    Transaction { session: 0, replica: None, isolation, began_ns: 0, ended_ns: 1000, outcome, statements_ns, ops }
 }
 
 /// The transactions, each on a connection of its own, and lists at the end, as `0=1,2 1=3`.
@@ -213,6 +214,38 @@ fn order_in_time_counts_where_it_is_asked_for() {
     assert!(judged(&late, Order::RealTime).is_err(), "its second statement began after the writer had ended");
     late.transactions[1].statements_ns[1] = 999;
     judged(&late, Order::RealTime).expect("beside it");
+}
+
+/// Goal: L9: what a replica shows may be old, but not new, not in another order than the primary's, and never older than what it showed.
+/// Method: two writers after each other in time; a replica's read that shows neither, both, or the second only; readers on two
+/// nodes that see two independent writers in two orders; a replica that goes back, in one life and over two.
+#[test]
+fn reads_on_a_replica_may_be_old_and_nothing_else() {
+    let level = Isolation::RepeatableRead;
+    let name = |transactions: Vec<(Option<u64>, u64, &str)>, end: &str| {
+        let of = |(replica, began_ns, steps): (Option<u64>, u64, &str)| Transaction {
+            replica,
+            began_ns,
+            ended_ns: began_ns + 10,
+            ..at(level, Outcome::Acknowledged, steps)
+        };
+        let of = history(transactions.into_iter().map(of).collect(), end);
+        judged(&of, Order::RealTime).map_err(|violation| violation.name).err()
+    };
+    let writers = [(None, 0, "a0=1"), (None, 100, "a2=2")];
+    let with = |more: &[(Option<u64>, u64, &'static str)]| name([&writers[..], more].concat(), "0=1 2=2");
+    let skew = |order: &str| Some(format!("{order} in real time"));
+    assert_eq!(with(&[(Some(1), 200, "r0= r2=")]), None, "old");
+    assert_eq!(with(&[(None, 200, "r0= r2=")]), skew("read skew (G-single)"), "the same on the primary");
+    assert_eq!(with(&[(Some(1), 200, "r0=1 r2=")]), None);
+    assert_eq!(with(&[(Some(1), 200, "r0=1 r2=2")]), None);
+    assert_eq!(with(&[(Some(1), 200, "r0= r2=2")]), skew("read skew (G-single)"), "a hole");
+    assert_eq!(with(&[(Some(1), 50, "r2=2 r0=1")]), skew("circular information flow (G1c)"), "new");
+    assert_eq!(with(&[(Some(1), 200, "r0=1 r2=2"), (Some(1), 300, "r0= r2=")]), skew("read skew (G-single)"), "back");
+    assert_eq!(with(&[(Some(1), 200, "r0=1 r2=2"), (Some(2), 300, "r0= r2=")]), None, "another life");
+    let fork = [(None, 0, "a0=1"), (None, 0, "a2=2"), (None, 5, "r0=1 r2="), (Some(1), 5, "r0= r2=2")];
+    let fork = name(fork.to_vec(), "0=1 2=2");
+    assert_eq!(fork.as_deref(), Some("anti-dependencies apart from each other (G-nonadjacent)"), "long fork");
 }
 
 /// Goal: a violation can be read. Method: the text of a lost update in real time, with another transaction on the way.

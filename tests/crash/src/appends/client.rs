@@ -6,7 +6,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use anyhow::{Context, bail, ensure};
@@ -173,6 +173,8 @@ pub(crate) struct Client {
     random: Random,
     levels: Vec<Isolation>,
     shared: Shared,
+    /// On a replica: which of its lives, and whether to end.
+    replica: Option<(u64, Arc<AtomicBool>)>,
 }
 
 impl Client {
@@ -189,7 +191,32 @@ impl Client {
     ) -> Result<Self, postgres::Error> {
         connection.batch_execute(STATEMENT_TIMEOUT)?;
         let statements = Statements::prepare(&mut connection)?;
-        Ok(Self { connection, statements, session, random, levels: levels.to_vec(), shared: shared.clone() })
+        let (levels, shared) = (levels.to_vec(), shared.clone());
+        Ok(Self { connection, statements, session, random, levels, shared, replica: None })
+    }
+
+    /// Prepares a connection to a replica in its life of this number, which only reads, until `stop`.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub(crate) fn reading(
+        connection: postgres::Client,
+        session: u64,
+        random: Random,
+        shared: &Shared,
+        life: u64,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, postgres::Error> {
+        let client = Self::new(connection, session, random, &[Isolation::RepeatableRead], shared)?;
+        Ok(Self { replica: Some((life, stop.clone())), ..client })
+    }
+
+    /// Whether another transaction may begin.
+    fn take_turn(&self) -> bool {
+        match &self.replica {
+            None => self.shared.take_turn(),
+            Some((_, stop)) => !stop.load(Ordering::SeqCst),
+        }
     }
 
     /// Plays transactions until none is left or the connection breaks.
@@ -198,12 +225,12 @@ impl Client {
     /// What the server must never answer.
     pub(crate) fn run(mut self) -> anyhow::Result<Vec<Transaction>> {
         let mut history = Vec::new();
-        while self.shared.take_turn() {
+        while self.take_turn() {
             let mut transaction = self.begin();
             let stopped = self.play(&mut transaction);
             transaction.ended_ns = RealClock.now_ns();
             history.push(transaction);
-            self.shared.ended.fetch_add(1, Ordering::SeqCst);
+            self.shared.ended.fetch_add(u64::from(self.replica.is_none()), Ordering::SeqCst);
             match stopped {
                 Ok(()) => {}
                 Err(Stop::Refused) => match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
@@ -233,6 +260,7 @@ impl Client {
         let level = self.below(self.levels.len());
         Transaction {
             session: self.session,
+            replica: self.replica.as_ref().map(|(life, _)| *life),
             isolation: self.levels[level],
             began_ns: RealClock.now_ns(),
             ended_ns: u64::MAX,
@@ -248,7 +276,7 @@ impl Client {
         if transaction.isolation == Isolation::ReadCommitted && self.one_in(6) {
             return self.statement_by_itself(transaction);
         }
-        let reads_only = self.one_in(8);
+        let reads_only = self.one_in(8) || self.replica.is_some();
         let level = match transaction.isolation {
             Isolation::ReadCommitted => "READ COMMITTED",
             Isolation::RepeatableRead => "REPEATABLE READ",
@@ -406,6 +434,7 @@ pub(crate) fn read_all(
     let now = RealClock.now_ns();
     let mut transaction = Transaction {
         session,
+        replica: None,
         isolation: Isolation::Serializable,
         began_ns: now,
         ended_ns: now,

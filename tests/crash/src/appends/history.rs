@@ -51,6 +51,8 @@ pub(crate) enum Op {
 pub(crate) struct Transaction {
     /// Its connection. Transactions of one are in order in the history.
     pub(crate) session: u64,
+    /// The replica that it read on, and which of its lives, by a number; `None`: it ran on the primary.
+    pub(crate) replica: Option<u64>,
     pub(crate) isolation: Isolation,
     /// Before its first message was sent.
     pub(crate) began_ns: u64,
@@ -82,7 +84,9 @@ pub(crate) struct History {
 
 impl fmt::Display for Transaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "connection {}, {:?}, {:?}:", self.session, self.isolation, self.outcome)?;
+        write!(f, "connection {}, {:?}, {:?}", self.session, self.isolation, self.outcome)?;
+        self.replica.iter().try_for_each(|life| write!(f, ", on the replica in its life {life}"))?;
+        write!(f, ":")?;
         for op in &self.ops {
             match op {
                 Op::Append { list, element } => write!(f, " {element} to {list};")?,

@@ -2,13 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use collie_base::{CfId, Lsn, Xid};
+use collie_base::{CfId, HistoryId, Lsn, Xid};
 use collie_engine::{
     AdvisoryScope, Awaited, InTheWay, LockHeld, LockOwner, LockPicture, LockTarget, LockWait, RowKey, TableLockMode,
     XidFate,
 };
 
-use collie_engine::kv;
+use collie_engine::kv::{self, Token};
 
 use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, StoreFigures, call, install, rows};
 use crate::{
@@ -95,11 +95,70 @@ impl SessionFacts for FakeSession {
     fn positions(&self) -> (Lsn, Lsn) {
         (Lsn::new(0x1_0000_00A0), Lsn::new(0x20))
     }
+    fn state_hash(&self) -> Result<(Lsn, u64)> {
+        Ok((Lsn::new(0x1_0000_00A0), 0x2A))
+    }
     fn is_replica(&self) -> bool {
         false
     }
+    fn promote(&self, _: bool) -> Result<String> {
+        Ok(String::new())
+    }
+    fn last_commit(&self) -> Option<Token> {
+        Some(Token { history: HistoryId::new(0xA0), lsn: Lsn::new(0x2000) })
+    }
+    fn replay(&self) -> Option<super::ReplayRow> {
+        None
+    }
     fn standbys(&self) -> Vec<super::Standby> {
         Vec::new()
+    }
+    /// One that is followed, and one that was away for too long.
+    fn slots(&self) -> Vec<super::SlotRow> {
+        let north = super::SlotRow {
+            slot: "north".to_owned(),
+            node: Some(0xAB),
+            state: "streaming",
+            is_connected: true,
+            restart: Some(Lsn::new(0x20)),
+            durable: Lsn::new(0x30),
+            kept_bytes: 100,
+            bytes_max: 1000,
+            unheard_ms: 5,
+            age_max_ms: Some(3000),
+            last_seen_us: Some(0),
+            expired_by: None,
+        };
+        let south = super::SlotRow {
+            slot: "south".to_owned(),
+            node: None,
+            state: "expired",
+            is_connected: false,
+            restart: None,
+            kept_bytes: 0,
+            last_seen_us: None,
+            expired_by: Some("age"),
+            ..north.clone()
+        };
+        vec![north, south]
+    }
+    fn delays(&self) -> Vec<super::DelayRow> {
+        let (durable, applied) = (Lsn::new(0x30), Lsn::new(0x20));
+        let (slot, at_us) = ("north".to_owned(), 0);
+        vec![super::DelayRow { slot, at_us, samples: 9, p50_us: 10, p99_us: 20, max_us: 30, durable, applied }]
+    }
+    fn node(&self) -> super::NodeRow {
+        super::NodeRow {
+            is_replica: true,
+            cluster: 0xC,
+            node: 0xAB,
+            term: 3,
+            history: Some((7, Lsn::new(0x10))),
+            commits: 5,
+        }
+    }
+    fn drop_slot(&self, name: &str) -> Result<()> {
+        if name == "south" { Ok(()) } else { Err(crate::session::no_slot(name)) }
     }
     fn row_estimate(&self, _: CfId) -> u64 {
         1000

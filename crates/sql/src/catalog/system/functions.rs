@@ -31,6 +31,8 @@ const POSTGRES_VERSION: &str = "15.0";
 pub(super) const PG_CLASS: Oid = 1259;
 /// Encodings clients ask about, by PostgreSQL's numbers.
 const ENCODINGS: [(i32, &str); 4] = [(0, "SQL_ASCII"), (session_rows::UTF8, "UTF8"), (8, "LATIN1"), (24, "WIN1252")];
+/// From 1970, where calendars of the engine begin, to 2000, where timestamps do.
+const EPOCH_DIFFERENCE_US: i64 = 946_684_800_000_000;
 /// INSERT, UPDATE and DELETE as `pg_relation_is_updatable` numbers them.
 const UPDATABLE: i32 = 1 << 3 | 1 << 2 | 1 << 4;
 
@@ -86,10 +88,9 @@ fn bytes(count: u64) -> Value {
     Value::Int8(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
-/// Writes a position of the log as PostgreSQL writes a `pg_lsn`.
-pub(super) fn lsn(position: collie_base::Lsn) -> Value {
-    let position = position.get();
-    format!("{:X}/{:X}", position >> 32, position & 0xFFFF_FFFF).into()
+/// Makes a `pg_lsn`.
+pub(super) const fn lsn(position: collie_base::Lsn) -> Value {
+    Value::PgLsn(position)
 }
 
 /// Answers functions about the session and the server.
@@ -134,14 +135,27 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
             Value::Int4(found.map_or(-1, |(encoding, _)| *encoding))
         }
         "pg_backend_pid" => Value::Int4(facts.pid().cast_signed()),
+        "pg_promote" => promote(facts, args)?,
+        "collie_promote" => facts.promote(bool_of(args, 0))?.into(),
         "pg_is_in_recovery" => Value::Bool(facts.is_replica()),
-        "pg_last_wal_replay_lsn" if facts.is_replica() => lsn(facts.positions().0),
+        "pg_last_wal_replay_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.shown)),
+        "pg_last_wal_receive_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.received)),
+        "pg_last_xact_replay_timestamp" => {
+            let time_us = facts.replay().and_then(|replay| replay.time_us);
+            time_us.map_or(Value::Null, |us| Value::TimestampTz(us.saturating_sub(EPOCH_DIFFERENCE_US)))
+        }
+        "collie_last_commit" => facts.last_commit().map_or(Value::Null, |token| token.to_string().into()),
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" | "pg_current_wal_flush_lsn" if facts.is_replica() => {
             let error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "recovery is in progress");
             return Err(error.hint("WAL control functions cannot be executed during recovery."));
         }
         "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => lsn(facts.positions().0),
         "pg_current_wal_flush_lsn" => lsn(facts.positions().1),
+        "collie_state_hash" => {
+            let (position, hash) = facts.state_hash()?;
+            let position = position.get();
+            format!("{:X}/{:X}:{hash:016x}", position >> 32, position & 0xFFFF_FFFF).into()
+        }
         // A statement that asks for the id has one before it runs.
         "pg_current_xact_id" | "pg_current_xact_id_if_assigned" => {
             facts.xid().map_or(Value::Null, |xid| bytes(xid.get()))
@@ -151,6 +165,10 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_my_temp_schema" => Value::Oid(0),
         "pg_is_other_temp_schema" => Value::Bool(false),
         "pg_reload_conf" => Value::Bool(true),
+        "pg_drop_replication_slot" => {
+            facts.drop_slot(text_of(args, 0))?;
+            Value::text("")
+        }
         "pg_blocking_pids" => {
             let pids = pid_of(args).map(|pid| facts.blocking_pids(pid)).unwrap_or_default();
             Value::array(oid::INT4, pids.into_iter().map(|pid| Value::Int4(pid.cast_signed())).collect())
@@ -192,6 +210,15 @@ fn xid_status(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
             return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text));
         }
     })
+}
+
+/// `pg_promote(wait, wait_seconds)`: it is always waited for, as long as it takes.
+fn promote(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    if args.get(1).and_then(Value::as_i64).is_some_and(|seconds| seconds <= 0) {
+        let text = "\"wait_seconds\" must not be negative or zero";
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, text));
+    }
+    facts.promote(false).map(|_| Value::Bool(true))
 }
 
 /// Cancels or ends a session; a number that is nobody's is worth a warning.
@@ -425,8 +452,6 @@ fn unused(_: &dyn SessionFacts, source: &str, _: &[Value]) -> Result<Option<Valu
         | "obj_description(oid, name)"
         | "obj_description(oid)"
         | "shobj_description(oid, name)"
-        | "pg_last_wal_receive_lsn"
-        | "pg_last_wal_replay_lsn"
         | "pg_postmaster_start_time"
         | "pg_conf_load_time" => Some(Value::Null),
         "pg_tablespace_location" => Some(Value::text("")),

@@ -46,11 +46,11 @@ mod system_tests;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_base::{CfId, Lsn, Xid};
-use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate};
+use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token};
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
-pub use standby::Standby;
+pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
 
 use crate::{
@@ -98,10 +98,35 @@ pub trait SessionFacts {
     fn xid_fate(&self, xid: Xid) -> XidFate;
     /// The boundary and the durable end of the log.
     fn positions(&self) -> (Lsn, Lsn);
+    /// Where a new snapshot of what no crash takes back is, and the state hash there. Reads every row.
+    ///
+    /// # Errors
+    /// There are too many sessions.
+    fn state_hash(&self) -> Result<(Lsn, u64)>;
     /// Whether the database follows the log of another one.
     fn is_replica(&self) -> bool;
+    /// Makes a replica a primary, without asking other nodes if `force`; says what was done.
+    ///
+    /// # Errors
+    /// 55000 for what is no replica, or cannot be promoted.
+    fn promote(&self, force: bool) -> Result<String>;
+    /// The token of the session's last commit.
+    fn last_commit(&self) -> Option<Token>;
+    /// Of a replica: how far it is.
+    fn replay(&self) -> Option<ReplayRow>;
     /// The replicas that follow.
     fn standbys(&self) -> Vec<Standby>;
+    /// The slots of replicas.
+    fn slots(&self) -> Vec<SlotRow>;
+    /// How far replicas were behind, second by second.
+    fn delays(&self) -> Vec<DelayRow>;
+    /// Who this database is.
+    fn node(&self) -> NodeRow;
+    /// Forgets a slot.
+    ///
+    /// # Errors
+    /// 42704, 55006, and the disk's.
+    fn drop_slot(&self, name: &str) -> Result<()>;
     /// Rows of a family, about.
     fn row_estimate(&self, cf: CfId) -> u64;
     /// Sessions connected, by process id.
@@ -136,6 +161,17 @@ pub trait SessionFacts {
     fn sleep(&self, time: Duration) -> Result<()>;
     /// Prepared statements of this session: name and text.
     fn prepared_statements(&self) -> Vec<(String, Arc<str>)>;
+}
+
+/// How far a replica is.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayRow {
+    /// The end of what it has received.
+    pub received: Lsn,
+    /// New snapshots show the commits below.
+    pub shown: Lsn,
+    /// What time it was on its primary then, within a second or so, in microseconds since 1970; `None`: not known yet.
+    pub time_us: Option<i64>,
 }
 
 /// A row of `pg_settings`.

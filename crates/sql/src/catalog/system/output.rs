@@ -5,6 +5,8 @@
 //!
 //! Checked by `system_tests`.
 
+use collie_base::Lsn;
+
 use crate::{
     catalog::relation::{Oid, Relation},
     types::{SqlType, Value, oid},
@@ -102,6 +104,7 @@ fn zero(ty: SqlType) -> Value {
         oid::FLOAT8 => Value::Float8(0.0),
         oid::BYTEA => Value::bytea(&[]),
         oid::TIMESTAMPTZ => Value::TimestampTz(0),
+        oid::PG_LSN => Value::PgLsn(Lsn::ZERO),
         oid::INT2VECTOR => vector(oid::INT2, Vec::new()),
         oid::OIDVECTOR => vector(oid::OID, Vec::new()),
         _ if oid::is_oid_like(ty.oid) => Value::Oid(0),

@@ -44,6 +44,10 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "pg_stat_activity" => activity(facts, out),
         "pg_stat_replication" => replication(facts, out),
         "collie_replication" => own_replication(facts, out),
+        "pg_replication_slots" => slots(facts, out),
+        "collie_slots" => own_slots(facts, out),
+        "collie_replication_delay" => delays(facts, out),
+        "collie_node" => node(facts, out),
         "pg_prepared_statements" => {
             for (name, text) in facts.prepared_statements() {
                 out.push([
@@ -182,8 +186,9 @@ fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("write_lsn", lsn(standby.received)),
             ("flush_lsn", lsn(standby.durable)),
             ("replay_lsn", lsn(standby.applied)),
-            ("sync_priority", Value::Int4(0)),
-            ("sync_state", Value::text("async")),
+            ("sync_priority", Value::Int4(i32::from(standby.sync_state != "async"))),
+            // Degraded is no word of PostgreSQL's: nobody waits for it now.
+            ("sync_state", Value::text(if standby.sync_state == "quorum" { "quorum" } else { "async" })),
         ]);
     }
 }
@@ -202,10 +207,88 @@ fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("applied_lsn", lsn(standby.applied)),
             ("behind_bytes", Value::Int8(facts.positions().1.bytes_since(standby.applied).cast_signed())),
             ("delay_us", Value::Int8(standby.delay_us)),
+            ("delay_p50_us", Value::Int8(standby.delay_p50_us)),
+            ("delay_p99_us", Value::Int8(standby.delay_p99_us)),
+            ("delay_max_us", Value::Int8(standby.delay_max_us)),
+            ("oldest_us", Value::Int8(standby.oldest_us)),
+            ("drain_us", standby.drain_us.map_or(Value::Null, Value::Int8)),
             ("round_trip_us", standby.rtt_us.map_or(Value::Null, Value::Int8)),
             ("queue_bytes", Value::Int8(standby.queue_bytes)),
+            ("sync_state", Value::text(standby.sync_state)),
+            ("verified_lsn", standby.verified.map_or(Value::Null, lsn)),
         ]);
     }
+}
+
+/// The slots, as PostgreSQL shows physical ones: `wal_status` is `reserved` as long as the log is kept, and `lost` from then on.
+fn slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for slot in facts.slots() {
+        let is_lost = slot.expired_by.is_some();
+        let safe = if is_lost { Value::Null } else { Value::Int8(slot.bytes_max.saturating_sub(slot.kept_bytes)) };
+        out.push([
+            ("slot_name", slot.slot.into()),
+            ("slot_type", Value::text("physical")),
+            ("temporary", Value::Bool(false)),
+            ("active", Value::Bool(slot.is_connected)),
+            ("restart_lsn", slot.restart.map_or(Value::Null, lsn)),
+            ("wal_status", Value::text(if is_lost { "lost" } else { "reserved" })),
+            ("safe_wal_size", safe),
+            ("two_phase", Value::Bool(false)),
+        ]);
+    }
+}
+
+/// The slots with their limits, and how near they are to them.
+fn own_slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for slot in facts.slots() {
+        out.push([
+            ("slot", slot.slot.into()),
+            ("node", slot.node.map_or(Value::Null, |node| format!("{node:016x}").into())),
+            ("state", Value::text(slot.state)),
+            ("active", Value::Bool(slot.is_connected)),
+            ("restart_lsn", slot.restart.map_or(Value::Null, lsn)),
+            ("durable_lsn", lsn(slot.durable)),
+            ("kept_bytes", Value::Int8(slot.kept_bytes)),
+            ("bytes_max", Value::Int8(slot.bytes_max)),
+            ("unheard_ms", Value::Int8(slot.unheard_ms)),
+            ("age_max_ms", slot.age_max_ms.map_or(Value::Null, Value::Int8)),
+            ("last_seen", slot.last_seen_us.map_or(Value::Null, Value::TimestampTz)),
+            ("expired_by", slot.expired_by.map_or(Value::Null, Value::text)),
+        ]);
+    }
+}
+
+/// How far each replica was behind in each of the last seconds, oldest first.
+fn delays(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    for row in facts.delays() {
+        out.push([
+            ("slot", row.slot.into()),
+            ("at", Value::TimestampTz(row.at_us)),
+            ("samples", Value::Int8(row.samples)),
+            ("p50_us", Value::Int8(row.p50_us)),
+            ("p99_us", Value::Int8(row.p99_us)),
+            ("max_us", Value::Int8(row.max_us)),
+            ("behind_bytes", Value::Int8(row.durable.bytes_since(row.applied).cast_signed())),
+            ("durable_lsn", lsn(row.durable)),
+            ("applied_lsn", lsn(row.applied)),
+        ]);
+    }
+}
+
+/// One row: who this database is, and how far it has come.
+fn node(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+    let (node, (visible, durable)) = (facts.node(), facts.positions());
+    out.push([
+        ("role", Value::text(if node.is_replica { "replica" } else { "primary" })),
+        ("cluster", format!("{:032x}", node.cluster).into()),
+        ("node", format!("{:016x}", node.node).into()),
+        ("term", Value::Int8(i64::try_from(node.term).unwrap_or(i64::MAX))),
+        ("history", node.history.map_or(Value::Null, |(history, _)| format!("{history:016x}").into())),
+        ("history_start", node.history.map_or(Value::Null, |(_, start)| lsn(start))),
+        ("visible_lsn", lsn(visible)),
+        ("durable_lsn", lsn(durable)),
+        ("commits", Value::Int8(i64::try_from(node.commits).unwrap_or(i64::MAX))),
+    ]);
 }
 
 /// Returns what a session waits for, in the words of `wait_event` for locks.

@@ -1,4 +1,6 @@
-//! `Standby`: a replica of this database, as `pg_stat_replication` and `collie_replication` show it.
+//! `Standby`: a replica of this database, as `pg_stat_replication` and `collie_replication` show it; `SlotRow`: what is kept for one,
+//! as `pg_replication_slots` and `collie_slots` show it; `DelayRow`: how far one was behind; `NodeRow`:
+//! who this database is, as `collie_node` shows it.
 
 use collie_base::Lsn;
 
@@ -25,8 +27,89 @@ pub struct Standby {
     pub applied: Lsn,
     /// How far its readers are behind, in microseconds, by this server's clock.
     pub delay_us: i64,
+    /// Half of the delays of the last minute or two were not longer, in microseconds.
+    pub delay_p50_us: i64,
+    /// All but one in a hundred were not longer.
+    pub delay_p99_us: i64,
+    /// The longest.
+    pub delay_max_us: i64,
+    /// For how long it has owed the oldest of what it does not show, in microseconds.
+    pub oldest_us: i64,
+    /// In how long it will have made up for that, as it goes now, in microseconds; `None` when it is not gaining.
+    pub drain_us: Option<i64>,
     /// The shortest round trip to it, in microseconds; `None` before the first.
     pub rtt_us: Option<i64>,
     /// Bytes that wait there to be applied.
     pub queue_bytes: i64,
+    /// Whether commits wait for it: `quorum`; `degraded`, if they would and do without now; `async`.
+    pub sync_state: &'static str,
+    /// Below here its rows were found to be this database's; `None` if nobody has looked.
+    pub verified: Option<Lsn>,
+}
+
+/// A replication slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotRow {
+    /// Its name.
+    pub slot: String,
+    /// The id of its replica's directory; `None` while nobody has said.
+    pub node: Option<u64>,
+    /// What its replica is doing, a word.
+    pub state: &'static str,
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// Log is kept from here on; `None` when none is.
+    pub restart: Option<Lsn>,
+    /// What its replica has on disk.
+    pub durable: Lsn,
+    /// How much log that is, in bytes.
+    pub kept_bytes: i64,
+    /// How much it may be.
+    pub bytes_max: i64,
+    /// For how long nobody has heard of it, in milliseconds, while this server ran.
+    pub unheard_ms: i64,
+    /// How long that may be; `None`: for ever.
+    pub age_max_ms: Option<i64>,
+    /// When it was last heard of, in microseconds since 2000-01-01; `None` when that is not known.
+    pub last_seen_us: Option<i64>,
+    /// Which limit it is beyond, a word, once it keeps no log any more.
+    pub expired_by: Option<&'static str>,
+}
+
+/// A second of a replica's delay, as `collie_replication_delay` shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DelayRow {
+    /// The name of its slot.
+    pub slot: String,
+    /// When the second ended, in microseconds since 2000-01-01.
+    pub at_us: i64,
+    /// How many delays were measured in it.
+    pub samples: i64,
+    /// Half of them were not longer, in microseconds; with none measured, what was owed.
+    pub p50_us: i64,
+    /// All but one in a hundred were not longer.
+    pub p99_us: i64,
+    /// The longest.
+    pub max_us: i64,
+    /// What was durable here at its end.
+    pub durable: Lsn,
+    /// What the replica's readers saw at its end.
+    pub applied: Lsn,
+}
+
+/// Who a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Whether it follows another one.
+    pub is_replica: bool,
+    /// The id of the database, the same on every node.
+    pub cluster: u128,
+    /// The id of its directory.
+    pub node: u64,
+    /// Its term.
+    pub term: u64,
+    /// Its newest history, and where that began.
+    pub history: Option<(u64, Lsn)>,
+    /// Transactions that have committed here since it was opened.
+    pub commits: u64,
 }

@@ -30,10 +30,10 @@ fn fits(value: &Value, ty: u32) -> bool {
         Value::Bytea(_) => ty == oid::BYTEA,
         Value::TimestampTz(_) => ty == oid::TIMESTAMPTZ,
         Value::Oid(_) => oid::is_oid_like(ty),
+        Value::PgLsn(_) => ty == oid::PG_LSN,
         // These have no values of their own; they are kept as their text.
         Value::Text(_) => {
-            SqlType::new(ty).is_string_like()
-                || matches!(ty, oid::PG_LSN | oid::INET | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT)
+            SqlType::new(ty).is_string_like() || matches!(ty, oid::INET | oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT)
         }
         Value::Array(array) => oid::element_of(ty) == Some(array.element_oid),
         _ => false,
@@ -378,7 +378,10 @@ fn functions_about_the_session_answer_from_its_facts() {
     assert_eq!(ask("PG_char_to_encoding", &[Value::text("utf-8")]), "6");
     assert_eq!(ask("pg_current_wal_lsn", &[]), "1/A0");
     assert_eq!(ask("pg_current_wal_flush_lsn", &[]), "0/20");
+    assert_eq!(ask("collie_state_hash", &[]), "1/A0:000000000000002a");
     assert_eq!(ask("pg_current_xact_id", &[]), "NULL");
+    assert_eq!(ask("pg_drop_replication_slot", &[Value::text("south")]), "");
+    assert!(ask("pg_drop_replication_slot", &[Value::text("west")]).starts_with("42704"));
     for source in ["pg_cancel_backend", "pg_terminate_backend"] {
         assert_eq!(ask(source, &[Value::Int4(99)]), "f");
         assert_eq!(ask(source, &[Value::Int4(-1)]), "f");
@@ -571,6 +574,47 @@ fn session_relations_show_the_session() {
     assert_eq!(
         read(&facts, "collie_snapshots", ("", ""), &["pid", "snapshot", "rows_kept", "age_ms", "bytes_kept"]),
         ["7|1/0|3|2000|400"]
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "pg_replication_slots",
+            ("", ""),
+            &["slot_name", "slot_type", "active", "restart_lsn", "wal_status", "safe_wal_size", "database"]
+        ),
+        ["north|physical|t|0/20|reserved|900|NULL", "south|physical|f|NULL|lost|NULL|NULL"]
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_slots",
+            ("", ""),
+            &[
+                "slot",
+                "node",
+                "state",
+                "restart_lsn",
+                "kept_bytes",
+                "bytes_max",
+                "unheard_ms",
+                "age_max_ms",
+                "expired_by"
+            ]
+        ),
+        ["north|00000000000000ab|streaming|0/20|100|1000|5|3000|NULL", "south|NULL|expired|NULL|0|1000|5|3000|age"]
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_replication_delay",
+            ("", ""),
+            &["slot", "samples", "p50_us", "p99_us", "max_us", "behind_bytes", "applied_lsn"]
+        ),
+        ["north|9|10|20|30|16|0/20"]
+    );
+    assert_eq!(
+        read(&facts, "collie_node", ("", ""), &["role", "node", "term", "history_start", "durable_lsn", "commits"]),
+        ["replica|00000000000000ab|3|0/10|0/20|5"]
     );
     assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &["name", "statement"]), ["p|SELECT 1"]);
     assert_eq!(

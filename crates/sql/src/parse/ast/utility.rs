@@ -207,6 +207,15 @@ pub struct CopyDatabase {
     pub copy: bool,
 }
 
+/// CALL collie_set_option(name, value): changes an option of the running server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetOption {
+    /// As `collie config` names it.
+    pub name: String,
+    /// As it is written there.
+    pub value: String,
+}
+
 /// LOCK TABLE.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lock {

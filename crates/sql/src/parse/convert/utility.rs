@@ -194,11 +194,12 @@ impl Convert<'_> {
         }))
     }
 
-    /// Converts CALL of the one procedure there is: `collie_checkpoint`, with constants.
+    /// Converts CALL of the procedures there are, `collie_checkpoint` and `collie_set_option`, with constants.
     pub(super) fn procedure(&mut self, node: pb::CallStmt) -> Result<Stmt> {
         let pb::CallStmt { funccall, funcexpr: _, outargs: _ } = node;
         let ExprKind::Call(call) = self.call(Box::new(required(funccall)?))?.kind else { return Err(missing()) };
-        if call.name.parts != ["collie_checkpoint"] {
+        let sets = call.name.parts == ["collie_set_option"];
+        if !sets && call.name.parts != ["collie_checkpoint"] {
             return Err(self.unsupported(self.statement_name(), self.start));
         }
         let mut args = call.args.into_iter().map(|arg| match arg.kind {
@@ -206,6 +207,10 @@ impl Convert<'_> {
             _ => None,
         });
         match (args.next(), args.next(), args.next()) {
+            (Some(Some(Literal::String(name))), Some(Some(Literal::String(value))), None) if sets => {
+                Ok(Stmt::SetOption(SetOption { name, value }))
+            }
+            _ if sets => Err(self.unsupported("collie_set_option with anything but ('name', 'value')", call.name.pos)),
             (Some(Some(Literal::String(dir))), None, None) => Ok(Stmt::CopyDatabase(CopyDatabase { dir, copy: false })),
             (Some(Some(Literal::String(dir))), Some(Some(Literal::Bool(copy))), None) => {
                 Ok(Stmt::CopyDatabase(CopyDatabase { dir, copy }))

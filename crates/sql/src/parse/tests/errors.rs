@@ -99,6 +99,8 @@ fn clauses_without_a_place_in_the_tree_are_refused() {
         ("call collie_checkpoint()", Some(5)),
         ("call collie_checkpoint(1)", Some(5)),
         ("call collie_checkpoint('/x', true, 1)", Some(5)),
+        ("call collie_set_option('wal.max_total_wal_size')", Some(5)),
+        ("call collie_set_option('wal.max_total_wal_size', 1)", Some(5)),
         ("merge into t using u on true when matched then do nothing", Some(0)),
         ("drop function f()", Some(0)),
         ("drop type t", Some(0)),

@@ -340,6 +340,8 @@ fn utility_statements_keep_their_clauses() {
     for (text, copy) in [("call collie_checkpoint('/x')", false), ("call collie_checkpoint('/x', true)", true)] {
         assert_eq!(one(text), Stmt::CopyDatabase(CopyDatabase { dir: "/x".into(), copy }));
     }
+    let option = SetOption { name: "wal.max_total_wal_size".into(), value: "2GiB".into() };
+    assert_eq!(one("call collie_set_option('wal.max_total_wal_size', '2GiB')"), Stmt::SetOption(option));
     assert!(matches!(one("lock t in share mode nowait"), Stmt::Lock(Lock { mode: LockMode::Share, nowait: true, .. })));
     let Stmt::Copy(copy) = one("copy t (a) from stdin csv header delimiter ';' force not null a where a > 0") else {
         panic!()

@@ -5,11 +5,14 @@
 //! | bool, `"char"` | 1 |
 //! | int2, int4, int8, oid, float4, float8 | 2, 4, 8, 4, 4, 8 |
 //! | date, time, timestamp, timestamptz | i32 days; i64 microseconds; from 2000-01-01 |
+//! | pg_lsn | u64 |
 //! | text and kin, bytea | the bytes |
 //! | numeric | see `numeric/text.rs` |
 //! | arrays, vectors | i32 dimensions, i32 has NULL, u32 element type; per dimension i32 length, i32 lower bound; per element i32 length (-1 is NULL) and bytes |
 //! | records | i32 columns; per column u32 type, i32 length, bytes |
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use collie_base::Lsn;
 
 use super::{no_form, text_from_utf8, truncate_name};
 use crate::error::{Result, SqlError, SqlState};
@@ -54,6 +57,7 @@ pub fn binary_in(oid: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
         oid::TIME => Value::Time(datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?),
         oid::TIMESTAMP => Value::Timestamp(datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
         oid::TIMESTAMPTZ => Value::TimestampTz(datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+        oid::PG_LSN => return Ok(Value::PgLsn(Lsn::new(u64::from_be_bytes(fixed(bytes)?)))),
         _ if oid::is_oid_like(oid) => return Ok(Value::Oid(u32::from_be_bytes(fixed(bytes)?))),
         _ if SqlType::new(oid).is_string_like() => Value::text(text_from_utf8(bytes)?),
         _ => match oid::element_of(oid) {
@@ -138,6 +142,7 @@ pub fn binary_out(value: &Value, oid: u32, out: &mut Vec<u8>) {
         Value::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
+        Value::PgLsn(value) => out.extend_from_slice(&value.get().to_be_bytes()),
         Value::Numeric(value) => value.write_wire(out),
         Value::Text(value) if oid == oid::INET => write_inet(value, out),
         Value::Text(value) => out.extend_from_slice(value.as_bytes()),

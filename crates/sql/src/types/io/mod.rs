@@ -54,6 +54,7 @@ pub fn text_in(oid: u32, typmod: i32, text: &str, context: &TextContext) -> Resu
         oid::INT4 => return scalar::parse_integer(text, "integer").map(Value::Int4),
         oid::INT8 => return scalar::parse_integer(text, "bigint").map(Value::Int8),
         oid::XID8 => return scalar::parse_xid8(text).map(Value::Int8),
+        oid::PG_LSN => return scalar::parse_lsn(text).map(Value::PgLsn),
         oid::PG_SNAPSHOT | oid::TXID_SNAPSHOT => {
             let snapshot = XidSnapshot::parse(text, SqlType::new(oid).name().as_ref())?;
             return Ok(Value::text(&snapshot.to_string()));
@@ -103,6 +104,7 @@ pub fn text_out(value: &Value, oid: u32, context: &TextContext, out: &mut Vec<u8
         }
         Value::Oid(value) => scalar::write_i64(i64::from(*value), out),
         Value::Char(value) => scalar::write_char(*value, out),
+        Value::PgLsn(value) => scalar::write_lsn(*value, out),
         Value::Array(value) if oid == oid::INT2VECTOR || oid == oid::OIDVECTOR => array::write_vector(value, out),
         Value::Array(value) => array::write_array(value, context, out),
         Value::Record(values) => array::write_record(values, context, out),

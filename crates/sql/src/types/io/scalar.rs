@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use collie_base::Lsn;
+
 use super::{ByteaOutput, invalid};
 use crate::error::{Result, SqlError, SqlState};
 
@@ -39,6 +41,17 @@ pub(super) fn parse_integer<T: TryFrom<i64>>(text: &str, type_name: &str) -> Res
 pub(super) fn parse_xid8(text: &str) -> Result<i64> {
     let value: i64 = parse_integer(text, "xid8")?;
     if value < 0 { Err(out_of_range("xid8", text)) } else { Ok(value) }
+}
+
+/// Nothing but the two numbers: no blanks.
+pub(super) fn parse_lsn(text: &str) -> Result<Lsn> {
+    text.parse().map_err(|_| invalid("pg_lsn", text))
+}
+
+/// Without leading zeros, as PostgreSQL has it.
+pub(super) fn write_lsn(lsn: Lsn, out: &mut Vec<u8>) {
+    let position = lsn.get();
+    write!(out, "{:X}/{:X}", position >> 32, position & 0xFFFF_FFFF).expect("a Vec takes every write");
 }
 
 pub(super) fn parse_oid(text: &str) -> Result<u32> {

@@ -1,17 +1,16 @@
-//! `Wire`: a server that speaks PostgreSQL's protocol: the same statements for every one, each prepared once in a session.
+//! `Tables`: TPC-C's tables in a database that speaks SQL: the same statements for every one, each prepared once in a session.
 //!
 //! Transactions that write run at the level asked for. At READ COMMITTED, the default, they are serializable nonetheless: what they
 //! change they change from its newest value in one statement, or have locked before; what else they read never changes. Those that
 //! only read are REPEATABLE READ. Rows are locked in one order everywhere: district, stock by warehouse and item; customer, district,
 //! warehouse.
 
-use std::io::Write as _;
-
 use anyhow::Context;
+use postgres::Config;
 use postgres::types::ToSql;
-use postgres::{Client, Config, NoTls, Row, Statement, error::SqlState};
 
 use super::books::{Books, CustomerBook, DistrictBook, LinesBook, OrderBook, Payments};
+use super::line::{Cells, Line, Lines as Opens, Server};
 use super::numeric::{Money, Rate};
 use super::population::Population;
 use super::request::{Delivery, NewOrder, OrderStatus, Payment, Request, StockLevel, Who};
@@ -21,55 +20,67 @@ use super::target::{Answer, Failure, Reader, Session, Target, middle, share_out,
 
 /// Bytes gathered before they are handed to COPY.
 const COPY_BYTES: usize = 256 << 10;
+/// Fewest lines that are inserted: of an order one of whose items is not there.
+const LINES_MIN: u32 = *LINES.start() - 1;
 const BEGIN_READING: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
-/// How a server is used.
+/// A database of SQL, and how it is used.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire {
+pub(crate) struct Tables<O> {
     name: String,
     ring: &'static str,
-    config: Config,
+    lines: O,
     /// Begins a transaction that writes.
     begin: String,
     sync: bool,
 }
 
+/// The tables of a server.
+pub(crate) type Wire = Tables<Server>;
+
 impl Wire {
     /// `isolation` as SQL names it; with `sync`, commits wait for the disk.
     pub(crate) fn new(name: &str, ring: &'static str, config: Config, isolation: &str, sync: bool) -> Self {
+        Self::of(name, ring, Server(config), isolation, sync)
+    }
+}
+
+impl<O: Opens> Tables<O> {
+    /// As [`Wire::new`], by whatever opens sessions.
+    pub(crate) fn of(name: &str, ring: &'static str, lines: O, isolation: &str, sync: bool) -> Self {
         let begin = format!("BEGIN ISOLATION LEVEL {isolation}");
-        Self { name: name.to_owned(), ring, config, begin, sync }
+        Self { name: name.to_owned(), ring, lines, begin, sync }
     }
 
-    fn open(&self) -> anyhow::Result<Client> {
-        let mut client = self.config.connect(NoTls).with_context(|| format!("cannot connect to {}", self.name))?;
-        client.batch_execute(if self.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })?;
-        Ok(client)
+    fn open(&self) -> anyhow::Result<O::Line> {
+        let mut line = self.lines.open().with_context(|| format!("cannot connect to {}", self.name))?;
+        line.batch(if self.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })?;
+        Ok(line)
     }
 }
 
 /// Loads the rows that `each` makes lines of.
-fn copy<T>(
-    client: &mut Client,
+fn copy<L: Line, T>(
+    line: &mut L,
     table: &str,
-    rows: impl Iterator<Item = T>,
-    mut each: impl FnMut(&mut Lines, &T),
+    rows: impl Iterator<Item = T> + Send,
+    mut each: impl FnMut(&mut Lines, &T) + Send,
 ) -> anyhow::Result<()> {
-    let mut writer = client.copy_in(&format!("COPY {table} FROM STDIN"))?;
-    let mut lines = Lines::default();
-    for row in rows {
-        each(&mut lines, &row);
-        if lines.0.len() >= COPY_BYTES {
-            writer.write_all(lines.0.as_bytes())?;
-            lines.0.clear();
+    let mut rows = rows.fuse();
+    let mut pieces = || {
+        let mut lines = Lines::default();
+        for row in rows.by_ref() {
+            each(&mut lines, &row);
+            if lines.0.len() >= COPY_BYTES {
+                break;
+            }
         }
-    }
-    writer.write_all(lines.0.as_bytes())?;
-    writer.finish().with_context(|| format!("cannot load {table}"))?;
-    Ok(())
+        lines.0
+    };
+    line.copy(table, &mut pieces).map_err(|error| anyhow::Error::from(error).context(format!("cannot load {table}")))
 }
 
-impl Target for Wire {
+impl<O: Opens> Target for Tables<O> {
     fn name(&self) -> &str {
         &self.name
     }
@@ -83,15 +94,15 @@ impl Target for Wire {
     }
 
     fn holds(&self) -> anyhow::Result<Option<Scale>> {
-        let mut client = self.open()?;
-        let mut count = |table: &str| -> Result<u32, postgres::Error> {
-            let row = client.query_one(&format!("SELECT count(*)::int FROM {table}"), &[])?;
-            Ok(row.get::<_, i32>(0).unsigned_abs())
+        let mut line = self.open()?;
+        if line.ask("SELECT 1 FROM pg_class WHERE relname = 'warehouse'", &[])?.is_empty() {
+            return Ok(None);
+        }
+        let mut count = |table: &str| -> anyhow::Result<u32> {
+            let row = line.ask(&format!("SELECT count(*)::int FROM {table}"), &[])?.pop().context("no count")?;
+            Ok(row.get::<i32>(0).unsigned_abs())
         };
-        let warehouses = match count("warehouse") {
-            Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => return Ok(None),
-            warehouses => warehouses?,
-        };
+        let warehouses = count("warehouse")?;
         let items = count("item")?;
         let customers = count("customer")? / warehouses.max(1) / DISTRICTS;
         Ok(Some(Scale { warehouses, items, customers, undelivered: customers * 3 / 10 }))
@@ -99,9 +110,9 @@ impl Target for Wire {
 
     fn load(&self, population: &Population, threads: usize, say: &(dyn Fn(&str) + Sync)) -> anyhow::Result<()> {
         let mut client = self.open()?;
-        client.batch_execute(&format!("DROP TABLE IF EXISTS {}", TABLES.join(", ")))?;
-        client.batch_execute(DEFINITIONS)?;
-        let now: String = client.query_one("SELECT localtimestamp::text", &[])?.get(0);
+        client.batch(&format!("DROP TABLE IF EXISTS {}", TABLES.join(", ")))?;
+        client.batch(DEFINITIONS)?;
+        let now: String = client.ask("SELECT localtimestamp::text", &[])?.pop().context("no time")?.get(0);
         share_out(population.scale.warehouses + 1, threads, |job| {
             let mut client = self.open()?;
             if job == 0 {
@@ -111,30 +122,34 @@ impl Target for Wire {
             load_warehouse(&mut client, population, job, &now)
         })?;
         // What a fair tuning of a peer asks for.
-        TABLES.iter().try_for_each(|table| client.batch_execute(&format!("VACUUM ANALYZE {table}")))?;
+        for table in TABLES {
+            client.batch(&format!("VACUUM ANALYZE {table}"))?;
+        }
         Ok(())
     }
 
     fn connect(&self) -> anyhow::Result<Box<dyn Session>> {
         let mut client = self.open()?;
-        let statements = Statements::prepare(&mut client).with_context(|| format!("{} cannot prepare", self.name))?;
+        let statements = Statements::prepare(&mut client)
+            .map_err(|error| anyhow::Error::from(error).context(format!("{} cannot prepare", self.name)))?;
         Ok(Box::new(Terminal { client, statements, begin: self.begin.clone() }))
     }
 
     fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>> {
         let mut client = self.open()?;
-        client.batch_execute(BEGIN_READING)?;
+        client.batch(BEGIN_READING)?;
         Ok(Box::new(Snapshot(client)))
     }
 
     fn log_position(&self) -> anyhow::Result<u64> {
-        let text: String = self.open()?.query_one("SELECT pg_current_wal_lsn()::text", &[])?.get(0);
+        let row = self.open()?.ask("SELECT pg_current_wal_lsn()::text", &[])?.pop();
+        let text: String = row.context("no position of a log")?.get(0);
         let (high, low) = text.split_once('/').with_context(|| format!("no position of a log: {text}"))?;
         Ok((u64::from_str_radix(high, 16)? << 32) + u64::from_str_radix(low, 16)?)
     }
 }
 
-fn load_warehouse(client: &mut Client, population: &Population, warehouse: u32, now: &str) -> anyhow::Result<()> {
+fn load_warehouse<L: Line>(client: &mut L, population: &Population, warehouse: u32, now: &str) -> anyhow::Result<()> {
     let (place, districts) = population.warehouse(warehouse);
     copy(client, "warehouse", [place].into_iter(), Lines::warehouse)?;
     copy(client, "district", districts.into_iter(), Lines::district)?;
@@ -148,37 +163,37 @@ fn load_warehouse(client: &mut Client, population: &Population, warehouse: u32, 
 }
 
 /// Every statement of the five transactions.
-struct Statements {
-    warehouse_tax: Statement,
-    next_order: Statement,
-    discount: Statement,
-    items: Statement,
-    insert_order: Statement,
-    insert_new_order: Statement,
+struct Statements<S> {
+    warehouse_tax: S,
+    next_order: S,
+    discount: S,
+    items: S,
+    insert_order: S,
+    insert_new_order: S,
     /// By district.
-    take_stock: Vec<Statement>,
-    /// By lines, from 5 on.
-    insert_lines: Vec<Statement>,
-    by_name: Statement,
-    pay: Statement,
-    district_ytd: Statement,
-    warehouse_ytd: Statement,
-    insert_history: Statement,
-    customer: Statement,
-    last_order: Statement,
-    lines: Statement,
-    oldest: Statement,
-    is_any_new: Statement,
-    delete_new_order: Statement,
-    carry: Statement,
-    deliver_lines: Statement,
-    credit: Statement,
-    next_order_now: Statement,
-    low_stock: Statement,
+    take_stock: Vec<S>,
+    /// By lines, from `LINES_MIN` on.
+    insert_lines: Vec<S>,
+    by_name: S,
+    pay: S,
+    district_ytd: S,
+    warehouse_ytd: S,
+    insert_history: S,
+    customer: S,
+    last_order: S,
+    lines: S,
+    oldest: S,
+    is_any_new: S,
+    delete_new_order: S,
+    carry: S,
+    deliver_lines: S,
+    credit: S,
+    next_order_now: S,
+    low_stock: S,
 }
 
-impl Statements {
-    fn prepare(client: &mut Client) -> Result<Self, postgres::Error> {
+impl<S> Statements<S> {
+    fn prepare(client: &mut impl Line<Statement = S>) -> Result<Self, Failure> {
         let mut take_stock = Vec::new();
         for district in 1..=DISTRICTS {
             take_stock.push(client.prepare(&format!(
@@ -188,7 +203,7 @@ impl Statements {
             ))?);
         }
         let mut insert_lines = Vec::new();
-        for count in LINES {
+        for count in LINES_MIN..=*LINES.end() {
             let rows: Vec<String> = (0..count)
                 .map(|line| {
                     let at = |column: u32| 4 + line * 5 + column;
@@ -279,43 +294,33 @@ impl Statements {
     }
 }
 
-impl From<postgres::Error> for Failure {
-    fn from(error: postgres::Error) -> Self {
-        match error.code() {
-            Some(&SqlState::T_R_SERIALIZATION_FAILURE) => Self::Conflict,
-            Some(&SqlState::T_R_DEADLOCK_DETECTED) => Self::Deadlock,
-            _ => Self::Other(error.into()),
-        }
-    }
-}
-
 /// A number of the tables: all are far below 2^31.
 fn int(number: u32) -> i32 {
     number.cast_signed()
 }
 
 /// A terminal's session.
-struct Terminal {
-    client: Client,
-    statements: Statements,
+struct Terminal<L: Line> {
+    client: L,
+    statements: Statements<L::Statement>,
     begin: String,
 }
 
-impl Session for Terminal {
+impl<L: Line> Session for Terminal<L> {
     fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
         let answer = self.attempt(request);
         if answer.is_err() {
             // A connection that is gone says so itself, next time.
-            let _gone = self.client.batch_execute("ROLLBACK");
+            let _gone = self.client.batch("ROLLBACK");
         }
         answer
     }
 }
 
-impl Terminal {
+impl<L: Line> Terminal<L> {
     fn attempt(&mut self, request: &Request) -> Result<Answer, Failure> {
         let reads = matches!(request, Request::OrderStatus(_) | Request::StockLevel(_));
-        self.client.batch_execute(if reads { BEGIN_READING } else { &self.begin })?;
+        self.client.batch(if reads { BEGIN_READING } else { &self.begin })?;
         let answer = match request {
             Request::NewOrder(order) => self.new_order(order)?,
             Request::Payment(payment) => self.payment(payment)?,
@@ -323,50 +328,51 @@ impl Terminal {
             Request::Delivery(delivery) => self.delivery(delivery)?,
             Request::StockLevel(level) => self.stock_level(level)?,
         };
-        self.client.batch_execute(if answer.rolled_back { "ROLLBACK" } else { "COMMIT" })?;
+        self.client.batch(if answer.rolled_back { "ROLLBACK" } else { "COMMIT" })?;
         Ok(answer)
     }
 
     fn new_order(&mut self, order: &NewOrder) -> Result<Answer, Failure> {
         let (client, s) = (&mut self.client, &self.statements);
         let [warehouse, district, customer] = [order.warehouse, order.district, order.customer].map(int);
-        let tax: Rate = client.query_one(&s.warehouse_tax, &[&warehouse])?.get(0);
-        let row = client.query_one(&s.next_order, &[&warehouse, &district])?;
+        let tax: Rate = client.one(&s.warehouse_tax, &[&warehouse])?.get(0);
+        let row = client.one(&s.next_order, &[&warehouse, &district])?;
         let (id, district_tax): (i32, Rate) = (row.get(0), row.get(1));
-        let discount: Rate = client.query_one(&s.discount, &[&warehouse, &district, &customer])?.get(0);
+        let discount: Rate = client.one(&s.discount, &[&warehouse, &district, &customer])?.get(0);
         let count = int(u32::try_from(order.items.len()).expect("at most 15"));
         let all_local = i32::from(order.all_local());
-        client.execute(&s.insert_order, &[&warehouse, &district, &id, &customer, &count, &all_local])?;
-        client.execute(&s.insert_new_order, &[&warehouse, &district, &id])?;
+        client.query(&s.insert_order, &[&warehouse, &district, &id, &customer, &count, &all_local])?;
+        client.query(&s.insert_new_order, &[&warehouse, &district, &id])?;
         let ids: Vec<i32> = order.items.iter().map(|item| int(item.item)).collect();
         let found = client.query(&s.items, &[&ids])?;
-        let item_of = |id: i32| found.iter().find(|row| row.get::<_, i32>(0) == id);
-        if ids.iter().any(|id| item_of(*id).is_none()) {
-            return Ok(Answer { rolled_back: true, ..Answer::default() });
-        }
-        let mut answer = Answer::default();
-        let mut lines = vec![(Money(0), String::new()); order.items.len()];
+        let item_of = |id: i32| found.iter().find(|row| row.get::<i32>(0) == id);
+        // The user's mistake is the last item. Everything is done with the others, then nothing of it is kept (clause 2.4.2.3).
+        let mistaken = ids.last().is_some_and(|id| item_of(*id).is_none());
+        let there = order.items.len() - usize::from(mistaken);
+        let mut answer = Answer { rolled_back: mistaken, ..Answer::default() };
+        let mut lines = vec![(Money(0), String::new()); there];
         let mut sum = 0;
-        for at in order.by_stock() {
+        for at in order.by_stock().into_iter().filter(|at| *at < there) {
             let item = order.items[at];
-            let row = item_of(int(item.item)).expect("all were found");
+            let row = item_of(int(item.item)).with_context(|| format!("there is no item {}", item.item));
+            let row = row.map_err(Failure::Other)?;
             let (price, original): (Money, bool) = (row.get(1), is_original(row, 3));
             let [supplier, number, quantity] = [item.supplier, item.item, item.quantity].map(int);
             let remote = i32::from(item.supplier != order.warehouse);
             let take = &s.take_stock[order.district as usize - 1];
-            let stock = client.query_one(take, &[&supplier, &number, &quantity, &remote])?;
+            let stock = client.one(take, &[&supplier, &number, &quantity, &remote])?;
             answer.count += u32::from(original && is_original(&stock, 2));
             let amount = price.0 * i64::from(item.quantity);
             sum += amount;
             lines[at] = (Money(amount), stock.get(1));
         }
         let numbers: Vec<[i32; 3]> =
-            order.items.iter().map(|item| [item.item, item.supplier, item.quantity].map(int)).collect();
+            order.items[..there].iter().map(|item| [item.item, item.supplier, item.quantity].map(int)).collect();
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![&warehouse, &district, &id];
         for ([item, supplier, quantity], (amount, info)) in numbers.iter().zip(&lines) {
             values.extend([item as &(dyn ToSql + Sync), supplier, quantity, amount, info]);
         }
-        client.execute(&s.insert_lines[order.items.len() - *LINES.start() as usize], &values)?;
+        client.query(&s.insert_lines[there - LINES_MIN as usize], &values)?;
         answer.amount = total(sum, discount.0, tax.0, district_tax.0);
         Ok(answer)
     }
@@ -397,13 +403,13 @@ impl Terminal {
             cents / 100,
             cents % 100
         );
-        let row = client.query_one(&s.pay, &[&of_warehouse, &of_district, &customer, &amount, &note])?;
+        let row = client.one(&s.pay, &[&of_warehouse, &of_district, &customer, &amount, &note])?;
         let Money(balance) = row.get(0);
-        let of_district_name: String = client.query_one(&s.district_ytd, &[&warehouse, &district, &amount])?.get(0);
+        let of_district_name: String = client.one(&s.district_ytd, &[&warehouse, &district, &amount])?.get(0);
         // Last of the rows that others want: everybody who pays in this warehouse waits for it.
-        let name: String = client.query_one(&s.warehouse_ytd, &[&warehouse, &amount])?.get(0);
+        let name: String = client.one(&s.warehouse_ytd, &[&warehouse, &amount])?.get(0);
         let data = format!("{name}    {of_district_name}");
-        client.execute(
+        client.query(
             &s.insert_history,
             &[&customer, &of_district, &of_warehouse, &district, &warehouse, &amount, &data],
         )?;
@@ -414,8 +420,8 @@ impl Terminal {
         let [warehouse, district] = [status.warehouse, status.district].map(int);
         let customer = self.customer(warehouse, district, &status.customer)?;
         let (client, s) = (&mut self.client, &self.statements);
-        let Money(amount) = client.query_one(&s.customer, &[&warehouse, &district, &customer])?.get(0);
-        let Some(order) = client.query_opt(&s.last_order, &[&warehouse, &district, &customer])? else {
+        let Money(amount) = client.one(&s.customer, &[&warehouse, &district, &customer])?.get(0);
+        let Some(order) = client.opt(&s.last_order, &[&warehouse, &district, &customer])? else {
             return Ok(Answer { amount, ..Answer::default() });
         };
         let (id, count): (i32, i32) = (order.get(0), order.get(3));
@@ -431,11 +437,11 @@ impl Terminal {
     /// Locks the oldest new order of a district, if there is one.
     fn oldest(&mut self, warehouse: i32, district: i32) -> Result<Option<i32>, Failure> {
         loop {
-            if let Some(row) = self.client.query_opt(&self.statements.oldest, &[&warehouse, &district])? {
+            if let Some(row) = self.client.opt(&self.statements.oldest, &[&warehouse, &district])? {
                 return Ok(Some(row.get(0)));
             }
             // A statement that waited for a row that was then deleted returns none, though there may be others.
-            if self.client.query_opt(&self.statements.is_any_new, &[&warehouse, &district])?.is_none() {
+            if self.client.opt(&self.statements.is_any_new, &[&warehouse, &district])?.is_none() {
                 return Ok(None);
             }
         }
@@ -447,11 +453,11 @@ impl Terminal {
         for district in 1..=int(DISTRICTS) {
             let Some(order) = self.oldest(warehouse, district)? else { continue };
             let (client, s) = (&mut self.client, &self.statements);
-            client.execute(&s.delete_new_order, &[&warehouse, &district, &order])?;
-            let customer: i32 = client.query_one(&s.carry, &[&warehouse, &district, &order, &carrier])?.get(0);
+            client.query(&s.delete_new_order, &[&warehouse, &district, &order])?;
+            let customer: i32 = client.one(&s.carry, &[&warehouse, &district, &order, &carrier])?.get(0);
             let lines = client.query(&s.deliver_lines, &[&warehouse, &district, &order])?;
-            let sum: i64 = lines.iter().map(|line| line.get::<_, Money>(0).0).sum();
-            client.execute(&s.credit, &[&warehouse, &district, &customer, &Money(sum)])?;
+            let sum: i64 = lines.iter().map(|line| line.get::<Money>(0).0).sum();
+            client.query(&s.credit, &[&warehouse, &district, &customer, &Money(sum)])?;
             answer.count += 1;
             answer.amount += sum;
         }
@@ -461,33 +467,34 @@ impl Terminal {
     fn stock_level(&mut self, level: &StockLevel) -> Result<Answer, Failure> {
         let (client, s) = (&mut self.client, &self.statements);
         let [warehouse, district] = [level.warehouse, level.district].map(int);
-        let next: i32 = client.query_one(&s.next_order_now, &[&warehouse, &district])?.get(0);
+        let next: i32 = client.one(&s.next_order_now, &[&warehouse, &district])?.get(0);
         let first = next - 20;
-        let row = client.query_one(&s.low_stock, &[&warehouse, &district, &first, &next, &level.threshold])?;
-        Ok(Answer { rolled_back: false, amount: 0, count: row.get::<_, i32>(0).unsigned_abs() })
+        let row = client.one(&s.low_stock, &[&warehouse, &district, &first, &next, &level.threshold])?;
+        Ok(Answer { rolled_back: false, amount: 0, count: row.get::<i32>(0).unsigned_abs() })
     }
 }
 
-fn is_original(row: &Row, column: usize) -> bool {
-    row.get::<_, &str>(column).contains("ORIGINAL")
+fn is_original(row: &impl Cells, column: usize) -> bool {
+    row.get::<&str>(column).contains("ORIGINAL")
 }
 
 /// One state of a server.
-struct Snapshot(Client);
+struct Snapshot<L>(L);
 
-impl Reader for Snapshot {
+impl<L: Line> Reader for Snapshot<L> {
     fn items(&mut self) -> anyhow::Result<u64> {
-        Ok(self.0.query_one("SELECT count(*) FROM item", &[])?.get::<_, i64>(0).unsigned_abs())
+        let row = self.0.ask("SELECT count(*) FROM item", &[])?.pop().context("no count")?;
+        Ok(row.get::<i64>(0).unsigned_abs())
     }
 
     fn payments(&mut self) -> anyhow::Result<Payments> {
         let mut payments = Payments::default();
         let taken = "SELECT h_w_id, h_d_id, sum(h_amount) FROM history GROUP BY h_w_id, h_d_id";
-        for row in self.0.query(taken, &[])? {
+        for row in self.0.ask(taken, &[])? {
             payments.taken.insert((number(&row, 0), number(&row, 1)), money(&row, 2));
         }
         let made = "SELECT h_c_w_id, h_c_d_id, h_c_id, sum(h_amount) FROM history GROUP BY h_c_w_id, h_c_d_id, h_c_id";
-        for row in self.0.query(made, &[])? {
+        for row in self.0.ask(made, &[])? {
             payments.made.insert((number(&row, 0), number(&row, 1), number(&row, 2)), money(&row, 3));
         }
         Ok(payments)
@@ -495,7 +502,7 @@ impl Reader for Snapshot {
 
     fn books(&mut self, warehouse: u32) -> anyhow::Result<Books> {
         let client = &mut self.0;
-        let mut query = |text: &str| client.query(text, &[&int(warehouse)]);
+        let mut query = |text: &str| client.ask(text, &[&int(warehouse)]);
         let ytd = query("SELECT w_ytd FROM warehouse WHERE w_id = $1")?;
         let stock = query("SELECT count(*) FROM stock WHERE s_w_id = $1")?;
         let districts = query("SELECT d_id, d_ytd, d_next_o_id FROM district WHERE d_w_id = $1")?;
@@ -508,7 +515,7 @@ impl Reader for Snapshot {
         let new_orders = query("SELECT no_d_id, no_o_id FROM new_order WHERE no_w_id = $1")?;
         Ok(Books {
             ytd: money(ytd.first().with_context(|| format!("there is no warehouse {warehouse}"))?, 0),
-            stock: stock.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()),
+            stock: stock.first().map_or(0, |row| row.get::<i64>(0).unsigned_abs()),
             districts: districts
                 .iter()
                 .map(|row| DistrictBook { id: number(row, 0), ytd: money(row, 1), next_order: number(row, 2) })
@@ -548,10 +555,10 @@ impl Reader for Snapshot {
     }
 }
 
-fn number(row: &Row, column: usize) -> u32 {
-    row.get::<_, i32>(column).cast_unsigned()
+fn number(row: &impl Cells, column: usize) -> u32 {
+    row.get::<i32>(column).cast_unsigned()
 }
 
-fn money(row: &Row, column: usize) -> i64 {
-    row.get::<_, Money>(column).0
+fn money(row: &impl Cells, column: usize) -> i64 {
+    row.get::<Money>(column).0
 }

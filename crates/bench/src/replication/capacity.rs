@@ -1,0 +1,435 @@
+//! Does replay keep up with the primary's peak, whoever replays? A log is written flat out and then replayed flat out: by rows with
+//! 1..n workers, and as the thesis' system does (`thesis.rs`), each on the cores that wrote it and one after the other.
+//!
+//! Both replayers are given what a sender of replication is: shipments of durable records, read from the files. The one by rows writes
+//! its own log of them, as a replica does. No network is between: what it costs is in the other questions.
+//!
+//! # What always holds
+//! - A1. The replayed database has the primary's rows in the end, or the question fails.
+//! - A2. The peak counts every commit between two positions of the log by the time that clients were let write, and the same
+//!   commits are what a replay's rate is of.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context;
+use collie_base::{CfId, Lsn};
+use collie_engine::{
+    Basis, Db, Insert, Isolation, KeyRange, Logged, Options, Outcome, Replica, ReplicaOptions, Seed, StatementKind,
+    Write,
+};
+use collie_wal::{ShipOptions, Shipper};
+
+use super::settings::ReplicationSettings;
+use super::thesis::Thesis;
+use crate::measures::{median, per_s};
+use crate::report::{Figure, Row, Section};
+use crate::tpcc::{self, Target as _, sleep_until};
+use crate::{Plan, Scratch};
+
+/// Bytes of one shipment, as replication sends them.
+const SHIPMENT_BYTES: u64 = 1 << 20;
+/// The row that everybody wants.
+const HOT: (CfId, &[u8]) = (CfId::new(16), b"hot");
+
+/// A log that was written flat out.
+struct Recorded {
+    db: Db,
+    /// What is measured lies between.
+    from: Lsn,
+    to: Lsn,
+    commits: u64,
+    /// How long it took.
+    ns: u64,
+    /// Keeps the log.
+    _holder: Shipper,
+    /// Whose directory the log is in.
+    _target: Option<tpcc::Embedded>,
+}
+
+impl Recorded {
+    fn peak(&self) -> f64 {
+        per_s(self.commits, self.ns)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.to.bytes_since(self.from)
+    }
+}
+
+/// Who replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scheme {
+    Rows { workers: usize },
+    Thesis,
+}
+
+/// What one replay came to.
+struct Replayed {
+    ns: u64,
+    /// Of the thesis' scheme.
+    deferred_most: Option<u64>,
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Tpcc,
+    HotRow,
+}
+
+pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+    let mut section = Section::new(
+        "capacity",
+        format!(
+            "does replay keep up with the peak that wrote the log? (engine in this process, {} clients, {} s a run, commits that do not \
+             wait for the disk)",
+            settings.clients,
+            settings.time.as_secs_f64()
+        ),
+    );
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    for load in [Load::Tpcc, Load::HotRow] {
+        let mut schemes: Vec<Scheme> = (1..=cores).map(|workers| Scheme::Rows { workers }).collect();
+        schemes.extend((load == Load::Tpcc).then_some(Scheme::Thesis));
+        let (mut peaks, mut log) = (Vec::new(), Vec::new());
+        let mut all: Vec<Vec<(f64, Replayed)>> = schemes.iter().map(|_| Vec::new()).collect();
+        for run in 0..settings.runs {
+            one_run(settings, load, run, &schemes, &mut |recorded, at, replayed| match replayed {
+                None => {
+                    peaks.push(recorded.peak());
+                    log.push(per_s(recorded.bytes(), recorded.commits.saturating_mul(1_000_000_000)));
+                }
+                Some(replayed) => all[at].push((per_s(recorded.commits, replayed.ns), replayed)),
+            })?;
+        }
+        rows(load, settings, (&peaks, &log), &schemes, &all, &mut section);
+    }
+    section.notes.push("each replayed database had the primary's rows in the end".to_owned());
+    section.notes.push(
+        "the thesis' scheme needs writers under snapshot isolation, so TPC-C runs at REPEATABLE READ here and conflicts are run again; the \
+         hot row, which is written at READ COMMITTED, is not replayed by it"
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+/// Records one log and has everybody replay it. `found` is called with the log alone, then with each replay of it.
+fn one_run(
+    settings: &ReplicationSettings,
+    load: Load,
+    run: u32,
+    schemes: &[Scheme],
+    found: &mut dyn FnMut(&Recorded, usize, Option<Replayed>),
+) -> anyhow::Result<()> {
+    let plan = &settings.plan;
+    let scratch = Scratch::new(&plan.env, &plan.dir)?;
+    plan.say(&format!("{load:?}: writing a log, run {}", run + 1));
+    let options = options();
+    let recorded = match load {
+        Load::Tpcc => record_tpcc(settings, run, scratch.path())?,
+        Load::HotRow => {
+            let dir = scratch.path().join("primary");
+            record_hot_row(settings, Db::open(&dir, options.clone(), plan.env.clone(), &mut |_| ())?.0)?
+        }
+    };
+    found(&recorded, 0, None);
+    let expected = contents(&recorded.db)?;
+    for (at, scheme) in schemes.iter().enumerate() {
+        plan.say(&format!("{load:?}: replay by {}, run {}", scheme.name(), run + 1));
+        let scratch = Scratch::new(&plan.env, &plan.dir)?;
+        let replayed = match *scheme {
+            Scheme::Rows { workers } => replay_rows(plan, &recorded, &options, scratch.path(), workers, expected)?,
+            Scheme::Thesis => replay_thesis(plan, &recorded, &options, scratch.path(), expected)?,
+        };
+        found(&recorded, at, Some(replayed));
+    }
+    recorded.db.close()?;
+    Ok(())
+}
+
+/// The defaults, with a limit of the log that flushes nothing meanwhile: neither the primary nor a replay pays for flushes.
+fn options() -> Options {
+    Options { max_total_wal_size: 64 << 30, write_buffer_size: 64 << 30, ..Options::default() }
+}
+
+/// Calls `write` with the clients' time between two positions of the log of `db`, which it returns as recorded.
+fn recording(db: Db, write: impl FnOnce() -> anyhow::Result<u64>) -> anyhow::Result<Recorded> {
+    let log = db.log().context("the primary's log is open")?;
+    let holder = log.ship("capacity", ShipOptions::from(Lsn::FIRST))?;
+    db.note_commit_times();
+    log.flush_wal(true)?;
+    let from = db.durable();
+    let ns = write()?;
+    log.flush_wal(true)?;
+    let to = db.durable();
+    let (mut commits, mut bytes) = (0, Vec::new());
+    let mut reader = log.ship("capacity-count", ShipOptions::from(from))?;
+    let mut unpacker = collie_wal::Unpacker::new(from, &options().log);
+    while let Some(shipment) = reader.try_next(usize::try_from(SHIPMENT_BYTES)?, &mut bytes)? {
+        unpacker.take(shipment.start, shipment.prev_end, &bytes, |record| {
+            let read = Logged::read(record.lsn, record.tag, record.body)?;
+            commits += u64::from(record.lsn < to && matches!(read, Logged::Commit { .. }));
+            Ok::<(), anyhow::Error>(())
+        })?;
+        bytes.clear();
+        if shipment.end >= to {
+            break;
+        }
+    }
+    Ok(Recorded { db, from, to, commits, ns, _holder: holder, _target: None })
+}
+
+fn record_tpcc(settings: &ReplicationSettings, run: u32, dir: &Path) -> anyhow::Result<Recorded> {
+    let (plan, scale) = (&settings.plan, settings.scale());
+    let target = tpcc::Embedded::open(&plan.env, dir, options(), false)?.at(Isolation::RepeatableRead);
+    let population = tpcc::Population::new(scale, settings.seed, plan.env.clock.wall_us());
+    let threads = usize::try_from(settings.clients)?;
+    target.load(&population, threads, &|what: &str| plan.say(what))?;
+    let recorded = recording(target.db().clone(), || {
+        let course = tpcc::Course {
+            scale,
+            seed: settings.seed,
+            run,
+            clients: settings.clients,
+            warm_up: Duration::ZERO,
+            time: settings.time,
+            pacing: tpcc::Pacing::FlatOut,
+            deferred: false,
+        };
+        Ok(tpcc::drive(&target, course, &plan.env.clock)?.ns)
+    })?;
+    Ok(Recorded { _target: Some(target), ..recorded })
+}
+
+/// Clients that all change one row.
+fn record_hot_row(settings: &ReplicationSettings, db: Db) -> anyhow::Result<Recorded> {
+    let (plan, stop) = (&settings.plan, AtomicBool::new(false));
+    let clock = &*plan.env.clock;
+    let family = db.family(HOT.0);
+    let mut session = db.session()?;
+    session.begin(Isolation::ReadCommitted, false)?;
+    session.begin_statement(StatementKind::Write)?;
+    anyhow::ensure!(
+        session.insert(&family, HOT.1, &0_u64.to_le_bytes())? == Insert::Done,
+        "a new database has no rows"
+    );
+    session.commit(true)?.block()?;
+    drop(session);
+    let sessions: Vec<_> = (0..settings.clients).map(|_| db.session()).collect::<Result<_, _>>()?;
+    recording(db, || {
+        std::thread::scope(|scope| {
+            let begun = clock.now_ns();
+            let (stop, family) = (&stop, &family);
+            let client = |session| move || change_hot_row(session, family, stop);
+            let running: Vec<_> = sessions.into_iter().map(|session| scope.spawn(client(session))).collect();
+            sleep_until(clock, begun + u64::try_from(settings.time.as_nanos())?);
+            stop.store(true, Relaxed);
+            for one in running {
+                one.join().ok().context("a client panicked")??;
+            }
+            Ok(clock.now_ns() - begun)
+        })
+    })
+}
+
+fn change_hot_row(
+    mut session: collie_engine::Session,
+    family: &Arc<collie_engine::Family>,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut number = 0_u64;
+    while !stop.load(Relaxed) {
+        session.begin(Isolation::ReadCommitted, false)?;
+        session.begin_statement(StatementKind::Write)?;
+        let mut basis = Basis::Snapshot;
+        loop {
+            number += 1;
+            match session.write(family, HOT.1, basis, Write::Put(&number.to_le_bytes()))? {
+                Outcome::Done => break,
+                Outcome::Wait(blocker) => session.wait(blocker).block(None)?,
+                Outcome::Changed { csn, .. } => basis = Basis::After(csn),
+                other => anyhow::bail!("the hot row is {other:?}"),
+            }
+        }
+        session.end_statement();
+        session.commit(false)?.block()?;
+    }
+    Ok(())
+}
+
+/// Ships the log up to `until`, whole records at a time.
+fn ship(
+    shipper: &mut Shipper,
+    until: Lsn,
+    take: &mut dyn FnMut(collie_wal::Shipment, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut bytes = Vec::new();
+    while shipper.position() < until {
+        let most = until.bytes_since(shipper.position()).min(SHIPMENT_BYTES);
+        let shipment = shipper.try_next(usize::try_from(most)?, &mut bytes)?.context("what was recorded is durable")?;
+        take(shipment, &bytes)?;
+        bytes.clear();
+    }
+    Ok(())
+}
+
+fn replay_rows(
+    plan: &Plan,
+    recorded: &Recorded,
+    options: &Options,
+    dir: &Path,
+    workers: usize,
+    expected: u64,
+) -> anyhow::Result<Replayed> {
+    let (db, env) = (&recorded.db, &plan.env);
+    let (term, histories) = db.histories();
+    let node_id = env.random.u64();
+    Seed { cluster_id: db.cluster_id(), node_id, term, histories, consistent_at: Lsn::ZERO }.plant(env, dir)?;
+    let mut how = ReplicaOptions::default();
+    how.apply_workers = workers;
+    let replica = Replica::open(dir, options.clone(), how, env, &mut |_| ())?.0;
+    let log = db.log().context("the primary's log is open")?;
+    let mut shipper = log.ship("capacity-rows", ShipOptions::from(Lsn::FIRST))?;
+    let mut until = |until| {
+        ship(&mut shipper, until, &mut |shipment, bytes| {
+            replica.receive(shipment.start, shipment.prev_end, bytes)?;
+            replica.set_show(shipment.durable);
+            Ok(())
+        })?;
+        let shown = replica.wait_shown(until).context("everything may be shown")?;
+        anyhow::Ok(shown.block()?)
+    };
+    until(recorded.from)?;
+    let begun = plan.now_ns();
+    until(recorded.to)?;
+    let ns = plan.now_ns() - begun;
+    let replayed = replica.db().context("everything may be shown")?;
+    anyhow::ensure!(contents(&replayed)? == expected, "the replayed rows are not the primary's");
+    replica.close()?;
+    Ok(Replayed { ns, deferred_most: None })
+}
+
+fn replay_thesis(
+    plan: &Plan,
+    recorded: &Recorded,
+    options: &Options,
+    dir: &Path,
+    expected: u64,
+) -> anyhow::Result<Replayed> {
+    let mut thesis = Thesis::open(&plan.env, dir, options)?;
+    let log = recorded.db.log().context("the primary's log is open")?;
+    let mut shipper = log.ship("capacity-thesis", ShipOptions::from(Lsn::FIRST))?;
+    ship(&mut shipper, recorded.from, &mut |shipment, bytes| thesis.take(shipment, bytes))?;
+    let begun = plan.now_ns();
+    ship(&mut shipper, recorded.to, &mut |shipment, bytes| thesis.take(shipment, bytes))?;
+    thesis.finish()?;
+    let ns = plan.now_ns() - begun;
+    anyhow::ensure!(contents(thesis.db())? == expected, "the rows replayed by begin are not the primary's");
+    let deferred_most = Some(u64::try_from(thesis.deferred_most())?);
+    thesis.db().close()?;
+    Ok(Replayed { ns, deferred_most })
+}
+
+/// Returns one number for every row, whatever its commit. Two databases with the same rows have the same.
+fn contents(db: &Db) -> anyhow::Result<u64> {
+    let mut session = db.session()?;
+    session.begin(Isolation::RepeatableRead, false)?;
+    session.begin_statement(StatementKind::Write)?;
+    let mut families = db.families();
+    families.sort_unstable();
+    let mut hash = 0_u64;
+    for cf in families {
+        let mut mix = |bytes: &[u8]| {
+            hash = (hash ^ bytes.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            for chunk in bytes.chunks(8) {
+                let mut word = [0; 8];
+                word[..chunk.len()].copy_from_slice(chunk);
+                hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                hash ^= hash >> 32;
+            }
+        };
+        session.scan(&db.family(cf), &KeyRange::ALL, None, false, usize::MAX, &mut |key, value| {
+            mix(&cf.get().to_le_bytes());
+            mix(key);
+            mix(value);
+            ControlFlow::Continue(())
+        })?;
+    }
+    Ok(hash)
+}
+
+impl Scheme {
+    fn name(self) -> String {
+        match self {
+            Self::Rows { workers: 1 } => "rows, 1 worker".to_owned(),
+            Self::Rows { workers } => format!("rows, {workers} workers"),
+            Self::Thesis => "begin, as the thesis has it".to_owned(),
+        }
+    }
+}
+
+fn rows(
+    load: Load,
+    settings: &ReplicationSettings,
+    (peaks, bytes): (&[f64], &[f64]),
+    schemes: &[Scheme],
+    all: &[Vec<(f64, Replayed)>],
+    section: &mut Section,
+) {
+    let (what, least) = match load {
+        Load::Tpcc => (format!("TPC-C, {} warehouses", settings.warehouses), 1.2),
+        Load::HotRow => ("one hot row".to_owned(), 1.0),
+    };
+    let peak = format!("{what}: the peak that wrote the log");
+    section.rows.push(
+        Row::new("collie engine", peak.clone(), "memory", "private 16 MiB")
+            .runs("commits_per_s", peaks)
+            .runs("log_bytes_per_commit", bytes),
+    );
+    let workers_most = schemes.iter().filter(|scheme| matches!(scheme, Scheme::Rows { .. })).count();
+    for (scheme, replays) in schemes.iter().zip(all) {
+        let rates: Vec<f64> = replays.iter().map(|(rate, _)| *rate).collect();
+        let ratios: Vec<f64> = rates.iter().zip(peaks).map(|(rate, peak)| rate / peak).collect();
+        let ratio = median(&ratios);
+        let mut row = Row::new("collie engine", format!("{what}: replay by {}", scheme.name()), "memory", "-")
+            .runs("commits_per_s", &rates)
+            .beside(peak.clone(), ratio);
+        if let Scheme::Rows { workers } = scheme {
+            #[expect(clippy::cast_precision_loss, reason = "cores")]
+            let at = *workers as f64;
+            row = row.at(at);
+            if *workers == workers_most {
+                row = row.target(format!(">= {least:.1}x the peak that wrote it"), ratio >= least);
+            }
+        }
+        if let Some(most) = replays.iter().filter_map(|(_, replayed)| replayed.deferred_most).max() {
+            row = row.figure("deferred_most", Figure::Count(most));
+        }
+        section.rows.push(row);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: A1: the question is answered for both loads and every scheme, with the same rows everywhere. Method: the shortest
+    /// case.
+    #[test]
+    fn capacity_is_measured_by_every_scheme() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = ReplicationSettings::new(dir.path()).quick();
+        settings.time = Duration::from_millis(200);
+        let section = measure(&settings).unwrap();
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        assert_eq!(section.rows.len(), 2 * (1 + cores) + 1);
+        for row in &section.rows {
+            assert!(row.median("commits_per_s").unwrap() > 0.0, "{row:?}");
+        }
+        assert_eq!(settings.plan.env.files.list(dir.path()).unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,166 @@
+//! How long does a failover take, and what does it lose? The primary is killed under load, its replica promoted and written to, the old primary
+//! brought back as a replica of the new one; again and again, the two changing places.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::floors::Floors;
+use super::pair::{Pair, Waiting, collie, peer};
+use super::settings::ReplicationSettings;
+use super::small::prepare;
+use crate::measures::float;
+use crate::report::{Figure, Row, Section};
+
+/// Writers, each with a row of its own that counts its commits.
+const WRITERS: u32 = 8;
+/// Whose row is written first after a promotion.
+const FIRST: i32 = WRITERS.cast_signed() + 1;
+/// How long is written before each kill.
+const LOAD: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two attempts at the first write.
+const AGAIN: Duration = Duration::from_millis(5);
+/// Target.
+const WITHIN_S: f64 = 3.0;
+
+/// What one cycle came to.
+struct FailedOver {
+    /// From the kill to the end of the promotion, to the first write, and from there until both are even.
+    promoted_s: f64,
+    written_s: f64,
+    rejoined_s: f64,
+    acknowledged: i64,
+    lost: i64,
+}
+
+pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+    let mut section = Section::new(
+        "failover",
+        format!(
+            "how long does a failover take, and what does it lose? ({} cycles: kill the primary under {WRITERS} writers at \
+             synchronous_commit = on, promote, write, bring the old one back)",
+            settings.cycles
+        ),
+    );
+    let mut floors = Floors::new(&settings.plan)?;
+    floors.slice(&settings.plan, settings.time / 4)?;
+    let mut pairs = vec![collie(settings, Waiting::Yes)?];
+    if settings.peer {
+        match peer(settings, Waiting::Yes) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => section.notes.push(format!("no rows of PostgreSQL: {error:#}")),
+        }
+    }
+    let mut all = Vec::new();
+    for pair in &mut pairs {
+        prepare(pair, WRITERS + 1)?;
+        pair.until_even(settings)?;
+        let mut cycles = Vec::new();
+        for cycle in 0..settings.cycles {
+            settings.plan.say(&format!("{}: failover {} of {}", pair.name(), cycle + 1, settings.cycles));
+            cycles
+                .push(cycle_of(pair, settings).with_context(|| format!("failover {} of {}", cycle + 1, pair.name()))?);
+        }
+        all.push(cycles);
+    }
+    floors.slice(&settings.plan, settings.time / 4)?;
+    floors.rows(&mut section);
+    for (pair, cycles) in pairs.iter().zip(&all) {
+        section.rows.push(row(pair, cycles));
+    }
+    Ok(section)
+}
+
+fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyhow::Result<FailedOver> {
+    let clock = &settings.plan.env.clock;
+    let stop = AtomicBool::new(false);
+    let rows = pair.connect()?.query("SELECT n FROM small WHERE id < $1 ORDER BY id", &[&FIRST])?;
+    let acknowledged: Vec<AtomicI64> = rows.iter().map(|row| AtomicI64::new(row.get(0))).collect();
+    let sum = || acknowledged.iter().map(|of| of.load(Relaxed)).sum::<i64>();
+    let before = sum();
+    let config = pair.primary_config();
+    let killed_ns = std::thread::scope(|scope| -> anyhow::Result<u64> {
+        for (id, acknowledged) in (1..).zip(&acknowledged) {
+            let (config, stop) = (config.clone(), &stop);
+            scope.spawn(move || {
+                // Ends when the server does: what was not answered counts for nothing.
+                let _gone = write_until_gone(&config, id, acknowledged, stop);
+            });
+        }
+        std::thread::sleep(LOAD);
+        let killed_ns = clock.now_ns();
+        let killed = pair.kill_primary();
+        stop.store(true, Relaxed);
+        killed.map(|()| killed_ns)
+    })?;
+    pair.promote()?;
+    let promoted_s = float(clock.now_ns() - killed_ns) / 1e9;
+    let written_ns = loop {
+        // Nobody is there yet who could be waited for.
+        let written = pair.connect().and_then(|mut session| {
+            session.batch_execute("SET synchronous_commit = local")?;
+            Ok(session.execute("UPDATE small SET n = n + 1 WHERE id = $1", &[&FIRST])?)
+        });
+        let now = clock.now_ns();
+        match written {
+            Ok(1) => break now,
+            Ok(count) => anyhow::bail!("{count} rows were written in place of one"),
+            Err(error) if u128::from(now - killed_ns) > PATIENCE.as_nanos() => return Err(error),
+            Err(_) => std::thread::sleep(AGAIN),
+        }
+    };
+    let rows = pair.connect()?.query("SELECT id, n FROM small WHERE id < $1", &[&FIRST])?;
+    let mut lost = 0;
+    for row in &rows {
+        let (id, found): (i32, i64) = (row.get(0), row.get(1));
+        let answered = acknowledged[usize::try_from(id - 1)?].load(Relaxed);
+        lost += (answered - found).max(0);
+    }
+    let rejoining_ns = clock.now_ns();
+    pair.rejoin(settings)?;
+    pair.until_even(settings)?;
+    let rejoined_s = float(clock.now_ns() - rejoining_ns) / 1e9;
+    Ok(FailedOver {
+        promoted_s,
+        written_s: float(written_ns - killed_ns) / 1e9,
+        rejoined_s,
+        acknowledged: sum() - before,
+        lost,
+    })
+}
+
+/// Counts a row up, and notes what was answered.
+fn write_until_gone(
+    config: &postgres::Config,
+    id: i32,
+    acknowledged: &AtomicI64,
+    stop: &AtomicBool,
+) -> Result<(), postgres::Error> {
+    let mut session = config.connect(postgres::NoTls)?;
+    session.batch_execute("SET synchronous_commit = on")?;
+    let write = session.prepare("UPDATE small SET n = n + 1 WHERE id = $1 RETURNING n")?;
+    while !stop.load(Relaxed) {
+        acknowledged.store(session.query_one(&write, &[&id])?.get(0), Relaxed);
+    }
+    Ok(())
+}
+
+fn row(pair: &Pair, cycles: &[FailedOver]) -> Row {
+    let each = |figure: &dyn Fn(&FailedOver) -> f64| cycles.iter().map(figure).collect::<Vec<_>>();
+    let count =
+        |figure: &dyn Fn(&FailedOver) -> i64| Figure::Count(cycles.iter().map(figure).sum::<i64>().unsigned_abs());
+    let row = Row::new(pair.name(), format!("{} cycles", cycles.len()), "on", pair.ring())
+        .runs("promoted_s", &each(&|of| of.promoted_s))
+        .runs("written_s", &each(&|of| of.written_s))
+        .runs("rejoined_s", &each(&|of| of.rejoined_s))
+        .figure("acknowledged_commits", count(&|of| of.acknowledged))
+        .figure("lost_commits", count(&|of| of.lost));
+    if pair.is_peer() {
+        return row;
+    }
+    let longest = cycles.iter().map(|of| of.written_s).fold(0.0, f64::max);
+    row.target("first write within 3 s, every time", longest <= WITHIN_S)
+        .target("no acknowledged commit lost", cycles.iter().all(|of| of.lost == 0))
+}

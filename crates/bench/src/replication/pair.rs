@@ -1,0 +1,397 @@
+//! `Pair`: a primary and a replica that follows it, Collie's or PostgreSQL's, each a process of its own.
+//!
+//! # What always holds
+//! - P1. What was started is stopped, the replica first, and its directories go, when the pair goes.
+//! - P2. Where a figure comes from a pair, its replica was even with the primary before and after, and what it then showed was compared
+//!   with what the primary shows.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use postgres::Client;
+
+use super::settings::ReplicationSettings;
+use crate::servers::{PEER, Server, postgresql_programs};
+use crate::tpcc::{Course, Pacing, Population, Run, Target as _, Wire, books, drive};
+use crate::{Scratch, Section};
+
+/// How long a replica may take to be even: far beyond what it takes.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// Between two looks at a position.
+const LOOK: Duration = Duration::from_millis(2);
+/// Of Collie's nodes: the name of whichever is the replica, and where it would be followed if it were promoted.
+const NAMED: &[&str] = &["--set", "replication.slot=standby", "--replica-listen", "127.0.0.1:0"];
+/// Whom commits may wait for.
+const LISTED: &[&str] = &["--set", "replication.quorum=ANY 1 (standby)"];
+
+/// How far behind a primary sees its replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Behind {
+    /// In time, on the primary's clock, in microseconds; `None` where it does not say.
+    pub(super) us: Option<f64>,
+    /// In bytes of the log that the replica's readers do not see yet.
+    pub(super) bytes: f64,
+}
+
+/// A primary and its replica.
+pub(super) struct Pair {
+    /// `None` while it is stopped. Goes first (P1).
+    replica: Option<Server>,
+    primary: Server,
+    /// The replica's, while it is stopped.
+    kept: Option<(Arc<Scratch>, u16)>,
+    waiting: Waiting,
+}
+
+/// Whether commits may wait for the replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    No,
+    Yes,
+}
+
+/// Returns the pairs that there are: Collie's, and PostgreSQL's where it is installed and wanted. What is missing is noted. Nobody waits
+/// for their replicas.
+///
+/// # Errors
+/// Collie's do not start.
+pub(super) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
+    let mut pairs = vec![collie(settings, Waiting::No)?];
+    if settings.peer {
+        match peer(settings, Waiting::No) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) => section.notes.push(format!("no rows of PostgreSQL: {error:#}")),
+        }
+    }
+    Ok(pairs)
+}
+
+/// Starts Collie's pair.
+///
+/// # Errors
+/// It does not start; it has no list of replicas that are waited for.
+pub(super) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+    settings.plan.say("starting a primary and a replica");
+    let scratch = || Scratch::new(&settings.plan.env, &settings.plan.dir).map(Arc::new);
+    let primary = Server::collie_primary(scratch()?, program(settings)?, &waiting.arguments())?;
+    let replica = Server::collie_replica(scratch()?, program(settings)?, &primary, &waiting.arguments())?;
+    let pair = Pair { replica: Some(replica), primary, kept: None, waiting };
+    pair.until_even(settings)?;
+    Ok(pair)
+}
+
+/// Starts PostgreSQL's pair.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub(super) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+    settings.plan.say("starting PostgreSQL and a standby");
+    let bin = postgresql_programs().context("none under /usr/lib/postgresql")?;
+    let primary = Server::postgresql(&settings.plan, &bin)?;
+    let replica = Server::postgresql_standby(&settings.plan, &primary)?;
+    let pair = Pair { replica: Some(replica), primary, kept: None, waiting };
+    pair.until_even(settings)?;
+    pair.list_standby(settings)?;
+    Ok(pair)
+}
+
+impl Waiting {
+    /// What each of Collie's nodes is started with.
+    fn arguments(self) -> Vec<&'static str> {
+        match self {
+            Self::No => NAMED.to_vec(),
+            Self::Yes => [NAMED, LISTED].concat(),
+        }
+    }
+}
+
+fn program(settings: &ReplicationSettings) -> anyhow::Result<&Path> {
+    settings.plan.server.as_deref().context("no program was named that serves")
+}
+
+impl Pair {
+    /// Returns its name in tables.
+    pub(super) fn name(&self) -> &'static str {
+        if self.primary.is_peer() { PEER } else { "collie" }
+    }
+
+    pub(super) fn is_peer(&self) -> bool {
+        self.primary.is_peer()
+    }
+
+    /// Returns where the primary keeps the log in memory.
+    pub(super) fn ring(&self) -> &'static str {
+        self.primary.ring()
+    }
+
+    fn replica(&self) -> anyhow::Result<&Server> {
+        self.replica.as_ref().context("the replica is stopped")
+    }
+
+    /// Returns TPC-C's line to the primary.
+    pub(super) fn target(&self) -> Wire {
+        Wire::new(self.name(), self.ring(), self.primary.config(), "READ COMMITTED", true)
+    }
+
+    /// Opens a session on the replica.
+    ///
+    /// # Errors
+    /// The driver's; the replica is stopped.
+    pub(super) fn connect_replica(&self) -> anyhow::Result<Client> {
+        self.replica()?.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
+    }
+
+    /// Opens a session on the primary.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn connect(&self) -> anyhow::Result<Client> {
+        self.primary.connect().with_context(|| format!("{}: cannot connect to the primary", self.name()))
+    }
+
+    /// Asks the primary how far its replica is behind; `None` while none is connected.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(super) fn behind(&self, primary: &mut Client) -> anyhow::Result<Option<Behind>> {
+        let text = if self.is_peer() {
+            "SELECT (extract(epoch FROM replay_lag) * 1e6)::float8, \
+             pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::float8 FROM pg_stat_replication WHERE state = 'streaming'"
+        } else {
+            "SELECT delay_us::float8, behind_bytes::float8 FROM collie_replication WHERE state = 'streaming'"
+        };
+        let rows = primary.query(text, &[])?;
+        Ok(rows.first().map(|row| Behind { us: row.get(0), bytes: row.get::<_, Option<f64>>(1).unwrap_or(f64::MAX) }))
+    }
+
+    /// Waits until the replica shows what the primary had when this was called (P2).
+    ///
+    /// # Errors
+    /// The driver's; it is not in five minutes.
+    pub(super) fn until_even(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        let clock = &settings.plan.env.clock;
+        let begun = clock.now_ns();
+        let mut primary = self.connect()?;
+        primary.batch_execute(
+            "CREATE TABLE IF NOT EXISTS even (id int PRIMARY KEY, n bigint NOT NULL); \
+             INSERT INTO even VALUES (1, 0) ON CONFLICT DO NOTHING",
+        )?;
+        let row = primary.query_one("UPDATE even SET n = n + 1 WHERE id = 1 RETURNING n", &[])?;
+        let wanted: i64 = row.get(0);
+        loop {
+            // A replica that is being filled refuses connections, and does not have the table at first.
+            let seen = self.connect_replica().and_then(|mut replica| Ok(replica.query("SELECT n FROM even", &[])?));
+            if seen.as_ref().is_ok_and(|rows| rows.first().is_some_and(|row| row.get::<_, i64>(0) >= wanted)) {
+                return Ok(());
+            }
+            let waited = u128::from(clock.now_ns() - begun);
+            anyhow::ensure!(
+                waited < PATIENCE.as_nanos(),
+                "{}: the replica is not even after {} s: {:?}",
+                self.name(),
+                PATIENCE.as_secs(),
+                seen.map(|rows| rows.len())
+            );
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Loads TPC-C into the primary, and waits until the replica has it.
+    ///
+    /// # Errors
+    /// The driver's; what was loaded is not consistent.
+    pub(super) fn load(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        let (plan, target) = (&settings.plan, self.target());
+        let population = Population::new(settings.scale(), settings.seed, plan.env.clock.wall_us());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (on_progress, name) = (Arc::clone(&plan.on_progress), self.name());
+        target.load(&population, threads, &|what| on_progress(&format!("{name}: {what}")))?;
+        self.until_even(settings)
+    }
+
+    /// Runs TPC-C on the primary.
+    ///
+    /// # Errors
+    /// As of [`drive`].
+    pub(super) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
+        self.load_of(settings, run, pacing)()
+    }
+
+    /// Returns what runs TPC-C on the primary, wherever it is called.
+    pub(super) fn load_of(
+        &self,
+        settings: &ReplicationSettings,
+        run: u32,
+        pacing: Pacing,
+    ) -> impl FnOnce() -> anyhow::Result<Run> + Send + use<> {
+        let (target, course) = (self.target(), course(settings, run, pacing));
+        let clock = Arc::clone(&settings.plan.env.clock);
+        move || drive(&target, course, &clock).with_context(|| format!("on {}", target.name()))
+    }
+
+    /// Checks the twelve conditions on both, and that both add up to the same (P2).
+    ///
+    /// # Errors
+    /// What does not hold; the driver's.
+    pub(super) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
+        settings.plan.say(&format!("{}: consistency on both", self.name()));
+        self.until_even(settings)?;
+        let of = |config, whose: &str| {
+            let name = format!("{}'s {whose}", self.name());
+            let target = Wire::new(&name, self.ring(), config, "READ COMMITTED", true);
+            let verdict = books::check(&target, &settings.scale())?;
+            verdict.ensure(&name, "after the runs")?;
+            books::sums(&target, &settings.scale()).map(|sums| (verdict, sums))
+        };
+        let (primary, replica) = (of(self.primary.config(), "primary")?, of(self.replica()?.config(), "replica")?);
+        anyhow::ensure!(primary == replica, "{}: the replica's rows are not the primary's", self.name());
+        section.notes.push(format!(
+            "{}: all twelve consistency conditions of TPC-C hold on the primary and on the replica, of {} things, and both add up to \
+             the same",
+            self.name(),
+            primary.0.checked.iter().sum::<u64>()
+        ));
+        Ok(())
+    }
+
+    /// Returns whether the replica is stopped.
+    pub(super) fn is_alone(&self) -> bool {
+        self.replica.is_none()
+    }
+
+    /// Stops the replica; its directory stays.
+    ///
+    /// # Errors
+    /// It is stopped already.
+    pub(super) fn stop_replica(&mut self) -> anyhow::Result<()> {
+        let replica = self.replica.take().context("the replica is stopped")?;
+        self.kept = Some((replica.scratch(), replica.port()));
+        Ok(())
+    }
+
+    /// Starts another replica, in an empty directory; that of the one that was stopped goes.
+    ///
+    /// # Errors
+    /// It does not start; one runs.
+    pub(super) fn fill_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        let kept = self.kept.take().context("the replica runs")?;
+        drop(kept);
+        let mut primary = self.connect()?;
+        // The slot of the one that is gone would keep log. It may take a moment to be free.
+        let begun = settings.plan.now_ns();
+        while !primary.query("SELECT 1 FROM pg_replication_slots WHERE active", &[])?.is_empty() {
+            let waited = u128::from(settings.plan.now_ns() - begun);
+            anyhow::ensure!(waited < PATIENCE.as_nanos(), "{}: the slot of a stopped replica is in use", self.name());
+            std::thread::sleep(LOOK);
+        }
+        let slots = primary.query("SELECT slot_name::text FROM pg_replication_slots", &[])?;
+        for slot in slots.iter().map(|row| row.get::<_, String>(0)) {
+            primary.execute("SELECT pg_drop_replication_slot($1)", &[&slot])?;
+        }
+        self.replica = Some(if self.is_peer() {
+            Server::postgresql_standby(&settings.plan, &self.primary)?
+        } else {
+            let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
+            Server::collie_replica(scratch, program(settings)?, &self.primary, &self.waiting.arguments())?
+        });
+        Ok(())
+    }
+
+    /// Has commits on PostgreSQL's primary wait for its standby, where they may; Collie's list is one of its settings.
+    fn list_standby(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        if self.waiting == Waiting::No || !self.is_peer() {
+            return Ok(());
+        }
+        let mut session = self.connect()?;
+        session.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        session.batch_execute("SELECT pg_reload_conf()")?;
+        let begun = settings.plan.now_ns();
+        // The setting is read, and the standby told of, a moment later.
+        while session.query("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'", &[])?.is_empty() {
+            let waited = u128::from(settings.plan.now_ns() - begun);
+            anyhow::ensure!(waited < PATIENCE.as_nanos(), "its standby does not become a synchronous one");
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Returns how to open a session on the primary.
+    pub(super) fn primary_config(&self) -> postgres::Config {
+        self.primary.config()
+    }
+
+    /// Ends the primary at once, as a crash would. The replica has its place from here on, but is not promoted.
+    ///
+    /// # Errors
+    /// The replica is stopped; the operating system's.
+    pub(super) fn kill_primary(&mut self) -> anyhow::Result<()> {
+        let replica = self.replica.take().context("the replica is stopped")?;
+        let killed = std::mem::replace(&mut self.primary, replica);
+        self.kept = Some((killed.scratch(), killed.port()));
+        killed.kill()
+    }
+
+    /// Promotes what was the replica of a primary that was killed.
+    ///
+    /// # Errors
+    /// It says that it is none; the driver's.
+    pub(super) fn promote(&self) -> anyhow::Result<()> {
+        let promoted: bool = self.connect()?.query_one("SELECT pg_promote()", &[])?.get(0);
+        anyhow::ensure!(promoted, "{}: the replica was not promoted", self.name());
+        Ok(())
+    }
+
+    /// Has the primary that was killed follow the one that was promoted: Collie's comes back where it is, PostgreSQL's standby is made
+    /// anew.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(super) fn rejoin(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        if !self.is_peer() {
+            return self.start_replica(settings);
+        }
+        drop(self.kept.take());
+        self.replica = Some(Server::postgresql_standby(&settings.plan, &self.primary)?);
+        self.until_even(settings)?;
+        self.list_standby(settings)
+    }
+
+    /// Returns where the replica's files are.
+    ///
+    /// # Errors
+    /// It is stopped.
+    pub(super) fn replica_directory(&self) -> anyhow::Result<&Path> {
+        Ok(self.replica()?.directory())
+    }
+
+    /// Starts the replica again where it was.
+    ///
+    /// # Errors
+    /// It does not start; it runs.
+    pub(super) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        let (scratch, port) = self.kept.take().context("the replica runs")?;
+        let plan = &settings.plan;
+        self.replica = Some(if self.is_peer() {
+            Server::postgresql_again(plan, scratch, self.primary.programs(), port)?
+        } else {
+            Server::collie_replica(scratch, program(settings)?, &self.primary, &self.waiting.arguments())?
+        });
+        Ok(())
+    }
+}
+
+/// Returns how a run goes.
+pub(super) fn course(settings: &ReplicationSettings, run: u32, pacing: Pacing) -> Course {
+    Course {
+        scale: settings.scale(),
+        seed: settings.seed,
+        run,
+        clients: settings.clients,
+        warm_up: settings.warm_up,
+        time: settings.time,
+        pacing,
+        deferred: true,
+    }
+}

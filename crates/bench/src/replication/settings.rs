@@ -1,0 +1,113 @@
+//! `ReplicationSettings`: what `collie bench replication` is to do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::tpcc::Scale;
+use crate::{Pace, Plan};
+
+/// What is asked, and how.
+#[derive(Clone)]
+pub struct ReplicationSettings {
+    /// Clock, files, the program that serves, where files are made, and who is told what is being done.
+    pub plan: Plan,
+    /// Names of the questions; empty for all.
+    pub questions: Vec<String>,
+    /// Warehouses of TPC-C.
+    pub warehouses: u32,
+    /// A hundredth of the rows of each warehouse, and short cases: shows that it works.
+    pub small: bool,
+    /// Sessions of TPC-C.
+    pub clients: u32,
+    /// Before each run, not counted.
+    pub warm_up: Duration,
+    /// Of each run.
+    pub time: Duration,
+    /// Runs of each case.
+    pub runs: u32,
+    /// Rates that question `rate` asks for, in percent of what the primary reaches flat out.
+    pub percents: Vec<u32>,
+    /// Runs of question `time`.
+    pub courses: u32,
+    /// Clients of question `sync`.
+    pub small_clients: Vec<u32>,
+    /// By how much log the replica of question `catchup` is behind.
+    pub behind_bytes: u64,
+    /// How often question `failover` kills a primary.
+    pub cycles: u32,
+    /// Of all that is drawn.
+    pub seed: u64,
+    /// Whether PostgreSQL with a streaming standby stands beside, where it is installed.
+    pub peer: bool,
+}
+
+impl ReplicationSettings {
+    /// The defaults, with files in `dir`.
+    pub fn new(dir: &Path) -> Self {
+        Self {
+            plan: Plan::new(dir, Pace::Full),
+            questions: Vec::new(),
+            warehouses: 4,
+            small: false,
+            clients: 8,
+            warm_up: Duration::from_secs(2),
+            time: Duration::from_secs(10),
+            runs: 3,
+            percents: vec![10, 30, 50, 70, 80, 90, 100, 110],
+            courses: 10,
+            small_clients: vec![1, 8, 32, 64],
+            behind_bytes: 1 << 30,
+            cycles: 20,
+            seed: 1,
+            peer: true,
+        }
+    }
+
+    /// Makes every case as short as it can be, on a hundredth of the rows: shows that it works. Figures mean nothing.
+    #[must_use]
+    pub fn quick(self) -> Self {
+        Self {
+            warehouses: 1,
+            small: true,
+            clients: self.clients.min(4),
+            warm_up: Duration::from_millis(100),
+            time: Duration::from_secs(1),
+            runs: 1,
+            percents: vec![50, 110],
+            courses: 2,
+            small_clients: vec![4],
+            behind_bytes: 4 << 20,
+            cycles: 2,
+            ..self
+        }
+    }
+
+    pub(super) fn scale(&self) -> Scale {
+        if self.small { Scale::small(self.warehouses) } else { Scale::standard(self.warehouses) }
+    }
+
+    /// Says what is wrong with them.
+    ///
+    /// # Errors
+    /// It says so.
+    pub(super) fn check(&self, questions: &[&str]) -> anyhow::Result<()> {
+        for asked in &self.questions {
+            anyhow::ensure!(questions.contains(&asked.as_str()), "no question {asked}: use {}", questions.join(", "));
+        }
+        anyhow::ensure!((1..=1_000).contains(&self.warehouses), "warehouses are between 1 and 1000");
+        anyhow::ensure!(
+            self.clients > 0 && self.runs > 0 && self.courses > 0 && self.cycles > 0,
+            "at least one client and one run"
+        );
+        anyhow::ensure!(!self.time.is_zero(), "a run takes time");
+        anyhow::ensure!(
+            !self.percents.is_empty() && self.percents.iter().all(|percent| (1..=1_000).contains(percent)),
+            "rates are between 1 and 1000 percent"
+        );
+        anyhow::ensure!(
+            !self.small_clients.is_empty() && self.small_clients.iter().all(|clients| (1..=900).contains(clients)),
+            "small writes have between 1 and 900 clients"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! `Thesis`: replays a log as the thesis' system does: one thread, one transaction after the other, in the order in which they began.
+//!
+//! That system's log has commits in no useful order. Each commit says when its transaction began, and when the oldest one had that was
+//! open about then; a transaction is deferred until a commit says that nobody older is left. Here the log is in the order of commits and
+//! nothing would have to be deferred: this is for comparison, over the same records (`collie_engine::Logged`).
+//!
+//! # Invariants
+//! - H1. Transactions are replayed in the order of their begins, those of one begin in the order of their commits.
+//! - H2. One is replayed once nothing that began before it can come. What was written without times is replayed when it comes.
+//! - H3. Its writers ran under snapshot isolation: then no two that overlap wrote the same row, and any order that keeps the others is
+//!   good. A log of READ COMMITTED would be replayed wrongly.
+//!
+//! It keeps no copy of the log that it reads, which the other replayer does; each transaction is one of its own database, as there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn, Map, Xid};
+use collie_engine::{Basis, Db, Family, Insert, Isolation, Logged, Options, Outcome, Session, StatementKind, Write};
+use collie_env::Env;
+use collie_wal::{RecordRef, Shipment, Unpacker};
+
+/// See the module's documentation.
+pub(super) struct Thesis {
+    unpacker: Unpacker,
+    replayer: Replayer,
+}
+
+struct Replayer {
+    // The session goes first.
+    session: Session,
+    db: Db,
+    families: Map<CfId, Arc<Family>>,
+    /// Earlier writes of transactions that have not ended.
+    chunks: Map<Xid, Vec<u8>>,
+    /// By begin and commit: their writes.
+    deferred: BTreeMap<(Lsn, Lsn), Vec<u8>>,
+    deferred_most: usize,
+}
+
+impl Thesis {
+    /// Into a new database in `dir`, from the beginning of a log.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn open(env: &Env, dir: &Path, options: &Options) -> anyhow::Result<Self> {
+        let unpacker = Unpacker::new(Lsn::FIRST, &options.log);
+        let (db, _report) = Db::open(dir, options.clone(), env.clone(), &mut |_| ())?;
+        let replayer = Replayer {
+            session: db.session()?,
+            db,
+            families: Map::default(),
+            chunks: Map::default(),
+            deferred: BTreeMap::new(),
+            deferred_most: 0,
+        };
+        Ok(Self { unpacker, replayer })
+    }
+
+    /// Takes what was shipped.
+    ///
+    /// # Errors
+    /// The engine's; a record that cannot be read, or that this replayer does not know what to do with.
+    pub(super) fn take(&mut self, shipment: Shipment, records: &[u8]) -> anyhow::Result<()> {
+        let Self { unpacker, replayer } = self;
+        unpacker.take(shipment.start, shipment.prev_end, records, |record: RecordRef<'_>| replayer.take(record))
+    }
+
+    /// Replays what is deferred: the log has ended.
+    ///
+    /// # Errors
+    /// The engine's.
+    pub(super) fn finish(&mut self) -> anyhow::Result<()> {
+        self.replayer.replay_up_to(Lsn::MAX)
+    }
+
+    /// Returns the database.
+    pub(super) const fn db(&self) -> &Db {
+        &self.replayer.db
+    }
+
+    /// Returns how many transactions were deferred at once, at the most.
+    pub(super) const fn deferred_most(&self) -> usize {
+        self.replayer.deferred_most
+    }
+}
+
+impl Replayer {
+    fn take(&mut self, record: RecordRef<'_>) -> anyhow::Result<()> {
+        let RecordRef { lsn, tag, body, .. } = record;
+        match Logged::read(lsn, tag, body)? {
+            Logged::Chunk { xid, writes } => self.chunks.entry(xid).or_default().extend_from_slice(writes),
+            Logged::Abort { xid } => drop(self.chunks.remove(&xid)),
+            Logged::RollbackTo => anyhow::bail!("savepoints are not replayed by begin (at {lsn})"),
+            Logged::Commit { xid, times, writes } => {
+                let mut all = self.chunks.remove(&xid).unwrap_or_default();
+                all.extend_from_slice(writes);
+                let Some((begin, oldest)) = times else { return self.replay(lsn, &all) };
+                self.deferred.insert((begin, lsn), all);
+                self.deferred_most = self.deferred_most.max(self.deferred.len());
+                self.replay_up_to(oldest)?;
+            }
+            Logged::Other => {}
+        }
+        Ok(())
+    }
+
+    /// Replays every transaction that began at or below `oldest` (H1, H2).
+    fn replay_up_to(&mut self, oldest: Lsn) -> anyhow::Result<()> {
+        while let Some(first) = self.deferred.first_entry().filter(|first| first.key().0 <= oldest) {
+            let ((_, lsn), writes) = first.remove_entry();
+            self.replay(lsn, &writes)?;
+        }
+        Ok(())
+    }
+
+    fn replay(&mut self, lsn: Lsn, writes: &[u8]) -> anyhow::Result<()> {
+        let Self { session, db, families, .. } = self;
+        if let Some(wait) = session.wait_for_room()? {
+            wait.block()?;
+        }
+        session.begin(Isolation::ReadCommitted, false)?;
+        session.begin_statement(StatementKind::Write)?;
+        Logged::writes(lsn, writes, |cf, key, value| {
+            let family = families.entry(cf).or_insert_with(|| db.family(cf));
+            put(session, family, key, value)
+        })?;
+        session.end_statement();
+        session.commit(false)?.block()?;
+        Ok(())
+    }
+}
+
+/// Puts a row in place, or takes it away: the log does not say whether it is there.
+fn put(session: &mut Session, family: &Family, key: &[u8], value: Option<&[u8]>) -> anyhow::Result<()> {
+    let what = value.map_or(Write::Delete, Write::Put);
+    for _ in 0..2 {
+        match session.write(family, key, Basis::Snapshot, what)? {
+            Outcome::Done => return Ok(()),
+            Outcome::SelfModified => {
+                session.end_statement();
+                session.begin_statement(StatementKind::Write)?;
+            }
+            Outcome::Gone => {
+                let Some(value) = value else { return Ok(()) };
+                match session.insert(family, key, value)? {
+                    Insert::Done => return Ok(()),
+                    other => anyhow::bail!("row {key:?} comes and goes: {other:?}"),
+                }
+            }
+            other => anyhow::bail!("somebody else writes row {key:?}: {other:?}"),
+        }
+    }
+    anyhow::bail!("row {key:?} was written by this statement still")
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_wal::ShipOptions;
+
+    use super::*;
+
+    const CF: CfId = CfId::new(9);
+
+    /// Goal: H1, H2. Method: a transaction that begins first and commits last, and others meanwhile, of which one writes what it is to
+    /// write over; the log replayed record by record: what began later than the long one is not there before it, what began with it may be,
+    /// and the rows are the primary's in the end.
+    #[test]
+    fn transactions_are_replayed_in_the_order_of_their_begins() {
+        let dir = tempfile::tempdir().unwrap();
+        let (env, options) = (Env::real(), Options { background: false, ..Options::small() });
+        let (db, _) = Db::open(&dir.path().join("primary"), options.clone(), env.clone(), &mut |_| ()).unwrap();
+        let family = db.family(CF);
+        let begin = || {
+            let mut session = db.session().unwrap();
+            session.begin(Isolation::RepeatableRead, false).unwrap();
+            session.begin_statement(StatementKind::Write).unwrap();
+            session
+        };
+        let write = |mut session: Session, key: &[u8], value: Option<&[u8]>| {
+            put(&mut session, &family, key, value).unwrap();
+            session.end_statement();
+            session.commit(true).unwrap().block().unwrap();
+            db.tick();
+        };
+        write(begin(), b"loaded", Some(b"1"));
+        write(begin(), b"gone", Some(b"1"));
+        db.note_commit_times();
+        let long = begin();
+        write(begin(), b"loaded", Some(b"2"));
+        write(begin(), b"gone", None);
+        write(begin(), b"loaded", Some(b"3"));
+        write(long, b"late", Some(b"1"));
+        write(begin(), b"late", Some(b"2"));
+        write(begin(), b"last", Some(b"1"));
+
+        let mut thesis = Thesis::open(&env, &dir.path().join("replayed"), &options).unwrap();
+        let mut shipper = db.log().unwrap().ship("thesis", ShipOptions::from(Lsn::FIRST)).unwrap();
+        let (mut bytes, mut states) = (Vec::new(), Vec::new());
+        while let Some(shipment) = shipper.try_next(1, &mut bytes).unwrap() {
+            thesis.take(shipment, &bytes).unwrap();
+            bytes.clear();
+            let rows = rows_of(thesis.db());
+            if states.last() != Some(&rows) {
+                states.push(rows);
+            }
+        }
+        let before = states.clone();
+        thesis.finish().unwrap();
+        assert_eq!(rows_of(thesis.db()), rows_of(&db));
+        let shows = |rows: &[(String, String)], key: &str, value: &str| rows.contains(&(key.into(), value.into()));
+        let long_at = before.iter().position(|rows| shows(rows, "late", "1") || shows(rows, "late", "2"));
+        let first_young = before.iter().position(|rows| shows(rows, "loaded", "3"));
+        let long_at = long_at.expect("a commit behind it lets it go");
+        assert!(first_young.is_none_or(|young| young >= long_at), "deferred behind the long one: {before:?}");
+        assert!(thesis.deferred_most() >= 3, "{}", thesis.deferred_most());
+    }
+
+    fn rows_of(db: &Db) -> Vec<(String, String)> {
+        let mut session = db.session().unwrap();
+        session.begin(Isolation::RepeatableRead, false).unwrap();
+        session.begin_statement(StatementKind::Write).unwrap();
+        let mut rows = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        session
+            .scan(&db.family(CF), &collie_engine::KeyRange::ALL, None, false, usize::MAX, &mut |key, value| {
+                rows.push((text(key), text(value)));
+                std::ops::ControlFlow::Continue(())
+            })
+            .unwrap();
+        rows
+    }
+}

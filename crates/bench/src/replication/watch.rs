@@ -1,0 +1,182 @@
+//! `watch`: how far a replica is behind while others write, found out in two ways.
+//!
+//! # Invariants
+//! - W1. By the primary's clock: what the primary itself says of its replica, asked every 20 ms. Collie shows what is true at that
+//!   moment: 0 where everything durable is applied, and the age of what is owed while an ack is missing. PostgreSQL shows what the last
+//!   reply came to, and nothing once it is idle; such a sample counts for bytes only.
+//! - W2. By a client's eyes: a row is committed on the primary, and from the answer on it is read on the replica again and again until it is
+//!   seen. Of one clock, and the same for both; a round trip to the replica is in it, and the time that a reader waits for a processor.
+//! - W3. A sample belongs to the moment at which its row was committed; only those within the measured time count.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::pair::{Behind, Pair};
+use super::settings::ReplicationSettings;
+use crate::tpcc::sleep_until;
+
+/// Between two samples.
+const EVERY: Duration = Duration::from_millis(20);
+/// How long a row is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Round trips that make the floor of a look.
+const LOOKS: u32 = 200;
+
+/// One look at both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// When its row was committed, on the benchmark's clock.
+    pub(super) at_ns: u64,
+    /// As the primary said before (W1).
+    pub(super) behind: Option<Behind>,
+    /// From the answer to the commit until the row was seen on the replica (W2), in microseconds.
+    pub(super) seen_us: f64,
+}
+
+/// Makes the row that is watched, and waits until the replica has it. Returns the median time of a look at it, in microseconds: what
+/// [`Sample::seen_us`] cannot be below.
+///
+/// # Errors
+/// The driver's.
+pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
+    pair.connect()?.batch_execute(
+        "CREATE TABLE IF NOT EXISTS watched (id int PRIMARY KEY, n bigint NOT NULL); \
+         INSERT INTO watched VALUES (1, 0) ON CONFLICT DO NOTHING",
+    )?;
+    pair.until_even(settings)?;
+    let (mut replica, clock) = (pair.connect_replica()?, &settings.plan.env.clock);
+    let look = replica.prepare("SELECT n FROM watched WHERE id = 1")?;
+    let mut all = Vec::new();
+    for _ in 0..LOOKS {
+        let begun = clock.now_ns();
+        let _row = replica.query_one(&look, &[])?;
+        all.push(crate::measures::micros(clock.now_ns() - begun));
+    }
+    Ok(crate::measures::median(&all))
+}
+
+/// Takes samples until `stop`.
+///
+/// # Errors
+/// The driver's; a row that does not arrive in a minute.
+pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
+    let clock = &*settings.plan.env.clock;
+    let (mut primary, mut replica) = (pair.connect()?, pair.connect_replica()?);
+    let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
+    let look = replica.prepare("SELECT n FROM watched WHERE id = 1")?;
+    let mut samples = Vec::new();
+    while !stop.load(Relaxed) {
+        let due_ns = clock.now_ns() + u64::try_from(EVERY.as_nanos())?;
+        let behind = pair.behind(&mut primary)?;
+        let wanted: i64 = primary.query_one(&write, &[])?.get(0);
+        let at_ns = clock.now_ns();
+        let seen_ns = loop {
+            let seen: i64 = replica.query_one(&look, &[])?.get(0);
+            let now = clock.now_ns();
+            if seen >= wanted {
+                break now - at_ns;
+            }
+            let waited = u128::from(now - at_ns);
+            anyhow::ensure!(waited < PATIENCE.as_nanos(), "{}: a row has not arrived in a minute", pair.name());
+        };
+        samples.push(Sample { at_ns, behind, seen_us: crate::measures::micros(seen_ns) });
+        sleep_until(clock, due_ns);
+    }
+    Ok(samples)
+}
+
+/// Runs `load` while samples are taken; returns what it returned, and all samples.
+///
+/// # Errors
+/// The load's first; those of [`watch`].
+pub(super) fn watched<T>(
+    pair: &Pair,
+    settings: &ReplicationSettings,
+    load: impl FnOnce() -> anyhow::Result<T>,
+) -> anyhow::Result<(T, Vec<Sample>)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(pair, settings, &stop));
+        let done = load();
+        stop.store(true, Relaxed);
+        let samples = watching.join().ok().context("the watcher panicked")?;
+        Ok((done?, samples?))
+    })
+}
+
+/// What samples come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Summary {
+    pub(super) mean: f64,
+    pub(super) sd: f64,
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+    pub(super) max: f64,
+}
+
+impl Summary {
+    /// Of values in any order; `None` of none.
+    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let (&max, count) = (sorted.last()?, crate::txn::count_of(sorted.len()));
+        let mean = sorted.iter().sum::<f64>() / count;
+        let sd = (sorted.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count).sqrt();
+        let at = |per_mille: usize| sorted[(sorted.len() * per_mille).div_ceil(1000).max(1) - 1];
+        Some(Self { mean, sd, p50: at(500), p99: at(990), max })
+    }
+}
+
+/// The delays of the samples, by the primary's clock where it says them.
+pub(super) fn by_clock(samples: &[Sample]) -> impl Iterator<Item = f64> {
+    samples.iter().filter_map(|sample| sample.behind.and_then(|behind| behind.us))
+}
+
+/// Returns by how much the mean delay of the last third of the samples is above that of the first, in microseconds: as a client sees it.
+pub(super) fn growth_us(samples: &[Sample]) -> f64 {
+    let third = (samples.len() / 3).max(1).min(samples.len());
+    let mean = |part: &[Sample]| {
+        part.iter().map(|sample| sample.seen_us).sum::<f64>() / crate::txn::count_of(part.len().max(1))
+    };
+    mean(&samples[samples.len() - third..]) - mean(&samples[..third])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(seen_us: impl IntoIterator<Item = f64>) -> Vec<Sample> {
+        seen_us.into_iter().map(|seen_us| Sample { at_ns: 0, behind: None, seen_us }).collect()
+    }
+
+    /// Goal: mean, spread and percentiles are those of the list. Method: 1 to 1000 in another order; one value; none.
+    #[test]
+    fn summary_is_that_of_the_list() {
+        let all = Summary::of((1..=1000).rev().map(f64::from)).unwrap();
+        assert_eq!((all.mean, all.p50, all.p99, all.max), (500.5, 500.0, 990.0, 1000.0));
+        assert!((all.sd - 288.675).abs() < 0.001, "{}", all.sd);
+        let one = Summary { mean: 3.0, sd: 0.0, p50: 3.0, p99: 3.0, max: 3.0 };
+        assert_eq!((Summary::of([3.0]), Summary::of([])), (Some(one), None));
+    }
+
+    /// Goal: a delay that grows is told from one that is long, and from a spike. Method: even ones, a ramp, one spike in the middle; none.
+    #[test]
+    fn growth_is_told_from_length() {
+        assert_eq!(growth_us(&samples([50_000.0; 30])), 0.0);
+        assert!((growth_us(&samples((0..30).map(|at| f64::from(at) * 100.0))) - 2_000.0).abs() < 1e-6);
+        let spike = (0..30).map(|at| if at == 15 { 1e6 } else { 10.0 });
+        assert_eq!(growth_us(&samples(spike)), 0.0);
+        assert_eq!(growth_us(&[]), 0.0);
+    }
+
+    /// Goal: what the primary does not say is no delay of 0. Method: one sample with, two without.
+    #[test]
+    fn silence_is_no_delay() {
+        let mut all = samples([1.0, 2.0, 3.0]);
+        all[0].behind = Some(Behind { us: Some(7.0), bytes: 1.0 });
+        all[1].behind = Some(Behind { us: None, bytes: 1.0 });
+        assert_eq!(by_clock(&all).collect::<Vec<_>>(), [7.0]);
+    }
+}

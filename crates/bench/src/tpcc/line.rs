@@ -1,0 +1,122 @@
+//! `Line`: a session that runs statements, at a server or of the SQL layer in this process; the same ones, written once.
+
+use anyhow::Context;
+use postgres::types::{FromSql, ToSql};
+use postgres::{Client, Config, NoTls, error::SqlState};
+
+use super::target::Failure;
+
+/// Values of a statement, in the order of its parameters.
+pub(super) type Values<'v> = &'v [&'v (dyn ToSql + Sync)];
+
+/// Where rows to be loaded come from: text as COPY reads it, in pieces; empty at the end.
+pub(super) type Pieces<'p> = &'p mut (dyn FnMut() -> String + Send);
+
+/// Makes lines.
+pub(crate) trait Lines: Sync {
+    type Line: Line + 'static;
+
+    /// Opens one.
+    fn open(&self) -> anyhow::Result<Self::Line>;
+}
+
+/// One row of an answer.
+pub(crate) trait Cells {
+    /// Returns the value in a column; a type that does not fit is a mistake of this program.
+    fn get<'r, T: FromSql<'r>>(&'r self, column: usize) -> T;
+}
+
+/// One session.
+pub(crate) trait Line: Send {
+    type Statement: Send;
+    type Row: Cells;
+
+    /// Runs statements without values, and passes over their rows.
+    fn batch(&mut self, text: &str) -> Result<(), Failure>;
+
+    fn prepare(&mut self, text: &str) -> Result<Self::Statement, Failure>;
+
+    fn query(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Vec<Self::Row>, Failure>;
+
+    /// Loads rows into a table.
+    fn copy(&mut self, table: &str, pieces: Pieces<'_>) -> Result<(), Failure>;
+
+    /// Runs a statement that is not needed again.
+    fn ask(&mut self, text: &str, values: Values<'_>) -> Result<Vec<Self::Row>, Failure> {
+        let statement = self.prepare(text)?;
+        self.query(&statement, values)
+    }
+
+    /// Runs a statement that returns one row or none.
+    fn opt(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Option<Self::Row>, Failure> {
+        let mut rows = self.query(statement, values)?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            count => Err(Failure::Other(anyhow::anyhow!("{count} rows where there is one"))),
+        }
+    }
+
+    /// Runs a statement that returns one row.
+    fn one(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Self::Row, Failure> {
+        self.opt(statement, values)?.context("no row where there is one").map_err(Failure::Other)
+    }
+}
+
+/// A server.
+#[derive(Clone, Debug)]
+pub(crate) struct Server(pub(super) Config);
+
+impl Lines for Server {
+    type Line = Client;
+
+    fn open(&self) -> anyhow::Result<Client> {
+        Ok(self.0.connect(NoTls)?)
+    }
+}
+
+impl Cells for postgres::Row {
+    fn get<'r, T: FromSql<'r>>(&'r self, column: usize) -> T {
+        Self::get(self, column)
+    }
+}
+
+impl From<postgres::Error> for Failure {
+    fn from(error: postgres::Error) -> Self {
+        match error.code() {
+            Some(&SqlState::T_R_SERIALIZATION_FAILURE) => Self::Conflict,
+            Some(&SqlState::T_R_DEADLOCK_DETECTED) => Self::Deadlock,
+            _ => Self::Other(error.into()),
+        }
+    }
+}
+
+impl Line for Client {
+    type Statement = postgres::Statement;
+    type Row = postgres::Row;
+
+    fn batch(&mut self, text: &str) -> Result<(), Failure> {
+        Ok(self.batch_execute(text)?)
+    }
+
+    fn prepare(&mut self, text: &str) -> Result<Self::Statement, Failure> {
+        Ok(Self::prepare(self, text)?)
+    }
+
+    fn query(&mut self, statement: &Self::Statement, values: Values<'_>) -> Result<Vec<Self::Row>, Failure> {
+        Ok(Self::query(self, statement, values)?)
+    }
+
+    fn copy(&mut self, table: &str, pieces: Pieces<'_>) -> Result<(), Failure> {
+        use std::io::Write as _;
+        let mut writer = self.copy_in(&format!("COPY {table} FROM STDIN"))?;
+        loop {
+            let piece = pieces();
+            if piece.is_empty() {
+                break;
+            }
+            writer.write_all(piece.as_bytes()).map_err(|error| Failure::Other(error.into()))?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+}

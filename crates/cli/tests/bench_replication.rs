@@ -1,0 +1,111 @@
+//! `collie bench replication` as a program: a primary and a replica, and PostgreSQL with a standby where it is installed.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
+
+use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Returns whether PostgreSQL stands beside; where the tests must not leave it out, it is there.
+fn peer() -> bool {
+    let there = Path::new("/usr/lib/postgresql/15/bin/pg_basebackup").is_file();
+    if !there {
+        assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "PostgreSQL 15 is not installed");
+        eprintln!("NOT RUN beside PostgreSQL: PostgreSQL 15 is not installed");
+    }
+    there
+}
+
+/// Asks `questions` in a directory that user postgres can reach; the report, and whatever it was to keep in `kept`. Nothing is left.
+fn ask(questions: &[&str], kept: &Path) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (json, document) = (kept.join("replication.json"), kept.join("replication.md"));
+    std::fs::write(&document, "# Replication\n").unwrap();
+    let mut command = Command::new(common::COLLIE);
+    command.args(["bench", "replication"]).args(questions).args(["--quick", "--dir"]).arg(dir.path());
+    command.arg("--json").arg(&json).arg("--readme").arg(&document).arg("--plots").arg(kept);
+    let done = common::run(&mut command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap()
+}
+
+/// Returns the rows of a section, and how many are the floors', Collie's and PostgreSQL's.
+fn rows(section: &Value) -> (&Vec<Value>, [usize; 3]) {
+    let rows = section["rows"].as_array().unwrap();
+    let of = |subject: &str| rows.iter().filter(|row| row["subject"] == subject).count();
+    (rows, [of("floor"), of("collie"), of("PostgreSQL")])
+}
+
+/// Goal: both pairs are started, loaded, watched and compared, and stopped without a trace; figures, plots and document are made. Method:
+/// the shortest runs of the questions about delay; a question that there is not.
+#[test]
+fn delay_is_watched_on_both_and_nothing_is_left() {
+    let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
+    let report = ask(&["rate", "time"], kept.path());
+    let [rate, time] = [0, 1].map(|at| &report["sections"][at]);
+    for (section, of_each) in [(rate, 3), (time, 1)] {
+        let (rows, counts) = rows(section);
+        assert_eq!(counts, [2, of_each, if peer { of_each } else { 0 }], "{section}");
+        let compared = section["notes"].to_string().matches("both add up to the same").count();
+        assert_eq!(compared, 1 + usize::from(peer), "{section}");
+        let last = rows.iter().rfind(|row| row["subject"] == "collie").unwrap();
+        for key in ["seen_mean_us", "seen_p99_us"] {
+            let median = &last["figures"][key]["median"];
+            assert!(median.as_f64().is_some_and(|us| us > 0.0), "{key} in {last}");
+        }
+        assert!(last["figures"]["delay_mean_us"].is_object(), "{last}");
+    }
+    assert!(time["series"].as_array().is_some_and(|series| series.len() == if peer { 6 } else { 3 }), "{time}");
+    let text = std::fs::read_to_string(kept.path().join("replication.md")).unwrap();
+    assert!(text.contains("### time") && text.contains("mean <= 1 ms by the primary's clock"), "{text}");
+    for plot in ["replication-rate.svg", "replication-time.svg"] {
+        assert!(kept.path().join(plot).is_file(), "no {plot}");
+    }
+    let wrong = common::run(Command::new(common::COLLIE).args(["bench", "replication", "lag"]));
+    assert!(
+        wrong.code == Some(1)
+            && wrong.err.contains("no question lag: use rate, time, sync, capacity, catchup, failover"),
+        "{wrong:?}"
+    );
+}
+
+/// Goal: levels are measured with and without a replica, and a replica that was stopped, and one that is empty, are even in the end.
+/// Method: the shortest runs of both questions; what each row must have.
+#[test]
+fn levels_and_coming_back_are_measured_on_both() {
+    let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
+    let report = ask(&["sync", "catchup"], kept.path());
+    let [sync, catchup] = [0, 1].map(|at| &report["sections"][at]);
+    let (all, counts) = rows(sync);
+    assert_eq!(counts, [2, 7, if peer { 7 } else { 0 }], "{sync}");
+    assert!(sync["notes"].to_string().contains("every row was the same"), "{sync}");
+    for row in all.iter().skip(2) {
+        assert!(row["figures"]["commits_per_s"]["median"].as_f64().is_some_and(f64::is_finite), "{row}");
+    }
+    let (all, counts) = rows(catchup);
+    assert_eq!(counts, [2, 2, if peer { 2 } else { 0 }], "{catchup}");
+    let back = all.iter().find(|row| row["case"] == "comes back").unwrap();
+    assert!(back["figures"]["log_bytes"]["median"].as_f64().is_some_and(|bytes| bytes >= 4e6), "{back}");
+    for row in all.iter().skip(2) {
+        assert!(row["figures"]["even_s"]["median"].as_f64().is_some_and(|s| s > 0.0), "{row}");
+    }
+}
+
+/// Goal: what was answered at `synchronous_commit = on` is there after a kill, and the killed primary comes back. Method: two failovers of each
+/// pair, the nodes changing places.
+#[test]
+fn failover_loses_nothing_that_was_answered() {
+    let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
+    let report = ask(&["failover"], kept.path());
+    let section = &report["sections"][0];
+    let (all, counts) = rows(section);
+    assert_eq!(counts, [2, 1, usize::from(peer)], "{section}");
+    for row in all.iter().skip(2) {
+        assert_eq!(row["figures"]["lost_commits"], 0, "{row}");
+        assert!(row["figures"]["rejoined_s"]["median"].as_f64().is_some_and(|s| s > 0.0), "{row}");
+    }
+}

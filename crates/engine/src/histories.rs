@@ -1,0 +1,56 @@
+//! `HistoryState`: what a node knows of a history, for who waits for a position in it.
+//!
+//! A position means something together with its history: after a failover the same number is something else. Histories of a line
+//! follow each other; each ends for good where the record before the next one ends.
+
+use collie_base::{HistoryId, Lsn};
+
+use crate::HistoryStart;
+
+/// What a node knows of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HistoryState {
+    /// Nothing: it has not come here yet, or never will.
+    Unknown,
+    /// It is the newest one: its positions are shown here, or may be.
+    Current,
+    /// Another one has followed it.
+    Ended {
+        /// Its records end here: what it had above is lost on this line.
+        at: Lsn,
+    },
+}
+
+impl HistoryState {
+    /// Looks in `histories`, oldest first.
+    pub(crate) fn of(history: HistoryId, histories: &[HistoryStart]) -> Self {
+        match histories.iter().position(|known| known.history == history) {
+            None => Self::Unknown,
+            Some(at) => histories.get(at + 1).map_or(Self::Current, |next| Self::Ended { at: next.prev_end }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_base::Term;
+
+    use super::*;
+
+    /// Goal: a history is current, ended where the next one leaves it, or unknown. Method: a list of three.
+    #[test]
+    fn history_ends_where_the_next_one_leaves_it() {
+        let start = |id, start, prev_end| HistoryStart {
+            term: Term::new(1),
+            history: HistoryId::new(id),
+            start: Lsn::new(start),
+            prev_end: Lsn::new(prev_end),
+        };
+        let list = [start(7, 100, 50), start(9, 900, 800), start(8, 2000, 1900)];
+        let of = |id| HistoryState::of(HistoryId::new(id), &list);
+        assert_eq!(of(7), HistoryState::Ended { at: Lsn::new(800) });
+        assert_eq!(of(9), HistoryState::Ended { at: Lsn::new(1900) });
+        assert_eq!([of(8), of(5)], [HistoryState::Current, HistoryState::Unknown]);
+        assert_eq!(HistoryState::of(HistoryId::new(7), &[]), HistoryState::Unknown);
+    }
+}

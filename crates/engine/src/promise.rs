@@ -1,0 +1,111 @@
+//! `Promise`: the highest term that a node has promised to follow or to lead in, and whom.
+//!
+//! The file `promise` of the data directory, replaced whole; frame ([`frame`]) `COLLIEPR`, version 1:
+//!
+//! | offset | size | field |
+//! |---|---|---|
+//! | 16 | 8 | term |
+//! | 24 | 8 | node id of who leads in it, or wants to; 0: that the term began was heard, not whose it is |
+//!
+//! A directory without the file has promised nothing beyond the term of its control file.
+//!
+//! # Invariants
+//! - K1. The term of the file never falls, and within a term the node changes from 0 only, unless two lead in it by force.
+//! - K2. A promise is durable before it is told (replication.md R8).
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::path::Path;
+
+use collie_base::Term;
+use collie_env::Env;
+
+use crate::EngineError;
+use crate::frame;
+use crate::log_place::{read_framed, write_framed};
+
+const NAME: &str = "promise";
+const MAGIC: &[u8; 8] = b"COLLIEPR";
+const VERSION: u32 = 1;
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// The term.
+    pub term: Term,
+    /// Who leads in it; 0: not known.
+    pub node: u64,
+}
+
+impl Promise {
+    /// Reads what the directory `dir` has promised; nothing when there is no file.
+    ///
+    /// # Errors
+    /// The file is damaged, of a newer version, or cannot be read.
+    pub fn read(env: &Env, dir: &Path) -> Result<Self, EngineError> {
+        let found = read_framed(env, dir.join(NAME), |bytes| {
+            let (_version, mut fields) = frame::decode(MAGIC, VERSION, bytes)?;
+            let (term, node) = (Term::new(fields.u64()?), fields.u64()?);
+            fields.finish()?;
+            Ok(Self { term, node })
+        })?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// Replaces the file of the directory `dir`.
+    ///
+    /// # Durability
+    /// Durable when this returns (K2).
+    ///
+    /// # Errors
+    /// The system's: the file is the old or the new one.
+    pub fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
+        let fields = [self.term.get().to_le_bytes(), self.node.to_le_bytes()].concat();
+        write_framed(env, dir, NAME, &frame::encode(MAGIC, VERSION, &fields))
+    }
+
+    /// Returns what is promised once `node` has asked for `term` (K1); `None`: it was promised to somebody else, or a higher one was.
+    #[must_use]
+    pub fn after(&self, term: Term, node: u64) -> Option<Self> {
+        let is_free = term > self.term || (term == self.term && (self.node == 0 || self.node == node || node == 0));
+        let node = if term == self.term && node == 0 { self.node } else { node };
+        is_free.then_some(Self { term, node })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a promise is read as it was written, a damaged one is refused, and none is none. Method: write, read, flip a bit.
+    #[test]
+    fn promise_is_read_as_written_and_refused_when_damaged() {
+        let (env, disk) = Env::simulated(5);
+        let dir = Path::new("/db");
+        env.files.create_dir_all(dir).unwrap();
+        assert_eq!(Promise::read(&env, dir).unwrap(), Promise::default());
+        for term in [3, 7] {
+            let promise = Promise { term: Term::new(term), node: 9 };
+            promise.write(&env, dir).unwrap();
+            assert_eq!(
+                Promise::read(&Env::over(disk.crash_point().state(&disk.crash_point().none_kept()), 6), dir).unwrap(),
+                promise
+            );
+        }
+        disk.flip(&dir.join(NAME), 20, 1).unwrap();
+        assert!(matches!(Promise::read(&env, dir), Err(EngineError::BadControlFile { .. })));
+    }
+
+    /// Goal: a term is promised to one node, and a lower one to nobody (K1). Method: each order of asking.
+    #[test]
+    fn a_term_is_promised_to_one_node() {
+        let promise = |term, node| Promise { term: Term::new(term), node };
+        let ask = |had: Promise, term, node| had.after(Term::new(term), node);
+        assert_eq!(ask(promise(0, 0), 1, 7), Some(promise(1, 7)));
+        assert_eq!(ask(promise(1, 7), 1, 7), Some(promise(1, 7)), "asked again");
+        assert_eq!(ask(promise(1, 7), 1, 8), None, "it is another's");
+        assert_eq!(ask(promise(2, 7), 1, 7), None, "it is over");
+        assert_eq!(ask(promise(1, 7), 2, 0), Some(promise(2, 0)), "heard of");
+        assert_eq!(ask(promise(2, 0), 2, 8), Some(promise(2, 8)), "and then asked for");
+        assert_eq!(ask(promise(2, 8), 2, 0), Some(promise(2, 8)), "what is known stays");
+    }
+}

@@ -1,0 +1,49 @@
+//! `HeldState`: what commits below one position have left, held so that it can be summed up while commits go on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn};
+use collie_store::Family;
+use collie_txn::Holder;
+
+use crate::EngineError;
+use crate::replica::hash::family_hash;
+use crate::shared::Shared;
+use crate::writes::Fates;
+
+/// The rows of a database at one position. Old versions are kept for it until it is dropped.
+pub struct HeldState {
+    holder: Holder,
+    shared: Arc<Shared>,
+    families: Vec<Arc<Family>>,
+}
+
+impl fmt::Debug for HeldState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldState").field("at", &self.at()).finish_non_exhaustive()
+    }
+}
+
+impl HeldState {
+    /// Holds what no crash takes back now, of all families but `skipped`.
+    pub(crate) fn new(shared: &Arc<Shared>, skipped: &[CfId]) -> Result<Self, EngineError> {
+        let holder = shared.txns.hold_settled()?;
+        let mut families = shared.families.all();
+        families.retain(|family| !skipped.contains(&family.id()));
+        Ok(Self { holder, shared: Arc::clone(shared), families })
+    }
+
+    /// Returns the position: commits below it are there.
+    pub fn at(&self) -> Lsn {
+        self.holder.snapshot()
+    }
+
+    /// Returns a number for the rows of each family that has any, the same on every node that has the same rows
+    /// ([`Db::state_hash`](crate::Db::state_hash) is their sum). Reads every row.
+    pub fn hashes(&self) -> Vec<(CfId, u64)> {
+        let fates = Fates(&self.shared.txns);
+        let hash = |family: &Arc<Family>| (family.id(), family_hash(family, self.at(), &fates));
+        self.families.iter().map(hash).filter(|(_, hash)| *hash != 0).collect()
+    }
+}

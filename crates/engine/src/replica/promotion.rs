@@ -1,0 +1,156 @@
+//! Promotion: a replica becomes a primary where it stands. The database stays open, and so do its sessions.
+//!
+//! ```text
+//! nothing more is taken -> all of it is applied and shown -> own log flushed and ended -> opened again, with the
+//! INCARNATION record of the new history in front -> that record durable -> control file -> writes are let in
+//! ```
+//!
+//! | killed | the directory is |
+//! |---|---|
+//! | before the record is durable | a replica, as if nobody had asked |
+//! | before the control file is replaced | a replica whose log ends with a history of its own: it has no commits, and positions above are not used twice |
+//! | later | a primary's: it opens with [`Db::open`](crate::Db::open) |
+//!
+//! # Invariants
+//! - P1. Everything that was received is applied and shown before the first write: nobody sees less than before.
+//! - P2. No write is let in before the new history is durable, in the log and in the control file: a commit never stands in the
+//!   history of the old primary (replication.md R2, R10).
+//! - P3. Transactions that the log has not ended never happened: the record of a history ends them, here as on every replica.
+//! - P4. Ids of transactions go on above every one in the log.
+//!
+//! Blocks on a flush and on reading the log, to see that it is whole. Readers go on meanwhile.
+//! Checked by `tests/promotion.rs`: every crash state among the calls to the disk.
+
+use collie_base::{CfId, HistoryId, Lsn, Term};
+use collie_wal::{Ending, Log};
+use parking_lot::Mutex;
+
+use crate::control::{Control, History};
+use crate::log_place::LogPlace;
+use crate::open::CHECKPOINT;
+use crate::redo::{Incarnation, tag};
+use crate::replica::follower_log::FollowerLog;
+use crate::replica::replica::{Inner, Opened, Phase};
+use crate::time_marks::TimeMarks;
+use crate::{Db, EngineError};
+
+/// The reason in the INCARNATION record.
+const PROMOTED: u8 = 2;
+
+/// What a database has from its promotion on.
+#[derive(Debug)]
+pub(crate) struct Promoted {
+    pub(crate) control: Control,
+    pub(crate) place: LogPlace,
+    pub(crate) time_marks: TimeMarks,
+    /// Families whose drop was replayed and that a snapshot may still show, with where the drop ends.
+    dropped: Mutex<Vec<(CfId, Lsn)>>,
+}
+
+impl Promoted {
+    /// Takes the families out that no snapshot at or above `horizon` shows.
+    pub(crate) fn take_due(&self, horizon: Lsn) -> Vec<CfId> {
+        let mut dropped = self.dropped.lock();
+        let due = dropped.iter().filter(|(_, end)| *end <= horizon).map(|(cf, _)| *cf).collect();
+        dropped.retain(|(_, end)| *end > horizon);
+        due
+    }
+}
+
+impl Inner {
+    /// See [`Replica::promote`](crate::Replica::promote). `log` takes nothing meanwhile.
+    pub(crate) fn promote(&self, log: &FollowerLog, term: Term) -> Result<Db, EngineError> {
+        let mut phase = self.phase.lock();
+        let (live, open) = match (&mut *phase, self.open.get()) {
+            (Phase::Live(live), Some(open)) => (live, open),
+            (Phase::Over(error), _) => return Err(error.clone()),
+            _ => {
+                return Err(EngineError::InvalidArgument {
+                    what: "promotion of a replica whose base backup is not complete: it needs more of the primary's log",
+                });
+            }
+        };
+        if let Some(error) = live.failure() {
+            return Err(error);
+        }
+        let mut control = open.following.control.lock().clone();
+        if term <= control.term {
+            return Err(EngineError::InvalidArgument { what: "promotion to a term that has begun before" });
+        }
+        // P1. None of it was shipped before it was durable on the primary, whatever that let be seen.
+        live.drain()?;
+        let shared = &open.db.shared;
+        let end = live.position();
+        open.followed.shown.raise(end);
+        shared.shown_moved(&open.followed);
+        open.followed.shown.wait(end)?; // the last worker publishes in a moment
+        // P4
+        let raised = (0..100).any(|_| {
+            shared.txns.tick(shared.now());
+            shared.txns.begin_xids_at(open.followed.xid_limit())
+        });
+        if !raised {
+            return Err(EngineError::Busy { why: "transactions with ids are open on the replica".to_owned() });
+        }
+        let place = LogPlace::find(&self.env, &self.dir, None, &[], &control)?;
+        let (time_us, dropped) = (live.time_us(), live.take_dropped());
+
+        // From here on nothing is received any more, whatever comes of it: a failure ends the replica until it is opened again.
+        let ended = std::mem::replace(&mut *phase, Phase::Over(EngineError::Closed));
+        drop(ended); // ends the workers
+        let became = self.begin_history(log, open, term, &mut control, &place);
+        let wal = became.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
+        *open.following.control.lock() = control.clone();
+        let log = shared.txns.log();
+        log.promote(wal, self.options.log.slots);
+        let began = shared.log_xid_limit_now();
+        began.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
+        let time_marks = shared.time_marks_from(time_us);
+        shared.promoted(Promoted { control, place, time_marks, dropped: Mutex::new(dropped) });
+        open.followed.shown.close();
+        Ok(open.db.clone())
+    }
+
+    /// Ends the log that follows and opens it as one that leads, with a history of its own (P2, P3). Returns it.
+    fn begin_history(
+        &self,
+        log: &FollowerLog,
+        open: &Opened,
+        term: Term,
+        control: &mut Control,
+        place: &LogPlace,
+    ) -> Result<Log, EngineError> {
+        let previous = control.histories.last().copied();
+        let incarnation = Incarnation {
+            term,
+            history: HistoryId::new(self.env.random.u64()),
+            previous_term: previous.map_or(control.term, |history| history.term),
+            previous_history: previous.map_or(HistoryId::new(0), |history| history.id),
+            reason: PROMOTED,
+            wall_us: self.env.clock.wall_us(),
+        };
+        let end = log.follower().clone().promote()?;
+        let base = open.db.shared.writable_base()?;
+        let options = collie_wal::Options {
+            first_record: Some((tag::INCARNATION, incarnation.encode())),
+            known_start: Some(base.levels().log_start().max(CHECKPOINT)),
+            known_durable: Some(end),
+            ..self.options.log.clone()
+        };
+        place.claim(&self.env)?;
+        let (wal, found) = Log::open(&self.env, place.dir(), options)?;
+        assert!(
+            found.ending == Ending::Unclean && found.end == end && found.next > end,
+            "a log that followed up to {end} was found to end at {}, and would go on at {}",
+            found.end,
+            found.next
+        );
+        wal.flush_wal(true)?;
+        place.sign(&self.env, control, &[])?;
+        control.term = term;
+        control.consistent_at = Lsn::ZERO;
+        control.note_history(History::of(found.next, end, &incarnation));
+        control.write(&self.env, &self.dir)?;
+        Ok(wal)
+    }
+}

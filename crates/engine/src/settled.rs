@@ -1,0 +1,287 @@
+//! `Settled`: the position below which no failover takes a commit back, how far replicas have confirmed, and who waits for them.
+//!
+//! Not the decision how many replicas are enough: whoever serves them counts (`replica`), and tells [`Settled::confirm`].
+//!
+//! While replicas are not counted (before the first count, and while lost redundancy is made do without) the position follows
+//! `durable`, and nobody waits here.
+//!
+//! # Invariants
+//! - D1. `position` only grows, and is at or below `durable`: it is raised by a maximum only, with a `durable` that was loaded before.
+//!   What was ever given out as settled is at or below the word, also what followed `durable`: the word is raised before it
+//!   is given out, and before counting begins. So counting may begin and end at any time, and no horizon lies above a later snapshot.
+//! - D2. `position` is raised before `flushed`: whoever finds its commit confirmed finds it in every later snapshot of what is
+//!   settled.
+//! - D3. A commit counts as confirmed by what replicas said, never by `position`, which may have followed `durable` when they were
+//!   not counted.
+//! - D4. Who waits registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
+//!
+//! # Ordering
+//! | store                        | pairs with           | carries                                                    |
+//! |------------------------------|----------------------|------------------------------------------------------------|
+//! | `position` AcqRel (maximum)  | its Acquire          | the `durable` loaded before: commits below are published   |
+//! | `flushed`... AcqRel (maximum)| their Acquire        | `position`, raised before (D2)                             |
+//! | `counted` Release            | its Acquire          | nothing: both answers are right at any time (D1)           |
+//!
+//! # Progress
+//! `position`, `is_met`: wait-free but for the maximum while replicas are not counted. `confirm`: O(who is woken).
+//!
+//! Checked by the models of readers of what is settled and of the wake (`loom_tests.rs`), and by the tests below.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use collie_base::Lsn;
+use collie_sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use collie_sync::{Padded, Ticket, Waiters, mutant, ord};
+
+/// When the reply to a commit may leave: `SET synchronous_commit`. Each asks for what those before it ask for. Without a quorum,
+/// and while replicas are made do without, the last three mean [`CommitLevel::Local`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommitLevel {
+    /// It is in its place in the log's order, and on its way to the disk.
+    Async,
+    /// It is on this node's disk.
+    Local,
+    /// So many replicas as the quorum asks for have received it.
+    RemoteWrite,
+    /// So many have it on their disks.
+    RemoteFlush,
+    /// So many show it to their readers.
+    RemoteApply,
+}
+
+/// How far so many replicas as the quorum asks for have come, at the least.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Received it.
+    pub received: Lsn,
+    /// Have it on their disks.
+    pub durable: Lsn,
+    /// Show it to their readers.
+    pub applied: Lsn,
+}
+
+/// What of replicas is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Confirm {
+    Received,
+    Flushed,
+    Applied,
+}
+
+impl CommitLevel {
+    /// Returns whether it waits for this node's disk.
+    pub const fn is_synchronous(self) -> bool {
+        !matches!(self, Self::Async)
+    }
+
+    /// Returns what of replicas it waits for.
+    pub(crate) const fn confirm(self) -> Option<Confirm> {
+        match self {
+            Self::Async | Self::Local => None,
+            Self::RemoteWrite => Some(Confirm::Received),
+            Self::RemoteFlush => Some(Confirm::Flushed),
+            Self::RemoteApply => Some(Confirm::Applied),
+        }
+    }
+}
+
+/// A position that replicas have confirmed, and who waits for it.
+#[derive(Debug)]
+struct Word {
+    position: Padded<AtomicU64>,
+    waiters: Waiters,
+}
+
+impl Word {
+    fn new() -> Self {
+        Self { position: Padded::new(AtomicU64::new(0)), waiters: Waiters::new() }
+    }
+
+    fn load(&self) -> Lsn {
+        Lsn::new(self.position.load(ord!("CONFIRMED_LOAD", Acquire)))
+    }
+
+    fn raise(&self, to: Lsn) {
+        self.position.fetch_max(to.get(), ord!("CONFIRMED_MAX", AcqRel));
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    position: Padded<AtomicU64>,
+    counted: AtomicBool,
+    received: Word,
+    flushed: Word,
+    applied: Word,
+    closed: AtomicBool,
+}
+
+impl Settled {
+    /// Follows `durable` until replicas are counted.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            position: Padded::new(AtomicU64::new(0)),
+            counted: AtomicBool::new(false),
+            received: Word::new(),
+            flushed: Word::new(),
+            applied: Word::new(),
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the position below which everything is settled; `durable` loads what is on this node's disk.
+    pub(crate) fn position(&self, durable: impl FnOnce() -> Lsn) -> Lsn {
+        if self.is_counted() {
+            return Lsn::new(self.position.load(ord!("SETTLED_LOAD", Acquire)));
+        }
+        let durable = durable();
+        let before = self.position.load(Ordering::Acquire);
+        if before >= durable.get() {
+            return Lsn::new(before);
+        }
+        if mutant!("FOLLOWED_UNSTORED") {
+            return durable;
+        }
+        Lsn::new(self.position.fetch_max(durable.get(), Ordering::AcqRel)).max(durable) // D1
+    }
+
+    /// Returns whether replicas are counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted.load(Ordering::Acquire)
+    }
+
+    /// Begins to count replicas, or makes do without: then nobody waits for them any more. `durable` is what is on this node's disk: it
+    /// counts as settled when counting begins.
+    pub(crate) fn set_counted(&self, counted: bool, durable: impl FnOnce() -> Lsn) {
+        if mutant!("LET_GO_BEFORE_STORED") {
+            self.wake(Lsn::MAX);
+            return self.counted.store(counted, Ordering::Release);
+        }
+        if counted && !mutant!("COUNTED_FROM_NOTHING") {
+            self.position.fetch_max(durable().get(), Ordering::AcqRel); // D1
+        }
+        self.counted.store(counted, Ordering::Release);
+        if !counted {
+            self.wake(Lsn::MAX); // D4
+        }
+    }
+
+    /// Takes note of how far replicas have come; `durable` is what is on this node's disk.
+    pub(crate) fn confirm(&self, confirmed: Confirmed, durable: impl FnOnce() -> Lsn) {
+        if mutant!("WOKEN_BEFORE_CONFIRMED") {
+            self.received.waiters.wake_through(confirmed.received.get());
+            self.flushed.waiters.wake_through(confirmed.durable.get());
+            self.applied.waiters.wake_through(confirmed.applied.get());
+            self.note(confirmed, durable);
+            return;
+        }
+        self.note(confirmed, durable);
+        for word in [&self.received, &self.flushed, &self.applied] {
+            word.waiters.wake_through(word.load().get()); // D4
+        }
+    }
+
+    /// Stores what [`Settled::confirm`] was told.
+    pub(crate) fn note(&self, confirmed: Confirmed, durable: impl FnOnce() -> Lsn) {
+        if mutant!("FLUSHED_BEFORE_SETTLED") {
+            self.flushed.raise(confirmed.durable);
+        }
+        let flushed =
+            if mutant!("SETTLED_BEYOND_DURABLE") { confirmed.durable } else { confirmed.durable.min(durable()) };
+        self.position.fetch_max(flushed.get(), ord!("SETTLED_MAX", AcqRel)); // D1
+        self.received.raise(confirmed.received.max(flushed));
+        self.flushed.raise(flushed); // D2
+        // Shown before it is on those disks counts when it is there too.
+        self.applied.raise(confirmed.applied.min(flushed));
+    }
+
+    fn word(&self, confirm: Confirm) -> &Word {
+        match confirm {
+            Confirm::Received => &self.received,
+            Confirm::Flushed => &self.flushed,
+            Confirm::Applied => &self.applied,
+        }
+    }
+
+    /// Returns how far replicas have confirmed.
+    pub(crate) fn confirmed(&self) -> Confirmed {
+        let [received, durable, applied] = [&self.received, &self.flushed, &self.applied].map(Word::load);
+        Confirmed { received, durable, applied }
+    }
+
+    /// Returns whether replicas have confirmed everything below `lsn` (D3).
+    pub(crate) fn is_confirmed(&self, confirm: Confirm, lsn: Lsn) -> bool {
+        self.word(confirm).load() >= lsn
+    }
+
+    /// Returns whether nothing of replicas has to be waited for.
+    pub(crate) fn is_met(&self, confirm: Confirm, lsn: Lsn) -> bool {
+        self.is_confirmed(confirm, lsn) || !self.is_counted()
+    }
+
+    /// Wakes who waits for positions up to `lsn`, so that they look again.
+    pub(crate) fn wake(&self, lsn: Lsn) {
+        for word in [&self.received, &self.flushed, &self.applied] {
+            word.waiters.wake_through(lsn.get());
+        }
+    }
+
+    /// Lets everybody go: nothing is confirmed any more.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake(Lsn::MAX);
+    }
+
+    /// Returns whether [`Settled::close`] was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+}
+
+/// Resolves when it is worth while to look again whether replicas have confirmed `lsn`.
+///
+/// # Cancel safety
+/// Dropping it waits no more.
+#[derive(Debug)]
+pub(crate) struct ConfirmWait {
+    settled: Arc<Settled>,
+    confirm: Confirm,
+    lsn: Lsn,
+    ticket: Option<Ticket>,
+}
+
+impl ConfirmWait {
+    pub(crate) fn new(settled: &Arc<Settled>, confirm: Confirm, lsn: Lsn) -> Self {
+        Self { settled: Arc::clone(settled), confirm, lsn, ticket: None }
+    }
+
+    /// Ready when `is_there` says so after `waker` was registered, or the registration was used up.
+    pub(crate) fn poll_until(&mut self, waker: &Waker, is_there: impl FnOnce() -> bool) -> Poll<()> {
+        let waiters = &self.settled.word(self.confirm).waiters;
+        if self.ticket.as_ref().is_none_or(|ticket| !waiters.replace(*ticket, waker)) {
+            self.ticket = Some(waiters.register(self.lsn.get(), waker.clone()));
+        }
+        if is_there() { Poll::Ready(()) } else { Poll::Pending } // D4
+    }
+}
+
+impl Future for ConfirmWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let (settled, confirm, lsn) = (Arc::clone(&this.settled), this.confirm, this.lsn);
+        this.poll_until(cx.waker(), || settled.is_met(confirm, lsn) || settled.is_closed())
+    }
+}
+
+impl Drop for ConfirmWait {
+    fn drop(&mut self) {
+        let waiters = &self.settled.word(self.confirm).waiters;
+        self.ticket.take().into_iter().for_each(|ticket| waiters.forget(ticket));
+    }
+}

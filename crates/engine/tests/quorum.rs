@@ -1,0 +1,250 @@
+//! Commits that wait for replicas, seen from the engine: what is shown, flushed and replied while replicas confirm, stay away, and
+//! are made do without. Replicas are numbers that the test gives.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+use collie_engine::{
+    Ack, CommitLevel, Confirmed, Db, EngineError, Env, Family, Isolation, Options, Session, StatementKind,
+};
+use collie_wal::Lsn;
+use common::{DIR, begin, put};
+
+/// A database whose replicas are counted, and a family of it.
+fn counted() -> (Db, Arc<Family>) {
+    let (env, _disk) = Env::simulated(7);
+    let db = open(&env, true);
+    let f = db.family(db.create_family());
+    (db, f)
+}
+
+/// Opens it without a thread: nothing is flushed by itself.
+fn open(env: &Env, quorum: bool) -> Db {
+    let mut options = Options { background: false, quorum, ..Options::small() };
+    options.log.threads = false;
+    Db::open(DIR.as_ref(), options, env.clone(), &mut |_| ()).unwrap().0
+}
+
+/// Wakes, counted.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn poll(ack: &mut Ack, woken: &Arc<Woken>) -> Poll<bool> {
+    let waker = Waker::from(Arc::clone(woken));
+    Pin::new(ack).poll(&mut Context::from_waker(&waker)).map(|outcome| outcome.unwrap().csn.is_some())
+}
+
+/// Commits a row and has the log flushed; replicas are all that is left.
+fn commit_at(db: &Db, f: &Family, key: &[u8], level: CommitLevel) -> (Session, Ack) {
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, f, key, b"v");
+    let ack = session.commit_at(level).unwrap();
+    db.log().unwrap().flush_wal(true).unwrap();
+    (session, ack)
+}
+
+fn has(session: &mut Session, f: &Family, key: &[u8], read_only: bool) -> bool {
+    session.begin(Isolation::ReadCommitted, read_only).unwrap();
+    session.begin_statement(StatementKind::ReadOnly).unwrap();
+    let found = session.get(f, key).unwrap().is_some();
+    session.rollback();
+    found
+}
+
+/// What all replicas have.
+fn confirm(db: &Db, received: Lsn, durable: Lsn, applied: Lsn) {
+    db.confirm(Confirmed { received, durable, applied });
+}
+
+/// Goal: each level leaves with what it asks for and not before; what is not settled is not shown to others. Method: commits at each
+/// level, confirmed step by step; a reader before and after.
+#[test]
+fn each_level_leaves_with_what_it_asks_for() {
+    let (db, f) = counted();
+    db.count_replicas(true);
+    let woken = Arc::new(Woken::default());
+    let before = db.settled();
+    let levels = [CommitLevel::RemoteWrite, CommitLevel::RemoteFlush, CommitLevel::RemoteApply];
+    let keys: [&[u8]; 3] = [b"w", b"f", b"a"];
+    let mut commits = [0, 1, 2].map(|n: usize| commit_at(&db, &f, keys[n], levels[n]));
+    let end = db.durable();
+    for (_, ack) in &mut commits {
+        assert!(poll(ack, &woken).is_pending() && ack.waits_for_replicas());
+    }
+    let mut reader = db.session().unwrap();
+    assert_eq!((db.settled(), has(&mut reader, &f, b"f", true)), (before, false), "a failover may take it back");
+
+    confirm(&db, end, before, before);
+    assert_eq!(woken.0.swap(0, Relaxed), 1, "who waits for no more than that is woken, alone");
+    let [(_, write), (_, flush), (_, apply)] = &mut commits;
+    assert_eq!(poll(write, &woken), Poll::Ready(true));
+    assert!(!write.is_unconfirmed() && poll(flush, &woken).is_pending() && poll(apply, &woken).is_pending());
+    assert!(has(&mut reader, &f, b"w", true), "what was replied to is shown");
+    assert_eq!(db.settled(), before);
+
+    confirm(&db, end, end, before);
+    assert_eq!((poll(flush, &woken), db.settled()), (Poll::Ready(true), end));
+    assert!(poll(apply, &woken).is_pending() && has(&mut reader, &f, b"f", true));
+
+    confirm(&db, end, end, end);
+    assert_eq!(poll(apply, &woken), Poll::Ready(true));
+    assert!(commits.iter().all(|(_, ack)| !ack.is_unconfirmed()));
+    confirm(&db, before, before, before);
+    assert_eq!((db.settled(), db.confirmed().unwrap().applied), (end, end), "nothing is taken back");
+}
+
+/// Goal: what replicas claim beyond this node's disk settles nothing; shown before it is on their disks confirms nothing. Method:
+/// claims of both kinds.
+#[test]
+fn claims_beyond_the_disk_settle_nothing() {
+    let (db, f) = counted();
+    db.count_replicas(true);
+    let woken = Arc::new(Woken::default());
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, &f, b"k", b"v");
+    let _ack = session.commit_at(CommitLevel::Async).unwrap();
+    confirm(&db, Lsn::MAX, Lsn::MAX, Lsn::MAX);
+    assert_eq!(db.settled(), db.durable());
+    let (_session, mut ack) = commit_at(&db, &f, b"l", CommitLevel::RemoteApply);
+    let end = db.durable();
+    confirm(&db, end, Lsn::ZERO, end);
+    assert!(poll(&mut ack, &woken).is_pending());
+}
+
+/// Goal: a wait that is given up, and one that is made do without, resolve, say so, and show the commit; what comes after waits again
+/// when replicas are counted again. Method: each once.
+#[test]
+fn who_is_let_go_is_told_and_shown() {
+    let (db, f) = counted();
+    db.count_replicas(true);
+    let woken = Arc::new(Woken::default());
+    let mut reader = db.session().unwrap();
+    let (_one, mut given_up) = commit_at(&db, &f, b"1", CommitLevel::RemoteFlush);
+    assert!(poll(&mut given_up, &woken).is_pending());
+    given_up.give_up_replicas();
+    assert_eq!(poll(&mut given_up, &woken), Poll::Ready(true));
+    assert!(given_up.is_unconfirmed() && has(&mut reader, &f, b"1", true));
+
+    let (_two, mut degraded) = commit_at(&db, &f, b"2", CommitLevel::RemoteFlush);
+    assert!(poll(&mut degraded, &woken).is_pending() && !has(&mut reader, &f, b"2", true));
+    woken.0.store(0, Relaxed);
+    db.count_replicas(false);
+    assert!(woken.0.load(Relaxed) > 0);
+    assert_eq!(poll(&mut degraded, &woken), Poll::Ready(true));
+    assert!(degraded.is_unconfirmed() && has(&mut reader, &f, b"2", true));
+    assert_eq!(db.settled(), db.durable(), "it follows the disk");
+
+    let settled = db.settled();
+    db.count_replicas(true);
+    assert_eq!(db.settled(), settled, "what was shown stays");
+    let (_three, mut waits) = commit_at(&db, &f, b"3", CommitLevel::RemoteFlush);
+    assert!(poll(&mut waits, &woken).is_pending());
+    confirm(&db, Lsn::ZERO, settled, Lsn::ZERO);
+    assert!(poll(&mut waits, &woken).is_pending(), "that was before it");
+    db.close().unwrap();
+    let outcome = Pin::new(&mut waits).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(outcome, Poll::Ready(Err(EngineError::Closed))), "{outcome:?}");
+}
+
+/// Goal: a commit at a lower level does not wait, is shown, and so is everything before it; a session reads its own writes. Method: one
+/// commit that waits, one local, one asynchronous behind it.
+#[test]
+fn lower_levels_wait_for_no_replica() {
+    let (db, f) = counted();
+    db.count_replicas(true);
+    let woken = Arc::new(Woken::default());
+    let (_waiting, mut ack) = commit_at(&db, &f, b"remote", CommitLevel::RemoteFlush);
+    assert!(poll(&mut ack, &woken).is_pending());
+    for (key, level) in [(&b"local"[..], CommitLevel::Local), (b"async", CommitLevel::Async)] {
+        let (mut session, mut ack) = commit_at(&db, &f, key, level);
+        assert_eq!(poll(&mut ack, &woken), Poll::Ready(true));
+        assert!(!ack.is_unconfirmed() && has(&mut session, &f, key, true) && has(&mut session, &f, b"remote", true));
+    }
+    assert!(poll(&mut ack, &woken).is_pending(), "shown to others, and still not confirmed");
+}
+
+/// Goal: a session that has seen more than is settled reads on in a READ ONLY transaction, and the end of it waits at its level.
+/// Method: a row that another commit has changed meanwhile.
+#[test]
+fn who_has_seen_more_reads_on_and_waits_at_the_end() {
+    let (db, f) = counted();
+    let (_, mut ack) = commit_at(&db, &f, b"k", CommitLevel::Local);
+    let woken = Arc::new(Woken::default());
+    assert!(poll(&mut ack, &woken).is_ready());
+    db.count_replicas(true);
+    let mut late = db.session().unwrap();
+    late.begin(Isolation::RepeatableRead, false).unwrap();
+    late.begin_statement(StatementKind::Write).unwrap();
+    let (_writer, mut waiting) = commit_at(&db, &f, b"k", CommitLevel::RemoteFlush);
+    assert!(poll(&mut waiting, &woken).is_pending());
+    let refused = late.write(&f, b"k", collie_engine::Basis::Snapshot, collie_engine::Write::Put(b"x"));
+    assert!(matches!(refused, Err(EngineError::Conflict)), "{refused:?}");
+    late.rollback();
+    late.begin(Isolation::ReadCommitted, true).unwrap();
+    late.begin_statement(StatementKind::ReadOnly).unwrap();
+    assert!(late.get(&f, b"k").unwrap().is_some());
+    let mut end = late.commit_at(CommitLevel::RemoteFlush).unwrap();
+    assert!(poll(&mut end, &woken).is_pending(), "it has seen what a failover may take back");
+    confirm(&db, Lsn::ZERO, db.durable(), Lsn::ZERO);
+    assert_eq!(poll(&mut end, &woken), Poll::Ready(false));
+    assert!(!end.is_unconfirmed());
+}
+
+/// Goal: levels hold nothing above what is settled, and old versions that a settled snapshot may need stay. Method: an overwritten
+/// row, flushes and rounds of cleaning before and after its confirmation.
+#[test]
+fn levels_and_garbage_keep_to_what_is_settled() {
+    let (db, f) = counted();
+    let (_, _ack) = commit_at(&db, &f, b"k", CommitLevel::Local);
+    db.count_replicas(true);
+    let settled = db.settled();
+    let (_session, _waiting) = commit_at(&db, &f, b"k", CommitLevel::RemoteFlush);
+    db.flush_cf(&[f.id()]).unwrap();
+    assert_eq!(db.unflushed(f.id()).rows, 1, "the newer version is not in the levels");
+    for _ in 0..3 {
+        db.tick();
+    }
+    assert!(db.stat().horizon <= settled && db.old_version_bytes() > 0);
+    let mut reader = db.session().unwrap();
+    assert!(has(&mut reader, &f, b"k", true), "the older one is there");
+    confirm(&db, Lsn::ZERO, db.durable(), Lsn::ZERO);
+    for _ in 0..3 {
+        db.tick();
+    }
+    db.flush_cf(&[f.id()]).unwrap();
+    assert_eq!((db.unflushed(f.id()).rows, db.old_version_bytes()), (0, 0));
+}
+
+/// Goal: what is said of the quorum is in the log, for people. Method: two notes, and the log as it is described.
+#[test]
+fn states_of_the_quorum_are_in_the_log() {
+    let (env, _disk) = Env::simulated(8);
+    let db = open(&env, true);
+    db.note_quorum("ANY 1 (a)", false).unwrap();
+    db.note_quorum("ANY 1 (a)", true).unwrap();
+    db.close().unwrap();
+    drop(db);
+    let found = collie_wal::inspect(&env, &std::path::Path::new(DIR).join("wal")).unwrap();
+    let lines = found.records(Lsn::ZERO).map(|record| {
+        let record = record.unwrap();
+        collie_engine::describe_record(record.tag, &record.body)
+    });
+    let lines: Vec<String> = lines.filter(|line| line.starts_with("QUORUM ")).collect();
+    assert!(
+        lines.len() == 2 && lines[0].ends_with(": ANY 1 (a)") && lines[1].ends_with(": done without, of ANY 1 (a)")
+    );
+    assert_eq!(open(&env, false).confirmed(), None);
+}

@@ -1,0 +1,217 @@
+//! Comparing a replica with its primary: both sum up their rows at one position, and the replica looks whether the sums are equal.
+//!
+//! The primary holds its rows at a position, sends the log exactly up to there, and asks (`V` with `from` 0). The replica, which has
+//! nothing above that position yet, holds its rows too. Then both read theirs, while commits and the stream go on. The primary tells its
+//! sums, a packet for each family (`from` = `to`, `cf` the family's id plus one), then one of `cf` 0 with how many there were; the
+//! replica compares, and says so with the same last packet when they are equal.
+//!
+//! # Invariants
+//! - C1. Sums are compared that were taken at the same position only. A replica that cannot hold it says nothing.
+//! - C2. Families that one side does not have, or does not count (it has holes, or was dropped and is kept for old snapshots), are
+//!   left out.
+//!
+//! Checked by the tests here and by `stream_tests`.
+
+use std::{collections::BTreeMap, fmt};
+
+use collie_base::{Lsn, Term};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::{
+    LinkError,
+    packet::{Packet, Verify, VerifyKind},
+};
+
+/// The rows of a database at one position, held.
+pub trait Held: fmt::Debug + Send {
+    /// The position.
+    fn at(&self) -> Lsn;
+
+    /// A number for the rows of each family that has any, by the family's id. Takes as long as reading them.
+    fn sums(&self) -> Vec<(u32, u64)>;
+}
+
+/// Where a replica is not what its primary is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The position at which both were looked at.
+    pub at: Lsn,
+    /// The term of the primary.
+    pub term: Term,
+    /// The lowest family whose rows differ.
+    pub family: u32,
+    /// The replica's sum.
+    pub own: u64,
+    /// The primary's.
+    pub primary: u64,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, term, family, own, primary } = self;
+        write!(
+            f,
+            "rows of family {family} differ from the primary's at {at} in term {term}: state hash {own:016x} here, {primary:016x} there"
+        )
+    }
+}
+
+/// Returns the question about `at`.
+pub(crate) fn question(at: Lsn) -> Packet<'static> {
+    Packet::Verify(Verify { kind: VerifyKind::StateHash, from: Lsn::ZERO, to: at, cf: 0, result: 0 })
+}
+
+/// Returns the packets that tell the sums at `at`.
+pub(crate) fn answers(at: Lsn, sums: &[(u32, u64)]) -> impl Iterator<Item = Packet<'static>> {
+    let last = (0, u64::try_from(sums.len()).unwrap_or(u64::MAX));
+    let packet =
+        move |(cf, result)| Packet::Verify(Verify { kind: VerifyKind::StateHash, from: at, to: at, cf, result });
+    let of = |(family, sum): &(u32, u64)| (family.wrapping_add(1), *sum);
+    sums.iter().map(of).collect::<Vec<_>>().into_iter().chain([last]).map(packet)
+}
+
+/// Sums that are being computed, on a thread of their own.
+#[derive(Debug)]
+pub(crate) struct Summing {
+    pub(crate) at: Lsn,
+    sums: JoinHandle<Vec<(u32, u64)>>,
+}
+
+impl Summing {
+    pub(crate) fn of(held: Box<dyn Held>) -> Self {
+        Self { at: held.at(), sums: spawn_blocking(move || held.sums()) }
+    }
+}
+
+/// Waits for sums; for ever while none are being computed. `None` for ones that were not: there is nothing to compare then.
+///
+/// # Cancel safety
+/// Dropping the future loses nothing.
+pub(crate) async fn summed(summing: &mut Option<Summing>) -> Option<(Lsn, Vec<(u32, u64)>)> {
+    let Some(one) = summing else { return std::future::pending().await };
+    let (at, sums) = (one.at, (&mut one.sums).await);
+    *summing = None;
+    sums.ok().map(|sums| (at, sums))
+}
+
+/// What a comparison came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compared {
+    /// At this position.
+    pub(crate) at: Lsn,
+    /// The lowest family that differs, with the replica's sum and the primary's.
+    pub(crate) differs: Option<(u32, u64, u64)>,
+}
+
+/// A replica's side: own sums, and the primary's as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Comparing {
+    own: Option<(Lsn, Vec<(u32, u64)>)>,
+    primary: BTreeMap<u32, u64>,
+    /// All of the primary's are there, at this position.
+    complete: Option<Lsn>,
+}
+
+impl Comparing {
+    /// Takes note of own sums.
+    pub(crate) fn on_own(&mut self, own: Option<(Lsn, Vec<(u32, u64)>)>) {
+        self.own = own;
+    }
+
+    /// Takes note of one of the primary's.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn on_primary(&mut self, verify: &Verify) -> Result<(), LinkError> {
+        if verify.from != verify.to {
+            return Err(LinkError::Unexpected { what: "position of a sum" });
+        }
+        if let Some(family) = verify.cf.checked_sub(1) {
+            self.primary.insert(family, verify.result);
+            return Ok(());
+        }
+        if u64::try_from(self.primary.len()).ok() != Some(verify.result) {
+            return Err(LinkError::Unexpected { what: "number of sums" });
+        }
+        self.complete = Some(verify.to);
+        Ok(())
+    }
+
+    /// Forgets what there was: a new question has come.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns what came of it, once both sides are there (C1, C2).
+    pub(crate) fn verdict(&mut self) -> Option<Compared> {
+        let at = self.complete.filter(|at| self.own.as_ref().is_some_and(|(own, _)| own == at))?;
+        let (_, own) = self.own.take()?;
+        let primary = std::mem::take(&mut self.primary);
+        self.complete = None;
+        let mut differing: Vec<(u32, u64, u64)> = own
+            .into_iter()
+            .filter_map(|(cf, own)| {
+                primary.get(&cf).filter(|primary| **primary != own).map(|primary| (cf, own, *primary))
+            })
+            .collect();
+        differing.sort_unstable();
+        Some(Compared { at, differs: differing.first().copied() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(at: u64, sums: &[(u32, u64)]) -> Vec<Verify> {
+        let verify = |packet| match packet {
+            Packet::Verify(verify) => verify,
+            other => panic!("{other:?}"),
+        };
+        answers(Lsn::new(at), sums).map(verify).collect()
+    }
+
+    /// Goal: C1 and C2. Method: equal sums, families of one side only, a sum that differs, another position; own sums first and last.
+    #[test]
+    fn sums_of_both_sides_at_one_position_are_compared() {
+        let at = Lsn::new(5000);
+        let compare = |own: &[(u32, u64)], primary: &[(u32, u64)], own_at: u64| {
+            let mut verdicts = [None, None];
+            for (own_first, verdict) in [true, false].into_iter().zip(&mut verdicts) {
+                let mut comparing = Comparing::default();
+                let own = Some((Lsn::new(own_at), own.to_vec()));
+                if own_first {
+                    comparing.on_own(own.clone());
+                }
+                for verify in told(5000, primary) {
+                    assert_eq!(comparing.verdict(), None, "the last has not come");
+                    comparing.on_primary(&verify).unwrap();
+                }
+                if !own_first {
+                    assert_eq!(comparing.verdict(), None, "the replica is not ready");
+                    comparing.on_own(own);
+                }
+                *verdict = comparing.verdict();
+            }
+            assert_eq!(verdicts[0], verdicts[1]);
+            verdicts[0]
+        };
+        assert_eq!(compare(&[(0, 7), (2, 8)], &[(0, 7), (2, 8)], 5000), Some(Compared { at, differs: None }));
+        assert_eq!(compare(&[(1, 7), (3, 9)], &[(1, 7), (2, 8)], 5000), Some(Compared { at, differs: None }));
+        assert_eq!(
+            compare(&[(2, 5), (1, 6)], &[(1, 7), (2, 8)], 5000),
+            Some(Compared { at, differs: Some((1, 6, 7)) })
+        );
+        assert_eq!(compare(&[(1, 6)], &[(1, 7)], 4999), None);
+    }
+
+    /// Goal: sums that cannot be are refused. Method: a wrong number of them, and a position that is two.
+    #[test]
+    fn sums_that_cannot_be_are_refused() {
+        let mut comparing = Comparing::default();
+        let mut all = told(5000, &[(1, 7), (2, 8)]);
+        let last = all.pop().unwrap();
+        assert!(comparing.on_primary(&last).is_err());
+        assert!(comparing.on_primary(&Verify { from: Lsn::new(1), ..all[0] }).is_err());
+    }
+}

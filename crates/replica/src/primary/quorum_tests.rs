@@ -1,0 +1,200 @@
+//! Tests of [`Quorum`] and its list.
+
+use std::time::Duration;
+
+use collie_base::Lsn;
+use proptest::{collection::vec, prelude::*, sample::subsequence};
+
+use super::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumList, Sent};
+
+const MS: u64 = 1_000_000;
+
+fn list(text: &str) -> QuorumList {
+    QuorumList::parse(text).expect("it is right").expect("it is not empty")
+}
+
+fn at(received: u64, durable: u64, applied: u64) -> Sent {
+    let [received, durable, applied] = [received, durable, applied].map(Lsn::new);
+    Sent { sent: received, received, durable, applied }
+}
+
+/// Goal: PostgreSQL's forms are read as what they mean here, or refused with its codes. Method: table.
+#[test]
+fn lists_are_read_or_refused_with_a_code() {
+    assert_eq!(QuorumList::parse("  "), Ok(None));
+    for (text, shown) in [
+        ("ANY 2 (a, b, c)", "ANY 2 (a, b, c)"),
+        ("any 1(a)", "ANY 1 (a)"),
+        ("  Any  1  ( \"node-7\" , b.x_ )  ", "ANY 1 (node-7, b.x_)"),
+        ("a", "ANY 1 (a)"),
+        ("2 (a, b)", "ANY 2 (a, b)"),
+        ("FIRST 2 (a, b)", "ANY 2 (a, b)"),
+    ] {
+        assert_eq!(list(text).to_string(), shown, "{text}");
+        assert_eq!(list(shown), list(text), "what is shown can be read");
+    }
+    for (text, code) in [
+        ("ANY 3 (a, b)", "22023"),
+        ("ANY 0 (a)", "22023"),
+        ("ANY 1 (a, a)", "22023"),
+        ("ANY 1 (a, )", "22023"),
+        ("ANY 1 (a", "22023"),
+        ("ANY (a)", "22023"),
+        ("ANY -1 (a)", "22023"),
+        ("MOST 1 (a)", "22023"),
+        ("ANY 99999999999999999999 (a)", "22023"),
+        ("ANY 1 (a b)", "22023"),
+        ("FIRST 1 (a, b)", "0A000"),
+        ("1 (a, b)", "0A000"),
+        ("a, b", "0A000"),
+        ("*", "0A000"),
+        ("ANY 1 (*)", "0A000"),
+    ] {
+        let error = QuorumList::parse(text).expect_err(text);
+        assert_eq!(error.sqlstate(), code, "{text}: {error}");
+    }
+}
+
+/// Goal: Q1 in numbers. Method: two of three, one that is not asked for, one that comes back with less.
+#[test]
+fn the_second_best_of_three_counts_and_nothing_is_taken_back() {
+    let mut quorum = Quorum::new(list("ANY 2 (a, b, c)"), Degrade::Wait);
+    assert!(quorum.has("c") && !quorum.has("d"));
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(|slot| quorum.connected(slot));
+    assert_eq!(quorum.connected_len(), 3);
+    assert!(!quorum.on_ack("a", a, at(500, 400, 300)), "one alone");
+    assert!(!quorum.on_ack("d", d, at(900, 900, 900)), "it is not named");
+    assert!(quorum.on_ack("b", b, at(450, 450, 100)));
+    assert_eq!(quorum.confirmed(), Sent { sent: Lsn::ZERO, ..at(450, 400, 100) });
+    quorum.on_ack("b", b, at(460, 100, 100));
+    assert_eq!(quorum.confirmed().durable, Lsn::new(400), "nothing is taken back");
+    quorum.gone("a", a);
+    assert_eq!(quorum.connected_len(), 2);
+    assert!(quorum.on_ack("c", c, at(480, 480, 480)), "who is away still has what it had");
+    assert_eq!(quorum.confirmed().received, Lsn::new(480));
+    let anew = quorum.connected("a");
+    assert!(!quorum.on_ack("a", a, at(999, 999, 999)), "the connection before is over");
+    quorum.gone("a", a);
+    assert_eq!(quorum.connected_len(), 3, "the end of the one before comes late");
+    assert!(!quorum.on_ack("a", anew, at(10, 10, 10)), "it was filled anew");
+    assert_eq!(quorum.confirmed().received, Lsn::new(480));
+    assert!(quorum.on_ack("b", b, at(490, 485, 480)) && quorum.confirmed().durable == Lsn::new(480));
+}
+
+/// Goal: Q2. Method: time passes while something is owed, while what is owed changes, and while nothing is; with and without leave.
+#[test]
+fn it_makes_do_without_only_when_told_to_and_when_something_waited() {
+    let mut waits = Quorum::new(list("a"), Degrade::Wait);
+    assert_eq!(waits.tick(Lsn::new(100), 0), None);
+    assert_eq!(waits.tick(Lsn::new(100), 1 << 60), None);
+    assert!(!waits.is_degraded());
+
+    let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::from_millis(100)));
+    let a = quorum.connected("a");
+    quorum.on_ack("a", a, at(100, 100, 100));
+    assert_eq!(quorum.tick(Lsn::new(100), 0), None);
+    assert_eq!(quorum.tick(Lsn::new(100), 900 * MS), None, "nothing is owed");
+    assert_eq!(quorum.tick(Lsn::new(200), 901 * MS), None);
+    quorum.on_ack("a", a, at(200, 200, 100));
+    assert_eq!(quorum.tick(Lsn::new(300), 1_000 * MS), None, "what was owed is there, something else is owed");
+    assert_eq!(quorum.tick(Lsn::new(400), 1_099 * MS), None);
+    quorum.on_ack("a", a, at(300, 299, 100));
+    assert_eq!(quorum.tick(Lsn::new(400), 1_100 * MS), Some(Change::Degraded), "a byte is missing");
+    assert!(quorum.is_degraded());
+    assert_eq!(quorum.tick(Lsn::new(400), 1_200 * MS), None, "it is told once");
+}
+
+/// Goal: Q3. Method: a quorum of two that comes near, falls back, loses one, and then stays near for long enough.
+#[test]
+fn it_asks_again_once_enough_are_near_for_long_enough() {
+    let far = NEAR_BYTES + 100_000;
+    let mut quorum = Quorum::new(list("ANY 2 (a, b)"), Degrade::After(Duration::ZERO));
+    assert_eq!(quorum.tick(Lsn::new(far), 1), Some(Change::Degraded));
+    assert_eq!(quorum.tick(Lsn::new(10), 9 * NEAR_NS), None, "nobody is there, however little is owed");
+    let mut now_ns = 10 * NEAR_NS;
+    let (a, b) = (quorum.connected("a"), quorum.connected("b"));
+    quorum.on_ack("a", a, at(far, far, far));
+    quorum.on_ack("b", b, at(far, 99_999, far));
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    now_ns += 2 * NEAR_NS;
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None, "one of the two is not near");
+    quorum.on_ack("b", b, at(far, 100_000, far));
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    now_ns += NEAR_NS - 1;
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    assert_eq!(quorum.tick(Lsn::new(far + 1), now_ns), None, "it fell back");
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    quorum.gone("a", a);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS), None, "one is away");
+    let a = quorum.connected("a");
+    quorum.on_ack("a", a, at(far, far, far));
+    now_ns += 2 * NEAR_NS;
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS), Some(Change::Restored));
+    assert!(!quorum.is_degraded());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Connected(usize),
+    Gone(usize),
+    Ack(usize, u64, u64, u64),
+}
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let who = || 0..NAMES.len();
+    let step = prop_oneof![
+        1 => who().prop_map(Step::Connected),
+        1 => who().prop_map(Step::Gone),
+        8 => (who(), 0..100_u64, 0..100_u64, 0..100_u64).prop_map(|(who, r, d, a)| Step::Ack(who, r, d, a)),
+    ];
+    vec(step, 0..60)
+}
+
+proptest! {
+    /// Goal: Q1. Method: members connect, leave and report at random; the model asks for each position whether enough members had it
+    /// at some time, each by its newest report.
+    #[test]
+    fn confirmed_is_what_enough_members_had(
+        members in subsequence(NAMES.to_vec(), 1..=4), needed in 1..=4_usize, steps in steps(),
+    ) {
+        let needed = needed.min(members.len());
+        let list = QuorumList::new(needed, members.iter().map(|name| (*name).to_owned()).collect()).unwrap();
+        let mut quorum = Quorum::new(list, Degrade::Wait);
+        let (mut newest, mut best, mut connections) = ([(0, 0, 0); NAMES.len()], (0, 0, 0), [0; NAMES.len()]);
+        let mut here = [false; NAMES.len()];
+        for step in steps {
+            match step {
+                Step::Connected(who) => {
+                    connections[who] = quorum.connected(NAMES[who]);
+                    (here[who], newest[who]) = (true, (0, 0, 0));
+                }
+                Step::Gone(who) => {
+                    quorum.gone(NAMES[who], connections[who]);
+                    here[who] = false;
+                }
+                Step::Ack(who, received, durable, applied) => {
+                    let before = quorum.confirmed();
+                    let grew = quorum.on_ack(NAMES[who], connections[who], at(received, durable, applied));
+                    prop_assert_eq!(grew, quorum.confirmed() != before);
+                    if here[who] {
+                        newest[who] = (received, durable, applied);
+                    }
+                }
+            }
+            let enough = |of: &dyn Fn(&(u64, u64, u64)) -> u64| {
+                let has = |bound: u64| {
+                    let having = (0..NAMES.len()).filter(|who| members.contains(&NAMES[*who]) && of(&newest[*who]) >= bound);
+                    having.count() >= needed
+                };
+                (0..=100_u64).rev().find(|bound| has(*bound)).unwrap_or(0)
+            };
+            best = (best.0.max(enough(&|r| r.0)), best.1.max(enough(&|r| r.1)), best.2.max(enough(&|r| r.2)));
+            let confirmed = quorum.confirmed();
+            let found = (confirmed.received.get(), confirmed.durable.get(), confirmed.applied.get());
+            prop_assert_eq!(found, best);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A primary and two replicas that count, over connections in memory: what is confirmed lies on the disks that it was said to lie on.
+//! Logs are lengths, and the disks of the replicas are the test's to move.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use collie_base::{HistoryId, Lsn, Term};
+use collie_env::Env;
+use parking_lot::Mutex;
+use tokio::{
+    io::duplex,
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use super::{
+    BackupFiles, Degrade, QuorumList, Sent, Ship, Shipment, Slots, Source, SourceError, StreamOptions, Synchronous,
+    serve,
+};
+use crate::{
+    LinkError,
+    identity::Identity,
+    packet::History,
+    standby::{Ended, FollowOptions, Positions, Target, TargetError, follow},
+};
+
+/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn identity(node: u64, end: Lsn) -> Identity {
+    let term = Term::new(1);
+    let histories = vec![History { term, id: HistoryId::new(1), start: Lsn::FIRST, prev_end: Lsn::FIRST }];
+    Identity { cluster: 7, node, term, histories, end }
+}
+
+/// A primary whose records are single bytes.
+#[derive(Debug)]
+struct Primary {
+    end: Mutex<Lsn>,
+    grown: Notify,
+    synchronous: Arc<Synchronous>,
+    /// What it was told that its quorum has, and that must only grow.
+    confirmed: Mutex<Sent>,
+}
+
+impl Primary {
+    fn new(quorum: &str) -> Arc<Self> {
+        let list = QuorumList::parse(quorum).unwrap().unwrap();
+        let synchronous = Synchronous::new(list, Degrade::Wait);
+        let (end, confirmed) = (Mutex::new(Lsn::FIRST), Mutex::default());
+        Arc::new(Self { end, grown: Notify::new(), synchronous, confirmed })
+    }
+
+    fn append(&self, bytes: u64) -> Lsn {
+        let end = {
+            let mut end = self.end.lock();
+            *end = end.plus(bytes);
+            *end
+        };
+        self.grown.notify_waiters();
+        end
+    }
+}
+
+struct Reader {
+    primary: Arc<Primary>,
+    at: Lsn,
+}
+
+impl Ship for Reader {
+    async fn next<'a>(&'a mut self, bytes_max: usize, out: &'a mut Vec<u8>) -> Result<Shipment, SourceError> {
+        loop {
+            let grown = self.primary.grown.notified();
+            tokio::pin!(grown);
+            grown.as_mut().enable();
+            let (start, end) = (self.at, *self.primary.end.lock());
+            if end > start {
+                let bytes = usize::try_from(end.bytes_since(start)).unwrap().min(bytes_max).min(100);
+                out.resize(bytes, b'.');
+                self.at = start.plus(bytes as u64);
+                return Ok(Shipment { prev_end: start, start, end: self.at });
+            }
+            grown.await;
+        }
+    }
+
+    fn advance(&mut self, _durable: Lsn) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// The primary as a source.
+#[derive(Debug)]
+struct Followed(Arc<Primary>);
+
+impl Source for Followed {
+    type Shipper = Reader;
+
+    fn identity(&self) -> Identity {
+        identity(1, self.durable())
+    }
+
+    fn durable(&self) -> Lsn {
+        *self.0.end.lock()
+    }
+
+    fn show(&self) -> Lsn {
+        self.0.confirmed.lock().durable
+    }
+
+    fn synchronous(&self) -> Option<&Arc<Synchronous>> {
+        Some(&self.0.synchronous)
+    }
+
+    fn confirm(&self, confirmed: Sent) {
+        let mut before = self.0.confirmed.lock();
+        let grows = confirmed.received >= before.received && confirmed.durable >= before.durable;
+        assert!(grows && confirmed.applied >= before.applied, "Y2: {before:?}, then {confirmed:?}");
+        *before = confirmed;
+    }
+
+    fn commits(&self) -> u64 {
+        0
+    }
+
+    fn crc_before(&self, _end: Lsn, _bytes: u32) -> Result<Option<u32>, SourceError> {
+        Ok(None)
+    }
+
+    fn ship(&self, _slot: &str, from: Lsn) -> Result<Reader, SourceError> {
+        Ok(Reader { primary: self.0.clone(), at: from })
+    }
+
+    fn backup(&self, _slot: &str) -> Result<BackupFiles, SourceError> {
+        Err(SourceError::Failed("no files here".to_owned()))
+    }
+
+    fn drop_slot(&self, _slot: &str) -> Result<(), SourceError> {
+        Ok(())
+    }
+}
+
+/// A replica: what it received, what is on its disk, what it shows.
+#[derive(Debug)]
+struct Replica {
+    node: u64,
+    at: Mutex<Positions>,
+    show: Mutex<Lsn>,
+    /// It says of what it has received that it is on its disk: the mistake.
+    lies: AtomicBool,
+}
+
+impl Replica {
+    fn new(node: u64) -> Arc<Self> {
+        let at = Positions { received: Lsn::FIRST, durable: Lsn::FIRST, applied: Lsn::FIRST };
+        let (at, show) = (Mutex::new(at), Mutex::new(Lsn::ZERO));
+        Arc::new(Self { node, at, show, lies: AtomicBool::new(false) })
+    }
+
+    fn flush(&self) {
+        let mut at = self.at.lock();
+        at.durable = at.received;
+    }
+}
+
+impl Target for Replica {
+    fn identity(&self) -> Identity {
+        identity(self.node, self.at.lock().received)
+    }
+
+    fn positions(&self) -> Positions {
+        let at = *self.at.lock();
+        let durable = if self.lies.load(Ordering::Relaxed) { at.received } else { at.durable };
+        Positions { durable, applied: at.received.min(*self.show.lock()), ..at }
+    }
+
+    fn tail(&self) -> Result<(u32, u32), TargetError> {
+        Ok((0, 0))
+    }
+
+    fn receive(&self, start: Lsn, _prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError> {
+        let mut at = self.at.lock();
+        at.received = start.plus(records.len() as u64);
+        Ok(at.received)
+    }
+
+    fn set_show(&self, show: Lsn) {
+        let mut before = self.show.lock();
+        *before = show.max(*before);
+    }
+
+    fn queue_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// A primary that serves, and what tells everybody to stop.
+struct Setting {
+    primary: Arc<Primary>,
+    slots: Arc<Slots>,
+    heartbeat: Duration,
+    stop: watch::Sender<bool>,
+}
+
+impl Setting {
+    /// Heartbeats are so rare that nothing may wait for one.
+    fn new(quorum: &str) -> Self {
+        let heartbeat = Duration::from_secs(3600);
+        Self { primary: Primary::new(quorum), slots: Arc::default(), heartbeat, stop: watch::Sender::new(false) }
+    }
+
+    /// Has `replica` follow under the name of `slot`.
+    fn follow(&self, slot: &str, replica: &Arc<Replica>) -> JoinHandle<Ended> {
+        let (primary, slots, stopping) = (self.primary.clone(), self.slots.clone(), self.stop.clone());
+        let options = StreamOptions { heartbeat: self.heartbeat, timeout: PATIENCE, ..StreamOptions::default() };
+        let connect = move || {
+            let (near, far) = duplex(1 << 12);
+            let served = (Arc::new(Followed(primary.clone())), slots.clone());
+            let stop = stopping.subscribe();
+            tokio::spawn(async move { serve(far, &[], "here", served, options, Env::real(), stop).await });
+            std::future::ready(Ok::<_, LinkError>(near))
+        };
+        let follows = FollowOptions { slot: slot.to_owned(), timeout: PATIENCE };
+        let (replica, stop) = (replica.clone(), self.stop.subscribe());
+        tokio::spawn(async move { follow(connect, replica, follows, Env::real(), stop, |_| ()).await })
+    }
+
+    fn confirmed(&self) -> Sent {
+        *self.primary.confirmed.lock()
+    }
+}
+
+/// Waits until `done`.
+///
+/// # Errors
+/// It did not come.
+async fn until(what: &str, mut done: impl FnMut() -> bool) -> io::Result<()> {
+    let waiting = async {
+        while !done() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, waiting).await.map_err(|_| io::Error::other(format!("waited in vain: {what}")))
+}
+
+/// Goal: each position is confirmed when enough members have it there, `applied` after `show` has come back to them, which waits for no
+/// heartbeat. Method: two of three, whose disks stand still until they are told to go on; the third is not there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_confirmed_is_on_enough_disks() -> io::Result<()> {
+    let setting = Setting::new("ANY 2 (a, b, c)");
+    let [a, b] = [2, 3].map(Replica::new);
+    let tasks = [setting.follow("a", &a), setting.follow("b", &b)];
+    let end = setting.primary.append(250);
+    until("both receive it", || setting.confirmed().received == end).await?;
+    assert_eq!(setting.primary.synchronous.stat().connected, 2);
+    a.flush();
+    until("one has it on its disk", || setting.slots.stat(end, 0).iter().any(|slot| slot.positions.durable == end))
+        .await?;
+    assert_eq!((setting.confirmed().durable, setting.confirmed().applied), (Lsn::FIRST, Lsn::FIRST));
+    b.flush();
+    until("both have it on their disks", || setting.confirmed().durable == end).await?;
+    until("both show it", || setting.confirmed().applied == end).await?;
+    setting.stop.send_replace(true);
+    for task in tasks {
+        assert_eq!(timeout(PATIENCE, task).await??, Ended::Stopped);
+    }
+    until("they are away", || setting.primary.synchronous.stat().connected == 0).await?;
+    assert_eq!(setting.confirmed().applied, end, "what they have they have");
+    Ok(())
+}
+
+/// Returns whether a replica that lost its power would still have what its primary was told is there.
+async fn keeps_what_was_confirmed(lies: bool) -> io::Result<bool> {
+    let setting = Setting::new("ANY 1 (a)");
+    let a = Replica::new(2);
+    a.lies.store(lies, Ordering::Relaxed);
+    let task = setting.follow("a", &a);
+    setting.primary.append(40);
+    until("it receives that", || setting.confirmed().received > Lsn::FIRST).await?;
+    let end = setting.primary.append(60);
+    until("it receives it", || setting.confirmed().received == end).await?;
+    // One more round: what it says of its disk has come.
+    setting.primary.append(1);
+    until("another ack", || setting.confirmed().received > end).await?;
+    let kept = setting.confirmed().durable <= a.at.lock().durable;
+    setting.stop.send_replace(true);
+    timeout(PATIENCE, task).await??;
+    Ok(kept)
+}
+
+/// Goal: a replica that acknowledges before its flush is noticed: the mistake of a remote flush that is none. Method: an honest one and
+/// one that lies, neither of which flushes; what the primary was told is compared with the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_ack_before_the_flush_is_noticed() -> io::Result<()> {
+    assert!(keeps_what_was_confirmed(false).await?);
+    assert!(!keeps_what_was_confirmed(true).await?, "the mistake goes unnoticed");
+    Ok(())
+}

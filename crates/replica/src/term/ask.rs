@@ -1,0 +1,47 @@
+//! A question about terms over a connection of its own, and its answer: one packet `T` each.
+
+use std::time::Duration;
+
+use crate::{
+    Connection, LinkError, link,
+    packet::{ErrorCode, From, Packet, TermPacket},
+};
+use collie_base::Lsn;
+
+/// Sends `packet`, and returns what the other node answers, waiting as long as `patience`.
+///
+/// # Errors
+/// The network's; what the other node says instead.
+pub async fn ask<C: Connection>(io: C, packet: &TermPacket, patience: Duration) -> Result<TermPacket, LinkError> {
+    let (mut reading, mut writing) = link::open(io, From::Primary, &[], patience);
+    writing.send(&Packet::Term(*packet)).await?;
+    match reading.next(patience).await? {
+        Packet::Term(answer) => Ok(answer),
+        _ => Err(LinkError::Unexpected { what: "packet instead of an answer about terms" }),
+    }
+}
+
+/// Answers one question; `early` are bytes of the connection that have arrived.
+///
+/// # Errors
+/// The network's; `decide`'s, of which the other node is told.
+pub async fn answer<C: Connection>(
+    io: C,
+    early: &[u8],
+    patience: Duration,
+    decide: impl FnOnce(&TermPacket) -> Result<TermPacket, String> + Send,
+) -> Result<(), LinkError> {
+    let (mut reading, mut writing) = link::open(io, From::Replica, early, patience);
+    let answered = match reading.next(patience).await {
+        Ok(Packet::Term(asked)) => tokio::task::block_in_place(|| decide(&asked))
+            .map_err(|text| LinkError::refused(ErrorCode::Storage, Lsn::ZERO, text)),
+        Ok(_) => Err(LinkError::Unexpected { what: "packet instead of a question about terms" }),
+        Err(error) => Err(error),
+    };
+    let result = match answered {
+        Ok(packet) => writing.send(&Packet::Term(packet)).await,
+        Err(error) => Err(error),
+    };
+    writing.end(result.as_ref().err()).await;
+    result
+}

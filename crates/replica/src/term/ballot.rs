@@ -1,0 +1,192 @@
+//! [`Ballot`]: whether a node may lead in a term, by what others answered. Arithmetic without I/O.
+//!
+//! Commits at `remote_write` and above are acknowledged once `n` of `m` listed nodes have them. Who leads next must be one
+//! that has them all, and there must be one such node at most.
+//!
+//! # Invariants
+//! - B1. A node that wins holds everything that was ever acknowledged by `n` of the `m` (replication.md R9): its promises are
+//!   `m - n + 1` at least, which meet every `n`, and it has come as far as each of them.
+//! - B2. No two nodes win in one term: each has more than half of the `m`, and nobody promises a term twice.
+//! - B3. Promises of nodes that are not listed count for nothing: nothing was acknowledged by them.
+//!
+//! Checked by the tests here: random acknowledgements, against what was acknowledged; two candidates at once.
+
+use collie_base::{Lsn, Term};
+
+/// How far a node has come: what was promised is compared by it, the term first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reach {
+    /// The term of its newest record.
+    pub last_term: Term,
+    /// Everything below is on its disk.
+    pub durable: Lsn,
+}
+
+/// A node's promise not to follow anybody of a lower term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vote {
+    /// The node's name in the list.
+    pub name: String,
+    /// How far it had come when it promised.
+    pub reach: Reach,
+}
+
+/// The promises that one node has for one term.
+#[derive(Clone, Debug)]
+pub struct Ballot {
+    list: Vec<String>,
+    needed: usize,
+    /// Of listed nodes, its own among them; each once.
+    votes: Vec<Vote>,
+    own: Reach,
+}
+
+/// What the promises come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It may lead.
+    Won,
+    /// Too few have promised.
+    Short {
+        /// How many have.
+        have: usize,
+        /// How many are needed.
+        needed: usize,
+    },
+    /// Another node has come further: it is the one to promote.
+    Behind {
+        /// The other node, and how far it has come.
+        ahead: Vote,
+    },
+}
+
+/// Returns how many of `m` listed nodes must promise, where commits are acknowledged by `n` of them: so many that they meet
+/// every `n`, and more than half.
+pub fn needed(n: usize, m: usize) -> usize {
+    let meets_every_n = m.saturating_sub(n).saturating_add(1);
+    meets_every_n.max(m / 2 + 1)
+}
+
+impl Ballot {
+    /// Of the node `name`, which has come to `own`; commits are acknowledged by `n` nodes of `list`.
+    pub fn new(list: &[String], n: usize, name: &str, own: Reach) -> Self {
+        let mut ballot = Self { list: list.to_vec(), needed: needed(n, list.len()), votes: Vec::new(), own };
+        ballot.promised(Vote { name: name.to_owned(), reach: own });
+        ballot
+    }
+
+    /// Takes a promise (B3).
+    pub fn promised(&mut self, vote: Vote) {
+        let is_new = self.votes.iter().all(|known| known.name != vote.name);
+        if is_new && self.list.contains(&vote.name) {
+            self.votes.push(vote);
+        }
+    }
+
+    /// Returns how many promises are needed.
+    pub fn needed(&self) -> usize {
+        self.needed
+    }
+
+    /// Returns what the promises so far come to (B1, B2).
+    pub fn outcome(&self) -> Outcome {
+        let have = self.votes.len();
+        if have < self.needed {
+            return Outcome::Short { have, needed: self.needed };
+        }
+        match self.votes.iter().max_by_key(|vote| vote.reach) {
+            Some(ahead) if ahead.reach > self.own => Outcome::Behind { ahead: ahead.clone() },
+            _ => Outcome::Won,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn names(m: usize) -> Vec<String> {
+        (0..m).map(|node| format!("node{node}")).collect()
+    }
+
+    fn reach(durable: u64) -> Reach {
+        Reach { last_term: Term::new(1), durable: Lsn::new(durable) }
+    }
+
+    /// Goal: the numbers of the design. Method: small lists by hand.
+    #[test]
+    fn so_many_promises_are_needed() {
+        let cases =
+            [((1, 1), 1), ((1, 2), 2), ((2, 2), 2), ((1, 3), 3), ((2, 3), 2), ((3, 3), 2), ((2, 5), 4), ((5, 5), 3)];
+        for ((n, m), expected) in cases {
+            assert_eq!(needed(n, m), expected, "{n} of {m}");
+        }
+    }
+
+    /// Goal: a promise of a node that is not listed, or a second one of the same, counts for nothing (B3). Method: both.
+    #[test]
+    fn only_listed_nodes_count_and_each_once() {
+        let list = names(3);
+        let mut ballot = Ballot::new(&list, 1, "node0", reach(5));
+        for name in ["node0", "elsewhere", "node1", "node1"] {
+            ballot.promised(Vote { name: name.to_owned(), reach: reach(1) });
+        }
+        assert_eq!(ballot.outcome(), Outcome::Short { have: 2, needed: 3 });
+        ballot.promised(Vote { name: "node2".to_owned(), reach: reach(6) });
+        let ahead = Vote { name: "node2".to_owned(), reach: reach(6) };
+        assert_eq!(ballot.outcome(), Outcome::Behind { ahead });
+        let outsider = Ballot::new(&list, 3, "elsewhere", reach(9));
+        assert_eq!(outsider.outcome(), Outcome::Short { have: 0, needed: 2 }, "its own does not count either");
+    }
+
+    /// Goal: a node of a newer term has come further, whatever the positions: what an older term has above was set aside. Method: two.
+    #[test]
+    fn a_newer_term_counts_before_a_position() {
+        let list = names(2);
+        let mut ballot = Ballot::new(&list, 2, "node0", reach(100));
+        let newer = Reach { last_term: Term::new(2), durable: Lsn::new(50) };
+        ballot.promised(Vote { name: "node1".to_owned(), reach: newer });
+        assert!(matches!(ballot.outcome(), Outcome::Behind { .. }));
+    }
+
+    proptest! {
+        /// Goal: who wins has everything that was acknowledged (B1). Method: nodes that have come anywhere; what `n` of them have was
+        /// acknowledged; any candidate, any of the others promise.
+        #[test]
+        fn a_winner_has_everything_acknowledged(
+            reached in prop::collection::vec(0_u64..50, 1..8),
+            n in 1_usize..8,
+            candidate in 0_usize..8,
+            asked in prop::collection::vec(any::<bool>(), 8),
+        ) {
+            let m = reached.len();
+            let (n, candidate, list) = (n.min(m), candidate % m, names(m));
+            let mut best = reached.clone();
+            best.sort_unstable_by_key(|reached| std::cmp::Reverse(*reached));
+            let acknowledged = best[n - 1];
+            let mut ballot = Ballot::new(&list, n, &list[candidate], reach(reached[candidate]));
+            for node in (0..m).filter(|node| asked[*node]) {
+                ballot.promised(Vote { name: list[node].clone(), reach: reach(reached[node]) });
+            }
+            match ballot.outcome() {
+                Outcome::Won => prop_assert!(reached[candidate] >= acknowledged, "{reached:?}, {n} of them"),
+                Outcome::Behind { ahead } => prop_assert!(ahead.reach > reach(reached[candidate])),
+                Outcome::Short { have, needed } => prop_assert!(have < needed),
+            }
+        }
+
+        /// Goal: two candidates never both win in a term (B2). Method: each of the others promises one of them.
+        #[test]
+        fn two_candidates_never_both_win(m in 1_usize..9, n in 1_usize..9, picks in prop::collection::vec(any::<bool>(), 9)) {
+            prop_assume!(m > 1);
+            let (n, list) = (n.min(m), names(m));
+            let mut ballots = [Ballot::new(&list, n, &list[0], reach(1)), Ballot::new(&list, n, &list[1], reach(1))];
+            for node in 2..m {
+                ballots[usize::from(picks[node])].promised(Vote { name: list[node].clone(), reach: reach(1) });
+            }
+            prop_assert!(!ballots.iter().all(|ballot| ballot.outcome() == Outcome::Won));
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! [`Terms`]: what a node has promised, for whoever must go by it.
+//!
+//! # Invariants
+//! - T1. A promise counts in this process before anything else is done about it, is on disk before it is told, and never
+//!   falls (replication.md R8).
+//! - T2. What is told with a promise covers everything that was acknowledged before: who acknowledges looks at
+//!   [`Terms::promised`] behind reading how far it has come, and how far is told is read after the promise counts.
+//! - T3. A promise that could not be written is not told, and counts all the same: the node then follows nobody of a lower
+//!   term, which loses nothing.
+//!
+//! - T4. Of two nodes that lead in one term, which takes force used twice, the one of the lower history yields when it hears of the other.
+//!
+//! `promised` is a word by itself: its Release pairs with the Acquire of who acknowledges, who was told in order by the
+//! locks of the log (T2).
+//!
+//! Checked by the tests here, by `identity_tests` for what follows from a term, and by `stream_tests`.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use collie_base::{HistoryId, Term};
+use collie_engine::{EngineError, Promise};
+use collie_env::Env;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Reach;
+use crate::packet::{TermKind, TermPacket};
+
+/// What a node is, as others ask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// How far it has come.
+    pub reach: Reach,
+    /// The history of its newest record.
+    pub history: HistoryId,
+    /// Whether it leads, in the term of its newest record.
+    pub leads: bool,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Terms {
+    env: Env,
+    dir: PathBuf,
+    node: u64,
+    /// Held while a promise is made.
+    promise: Mutex<Promise>,
+    promised: AtomicU64,
+    changed: watch::Sender<Term>,
+}
+
+impl Terms {
+    /// Reads what the directory `dir` of `node` has promised; `lived` is the term of its control file.
+    ///
+    /// # Errors
+    /// The file is damaged or cannot be read.
+    pub fn open(env: &Env, dir: &Path, node: u64, lived: Term) -> Result<Arc<Self>, EngineError> {
+        let mut promise = Promise::read(env, dir)?;
+        if lived > promise.term {
+            promise = Promise { term: lived, node: 0 };
+        }
+        let (changed, _) = watch::channel(promise.term);
+        Ok(Arc::new(Self {
+            env: env.clone(),
+            dir: dir.to_owned(),
+            node,
+            promise: Mutex::new(promise),
+            promised: AtomicU64::new(promise.term.get()),
+            changed,
+        }))
+    }
+
+    /// Returns the highest term that is promised: nothing of a lower one is received, acknowledged or shipped.
+    pub fn promised(&self) -> Term {
+        Term::new(self.promised.load(Ordering::Acquire))
+    }
+
+    /// Takes note that this node leads in `term`.
+    pub fn lead(&self, term: Term) {
+        let mut promise = self.promise.lock();
+        if promise.term == term && promise.node == 0 {
+            promise.node = self.node;
+        }
+    }
+
+    /// Returns whether the highest term is another node's.
+    pub fn is_anothers(&self) -> bool {
+        ![0, self.node].contains(&self.promise.lock().node)
+    }
+
+    /// Gives the term up in which this node leads, to `node`, which leads in it too (T4).
+    fn yield_to(&self, node: u64) -> Result<(), EngineError> {
+        let mut promise = self.promise.lock();
+        promise.node = node;
+        self.changed.send_replace(promise.term);
+        promise.write(&self.env, &self.dir)
+    }
+
+    /// Returns this node's id.
+    pub fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// Tells whenever a higher term is promised.
+    pub fn watch(&self) -> watch::Receiver<Term> {
+        self.changed.subscribe()
+    }
+
+    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over.
+    ///
+    /// # Durability
+    /// Durable when this returns `true`.
+    ///
+    /// # Errors
+    /// The disk's (T3).
+    pub fn promise(&self, term: Term, node: u64) -> Result<bool, EngineError> {
+        let mut promise = self.promise.lock();
+        let Some(next) = promise.after(term, node) else { return Ok(false) };
+        if next.term > promise.term {
+            self.promised.store(next.term.get(), Ordering::Release); // T1
+            self.changed.send_replace(next.term);
+        }
+        if next != *promise {
+            let before = std::mem::replace(&mut *promise, next);
+            if let Err(error) = next.write(&self.env, &self.dir) {
+                // The term stays (T3); to whom may be said again.
+                *promise = Promise { node: if before.term == next.term { before.node } else { 0 }, ..next };
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Answers what another node says of terms. `standing` is called once the promise counts, and flushes what was received (T2).
+    ///
+    /// # Errors
+    /// The disk's: nothing is answered.
+    pub fn answer(
+        &self,
+        packet: &TermPacket,
+        standing: impl FnOnce() -> Result<Standing, EngineError>,
+    ) -> Result<TermPacket, EngineError> {
+        let TermPacket { kind, term, node, .. } = *packet;
+        let is_asked = matches!(kind, TermKind::Propose | TermKind::Announce);
+        let mut granted = is_asked && self.promise(term, node)?;
+        let standing = standing()?;
+        let Standing { reach, history, leads } = standing;
+        let both_lead = kind == TermKind::Announce && leads && term == reach.last_term && term == self.promised();
+        if !granted && both_lead && packet.history > history {
+            self.yield_to(node)?; // T4
+            granted = true;
+        }
+        let kind = if granted { TermKind::Promise } else { TermKind::Refuse };
+        Ok(self.packet(kind, self.promised(), &standing))
+    }
+
+    /// Makes a packet of this node.
+    pub fn packet(&self, kind: TermKind, term: Term, standing: &Standing) -> TermPacket {
+        let Standing { reach: Reach { last_term, durable }, history, .. } = *standing;
+        TermPacket { kind, term, history, node: self.node, last_term, durable }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_base::Lsn;
+
+    use super::*;
+
+    const DIR: &str = "/db";
+
+    fn open(env: &Env, lived: u64) -> Arc<Terms> {
+        env.files.create_dir_all(DIR.as_ref()).unwrap();
+        Terms::open(env, DIR.as_ref(), 7, Term::new(lived)).unwrap()
+    }
+
+    fn ask(terms: &Terms, kind: TermKind, term: u64, node: u64) -> TermPacket {
+        let standing = Standing {
+            reach: Reach { last_term: Term::new(2), durable: Lsn::new(5000) },
+            history: HistoryId::new(3),
+            leads: false,
+        };
+        let asked = TermPacket {
+            kind,
+            term: Term::new(term),
+            history: HistoryId::new(0),
+            node,
+            ..terms.packet(kind, Term::new(term), &Standing::default())
+        };
+        terms.answer(&asked, || Ok(standing)).unwrap()
+    }
+
+    /// Goal: a node promises a term once, to one node, tells how far it has come, and remembers over a power cut (T1). Method: each order of
+    /// asking, on a disk that keeps what was synced only.
+    #[test]
+    fn promises_are_kept_over_a_power_cut() {
+        let (env, disk) = Env::simulated(11);
+        let terms = open(&env, 2);
+        let watch = terms.watch();
+        assert_eq!(terms.promised(), Term::new(2));
+        let refused = ask(&terms, TermKind::Propose, 1, 8);
+        assert_eq!((refused.kind, refused.term, refused.node), (TermKind::Refuse, Term::new(2), 7));
+        let promise = ask(&terms, TermKind::Propose, 5, 8);
+        assert_eq!((promise.kind, promise.term), (TermKind::Promise, Term::new(5)));
+        assert_eq!((promise.last_term, promise.durable), (Term::new(2), Lsn::new(5000)));
+        assert!(watch.has_changed().unwrap());
+        assert_eq!(ask(&terms, TermKind::Propose, 5, 9).kind, TermKind::Refuse, "it is another's");
+        let env = Env::over(disk.power_cut(4), 12);
+        let terms = open(&env, 2);
+        assert_eq!(terms.promised(), Term::new(5));
+        assert_eq!(ask(&terms, TermKind::Propose, 5, 9).kind, TermKind::Refuse);
+        assert_eq!(ask(&terms, TermKind::Propose, 5, 8).kind, TermKind::Promise, "asked again");
+        assert_eq!(ask(&terms, TermKind::Announce, 6, 9).kind, TermKind::Promise);
+        assert_eq!(ask(&terms, TermKind::Announce, 5, 8).kind, TermKind::Refuse, "it is over");
+        assert_eq!(ask(&terms, TermKind::Promise, 9, 8).term, Term::new(6), "an answer is no question");
+    }
+
+    /// Goal: of two that lead in one term the one of the lower history yields, and the other does not (T4). Method: both hear of the other.
+    #[test]
+    fn the_lower_history_yields_to_the_higher() {
+        let (env, _disk) = Env::simulated(31);
+        let terms = open(&env, 3);
+        terms.lead(Term::new(3));
+        let reach = Reach { last_term: Term::new(3), durable: Lsn::new(5000) };
+        let standing = Standing { reach, history: HistoryId::new(40), leads: true };
+        let announce = |history| TermPacket {
+            kind: TermKind::Announce,
+            term: Term::new(3),
+            history: HistoryId::new(history),
+            node: 8,
+            last_term: Term::new(3),
+            durable: Lsn::new(1),
+        };
+        assert_eq!(terms.answer(&announce(39), || Ok(standing)).unwrap().kind, TermKind::Refuse);
+        assert!(!terms.is_anothers());
+        assert_eq!(terms.answer(&announce(41), || Ok(standing)).unwrap().kind, TermKind::Promise);
+        assert!(terms.is_anothers());
+        assert_eq!(Promise::read(&env, DIR.as_ref()).unwrap(), Promise { term: Term::new(3), node: 8 });
+    }
+
+    /// Goal: a promise that cannot be written is not told, and nothing of a lower term is taken all the same (T3). Method: a disk that
+    /// refuses.
+    #[test]
+    fn a_promise_that_cannot_be_written_is_not_told_and_counts() {
+        let (env, disk) = Env::simulated(21);
+        let terms = open(&env, 1);
+        for call in disk.writes_and_syncs()..disk.writes_and_syncs() + 4 {
+            disk.fail_write_or_sync(call, collie_env::Fault::Eio);
+        }
+        assert!(terms.promise(Term::new(4), 8).is_err());
+        assert_eq!(terms.promised(), Term::new(4));
+        disk.clear_faults();
+        assert!(terms.promise(Term::new(4), 9).unwrap(), "nobody was told of the first");
+        assert!(!terms.promise(Term::new(4), 8).unwrap());
+    }
+}

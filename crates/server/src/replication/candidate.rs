@@ -1,0 +1,245 @@
+//! [`Candidate`]: a replica of this process that may be made a primary.
+//!
+//! ```text
+//! who can be reached -> own promise -> promises of the others -> enough? -> following stopped -> promoted in place
+//! -> announced until everybody has heard
+//! ```
+//!
+//! # Invariants
+//! - C1. Nothing is promised as long as too few nodes can be reached for the promises to be enough.
+//! - C2. With a list of replicas by which commits are acknowledged it leads only by a [`Ballot`] that was won; without one, and by
+//!   force, at once: what its primary had beyond is lost, and how much at last contact is said.
+//! - C3. A promotion that was not won leaves the promises: whoever was asked follows nobody of a lower term until a node leads in
+//!   the new one, or a higher.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use collie_base::Term;
+use collie_engine::{Db, EngineError, Replica};
+use collie_env::Env;
+use collie_replica::{
+    database::{EngineTarget, following, leading},
+    packet::TermKind,
+    term::{Ballot, Outcome, Standing, Terms, Vote},
+};
+use tokio::{
+    sync::{Mutex, watch},
+    time::sleep,
+};
+
+use super::peers::Peers;
+
+/// Between two announcements to nodes that have not heard.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
+
+/// Who acknowledges commits before they are answered: `n` of the names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct List {
+    pub(crate) n: usize,
+    pub(crate) names: Vec<String>,
+}
+
+/// A node's terms, and what others are told of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) db: Db,
+    /// What it follows with, unless it led from the beginning.
+    pub(crate) replica: Option<Replica>,
+}
+
+impl Node {
+    /// Returns whether it has led and another node does now; if so, nothing commits here any more.
+    fn depose(&self) -> bool {
+        let promised = self.terms.promised();
+        let is_deposed = self.led().is_some_and(|led| promised > led || (promised == led && self.terms.is_anothers()));
+        if is_deposed {
+            self.db.refuse_commits();
+        }
+        is_deposed
+    }
+
+    /// Returns how far it has come; of a replica, once that is on disk. What is told of one that another has taken the lead from is all
+    /// that commits there.
+    ///
+    /// # Errors
+    /// The log's.
+    pub(crate) fn standing(&self) -> Result<Standing, EngineError> {
+        match &self.replica {
+            Some(replica) if self.db.is_replica() => following(replica),
+            _ => {
+                self.depose();
+                Ok(leading(&self.db))
+            }
+        }
+    }
+
+    /// Returns the term that it leads in, also if a higher one has begun; `None`: it follows.
+    pub(crate) fn led(&self) -> Option<Term> {
+        (!self.db.is_replica()).then(|| self.db.histories().0)
+    }
+
+    /// Returns whether replicas may follow it.
+    pub(crate) fn leads(&self) -> bool {
+        self.led().is_some_and(|led| self.terms.promised() <= led) && !self.terms.is_anothers()
+    }
+
+    /// Waits until it leads, and a higher term than that has begun; returns that one.
+    pub(crate) async fn deposed(&self) -> Term {
+        let mut promised = self.terms.watch();
+        loop {
+            let term = *promised.borrow_and_update();
+            if self.depose() {
+                return term;
+            }
+            if promised.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    pub(crate) replica: Replica,
+    pub(crate) target: Arc<EngineTarget>,
+    pub(crate) terms: Arc<Terms>,
+    pub(crate) peers: Peers,
+    pub(crate) list: Option<List>,
+    /// Whether replicas can follow it once it leads, so that commits wait for those of the list.
+    pub(crate) counts: bool,
+    /// Its own name: its slot's.
+    pub(crate) name: String,
+    pub(crate) env: Env,
+    /// Stops following.
+    pub(crate) stop: watch::Sender<bool>,
+    /// True once nothing follows any more.
+    pub(crate) stopped: watch::Receiver<bool>,
+    /// The term in which it leads.
+    pub(crate) led: OnceLock<Term>,
+    /// Held by the one who promotes.
+    pub(crate) promoting: Mutex<()>,
+}
+
+impl Candidate {
+    /// Makes it a primary; returns what was done, in words.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) async fn promote(self: &Arc<Self>, force: bool) -> Result<String, String> {
+        let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
+        if self.led.get().is_some() {
+            return Err("it was promoted before".to_owned());
+        }
+        if self.replica.db().is_none() {
+            return Err("its base backup is not complete: it needs more of its primary's log".to_owned());
+        }
+        if let Some(error) = self.replica.failure() {
+            return Err(format!("it has stopped replaying: {error}"));
+        }
+        let list = self.list.as_ref().filter(|_| !force);
+        let peers = if self.peers.0.is_empty() {
+            Vec::new()
+        } else {
+            self.peers.reached(&self.name, self.replica.cluster_id()).await
+        };
+        if let Some(List { n, names }) = list {
+            let is_listed = |name: &String| names.contains(name);
+            let have = peers.iter().filter(|peer| is_listed(&peer.name)).count() + usize::from(is_listed(&self.name));
+            let needed = collie_replica::term::needed(*n, names.len());
+            if have < needed {
+                let text = "of the listed replicas can be reached, itself among them, and the promises of";
+                return Err(format!("{have} {text} {needed} are needed: start more of them, or use force")); // C1
+            }
+        }
+        let term = Term::new(self.terms.promised().max(self.replica.histories().0).get() + 1);
+        let node = self.terms.node();
+        let promised = tokio::task::block_in_place(|| {
+            let promised = self.terms.promise(term, node)?;
+            following(&self.replica).map(|standing| (promised, standing))
+        });
+        let (true, standing) = promised.map_err(|error| format!("its own promise cannot be kept: {error}"))? else {
+            return Err(format!("term {term} was promised to another node meanwhile: try again"));
+        };
+        let asked = self.terms.packet(TermKind::Propose, term, &standing);
+        let answers = Peers(peers).ask(&self.name, self.replica.cluster_id(), &asked).await;
+        let mut ballot = list.map(|list| Ballot::new(&list.names, list.n, &self.name, standing.reach));
+        for (peer, answer) in answers {
+            match answer {
+                Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
+                    let reach = collie_replica::term::Reach { last_term: answer.last_term, durable: answer.durable };
+                    ballot.iter_mut().for_each(|ballot| ballot.promised(Vote { name: peer.name.clone(), reach }));
+                }
+                Ok(answer) if answer.term > term || (answer.kind == TermKind::Refuse && !force) => {
+                    let _higher = tokio::task::block_in_place(|| self.terms.promise(answer.term, 0));
+                    return Err(format!("{} has promised term {} to another node: try again", peer.name, answer.term));
+                }
+                Ok(_) => {}
+                Err(error) => eprintln!("{} at {} was not asked: {error}", peer.name, peer.address),
+            }
+        }
+        match ballot.map(|ballot| ballot.outcome()) {
+            None | Some(Outcome::Won) => {}
+            Some(Outcome::Short { have, needed }) => {
+                return Err(format!("{have} nodes have promised, {needed} must: try again, or use force")); // C2
+            }
+            Some(Outcome::Behind { ahead }) => {
+                let Vote { name, reach } = ahead;
+                return Err(format!("{name} has come further, to {}: promote that one", reach.durable));
+            }
+        }
+        let lag = list.is_none().then(|| self.lag());
+        self.stop.send_replace(true);
+        let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
+        // Before the first commit: none is answered as if there were no list (replication.md R7).
+        let counts = self.counts && self.list.is_some();
+        self.replica.db().filter(|_| counts).iter().for_each(|db| db.count_replicas(true));
+        let promoted = tokio::task::block_in_place(|| self.replica.promote(term));
+        let db = promoted.map_err(|error| format!("the replica has to be started again: {error}"))?;
+        self.terms.lead(term);
+        _ = self.led.set(term);
+        let (_, histories) = db.histories();
+        let start = histories.last().map_or(collie_base::Lsn::ZERO, |history| history.start);
+        let text = format!("promoted: leads in term {term} from {start} on{}", lag.unwrap_or_default());
+        eprintln!("{text}");
+        tokio::spawn(announce(self.terms.clone(), self.peers.clone(), self.name.clone(), db));
+        Ok(text)
+    }
+
+    /// Says how much of its primary's log it may lack (C2).
+    fn lag(&self) -> String {
+        let Some((durable, heard_ns)) = self.target.last_heard() else {
+            return "; nothing was heard of a primary since it was started".to_owned();
+        };
+        let ms = self.env.clock.now_ns().saturating_sub(heard_ns) / 1_000_000;
+        let lacked = durable.bytes_since(self.replica.end().min(durable));
+        format!("; at last contact, {ms} ms ago, the old primary had {lacked} bytes more: what it wrote since is lost")
+    }
+}
+
+/// Tells every peer who leads, until each has heard or a higher term has begun.
+pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, name: String, db: Db) {
+    let (cluster, standing) = (db.cluster_id(), leading(&db));
+    drop(db);
+    let term = standing.reach.last_term;
+    while !peers.0.is_empty() && terms.promised() == term && !terms.is_anothers() {
+        let packet = terms.packet(TermKind::Announce, term, &standing);
+        for (peer, answer) in peers.ask(&name, cluster, &packet).await {
+            match answer {
+                Ok(answer) if answer.kind == TermKind::Promise => peers.0.retain(|other| *other != peer),
+                Ok(answer) if answer.term > term => {
+                    if let Err(error) = tokio::task::block_in_place(|| terms.promise(answer.term, 0)) {
+                        eprintln!("term {} has begun, which cannot be noted: {error}", answer.term);
+                    }
+                }
+                // One that leads in this term too yields, or is yielded to.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        sleep(ANNOUNCE_EVERY).await;
+    }
+}

@@ -1,0 +1,130 @@
+//! [`Role`]: what a node is opened as: the primary, or a replica of whoever leads.
+//!
+//! | the directory | and | opened as |
+//! |---|---|---|
+//! | holds no database | `--replica-of` | replica |
+//! | | | primary, of a new database |
+//! | follows | somebody to ask is named | replica |
+//! | | nobody is | refused: see `EngineError::Follows` |
+//! | leads in the term that it was promoted to | nobody who is asked has promised a higher one | primary, also with `--replica-of`: who leads is no command line's to say |
+//! | leads in another | `--replica-of`, or somebody who is asked has promised a higher one, or it has itself, or has yielded | replica |
+//! | | | primary |
+//!
+//! # Invariants
+//! - O1. A node that has promised a higher term than it led in, or hears of one before it is open, does not lead
+//!   (replication.md R8).
+
+use std::{path::Path, sync::Arc};
+
+use collie_base::{Lsn, Term};
+use collie_engine::{EngineError, HistoryStart, Promise, Who};
+use collie_env::Env;
+use collie_replica::{
+    packet::TermKind,
+    term::{Reach, Standing, Terms},
+};
+use tokio::runtime::Runtime;
+
+use super::peers::{Addresses, Peer, Peers};
+use crate::{ServeError, config::Config};
+
+/// See the module's documentation.
+pub(crate) enum Role {
+    /// It leads.
+    Primary,
+    /// It follows whoever leads of those.
+    Replica(Arc<Addresses>),
+}
+
+fn open_error(error: EngineError) -> ServeError {
+    ServeError::Open(error.into())
+}
+
+/// Returns the name by which other nodes know this one.
+pub(crate) fn name_of(config: &Config, node: u64) -> String {
+    match config.replication.slot.as_str() {
+        "" => format!("node-{node:016x}"),
+        name => name.to_owned(),
+    }
+}
+
+/// Finds out what the node of the directory `data` is, asking others if there are any.
+///
+/// # Errors
+/// The directory cannot be read; it has to follow, and nobody is named.
+pub(crate) fn choose(runtime: &Runtime, config: &Config, data: &Path, env: &Env) -> Result<Role, ServeError> {
+    let replication = &config.replication;
+    let addresses = Addresses::new(replication.primary.as_deref(), &replication.peers);
+    let replica = || Ok(Role::Replica(Arc::new(addresses)));
+    let named = replication.primary.is_some();
+    if config.engine.read_only {
+        return if named { replica() } else { Ok(Role::Primary) };
+    }
+    let Some(who) = Who::read(data, env).map_err(open_error)? else {
+        return if named { replica() } else { Ok(Role::Primary) };
+    };
+    let Who { cluster_id, node_id: node, term, follows, histories } = who;
+    let can_ask = named || !replication.peers.0.is_empty();
+    if follows {
+        return if can_ask { replica() } else { Err(open_error(EngineError::Follows { path: data.to_owned() })) };
+    }
+    let promise = Promise::read(env, data).map_err(open_error)?;
+    let was_yielded = promise.term == term && ![0, node].contains(&promise.node);
+    if promise.term > term || was_yielded {
+        let message = format!(
+            "this node has promised term {} to another, and leads in term {term} no more: name the others (replication.peers), or the one that \
+             leads (--replica-of)",
+            promise.term
+        );
+        return if can_ask { replica() } else { Err(ServeError::Replication { message }) };
+    }
+    let was_promoted = promise.term == term && promise.node == node;
+    if named && !was_promoted {
+        return replica();
+    }
+    if !can_ask {
+        return Ok(Role::Primary);
+    }
+    let terms = Terms::open(env, data, node, term).map_err(open_error)?;
+    terms.lead(term);
+    let higher = runtime.block_on(ask(&terms, config, (cluster_id, term), histories.last(), node))?;
+    match higher {
+        Some(higher) => {
+            eprintln!("term {higher} has begun: this node, which led in term {term}, follows whoever leads in it");
+            replica()
+        }
+        None => {
+            if named {
+                eprintln!(
+                    "this node was promoted and leads in term {term}: --replica-of counts again once another one leads"
+                );
+            }
+            Ok(Role::Primary)
+        }
+    }
+}
+
+/// Says to all others that it leads; returns a higher term that one of them has promised.
+async fn ask(
+    terms: &Terms,
+    config: &Config,
+    (cluster, term): (u128, Term),
+    last: Option<&HistoryStart>,
+    node: u64,
+) -> Result<Option<Term>, ServeError> {
+    let mut asked = config.replication.peers.clone();
+    if let Some(address) = &config.replication.primary
+        && asked.0.iter().all(|peer| peer.address != *address)
+    {
+        asked.0.push(Peer { name: "--replica-of".to_owned(), address: address.clone() });
+    }
+    let Some(last) = last else { return Ok(None) };
+    let reach = Reach { last_term: term, durable: Lsn::ZERO };
+    let standing = Standing { reach, history: last.history, leads: true };
+    let packet = terms.packet(TermKind::Announce, term, &standing);
+    let answers = Peers(asked.0).ask(&name_of(config, node), cluster, &packet).await;
+    let higher = answers.into_iter().filter_map(|(_, answer)| answer.ok()).map(|answer| answer.term).max();
+    let Some(higher) = higher.filter(|higher| *higher > term) else { return Ok(None) };
+    tokio::task::block_in_place(|| terms.promise(higher, 0)).map_err(open_error)?;
+    Ok(Some(higher))
+}

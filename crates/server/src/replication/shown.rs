@@ -1,0 +1,135 @@
+//! `Shown`: what views and functions about replication show of a primary's slots.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use collie_base::Lsn;
+use collie_env::Env;
+use collie_replica::{
+    database::EngineSource,
+    primary::{DropError, HeldSlot, SlotStat, SlotState, Slots, Source as _},
+};
+use collie_sql::{
+    catalog::system::{DelayRow, SlotRow, Standby},
+    error::{Result, SqlError, SqlState},
+    session::{Replication, no_slot},
+};
+
+/// From 1970 to 2000, in microseconds.
+const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+
+/// What a slot may keep.
+#[derive(Clone, Copy)]
+pub(super) struct SlotLimits {
+    pub(super) bytes: u64,
+    pub(super) age: Option<Duration>,
+}
+
+/// The slots of a primary, as sessions see them.
+pub(super) struct Shown {
+    pub(super) slots: Arc<Slots>,
+    pub(super) source: Arc<EngineSource>,
+    pub(super) limits: SlotLimits,
+    pub(super) env: Env,
+}
+
+fn int(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn is_connected(stat: &SlotStat) -> bool {
+    !matches!(stat.state, SlotState::Away | SlotState::Expired)
+}
+
+impl Shown {
+    fn stat(&self) -> Vec<SlotStat> {
+        self.slots.stat(self.source.durable(), self.env.clock.now_ns())
+    }
+}
+
+impl Replication for Shown {
+    fn standbys(&self) -> Vec<Standby> {
+        let quorum = self.source.synchronous().map(|synchronous| synchronous.stat());
+        let sync_state = |slot: &String| match &quorum {
+            Some(quorum) if !quorum.list.members().contains(slot) => "async",
+            Some(quorum) if quorum.degraded => "degraded",
+            Some(_) => "quorum",
+            None => "async",
+        };
+        let standby = |stat: SlotStat| Standby {
+            is_connected: is_connected(&stat),
+            sync_state: sync_state(&stat.name),
+            slot: stat.name,
+            node: stat.node,
+            address: stat.address,
+            state: stat.state.word(),
+            sent: stat.positions.sent,
+            received: stat.positions.received,
+            durable: stat.positions.durable,
+            applied: stat.positions.applied,
+            delay_us: int(stat.delay_ns / 1000),
+            delay_p50_us: int(stat.summary.p50_ns / 1000),
+            delay_p99_us: int(stat.summary.p99_ns / 1000),
+            delay_max_us: int(stat.summary.max_ns / 1000),
+            oldest_us: int(stat.owed_ns / 1000),
+            drain_us: stat.drain_ns.map(|ns| int(ns / 1000)),
+            rtt_us: (stat.rtt_min_ns < u64::MAX).then(|| int(stat.rtt_min_ns / 1000)),
+            queue_bytes: i64::from(stat.queue_bytes),
+            verified: Some(stat.verified).filter(|verified| *verified > Lsn::ZERO),
+        };
+        self.stat().into_iter().map(standby).collect()
+    }
+
+    fn slots(&self) -> Vec<SlotRow> {
+        let held: BTreeMap<String, HeldSlot> =
+            self.source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
+        let row = |stat: SlotStat| {
+            let held = held.get(&stat.name).filter(|held| !held.is_lost);
+            SlotRow {
+                state: stat.state.word(),
+                is_connected: is_connected(&stat),
+                node: Some(stat.node).filter(|node| *node != 0),
+                restart: held.map(|held| held.restart),
+                durable: stat.positions.durable,
+                kept_bytes: held.map_or(0, |held| int(held.kept_bytes)),
+                bytes_max: int(self.limits.bytes),
+                unheard_ms: int(stat.unheard_ns / 1_000_000),
+                age_max_ms: self.limits.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
+                last_seen_us: Some(stat.heard_wall_us).filter(|us| *us != 0).map(|us| us - EPOCH_DIFFERENCE),
+                expired_by: stat.expired.map(|why| why.word()),
+                slot: stat.name,
+            }
+        };
+        self.stat().into_iter().map(row).collect()
+    }
+
+    fn delays(&self) -> Vec<DelayRow> {
+        let (now_ns, now_us) = (self.env.clock.now_ns(), self.env.clock.wall_us() - EPOCH_DIFFERENCE);
+        let mut rows = Vec::new();
+        for (slot, seconds) in self.slots.seconds() {
+            rows.extend(seconds.into_iter().map(|second| DelayRow {
+                slot: slot.clone(),
+                at_us: now_us - int(now_ns.saturating_sub(second.at_ns) / 1000),
+                samples: int(second.count),
+                p50_us: int(second.p50_ns / 1000),
+                p99_us: int(second.p99_ns / 1000),
+                max_us: int(second.max_ns / 1000),
+                durable: second.durable,
+                applied: second.applied,
+            }));
+        }
+        rows
+    }
+
+    fn drop_slot(&self, name: &str) -> Result<()> {
+        self.slots.drop_slot(name, &*self.source).map_err(|error| match error {
+            DropError::Unknown => no_slot(name),
+            DropError::InUse => {
+                let text = format!("replication slot \"{name}\" is active: its replica is connected");
+                SqlError::new(SqlState::OBJECT_IN_USE, text).hint("Stop the replica first.")
+            }
+            error => {
+                SqlError::new(SqlState::IO_ERROR, format!("replication slot \"{name}\" cannot be dropped: {error}"))
+            }
+        })
+    }
+}

@@ -1,0 +1,37 @@
+//! Promotion asked for in SQL: `pg_promote` and `collie_promote`. Whoever runs the server does it, and says how it went.
+
+use crate::{
+    error::{Result, SqlError, SqlState},
+    session::Database,
+};
+
+/// Makes the database a primary's, without the agreement of other nodes if the argument says so; returns what was done, in words.
+///
+/// # Errors
+/// Why not, with what to do.
+pub type Promote = Box<dyn Fn(bool) -> std::result::Result<String, String> + Send + Sync>;
+
+impl Database {
+    /// Has promotion done by `promote`, which may block. Only the first call counts.
+    pub fn promote_by(&self, promote: Promote) {
+        let _already_there = self.promote.set(promote);
+    }
+
+    /// Makes the database a primary's.
+    ///
+    /// # Errors
+    /// 55000: it is no replica, or why it was not promoted.
+    pub(super) fn promote(&self, force: bool) -> Result<String> {
+        let refused = |text: String| SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+        if !self.db.is_replica() {
+            let error = refused("recovery is not in progress".to_owned());
+            return Err(error.hint("Recovery control functions can only be executed during recovery."));
+        }
+        let Some(promote) = self.promote.get() else {
+            return Err(refused("nobody can promote this database: it is not a server's".to_owned()));
+        };
+        let mut outcome = None;
+        self.block(&mut || outcome = Some(promote(force)));
+        outcome.unwrap_or_else(|| Err("it was not tried".to_owned())).map_err(refused)
+    }
+}

@@ -1,0 +1,77 @@
+//! A value put on top of a row, whatever is there: live or deleted, in view or newer.
+//!
+//! Who puts is not told what was there, so one look decides: nothing but an unfinished writer, a holder of a shared lock and, at
+//! REPEATABLE READ, a commit that is not in view can be in the way. What is asked for depends on the row: over a live value the
+//! row's keys stay, as with [`Change::Put`]; where there is none, the row comes to be, as with an insert. So the strength is that of
+//! the head which the exchange replaces, and is chosen again with each.
+//!
+//! Checked by `put_loom.rs` and the family's model test.
+
+use std::sync::Arc;
+
+use collie_base::{CfId, LockStrength};
+use collie_sync::mutant;
+
+use super::Row;
+use super::chain::{Look, Top, is_changed};
+use super::head::DEAD;
+use super::share::Refused;
+use super::version::Version;
+use crate::calls::{Basis, Change, PutOutcome, View, WriteRules};
+use crate::epoch::pin;
+use crate::share_locks::ShareLocks;
+use crate::stamp::atomic::Ordering::Acquire;
+use crate::stamp::{Fate, Resolve};
+
+impl Row {
+    /// Puts `value` on top, if no unfinished transaction, and no rule, is in the way.
+    pub(crate) fn put(
+        self: &Arc<Self>,
+        family: CfId,
+        value: &[u8],
+        view: &View,
+        rules: &WriteRules,
+        others: &(impl Resolve + ShareLocks),
+    ) -> PutOutcome {
+        let pin = &pin();
+        let mut look =
+            Look { family, strength: LockStrength::Update, basis: Basis::Snapshot, view, rules, others, pin };
+        let mut ready: Option<Box<Version>> = None;
+        loop {
+            let head = self.head.load(Acquire);
+            if head == DEAD {
+                return PutOutcome::Dead;
+            }
+            // Nothing that a writer of whole rows finds is stepped over in one strength and not in the other.
+            look.strength = LockStrength::Update;
+            let top = Top::of(head, &look);
+            let replaced = top.base.is_some_and(|(base, _)| base.value().is_some());
+            let change = if replaced { Change::Put(value) } else { Change::PutKeys(value) };
+            look.strength = change.strength();
+            let after = match top.base {
+                Some((_, Fate::Committed(csn))) if is_changed(csn, view) => Some(csn),
+                _ => None,
+            };
+            // Of neither is the last word asked for, as of what a writer is told of a value (R8): who waits looks again, and what
+            // came after the snapshot stays after it.
+            match top.base {
+                Some((_, Fate::InProgress(holder))) if holder != rules.xid && !mutant!("ROW_UNFINISHED_IGNORED") => {
+                    return PutOutcome::Wait { holder, strength: look.strength };
+                }
+                _ => {}
+            }
+            if let Some(csn) = after.filter(|_| rules.repeatable) {
+                return PutOutcome::Conflict(csn);
+            }
+            let mut new = ready.take().unwrap_or_else(|| Version::unfinished(change, rules.xid, view.command));
+            if !mutant!("PUT_STRENGTH_KEPT") {
+                new.strength = look.strength;
+            }
+            match self.install_beside_shares(head, &top, new, &look) {
+                Ok(pending) => return PutOutcome::Done { pending, replaced, after },
+                Err(Refused::Shared(holder)) => return PutOutcome::Wait { holder, strength: look.strength },
+                Err(Refused::Overtaken(unused)) => ready = Some(unused),
+            }
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Promotion from end to end: real servers, kills, and a former primary that comes back by itself.
+
+use std::{net::TcpListener, thread, time::Duration};
+
+use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
+use postgres::Client;
+
+/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nodes that know each other.
+struct Nodes {
+    places: Vec<Place>,
+    addresses: Vec<String>,
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+impl Nodes {
+    fn new(count: usize) -> Self {
+        // All at once: a port that is free again may be given twice.
+        let listeners: Vec<TcpListener> =
+            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+        let address = |listener: &TcpListener| listener.local_addr().expect("it has an address").to_string();
+        Self { places: (0..count).map(|_| Place::new()).collect(), addresses: listeners.iter().map(address).collect() }
+    }
+
+    /// Starts a node, always with the same words but for `--replica-of`.
+    fn start(&self, node: usize, more: &[&str]) -> Server {
+        let others = (0..self.addresses.len()).filter(|other| *other != node);
+        let peers: Vec<String> = others.map(|other| format!("{}={}", NAMES[other], self.addresses[other])).collect();
+        let slot = format!("replication.slot={}", NAMES[node]);
+        let peers = format!("replication.peers={}", peers.join(","));
+        let all = [&["--replica-listen", &self.addresses[node], "--set", &slot, "--set", &peers], more].concat();
+        Server::start_with(&self.places[node], &all)
+    }
+
+    fn logs(&self) -> String {
+        self.places.iter().zip(NAMES).map(|(place, name)| format!("--- {name}:\n{}", place.log())).collect()
+    }
+
+    /// Waits until `done`.
+    fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Stopwatch::start();
+        while !done() {
+            assert!(start.elapsed() < PATIENCE, "{what}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until `server` shows these numbers, and nobody else's.
+    fn until_shown(&self, what: &str, server: &Server, expected: &[i32]) {
+        self.until(what, || {
+            let found = server.config().connect(postgres::NoTls).and_then(|mut client| numbers(&mut client));
+            found.is_ok_and(|found| found == expected)
+        });
+    }
+}
+
+fn numbers(client: &mut Client) -> Result<Vec<i32>, postgres::Error> {
+    Ok(client.query("SELECT n FROM notes ORDER BY n", &[])?.iter().map(|row| row.get(0)).collect())
+}
+
+/// Puts numbers in, each in a transaction of its own.
+fn put(client: &mut Client, numbers: std::ops::Range<i32>) {
+    for n in numbers {
+        client.execute("INSERT INTO notes VALUES ($1)", &[&n]).expect("it is written");
+    }
+}
+
+/// Goal: a replica is promoted where it stands, also by `collie promote`; the killed primary, started as always, hears of it, sets aside
+/// what only it had, tells how many commits that were, and follows by itself; and one that leads while another is promoted ends its
+/// sessions (57P01) and follows. Nothing is lost that both had. Method: a kill with commits that the replica does not have, a start
+/// with the same words, a promotion back under the eyes of the one that leads.
+#[test]
+fn a_killed_primary_comes_back_as_a_replica_of_the_promoted_one() {
+    let nodes = Nodes::new(2);
+    let a = nodes.start(0, &[]);
+    let mut client = a.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").unwrap();
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    put(&mut client, 0..50);
+    let both: Vec<i32> = (0..50).collect();
+    nodes.until_shown("the replica follows", &b, &both);
+    let not_now = client.query_one("SELECT pg_promote()", &[]).unwrap_err();
+    assert_eq!(state(&not_now), "55000", "{not_now:?}");
+
+    // What a replica shows is on its primary's disk, and on its own a moment later.
+    let kept = "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication";
+    nodes.until("the replica has all on its disk", || value::<Option<bool>>(&mut client, kept) == Some(true));
+
+    // What only the old primary has.
+    b.kill();
+    put(&mut client, 100..105);
+    a.kill();
+
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    let mut kept = b.connect();
+    let refused = kept.batch_execute("INSERT INTO notes VALUES (200)").unwrap_err();
+    assert_eq!(state(&refused), "25006", "{refused:?}");
+    assert!(value::<bool>(&mut kept, "SELECT pg_is_in_recovery()"));
+    assert!(value::<bool>(&mut kept, "SELECT pg_promote(true, 60)"));
+    assert!(!value::<bool>(&mut kept, "SELECT pg_is_in_recovery()"), "{}", nodes.logs());
+    put(&mut kept, 50..60);
+    kept.batch_execute("CREATE TABLE more (t text); INSERT INTO more VALUES ('made by the new primary')").unwrap();
+    let expected: Vec<i32> = (0..60).collect();
+    assert_eq!(numbers(&mut kept).unwrap(), expected, "the session went on");
+
+    let a = nodes.start(0, &[]);
+    nodes.until_shown("the old primary follows", &a, &expected);
+    assert_eq!(value::<String>(&mut a.connect(), "SELECT t FROM more"), "made by the new primary");
+    let refused = a.connect().batch_execute("INSERT INTO notes VALUES (200)").unwrap_err();
+    assert_eq!(state(&refused), "25006", "{refused:?}");
+    let log = nodes.places[0].log();
+    let told = log.lines().find(|line| line.starts_with("set aside ")).unwrap_or_else(|| panic!("{}", nodes.logs()));
+    assert!(told.starts_with("set aside 5 commits"), "{told}");
+    let (_, aside) = told.split_once("collie wal dump ").expect("it says how they are read");
+    let dump = program::collie(&["wal", "dump", aside], "").ok();
+    assert!(dump.lines().filter(|line| line.contains("COMMIT")).count() >= 5, "{dump}");
+    put(&mut kept, 60..70);
+    let expected: Vec<i32> = (0..70).collect();
+    nodes.until_shown("it goes on to follow", &a, &expected);
+
+    // Back, while the one that leads is there.
+    let promoted = program::collie(&["promote", &a.url()], "").ok();
+    assert!(promoted.starts_with("promoted: leads in term 2"), "{promoted}");
+    nodes.until("its session ends", || kept.is_closed() || kept.batch_execute("SELECT 1").is_err());
+    put(&mut a.connect(), 70..80);
+    let expected: Vec<i32> = (0..80).collect();
+    nodes.until_shown("who led follows", &b, &expected);
+    assert!(value::<bool>(&mut b.connect(), "SELECT pg_is_in_recovery()"));
+
+    // Started again each with its own words, both are what they were.
+    assert_eq!(b.stop().code(), Some(0), "{}", nodes.logs());
+    a.kill();
+    let a = nodes.start(0, &[]);
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    put(&mut a.connect(), 80..90);
+    let expected: Vec<i32> = (0..90).collect();
+    nodes.until_shown("both are what they were", &b, &expected);
+    assert_eq!(b.stop().code(), Some(0), "{}", nodes.logs());
+    assert_eq!(a.stop().code(), Some(0), "{}", nodes.logs());
+}
+
+/// Goal: of three nodes one is promoted after the primary is gone; the third finds it by itself, and so does the old primary, and writes reach
+/// both. Method: a kill, a promotion, a start with the words of before.
+#[test]
+fn other_replicas_find_the_promoted_one_by_themselves() {
+    let nodes = Nodes::new(3);
+    let a = nodes.start(0, &[]);
+    a.connect().batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").unwrap();
+    let of_a = ["--replica-of", &nodes.addresses[0]];
+    let (b, c) = (nodes.start(1, &of_a), nodes.start(2, &of_a));
+    put(&mut a.connect(), 0..20);
+    let expected: Vec<i32> = (0..20).collect();
+    nodes.until_shown("b follows", &b, &expected);
+    nodes.until_shown("c follows", &c, &expected);
+    a.kill();
+    let promoted = program::collie(&["promote", &b.url()], "").ok();
+    assert!(promoted.starts_with("promoted: leads in term 1"), "{promoted}");
+    put(&mut b.connect(), 20..40);
+    let expected: Vec<i32> = (0..40).collect();
+    nodes.until_shown("c follows b", &c, &expected);
+    let a = nodes.start(0, &[]);
+    nodes.until_shown("a follows b", &a, &expected);
+    for replica in [&a, &c] {
+        assert!(value::<bool>(&mut replica.connect(), "SELECT pg_is_in_recovery()"));
+    }
+    for server in [a, c, b] {
+        assert_eq!(server.stop().code(), Some(0), "{}", nodes.logs());
+    }
+}
+
+/// Goal: what was answered at `remote_flush` is never lost: after a kill in the middle of commits a replica that has not come so far as the
+/// other refuses to lead and names it, and the one that leads has every answered commit (R9). Method: a client that commits until its
+/// server is killed; the names that are told are promoted; more commits on the new primary, which waits for the other replica.
+#[test]
+fn no_commit_that_a_replica_confirmed_is_lost_in_a_promotion() {
+    let nodes = Nodes::new(3);
+    let quorum = ["--set", "replication.quorum=ANY 1 (b, c)"];
+    let of_a = [&["--replica-of", &nodes.addresses[0]], &quorum[..]].concat();
+    let a = nodes.start(0, &quorum);
+    let (b, c) = (nodes.start(1, &of_a), nodes.start(2, &of_a));
+    a.connect().batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").unwrap();
+    nodes.until_shown("b follows", &b, &[]);
+    nodes.until_shown("c follows", &c, &[]);
+    let mut client = a.connect();
+    let (tell, told) = std::sync::mpsc::channel();
+    let writing = thread::spawn(move || {
+        let mut answered = 0;
+        while client.execute("INSERT INTO notes VALUES ($1)", &[&answered]).is_ok() {
+            answered += 1;
+            let _nobody_counts_any_more = tell.send(answered);
+        }
+        answered
+    });
+    while told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("nothing is answered\n{}", nodes.logs())) < 30 {}
+    a.kill();
+    let answered = writing.join().expect("it ends with its server");
+
+    let tried = program::collie(&["promote", &b.url()], "");
+    let (leader, other) = if tried.code == Some(0) {
+        (&b, &c)
+    } else {
+        assert!(tried.err.contains("c has come further"), "{}{}\n{}", tried.out, tried.err, nodes.logs());
+        program::collie(&["promote", &c.url()], "").ok();
+        (&c, &b)
+    };
+    let found = numbers(&mut leader.connect()).unwrap();
+    let expected: Vec<i32> = (0..answered).collect();
+    assert_eq!(found[..expected.len()], expected, "{}", nodes.logs());
+    assert!(found.len() <= expected.len() + 1, "{found:?}");
+    put(&mut leader.connect(), 10_000..10_005);
+    let expected = numbers(&mut leader.connect()).unwrap();
+    nodes.until_shown("the other follows", other, &expected);
+    let a = nodes.start(0, &quorum);
+    nodes.until_shown("the old primary follows", &a, &expected);
+}

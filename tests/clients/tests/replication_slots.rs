@@ -1,0 +1,199 @@
+//! Replication slots from end to end: what a primary keeps for a replica that is away, and for how long.
+
+use std::{thread, time::Duration};
+
+use collie_clients_tests::{Place, Server, Stopwatch, session::value, state};
+use postgres::Client;
+
+/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Small files, so that a slot's limit is soon reached: 9 MiB is the least with so many slots of writers.
+const SMALL: [&str; 8] = [
+    "--set",
+    "wal.ring_size=256KiB",
+    "--set",
+    "wal.flush_bytes=128KiB",
+    "--set",
+    "wal.segment_size=9MiB",
+    "--set",
+    "replication.slot_bytes=10MiB",
+];
+
+fn primary(place: &Place, address: &str, more: &[&str]) -> Server {
+    Server::start_with(place, &[&["--replica-listen", address], &SMALL[..], more].concat())
+}
+
+fn replica(place: &Place, primary: &str) -> Server {
+    let arguments = ["--replica-of", primary, "--set", "replication.slot=north", "--set", "replication.timeout=1s"];
+    Server::start_with(place, &arguments)
+}
+
+/// Waits until `sql` answers `expected`; an error is no answer yet.
+fn until(client: &mut Client, sql: &str, expected: &str, places: [&Place; 2]) {
+    let start = Stopwatch::start();
+    loop {
+        let found = client.query_one(sql, &[]).map(|row| row.get::<_, Option<String>>(0));
+        if found.as_ref().is_ok_and(|found| found.as_deref() == Some(expected)) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{sql}: {found:?} instead of {expected}\n--- primary:\n{}--- replica:\n{}",
+            places[0].log(),
+            places[1].log()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Writes about 10 MB.
+fn write_much(client: &mut Client, from: i32) {
+    let sql =
+        format!("INSERT INTO notes SELECT n, repeat('x', 99000) FROM generate_series({from}, {}) AS n", from + 99);
+    client.batch_execute(&sql).expect("the primary writes");
+}
+
+/// Bytes in the files of the log.
+fn log_bytes(place: &Place) -> u64 {
+    let names = std::fs::read_dir(place.data().join("wal")).expect("the log is there");
+    let segments = names.flatten().filter(|name| name.path().extension().is_some_and(|extension| extension == "wal"));
+    segments.map(|name| name.metadata().map_or(0, |metadata| metadata.len())).sum()
+}
+
+/// Goal: a replica that does not come back costs its primary no more disk than its slot may keep; a slot is known, with its replica,
+/// after a restart of the primary and before anybody comes; it expires, is shown and said so; dropped, it is gone. Method: a replica
+/// that is killed, restarts of the primary, eight times as much log as a slot may keep, with checkpoints that let it go.
+#[test]
+fn a_dead_replica_never_fills_its_primarys_disk() {
+    let (here, there) = (Place::new(), Place::new());
+    let places = [&here, &there];
+    let server = primary(&here, "127.0.0.1:0", &[]);
+    let address = Server::replica_address(&here);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY, t text)").unwrap();
+    let copy = replica(&there, &address);
+    until(&mut client, "SELECT state FROM collie_slots", "streaming", places);
+    let used = client.query("SELECT pg_drop_replication_slot('north')", &[]).unwrap_err();
+    assert_eq!(state(&used), "55006", "{used:?}");
+    let shown = "SELECT slot || ' ' || node || ' ' || (durable_lsn IS NOT NULL) FROM collie_slots";
+    let before: String = value(&mut client, shown);
+    copy.kill();
+    until(&mut client, "SELECT state FROM collie_slots", "away", places);
+    // A kill might lose the last seconds of what is known of slots.
+    assert_eq!(server.stop().code(), Some(0), "{}", here.log());
+
+    let server = primary(&here, "127.0.0.1:0", &[]);
+    let mut client = server.connect();
+    assert_eq!(value::<String>(&mut client, shown), before);
+    assert_eq!(value::<String>(&mut client, "SELECT state FROM collie_slots"), "away");
+    assert_eq!(
+        value::<String>(&mut client, "SELECT wal_status FROM pg_replication_slots WHERE NOT active"),
+        "reserved"
+    );
+    for part in 0..8 {
+        write_much(&mut client, part * 100);
+        client.batch_execute("CHECKPOINT").unwrap();
+    }
+    until(&mut client, "SELECT expired_by FROM collie_slots", "bytes", places);
+    assert_eq!(value::<String>(&mut client, "SELECT wal_status FROM pg_replication_slots"), "lost");
+    assert!(here.log().contains("replication slot north is expired"), "{}", here.log());
+    // What it may keep, the file that is written, those that are prepared, and the one that ends the limit: not all that was written.
+    client.batch_execute("CHECKPOINT; CHECKPOINT").unwrap();
+    let start = Stopwatch::start();
+    while log_bytes(&here) > 56 << 20 {
+        assert!(start.elapsed() < PATIENCE, "{} bytes of log are kept", log_bytes(&here));
+        write_much(&mut client, 1000);
+        client.batch_execute("DELETE FROM notes WHERE n >= 1000; CHECKPOINT").unwrap();
+    }
+    assert_eq!(server.stop().code(), Some(0), "{}", here.log());
+
+    let server = primary(&here, "127.0.0.1:0", &[]);
+    let mut client = server.connect();
+    assert_eq!(value::<String>(&mut client, "SELECT state FROM collie_slots"), "expired");
+    client.batch_execute("SELECT pg_drop_replication_slot('north')").unwrap();
+    assert_eq!(value::<i64>(&mut client, "SELECT count(*) FROM collie_slots"), 0);
+    let gone = client.query("SELECT pg_drop_replication_slot('north')", &[]).unwrap_err();
+    assert_eq!(state(&gone), "42704", "{gone:?}");
+    server.kill();
+    let server = primary(&here, "127.0.0.1:0", &[]);
+    assert_eq!(value::<i64>(&mut server.connect(), "SELECT count(*) FROM pg_replication_slots"), 0);
+}
+
+/// Goal: a slot that nobody uses for its age expires although little is written. Method: an age of a second.
+#[test]
+fn an_unused_slot_expires_by_its_age() {
+    let (here, there) = (Place::new(), Place::new());
+    let places = [&here, &there];
+    let server = primary(&here, "127.0.0.1:0", &["--set", "replication.slot_age=1s"]);
+    let copy = replica(&there, &Server::replica_address(&here));
+    let mut client = server.connect();
+    until(&mut client, "SELECT state FROM collie_slots", "streaming", places);
+    copy.kill();
+    until(&mut client, "SELECT expired_by FROM collie_slots", "age", places);
+    let kept = "SELECT kept_bytes || ' ' || (restart_lsn IS NULL) FROM collie_slots";
+    until(&mut client, kept, "0 true", places);
+}
+
+/// Goal: a replica that its primary cannot bring up to date any more is whole again without a person, on the same address, under the
+/// same name, without what was there before beside it; a new process that finds the same is too. Method: a replica that is stopped
+/// (SIGSTOP) while its slot expires, and goes on; then one that is killed meanwhile, and started again.
+#[test]
+fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
+    let (here, there) = (Place::new(), Place::new());
+    let places = [&here, &there];
+    let server = primary(&here, "127.0.0.1:0", &["--set", "replication.timeout=1s"]);
+    let address = Server::replica_address(&here);
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY, t text)").unwrap();
+    let copy = replica(&there, &address);
+    let sum = "SELECT count(*) || ' ' || sum(n) || ' ' || sum(length(t)) FROM notes";
+    let until_equal = |client: &mut Client, copy: &Server| {
+        let expected: String = value(client, sum);
+        let start = Stopwatch::start();
+        loop {
+            // While it is being filled there is nobody to ask.
+            let asked = copy.config().connect(postgres::NoTls).and_then(|mut client| client.query_one(sum, &[]));
+            match asked.map(|row| row.get::<_, Option<String>>(0)) {
+                Ok(Some(found)) if found == expected => return,
+                Err(error) if error.as_db_error().is_some() => {
+                    let state = state(&error);
+                    assert!(["57P03", "57P01", "42P01"].contains(&&*state), "{error:?}");
+                }
+                _ => {}
+            }
+            assert!(start.elapsed() < PATIENCE, "--- primary:\n{}--- replica:\n{}", here.log(), there.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let expire = |client: &mut Client, part: i32| {
+        until(client, "SELECT state FROM collie_slots", "away", places);
+        for part in part..part + 3 {
+            write_much(client, part * 100);
+            client.batch_execute("CHECKPOINT").unwrap();
+        }
+        until(client, "SELECT expired_by FROM collie_slots", "bytes", places);
+    };
+    client.batch_execute("INSERT INTO notes VALUES (-1, 'first')").unwrap();
+    until_equal(&mut client, &copy);
+    let node: String = value(&mut client, "SELECT node FROM collie_slots");
+
+    copy.pause();
+    expire(&mut client, 0);
+    copy.go_on();
+    until_equal(&mut client, &copy);
+    assert!(there.log().contains("filling it anew"), "{}", there.log());
+    until(&mut client, "SELECT state FROM collie_slots WHERE expired_by IS NULL", "streaming", places);
+
+    copy.kill();
+    expire(&mut client, 10);
+    let copy = replica(&there, &address);
+    until_equal(&mut client, &copy);
+    assert_eq!(value::<String>(&mut client, "SELECT node FROM collie_slots"), node, "it is the same node");
+    client.batch_execute("INSERT INTO notes VALUES (-2, 'last')").unwrap();
+    until_equal(&mut client, &copy);
+    for left in ["data.collie-before", "data.collie-partial"] {
+        assert!(!there.beside(left).exists(), "{left} was left");
+    }
+    assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
+}

@@ -1,0 +1,193 @@
+//! `Standby`: a replica beside a round, read while the primary is written to, behind a bad network and killed now and then.
+//!
+//! A life of it is a process; connections of one life see states that never go back. Between lives it keeps its directory. It is filled
+//! before the round begins, so that it opens although its primary is dead at that moment.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use collie_netlab::{Direction, Proxy, Weather};
+use postgres::NoTls;
+
+use super::{
+    PATIENCE,
+    client::{Client, Shared},
+    history::Transaction,
+};
+use crate::{random::Random, server::Server};
+
+/// Connections to a replica at one time.
+const READERS: u64 = 3;
+
+/// Numbers of the readers' connections begin here, above all others of a round.
+const SESSIONS: u64 = 1 << 32;
+
+/// `replication.timeout` of both servers: the shortest there is.
+const TIMEOUT: &str = "replication.timeout=1 s";
+
+/// How often something that is waited for is looked at.
+const TICK: Duration = Duration::from_millis(5);
+
+/// A replica.
+pub(crate) struct Standby {
+    binary: PathBuf,
+    /// Before the server's own.
+    arguments: Vec<String>,
+    data: PathBuf,
+    log: PathBuf,
+    settings: Vec<String>,
+    proxy: Proxy,
+    server: Option<Server>,
+    life: u64,
+    sessions: u64,
+    pub(crate) kills: u64,
+}
+
+/// What a primary needs so that it can be followed.
+pub(crate) struct Port(SocketAddr);
+
+impl Port {
+    /// Finds a port that nobody has, which a primary keeps over its lives.
+    pub(crate) fn free() -> anyhow::Result<Self> {
+        Ok(Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?))
+    }
+
+    /// The primary's further settings.
+    pub(crate) fn settings(&self) -> [String; 2] {
+        [format!("server.replica_listen={}", self.0), TIMEOUT.to_owned()]
+    }
+}
+
+impl Standby {
+    /// Fills a replica in `dir` and waits until it has what `primary` has.
+    pub(crate) fn start(
+        (binary, arguments): (&Path, Vec<String>),
+        [dir, rings]: [&Path; 2],
+        port: &Port,
+        seed: u64,
+        primary: &Server,
+    ) -> anyhow::Result<Self> {
+        let proxy = Proxy::start(port.0, seed)?;
+        let (ring_dir, follow) = (rings.display(), proxy.address());
+        let settings = [format!("wal.ring_dir={ring_dir}"), format!("server.replica_of={follow}"), TIMEOUT.to_owned()];
+        let mut standby = Self {
+            binary: binary.to_owned(),
+            arguments,
+            data: dir.join("replica"),
+            log: dir.join("replica.log"),
+            settings: settings.to_vec(),
+            proxy,
+            server: None,
+            life: 0,
+            sessions: SESSIONS,
+            kills: 0,
+        };
+        standby.open()?;
+        standby.until_equal(primary)?;
+        Ok(standby)
+    }
+
+    fn open(&mut self) -> anyhow::Result<()> {
+        let server = Server::start_logged(&self.binary, &self.arguments, &self.data, &self.settings, &self.log);
+        self.server = Some(server.with_context(|| format!("the replica, see {}", self.log.display()))?);
+        self.life += 1;
+        Ok(())
+    }
+
+    /// Has it read, in one life after the other, until `over`; returns what its readers did.
+    pub(crate) fn read(
+        &mut self,
+        shared: &Shared,
+        mut random: Random,
+        over: &AtomicBool,
+    ) -> anyhow::Result<Vec<Transaction>> {
+        let mut history = Vec::new();
+        while !over.load(Ordering::SeqCst) {
+            if self.server.is_none() {
+                self.open()?;
+            }
+            let server = self.server.take().context("it was just opened")?;
+            let stop = Arc::new(AtomicBool::new(false));
+            let mut readers = Vec::new();
+            for _ in 0..READERS {
+                self.sessions += 1;
+                let connection = server.config().connect(NoTls).context("cannot connect to the replica")?;
+                let random = Random::new(random.next());
+                let client = Client::reading(connection, self.sessions, random, shared, self.life, &stop)?;
+                readers.push(thread::spawn(move || client.run()));
+            }
+            self.weather(&mut random, over);
+            let dies = random.below(2) == 0;
+            self.server = if dies {
+                server.kill()?;
+                self.kills += 1;
+                None
+            } else {
+                Some(server)
+            };
+            stop.store(true, Ordering::SeqCst);
+            for reader in readers {
+                history.extend(reader.join().map_err(|_| anyhow::anyhow!("a reader panicked"))??);
+            }
+        }
+        self.proxy.heal();
+        Ok(history)
+    }
+
+    /// One kind of weather for a while.
+    fn weather(&self, random: &mut Random, over: &AtomicBool) {
+        let ms = |low: u64, random: &mut Random| Duration::from_millis(low + random.below(800));
+        let slow = Weather { bytes_per_second: Some(100_000), delay: Duration::from_millis(20), ..Weather::default() };
+        match random.below(6) {
+            0 => self.proxy.reset(),
+            1 => self.proxy.cut_both(),
+            2 => self.proxy.cut(Direction::Out),
+            3 => self.proxy.cut(Direction::Back),
+            4 => self.proxy.set_both(slow),
+            _ => {}
+        }
+        let mut left = ms(100, random);
+        while !left.is_zero() && !over.load(Ordering::SeqCst) {
+            thread::sleep(TICK);
+            left = left.saturating_sub(TICK);
+        }
+        self.proxy.heal();
+        let mut left = ms(100, random);
+        while !left.is_zero() && !over.load(Ordering::SeqCst) {
+            thread::sleep(TICK);
+            left = left.saturating_sub(TICK);
+        }
+    }
+
+    /// Waits until it has what `primary` has, while nobody writes.
+    ///
+    /// # Errors
+    /// It does not come to that.
+    pub(crate) fn until_equal(&mut self, primary: &Server) -> anyhow::Result<()> {
+        if self.server.is_none() {
+            self.open()?;
+        }
+        let hash = |client: &mut postgres::Client| -> Result<String, postgres::Error> {
+            let state: String = client.query_one("SELECT collie_state_hash()", &[])?.get(0);
+            Ok(state.rsplit(':').next().unwrap_or_default().to_owned())
+        };
+        let expected = hash(&mut primary.connect()?)?;
+        let mut client = self.server.as_ref().context("it was just opened")?.connect()?;
+        let mut waited = Duration::ZERO;
+        while hash(&mut client)? != expected {
+            ensure!(waited < PATIENCE, "the replica does not come to what the primary has: see {}", self.log.display());
+            thread::sleep(TICK);
+            waited += TICK;
+        }
+        Ok(())
+    }
+}
