@@ -204,3 +204,27 @@ fn manual_flush_waits_to_be_asked_or_for_half_a_ring() {
     }
     eventually("the flush of a ring half full", || log.durable() > end);
 }
+
+/// Goal: with `manual_wal_flush`, appends below half a ring leave the sleeping keeper alone: waking it for nothing at each of them
+/// made them five times as dear. Method: the keeper's lock is held, which whoever wakes it needs, while more than `flush_bytes` are
+/// appended.
+#[test]
+fn manual_flush_wakes_no_keeper_below_half_a_ring() {
+    let options = Options { manual_wal_flush: true, threads: true, ..tiny() };
+    let (ring, flush_bytes, log) = (options.ring_bytes, options.flush_bytes, open(&SimFiles::new(), options));
+    let mut writer = log.writer();
+    let start = writer.commit(0, &[0; 998], Level::Memory).unwrap().end;
+    eventually("a keeper with nothing to do", || log.keeper_state().load(Ordering::Relaxed) == KEEPER_SLEEPS);
+    let held = log.core().flusher.queue.lock();
+    let appends = std::thread::spawn(move || {
+        let mut end = start;
+        while end.bytes_since(start) <= flush_bytes {
+            end = writer.commit(0, &[0; 998], Level::Memory).unwrap().end;
+        }
+        end
+    });
+    eventually("appends that wait for nobody", || appends.is_finished());
+    drop(held);
+    let end = appends.join().unwrap();
+    assert!(end.bytes_since(start) < ring / 2 && log.durable() <= start, "nothing was flushed");
+}

@@ -70,6 +70,7 @@ mod frame_tail;
 mod holds;
 #[cfg(any(test, feature = "lab"))]
 pub mod lab;
+mod last_life;
 mod lead;
 mod log;
 mod misplaced;
@@ -163,12 +164,13 @@ pub use duplicate::{Duplicate, LogPin, give_new_id};
 pub use error::WalError;
 pub use figures::Figures;
 pub use follow::Follower;
+pub use last_life::Ending;
 pub use lead::Lead;
 pub use log::Log;
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use reached::Reached;
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};
-pub use recover::{Ending, Recovered};
+pub use recover::Recovered;
 #[cfg(loom)]
 #[doc(hidden)]
 pub use reserve::{ModelLog, ModelSink, ModelWriter};

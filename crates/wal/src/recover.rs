@@ -24,14 +24,13 @@ use crate::{
     Options, RecoveryMode, RingKind, WalError,
     copies::{Copies, CopyDir, Gathered, Mirror},
     course::{Counts, Course, sync_file},
-    dead_ring::{DeadRing, Found},
     decode::whole_records,
     format::{BLOCK_BYTES, CopyCounts, Link, REASON_FOLLOW, REASON_OPEN, REASON_REWRITE, SegmentHeader},
-    misplaced::{Cause, Shortened, refuse_late_start},
+    last_life::{Ending, survey_with_ring, take_from_ring},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
     spare::{Spare, open_descriptions, prepare, prepare_again},
-    survey::{Damage, Leftover, Note, Survey, survey_watched},
+    survey::{Leftover, Note, Survey, survey_watched},
     window::Window,
 };
 
@@ -64,17 +63,6 @@ pub struct Recovered {
     pub notes: Vec<String>,
 }
 
-/// How the last life of a log ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// There was none: the log is new.
-    New,
-    /// It was closed.
-    Clean,
-    /// It was not closed.
-    Unclean,
-}
-
 /// What the running log starts from.
 pub(crate) struct Opened {
     /// The environment to go on with: its files write every copy.
@@ -84,34 +72,6 @@ pub(crate) struct Opened {
     pub(crate) recovered: Recovered,
     /// Where the damage began, if there was any: the log goes on without what lay there.
     pub(crate) lost_above: Option<Lsn>,
-}
-
-impl Survey {
-    /// Returns the damage as an error.
-    pub(crate) fn damage_error(&self) -> Option<WalError> {
-        let Damage { lsn, path, offset, bad, durable, cause } = self.damage.clone()?;
-        Some(match cause {
-            Cause::Bytes => {
-                WalError::Damaged { lsn, path, offset, stored: bad.stored, computed: bad.computed, durable }
-            }
-            Cause::Shortened(Shortened { path, bytes, segment_bytes }) => {
-                WalError::Shortened { path, bytes, segment_bytes, lsn, durable }
-            }
-            Cause::Missing(missing) => WalError::MissingSegment { missing, lsn, durable },
-        })
-    }
-
-    /// Returns the line about a trimmed tail, if there is one.
-    pub(crate) fn torn_note(&self) -> Option<String> {
-        let (path, offset) = self.tail()?;
-        let name = path.file_name()?.to_string_lossy();
-        (self.torn_bytes > 0 && self.damage.is_none()).then(|| {
-            format!(
-                "wal: dropped an unfinished flush of {} bytes after LSN {} ({name} offset {offset}); no later frame relied on it",
-                self.torn_bytes, self.end
-            )
-        })
-    }
 }
 
 /// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
@@ -125,23 +85,8 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
             None => (None, survey_watched(&*env.files, dir, known_durable, &options.checked)?),
         })
     };
-    let (mut gathered, mut found) = look(options.known_durable)?;
-    if found.damage.is_none() {
-        refuse_late_start(&found, options.known_start)?;
-    }
     let mut notes = Vec::new();
-    let ring = find_ring(env, dir, options, &found, &mut notes)?;
-    if let Some(ring) = &ring {
-        if ring.durable > found.end && found.damage.is_none() {
-            // What it says was durable counts as such.
-            (gathered, found) = look(options.known_durable.max(Some(ring.durable)))?;
-        }
-        if found.damage.is_none() {
-            // Nothing is torn that it has.
-            found.torn_bytes = 0;
-        }
-    }
-    notes.extend(found.torn_note());
+    let (gathered, mut found, ring) = survey_with_ring(env, dir, options, &mut notes, look)?;
     if let Some(error) = found.damage_error() {
         if options.recovery_mode != RecoveryMode::PointInTime {
             return Err(error);
@@ -150,16 +95,7 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
         let holders = gathered.as_ref().map_or(&copies.usable, |gathered| &gathered.census.holders);
         set_aside(env, holders, &mut found)?;
     }
-    let ending = match (found.spans.is_empty() && found.damage.is_none(), found.clean && found.damage.is_none()) {
-        (true, _) => Ending::New,
-        (_, true) => Ending::Clean,
-        _ => Ending::Unclean,
-    };
-    if let (RecoveryMode::AbsoluteConsistency, Ending::Unclean, Some((path, offset))) =
-        (options.recovery_mode, ending, found.tail())
-    {
-        return Err(WalError::Unfinished { lsn: found.end, path: path.to_owned(), offset });
-    }
+    let ending = found.ending(options.recovery_mode)?;
     let next = match ending {
         Ending::New => found.end.max(options.first_lsn),
         Ending::Clean => found.end,
@@ -248,60 +184,6 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
     }
     let lost_above = found.damage.map(|_| link.previous_end);
     Ok(Opened { env: env.clone(), course, start, recovered, lost_above })
-}
-
-/// Looks for the shared ring of the life before.
-pub(crate) fn find_ring(
-    env: &Env,
-    dir: &Path,
-    options: &Options,
-    found: &Survey,
-    notes: &mut Vec<String>,
-) -> Result<Option<DeadRing>, WalError> {
-    let Some(log_id) = found.log_id.filter(|_| !found.clean && !mistake!("RING_NOT_READ")) else { return Ok(None) };
-    match DeadRing::find(env, dir, &options.ring_dir, log_id, found.chain_incarnation) {
-        Ok(Found::Ring(ring)) => return Ok(Some(ring)),
-        Ok(Found::Nothing) => {}
-        Ok(Found::Ignored(line)) => notes.push(line),
-        Err(error @ WalError::Damaged { .. }) if options.recovery_mode == RecoveryMode::PointInTime => {
-            notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(None)
-}
-
-/// Returns the records that only the ring has, and where they end. `lossy`: unreadable ones are left out with a line.
-pub(crate) fn take_from_ring(
-    ring: Option<&DeadRing>,
-    found: &Survey,
-    ending: Ending,
-    lossy: bool,
-    notes: &mut Vec<String>,
-) -> Result<(Vec<u8>, Lsn), WalError> {
-    let nothing = (Vec::new(), found.end);
-    let Some(ring) = ring.filter(|ring| ending == Ending::Unclean && ring.end > found.end) else { return Ok(nothing) };
-    let path = ring.path().display();
-    if found.damage.is_some() {
-        let (end, from) = (ring.end, found.end);
-        notes.push(format!(
-            "wal: the shared ring {path} reaches to LSN {end}, but what lies between {from} and its records is lost: not used"
-        ));
-        return Ok(nothing);
-    }
-    let records = match ring.records_from(found.end) {
-        Err(error @ WalError::Damaged { .. }) if lossy => {
-            notes.push(format!("{error}; opened without them as wal.recovery_mode = point_in_time asks"));
-            return Ok(nothing);
-        }
-        records => records?,
-    };
-    notes.push(format!(
-        "wal: took {} bytes above LSN {} from the shared ring {path}: the process before ended without writing them",
-        records.len(),
-        found.end
-    ));
-    Ok((records, ring.end))
 }
 
 /// Removes half-prepared files of an earlier life.

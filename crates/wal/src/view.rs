@@ -25,8 +25,7 @@ use crate::{
     assemble::{Assembler, Place},
     copies::surveyed_to_read,
     frame_reader::FrameReader,
-    misplaced::refuse_late_start,
-    recover::{Ending, find_ring, take_from_ring},
+    last_life::{survey_with_ring, take_from_ring},
     survey::{Survey, survey_watched},
 };
 
@@ -122,23 +121,8 @@ impl LogView {
             }
             false => surveyed_to_read(&env.files, dir, [&lock.there, &lock.missing], options, known_durable),
         };
-        let (mut files, mut found) = look(options.known_durable)?;
-        if found.damage.is_none() {
-            refuse_late_start(&found, options.known_start)?;
-        }
         let mut notes = Vec::new();
-        let ring = find_ring(env, dir, options, &found, &mut notes)?;
-        if let Some(ring) = &ring {
-            if ring.durable > found.end && found.damage.is_none() {
-                // What it says was durable counts as such.
-                (files, found) = look(options.known_durable.max(Some(ring.durable)))?;
-            }
-            if found.damage.is_none() {
-                // Nothing is torn that it has.
-                found.torn_bytes = 0;
-            }
-        }
-        notes.extend(found.torn_note());
+        let (files, mut found, ring) = survey_with_ring(env, dir, options, &mut notes, look)?;
         let lossy = options.recovery_mode == RecoveryMode::PointInTime;
         if let Some(error) = found.damage_error() {
             if !lossy {
@@ -151,16 +135,7 @@ impl LogView {
                 (found.end, found.durable) = (Lsn::FIRST, Lsn::FIRST);
             }
         }
-        let ending = match (found.spans.is_empty() && found.damage.is_none(), found.clean && found.damage.is_none()) {
-            (true, _) => Ending::New,
-            (_, true) => Ending::Clean,
-            _ => Ending::Unclean,
-        };
-        if let (RecoveryMode::AbsoluteConsistency, Ending::Unclean, Some((path, offset))) =
-            (options.recovery_mode, ending, found.tail())
-        {
-            return Err(WalError::Unfinished { lsn: found.end, path: path.to_owned(), offset });
-        }
+        let ending = found.ending(options.recovery_mode)?;
         let (from_ring, end) = take_from_ring(ring.as_ref(), &found, ending, lossy, &mut notes)?;
         let record_bytes_max = usize::try_from(options.max_record_bytes).unwrap_or(usize::MAX);
         Ok(Self { files, found, from_ring, end, record_bytes_max, notes })

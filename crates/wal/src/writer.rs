@@ -140,7 +140,7 @@ impl Core {
         }
         let start = self.flusher.reserve.append(slot, self, record, publish)?;
         let end = start.plus(record.bytes());
-        if end.bytes_since(self.flusher.durable.load()) >= self.options.flush_bytes {
+        if end.bytes_since(self.flusher.durable.load()) >= self.flusher.limit {
             self.flusher.poke(true);
         }
         Ok(Appended { start, end })

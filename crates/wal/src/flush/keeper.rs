@@ -51,11 +51,6 @@ impl Flusher {
             }
             let (boundary, durable) = (self.reserve.advance(), self.durable.load());
             let pending = boundary.bytes_since(durable);
-            let limit = match options {
-                _ if self.follows => 1,
-                Options { manual_wal_flush: true, ring_bytes, .. } => ring_bytes / 2,
-                Options { flush_bytes, .. } => *flush_bytes,
-            };
             let needed = self.futures_need(&queue);
             if let Some((_, lsn)) = needed.filter(|(_, lsn)| *lsn > boundary) {
                 // A flight would not help them: a writer is still between its reservation and the end of its copy.
@@ -65,7 +60,7 @@ impl Flusher {
                 continue;
             }
             let needed = needed.map(|(purpose, _)| purpose);
-            let due = needed.or((pending >= limit).then_some(Purpose::Sync));
+            let due = needed.or((pending >= self.limit).then_some(Purpose::Sync));
             if let Some(right) = due.and_then(|purpose| self.begin(&mut queue, purpose)) {
                 drop(queue);
                 // A failure has poisoned the log, which is how everybody hears of it.
@@ -74,7 +69,7 @@ impl Flusher {
                 continue;
             }
             // Also what is still being copied will have to be flushed.
-            let delayed = self.has_work() && !options.manual_wal_flush;
+            let delayed = self.has_work() && !self.manual;
             let silent = !delayed && self.named.load() < durable && self.reserve.next() <= durable;
             if delayed || silent {
                 let flight = queue.flight;
@@ -104,7 +99,7 @@ impl Flusher {
             self.keeper.store(KEEPER_SLEEPS, Ordering::Relaxed);
             // Pairs with the fence in `Flusher::poke`.
             fence(Ordering::SeqCst);
-            let woken_early = self.has_work() && !options.manual_wal_flush;
+            let woken_early = self.has_work() && !self.manual;
             if !woken_early {
                 self.keeper_poked.wait(&mut queue);
             }
@@ -127,6 +122,9 @@ impl Flusher {
     /// Wakes the keeper if it has nothing to do, or also if it waits for its delay, after an append that nobody waits for.
     #[inline(never)]
     pub(crate) fn poke(&self, also_delayed: bool) {
+        if self.manual && self.reserve.next().bytes_since(self.durable.load()) < self.limit {
+            return; // it would look and sleep again
+        }
         fence(Ordering::SeqCst);
         let keeper = self.keeper.load(Ordering::Relaxed);
         let waits_for_work = keeper == KEEPER_SLEEPS || keeper == KEEPER_SILENT;

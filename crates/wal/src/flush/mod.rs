@@ -82,6 +82,10 @@ pub(crate) struct Flusher {
     pub(crate) segments: Segments,
     /// Whether the records come from another log: nothing is appended, and everything is flushed at once.
     pub(crate) follows: bool,
+    /// Whether nothing is flushed that nobody asked for, below `limit` (`wal.manual_wal_flush`).
+    manual: bool,
+    /// Bytes at which what nobody waits for is flushed without a delay.
+    pub(crate) limit: u64,
     warnings: Warnings,
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
@@ -122,11 +126,18 @@ impl Flusher {
         env: &Env,
     ) -> Self {
         let (start, flights) = (course.issued, course.files.len());
+        let limit = match options {
+            _ if follows => 1,
+            Options { manual_wal_flush: true, ring_bytes, .. } => ring_bytes / 2,
+            Options { flush_bytes, .. } => *flush_bytes,
+        };
         let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
         Self {
             reserve,
             segments,
             follows,
+            manual: options.manual_wal_flush,
+            limit,
             warnings: options.warnings.clone(),
             clock: env.clock.clone(),
             stalls: Mutex::default(),
