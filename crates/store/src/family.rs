@@ -159,11 +159,8 @@ impl<I: OrderedIndex> Family<I> {
                 },
             };
             if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = &outcome {
-                counted.memory += i64::from(pending.bytes());
-                counted.user_bytes = signed_len(key.len() + value.len());
                 counted.inserts = 1;
-                self.counters.add(counted);
-                self.mark(pending.row(), value.len(), view.snapshot);
+                self.count_put(counted, pending, key, value, view);
             }
             return outcome;
         }
@@ -198,14 +195,19 @@ impl<I: OrderedIndex> Family<I> {
                 },
             };
             if let PutOutcome::Done { pending, replaced, .. } = &outcome {
-                counted.memory += i64::from(pending.bytes());
-                counted.user_bytes = signed_len(key.len() + value.len());
                 (counted.inserts, counted.writes) = if *replaced { (0, 1) } else { (1, 0) };
-                self.counters.add(counted);
-                self.mark(pending.row(), value.len(), view.snapshot);
+                self.count_put(counted, pending, key, value, view);
             }
             return outcome;
         }
+    }
+
+    /// Counts a value that was put, beside what is in `counted` already, and lists its row for the next flush.
+    fn count_put(&self, mut counted: Counted, pending: &Pending, key: &[u8], value: &[u8], view: &View) {
+        counted.memory += i64::from(pending.bytes());
+        counted.user_bytes = signed_len(key.len() + value.len());
+        self.counters.add(counted);
+        self.mark(pending.row(), value.len(), view.snapshot);
     }
 
     /// Changes, deletes, moves or locks an existing row.

@@ -12,48 +12,24 @@ use std::sync::Arc;
 use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{bounds, check};
-use collie_sync::{Mutex, mutant, thread};
+use collie_sync::{mutant, thread};
 
 use super::Family;
 use crate::calls::{Basis, Change, InsertOutcome, View, WriteOutcome, WriteRules};
-use crate::held::Holders;
 use crate::index::OrderedIndex as _;
+use crate::loom_commits::{Commits, START};
+use crate::pin;
 use crate::row::{FlushAt, Pending, Row};
-use crate::stamp::{Fate, Resolve, Word};
-use crate::{RowHolders, ShareLocks, pin};
 
 const KEY: &[u8] = b"k";
-/// Where the first commit of a model lies.
-const START: u64 = 5000;
 
 /// What the levels hold of the one row: the value, or that it was deleted, and when.
 type Levels = BTreeMap<(), (Lsn, Option<u8>)>;
 
 struct World {
     family: Family,
-    states: [AtomicU64; 2],
-    /// Commits in the log, each 10 long.
-    log: Mutex<u64>,
-    boundary: AtomicU64,
+    commits: Commits<2>,
     durable: AtomicU64,
-    holders: Mutex<Holders>,
-}
-
-impl ShareLocks for World {
-    fn with_holders<R>(&self, _: CfId, _: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
-        act(&mut *self.holders.lock())
-    }
-}
-
-impl Resolve for World {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or_else(|xid| {
-            match self.states[usize::try_from(xid.get()).unwrap()].load(Ordering::Acquire) {
-                0 => Fate::InProgress(xid),
-                csn => Fate::Committed(Lsn::new(csn)),
-            }
-        })
-    }
 }
 
 impl World {
@@ -61,9 +37,7 @@ impl World {
     fn new() -> collie_sync::Arc<Self> {
         let family = Family::with_levels(CfId::new(1));
         assert!(family.load_from_levels(KEY, &[0], Lsn::FIRST));
-        let (states, holders) = ([AtomicU64::new(0), AtomicU64::new(0)], Mutex::new(Holders::default()));
-        let (boundary, durable) = (AtomicU64::new(START), AtomicU64::new(START));
-        collie_sync::Arc::new(Self { family, states, log: Mutex::new(START), boundary, durable, holders })
+        collie_sync::Arc::new(Self { family, commits: Commits::new(), durable: AtomicU64::new(START) })
     }
 
     /// Changes the row as transaction `xid`; `None` when another is at it.
@@ -75,7 +49,7 @@ impl World {
     fn write_at(&self, snapshot: Lsn, xid: u64, change: Change<'_>) -> Option<Pending> {
         let view = View { snapshot, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
-        match self.family.write(KEY, change, Basis::Snapshot, &view, &rules, self) {
+        match self.family.write(KEY, change, Basis::Snapshot, &view, &rules, &self.commits) {
             WriteOutcome::Done(pending) => Some(pending),
             _ => None,
         }
@@ -83,29 +57,23 @@ impl World {
 
     /// Commits: takes a position, publishes, moves the boundary and puts the record on disk.
     fn commit(&self, xid: u64, pending: Pending) -> Lsn {
-        let mut log = self.log.lock();
-        let csn = *log;
-        *log += 10;
-        self.states[usize::try_from(xid).unwrap()].store(csn, Ordering::Release);
-        self.boundary.store(*log, Ordering::Release);
-        self.durable.store(*log, Ordering::Release);
-        drop(log);
+        let csn = self.commits.publish_and(xid, |end| self.durable.store(end, Ordering::Release));
         if mutant!("MARKED_AT_STAMPING") {
-            self.family.mark(pending.row(), 1, Lsn::new(csn));
+            self.family.mark(pending.row(), 1, csn);
         }
-        pending.commit(Lsn::new(csn));
-        Lsn::new(csn)
+        pending.commit(csn);
+        csn
     }
 
     /// One flush: everything committed below a position, into `levels`. Returns the position.
     fn flush(&self, levels: &mut Levels, flushed: Lsn) -> Lsn {
         let early = mutant!("LISTS_BEFORE_POSITION").then(|| self.family.take_unflushed());
         let durable = Lsn::new(self.durable.load(Ordering::Acquire));
-        let above = mutant!("FLUSHED_AT_BOUNDARY").then(|| Lsn::new(self.boundary.load(Ordering::Acquire)));
+        let above = mutant!("FLUSHED_AT_BOUNDARY").then(|| self.commits.now());
         let position = above.unwrap_or(durable);
         let taken = early.unwrap_or_else(|| self.family.take_unflushed());
         let at = FlushAt { position, flushed, uncertain: false };
-        let entries = self.family.flush_entries(&taken, at, self);
+        let entries = self.family.flush_entries(&taken, at, &self.commits);
         for entry in &entries {
             assert!(entry.csn < durable, "the levels hold what the log could lose");
             levels.insert((), (entry.csn, entry.value.as_ref().map(|value| value[0])));
@@ -116,18 +84,12 @@ impl World {
 
     /// One re-log: everything committed below a position that is loaded after its beginning. Returns what it wrote down.
     fn relog(&self) -> Vec<(Lsn, Option<u8>)> {
-        let begin = || {
-            let mut log = self.log.lock();
-            *log += 10;
-            self.boundary.store(*log, Ordering::Release);
-            self.durable.store(*log, Ordering::Release);
-            Lsn::new(*log - 10)
-        };
+        let begin = || self.commits.mark(|end| self.durable.store(end, Ordering::Release));
         let early = (!mutant!("RELOG_BEGINS_LATE")).then(begin);
         let position = Lsn::new(self.durable.load(Ordering::Acquire));
         let taken = self.family.take_unflushed();
         let at = FlushAt { position, flushed: Lsn::new(START), uncertain: false };
-        let entries = self.family.relog_entries(&taken, at, self);
+        let entries = self.family.relog_entries(&taken, at, &self.commits);
         let since = early.unwrap_or_else(begin);
         self.family.give_back(taken, Some(since));
         entries.iter().map(|entry| (entry.csn, entry.value.as_ref().map(|value| value[0]))).collect()
@@ -137,7 +99,7 @@ impl World {
     fn insert(&self, xid: u64, value: u8) -> Option<Pending> {
         let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
-        match self.family.insert(KEY, &[value], &view, &rules, self) {
+        match self.family.insert(KEY, &[value], &view, &rules, &self.commits) {
             InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => Some(pending),
             _ => None,
         }
@@ -145,7 +107,7 @@ impl World {
 
     fn newest(&self) -> Option<u8> {
         let view = View { snapshot: Lsn::MAX, me: None, command: 0 };
-        self.family.read(KEY, &view, self, &pin()).map(|value| value[0])
+        self.family.read(KEY, &view, &self.commits, &pin()).map(|value| value[0])
     }
 
     fn live(&self) -> LiveSnapshots {
@@ -241,7 +203,7 @@ fn writers_and_relog() {
         thread::spawn(move || {
             let value = [u8::try_from(xid).unwrap() + 1];
             // What the log had reached before: from there on the row needs it.
-            let snapshot = Lsn::new(world.boundary.load(Ordering::Acquire));
+            let snapshot = world.commits.now();
             let pending = world.write_at(snapshot, xid, Change::Put(&value))?;
             Some((world.commit(xid, pending), value[0]))
         })

@@ -76,6 +76,8 @@ mod index;
 pub mod index_checks;
 mod key;
 mod levels;
+#[cfg(all(test, loom))]
+mod loom_commits;
 mod manifest;
 mod row;
 mod share_locks;

@@ -3,54 +3,27 @@
 //! Not seen here: reclamation (nothing is freed under loom); the B-tree of a partition, which is under its lock.
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
-use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::check;
-use collie_sync::{Mutex, thread};
+use collie_sync::thread;
 
 use super::Family;
 use crate::calls::{Basis, Change, PutOutcome, View, WriteOutcome, WriteRules};
-use crate::held::Holders;
 use crate::index::{OrderedIndex as _, PartitionedIndex};
+use crate::loom_commits::Commits;
+use crate::pin;
 use crate::row::Pending;
-use crate::stamp::{Fate, Resolve, Word};
-use crate::{RowHolders, ShareLocks, pin};
 
 const KEY: &[u8] = b"k";
-/// Where the first commit of a model lies.
-const START: u64 = 5000;
-
-/// One family, three transactions' states, and a log under one mutex.
+/// One family, and the commits of three transactions.
 struct World {
     family: Family<PartitionedIndex<2>>,
-    states: [AtomicU64; 3],
-    log: Mutex<u64>,
-    boundary: AtomicU64,
-    holders: Mutex<Holders>,
-}
-
-impl ShareLocks for World {
-    fn with_holders<R>(&self, _: CfId, _: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
-        act(&mut *self.holders.lock())
-    }
-}
-
-impl Resolve for World {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or_else(|xid| {
-            match self.states[usize::try_from(xid.get()).unwrap()].load(Ordering::Acquire) {
-                0 => Fate::InProgress(xid),
-                csn => Fate::Committed(Lsn::new(csn)),
-            }
-        })
-    }
+    commits: Commits<3>,
 }
 
 impl World {
     fn new() -> collie_sync::Arc<Self> {
         let family = Family::over(CfId::new(1), PartitionedIndex::default());
-        let states = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
-        let (log, boundary, holders) = (Mutex::new(START), AtomicU64::new(START), Mutex::new(Holders::default()));
-        collie_sync::Arc::new(Self { family, states, log, boundary, holders })
+        collie_sync::Arc::new(Self { family, commits: Commits::new() })
     }
 
     /// The row has a value.
@@ -60,24 +33,15 @@ impl World {
         world
     }
 
-    fn now(&self) -> Lsn {
-        Lsn::new(self.boundary.load(Ordering::Acquire))
-    }
-
     fn publish(&self, xid: u64) -> Lsn {
-        let mut log = self.log.lock();
-        let csn = *log;
-        *log += 10;
-        self.states[usize::try_from(xid).unwrap()].store(csn, Ordering::Release);
-        self.boundary.store(*log, Ordering::Release);
-        Lsn::new(csn)
+        self.commits.publish(xid)
     }
 
     /// Puts a value as transaction `xid`; `None` when another is at it. Returns also the newer commit that it was told of.
     fn put(&self, xid: u64, value: u8) -> Option<(Pending, Option<Lsn>)> {
-        let view = View { snapshot: self.now(), me: Some(Xid::new(xid)), command: 1 };
+        let view = View { snapshot: self.commits.now(), me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
-        match self.family.put(KEY, &[value], &view, &rules, self) {
+        match self.family.put(KEY, &[value], &view, &rules, &self.commits) {
             PutOutcome::Done { pending, after, .. } => {
                 assert!(after.is_none_or(|csn| csn >= view.snapshot), "told of what is in view");
                 Some((pending, after))
@@ -91,12 +55,12 @@ impl World {
     fn write(&self, xid: u64, change: Change<'_>) -> WriteOutcome {
         let view = View { snapshot: Lsn::MAX, me: Some(Xid::new(xid)), command: 1 };
         let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
-        self.family.write(KEY, change, Basis::Snapshot, &view, &rules, self)
+        self.family.write(KEY, change, Basis::Snapshot, &view, &rules, &self.commits)
     }
 
     fn read_at(&self, snapshot: Lsn) -> Option<u8> {
         let view = View { snapshot, me: None, command: 0 };
-        self.family.read(KEY, &view, self, &pin()).map(|value| value[0])
+        self.family.read(KEY, &view, &self.commits, &pin()).map(|value| value[0])
     }
 }
 
@@ -113,7 +77,7 @@ fn two_putters_and_a_reader() {
             Some((csn, u8::try_from(xid).unwrap()))
         })
     });
-    let snapshot = world.now();
+    let snapshot = world.commits.now();
     let first = world.read_at(snapshot);
     assert!(first.is_some() && first == world.read_at(snapshot), "a snapshot does not move");
     let commits: Vec<(Lsn, u8)> = putters.into_iter().filter_map(|putter| putter.join().unwrap()).collect();
@@ -167,7 +131,7 @@ fn putter_beside_a_deletion() {
         other => panic!("who refers to the row is misled: {other:?}"),
     }
     if let WriteOutcome::Shared(lock) = referring {
-        lock.release(&*world);
+        lock.release(&world.commits);
     }
     if let Some((pending, _)) = put {
         pending.commit(world.publish(2));

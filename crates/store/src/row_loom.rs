@@ -5,55 +5,15 @@
 use collie_base::{LiveSnapshots, Xid};
 use collie_sync::atomic::{AtomicU64, Ordering};
 use collie_sync::model::{Explored, check, explore};
-use collie_sync::{Mutex, thread};
+use collie_sync::thread;
 
 use super::*;
-use crate::held::Holders;
-use crate::{Removal, RowHolders, Word};
+use crate::Removal;
+use crate::loom_commits::Commits;
 
 const CF: CfId = CfId::new(1);
 
-/// Three transactions' states and a log under one mutex: a commit takes a position, publishes, moves the boundary. The
-/// holders of the one row are under a mutex of their own.
-struct World {
-    states: [AtomicU64; 3],
-    log: Mutex<u64>,
-    boundary: AtomicU64,
-    holders: Mutex<Holders>,
-}
-
-impl ShareLocks for World {
-    fn with_holders<R>(&self, _: CfId, _: &[u8], act: impl FnOnce(&mut dyn RowHolders) -> R) -> R {
-        act(&mut *self.holders.lock())
-    }
-}
-
-impl World {
-    fn new() -> Self {
-        let states = [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
-        Self { states, log: Mutex::new(5000), boundary: AtomicU64::new(5000), holders: Mutex::new(Holders::default()) }
-    }
-
-    fn publish(&self, xid: u64) -> Lsn {
-        let mut log = self.log.lock();
-        let csn = *log;
-        *log += 10;
-        self.states[usize::try_from(xid).unwrap()].store(csn, Ordering::Release);
-        self.boundary.store(*log, Ordering::Release);
-        Lsn::new(csn)
-    }
-}
-
-impl Resolve for World {
-    fn resolve(&self, stamp: &Word) -> Fate {
-        Fate::of_final(stamp).unwrap_or_else(|xid| {
-            match self.states[usize::try_from(xid.get()).unwrap()].load(Ordering::Acquire) {
-                0 => Fate::InProgress(xid),
-                csn => Fate::Committed(Lsn::new(csn)),
-            }
-        })
-    }
-}
+type World = Commits<3>;
 
 fn amount(value: &[u8]) -> u8 {
     value[0]
@@ -61,7 +21,7 @@ fn amount(value: &[u8]) -> u8 {
 
 /// Adds one to the row as transaction `xid`; gives up when it would have to wait. Returns what it installed.
 fn add(row: &Arc<Row>, world: &World, xid: u64) -> Option<Pending> {
-    let snapshot = Lsn::new(world.boundary.load(Ordering::Acquire));
+    let snapshot = world.now();
     let view = View { snapshot, me: Some(Xid::new(xid)), command: 1 };
     let rules = WriteRules { xid: Xid::new(xid), repeatable: false };
     let seen = amount(row.read(&view, world, &pin()).expect("the row is never deleted"));
@@ -93,7 +53,7 @@ fn two_writers_and_a_reader() {
             1
         })
     });
-    let snapshot = Lsn::new(world.boundary.load(Ordering::Acquire));
+    let snapshot = world.now();
     let view = View { snapshot, me: None, command: 0 };
     let first = row.read(&view, &*world, &pin()).map(|value| amount(value));
     let second = row.read(&view, &*world, &pin()).map(|value| amount(value));
@@ -307,7 +267,7 @@ fn remover_and_inserter() {
         panic!("nobody else")
     };
     deletion.commit(world.publish(1));
-    let snapshot = Lsn::new(world.boundary.load(Ordering::Acquire));
+    let snapshot = world.now();
     let remover = thread::spawn({
         let row = Arc::clone(&row);
         move || matches!(row.try_remove(snapshot, &pin()), Removal::Dead { .. })
