@@ -22,7 +22,7 @@ use collie_sql::{
         snapshot::Schema,
     },
     codec::{KeyColumn, RowLayout, key::encode_key},
-    types::{Numeric, SqlType, Value, oid},
+    types::{Interval, Numeric, SqlType, Value, oid},
 };
 use collie_wal::{LagPolicy, Log, Options, TailOptions};
 
@@ -43,6 +43,20 @@ pub(crate) const ROW_TYPES: &[u32] = &[
     oid::INT2,
     oid::FLOAT4,
     oid::TIME,
+    oid::INTERVAL,
+];
+
+/// Texts of intervals, of each form that is read.
+const INTERVALS: &[&str] = &[
+    "1 year 2 mons -3 days +04:05:06.789",
+    "@ 1 century 2 weeks ago",
+    "@ 3 days -4 hours 5.5 secs ago",
+    "+1-2 -3 +4:05:06",
+    "P1Y2M3W4DT5H6M7.8S",
+    "P0001-02-03T04:05:06",
+    "P00010203T040506",
+    "-178956970 years -8 mons -2147483648 days -2562047788:00:54.775807",
+    "1d2h3m4s",
 ];
 
 /// Returns the seeds of a target.
@@ -54,6 +68,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "catalog_record" => catalog_record(),
         "config" => config(),
         "copy_input" => copy_input(),
+        "interval_text" => texts(INTERVALS),
         "key_codec" => key_codec(),
         "log_cursors" => log_cursors(),
         "log_reader" => log_reader(),
@@ -354,6 +369,7 @@ fn row_values() -> Vec<Value> {
         Value::Int2(3),
         Value::Float4(f32::NAN),
         Value::Time(86_400_000_000),
+        Value::Interval(Interval { months: 14, days: -3, micros: i64::MIN }),
     ]
 }
 
@@ -383,6 +399,7 @@ pub(crate) fn key_shapes() -> Vec<Vec<KeyColumn>> {
         vec![desc(oid::BYTEA), KeyColumn::nullable(oid::BYTEA), desc(oid::BOOL)],
         vec![desc(oid::FLOAT8), KeyColumn::nullable(oid::FLOAT4), desc(oid::INT2), KeyColumn::not_null(oid::INT4)],
         vec![desc(oid::TIMESTAMPTZ), KeyColumn::nullable(oid::DATE), KeyColumn::not_null(oid::TIME), desc(oid::CHAR)],
+        vec![KeyColumn::not_null(oid::INTERVAL), desc(oid::INTERVAL), KeyColumn::nullable(oid::INTERVAL)],
     ]
 }
 
@@ -494,7 +511,12 @@ fn catalog_record() -> Vec<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use collie_sql::{codec::key::decode_key, parse, session::copy_format::fuzz_copy};
+    use collie_sql::{
+        codec::key::decode_key,
+        parse,
+        session::copy_format::fuzz_copy,
+        types::{IntervalStyle, interval::parse_interval},
+    };
 
     /// Goal: Z3. Method: each decoder whose answer can be seen takes each seed.
     #[test]
@@ -517,6 +539,9 @@ mod tests {
         }
         let parsed = SQL.iter().filter(|text| parse::statements(text).is_ok()).count();
         assert!(parsed * 2 > SQL.len(), "only {parsed} texts are statements");
+        for text in INTERVALS {
+            parse_interval(text, -1, IntervalStyle::Postgres).unwrap();
+        }
         copy_input().iter().for_each(|seed| fuzz_copy(seed));
     }
 }

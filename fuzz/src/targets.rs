@@ -11,7 +11,10 @@ use collie_sql::{
         RowLayout,
         key::{decode_key, encode_key},
     },
-    types::Value,
+    types::{
+        IntervalStyle, Value,
+        interval::{parse_interval, write_interval},
+    },
 };
 use collie_wal::format::{BLOCK_BYTES, FRAME_MAGIC, SEGMENT_MAGIC};
 
@@ -175,6 +178,25 @@ pub(crate) fn row_codec(bytes: &[u8]) {
     let reread = read(&again).expect("what was just written can be read");
     for (column, oid) in oids.iter().enumerate() {
         assert!(values[column].compare(&reread[column], *oid).is_eq(), "column {column} does not survive");
+    }
+}
+
+/// The text of an interval. What is read prints and reads back in each style, but for the smallest value of a field, which no text with `ago`
+/// can say.
+pub(crate) fn interval_text(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let styles =
+        [IntervalStyle::Postgres, IntervalStyle::PostgresVerbose, IntervalStyle::SqlStandard, IntervalStyle::Iso8601];
+    for style in styles {
+        let Ok(interval) = parse_interval(text, -1, style) else { continue };
+        let mut printed = Vec::new();
+        write_interval(interval, style, &mut printed);
+        let printed = String::from_utf8(printed).expect("ASCII");
+        let smallest = interval.months == i32::MIN || interval.days == i32::MIN || interval.micros == i64::MIN;
+        match parse_interval(&printed, -1, style) {
+            Ok(again) => assert_eq!(format!("{again:?}"), format!("{interval:?}"), "{printed}"),
+            Err(error) => assert!(smallest, "{printed}: {error:?}"),
+        }
     }
 }
 

@@ -18,10 +18,10 @@ SOURCES = HERE.parent / "src" / "builtin"
 
 # Types whose values Collie holds. Arrays of these are supported as well.
 SUPPORTED = """bool bytea char name int8 int2 int2vector int4 regproc text oid oidvector float4 float8 unknown bpchar
-varchar date time timestamp timestamptz numeric regclass regtype regnamespace regrole regprocedure regoper regoperator
+varchar date time timestamp timestamptz interval numeric regclass regtype regnamespace regrole regprocedure regoper regoperator
 record void cstring pg_lsn any anyarray anyelement anynonarray anycompatible anycompatiblearray anycompatiblenonarray""".split()
 # Types that are known by name only, so that using one says "not supported" instead of "does not exist".
-NAMED = """interval timetz uuid json jsonb bit varbit money inet cidr macaddr point xml tsvector tsquery xid xid8
+NAMED = """timetz uuid json jsonb bit varbit money inet cidr macaddr point xml tsvector tsquery xid xid8
 cid tid aclitem pg_node_tree trigger internal pg_snapshot txid_snapshot""".split()
 # Types that only system functions take or return (as text): kept even though no table can have
 CATALOG = "pg_node_tree inet xid8 pg_snapshot txid_snapshot".split()

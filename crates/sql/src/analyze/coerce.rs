@@ -12,7 +12,7 @@ use crate::{
     builtin::{self, CastContext},
     error::{Result, SqlError, SqlState},
     parse::ast::Pos,
-    types::{SqlType, Value, io, oid},
+    types::{SqlType, TextContext, Value, datetime, io, oid},
 };
 
 /// Returns a type's category letter and whether it is the preferred one of its category.
@@ -126,6 +126,8 @@ impl Analyzer<'_> {
             let plain = SqlType::new(to.oid);
             let typed = match node.expr {
                 Expr::Const(Value::Null, _) => Expr::Const(Value::Null, to),
+                // What a number without a unit counts follows from the modifier: INTERVAL '1' DAY.
+                Expr::Const(value, _) if to.oid == oid::INTERVAL => self.literal(&value, to, pos)?,
                 Expr::Const(value, _) => self.literal(&value, plain, pos)?,
                 Expr::Param(place, _) => {
                     self.params.decide(place, to.oid, pos)?;
@@ -193,8 +195,24 @@ impl Analyzer<'_> {
             let text = format!("cannot accept a value of type {}", SqlType::new(to.oid).name());
             return Err(error(SqlState::FEATURE_NOT_SUPPORTED, text, pos));
         }
-        let value = io::text_in(to.oid, -1, text, self.cx.text).map_err(placed)?;
+        let value = io::text_in(to.oid, to.typmod, text, self.cx.text).map_err(placed)?;
+        // Plans are shared by sessions and kept: 'now' and kin are read when the statement runs. What is stored is of now.
+        if !self.is_stored() && self.names_a_moment(&value, to, text) {
+            let arg = Box::new(Expr::Const(Value::text(text), SqlType::TEXT));
+            return Ok(Expr::Cast { arg, to, explicit: true, pos });
+        }
         Ok(Expr::Const(value, to))
+    }
+
+    /// Returns whether a text that was read as `value` would be another at another time.
+    fn names_a_moment(&self, value: &Value, to: SqlType, text: &str) -> bool {
+        let element = to.element().map_or(to.oid, |element| element.oid);
+        if !matches!(element, oid::DATE | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ) {
+            return false;
+        }
+        // Another day, and another time of day.
+        let later = TextContext { now: self.cx.text.now.saturating_add(datetime::DAY_US + 1), ..*self.cx.text };
+        io::text_in(to.oid, to.typmod, text, &later).is_ok_and(|other| other != *value)
     }
 
     /// Gives a literal or parameter of unknown type the type text, as an output column gets it.

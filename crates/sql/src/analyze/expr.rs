@@ -126,9 +126,13 @@ impl Analyzer<'_> {
         Ok(Typed::new(Expr::Const(value, ty), pos))
     }
 
+    /// Returns whether the expression is about to be kept in the catalog.
+    pub(super) fn is_stored(&self) -> bool {
+        self.levels.last().is_some_and(|level| matches!(level.clause, Clause::Default | Clause::Check))
+    }
+
     fn param(&mut self, number: u32, pos: Pos) -> Result<Typed> {
-        let stored = self.levels.last().is_some_and(|level| matches!(level.clause, Clause::Default | Clause::Check));
-        if stored || !self.cx.parameters_allowed {
+        if self.is_stored() || !self.cx.parameters_allowed {
             return Err(error(SqlState::UNDEFINED_PARAMETER, format!("there is no parameter ${number}"), pos));
         }
         let (place, ty) = self.params.use_at(number, pos)?;

@@ -8,11 +8,11 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::args::{array, boolean, bytea, float, float4, int, new_text, numeric, out_of_range, text};
+use super::args::{array, boolean, bytea, float, float4, int, interval, new_text, numeric, out_of_range, text};
 use super::implementation::Accumulator;
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::numeric::Numeric;
-use crate::types::{Array, ArrayDim, Value};
+use crate::types::{Array, ArrayDim, Interval, Value};
 
 /// `count(*)`, and with an argument the rows where it is not NULL.
 #[derive(Default)]
@@ -112,6 +112,42 @@ impl Accumulator for NumericSum {
     }
 }
 
+/// `sum` and `avg` of intervals.
+pub(super) struct IntervalSum {
+    average: bool,
+    sum: Option<Interval>,
+    count: i64,
+}
+
+impl IntervalSum {
+    pub(super) fn new(average: bool) -> Self {
+        Self { average, sum: None, count: 0 }
+    }
+}
+
+impl Accumulator for IntervalSum {
+    fn add(&mut self, args: &[Value]) -> Result<()> {
+        if args[0].is_null() {
+            return Ok(());
+        }
+        let added = interval(&args[0]);
+        self.sum = Some(match self.sum {
+            None => added,
+            Some(sum) => sum.checked_add(added)?,
+        });
+        self.count += 1;
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<Value> {
+        match self.sum {
+            None => Ok(Value::Null),
+            Some(sum) if self.average => sum.checked_div(self.count as f64).map(Value::Interval),
+            Some(sum) => Ok(Value::Interval(sum)),
+        }
+    }
+}
+
 /// What a [`FloatSum`] ends as.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum FloatResult {
@@ -179,7 +215,7 @@ pub(super) struct Extreme {
 }
 
 impl Extreme {
-    /// Keeps the first value for which nothing compares as `replaces` to it.
+    /// Keeps the last value for which nothing compares as `replaces` to it: of equal ones the last, as in PostgreSQL.
     pub(super) fn new(type_oid: u32, replaces: Ordering) -> Self {
         Self { type_oid, replaces, best: Value::Null }
     }
@@ -188,7 +224,8 @@ impl Extreme {
 impl Accumulator for Extreme {
     fn add(&mut self, args: &[Value]) -> Result<()> {
         let value = &args[0];
-        if !value.is_null() && (self.best.is_null() || value.compare(&self.best, self.type_oid) == self.replaces) {
+        let stays = || value.compare(&self.best, self.type_oid) == self.replaces.reverse();
+        if !value.is_null() && (self.best.is_null() || !stays()) {
             self.best = value.clone();
         }
         Ok(())

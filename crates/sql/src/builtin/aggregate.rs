@@ -5,8 +5,8 @@
 use std::cmp::Ordering;
 
 use super::accumulate::{
-    Bits, Collected, Count, Every, Extreme, FloatResult, FloatSum, IntegerResult, IntegerSum, JoinedBytes, JoinedText,
-    NumericSum, Stacked,
+    Bits, Collected, Count, Every, Extreme, FloatResult, FloatSum, IntegerResult, IntegerSum, IntervalSum, JoinedBytes,
+    JoinedText, NumericSum, Stacked,
 };
 use super::implementation::{Entry, entries};
 use crate::types::oid;
@@ -27,6 +27,8 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "avg(numeric)" => |_| Box::new(NumericSum::new(true)),
         "avg(real)" => |_| Box::new(FloatSum::new(FloatResult::Average)),
         "avg(double precision)" => |_| Box::new(FloatSum::new(FloatResult::Average)),
+        "sum(interval)" => |_| Box::new(IntervalSum::new(false)),
+        "avg(interval)" => |_| Box::new(IntervalSum::new(true)),
         "bool_and(boolean)" => |_| Box::new(Every::new(true)),
         "every(boolean)" => |_| Box::new(Every::new(true)),
         "bool_or(boolean)" => |_| Box::new(Every::new(false)),
@@ -55,6 +57,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "min(time without time zone)" => |_| Box::new(Extreme::new(oid::TIME, Ordering::Less)),
         "min(timestamp without time zone)" => |_| Box::new(Extreme::new(oid::TIMESTAMP, Ordering::Less)),
         "min(timestamp with time zone)" => |_| Box::new(Extreme::new(oid::TIMESTAMPTZ, Ordering::Less)),
+        "min(interval)" => |_| Box::new(Extreme::new(oid::INTERVAL, Ordering::Less)),
         "min(text)" => |_| Box::new(Extreme::new(oid::TEXT, Ordering::Less)),
         "min(numeric)" => |_| Box::new(Extreme::new(oid::NUMERIC, Ordering::Less)),
         "min(character)" => |_| Box::new(Extreme::new(oid::BPCHAR, Ordering::Less)),
@@ -72,6 +75,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "max(time without time zone)" => |_| Box::new(Extreme::new(oid::TIME, Ordering::Greater)),
         "max(timestamp without time zone)" => |_| Box::new(Extreme::new(oid::TIMESTAMP, Ordering::Greater)),
         "max(timestamp with time zone)" => |_| Box::new(Extreme::new(oid::TIMESTAMPTZ, Ordering::Greater)),
+        "max(interval)" => |_| Box::new(Extreme::new(oid::INTERVAL, Ordering::Greater)),
         "max(text)" => |_| Box::new(Extreme::new(oid::TEXT, Ordering::Greater)),
         "max(numeric)" => |_| Box::new(Extreme::new(oid::NUMERIC, Ordering::Greater)),
         "max(character)" => |_| Box::new(Extreme::new(oid::BPCHAR, Ordering::Greater)),

@@ -5,7 +5,7 @@ use collie_base::Lsn;
 
 use crate::error::{SqlError, SqlState};
 use crate::types::numeric::Numeric;
-use crate::types::{Array, Value};
+use crate::types::{Array, Interval, Value};
 
 #[cold]
 #[inline(never)]
@@ -107,6 +107,13 @@ pub(super) fn micros(value: &Value) -> i64 {
     match value {
         Value::Timestamp(t) | Value::TimestampTz(t) | Value::Time(t) => *t,
         other => mismatch("a time or timestamp", other),
+    }
+}
+
+pub(super) fn interval(value: &Value) -> Interval {
+    match value {
+        Value::Interval(i) => *i,
+        other => mismatch("interval", other),
     }
 }
 

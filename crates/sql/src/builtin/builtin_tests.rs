@@ -107,7 +107,10 @@ fn resolve(name: &str, types: &[SqlType]) -> &'static Proc {
     let given: Vec<u32> = types.iter().map(|t| t.oid).collect();
     let fits = |proc: &&Proc| {
         let fixed = proc.arguments.len() - usize::from(proc.variadic != 0);
-        let counted = if proc.variadic == 0 { given.len() == fixed } else { given.len() > fixed };
+        let counted = match proc.variadic {
+            0 => (fixed - proc.optional..=fixed).contains(&given.len()),
+            _ => given.len() > fixed,
+        };
         counted && proc.arguments[..fixed].iter().zip(&given).all(|(&declared, &given)| accepts(declared, given))
     };
     overloads

@@ -42,9 +42,10 @@ impl Conversion {
     }
 }
 
-/// Returns whether the text form of a type depends on nothing but the value: not on DateStyle, TimeZone or the catalog.
+/// Returns whether the text form of a type depends on nothing but the value: not on DateStyle, IntervalStyle, TimeZone or
+/// the catalog.
 fn is_printed_alike(type_oid: u32) -> bool {
-    is_plain(type_oid) && !matches!(type_oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ)
+    is_plain(type_oid) && !matches!(type_oid, oid::DATE | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL)
 }
 
 /// Returns whether the text form of a type is read in one way: it names no moment like `now`, and nothing of the catalog.

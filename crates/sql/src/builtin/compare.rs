@@ -8,7 +8,7 @@
 
 use std::cmp::Ordering;
 
-use super::args::{boolean, bytea, char, date, float, int, micros, numeric, oid, pg_lsn, text};
+use super::args::{boolean, bytea, char, date, float, int, interval, micros, numeric, oid, pg_lsn, text};
 use super::context::EvalContext;
 use super::implementation::{Entry, entries};
 use crate::error::Result;
@@ -55,6 +55,7 @@ orders! {
     Dates: |a, b, _| date(a).cmp(&date(b));
     /// Two times, two timestamps or two timestamps with time zone.
     Moments: |a, b, _| micros(a).cmp(&micros(b));
+    Intervals: |a, b, _| interval(a).cmp(&interval(b));
     /// Timestamps and dates.
     LocalMoments: |a, b, _| local(a).cmp(&local(b));
     /// Timestamps with time zone against dates and timestamps, which are meant in the session's zone.
@@ -163,6 +164,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:
     "date_eq" => eq::<Dates>, "date_ne" => ne::<Dates>, "date_lt" => lt::<Dates>, "date_le" => le::<Dates>, "date_gt" => gt::<Dates>, "date_ge" => ge::<Dates>,
     "time_eq" => eq::<Moments>, "time_ne" => ne::<Moments>, "time_lt" => lt::<Moments>, "time_le" => le::<Moments>, "time_gt" => gt::<Moments>, "time_ge" => ge::<Moments>,
     "timestamp_eq" => eq::<Moments>, "timestamp_ne" => ne::<Moments>, "timestamp_lt" => lt::<Moments>, "timestamp_le" => le::<Moments>, "timestamp_gt" => gt::<Moments>, "timestamp_ge" => ge::<Moments>,
+    "interval_eq" => eq::<Intervals>, "interval_ne" => ne::<Intervals>, "interval_lt" => lt::<Intervals>, "interval_le" => le::<Intervals>, "interval_gt" => gt::<Intervals>, "interval_ge" => ge::<Intervals>,
     "date_eq_timestamp" => eq::<LocalMoments>, "date_ne_timestamp" => ne::<LocalMoments>, "date_lt_timestamp" => lt::<LocalMoments>, "date_le_timestamp" => le::<LocalMoments>, "date_gt_timestamp" => gt::<LocalMoments>, "date_ge_timestamp" => ge::<LocalMoments>,
     "timestamp_eq_date" => eq::<LocalMoments>, "timestamp_ne_date" => ne::<LocalMoments>, "timestamp_lt_date" => lt::<LocalMoments>, "timestamp_le_date" => le::<LocalMoments>, "timestamp_gt_date" => gt::<LocalMoments>, "timestamp_ge_date" => ge::<LocalMoments>,
     "date_eq_timestamptz" => eq::<Instants>, "date_ne_timestamptz" => ne::<Instants>, "date_lt_timestamptz" => lt::<Instants>, "date_le_timestamptz" => le::<Instants>, "date_gt_timestamptz" => gt::<Instants>, "date_ge_timestamptz" => ge::<Instants>,
@@ -178,6 +180,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:
     "btoidcmp" => three_way::<Oids>,
     "date_cmp" => three_way::<Dates>,
     "timestamp_cmp" => three_way::<Moments>,
+    "interval_cmp" => three_way::<Intervals>,
     "numeric_cmp" => three_way::<Numerics>,
     "bpcharcmp" => three_way::<Blanks>,
     "byteacmp" => three_way::<Byteas>,

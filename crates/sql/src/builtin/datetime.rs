@@ -43,7 +43,7 @@ fn is_infinite_date(date: i32) -> bool {
     date == i32::MIN || date == i32::MAX
 }
 
-fn is_infinite(at: i64) -> bool {
+pub(super) fn is_infinite(at: i64) -> bool {
     at == i64::MIN || at == i64::MAX
 }
 
@@ -54,12 +54,12 @@ fn checked_date(days: Option<i32>) -> Result<Value> {
     }
 }
 
-fn checked_timestamp(at: Option<i64>) -> Result<i64> {
+pub(super) fn checked_timestamp(at: Option<i64>) -> Result<i64> {
     at.filter(|at| (TIMESTAMP_MIN..TIMESTAMP_END).contains(at)).ok_or_else(|| out_of_range("timestamp"))
 }
 
 /// Moves a timestamp unless it is an infinity (D1).
-fn moved(at: i64, by: i64) -> Result<i64> {
+pub(super) fn moved(at: i64, by: i64) -> Result<i64> {
     if is_infinite(at) { Ok(at) } else { checked_timestamp(at.checked_add(by)) }
 }
 
@@ -208,7 +208,7 @@ fn from_unix(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
 
 /// A part of a date or time that `extract` and `date_trunc` name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Field {
+pub(super) enum Field {
     Microseconds,
     Milliseconds,
     Second,
@@ -234,16 +234,16 @@ enum Field {
 }
 
 #[cold]
-fn unit_error(state: SqlState, unit: &str, what: &str, type_name: &str) -> SqlError {
+pub(super) fn unit_error(state: SqlState, unit: &str, what: &str, type_name: &str) -> SqlError {
     SqlError::new(state, format!("unit \"{unit}\" not {what} for type {type_name}"))
 }
 
-fn unsupported_unit(unit: &str, type_name: &str) -> SqlError {
+pub(super) fn unsupported_unit(unit: &str, type_name: &str) -> SqlError {
     unit_error(SqlState::FEATURE_NOT_SUPPORTED, &unit.to_ascii_lowercase(), "supported", type_name)
 }
 
 /// Finds the field, with the abbreviations that PostgreSQL knows.
-fn field(unit: &str, type_name: &str) -> Result<Field> {
+pub(super) fn field(unit: &str, type_name: &str) -> Result<Field> {
     let unit = unit.to_ascii_lowercase();
     Ok(match unit.as_str() {
         "us" | "usec" | "usecs" | "usecond" | "useconds" | "microsecond" | "microseconds" => Field::Microseconds,
@@ -273,7 +273,7 @@ fn field(unit: &str, type_name: &str) -> Result<Field> {
 }
 
 /// What `extract` found.
-enum Part {
+pub(super) enum Part {
     /// mantissa * 10^-scale
     Number(i128, u16),
     /// Julian day and microseconds of that day.
@@ -284,7 +284,7 @@ enum Part {
 }
 
 impl Part {
-    fn numeric(self) -> Result<Value> {
+    pub(super) fn numeric(self) -> Result<Value> {
         Ok(Value::Numeric(match self {
             Self::Number(mantissa, scale) => Numeric::from_i128(mantissa, scale),
             Self::Julian(day, time) => Numeric::from(time).div(&Numeric::from(DAY_US))?.add(&Numeric::from(day))?,
@@ -294,7 +294,7 @@ impl Part {
         }))
     }
 
-    fn double(self) -> Value {
+    pub(super) fn double(self) -> Value {
         Value::Float8(match self {
             Self::Number(mantissa, scale) => mantissa as f64 / 10_f64.powi(i32::from(scale)),
             Self::Julian(day, time) => day as f64 + time as f64 / DAY_US as f64,

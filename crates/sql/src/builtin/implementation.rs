@@ -13,8 +13,8 @@ use collie_base::Map;
 
 use super::context::{EvalContext, Rows};
 use super::{
-    aggregate, array, bytes, chars, compare, datetime, datetime_format, float, integer, number_format, numeric,
-    pattern, pg_lsn, series, system, text, xid,
+    aggregate, array, bytes, chars, compare, datetime, datetime_format, float, integer, interval, interval_fields,
+    moments, number_format, numeric, pattern, pg_lsn, series, system, text, xid,
 };
 use crate::error::Result;
 use crate::types::Value;
@@ -73,7 +73,7 @@ pub(super) use entries;
 
 /// Returns every registered name, in the order of the modules.
 pub(super) fn registered() -> impl Iterator<Item = Entry> {
-    let tables: [&[&[Entry]]; 17] = [
+    let tables: [&[&[Entry]]; 20] = [
         integer::ENTRIES,
         float::ENTRIES,
         numeric::ENTRIES,
@@ -84,6 +84,9 @@ pub(super) fn registered() -> impl Iterator<Item = Entry> {
         bytes::ENTRIES,
         datetime::ENTRIES,
         datetime_format::ENTRIES,
+        interval::ENTRIES,
+        interval_fields::ENTRIES,
+        moments::ENTRIES,
         number_format::ENTRIES,
         array::ENTRIES,
         series::ENTRIES,

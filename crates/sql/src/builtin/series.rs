@@ -1,13 +1,15 @@
-//! `generate_series` over integers and numeric. Rows are made as they are asked for.
+//! `generate_series` over integers, numeric and timestamps. Rows are made as they are asked for.
 //!
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
-use super::args::{int, invalid_parameter, numeric};
+use super::args::{int, interval, invalid_parameter, micros, numeric};
 use super::context::{EvalContext, Rows};
+use super::datetime::zone_micros;
 use super::implementation::{Entry, entries};
+use super::moments::shifted;
 use crate::error::Result;
-use crate::types::Value;
 use crate::types::numeric::Numeric;
+use crate::types::{Interval, Value};
 
 /// From the first argument to the second, both included; ends early where the next step would overflow.
 fn integers(args: &[Value], of: impl Fn(i64) -> Value + Send + 'static) -> Result<Rows> {
@@ -51,8 +53,34 @@ fn numeric_series(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
     })))
 }
 
+/// By an interval, on the calendar of a clock that is `zone_us` ahead of the timestamps.
+fn moments(args: &[Value], zone_us: i64, of: fn(i64) -> Value) -> Result<Rows> {
+    let (mut next, last, step) = (Some(micros(&args[0])), micros(&args[1]), interval(&args[2]));
+    if step == Interval::ZERO {
+        return Err(invalid_parameter("step size cannot equal zero"));
+    }
+    let inside = move |at: &i64| if step > Interval::ZERO { *at <= last } else { *at >= last };
+    Ok(Box::new(std::iter::from_fn(move || {
+        let at = next.take().filter(inside)?;
+        match shifted(at, step, zone_us) {
+            Ok(moment) => next = Some(moment),
+            Err(error) => return Some(Err(error)),
+        }
+        Some(Ok(of(at)))
+    })))
+}
+
+fn local_series(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
+    moments(args, 0, Value::Timestamp)
+}
+
+fn instant_series(args: &[Value], context: &EvalContext<'_>) -> Result<Rows> {
+    moments(args, zone_micros(context), Value::TimestampTz)
+}
+
 pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Set:
     "generate_series_int4" => int4_series, "generate_series_step_int4" => int4_series,
     "generate_series_int8" => int8_series, "generate_series_step_int8" => int8_series,
     "generate_series_numeric" => numeric_series, "generate_series_step_numeric" => numeric_series,
+    "generate_series_timestamp" => local_series, "generate_series_timestamptz" => instant_series,
 }];

@@ -1,6 +1,7 @@
 //! Keys: bytes that compare like the values they stand for.
 //!
-//! Not reversible for every type: `numeric` loses its scale, floats -0 and NaN bits, `char(n)` its padding; see
+//! Not reversible for every type: `numeric` loses its scale, floats -0 and NaN bits, `char(n)` its padding, `interval` what is a
+//! month and what 30 days; see
 //! [`is_lossless`]. A key does not say its columns' types.
 //!
 //! # Layout
@@ -21,6 +22,7 @@
 //! | `text`, `varchar`, `name` | bytes, then 0x00 |
 //! | `char(n)` | bytes without blanks at the end, then 0x00 |
 //! | `bytea` | bytes with 0x00 as 0x00 0xFF, then 0x00 0x00 |
+//! | `interval` | 16 bytes big-endian, sign bit flipped: microseconds, with months of 30 days and days of 24 hours |
 //! | `numeric` | class: 0 -Infinity, 1 negative, 2 zero, 3 positive, 4 Infinity, 5 NaN; for 1 and 3 exponent, digits, end |
 //!
 //! Numbers are `0.d1d2d3.. * 100^exponent` with base-100 digits and d1 not 0. The exponent is one byte 0x80 + exponent
@@ -120,6 +122,7 @@ pub fn has_key_form(type_oid: u32) -> bool {
             | oid::TIME
             | oid::TIMESTAMP
             | oid::TIMESTAMPTZ
+            | oid::INTERVAL
             | oid::PG_LSN
     ) || oid::is_oid_like(type_oid)
         || (SqlType::new(type_oid).is_string_like() && type_oid != oid::VOID)
@@ -127,7 +130,8 @@ pub fn has_key_form(type_oid: u32) -> bool {
 
 /// Returns whether a key gives back exactly the value that went in, so that the row need not hold it again.
 pub fn is_lossless(type_oid: u32) -> bool {
-    has_key_form(type_oid) && !matches!(type_oid, oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::BPCHAR)
+    has_key_form(type_oid)
+        && !matches!(type_oid, oid::FLOAT4 | oid::FLOAT8 | oid::NUMERIC | oid::BPCHAR | oid::INTERVAL)
 }
 
 /// Appends the key of `values` to `out`; fewer values than columns make the prefix of all keys that begin with them.
@@ -189,6 +193,9 @@ fn encode_body(out: &mut Vec<u8>, type_oid: u32, value: &Value) -> Result<()> {
         | (oid::TIMESTAMP, Value::Timestamp(value))
         | (oid::TIMESTAMPTZ, Value::TimestampTz(value)) => {
             out.extend_from_slice(&(value.cast_unsigned() ^ 1 << 63).to_be_bytes());
+        }
+        (oid::INTERVAL, Value::Interval(value)) => {
+            out.extend_from_slice(&(value.span_us().cast_unsigned() ^ 1 << 127).to_be_bytes());
         }
         (oid::PG_LSN, Value::PgLsn(value)) => out.extend_from_slice(&value.get().to_be_bytes()),
         (oid::INT2, Value::Int2(value)) => {

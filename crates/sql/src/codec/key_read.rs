@@ -6,7 +6,7 @@ use collie_base::Lsn;
 use super::damaged;
 use super::key::{KeyColumn, NOT_NULL, NULL_FIRST, NULL_LAST, WIDE_EXPONENT_BIAS, class};
 use crate::error::Result;
-use crate::types::{Numeric, SqlType, Value, oid};
+use crate::types::{Interval, Numeric, SqlType, Value, oid};
 
 /// Takes bytes off the front of a key, undoing the inversion of descending columns and negative numbers.
 struct Reader<'a> {
@@ -84,6 +84,10 @@ fn decode_body(reader: &mut Reader<'_>, type_oid: u32) -> Result<Value> {
         oid::TIME => Value::Time(signed_8(reader)?),
         oid::TIMESTAMP => Value::Timestamp(signed_8(reader)?),
         oid::TIMESTAMPTZ => Value::TimestampTz(signed_8(reader)?),
+        oid::INTERVAL => {
+            let span_us = (u128::from_be_bytes(reader.fixed()?) ^ 1 << 127).cast_signed();
+            Value::Interval(Interval::from_span_us(span_us).ok_or_else(|| damaged("interval in a key"))?)
+        }
         oid::PG_LSN => Value::PgLsn(Lsn::new(u64::from_be_bytes(reader.fixed()?))),
         oid::BOOL => match reader.byte()? {
             0 => Value::Bool(false),

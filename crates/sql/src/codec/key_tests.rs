@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::key::{KEY_BYTES_MAX, decode_key, encode_key, is_lossless, successor};
 use super::*;
-use crate::types::{Numeric, Value, oid};
+use crate::types::{Interval, Numeric, Value, oid};
 
 fn text() -> impl Strategy<Value = Value> {
     prop_oneof!["[a-c ]{0,4}", "[^\\x00]{0,6}"].prop_map(Value::from)
@@ -22,6 +22,14 @@ fn numeric() -> impl Strategy<Value = Value> {
         Just(Numeric::NEG_INFINITY),
     ]
     .prop_map(Value::Numeric)
+}
+
+/// Intervals of every size, and small ones of equal length.
+fn interval() -> impl Strategy<Value = Value> {
+    let any = any::<(i32, i32, i64)>();
+    let near = (-2_i32..3, -60_i32..61, (-2_i64..3).prop_map(|days| days * 86_400_000_000));
+    let edge = prop::sample::select(vec![(i32::MIN, i32::MIN, i64::MIN), (i32::MAX, i32::MAX, i64::MAX)]);
+    prop_oneof![any, near, edge].prop_map(|(months, days, micros)| Value::Interval(Interval { months, days, micros }))
 }
 
 /// Strategies for two values of one type, close enough to collide now and then.
@@ -43,6 +51,7 @@ fn pair_of(type_oid: u32) -> BoxedStrategy<(Value, Value)> {
         oid::TIME => both(|| any::<i64>().prop_map(Value::Time)),
         oid::TIMESTAMP => both(|| any::<i64>().prop_map(Value::Timestamp)),
         oid::TIMESTAMPTZ => both(|| any::<i64>().prop_map(Value::TimestampTz)),
+        oid::INTERVAL => both(interval),
         oid::OID | oid::REGCLASS => both(|| any::<u32>().prop_map(Value::Oid)),
         oid::BYTEA => both(|| {
             prop::collection::vec(prop_oneof![Just(0_u8), Just(255), any::<u8>()], 0..5)
@@ -71,6 +80,7 @@ const KEY_TYPES: &[u32] = &[
     oid::TIME,
     oid::TIMESTAMP,
     oid::TIMESTAMPTZ,
+    oid::INTERVAL,
     oid::OID,
     oid::REGCLASS,
 ];

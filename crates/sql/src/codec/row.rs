@@ -19,6 +19,7 @@
 //! | `int2` | 2 | two's complement |
 //! | `int4`, `date`, `oid`, `reg*`, `float4` | 4 | two's complement, days, number, bits |
 //! | `int8`, `time`, `timestamp`, `timestamptz`, `float8` | 8 | two's complement, microseconds, bits |
+//! | `interval` | 16 | microseconds i64, days i32, months i32 |
 //! | text and kin | variable | UTF-8; `char(n)` with its blanks |
 //! | `bytea` | variable | the bytes |
 //! | `numeric` | variable | see below |

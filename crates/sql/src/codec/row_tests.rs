@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::SqlState;
-use crate::types::{Array, ArrayDim, Numeric, Value, oid};
+use crate::types::{Array, ArrayDim, Interval, Numeric, Value, oid};
 
 /// A type and a value of it, or NULL.
 fn cell() -> impl Strategy<Value = (u32, Value)> {
@@ -27,6 +27,8 @@ fn cell() -> impl Strategy<Value = (u32, Value)> {
         any::<f64>().prop_map(|value| (oid::FLOAT8, Value::Float8(value))),
         any::<i32>().prop_map(|value| (oid::DATE, Value::Date(value))),
         any::<i64>().prop_map(|value| (oid::TIMESTAMPTZ, Value::TimestampTz(value))),
+        any::<(i32, i32, i64)>()
+            .prop_map(|(months, days, micros)| (oid::INTERVAL, Value::Interval(Interval { months, days, micros }))),
         any::<u32>().prop_map(|value| (oid::REGCLASS, Value::Oid(value))),
         ".{0,20}".prop_map(|text| (oid::TEXT, Value::from(text))),
         any::<Vec<u8>>().prop_map(|bytes| (oid::BYTEA, Value::bytea(&bytes))),

@@ -8,7 +8,7 @@ use super::{damaged, wrong_kind};
 use crate::error::{Result, SqlError};
 use crate::types::array::MAX_DIMS;
 use crate::types::numeric::Parts;
-use crate::types::{Array, ArrayDim, Numeric, SqlType, Value, oid};
+use crate::types::{Array, ArrayDim, Interval, Numeric, SqlType, Value, oid};
 
 const SMALL: u8 = 0;
 const LARGE: u8 = 2;
@@ -23,6 +23,7 @@ pub(super) fn fixed_width(type_oid: u32) -> Option<u8> {
         oid::INT2 => Some(2),
         oid::INT4 | oid::FLOAT4 | oid::DATE => Some(4),
         oid::INT8 | oid::FLOAT8 | oid::TIME | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::PG_LSN => Some(8),
+        oid::INTERVAL => Some(16),
         _ if oid::is_oid_like(type_oid) => Some(4),
         _ => None,
     }
@@ -42,6 +43,7 @@ pub(super) fn write_fixed(value: &Value, type_oid: u32, target: &mut [u8]) -> bo
         | (oid::TIME, Value::Time(value))
         | (oid::TIMESTAMP, Value::Timestamp(value))
         | (oid::TIMESTAMPTZ, Value::TimestampTz(value)) => target.copy_from_slice(&value.to_le_bytes()),
+        (oid::INTERVAL, Value::Interval(value)) => target.copy_from_slice(&interval_bytes(*value)),
         (oid::PG_LSN, Value::PgLsn(value)) => target.copy_from_slice(&value.get().to_le_bytes()),
         (oid::FLOAT4, Value::Float4(value)) => target.copy_from_slice(&value.to_le_bytes()),
         (oid::FLOAT8, Value::Float8(value)) => target.copy_from_slice(&value.to_le_bytes()),
@@ -49,6 +51,21 @@ pub(super) fn write_fixed(value: &Value, type_oid: u32, target: &mut [u8]) -> bo
         _ => return false,
     }
     true
+}
+
+/// Microseconds, days, months.
+fn interval_bytes(value: Interval) -> [u8; 16] {
+    let ([a, b, c, d, e, f, g, h], [i, j, k, l]) = (value.micros.to_le_bytes(), value.days.to_le_bytes());
+    let [m, n, o, p] = value.months.to_le_bytes();
+    [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]
+}
+
+fn interval_of([a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p]: [u8; 16]) -> Interval {
+    Interval {
+        months: i32::from_le_bytes([m, n, o, p]),
+        days: i32::from_le_bytes([i, j, k, l]),
+        micros: i64::from_le_bytes([a, b, c, d, e, f, g, h]),
+    }
 }
 
 /// Appends the bytes of a value of variable width.
@@ -141,6 +158,7 @@ pub(super) fn decode(bytes: &[u8], type_oid: u32) -> Result<Value> {
         oid::TIME => Value::Time(i64::from_le_bytes(fixed(bytes)?)),
         oid::TIMESTAMP => Value::Timestamp(i64::from_le_bytes(fixed(bytes)?)),
         oid::TIMESTAMPTZ => Value::TimestampTz(i64::from_le_bytes(fixed(bytes)?)),
+        oid::INTERVAL => Value::Interval(interval_of(fixed(bytes)?)),
         oid::PG_LSN => Value::PgLsn(Lsn::new(u64::from_le_bytes(fixed(bytes)?))),
         oid::NUMERIC => Value::Numeric(decode_numeric(bytes)?),
         oid::BYTEA => Value::bytea(bytes),

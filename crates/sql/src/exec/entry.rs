@@ -161,6 +161,7 @@ fn fixed_width(column: &KeyColumn) -> Option<usize> {
         oid::INT2 => Some(2),
         oid::INT4 | oid::DATE => Some(4),
         oid::INT8 | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::TIME => Some(8),
+        oid::INTERVAL => Some(16),
         _ => None,
     }
 }

@@ -1,7 +1,8 @@
 //! `PlanCache`: parsed and planned statements, shared by all sessions.
 //!
 //! # Invariants
-//! - P1. An entry is found only under everything its meaning depends on: text, declared parameter types and search path.
+//! - P1. An entry is found only under everything its meaning depends on: text, declared parameter types, search path, and
+//!   how literals are read (order of dates, time zone, style of intervals).
 //!   Its plan carries the epoch it was made for; the session checks that after it has the table locks (sql.md Q5).
 //! - P2. Texts kept are at most [`CACHE_BYTES`] in each of two generations. What is not asked for while a generation
 //!   fills is forgotten: least recently used, coarsely.
@@ -19,7 +20,10 @@ use std::{
 use collie_base::Map;
 use parking_lot::Mutex;
 
-use crate::session::prepared::Prepared;
+use crate::{
+    session::prepared::Prepared,
+    types::{IntervalStyle, TextContext, datetime::DateOrder},
+};
 
 /// Text kept per generation, in bytes, counting [`ENTRY_BYTES`] for each entry besides.
 const CACHE_BYTES: usize = 16 << 20;
@@ -34,6 +38,22 @@ pub(super) struct Key {
     pub(super) text: Arc<str>,
     pub(super) types: Vec<u32>,
     pub(super) search_path: Arc<str>,
+    pub(super) reading: Reading,
+}
+
+/// How literals are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Reading {
+    date_order: DateOrder,
+    timezone_offset: i32,
+    interval_style: IntervalStyle,
+}
+
+impl From<TextContext> for Reading {
+    fn from(context: TextContext) -> Self {
+        let TextContext { date_order, timezone_offset, interval_style, now: _, bytea_output: _ } = context;
+        Self { date_order, timezone_offset, interval_style }
+    }
 }
 
 #[derive(Default)]

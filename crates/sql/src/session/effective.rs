@@ -9,6 +9,7 @@ use crate::{
         settings::{self, Settings},
     },
     types::{
+        IntervalStyle,
         datetime::DateOrder,
         io::{ByteaOutput, TextContext},
     },
@@ -29,6 +30,7 @@ pub(in crate::session) struct Effective {
     date_order: DateOrder,
     timezone_offset: i32,
     bytea_output: ByteaOutput,
+    interval_style: IntervalStyle,
     /// What a commit waits for.
     pub(in crate::session) synchronous_commit: CommitLevel,
     /// When simple text runs by a shared plan.
@@ -51,6 +53,7 @@ impl Default for Effective {
             date_order: DateOrder::Mdy,
             timezone_offset: 0,
             bytea_output: ByteaOutput::Hex,
+            interval_style: IntervalStyle::Postgres,
             synchronous_commit: CommitLevel::RemoteFlush,
             text_plans: TextPlans::Auto,
             read_only: false,
@@ -75,6 +78,12 @@ impl Effective {
             bytea_output: match settings.get("bytea_output") {
                 "escape" => ByteaOutput::Escape,
                 _ => ByteaOutput::Hex,
+            },
+            interval_style: match settings.get("intervalstyle") {
+                "postgres_verbose" => IntervalStyle::PostgresVerbose,
+                "sql_standard" => IntervalStyle::SqlStandard,
+                "iso_8601" => IntervalStyle::Iso8601,
+                _ => IntervalStyle::Postgres,
             },
             synchronous_commit: match settings.get("synchronous_commit") {
                 "off" => CommitLevel::Async,
@@ -109,6 +118,7 @@ impl Effective {
             timezone_offset: self.timezone_offset,
             now,
             bytea_output: self.bytea_output,
+            interval_style: self.interval_style,
         }
     }
 }
@@ -146,6 +156,8 @@ mod tests {
         settings.set("synchronous_commit", None).expect("known");
         settings.set("default_transaction_read_only", Some("on")).expect("known");
         settings.set("bytea_output", Some("escape")).expect("known");
+        settings.set("intervalstyle", Some("ISO_8601")).expect("known");
+        assert_eq!(settings.effective().text_context(0).interval_style, IntervalStyle::Iso8601);
         settings.set("statement_timeout", Some("2s")).expect("known");
         settings.set("lock_timeout", Some("7")).expect("known");
         assert_eq!((settings.effective().limits.statement_ms, settings.effective().limits.lock_ms), (2_000, 7));

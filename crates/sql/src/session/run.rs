@@ -149,7 +149,12 @@ impl Session {
     }
 
     pub(super) fn cache_key(&self, text: &str, declared: &[u32]) -> cache::Key {
-        cache::Key { text: text.into(), types: declared.to_vec(), search_path: self.settings.get("search_path").into() }
+        cache::Key {
+            text: text.into(),
+            types: declared.to_vec(),
+            search_path: self.settings.get("search_path").into(),
+            reading: self.text_context().into(),
+        }
     }
 
     /// Analyzes and plans a statement for the catalog this session sees now.

@@ -63,6 +63,7 @@ const fn reported(name: &'static str, kind: Kind, default: &'static str, descrip
 const ISOLATION: &[&str] = &["read uncommitted", "read committed", "repeatable read", "serializable"];
 const SYNC: &[&str] = &["on", "off", "local", "remote_write", "remote_flush", "remote_apply"];
 const PLAN_CACHE_MODES: &[&str] = &["auto", "force_generic_plan", "force_custom_plan"];
+const INTERVAL_STYLES: &[&str] = &["postgres", "postgres_verbose", "sql_standard", "iso_8601"];
 const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "log", "notice", "warning", "error"];
 
 /// Version of PostgreSQL whose dialect is spoken, as clients choose their catalog queries by it.
@@ -135,7 +136,7 @@ pub const SETTINGS: &[Setting] = &[
     ),
     reported("in_hot_standby", Kind::Fixed, "off", "Whether this is a replica."),
     reported("integer_datetimes", Kind::Fixed, "on", "Timestamps are 64-bit integers."),
-    reported("intervalstyle", Kind::Fixed, "postgres", "How intervals are written."),
+    reported("intervalstyle", Kind::Word(INTERVAL_STYLES), "postgres", "How intervals are written."),
     reported("is_superuser", Kind::Fixed, "on", "Every user may do everything until roles exist."),
     setting("jit", Kind::Accepted, "off", "No effect: nothing is compiled."),
     setting("join_collapse_limit", Kind::Accepted, "8", "No effect."),

@@ -15,6 +15,7 @@
 
 pub mod array;
 pub mod datetime;
+pub mod interval;
 pub mod io;
 pub mod numeric;
 pub mod oid;
@@ -24,6 +25,7 @@ mod value;
 mod xid_snapshot;
 
 pub use array::{Array, ArrayDim};
+pub use interval::{Interval, IntervalStyle};
 pub use io::{ByteaOutput, TextContext};
 pub use numeric::Numeric;
 pub use sql_type::SqlType;

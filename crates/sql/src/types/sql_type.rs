@@ -26,7 +26,8 @@ impl SqlType {
     common! {
         BOOL = BOOL; BYTEA = BYTEA; CHAR = CHAR; NAME = NAME; INT2 = INT2; INT4 = INT4; INT8 = INT8; TEXT = TEXT;
         OID = OID; FLOAT4 = FLOAT4; FLOAT8 = FLOAT8; UNKNOWN = UNKNOWN; BPCHAR = BPCHAR; VARCHAR = VARCHAR;
-        DATE = DATE; TIME = TIME; TIMESTAMP = TIMESTAMP; TIMESTAMPTZ = TIMESTAMPTZ; NUMERIC = NUMERIC;
+        DATE = DATE; TIME = TIME; TIMESTAMP = TIMESTAMP; TIMESTAMPTZ = TIMESTAMPTZ; INTERVAL = INTERVAL;
+        NUMERIC = NUMERIC;
         RECORD = RECORD; VOID = VOID; INT2VECTOR = INT2VECTOR; OIDVECTOR = OIDVECTOR; REGCLASS = REGCLASS;
         REGTYPE = REGTYPE; REGPROC = REGPROC; TEXT_ARRAY = TEXT_ARRAY; NAME_ARRAY = NAME_ARRAY; OID_ARRAY = OID_ARRAY;
         INT4_ARRAY = INT4_ARRAY;
@@ -128,6 +129,10 @@ mod tests {
             (oid::TIMESTAMP, 3, "timestamp(3) without time zone"),
             (oid::TIMESTAMPTZ, -1, "timestamp with time zone"),
             (oid::TIME, 0, "time(0) without time zone"),
+            (oid::INTERVAL, -1, "interval"),
+            (oid::INTERVAL, 0x7FFF << 16 | 3, "interval(3)"),
+            (oid::INTERVAL, 6 << 16 | 0xFFFF, "interval year to month"),
+            (oid::INTERVAL_ARRAY, 1 << 28 | 2, "interval second(2)[]"),
             (oid::CHAR, -1, "\"char\""),
             (oid::FLOAT8, -1, "double precision"),
             (oid::VARCHAR_ARRAY, 14, "character varying(10)[]"),

@@ -8,12 +8,13 @@
 //! | `varchar(n)`, `char(n)`           | n + 4  |
 //! | `numeric(p,s)`                    | (p << 16 or (s and 0x7FF)) + 4; s is signed, 11 bits |
 //! | `time(p)`, `timestamp(p)`, ... tz | p      |
+//! | `interval`                        | fields and precision, see `interval/modifier.rs` |
 //! | none                              | -1     |
 
 use std::sync::Arc;
 
 use super::value::trim_blanks;
-use super::{Array, SqlType, Value, oid};
+use super::{Array, SqlType, Value, interval, oid};
 use crate::error::{Result, SqlError, SqlState};
 
 /// Bytes PostgreSQL counts before the data of a variable-length value; its typmods include them.
@@ -34,6 +35,7 @@ pub fn display(oid: u32, typmod: i32) -> String {
         oid::VARCHAR | oid::BPCHAR => length(typmod).map_or_else(String::new, |n| format!("({n})")),
         oid::NUMERIC => numeric_parts(typmod).map_or_else(String::new, |(p, s)| format!("({p},{s})")),
         oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => format!("({typmod})"),
+        oid::INTERVAL => interval::modifier::display(typmod),
         _ => String::new(),
     }
 }
@@ -99,6 +101,7 @@ pub fn encode(oid: u32, modifiers: &[i64]) -> Result<i32> {
             }
             Ok(i32::try_from(p).unwrap_or(FRACTION_DIGITS_MAX).min(FRACTION_DIGITS_MAX))
         }
+        (oid::INTERVAL, modifiers) => interval::modifier::encode(modifiers),
         (oid::VARCHAR | oid::BPCHAR | oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ, _) => {
             invalid("invalid type modifier".to_owned())
         }
@@ -126,6 +129,7 @@ pub fn apply(value: Value, target: SqlType, explicit: bool) -> Result<Value> {
         (oid::NUMERIC, Value::Numeric(number)) => number.apply_typmod(target.typmod).map(Value::Numeric),
         (oid::TIME, Value::Time(us)) => Ok(Value::Time(round_us(us, target.typmod))),
         (oid::TIMESTAMP, Value::Timestamp(us)) => Ok(Value::Timestamp(round_us(us, target.typmod))),
+        (oid::INTERVAL, Value::Interval(value)) => Ok(Value::Interval(interval::modifier::apply(value, target.typmod))),
         (oid::TIMESTAMPTZ, Value::TimestampTz(us)) => Ok(Value::TimestampTz(round_us(us, target.typmod))),
         (array, Value::Array(value)) if oid::is_array(array) => {
             let Some(element) = target.element() else { return Ok(Value::Array(value)) };
@@ -162,7 +166,7 @@ fn fit_text(text: Arc<str>, target: SqlType, explicit: bool) -> Result<Arc<str>>
 }
 
 /// Rounds microseconds to `digits` places after the seconds' point, halves away from zero; infinities stay.
-fn round_us(us: i64, digits: i32) -> i64 {
+pub(super) fn round_us(us: i64, digits: i32) -> i64 {
     let Ok(dropped) = u32::try_from(FRACTION_DIGITS_MAX - digits) else { return us };
     if us == i64::MIN || us == i64::MAX || dropped > 6 {
         return us;

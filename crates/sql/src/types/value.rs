@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use collie_base::Lsn;
 
-use super::{Array, Numeric, oid};
+use super::{Array, Interval, Numeric, oid};
 
 /// One SQL value. Which type it has is known by whoever holds it.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub enum Value {
     Timestamp(i64),
     /// `timestamptz`: microseconds since 2000-01-01 UTC; infinities as for `timestamp`.
     TimestampTz(i64),
+    /// `interval`.
+    Interval(Interval),
     /// `oid` and the `reg*` types.
     Oid(u32),
     /// `"char"`: one byte.
@@ -193,6 +195,7 @@ impl Value {
             (Self::Time(left), Self::Time(right)) => left.cmp(right),
             (Self::Timestamp(left), Self::Timestamp(right)) => left.cmp(right),
             (Self::TimestampTz(left), Self::TimestampTz(right)) => left.cmp(right),
+            (Self::Interval(left), Self::Interval(right)) => left.cmp(right),
             (Self::Oid(left), Self::Oid(right)) => left.cmp(right),
             (Self::Char(left), Self::Char(right)) => left.cmp(right),
             (Self::PgLsn(left), Self::PgLsn(right)) => left.cmp(right),
@@ -225,6 +228,7 @@ impl Value {
             Self::Bytea(value) => value.hash(state),
             Self::Date(value) => state.write_i32(*value),
             Self::Time(value) | Self::Timestamp(value) | Self::TimestampTz(value) => state.write_i64(*value),
+            Self::Interval(value) => value.hash(state),
             Self::Oid(value) => state.write_u32(*value),
             Self::Char(value) => state.write_u8(*value),
             Self::PgLsn(value) => state.write_u64(value.get()),
@@ -254,6 +258,7 @@ impl Value {
             Self::Time(_) => oid::TIME,
             Self::Timestamp(_) => oid::TIMESTAMP,
             Self::TimestampTz(_) => oid::TIMESTAMPTZ,
+            Self::Interval(_) => oid::INTERVAL,
             Self::Oid(_) => oid::OID,
             Self::Char(_) => oid::CHAR,
             Self::PgLsn(_) => oid::PG_LSN,
@@ -279,7 +284,8 @@ impl Value {
             Self::Array(_) => 13,
             Self::Record(_) => 14,
             Self::PgLsn(_) => 15,
-            Self::Null => 16,
+            Self::Interval(_) => 16,
+            Self::Null => 17,
         }
     }
 }
@@ -371,6 +377,7 @@ mod tests {
     /// Goal: T3 and T5. Method: equal pairs that differ in their bytes.
     #[test]
     fn equal_values_hash_alike_whatever_their_bytes() {
+        let interval = |months, days, micros| Value::Interval(Interval { months, days, micros });
         let hash = |value: &Value, oid| {
             let mut state = std::hash::DefaultHasher::new();
             value.hash_into(oid, &mut state);
@@ -383,6 +390,8 @@ mod tests {
             (oid::BPCHAR, Value::text("a  "), Value::text("a")),
             (oid::NUMERIC, Value::Numeric("1.50".parse().unwrap()), Value::Numeric("1.5".parse().unwrap())),
             (oid::NUMERIC, Value::Numeric("0.00".parse().unwrap()), Value::Numeric("0".parse().unwrap())),
+            (oid::INTERVAL, interval(1, 0, 0), interval(0, 30, 0)),
+            (oid::INTERVAL, interval(1, -30, 7), interval(0, -1, 86_400_000_007)),
         ] {
             assert_eq!(left.compare(&right, oid), Ordering::Equal);
             assert_eq!(hash(&left, oid), hash(&right, oid));

@@ -16,7 +16,7 @@ use crate::{
         relation::{Column, ConstraintTiming, Relation, Storage},
         snapshot::INFORMATION_SCHEMA,
     },
-    types::{SqlType, Value, oid, typmod},
+    types::{SqlType, Value, interval, oid, typmod},
 };
 
 /// Bytes a text may have.
@@ -185,6 +185,7 @@ fn column_row(facts: &dyn SessionFacts, out: &mut Output<'_>, relation: &Relatio
         ("numeric_precision_radix", number(radix)),
         ("numeric_scale", number(scale)),
         ("datetime_precision", number(datetime_precision(ty))),
+        ("interval_type", interval_type(ty)),
         ("udt_catalog", Value::text(facts.database())),
         ("udt_schema", Value::text("pg_catalog")),
         ("udt_name", Value::text(type_name)),
@@ -227,12 +228,20 @@ fn number_facts(ty: SqlType) -> (Option<i32>, Option<i32>, Option<i32>) {
     }
 }
 
+/// The fields of an interval that has not all of them, as SQL names them.
+fn interval_type(ty: SqlType) -> Value {
+    match interval::modifier::field_names(ty.typmod) {
+        "" => Value::Null,
+        _ if ty.oid != oid::INTERVAL => Value::Null,
+        _ => interval::modifier::display(ty.typmod).trim_start().to_uppercase().into(),
+    }
+}
+
 fn datetime_precision(ty: SqlType) -> Option<i32> {
     match ty.oid {
         oid::DATE => Some(0),
-        oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ | oid::INTERVAL => {
-            Some(if ty.typmod < 0 { 6 } else { ty.typmod })
-        }
+        oid::INTERVAL => Some(interval::modifier::digits(ty.typmod)),
+        oid::TIME | oid::TIMETZ | oid::TIMESTAMP | oid::TIMESTAMPTZ => Some(if ty.typmod < 0 { 6 } else { ty.typmod }),
         _ => None,
     }
 }

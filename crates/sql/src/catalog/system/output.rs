@@ -9,7 +9,7 @@ use collie_base::Lsn;
 
 use crate::{
     catalog::relation::{Oid, Relation},
-    types::{SqlType, Value, oid},
+    types::{Interval, SqlType, Value, oid},
 };
 
 /// A cell: a column's name and the value.
@@ -105,6 +105,7 @@ fn zero(ty: SqlType) -> Value {
         oid::BYTEA => Value::bytea(&[]),
         oid::TIMESTAMPTZ => Value::TimestampTz(0),
         oid::PG_LSN => Value::PgLsn(Lsn::ZERO),
+        oid::INTERVAL => Value::Interval(Interval::ZERO),
         oid::INT2VECTOR => vector(oid::INT2, Vec::new()),
         oid::OIDVECTOR => vector(oid::OID, Vec::new()),
         _ if oid::is_oid_like(ty.oid) => Value::Oid(0),

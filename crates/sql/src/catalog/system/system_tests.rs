@@ -29,6 +29,7 @@ fn fits(value: &Value, ty: u32) -> bool {
         Value::Char(_) => ty == oid::CHAR,
         Value::Bytea(_) => ty == oid::BYTEA,
         Value::TimestampTz(_) => ty == oid::TIMESTAMPTZ,
+        Value::Interval(_) => ty == oid::INTERVAL,
         Value::Oid(_) => oid::is_oid_like(ty),
         Value::PgLsn(_) => ty == oid::PG_LSN,
         // These have no values of their own; they are kept as their text.

@@ -53,8 +53,13 @@ pub fn write_time(time: i64, out: &mut Vec<u8>) {
     two(seconds / 60 % 60, out);
     out.push(b':');
     two(seconds % 60, out);
-    if fraction > 0 {
-        write!(out, ".{fraction:06}").expect("a Vec takes every write");
+    write_fraction(fraction, out);
+}
+
+/// Appends a fraction of a second, in microseconds, with its point and only as many digits as it needs; none for 0.
+pub(in crate::types) fn write_fraction(fraction_us: i64, out: &mut Vec<u8>) {
+    if fraction_us > 0 {
+        write!(out, ".{fraction_us:06}").expect("a Vec takes every write");
         while out.last() == Some(&b'0') {
             out.pop();
         }

@@ -18,12 +18,13 @@ mod datetime_tests;
 
 use crate::error::{Result, SqlError, SqlState};
 
+pub(in crate::types) use format::write_fraction;
 pub use format::{write_date, write_time, write_timestamp, write_timestamptz};
 pub use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
 pub use zone::parse_zone;
 
 /// Order of day, month and year in an ambiguous date.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DateOrder {
     /// Month, day, year.
     #[default]

@@ -5,6 +5,7 @@
 //! | bool, `"char"` | 1 |
 //! | int2, int4, int8, oid, float4, float8 | 2, 4, 8, 4, 4, 8 |
 //! | date, time, timestamp, timestamptz | i32 days; i64 microseconds; from 2000-01-01 |
+//! | interval | i64 microseconds, i32 days, i32 months |
 //! | pg_lsn | u64 |
 //! | text and kin, bytea | the bytes |
 //! | numeric | see `numeric/text.rs` |
@@ -17,7 +18,7 @@ use collie_base::Lsn;
 use super::{no_form, text_from_utf8, truncate_name};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::array::MAX_DIMS;
-use crate::types::{Array, ArrayDim, Numeric, SqlType, Value, datetime, oid, typmod};
+use crate::types::{Array, ArrayDim, Interval, Numeric, SqlType, Value, datetime, oid, typmod};
 
 fn malformed(message: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_BINARY_REPRESENTATION, message)
@@ -57,6 +58,12 @@ pub fn binary_in(oid: u32, typmod: i32, bytes: &[u8]) -> Result<Value> {
         oid::TIME => Value::Time(datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?),
         oid::TIMESTAMP => Value::Timestamp(datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
         oid::TIMESTAMPTZ => Value::TimestampTz(datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?),
+        oid::INTERVAL => {
+            let mut rest = &fixed::<16>(bytes)?[..];
+            let micros = i64::from_be_bytes(take(&mut rest)?);
+            let (days, months) = (i32::from_be_bytes(take(&mut rest)?), i32::from_be_bytes(take(&mut rest)?));
+            Value::Interval(Interval { months, days, micros })
+        }
         oid::PG_LSN => return Ok(Value::PgLsn(Lsn::new(u64::from_be_bytes(fixed(bytes)?)))),
         _ if oid::is_oid_like(oid) => return Ok(Value::Oid(u32::from_be_bytes(fixed(bytes)?))),
         _ if SqlType::new(oid).is_string_like() => Value::text(text_from_utf8(bytes)?),
@@ -142,6 +149,11 @@ pub fn binary_out(value: &Value, oid: u32, out: &mut Vec<u8>) {
         Value::Float4(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Float8(value) => out.extend_from_slice(&value.to_be_bytes()),
         Value::Oid(value) => out.extend_from_slice(&value.to_be_bytes()),
+        Value::Interval(value) => {
+            out.extend_from_slice(&value.micros.to_be_bytes());
+            out.extend_from_slice(&value.days.to_be_bytes());
+            out.extend_from_slice(&value.months.to_be_bytes());
+        }
         Value::PgLsn(value) => out.extend_from_slice(&value.get().to_be_bytes()),
         Value::Numeric(value) => value.write_wire(out),
         Value::Text(value) if oid == oid::INET => write_inet(value, out),

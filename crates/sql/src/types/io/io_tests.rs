@@ -142,12 +142,14 @@ const ALL: &[u32] = &[
     oid::TIME,
     oid::TIMESTAMP,
     oid::TIMESTAMPTZ,
+    oid::INTERVAL,
     oid::OID,
     oid::INT2VECTOR,
     oid::OIDVECTOR,
     oid::INT4_ARRAY,
     oid::TEXT_ARRAY,
     oid::NUMERIC_ARRAY,
+    oid::INTERVAL_ARRAY,
 ];
 
 proptest! {

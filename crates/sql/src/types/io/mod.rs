@@ -14,7 +14,7 @@ mod scalar;
 mod io_tests;
 
 use super::datetime::{self, DateOrder};
-use super::{Numeric, SqlType, Value, XidSnapshot, oid, typmod};
+use super::{IntervalStyle, Numeric, SqlType, Value, XidSnapshot, interval, oid, typmod};
 use crate::error::{Result, SqlError, SqlState};
 
 pub use binary::{binary_in, binary_out};
@@ -43,6 +43,8 @@ pub struct TextContext {
     pub now: i64,
     /// How bytea prints.
     pub bytea_output: ByteaOutput,
+    /// How intervals print, and how a sign in front of one is read.
+    pub interval_style: IntervalStyle,
 }
 
 /// Reads the text form of a value of type `oid`, then applies `typmod` as assignment does.
@@ -71,6 +73,7 @@ pub fn text_in(oid: u32, typmod: i32, text: &str, context: &TextContext) -> Resu
         oid::TIME => Value::Time(datetime::parse_time(text, context)?),
         oid::TIMESTAMP => Value::Timestamp(datetime::parse_timestamp(text, context)?),
         oid::TIMESTAMPTZ => Value::TimestampTz(datetime::parse_timestamptz(text, context)?),
+        oid::INTERVAL => Value::Interval(interval::parse_interval(text, typmod, context.interval_style)?),
         oid::INT2VECTOR | oid::OIDVECTOR => return array::parse_vector(oid, text),
         _ if oid::is_oid_like(oid) => return scalar::parse_oid(text).map(Value::Oid),
         _ if SqlType::new(oid).is_string_like() => Value::text(checked_text(text)?),
@@ -99,6 +102,7 @@ pub fn text_out(value: &Value, oid: u32, context: &TextContext, out: &mut Vec<u8
         Value::Time(value) => datetime::write_time(*value, out),
         Value::Timestamp(value) => datetime::write_timestamp(*value, out),
         Value::TimestampTz(value) => datetime::write_timestamptz(*value, context.timezone_offset, out),
+        Value::Interval(value) => interval::write_interval(*value, context.interval_style, out),
         Value::Oid(0) if oid != oid::OID && oid != oid::XID && oid != oid::CID && oid::is_oid_like(oid) => {
             out.push(b'-');
         }
