@@ -20,10 +20,23 @@ use collie_base::Lsn;
 /// Most marks that are kept: 6 s of them at the shortest distance.
 const MARKS_MAX: usize = 65_536;
 
+/// For how long a lag is shown after it was measured, when the replica has everything: as long as PostgreSQL's, whose receivers report
+/// that they are idle every 10 s.
+const LAG_SHOWN_NS: u64 = 10_000_000_000;
+
+/// A position and when it was passed.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    lsn: Lsn,
+    passed_ns: u64,
+    /// When nothing above it was passed yet, as far as is known.
+    still_ns: u64,
+}
+
 /// When positions were passed, oldest first.
 #[derive(Clone, Debug)]
 pub struct Marks {
-    marks: VecDeque<(Lsn, u64)>,
+    marks: VecDeque<Mark>,
     marks_max: usize,
     apart_ns: u64,
 }
@@ -40,37 +53,40 @@ impl Marks {
         Self { marks: VecDeque::new(), marks_max: marks_max.max(2), apart_ns }
     }
 
-    /// Notes that everything below `lsn` was passed at `now_ns`.
+    /// Notes that everything below `lsn`, and nothing above it, was passed at `now_ns`. The clock was read before the position.
     ///
     /// Cost: constant. Whatever is not noted because the last mark is too near is covered by the next one.
     pub fn pass(&mut self, lsn: Lsn, now_ns: u64) {
-        if let Some(&(last, at_ns)) = self.marks.back()
-            && (lsn <= last || now_ns < at_ns.saturating_add(self.apart_ns))
-        {
-            return;
+        if let Some(last) = self.marks.back_mut() {
+            if lsn == last.lsn {
+                last.still_ns = last.still_ns.max(now_ns);
+            }
+            if lsn <= last.lsn || now_ns < last.passed_ns.saturating_add(self.apart_ns) {
+                return;
+            }
         }
         if self.marks.len() == self.marks_max {
             self.marks.pop_front();
         }
-        self.marks.push_back((lsn, now_ns));
+        self.marks.push_back(Mark { lsn, passed_ns: now_ns, still_ns: now_ns });
     }
 
     /// Returns a time at or before which `lsn` was not passed yet: the older end of the time in which it was (T1). `None` when that
     /// is not known any more (T4), or it was passed before anything was noted.
     pub fn before(&self, lsn: Lsn) -> Option<u64> {
-        let above = self.marks.partition_point(|(mark, _)| *mark < lsn);
-        above.checked_sub(1).and_then(|below| self.marks.get(below)).map(|(_, at_ns)| *at_ns)
+        let above = self.marks.partition_point(|mark| mark.lsn < lsn);
+        above.checked_sub(1).and_then(|below| self.marks.get(below)).map(|mark| mark.still_ns)
     }
 
     /// Returns when something above `lsn` was first noted to be passed.
     pub fn first_above(&self, lsn: Lsn) -> Option<u64> {
-        let above = self.marks.partition_point(|(mark, _)| *mark <= lsn);
-        self.marks.get(above).map(|(_, at_ns)| *at_ns)
+        let above = self.marks.partition_point(|mark| mark.lsn <= lsn);
+        self.marks.get(above).map(|mark| mark.passed_ns)
     }
 
     /// Returns when the oldest mark was made.
     pub fn oldest_ns(&self) -> Option<u64> {
-        self.marks.front().map(|(_, at_ns)| *at_ns)
+        self.marks.front().map(|mark| mark.passed_ns)
     }
 }
 
@@ -80,9 +96,18 @@ pub struct Delay {
     last_ns: u64,
     max_ns: u64,
     applied: Lsn,
+    /// When the last one was measured.
+    measured_ns: Option<u64>,
 }
 
 impl Delay {
+    /// Begins at `lsn`, unless it has begun: what the replica had when it came is no delay.
+    pub fn begin(&mut self, lsn: Lsn) {
+        if self.applied == Lsn::ZERO {
+            self.applied = lsn;
+        }
+    }
+
     /// Takes note of an ack that came at `now_ns` and says that readers saw everything below `lsn` for `age_ns` by then. Returns
     /// the delay of that position; `None` when it was passed too long ago to be known.
     pub fn on_mark(&mut self, marks: &Marks, lsn: Lsn, age_ns: u64, rtt_min_ns: u64, now_ns: u64) -> Option<u64> {
@@ -96,6 +121,7 @@ impl Delay {
         let delay_ns = now_ns.saturating_sub(age_ns).saturating_sub(way_ns).saturating_sub(passed_ns);
         self.last_ns = delay_ns;
         self.max_ns = self.max_ns.max(delay_ns);
+        self.measured_ns = Some(now_ns);
         Some(delay_ns)
     }
 
@@ -106,6 +132,16 @@ impl Delay {
             return 0;
         }
         self.last_ns.max(self.owed_ns(marks, durable, now_ns))
+    }
+
+    /// Returns the lag as PostgreSQL shows one: what [`Delay::now_ns`] says while the replica owes something, what was measured last for
+    /// [`LAG_SHOWN_NS`] more, and `None` once nothing has happened for so long.
+    pub fn lag_ns(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> Option<u64> {
+        if self.applied < durable {
+            return Some(self.now_ns(marks, durable, now_ns));
+        }
+        let is_fresh = |measured_ns: u64| now_ns.saturating_sub(measured_ns) < LAG_SHOWN_NS;
+        self.measured_ns.is_some_and(is_fresh).then_some(self.last_ns)
     }
 
     /// Returns for how long the replica has owed the oldest of what it does not show, in nanoseconds; 0 when that is nothing.
@@ -148,6 +184,36 @@ mod tests {
         assert_eq!(delay.max_ns(), 5500);
     }
 
+    /// Goal: time in which nothing is written is no delay (T89). Method: heartbeats that find the same position, then a
+    /// write that is applied at once.
+    #[test]
+    fn idle_time_before_a_write_is_no_delay() {
+        let (mut marks, mut delay) = (Marks::new(10, 100), Delay::default());
+        marks.pass(lsn(100), 1_000);
+        for beat in 1..=50 {
+            marks.pass(lsn(100), 1_000 + beat * 1_000);
+        }
+        marks.pass(lsn(200), 51_200);
+        assert_eq!(delay.on_mark(&marks, lsn(200), 0, 0, 51_300), Some(300), "since the last beat");
+        assert_eq!(marks.first_above(lsn(50)), Some(1_000), "the position was passed then, however long it stood");
+    }
+
+    /// Goal: a lag is there while something is owed, stays for a while, and is none for who is idle. Method: the clock alone
+    /// moves, past a write and its ack.
+    #[test]
+    fn lag_is_none_for_who_is_idle() {
+        let (mut marks, mut delay) = (Marks::new(10, 0), Delay::default());
+        marks.pass(lsn(100), 1_000);
+        assert_eq!(Delay { applied: lsn(100), ..delay }.lag_ns(&marks, lsn(100), 2_000), None, "nothing was measured");
+        delay.begin(lsn(100));
+        assert_eq!(delay.on_mark(&marks, lsn(100), 0, 0, 2_500), None, "it came with that");
+        marks.pass(lsn(200), 3_000);
+        assert_eq!(delay.lag_ns(&marks, lsn(200), 7_000), Some(4_000), "owed for so long");
+        assert_eq!(delay.on_mark(&marks, lsn(200), 0, 0, 8_000), Some(7_000));
+        assert_eq!(delay.lag_ns(&marks, lsn(200), 8_000 + LAG_SHOWN_NS - 1), Some(7_000));
+        assert_eq!(delay.lag_ns(&marks, lsn(200), 8_000 + LAG_SHOWN_NS), None);
+    }
+
     /// Goal: T2: a replica that stands still is more and more behind, without an ack. Method: time alone moves.
     #[test]
     fn a_stuck_replica_shows_the_age_of_what_it_owes() {
@@ -168,7 +234,7 @@ mod tests {
             marks.pass(lsn(n), n * 5);
         }
         assert_eq!(marks.marks.len(), 3);
-        assert!(marks.marks.iter().zip(marks.marks.iter().skip(1)).all(|(a, b)| b.1 - a.1 >= 10));
+        assert!(marks.marks.iter().zip(marks.marks.iter().skip(1)).all(|(a, b)| b.passed_ns - a.passed_ns >= 10));
         assert_eq!(marks.before(lsn(5)), None);
     }
 

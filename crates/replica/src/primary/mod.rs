@@ -36,7 +36,7 @@ pub use self::{
     progress::{Progress, Sent},
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
     serve::serve,
-    slots::{DropError, Expiry, SlotStat, SlotState, Slots},
+    slots::{DropError, Expiry, Lags, SlotStat, SlotState, Slots},
     source::{BackupFile, BackupFiles, HeldSlot, Ship, Shipment, Source, SourceError},
     synchronous::{QuorumStat, Synchronous},
 };

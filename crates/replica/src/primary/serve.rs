@@ -288,9 +288,10 @@ impl<S: Source> Served<S> {
                 }
                 shipped = shipper.next(PACKET_BYTES, &mut records), if may_send => {
                     let at = shipped.map_err(|error| refuse_source(error, Lsn::ZERO))?;
+                    // Before the position, so that the time is one at which nothing above it was passed.
+                    let mono_ns = self.env.clock.now_ns();
                     let durable = self.source.durable();
                     assert!(at.end <= durable, "{} would leave before it is durable, which {durable} is (V2)", at.end);
-                    let mono_ns = self.env.clock.now_ns();
                     self.slots.pass(durable, mono_ns);
                     told_show = self.source.show();
                     let stream = Streaming { term, show: told_show, counts };

@@ -118,6 +118,20 @@ pub struct SlotStat {
     pub owed_ns: u64,
     /// In how long it will have made up for that, as it goes now, in nanoseconds; `None` when it is not gaining.
     pub drain_ns: Option<u64>,
+    /// How long it takes until its acks say that it has something.
+    pub lags: Lags,
+}
+
+/// Times from when this node has something on disk until a replica's ack says that it has it too, as of the call, in nanoseconds; `None`
+/// for one that is idle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lags {
+    /// In its log.
+    pub write_ns: Option<u64>,
+    /// On its disk.
+    pub flush_ns: Option<u64>,
+    /// Shown to its readers. By its clock of when that was, not by the ack's.
+    pub replay_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -125,15 +139,21 @@ struct Slot {
     /// Its `unheard_ns` is what an earlier process counted, until it is heard of.
     stat: SlotStat,
     delay: Delay,
+    write: Delay,
+    flush: Delay,
     history: DelayHistory,
     connection: Option<u64>,
 }
 
 impl Slot {
+    fn new(stat: SlotStat) -> Self {
+        let [delay, write, flush] = [Delay::default(); 3];
+        Self { stat, delay, write, flush, history: DelayHistory::default(), connection: None }
+    }
+
     /// One whose replica has not come.
     fn away(name: String, now_ns: u64) -> Self {
-        let stat = SlotStat::away(name, now_ns);
-        Self { stat, delay: Delay::default(), history: DelayHistory::default(), connection: None }
+        Self::new(SlotStat::away(name, now_ns))
     }
 
     fn unheard_ns(&self, now_ns: u64) -> u64 {
@@ -273,6 +293,11 @@ impl Slots {
             owed_ns: slot.delay.owed_ns(&marks, durable, now_ns),
             drain_ns: slot.history.drain_ns(durable.bytes_since(slot.stat.positions.applied)),
             unheard_ns: slot.unheard_ns(now_ns),
+            lags: Lags {
+                write_ns: slot.write.lag_ns(&marks, durable, now_ns),
+                flush_ns: slot.flush.lag_ns(&marks, durable, now_ns),
+                replay_ns: slot.delay.lag_ns(&marks, durable, now_ns),
+            },
             ..slot.stat.clone()
         };
         inner.slots.values().map(stat).collect()
@@ -333,7 +358,7 @@ impl Slots {
             ..SlotStat::away(name.to_owned(), now_ns)
         };
         let history = before.as_ref().map(|slot| slot.history.clone()).unwrap_or_default();
-        let slot = Slot { stat, delay: Delay::default(), history, connection: Some(connection) };
+        let slot = Slot { history, connection: Some(connection), ..Slot::new(stat) };
         inner.slots.insert(name.to_owned(), slot);
         let before = Mutex::new(Some(before));
         Ok(Attached { slots: self.clone(), name: name.to_owned(), connection, before })
@@ -489,6 +514,7 @@ impl SlotStat {
             summary: DelaySummary::default(),
             owed_ns: 0,
             drain_ns: None,
+            lags: Lags::default(),
         }
     }
 }
@@ -500,6 +526,11 @@ impl Attached {
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
         let Some(slot) = slot else { return };
         let marks = self.slots.marks.lock();
+        // Until it is known here, as PostgreSQL has it: nothing is taken off for the way of the ack.
+        for (lag, lsn) in [(&mut slot.write, ack.received), (&mut slot.flush, ack.durable)] {
+            lag.begin(lsn);
+            lag.on_mark(&marks, lsn, 0, 0, now_ns);
+        }
         for mark in &ack.marks {
             let age_ns = u64::from(mark.age_us) * 1000;
             if let Some(delay_ns) = slot.delay.on_mark(&marks, mark.lsn, age_ns, rtt_min_ns, now_ns) {

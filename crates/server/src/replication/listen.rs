@@ -123,7 +123,8 @@ impl Replicas {
                     block_in_place(keep).iter().for_each(|news| eprintln!("{news}"));
                 }
                 _ = heartbeats.tick() => {
-                    this.slots.beat(this.source.durable(), this.env.clock.now_ns());
+                    let now_ns = this.env.clock.now_ns(); // before the position (`Marks::pass`)
+                    this.slots.beat(this.source.durable(), now_ns);
                     keep_quorum(&this.source, this.env.clock.now_ns());
                 }
                 accepted = this.listener.accept() => match accepted {

@@ -36,6 +36,10 @@ fn int(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+fn us_of(ns: u64) -> i64 {
+    int(ns / 1000)
+}
+
 fn is_connected(stat: &SlotStat) -> bool {
     !matches!(stat.state, SlotState::Away | SlotState::Expired)
 }
@@ -71,7 +75,10 @@ impl Replication for Shown {
             delay_p99_us: int(stat.summary.p99_ns / 1000),
             delay_max_us: int(stat.summary.max_ns / 1000),
             oldest_us: int(stat.owed_ns / 1000),
-            drain_us: stat.drain_ns.map(|ns| int(ns / 1000)),
+            drain_us: stat.drain_ns.map(us_of),
+            write_lag_us: stat.lags.write_ns.map(us_of),
+            flush_lag_us: stat.lags.flush_ns.map(us_of),
+            replay_lag_us: stat.lags.replay_ns.map(us_of),
             rtt_us: (stat.rtt_min_ns < u64::MAX).then(|| int(stat.rtt_min_ns / 1000)),
             queue_bytes: i64::from(stat.queue_bytes),
             verified: Some(stat.verified).filter(|verified| *verified > Lsn::ZERO),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     catalog::{relation::Oid, snapshot::PG_CATALOG},
-    types::Value,
+    types::{Interval, Value},
 };
 
 /// OID of the only database.
@@ -171,10 +171,11 @@ fn activity(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// The replicas that are connected. Lags are NULL: there is no type for them yet; `collie_replication` has them as numbers.
+/// The replicas that are connected. Lags are NULL for who is idle, as in PostgreSQL.
 fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for standby in facts.standbys().into_iter().filter(|standby| standby.is_connected) {
         let address: Option<SocketAddr> = standby.address.parse().ok();
+        let lag = |us: Option<i64>| us.map_or(Value::Null, |us| Value::Interval(Interval::of_micros(us)));
         out.push([
             ("usesysid", Value::Oid(OWNER)),
             ("usename", Value::text("collie")),
@@ -186,6 +187,9 @@ fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("write_lsn", lsn(standby.received)),
             ("flush_lsn", lsn(standby.durable)),
             ("replay_lsn", lsn(standby.applied)),
+            ("write_lag", lag(standby.write_lag_us)),
+            ("flush_lag", lag(standby.flush_lag_us)),
+            ("replay_lag", lag(standby.replay_lag_us)),
             ("sync_priority", Value::Int4(i32::from(standby.sync_state != "async"))),
             // Degraded is no word of PostgreSQL's: nobody waits for it now.
             ("sync_state", Value::text(if standby.sync_state == "quorum" { "quorum" } else { "async" })),

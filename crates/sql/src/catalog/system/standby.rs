@@ -37,6 +37,12 @@ pub struct Standby {
     pub oldest_us: i64,
     /// In how long it will have made up for that, as it goes now, in microseconds; `None` when it is not gaining.
     pub drain_us: Option<i64>,
+    /// Until its acks say that something is in its log, in microseconds; `None` for one that is idle.
+    pub write_lag_us: Option<i64>,
+    /// Until they say that it is on its disk.
+    pub flush_lag_us: Option<i64>,
+    /// Until its readers see it.
+    pub replay_lag_us: Option<i64>,
     /// The shortest round trip to it, in microseconds; `None` before the first.
     pub rtt_us: Option<i64>,
     /// Bytes that wait there to be applied.
