@@ -15,7 +15,7 @@ use crate::{
         run::Rows,
         transaction::{Block, failed_block},
     },
-    types::{Value, io},
+    types::{Value, io, oid},
 };
 
 /// A text whose plan was found, with its literals as parameters.
@@ -127,6 +127,10 @@ impl Session {
         let prepared = self.prepare_current(&form.text, &types).ok()?;
         let planned = self.planned(&prepared).ok()?;
         if planned.as_ref().is_some_and(|planned| self.has_literal_index(planned)) {
+            return None;
+        }
+        // What a literal '14' of an interval counts can follow from the modifier of its column; a parameter is read without it.
+        if planned.as_ref().is_some_and(|planned| planned.analyzed.parameters.contains(&oid::INTERVAL)) {
             return None;
         }
         let parameters = planned.as_ref().map_or(0, |planned| planned.analyzed.parameters.len());
