@@ -1,0 +1,39 @@
+//! Replicated Training's arithmetic: how much may be collected, by whom, what was learned from it, and what it may change.
+//!
+//! What is here are pure functions and state machines over plain values. What is not: files, threads, clocks, sockets and
+//! settings. Time comes in as a number, chance from a seed, and what is to be done goes out as data, which `server` carries out.
+//! `engine` never links this crate, so a database runs the same without it (RT12).
+//!
+//! | module | from | to |
+//! |---|---|---|
+//! | [`policy`] | delay, load and cost of collecting, ten times a second | a [`Grant`](policy::Grant): collection work per second |
+//! | [`budget`] | a grant | a sampling probability for each operating unit |
+//! | [`model`] | samples of a unit | a prediction with an interval, as bytes that travel |
+//! | [`decision`] | a predicted gain | trial, canary, kept or rolled back, with a journal |
+//!
+//! # Invariants (numbers as in the crate's README)
+//! - RT5. A stale heartbeat, a delay above its limit or four times its bound stops collection in that tick.
+//! - RT7. Policies are pure: same signals, same grants.
+//! - RT8. Nothing here can name durability, quorum, security, or a setting that somebody set by hand.
+//! - RT9. One change is in flight; its old value is journalled before the new one is used.
+//! - RT11. A package that fails checksum, schema, hash or validation is not loaded.
+//!
+//! ```
+//! use collie_train::policy::{Governor, PolicyKind, Settings, Signals};
+//! let mut governor = Governor::new(PolicyKind::Headroom, Settings::default(), 4);
+//! let calm = Signals { delay_us: 300.0, commits_per_s: 2000.0, busy_us: 10_000.0, workers: 1, ..Signals::default() };
+//! let grants: Vec<f64> = (0..20).map(|_| governor.tick(&calm).collect_us_per_s).collect();
+//! assert_eq!(grants[0], 0.0, "it begins by measuring the delay without collection");
+//! assert!(grants[19] > 100_000.0, "a replica that is nine tenths idle may collect");
+//! let away = Signals { heartbeat_us: 2e6, ..calm };
+//! assert_eq!(governor.tick(&away).collect_us_per_s, 0.0);
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod numbers;
+pub mod policy;
+mod unit;
+
+pub use error::TrainError;
+pub use unit::{LabelId, Schema, SchemaHash, SourceId, UnitId};

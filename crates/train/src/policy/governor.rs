@@ -1,0 +1,134 @@
+//! `Governor`: a policy with the rules around it that hold whatever it grants.
+//!
+//! # Invariants
+//! - G1. A stale heartbeat, D above `delay_us_max`, or x above four times the policy's bound: nothing in that tick (RT5).
+//! - G2. P2 stands around every policy: after a mean delay above its limit, nothing until it has calmed.
+//! - G3. A grant is a number from 0 to `cpu_share` of the cores.
+//!
+//! Checked by the tests below with a policy that grants nonsense.
+
+use super::{Grant, HardLimit, Policy, PolicyKind, Settings, Signals};
+
+/// G1's limit, in bounds of the policy.
+const BOUNDS_MAX: f64 = 4.0;
+
+/// What grants collection on a replica.
+#[derive(Debug)]
+pub struct Governor {
+    policy: Box<dyn Policy>,
+    guard: HardLimit,
+    delay_us_max: f64,
+    limit_us_per_s: f64,
+}
+
+impl Governor {
+    /// Puts the rules of `settings` around a policy, on a machine with `cores`.
+    pub fn new(kind: PolicyKind, settings: Settings, cores: u32) -> Self {
+        Self::around(kind.start(&settings), settings, cores)
+    }
+
+    /// Puts the rules around a policy that is already there.
+    pub fn around(policy: Box<dyn Policy>, settings: Settings, cores: u32) -> Self {
+        Self {
+            policy,
+            guard: HardLimit::new(settings.delay_us_max),
+            delay_us_max: settings.delay_us_max,
+            limit_us_per_s: settings.cpu_share * f64::from(cores) * 1e6,
+        }
+    }
+
+    /// Takes what the last tick showed, in any state, and grants collection for the next one.
+    pub fn tick(&mut self, signals: &Signals) -> Grant {
+        let signals = signals.sanitized();
+        if signals.is_stale() {
+            self.policy.silence();
+            return Grant::NONE;
+        }
+        let asked = self.policy.tick(&signals);
+        let is_calm = self.guard.allows(signals.delay_us);
+        let is_far = self.policy.bound_us().is_some_and(|bound_us| signals.behind_us() > BOUNDS_MAX * bound_us);
+        if !is_calm || is_far || signals.delay_us > self.delay_us_max {
+            return Grant::NONE;
+        }
+        asked.clamped(self.limit_us_per_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A policy with a bug.
+    #[derive(Debug)]
+    struct Mad(f64);
+
+    impl Policy for Mad {
+        fn tick(&mut self, _: &Signals) -> Grant {
+            Grant { collect_us_per_s: self.0 }
+        }
+
+        fn bound_us(&self) -> Option<f64> {
+            Some(2000.0)
+        }
+    }
+
+    fn mad(grant: f64) -> Governor {
+        Governor::around(Box::new(Mad(grant)), Settings::default(), 4)
+    }
+
+    /// Goal: G3. Method: a policy that grants what no policy may.
+    #[test]
+    fn a_mad_policy_is_clamped() {
+        let calm = Signals { delay_us: 100.0, ..Signals::default() };
+        for (asked, given) in [(f64::NAN, 0.0), (-5.0, 0.0), (f64::INFINITY, 1e6), (1e18, 1e6), (7.0, 7.0)] {
+            assert_eq!(mad(asked).tick(&calm).collect_us_per_s, given, "asked {asked}");
+        }
+    }
+
+    /// Goal: G1. Method: each of the three reasons on either side of its limit.
+    #[test]
+    fn collection_stops_in_the_tick_that_shows_a_reason() {
+        let calm = Signals { delay_us: 100.0, ..Signals::default() };
+        let is_on = |signals| mad(7.0).tick(&signals).collect_us_per_s > 0.0;
+        assert!(is_on(Signals { heartbeat_us: 1e6, ..calm }) && !is_on(Signals { heartbeat_us: 1e6 + 1.0, ..calm }));
+        assert!(is_on(Signals { age_us: 8000.0, ..calm }) && !is_on(Signals { age_us: 8001.0, ..calm }));
+        let unbounded = |delay_us| {
+            let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
+            let start = Signals { delay_us: 0.0, offered_us_per_s: 9.0, ..Signals::default() };
+            governor.tick(&start);
+            governor.tick(&Signals { delay_us, ..start }).collect_us_per_s > 0.0
+        };
+        assert!(unbounded(100_000.0) && !unbounded(100_001.0), "the mean is still far below the guard's limit");
+    }
+
+    /// Goal: G2. Method: a mean above the limit, then a delay that is allowed by itself.
+    #[test]
+    fn the_guard_holds_until_the_delay_has_calmed() {
+        let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
+        let at = |delay_us| Signals { delay_us, offered_us_per_s: 9.0, ..Signals::default() };
+        governor.tick(&at(5e6));
+        assert_eq!(governor.tick(&at(90_000.0)), Grant::NONE);
+        let off = (0..1000).take_while(|_| governor.tick(&at(10_000.0)) == Grant::NONE).count();
+        assert!((5..100).contains(&off), "{off} ticks");
+    }
+
+    proptest! {
+        /// Goal: G1 and G3 for every policy and any signals. Method: random ones, with numbers that are none.
+        #[test]
+        fn grants_are_in_range_whatever_is_measured(kind in 0..7_usize, rows: Vec<(f64, f64, f64, f64, f64)>, stale: bool) {
+            let mut governor = Governor::new(PolicyKind::ALL[kind], Settings::default(), 2);
+            for (delay_us, age_us, commits_per_s, busy_us, offered_us_per_s) in rows {
+                let heartbeat_us = if stale { f64::INFINITY } else { 0.0 };
+                let signals = Signals {
+                    delay_us, age_us, commits_per_s, busy_us, offered_us_per_s, heartbeat_us, ..Signals::default()
+                };
+                let granted = governor.tick(&signals).collect_us_per_s;
+                prop_assert!((0.0..=500_000.0).contains(&granted));
+                prop_assert!(!stale || granted == 0.0);
+                prop_assert!(delay_us.is_finite() && delay_us <= 100_000.0 || granted == 0.0);
+            }
+        }
+    }
+}

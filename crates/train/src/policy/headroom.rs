@@ -1,0 +1,186 @@
+//! P6: grants what the apply workers have left, less what the delay says.
+//!
+//! Feed-forward: from the peak of the commit rate and the peak of the work per commit follows how busy the workers are without
+//! collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and an integral part
+//! that only ever take away. The delay without collection is measured in control windows, in which nothing is collected.
+
+use super::{Bound, Grant, Policy, Settings, Signals, TICK_US};
+
+/// Every so many ticks a control window starts.
+const CONTROL_EVERY_TICKS: u32 = 50;
+
+/// Length of a control window. The queue of what was collected empties in the first two; the last one counts.
+const CONTROL_TICKS: u32 = 3;
+
+/// c_min: the least part of the workers that is granted outside control windows and overrides.
+const SHARE_MIN: f64 = 0.002;
+
+/// Above so many times its bound a delay stops collection at once (RT5).
+const OVERRIDE: f64 = 4.0;
+
+/// P6, the default on replicas.
+#[derive(Clone, Debug)]
+pub struct Headroom {
+    bound: Bound,
+    utilisation_max: f64,
+    /// lam': commits per second, up at once, down slowly.
+    peak_commits_per_s: f64,
+    /// S: work per commit without collection, in us, up at once, down slowly; 0 before the first commit.
+    peak_commit_us: f64,
+    /// D0: delay without collection, in us.
+    without_us: Option<f64>,
+    /// I: the integral part, -1 to 0.
+    integral: f64,
+    ticks: u32,
+    /// Ticks left of a control window.
+    control_left: u32,
+}
+
+impl Headroom {
+    /// Starts with a control window.
+    pub const fn new(settings: &Settings) -> Self {
+        Self {
+            bound: settings.bound,
+            utilisation_max: settings.utilisation_max,
+            peak_commits_per_s: 0.0,
+            peak_commit_us: 0.0,
+            without_us: None,
+            integral: 0.0,
+            ticks: 0,
+            control_left: CONTROL_TICKS,
+        }
+    }
+
+    fn note_load(&mut self, signals: &Signals) {
+        let rate = signals.commits_per_s;
+        self.peak_commits_per_s = rate.max(0.9 * self.peak_commits_per_s + 0.1 * rate);
+        if rate > 0.0 {
+            let commits = rate * TICK_US / 1e6;
+            let each_us = (signals.busy_us - signals.spent_us).max(0.0) / commits;
+            self.peak_commit_us = each_us.max(0.9 * self.peak_commit_us + 0.1 * each_us);
+        }
+    }
+
+    /// Goes on by a tick; returns whether the next one belongs to a control window.
+    fn note_control(&mut self, signals: &Signals) -> bool {
+        if self.control_left > 0 {
+            self.control_left -= 1;
+            if self.control_left == 0 {
+                let newest = signals.delay_us;
+                self.without_us = Some(self.without_us.map_or(newest, |before| 0.7 * before + 0.3 * newest));
+            }
+        }
+        self.ticks = (self.ticks + 1) % CONTROL_EVERY_TICKS;
+        if self.ticks == 0 {
+            self.control_left = CONTROL_TICKS;
+        }
+        self.control_left > 0
+    }
+
+    fn retreat(&mut self) {
+        self.integral = (self.integral - 0.05).max(-1.0);
+    }
+}
+
+impl Policy for Headroom {
+    fn tick(&mut self, signals: &Signals) -> Grant {
+        self.note_load(signals);
+        if self.note_control(signals) {
+            return Grant::NONE;
+        }
+        let Some(limit_us) = self.bound_us() else { return Grant::NONE };
+        let behind_us = signals.behind_us();
+        if behind_us > OVERRIDE * limit_us {
+            self.retreat();
+            return Grant::NONE;
+        }
+        let capacity = f64::from(signals.workers) * 1e6;
+        let utilisation = (self.peak_commits_per_s * self.peak_commit_us / capacity).min(1.0);
+        let room = (self.utilisation_max - utilisation).max(SHARE_MIN);
+        let error = (limit_us / behind_us.max(1.0)).ln();
+        self.integral = (self.integral + 0.02 * error).clamp(-1.0, 0.0);
+        let correction = (1.0 + 0.15 * error.min(0.0) + self.integral).max(0.0);
+        Grant { collect_us_per_s: capacity * (room * correction).max(SHARE_MIN) }
+    }
+
+    /// A tick without news counts as infinitely far behind: the integral falls, and a control window loses its measurement.
+    fn silence(&mut self) {
+        self.retreat();
+        if self.control_left > 0 {
+            self.control_left = CONTROL_TICKS;
+        }
+    }
+
+    fn bound_us(&self) -> Option<f64> {
+        self.without_us.map(|without| self.bound.limit_us(without))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn started(delay_us: f64) -> Headroom {
+        let mut policy = Headroom::new(&Settings::default());
+        let calm = Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, ..Signals::default() };
+        for _ in 0..4 {
+            policy.tick(&calm);
+        }
+        policy
+    }
+
+    /// Goal: the formulas of the page. Method: one grant computed by hand: utilisation 0.1, so 0.75 of one worker is left.
+    #[test]
+    fn headroom_grants_what_the_workers_have_left() {
+        let mut policy = started(300.0);
+        let calm = Signals { delay_us: 300.0, commits_per_s: 1000.0, busy_us: 10_000.0, ..Signals::default() };
+        assert_eq!(policy.bound_us(), Some(1300.0));
+        assert!((policy.tick(&calm).collect_us_per_s - 750_000.0).abs() < 1e-3);
+        let late = Signals { delay_us: 2600.0, ..calm };
+        let error = 0.5_f64.ln();
+        let expected = 1e6 * 0.75 * (1.0 + 0.15 * error + 0.02 * error);
+        assert!((policy.tick(&late).collect_us_per_s - expected).abs() < 1e-3);
+    }
+
+    /// Goal: control windows come every fifty ticks, three long. Method: which of 200 calm ticks grant nothing.
+    #[test]
+    fn headroom_measures_without_collection_every_five_seconds() {
+        let mut policy = Headroom::new(&Settings::default());
+        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        let off: Vec<usize> = (1..=200).filter(|_| policy.tick(&calm) == Grant::NONE).collect();
+        assert_eq!(off, [1, 2, 50, 51, 52, 100, 101, 102, 150, 151, 152, 200]);
+    }
+
+    /// Goal: a control window in which nothing was heard does not set the base. Method: silence amid the first window.
+    #[test]
+    fn headroom_repeats_a_control_window_that_was_silent() {
+        let mut policy = Headroom::new(&Settings::default());
+        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        policy.tick(&calm);
+        policy.silence();
+        policy.tick(&calm);
+        policy.tick(&calm);
+        assert_eq!(policy.bound_us(), None);
+        policy.tick(&calm);
+        assert_eq!(policy.bound_us(), Some(1300.0));
+    }
+
+    proptest! {
+        /// Goal: more delay never grants more; grants are bounded; RT5's override. Method: two copies of a state, two delays.
+        #[test]
+        fn headroom_is_monotone_in_the_delay(base in 1.0..50_000.0_f64, a in 0.0..1e6_f64, b in 0.0..1e6_f64, workers in 1..64_u32) {
+            let policy = started(base);
+            let limit = policy.bound_us().expect("a control window has passed");
+            let grant = |delay_us| {
+                let signals = Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, workers, ..Signals::default() };
+                policy.clone().tick(&signals).collect_us_per_s
+            };
+            let (near, far) = (a.min(b), a.max(b));
+            prop_assert!(grant(near) >= grant(far));
+            prop_assert!(grant(near) <= f64::from(workers) * 1e6 * 0.85);
+            prop_assert_eq!(grant(far) == 0.0, far > 4.0 * limit);
+        }
+    }
+}

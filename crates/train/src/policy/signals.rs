@@ -1,0 +1,122 @@
+//! `Signals`: what a policy is told in a tick.
+
+use crate::numbers::bounded;
+
+/// Length of a tick.
+pub const TICK_US: f64 = 100_000.0;
+
+/// A primary that was not heard of for longer is taken to be infinitely far ahead.
+pub const HEARTBEAT_US_MAX: f64 = 1_000_000.0;
+
+/// No measured time is above this; what is, and what is not a number, counts as this.
+const MEASURED_US_MAX: f64 = 1e10;
+
+/// No rate is above this.
+const PER_S_MAX: f64 = 1e12;
+
+/// What was measured in one tick on a replica.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Signals {
+    /// D: mean delay of replication in the tick, in us on the primary's clock.
+    pub delay_us: f64,
+    /// A: age of the oldest commit that is not applied, in us; 0 when there is none.
+    pub age_us: f64,
+    /// Commits applied, per second.
+    pub commits_per_s: f64,
+    /// Time that all apply workers together were busy in the tick, collection included, in us.
+    pub busy_us: f64,
+    /// The part of `busy_us` that went into collecting.
+    pub spent_us: f64,
+    /// Collection work that the sources could use, in us per second.
+    pub offered_us_per_s: f64,
+    /// How long ago the primary was last heard of, in us.
+    pub heartbeat_us: f64,
+    /// For how long apply threads that could run did not, 99th percentile in the tick, in us.
+    pub run_queue_us_p99: f64,
+    /// How many apply workers there are.
+    pub workers: u32,
+}
+
+impl Default for Signals {
+    /// One idle worker, and a primary heard of just now.
+    fn default() -> Self {
+        Self {
+            delay_us: 0.0,
+            age_us: 0.0,
+            commits_per_s: 0.0,
+            busy_us: 0.0,
+            spent_us: 0.0,
+            offered_us_per_s: 0.0,
+            heartbeat_us: 0.0,
+            run_queue_us_p99: 0.0,
+            workers: 1,
+        }
+    }
+}
+
+impl Signals {
+    /// Returns the same with every field in its range. What is not a number becomes the value that grants least.
+    pub fn sanitized(&self) -> Self {
+        let measured = |value| bounded(value, 0.0, MEASURED_US_MAX, MEASURED_US_MAX);
+        let busy_us = measured(self.busy_us);
+        Self {
+            delay_us: measured(self.delay_us),
+            age_us: measured(self.age_us),
+            commits_per_s: bounded(self.commits_per_s, 0.0, PER_S_MAX, 0.0),
+            busy_us,
+            spent_us: bounded(self.spent_us, 0.0, busy_us, 0.0),
+            offered_us_per_s: bounded(self.offered_us_per_s, 0.0, PER_S_MAX, 0.0),
+            heartbeat_us: measured(self.heartbeat_us),
+            run_queue_us_p99: measured(self.run_queue_us_p99),
+            workers: self.workers.max(1),
+        }
+    }
+
+    /// Returns whether the primary was not heard of for too long, so that the delay is not known.
+    pub fn is_stale(&self) -> bool {
+        self.heartbeat_us.is_nan() || self.heartbeat_us > HEARTBEAT_US_MAX
+    }
+
+    /// x: how far behind the replica is at worst, in us; infinite when it is not known.
+    pub fn behind_us(&self) -> f64 {
+        if self.is_stale() { f64::INFINITY } else { self.delay_us.max(self.age_us) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: nothing measured wrongly reaches a policy. Method: every field not a number, then every field below 0.
+    #[test]
+    fn sanitized_signals_are_in_range() {
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
+            let signals = Signals {
+                delay_us: bad,
+                age_us: bad,
+                commits_per_s: bad,
+                busy_us: bad,
+                spent_us: bad,
+                offered_us_per_s: bad,
+                heartbeat_us: bad,
+                run_queue_us_p99: bad,
+                workers: 0,
+            }
+            .sanitized();
+            let fields = [signals.delay_us, signals.age_us, signals.busy_us, signals.heartbeat_us];
+            assert!(fields.iter().all(|field| (0.0..=MEASURED_US_MAX).contains(field)), "{bad}: {signals:?}");
+            assert!((0.0..=PER_S_MAX).contains(&signals.commits_per_s) && signals.spent_us <= signals.busy_us);
+            assert_eq!(signals.workers, 1);
+        }
+        assert!(Signals { heartbeat_us: f64::NAN, ..Signals::default() }.sanitized().is_stale());
+    }
+
+    /// Goal: who is not heard of is infinitely far ahead. Method: a heartbeat on either side of its limit.
+    #[test]
+    fn a_stale_heartbeat_is_infinite_delay() {
+        let fresh = Signals { delay_us: 5.0, age_us: 9.0, heartbeat_us: HEARTBEAT_US_MAX, ..Signals::default() };
+        assert_eq!(fresh.behind_us(), 9.0);
+        let stale = Signals { heartbeat_us: HEARTBEAT_US_MAX + 1.0, ..fresh };
+        assert_eq!(stale.behind_us(), f64::INFINITY);
+    }
+}
