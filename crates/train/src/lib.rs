@@ -30,6 +30,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod budget;
 mod error;
 mod numbers;
 pub mod policy;
