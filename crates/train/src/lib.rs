@@ -32,6 +32,7 @@
 
 pub mod budget;
 mod error;
+pub mod model;
 mod numbers;
 pub mod policy;
 mod unit;

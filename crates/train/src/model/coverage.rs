@@ -1,0 +1,57 @@
+//! `Coverage`: whether a model still holds for what comes in.
+
+use std::collections::VecDeque;
+
+/// How many of the newest samples count.
+const WINDOW: usize = 1000;
+
+/// Below this part inside their intervals, the model is stale.
+const STALE_BELOW: f64 = 0.85;
+
+/// Counts how many of the newest samples lay inside their predicted interval.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    newest: VecDeque<bool>,
+    inside: usize,
+}
+
+impl Coverage {
+    /// Takes whether a sample lay inside.
+    pub fn add(&mut self, is_inside: bool) {
+        if self.newest.len() == WINDOW && self.newest.pop_front() == Some(true) {
+            self.inside -= 1;
+        }
+        self.newest.push_back(is_inside);
+        self.inside += usize::from(is_inside);
+    }
+
+    /// Returns whether decisions must not use the model: fewer than 85 % of the last 1,000 samples were inside. A model with fewer
+    /// samples is not judged yet.
+    pub fn is_stale(&self) -> bool {
+        self.newest.len() == WINDOW && (self.inside as f64) < STALE_BELOW * WINDOW as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: stale below 85 % of the last thousand, and fresh again. Method: samples whose place in the window is known.
+    #[test]
+    fn a_model_is_stale_below_its_coverage() {
+        let mut coverage = Coverage::default();
+        (0..150).for_each(|_| coverage.add(false));
+        (0..850).for_each(|_| coverage.add(true));
+        assert!(!coverage.is_stale(), "850 of 1000");
+        (0..150).for_each(|_| coverage.add(false));
+        assert!(!coverage.is_stale(), "the same 850");
+        coverage.add(false);
+        assert!(coverage.is_stale(), "849");
+        (0..149).for_each(|_| coverage.add(true));
+        (0..1000).for_each(|_| coverage.add(true));
+        assert!(!coverage.is_stale());
+        let mut young = Coverage::default();
+        (0..999).for_each(|_| young.add(false));
+        assert!(!young.is_stale(), "not judged yet");
+    }
+}

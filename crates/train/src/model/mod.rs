@@ -1,0 +1,43 @@
+//! Cost models: what a unit of work will cost, with an interval, from samples of it.
+//!
+//! One model per unit and label, of the logarithm of the label. Two kinds: [`Ridge`], a linear model of logarithms for few samples,
+//! and [`Trees`], boosted trees over histograms. [`fit`] trains both on the older samples, keeps the one that does better on the
+//! newer ones, and takes from those also how far predictions are off. A [`Package`] is a fitted model as bytes.
+//!
+//! Not here: files, the process that fits, and what a prediction is used for.
+//!
+//! # Invariants
+//! - M1. Same samples and options, same bytes, on one kind of machine. Across machines logarithms may differ in the last place.
+//! - M2. A prediction is finite and within what was seen in training; one that had to be brought there says so.
+//! - M3. Whatever bytes are read, decoding ends, does not panic, and allocates no more than a small multiple of them.
+//! - M4. In a tree both children come after their parent, so a prediction ends.
+
+mod affine;
+mod complexity;
+mod cost_model;
+mod coverage;
+mod fit;
+mod interval;
+mod merge;
+mod package;
+mod package_bytes;
+mod package_sample;
+mod pooling;
+mod ridge;
+mod samples;
+mod trees;
+
+pub use affine::{Affine, CALIBRATION_MIN};
+pub use complexity::Complexity;
+pub use cost_model::{CostModel, Model};
+pub use coverage::Coverage;
+pub use fit::{FitOptions, Fitted, Prediction, RIDGE_ROWS, fit};
+pub use interval::{COVERAGE, conformal_quantile};
+pub use merge::{BUCKET_SAMPLES_MAX, NodeSamples, merge};
+pub use package::{Package, Wanted};
+pub use package_bytes::{fuzz_package, seal_package};
+pub use package_sample::sample_package;
+pub use pooling::{NodeError, leave_one_node_out, pooling_helps};
+pub use ridge::{Ridge, RidgeOptions};
+pub use samples::{Sample, Samples};
+pub use trees::{Node, TreeOptions, Trees};
