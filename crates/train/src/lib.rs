@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 pub mod budget;
+pub mod decision;
 mod error;
 pub mod model;
 mod numbers;

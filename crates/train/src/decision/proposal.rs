@@ -1,0 +1,141 @@
+//! `Proposal`: a change that a model suggests, and the rule by which it is taken up or refused.
+
+use std::fmt;
+
+use super::{Gain, Setting};
+
+/// The lower end of the predicted gain must reach so much.
+const GAIN_MIN: f64 = 0.05;
+
+/// One step changes a value by at most this factor.
+const STEP_MAX: f64 = 2.0;
+
+/// A change of one setting.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Proposal {
+    /// Which.
+    pub setting: Setting,
+    /// The value in force, in the setting's unit.
+    pub old: f64,
+    /// The value to try.
+    pub new: f64,
+    /// Lowest and highest value that the configuration takes.
+    pub range: (f64, f64),
+    /// Somebody set it by hand.
+    pub is_set_by_hand: bool,
+    /// What is predicted.
+    pub gain: Gain,
+    /// The model's package.
+    pub model_hash: u64,
+    /// The model holds too few of the new samples in its intervals.
+    pub is_model_stale: bool,
+}
+
+/// Why nothing is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `training.apply` is off.
+    Off,
+    /// Another change is in flight.
+    Busy,
+    /// The last change ended less than ten minutes ago.
+    CoolDown,
+    /// It was rolled back too often.
+    Quarantined,
+    /// Somebody set it by hand.
+    SetByHand,
+    /// The new value is outside the range, the same, or no number.
+    OutOfRange,
+    /// The value would change by more than a factor of two.
+    TooFar,
+    /// The model is stale.
+    StaleModel,
+    /// The lower end of the predicted gain is below five per cent.
+    TooLittle,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "training.apply is off",
+            Self::Busy => "another change is in flight",
+            Self::CoolDown => "the last change ended less than ten minutes ago",
+            Self::Quarantined => "it was rolled back three times within a day",
+            Self::SetByHand => "it was set by hand",
+            Self::OutOfRange => "the value is not one that the setting takes",
+            Self::TooFar => "one step changes a value by at most a factor of two",
+            Self::StaleModel => "the model is stale",
+            Self::TooLittle => "the lower end of the predicted gain is below 5 %",
+        })
+    }
+}
+
+impl Proposal {
+    /// Says whether the proposal may be tried, looked at by itself.
+    ///
+    /// # Errors
+    /// The first [`Refusal`] that applies.
+    pub fn check(&self) -> Result<(), Refusal> {
+        let (low, high) = self.range;
+        if self.is_set_by_hand {
+            return Err(Refusal::SetByHand);
+        }
+        if !(low..=high).contains(&self.new) || !self.old.is_finite() || self.new == self.old {
+            return Err(Refusal::OutOfRange);
+        }
+        // From 0 every value is infinitely far, and to it.
+        let is_near = self.old > 0.0 && (self.old / STEP_MAX..=self.old * STEP_MAX).contains(&self.new);
+        if !is_near {
+            return Err(Refusal::TooFar);
+        }
+        if self.is_model_stale {
+            return Err(Refusal::StaleModel);
+        }
+        // A gain that is no number, or without end, is none.
+        if self.gain.low.is_finite() && self.gain.low >= GAIN_MIN { Ok(()) } else { Err(Refusal::TooLittle) }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A proposal that passes.
+    pub(in crate::decision) fn sound() -> Proposal {
+        Proposal {
+            setting: Setting::FlushDelay,
+            old: 10.0,
+            new: 20.0,
+            range: (1.0, 1000.0),
+            is_set_by_hand: false,
+            gain: Gain { low: 0.05, expected: 0.1, high: 0.15 },
+            model_hash: 7,
+            is_model_stale: false,
+        }
+    }
+
+    /// Goal: each rule refuses. Method: one thing wrong at a time, on either side of its limit.
+    #[test]
+    fn each_rule_refuses() {
+        let good = sound();
+        let gain = |low| Gain { low, ..good.gain };
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(Proposal { new: 5.0, ..good }.check(), Ok(()));
+        for (proposal, refusal) in [
+            (Proposal { is_set_by_hand: true, ..good }, Refusal::SetByHand),
+            (Proposal { range: (1.0, 19.0), ..good }, Refusal::OutOfRange),
+            (Proposal { new: f64::NAN, ..good }, Refusal::OutOfRange),
+            (Proposal { new: 10.0, ..good }, Refusal::OutOfRange),
+            (Proposal { old: f64::NAN, ..good }, Refusal::OutOfRange),
+            (Proposal { new: 20.1, ..good }, Refusal::TooFar),
+            (Proposal { new: 4.9, ..good }, Refusal::TooFar),
+            (Proposal { old: 0.0, ..good }, Refusal::TooFar),
+            (Proposal { is_model_stale: true, ..good }, Refusal::StaleModel),
+            (Proposal { gain: gain(0.049), ..good }, Refusal::TooLittle),
+            (Proposal { gain: gain(f64::NAN), ..good }, Refusal::TooLittle),
+            (Proposal { gain: gain(f64::INFINITY), ..good }, Refusal::TooLittle),
+        ] {
+            assert_eq!(proposal.check(), Err(refusal), "{proposal:?}");
+        }
+    }
+}
