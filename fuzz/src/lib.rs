@@ -29,6 +29,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("log_cursors", targets::log_cursors),
     ("log_reader", targets::log_reader),
     ("manifest", targets::manifest),
+    ("model_package", targets::model_package),
     ("redo_record", targets::redo_record),
     ("replica_packets", targets::replica_packets),
     ("row_codec", targets::row_codec),

@@ -24,6 +24,7 @@ use collie_sql::{
     codec::{KeyColumn, RowLayout, key::encode_key},
     types::{Interval, Numeric, SqlType, Value, oid},
 };
+use collie_train::model::sample_package;
 use collie_wal::{LagPolicy, Log, Options, TailOptions};
 
 /// Types of the columns of the rows that `row_codec` reads.
@@ -77,6 +78,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             vec![sample[..100].to_vec(), sample]
         }
         "manifest" => vec![collie_store::sample_manifest(), collie_store::sample_manifest()[..200].to_vec()],
+        "model_package" => [false, true].map(|of_trees| sample_package(of_trees).encode()).into(),
         "redo_record" => redo_record(),
         "replica_packets" => replica_packets(),
         "row_codec" => row_codec(),

@@ -112,6 +112,16 @@ pub(crate) fn backup_manifest(bytes: &[u8]) {
     }
 }
 
+/// A model package, as it is and with the hash and the checksum that would make it hold.
+pub(crate) fn model_package(bytes: &[u8]) {
+    collie_train::model::fuzz_package(bytes);
+    let mut sealed = bytes.to_vec();
+    if sealed.len() >= 24 {
+        collie_train::model::seal_package(&mut sealed);
+        collie_train::model::fuzz_package(&sealed);
+    }
+}
+
 /// A log record as people see it: a tag, then the payload.
 pub(crate) fn redo_record(bytes: &[u8]) {
     let (tag, payload) = choice(bytes);

@@ -103,6 +103,7 @@ brief! {
     log_cursors: 100_000, "a damaged file of cursors is an error, and one that is read survives a round trip.";
     log_reader: 40_000, "a damaged segment is read up to the damage, even where checksums hold.";
     manifest: 60_000, "a damaged MANIFEST is an error, and one that is read survives a round trip, even where checksums hold.";
+    model_package: 40_000, "a damaged package is an error, even where hash and checksum hold, and one that is read has one form and predicts.";
     redo_record: 150_000, "a damaged log record is shown as such.";
     replica_packets: 100_000, "any bytes of a peer are packets or an error, and a packet that is read survives a round trip.";
     row_codec: 100_000, "a damaged row is an error, and one that is read survives a round trip.";
