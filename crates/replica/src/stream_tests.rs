@@ -754,6 +754,39 @@ fn sum(bytes: &[u8]) -> (usize, u32) {
     (bytes.len(), crc32c(bytes))
 }
 
+/// Serves one connection of a replica, until it ends.
+fn serving(source: &Arc<WithFiles>, env: &Env, backup_bytes_per_s: u64) -> DuplexStream {
+    let (near, far) = duplex(1 << 16);
+    let heartbeat = Duration::from_millis(5);
+    let stream = StreamOptions { heartbeat, timeout: PATIENCE, backup_bytes_per_s, ..StreamOptions::default() };
+    let (stop, stopping) = watch::channel(false);
+    let (served, env) = ((source.clone(), Arc::new(Slots::new())), env.clone());
+    tokio::spawn(async move {
+        let _stop = stop;
+        let _ended = serve(far, &[], "here", served, stream, env, stopping).await;
+    });
+    near
+}
+
+/// Goal: a base backup is not sent faster than it may be (`replication.backup_rate`). Method: a file of four chunks at a rate at which it
+/// takes a fifth of a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_base_backup_keeps_to_its_rate() {
+    let (env, _disk) = Env::simulated(6);
+    let (bytes, name) = (256 << 10, "levels/MANIFEST");
+    let path = Path::new("/primary").join(name);
+    env.files.create_dir_all(path.parent().unwrap()).unwrap();
+    env.files.create(&path).unwrap().write_at(0, &content(bytes)).unwrap();
+    env.files.create_dir_all(Path::new("/paced")).unwrap();
+    let files = vec![BackupFile { name: name.to_owned(), bytes: bytes as u64 }];
+    let source = Arc::new(WithFiles { log: Followed(Node::primary()), files });
+    let begun = tokio::time::Instant::now();
+    let io = serving(&source, &env, 5 * bytes as u64);
+    let cloned = clone(io, Path::new("/paced"), 9, &options(), &env, &mut |_, _| ()).await.unwrap();
+    assert_eq!(cloned.bytes, bytes as u64);
+    assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
 /// Goal: a base backup gives the same files, on disk, or an error; never a file that is not as it was. Method: files of lengths
 /// around a chunk's, whole; then cut and flipped at places that move through the stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -769,17 +802,7 @@ async fn a_base_backup_is_whole_or_an_error() {
     }
     let source = Arc::new(WithFiles { log: Followed(Node::primary()), files });
     let attempt = |target: &'static str, fault: Fault| {
-        let (near, far) = duplex(1 << 16);
-        let (source, env) = (source.clone(), env.clone());
-        let stream =
-            StreamOptions { heartbeat: Duration::from_millis(5), timeout: PATIENCE, ..StreamOptions::default() };
-        let (stop, stopping) = watch::channel(false);
-        let served = (source.clone(), Arc::new(Slots::new()));
-        let serving = env.clone();
-        tokio::spawn(async move {
-            let _stop = stop;
-            let _ended = serve(far, &[], "here", served, stream, serving, stopping).await;
-        });
+        let (near, env) = (serving(&source, &env, 100 << 20), env.clone());
         async move {
             env.files.create_dir_all(Path::new(target)).unwrap();
             let io = Faulty { io: near, fault, read: 0, pause: None };

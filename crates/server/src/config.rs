@@ -50,10 +50,22 @@ const fn key(name: &'static str, kind: Kind, default: &'static str, effect: &'st
 /// Every key, sorted.
 pub const KEYS: &[Key] = &[
     key(
+        "replication.apply_workers",
+        Kind::Count,
+        "0",
+        "Threads of a replica that apply row writes, at most 16. 0: as many as there are cores, 8 at most.",
+    ),
+    key(
         "replication.auto_rebuild",
         Kind::Bool,
         "true",
         "A replica that its primary cannot bring up to date any more is filled anew by itself: sessions end and clients get 57P03 until it is there. The old directory is kept until the new one is whole, so there has to be room for both. false: the replica stops and says so.",
+    ),
+    key(
+        "replication.backup_rate",
+        Kind::Bytes,
+        "100MiB",
+        "Bytes a second, at most, at which a primary sends the files of a base backup to a replica that is filled: its disk and its clients have other work.",
     ),
     key(
         "replication.degrade",
@@ -361,8 +373,12 @@ pub struct Replication {
     pub listen: Option<SocketAddr>,
     /// The primary that is followed, host and port; `None`: this is one.
     pub primary: Option<String>,
+    /// `replication.apply_workers`; 0: by the cores.
+    pub apply_workers: usize,
     /// `replication.auto_rebuild`.
     pub auto_rebuild: bool,
+    /// `replication.backup_rate`.
+    pub backup_bytes_per_s: u64,
     /// `replication.peers`.
     pub peers: Peers,
     /// `replication.slot`.
@@ -398,7 +414,9 @@ impl Default for Replication {
         Self {
             listen: None,
             primary: None,
+            apply_workers: 0,
             auto_rebuild: true,
+            backup_bytes_per_s: 100 << 20,
             peers: Peers::default(),
             slot: String::new(),
             slot_age: Some(Duration::from_secs(24 * 3600)),
@@ -520,8 +538,22 @@ impl Config {
             return Err(bad(&format!("expected one of {}", words.join(", "))));
         }
         match key.name {
+            "replication.apply_workers" => {
+                let workers = size(1 << 20)?;
+                if workers > 16 {
+                    return Err(bad("expected 0 to 16"));
+                }
+                replication.apply_workers = workers;
+            }
             "replication.auto_rebuild" => {
                 replication.auto_rebuild = value.parse().map_err(|_| bad("expected true or false"))?;
+            }
+            "replication.backup_rate" => {
+                let rate = bytes()?;
+                if rate < 64 << 10 {
+                    return Err(bad("expected 64KiB or more"));
+                }
+                replication.backup_bytes_per_s = rate;
             }
             "replication.degrade" => {
                 replication.degrade = match value.strip_prefix("after") {
@@ -804,6 +836,8 @@ mod tests {
                 "replication.quorum=FIRST 1 (a, b)",
                 "say ANY n (a, b, c), or ask for all that are named (SQLSTATE 0A000)",
             ),
+            ("replication.apply_workers=17", "expected 0 to 16"),
+            ("replication.backup_rate=1KiB", "expected 64KiB or more"),
             ("replication.degrade=never", "expected wait, or after and a time"),
             ("replication.degrade=after all", "expected a time, as in after 10s"),
         ] {

@@ -360,6 +360,13 @@ impl Server {
         self.life.replica_address
     }
 
+    /// Has commits carry what the replay of a benchmark needs, from now on (`collie_engine::Db::note_commit_times`): no setting, so that
+    /// no file turns it on.
+    #[doc(hidden)]
+    pub fn note_commit_times(&self) {
+        self.life.database.engine().note_commit_times();
+    }
+
     /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
     pub fn log_bytes_max(&self) -> u64 {
         self.life.database.engine().log_bytes_max()

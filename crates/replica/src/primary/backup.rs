@@ -4,7 +4,7 @@
 //! - B1. The log that the files need is kept under the replica's slot from before they are made.
 //! - B2. At most [`IN_FLIGHT`] chunks are under way: a replica with a slow disk costs no memory here. Each is small, so that acks come
 //!   often on a slow link too: nothing else says that somebody is there.
-//! - B3. Not faster than [`BYTES_PER_SECOND`]: the primary's own disk has other work.
+//! - B3. Not faster than [`StreamOptions::backup_bytes_per_s`](super::StreamOptions): the primary's own disk has other work.
 
 use std::time::Duration;
 
@@ -33,9 +33,6 @@ const IN_FLIGHT: u64 = 64;
 /// Bytes of a file in one chunk.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How fast a backup goes, at most (`100 MiB/s`).
-const BYTES_PER_SECOND: u64 = 100 << 20;
-
 /// Sends a base backup, then ends the conversation.
 pub(super) async fn send<S: Source, C: Connection>(
     served: &Served<S>,
@@ -57,7 +54,7 @@ pub(super) async fn send<S: Source, C: Connection>(
             bytes,
         }))
         .await?;
-    let began = Instant::now();
+    let (began, per_s) = (Instant::now(), served.options.backup_bytes_per_s.max(1));
     let (mut seq, mut acked, mut sent, mut piece) = (0_u64, 0_u64, 0_u64, vec![0; PIECE_BYTES]);
     for (number, file) in files.files.iter().enumerate() {
         let number = u32::try_from(number).unwrap_or(u32::MAX);
@@ -92,7 +89,7 @@ pub(super) async fn send<S: Source, C: Connection>(
             while seq - acked >= IN_FLIGHT {
                 acked = ack(reading, seq, served.options.timeout).await?; // B2
             }
-            let due = began + Duration::from_millis(sent.saturating_mul(1000) / BYTES_PER_SECOND); // B3
+            let due = began + Duration::from_millis(sent.saturating_mul(1000) / per_s); // B3
             select! {
                 () = sleep_until(due) => {}
                 () = link::stopping(stop) => return Err(LinkError::Stopping),

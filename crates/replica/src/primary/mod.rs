@@ -56,6 +56,8 @@ pub struct StreamOptions {
     pub slots_max: usize,
     /// How often a replica's rows are compared with the primary's, which reads all of both; `None`: never.
     pub verify: Option<Duration>,
+    /// Bytes a second, at most, of a base backup's files; at least 1.
+    pub backup_bytes_per_s: u64,
 }
 
 impl Default for StreamOptions {
@@ -66,6 +68,7 @@ impl Default for StreamOptions {
             window_bytes: 64 << 20,
             slots_max: 10,
             verify: None,
+            backup_bytes_per_s: 100 << 20,
         }
     }
 }

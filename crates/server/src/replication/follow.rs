@@ -60,8 +60,10 @@ pub(crate) fn open(
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Following, OpenReport), ServeError> {
     let follows = Who::read(data, env).map_err(|error| ServeError::Open(error.into()))?.is_some_and(|who| who.follows);
-    let (replica, report) = Replica::open(data, engine, ReplicaOptions::default(), env, progress)
-        .map_err(|error| ServeError::Open(error.into()))?;
+    let mut applying = ReplicaOptions::default();
+    applying.apply_workers = config.replication.apply_workers;
+    let (replica, report) =
+        Replica::open(data, engine, applying, env, progress).map_err(|error| ServeError::Open(error.into()))?;
     forget_slots(&replica, data, env)?;
     let node = replica.node_id();
     let terms = Terms::open(env, data, node, replica.histories().0).map_err(|error| ServeError::Open(error.into()))?;

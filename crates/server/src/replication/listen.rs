@@ -90,6 +90,7 @@ impl Replicas {
             window_bytes: replication.window_bytes,
             slots_max: replication.slots_max,
             verify: replication.verify,
+            backup_bytes_per_s: replication.backup_bytes_per_s,
         };
         let (slots, notice) = Slots::open(env.clone(), data, source.held());
         notice.iter().for_each(|notice| eprintln!("{notice}"));
