@@ -7,7 +7,7 @@
 # make bench-index    ordered indexes beside each other, about an hour: docs/bench/index.md
 # make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
 # make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
-# make bench-replication  a replica's delay, beside PostgreSQL's, about an hour: docs/bench/replication.md, plots
+# make bench-replication  a replica's delay, beside PostgreSQL's, more than an hour (BENCH=--short: 25 minutes): docs/bench/replication.md, plots
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -125,7 +125,7 @@ bench-tpcc: run-tools
 bench-replication: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md
+	$(TARGET)/release/collie bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md --targets README.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

@@ -73,7 +73,9 @@ pub use machine::Machine;
 pub use plan::{Pace, Plan};
 pub use plots::draw;
 pub use readme::{markdown_table, protocols_table, sections_in_markdown, write_between};
-pub use replication::{ReplicationSettings, replication_bench};
+pub use replication::{
+    ReplayScheme, ReplicationSettings, replication_bench, replication_estimate, replication_targets,
+};
 pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
 pub use tpcc::{Pacing, TpccSettings, TpccTarget, tpcc_bench};

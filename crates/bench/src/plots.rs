@@ -32,7 +32,7 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 16] = [
+const PLOTS: [Plot; 17] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -191,6 +191,16 @@ const PLOTS: [Plot; 16] = [
         title: "p99 of the delay of a replica against the arrival rate of TPC-C, as a client sees it",
         x: "transactions asked for a second",
         y: "us",
+        wanted: any,
+    },
+    Plot {
+        section: "capacity",
+        figure: "peak_ratio",
+        bar: None,
+        file: "replication-capacity.svg",
+        title: "Replay flat out, by the peak that wrote the log on the same cores: below 1 a replica falls behind",
+        x: "threads that write rows",
+        y: "replay / peak",
         wanted: any,
     },
 ];

@@ -10,9 +10,9 @@ use std::{
 
 use anyhow::Context;
 use collie_bench::{
-    KvFlags, Pace, Pacing, Plan, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram, draw,
-    index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench, sections_in_markdown,
-    tpcc_bench, trace_thread, txn_bench, write_between,
+    KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram,
+    draw, index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench, replication_estimate,
+    replication_targets, sections_in_markdown, tpcc_bench, trace_thread, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -71,12 +71,14 @@ pub(crate) enum Command {
     Tpcc(TpccArgs),
     /// Measure replication: a primary and a replica started for it, and PostgreSQL with a streaming standby beside them.
     ///
-    /// Questions: rate (delay against the arrival rate of TPC-C), time (delay over time at 80 % of what the primary reaches), sync (what
-    /// levels of synchronous_commit cost), capacity (replay flat out beside the peak that wrote the log, also as the thesis has it), catchup (how fast a replica comes back, and an empty one is filled), failover (kill, promote, write, come back). A delay is
-    /// given as the primary's clock has it, and as a client sees it who commits a row on the primary and reads it on the
-    /// replica. Rows are compared afterwards on both. Floors of the disk and of the loopback are of the same run. Takes about an hour,
-    /// and under a minute with --quick. Use a release build on a machine that does nothing else. Exit code 0 also when targets
-    /// are missed, or PostgreSQL is not there.
+    /// Questions: rate (delay against the arrival rate of TPC-C, by workers of the replica, and as the thesis replays), time (delay over
+    /// time at 80 % of what the primary reaches), sync (what levels of synchronous_commit cost), capacity (replay flat out beside the
+    /// peak that wrote the log, also as the thesis has it), catchup (how fast a replica comes back, and an empty one is filled),
+    /// failover (kill, promote, write, come back). A delay is given as the primary's clock has it, and as a client sees it who commits a
+    /// row on the primary and reads it on the replica. Rows are compared afterwards on both. Floors of the disk and of the loopback
+    /// are of the same run. Says at the start about how long it takes: more than an hour, under 25 minutes with --short, a minute or
+    /// two with --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others are
+    /// asked: exit code 1 at the end. Exit code 0 also when targets are missed, or PostgreSQL is not there.
     Replication(ReplicationArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
@@ -258,15 +260,32 @@ pub(crate) struct ReplicationArgs {
     /// Rates of question rate, in percent of what the primary reaches flat out.
     #[arg(long, value_name = "PERCENT,...", value_delimiter = ',', default_values_t = [10, 30, 50, 70, 80, 90, 100, 110])]
     percents: Vec<u32>,
+    /// How replicas of question rate replay: rows, thesis (by the begin of transactions, one after the other).
+    #[arg(long, value_name = "SCHEME,...", value_delimiter = ',', default_values = ["rows", "thesis"], value_parser = ["rows", "thesis"])]
+    replay: Vec<String>,
+    /// Replicas of question rate that replay by rows with so many workers, besides one with as many as by default [default: 1, 2, 4 below
+    /// the number of cores].
+    #[arg(long, value_name = "COUNT,...", value_delimiter = ',')]
+    workers: Option<Vec<usize>>,
     /// Clients of question sync.
     #[arg(long, value_name = "COUNT,...", value_delimiter = ',', default_values_t = [1, 8, 32, 64])]
     small_clients: Vec<u32>,
     /// By how much log the replica of question catchup is behind.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     behind: u64,
+    /// How large a table is that a base backup of question catchup copies, besides TPC-C's: in memory on both nodes of each product.
+    #[arg(long = "backup-gib", alias = "backup_gib", value_name = "GIB", default_value_t = 1)]
+    backup_gib: u64,
+    /// How fast a base backup is sent, at most, in MiB a second.
+    #[arg(long, value_name = "MIB", default_value_t = 100)]
+    backup_rate: u64,
     /// How often question failover kills a primary.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     cycles: u32,
+    /// Fewer rates, numbers of clients and runs, each as long as ever: under 25 minutes on two cores that do nothing else. Wins over
+    /// --runs, --percents, --workers, --courses, --small-clients, --cycles and --warm-up.
+    #[arg(long, conflicts_with = "quick")]
+    short: bool,
     /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
     #[arg(long)]
     quick: bool,
@@ -289,6 +308,14 @@ pub(crate) struct ReplicationArgs {
     /// FILE without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
+    /// Write what was asked and found in a few lines into FILE, between the lines `<!-- bench replication-targets begin -->` and `<!-- bench
+    /// replication-targets end -->`, in the same way.
+    #[arg(long, value_name = "FILE")]
+    targets: Option<PathBuf>,
+}
+
+fn scheme(name: &str) -> ReplayScheme {
+    if name == "thesis" { ReplayScheme::Thesis } else { ReplayScheme::Rows }
 }
 
 impl ReplicationArgs {
@@ -303,13 +330,24 @@ impl ReplicationArgs {
             courses: self.courses,
             percents: self.percents.clone(),
             small_clients: self.small_clients.clone(),
+            schemes: self.replay.iter().map(|name| scheme(name)).collect(),
             behind_bytes: self.behind << 20,
+            backup_bytes: self.backup_gib.min(1 << 20) << 30,
+            backup_bytes_per_s: self.backup_rate << 20,
             cycles: self.cycles,
             peer: !self.no_peer,
             seed: self.seed,
             ..ReplicationSettings::new(&self.dir)
         };
-        if self.quick { settings.quick() } else { settings }
+        let settings = match &self.workers {
+            Some(workers) => ReplicationSettings { workers: workers.clone(), ..settings },
+            None => settings,
+        };
+        match (self.quick, self.short) {
+            (true, _) => settings.quick(),
+            (_, true) => settings.short(),
+            _ => settings,
+        }
     }
 }
 
@@ -370,6 +408,8 @@ const KV: Part = Part { name: "kv", heading: "Figures", text: |report| Ok(sectio
 const TPCC: Part = Part { name: "tpcc", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const REPLICATION: Part =
     Part { name: "replication", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
+const REPLICATION_TARGETS: Part =
+    Part { name: "replication-targets", heading: "Replication", text: |report| Ok(replication_targets(report)) };
 const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -408,7 +448,22 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Replication(args) => {
             let settings = args.settings();
-            let run = |plan: &Plan| replication_bench(&ReplicationSettings { plan: plan.clone(), ..settings.clone() });
+            say_how_long(&replication_estimate(&settings)?);
+            let targets = read_before(args.targets, &REPLICATION_TARGETS)?;
+            let (json, targets) = (args.json.clone(), &targets);
+            let run = |plan: &Plan| {
+                let settings = ReplicationSettings { plan: plan.clone(), ..settings.clone() };
+                // What was found out is kept, whatever becomes of the questions behind.
+                let report = replication_bench(&settings, &mut |so_far| {
+                    let name = so_far.sections.last().map_or("nothing", |section| section.name);
+                    eprintln!("{name}: answered");
+                    json.as_deref().map_or(Ok(()), |path| write_json(so_far, path))
+                })?;
+                if let Some((path, text)) = targets {
+                    write_part(&report, &REPLICATION_TARGETS, path, text)?;
+                }
+                Ok(report)
+            };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(Plan::new(&args.dir, Pace::Full), run, &REPLICATION, kept)
         }
@@ -464,8 +519,7 @@ fn keep(
 ) -> anyhow::Result<ExitCode> {
     print(&report.table())?;
     if let Some(path) = json {
-        let text = format!("{:#}\n", report.json());
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_json(report, &path)?;
     }
     if let Some(dir) = plots {
         for path in draw(report, &dir)? {
@@ -473,12 +527,30 @@ fn keep(
         }
     }
     if let Some((path, text)) = readme {
-        let text = write_between(&text, part.name, part.heading, &(part.text)(report)?)?;
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_part(report, part, &path, &text)?;
     }
     // Only now: what the others found out is kept.
     anyhow::ensure!(report.failed().is_empty(), "not measured to the end: {}", report.failed().join(", "));
     Ok(ExitCode::SUCCESS)
+}
+
+fn write_json(report: &Report, path: &Path) -> anyhow::Result<()> {
+    let text = format!("{:#}\n", report.json());
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes what a report comes to into its place in `document`, to `path`.
+fn write_part(report: &Report, part: &Part, path: &Path, document: &str) -> anyhow::Result<()> {
+    let text = write_between(document, part.name, part.heading, &(part.text)(report)?)?;
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Says on standard error about how long each question takes.
+fn say_how_long(questions: &[(&'static str, Duration)]) {
+    let minutes = |time: Duration| time.as_secs_f64() / 60.0;
+    let each: Vec<String> = questions.iter().map(|(name, time)| format!("{name} {:.1}", minutes(*time))).collect();
+    let all = questions.iter().map(|(_, time)| *time).sum();
+    eprintln!("about {:.0} minutes: {}", minutes(all).ceil(), each.join(", "));
 }
 
 /// Prints to standard output; a reader that has seen enough, such as head, is no failure.

@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// One setting, such as wal.flush_delay=5ms; may be repeated, and wins over the file.
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Commits carry what replay in the order of begins needs: for `collie bench replication`.
+    #[arg(long, hide = true)]
+    note_commit_times: bool,
 }
 
 /// Puts the settings together: defaults, file, `--set`.
@@ -62,6 +65,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut recovery = Recovery::new(&*env.clock);
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
     recovery.finish();
+    if args.note_commit_times {
+        server.note_commit_times();
+    }
     for notice in &report.notices {
         eprintln!("{notice}");
     }

@@ -26,8 +26,14 @@ fn ask(questions: &[&str], kept: &Path) -> Value {
     let mut command = Command::new(common::COLLIE);
     command.args(["bench", "replication"]).args(questions).args(["--quick", "--dir"]).arg(dir.path());
     command.arg("--json").arg(&json).arg("--readme").arg(&document).arg("--plots").arg(kept);
-    let done = common::run(&mut command);
+    let page = kept.join("page.md");
+    std::fs::write(&page, "# Page\n").unwrap();
+    let done = common::run(command.arg("--targets").arg(&page).args(["--workers", "1"]));
     assert_eq!(done.code, Some(0), "{done:?}");
+    let said = |line: &str| done.err.contains(line);
+    assert!(said("about ") && questions.iter().all(|question| said(&format!("{question}: answered"))), "{}", done.err);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("| replication | target | Collie | PostgreSQL |"), "{page}");
     let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
     assert!(left.is_empty(), "left behind: {left:?}");
     serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap()
@@ -47,11 +53,25 @@ fn delay_is_watched_on_both_and_nothing_is_left() {
     let (peer, kept) = (peer(), tempfile::tempdir().unwrap());
     let report = ask(&["rate", "time"], kept.path());
     let [rate, time] = [0, 1].map(|at| &report["sections"][at]);
+    for subject in ["collie, 1 worker", "replay by begin (thesis)"] {
+        let all: Vec<_> = rows(rate).0.iter().filter(|row| row["subject"] == subject).collect();
+        assert_eq!(all.len(), 3, "{subject} in {rate}");
+        for row in &all[1..] {
+            let figures = &row["figures"];
+            assert!(figures["seen_mean_us"]["median"].as_f64().is_some_and(|us| us > 0.0), "{row}");
+            assert!(
+                figures["delay_mean_us"].is_object() && row["targets"].as_array().is_some_and(Vec::is_empty),
+                "{row}"
+            );
+        }
+    }
     for (section, of_each) in [(rate, 3), (time, 1)] {
         let (rows, counts) = rows(section);
         assert_eq!(counts, [2, of_each, if peer { of_each } else { 0 }], "{section}");
         let compared = section["notes"].to_string().matches("both add up to the same").count();
-        assert_eq!(compared, 1 + usize::from(peer), "{section}");
+        // Also where one worker replays, and by begin.
+        let others = if section["name"] == "rate" { 2 } else { 0 };
+        assert_eq!(compared, 1 + others + usize::from(peer), "{section}");
         let last = rows.iter().rfind(|row| row["subject"] == "collie").unwrap();
         for key in ["seen_mean_us", "seen_p99_us"] {
             let median = &last["figures"][key]["median"];
@@ -83,6 +103,9 @@ fn levels_and_coming_back_are_measured_on_both() {
     let (all, counts) = rows(sync);
     assert_eq!(counts, [2, 7, if peer { 7 } else { 0 }], "{sync}");
     assert!(sync["notes"].to_string().contains("every row was the same"), "{sync}");
+    let on = all.iter().find(|row| row["case"] == "on, a replica, waited for, 4 clients").unwrap();
+    let beside: Vec<_> = on["beside"].as_array().unwrap().iter().map(|of| of["what"].as_str().unwrap()).collect();
+    assert_eq!(beside, ["p50: two flushes and a round trip", "local, no replica"], "{on}");
     for row in all.iter().skip(2) {
         assert!(row["figures"]["commits_per_s"]["median"].as_f64().is_some_and(f64::is_finite), "{row}");
     }

@@ -28,6 +28,7 @@ use super::thesis::Thesis;
 use crate::measures::{median, per_s};
 use crate::report::{Figure, Row, Section};
 use crate::tpcc::{self, Target as _, sleep_until};
+use crate::txn::count_of;
 use crate::{Plan, Scratch};
 
 /// Bytes of one shipment, as replication sends them.
@@ -152,7 +153,7 @@ fn one_run(
 }
 
 /// The defaults, with a limit of the log that flushes nothing meanwhile: neither the primary nor a replay pays for flushes.
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options { max_total_wal_size: 64 << 30, write_buffer_size: 64 << 30, ..Options::default() }
 }
 
@@ -363,6 +364,14 @@ fn contents(db: &Db) -> anyhow::Result<u64> {
 }
 
 impl Scheme {
+    /// How many write rows.
+    fn threads(self) -> f64 {
+        match self {
+            Self::Rows { workers } => count_of(workers),
+            Self::Thesis => 1.0,
+        }
+    }
+
     fn name(self) -> String {
         match self {
             Self::Rows { workers: 1 } => "rows, 1 worker".to_owned(),
@@ -380,13 +389,13 @@ fn rows(
     all: &[Vec<(f64, Replayed)>],
     section: &mut Section,
 ) {
-    let (what, least) = match load {
-        Load::Tpcc => (format!("TPC-C, {} warehouses", settings.warehouses), 1.2),
-        Load::HotRow => ("one hot row".to_owned(), 1.0),
+    let (subject, what, least) = match load {
+        Load::Tpcc => ("collie, TPC-C", format!("TPC-C, {} warehouses", settings.warehouses), 1.2),
+        Load::HotRow => ("collie, one hot row", "one hot row".to_owned(), 1.0),
     };
     let peak = format!("{what}: the peak that wrote the log");
     section.rows.push(
-        Row::new("collie engine", peak.clone(), "memory", "private 16 MiB")
+        Row::new(subject, peak.clone(), "memory", "private 16 MiB")
             .runs("commits_per_s", peaks)
             .runs("log_bytes_per_commit", bytes),
     );
@@ -395,13 +404,13 @@ fn rows(
         let rates: Vec<f64> = replays.iter().map(|(rate, _)| *rate).collect();
         let ratios: Vec<f64> = rates.iter().zip(peaks).map(|(rate, peak)| rate / peak).collect();
         let ratio = median(&ratios);
-        let mut row = Row::new("collie engine", format!("{what}: replay by {}", scheme.name()), "memory", "-")
+        let subject = if *scheme == Scheme::Thesis { "replay by begin (thesis), TPC-C" } else { subject };
+        let mut row = Row::new(subject, format!("{what}: replay by {}", scheme.name()), "memory", "-")
+            .at(scheme.threads())
             .runs("commits_per_s", &rates)
+            .runs("peak_ratio", &ratios)
             .beside(peak.clone(), ratio);
         if let Scheme::Rows { workers } = scheme {
-            #[expect(clippy::cast_precision_loss, reason = "cores")]
-            let at = *workers as f64;
-            row = row.at(at);
             if *workers == workers_most {
                 row = row.target(format!(">= {least:.1}x the peak that wrote it"), ratio >= least);
             }
@@ -429,6 +438,8 @@ mod tests {
         assert_eq!(section.rows.len(), 2 * (1 + cores) + 1);
         for row in &section.rows {
             assert!(row.median("commits_per_s").unwrap() > 0.0, "{row:?}");
+            // What is drawn.
+            assert_eq!(row.at.is_some(), row.median("peak_ratio").is_some(), "{row:?}");
         }
         assert_eq!(settings.plan.env.files.list(dir.path()).unwrap(), Vec::<String>::new());
     }

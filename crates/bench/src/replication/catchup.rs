@@ -1,6 +1,7 @@
 //! How fast does a replica come back? Stopped until it is behind by a gibibyte of log, then started while the primary is at half of what it
-//! reaches; and filled anew from nothing under the same load.
+//! reaches; and filled anew from nothing under the same load, with a table of a given size besides TPC-C's.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -22,54 +23,70 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// Rows that are written over again and again to make log, and bytes of each.
 const ROWS: u32 = 1_000;
 const ROW_BYTES: usize = 1_000;
+/// Rows of the table that a base backup copies that are loaded at a time.
+const BALLAST_ROWS: u64 = 8_000;
 /// Targets.
 const EVEN_S: f64 = 30.0;
 const P99_RATIO: f64 = 1.2;
 /// Of log that the replica is behind by, for the target to mean anything.
 const ENOUGH_BYTES: u64 = 1 << 30;
 
-/// What one run came to.
-struct CaughtUp {
-    behind_bytes: f64,
+/// What one return of a replica came to.
+struct Returned {
+    /// Of the log that it lacked, or of the directory that it was filled with.
+    bytes: f64,
     even_s: f64,
-    /// New-Order's p99 with an even replica, while it comes back, and while another is filled.
-    p99_us: [f64; 3],
-    filled_s: f64,
-    filled_bytes: f64,
+    /// New-Order's p99 before, with an even replica, and meanwhile.
+    p99_us: [f64; 2],
 }
 
 pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "catchup",
         format!(
-            "how fast does a replica come back that is {} MiB of log behind, and how fast is an empty one filled? (TPC-C, {} warehouses, at \
-             {PERCENT} % of flat out meanwhile)",
+            "how fast does a replica come back that is {} MiB of log behind, and how fast is an empty one filled, by TPC-C's tables and {} \
+             MiB of another, at {} MiB/s at most? (TPC-C, {} warehouses, at {PERCENT} % of flat out meanwhile)",
             settings.behind_bytes >> 20,
+            settings.backup_bytes >> 20,
+            settings.backup_bytes_per_s >> 20,
             settings.warehouses
         ),
     );
     let mut floors = Floors::new(&settings.plan)?;
     let mut pairs = pairs(settings, &mut section)?;
-    let mut all: Vec<Vec<CaughtUp>> = Vec::new();
     let mut rates = Vec::new();
     for pair in &pairs {
         pair.load(settings)?;
         prepare(pair)?;
         rates.push(peak(pair, settings)? * PERCENT / 100.0);
-        all.push(Vec::new());
     }
-    for run in 0..settings.runs {
-        floors.slice(&settings.plan, settings.time / 10)?;
-        for ((pair, rate), all) in pairs.iter_mut().zip(&rates).zip(&mut all) {
-            all.push(catch_up(pair, settings, run, *rate)?);
+    let mut all: [Vec<Vec<Returned>>; 2] = [(); 2].map(|()| pairs.iter().map(|_| Vec::new()).collect());
+    for (phase, all) in all.iter_mut().enumerate() {
+        if phase == 1 {
+            // Only now: a replica that is started again would have to open it.
+            for pair in &pairs {
+                settings.plan.say(&format!("{}: rows to be copied", pair.name()));
+                ballast(pair, settings)?;
+            }
+        }
+        for run in 0..settings.runs {
+            floors.slice(&settings.plan, settings.time / 10)?;
+            for ((pair, rate), all) in pairs.iter_mut().zip(&rates).zip(&mut *all) {
+                all.push(if phase == 0 {
+                    comes_back(pair, settings, run, *rate)?
+                } else {
+                    is_filled(pair, settings, run, *rate)?
+                });
+            }
         }
     }
     for pair in &pairs {
         pair.check(settings, &mut section)?;
     }
     floors.rows(&mut section);
-    for ((pair, rate), runs) in pairs.iter().zip(&rates).zip(&all) {
-        section.rows.extend(rows(pair, settings, *rate, runs));
+    let [back, filled] = &all;
+    for (((pair, rate), back), filled) in pairs.iter().zip(&rates).zip(back).zip(filled) {
+        section.rows.extend([back_row(pair, settings, *rate, back), filled_row(pair, *rate, filled)]);
     }
     Ok(section)
 }
@@ -133,27 +150,75 @@ fn beside_load(
     })
 }
 
-fn catch_up(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<CaughtUp> {
-    let say = |what: &str| settings.plan.say(&format!("{}: {what}, run {} of {}", pair.name(), run + 1, settings.runs));
-    say("half of its load");
-    let even = pair.drive(settings, 3 * run, Pacing::Poisson(rate))?;
+fn say(pair: &Pair, settings: &ReplicationSettings, run: u32, what: &str) {
+    settings.plan.say(&format!("{}: {what}, run {} of {}", pair.name(), run + 1, settings.runs));
+}
+
+fn p99_us(run: &Run) -> f64 {
+    micros(run.tally.of(Kind::NewOrder).latencies.at_per_mille(990))
+}
+
+/// Stops the replica, makes log, and has it come back.
+fn comes_back(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
+    say(pair, settings, run, "half of its load");
+    let even = pair.drive(settings, 4 * run, Pacing::Poisson(rate))?;
     pair.until_even(settings)?;
-    say("falling behind");
+    say(pair, settings, run, "falling behind");
     pair.stop_replica()?;
-    let behind_bytes = fall_behind(pair, settings.behind_bytes)?;
-    settings.plan.say(&format!("{}: coming back, run {} of {}", pair.name(), run + 1, settings.runs));
-    let (back, even_s) = beside_load(pair, settings, (3 * run + 1, rate), Pair::start_replica)?;
-    settings.plan.say(&format!("{}: filling anew, run {} of {}", pair.name(), run + 1, settings.runs));
+    let bytes = fall_behind(pair, settings.behind_bytes)?;
+    say(pair, settings, run, "coming back");
+    let (meanwhile, even_s) = beside_load(pair, settings, (4 * run + 1, rate), Pair::start_replica)?;
+    pair.until_even(settings)?;
+    Ok(Returned { bytes, even_s, p99_us: [p99_us(&even), p99_us(&meanwhile)] })
+}
+
+/// Has another replica filled in place of the one there is.
+fn is_filled(pair: &mut Pair, settings: &ReplicationSettings, run: u32, rate: f64) -> anyhow::Result<Returned> {
+    say(pair, settings, run, "half of its load");
+    let even = pair.drive(settings, 4 * run + 2, Pacing::Poisson(rate))?;
+    pair.until_even(settings)?;
+    say(pair, settings, run, "filling anew");
     pair.stop_replica()?;
-    let (filled, filled_s) = beside_load(pair, settings, (3 * run + 2, rate), Pair::fill_replica)?;
-    let p99 = |run: &Run| micros(run.tally.of(Kind::NewOrder).latencies.at_per_mille(990));
-    Ok(CaughtUp {
-        behind_bytes,
-        even_s,
-        p99_us: [p99(&even), p99(&back), p99(&filled)],
-        filled_s,
-        filled_bytes: float(bytes_in(pair.replica_directory()?)),
-    })
+    let (meanwhile, even_s) = beside_load(pair, settings, (4 * run + 3, rate), Pair::fill_replica)?;
+    pair.until_even(settings)?;
+    let bytes = float(bytes_in(pair.replica_directory()?));
+    Ok(Returned { bytes, even_s, p99_us: [p99_us(&even), p99_us(&meanwhile)] })
+}
+
+/// Makes a table of so many bytes that do not compress, and has the replica take it.
+fn ballast(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    let mut primary = pair.connect()?;
+    primary.batch_execute("CREATE TABLE ballast (id int PRIMARY KEY, t text NOT NULL)")?;
+    let (rows, mut chance) = (settings.backup_bytes.div_ceil(u64::try_from(ROW_BYTES)?), settings.seed | 1);
+    let mut row = 0;
+    while row < rows {
+        let mut writer = primary.copy_in("COPY ballast FROM STDIN")?;
+        let until = rows.min(row + BALLAST_ROWS);
+        while row < until {
+            let text = noise(&mut chance);
+            writer.write_all(format!("{row}\t{text}\n").as_bytes())?;
+            row += 1;
+        }
+        writer.finish()?;
+    }
+    drop(primary);
+    pair.until_even(settings)
+}
+
+/// Returns so many letters that a compressor finds nothing in, by a xorshift.
+fn noise(chance: &mut u64) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";
+    let mut text = String::with_capacity(ROW_BYTES);
+    while text.len() < ROW_BYTES {
+        *chance ^= *chance << 13;
+        *chance ^= *chance >> 7;
+        *chance ^= *chance << 17;
+        for at in 0..10 {
+            let letter = usize::try_from(*chance >> (6 * at) & 63).unwrap_or(0);
+            text.push(char::from(LETTERS[letter]));
+        }
+    }
+    text
 }
 
 /// Returns the bytes of all files below `dir`; what goes meanwhile counts for nothing.
@@ -167,33 +232,50 @@ fn bytes_in(dir: &Path) -> u64 {
     entries.map(bytes).sum()
 }
 
-fn rows(pair: &Pair, settings: &ReplicationSettings, rate: f64, runs: &[CaughtUp]) -> [Row; 2] {
-    let each = |figure: &dyn Fn(&CaughtUp) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
-    let row = |case: &str, p99: usize| {
-        Row::new(pair.name(), case, "disk", pair.ring())
-            .runs("asked_per_s", &[rate])
-            .runs("p99_before_us", &each(&|of| of.p99_us[0]))
-            .runs("p99_meanwhile_us", &each(&|of| of.p99_us[p99]))
-            .runs("p99_ratio", &each(&|of| of.p99_us[p99] / of.p99_us[0].max(1.0)))
-    };
-    let per_second = |bytes: f64, seconds: f64| bytes / seconds.max(1e-3);
-    let mut back = row("comes back", 1)
-        .runs("log_bytes", &each(&|of| of.behind_bytes))
+fn row(pair: &Pair, case: &str, rate: f64, runs: &[Returned], bytes: &'static str) -> Row {
+    let each = |figure: &dyn Fn(&Returned) -> f64| runs.iter().map(figure).collect::<Vec<_>>();
+    Row::new(pair.name(), case, "disk", pair.ring())
+        .runs("asked_per_s", &[rate])
+        .runs("p99_before_us", &each(&|of| of.p99_us[0]))
+        .runs("p99_meanwhile_us", &each(&|of| of.p99_us[1]))
+        .runs("p99_ratio", &each(&|of| of.p99_us[1] / of.p99_us[0].max(1.0)))
+        .runs(bytes, &each(&|of| of.bytes))
         .runs("even_s", &each(&|of| of.even_s))
-        .runs("bytes_per_s", &each(&|of| per_second(of.behind_bytes, of.even_s)));
-    let filled = row("filled anew", 2)
-        .runs("directory_bytes", &each(&|of| of.filled_bytes))
-        .runs("even_s", &each(&|of| of.filled_s))
-        .runs("bytes_per_s", &each(&|of| per_second(of.filled_bytes, of.filled_s)));
-    if pair.is_peer() {
-        return [back, filled];
+        .runs("bytes_per_s", &each(&|of| of.bytes / of.even_s.max(1e-3)))
+}
+
+/// Says whether others wait no longer than they may.
+fn beside_others(pair: &Pair, row: Row) -> Row {
+    let ratio = row.median("p99_ratio").unwrap_or(f64::INFINITY);
+    if pair.has_targets() { row.target("p99 meanwhile <= 1.2x", ratio <= P99_RATIO) } else { row }
+}
+
+fn back_row(pair: &Pair, settings: &ReplicationSettings, rate: f64, runs: &[Returned]) -> Row {
+    let mut row = row(pair, "comes back", rate, runs, "log_bytes");
+    if pair.has_targets() && settings.behind_bytes >= ENOUGH_BYTES {
+        let even_s = row.median("even_s").unwrap_or(f64::INFINITY);
+        row = row.target("even within 30 s", even_s <= EVEN_S);
     }
-    if settings.behind_bytes >= ENOUGH_BYTES {
-        let even_s = back.median("even_s").unwrap_or(f64::INFINITY);
-        back = back.target("even within 30 s", even_s <= EVEN_S);
+    beside_others(pair, row)
+}
+
+fn filled_row(pair: &Pair, rate: f64, runs: &[Returned]) -> Row {
+    beside_others(pair, row(pair, "filled anew", rate, runs, "directory_bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: rows that are to be copied are as long as they should be, and do not repeat. Method: a thousand of them, as COPY takes them.
+    #[test]
+    fn noise_is_of_one_length_and_differs() {
+        let mut chance = 1;
+        let all: std::collections::BTreeSet<String> = (0..1_000).map(|_| noise(&mut chance)).collect();
+        assert_eq!(all.len(), 1_000);
+        assert!(all.iter().all(|text| text.len() == ROW_BYTES && !text.contains(['\t', '\\', '\n'])));
+        // Each letter about as often as any other.
+        let letters = all.iter().flat_map(|text| text.bytes()).filter(|byte| *byte == b'A').count();
+        assert!((14_000..17_500).contains(&letters), "{letters}");
     }
-    [back, filled].map(|row| {
-        let ratio = row.median("p99_ratio").unwrap_or(f64::INFINITY);
-        row.target("p99 meanwhile <= 1.2x", ratio <= P99_RATIO)
-    })
 }

@@ -62,6 +62,13 @@ impl Floors {
         Ok(())
     }
 
+    /// Returns what a commit cannot be below that waits for a flush here and, if `far`, for one more and a round trip to it: medians, in
+    /// microseconds.
+    pub(super) fn commit_us(&self, far: bool) -> f64 {
+        let flush = micros(self.flushes.latencies.at_per_mille(500));
+        if far { 2.0 * flush + micros(self.trips.at_per_mille(500)) } else { flush }
+    }
+
     /// Adds a row of each.
     pub(super) fn rows(&self, section: &mut Section) {
         for (what, of) in
@@ -91,6 +98,7 @@ mod tests {
         let mut section = Section::new("rate", "?");
         floors.rows(&mut section);
         assert!(section.rows.len() == 2 && section.rows.iter().all(|row| row.median("p50_us").unwrap() > 0.0));
+        assert!(floors.commit_us(true) > 2.0 * floors.commit_us(false) && floors.commit_us(false) > 0.0);
         drop(floors);
         assert_eq!(plan.env.files.list(dir.path()).unwrap(), Vec::<String>::new());
     }

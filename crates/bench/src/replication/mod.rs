@@ -4,7 +4,9 @@
 //! | file | noun |
 //! |---|---|
 //! | `settings.rs` | what is asked for |
-//! | `pair.rs` | a primary and its replica, processes of their own |
+//! | `estimate.rs` | about how long that takes |
+//! | `pair.rs`, `follower.rs` | a primary and its replica, processes of their own; what follows |
+//! | `live.rs` | a replica in this process that replays by begin, as the thesis' system does |
 //! | `watch.rs` | how far the replica is behind, found out in two ways |
 //! | `floors.rs` | what nothing can be below |
 //! | `rate.rs`, `time.rs` | delay against arrival rate, and over time |
@@ -12,6 +14,7 @@
 //! | `capacity.rs`, `thesis.rs` | replay flat out, by rows and by begin, against the peak that wrote the log |
 //! | `catchup.rs` | coming back, and being filled |
 //! | `failover.rs` | killing, promoting, writing, coming back |
+//! | `targets.rs` | what was found out, in a few lines |
 //!
 //! # What always holds
 //! - B1. A figure of a pair is given only if the replica showed the same as the primary afterwards, where all twelve conditions of TPC-C
@@ -21,18 +24,26 @@
 
 mod capacity;
 mod catchup;
+mod estimate;
 mod failover;
 mod floors;
+mod follower;
+mod live;
 mod pair;
 mod rate;
 mod settings;
 mod small;
 mod sync;
+mod targets;
 mod thesis;
 mod time;
 mod watch;
 
-pub use settings::ReplicationSettings;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+pub use settings::{ReplayScheme, ReplicationSettings};
+pub use targets::replication_targets;
 
 use crate::{Machine, Report, Section};
 
@@ -47,22 +58,67 @@ const QUESTIONS: [(&str, Measure); 6] = [
     ("failover", failover::measure),
 ];
 
-/// Asks the questions of `settings`, in order. One that fails says so in the report ([`Report::failed`]), and the others are asked.
-/// Without PostgreSQL its rows are missing, and a note says why.
+/// Returns about how long each question takes that `settings` asks, in order: roughly, from runs on two cores.
 ///
 /// # Errors
-/// An unknown question, settings without meaning; a directory that cannot be made.
-pub fn replication_bench(settings: &ReplicationSettings) -> anyhow::Result<Report> {
+/// As of [`replication_bench`].
+pub fn replication_estimate(settings: &ReplicationSettings) -> anyhow::Result<Vec<(&'static str, Duration)>> {
+    settings.check(&QUESTIONS.map(|(name, _)| name))?;
+    let asked: Vec<&str> = asked(settings).map(|(name, _)| *name).collect();
+    Ok(estimate::estimate(settings, &asked))
+}
+
+fn asked(settings: &ReplicationSettings) -> impl Iterator<Item = &'static (&'static str, Measure)> {
+    let wanted = |name: &str| settings.questions.is_empty() || settings.questions.iter().any(|asked| asked == name);
+    QUESTIONS.iter().filter(move |(name, _)| wanted(name))
+}
+
+/// Asks the questions of `settings`, in order. One that fails, or panics, says so in the report ([`Report::failed`]), and the others
+/// are asked. After each, `so_far` is called with what is known by then. Without PostgreSQL its rows are missing, and a note says why.
+///
+/// # Errors
+/// An unknown question, settings without meaning; a directory that cannot be made; the first of `so_far`.
+pub fn replication_bench(
+    settings: &ReplicationSettings,
+    so_far: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
     settings.check(&QUESTIONS.map(|(name, _)| name))?;
     let plan = &settings.plan;
     plan.env.files.create_dir_all(&plan.dir)?;
-    let wanted = |name: &str| settings.questions.is_empty() || settings.questions.iter().any(|asked| asked == name);
-    let mut sections = Vec::new();
-    for (name, measure) in QUESTIONS.iter().filter(|(name, _)| wanted(name)) {
-        sections.push(measure(settings).unwrap_or_else(|error| Section {
-            failure: Some(format!("{error:#}")),
-            ..Section::new(name, "nothing was found out")
-        }));
+    let (machine, runs) = (Machine::of(&plan.dir), usize::try_from(settings.runs)?);
+    let mut report = Report { machine, runs, sections: Vec::new() };
+    for (name, measure) in asked(settings) {
+        report.sections.push(answer(name, || measure(settings)));
+        so_far(&report)?;
     }
-    Ok(Report { machine: Machine::of(&plan.dir), runs: usize::try_from(settings.runs)?, sections })
+    Ok(report)
+}
+
+/// Returns what `measure` found out, or a section that says why it found nothing (B3).
+fn answer(name: &'static str, measure: impl FnOnce() -> anyhow::Result<Section>) -> Section {
+    // What it borrowed is read only; whatever it started goes as it unwinds.
+    let measured = catch_unwind(AssertUnwindSafe(measure)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(anyhow::anyhow!("it panicked: {}", text.unwrap_or("without a word")))
+    });
+    measured.unwrap_or_else(|error| Section {
+        failure: Some(format!("{error:#}")),
+        ..Section::new(name, "nothing was found out")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: B3, also where one panics. Method: questions that answer, fail and panic.
+    #[test]
+    fn a_question_that_fails_says_so() {
+        let answered = answer("rate", || Ok(Section::new("rate", "how far?")));
+        assert!(answered.failure.is_none() && answered.question == "how far?");
+        let failed = answer("time", || anyhow::bail!("no disk"));
+        assert_eq!((failed.name, failed.failure.as_deref()), ("time", Some("no disk")));
+        let panicked = answer("sync", || panic!("mistake {}", 1));
+        assert_eq!(panicked.failure.as_deref(), Some("it panicked: mistake 1"));
+    }
 }

@@ -12,9 +12,11 @@ use std::time::Duration;
 use anyhow::Context;
 use postgres::Client;
 
+use super::follower::{Follower, Look};
+use super::live::LiveThesis;
 use super::settings::ReplicationSettings;
 use crate::servers::{PEER, Server, postgresql_programs};
-use crate::tpcc::{Course, Pacing, Population, Run, Target as _, Wire, books, drive};
+use crate::tpcc::{Course, Pacing, Population, Run, Tables, Target, Wire, books, drive};
 use crate::{Scratch, Section};
 
 /// How long a replica may take to be even: far beyond what it takes.
@@ -25,6 +27,52 @@ const LOOK: Duration = Duration::from_millis(2);
 const NAMED: &[&str] = &["--set", "replication.slot=standby", "--replica-listen", "127.0.0.1:0"];
 /// Whom commits may wait for.
 const LISTED: &[&str] = &["--set", "replication.quorum=ANY 1 (standby)"];
+
+/// Whose pair it is, and how its replica replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arm {
+    /// By rows, with as many workers as there are by default: what users get.
+    Collie,
+    /// By rows, with so many workers.
+    Workers(usize),
+    /// By the begin of transactions, in this process.
+    Thesis,
+    Peer,
+}
+
+impl Arm {
+    /// Returns its name in tables.
+    fn name(self) -> String {
+        match self {
+            Self::Collie => "collie".to_owned(),
+            Self::Workers(1) => "collie, 1 worker".to_owned(),
+            Self::Workers(workers) => format!("collie, {workers} workers"),
+            Self::Thesis => "replay by begin (thesis)".to_owned(),
+            Self::Peer => PEER.to_owned(),
+        }
+    }
+
+    /// Level of TPC-C's transactions that write: replay by begin needs writers under snapshot isolation (H3 of `thesis.rs`).
+    fn isolation(self) -> &'static str {
+        if self == Self::Thesis { "REPEATABLE READ" } else { "READ COMMITTED" }
+    }
+
+    /// What each of Collie's nodes is started with.
+    fn arguments(self, settings: &ReplicationSettings, waiting: Waiting) -> Vec<String> {
+        let mut all: Vec<String> = NAMED.iter().map(|word| (*word).to_owned()).collect();
+        if waiting == Waiting::Yes {
+            all.extend(LISTED.iter().map(|word| (*word).to_owned()));
+        }
+        all.extend(["--set".to_owned(), format!("replication.backup_rate={}", settings.backup_bytes_per_s)]);
+        if let Self::Workers(workers) = self {
+            all.extend(["--set".to_owned(), format!("replication.apply_workers={workers}")]);
+        }
+        if self == Self::Thesis {
+            all.push("--note-commit-times".to_owned());
+        }
+        all
+    }
+}
 
 /// How far behind a primary sees its replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,10 +86,12 @@ pub(super) struct Behind {
 /// A primary and its replica.
 pub(super) struct Pair {
     /// `None` while it is stopped. Goes first (P1).
-    replica: Option<Server>,
+    replica: Option<Follower>,
     primary: Server,
     /// The replica's, while it is stopped.
     kept: Option<(Arc<Scratch>, u16)>,
+    arm: Arm,
+    name: String,
     waiting: Waiting,
 }
 
@@ -73,13 +123,34 @@ pub(super) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> an
 /// # Errors
 /// It does not start; it has no list of replicas that are waited for.
 pub(super) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+    collie_arm(settings, Arm::Collie, waiting)
+}
+
+/// Starts the pair of `arm`, for whose replica nobody waits.
+///
+/// # Errors
+/// It is not installed, or does not start.
+pub(super) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<Pair> {
+    if arm == Arm::Peer { peer(settings, Waiting::No) } else { collie_arm(settings, arm, Waiting::No) }
+}
+
+fn collie_arm(settings: &ReplicationSettings, arm: Arm, waiting: Waiting) -> anyhow::Result<Pair> {
     settings.plan.say("starting a primary and a replica");
-    let scratch = || Scratch::new(&settings.plan.env, &settings.plan.dir).map(Arc::new);
-    let primary = Server::collie_primary(scratch()?, program(settings)?, &waiting.arguments())?;
-    let replica = Server::collie_replica(scratch()?, program(settings)?, &primary, &waiting.arguments())?;
-    let pair = Pair { replica: Some(replica), primary, kept: None, waiting };
+    let arguments = arm.arguments(settings, waiting);
+    let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
+    let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments))?;
+    let mut pair = Pair { replica: None, primary, kept: None, arm, name: arm.name(), waiting };
+    pair.replica = Some(if arm == Arm::Thesis {
+        Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))
+    } else {
+        Follower::Server(pair.new_replica(settings)?)
+    });
     pair.until_even(settings)?;
     Ok(pair)
+}
+
+fn words(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
 }
 
 /// Starts PostgreSQL's pair.
@@ -90,21 +161,12 @@ pub(super) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::
     settings.plan.say("starting PostgreSQL and a standby");
     let bin = postgresql_programs().context("none under /usr/lib/postgresql")?;
     let primary = Server::postgresql(&settings.plan, &bin)?;
-    let replica = Server::postgresql_standby(&settings.plan, &primary)?;
-    let pair = Pair { replica: Some(replica), primary, kept: None, waiting };
+    let arm = Arm::Peer;
+    let mut pair = Pair { replica: None, primary, kept: None, arm, name: arm.name(), waiting };
+    pair.replica = Some(Follower::Server(pair.new_replica(settings)?));
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
     Ok(pair)
-}
-
-impl Waiting {
-    /// What each of Collie's nodes is started with.
-    fn arguments(self) -> Vec<&'static str> {
-        match self {
-            Self::No => NAMED.to_vec(),
-            Self::Yes => [NAMED, LISTED].concat(),
-        }
-    }
 }
 
 fn program(settings: &ReplicationSettings) -> anyhow::Result<&Path> {
@@ -113,8 +175,13 @@ fn program(settings: &ReplicationSettings) -> anyhow::Result<&Path> {
 
 impl Pair {
     /// Returns its name in tables.
-    pub(super) fn name(&self) -> &'static str {
-        if self.primary.is_peer() { PEER } else { "collie" }
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns whether targets are asked of it: of what users get.
+    pub(super) fn has_targets(&self) -> bool {
+        self.arm == Arm::Collie
     }
 
     pub(super) fn is_peer(&self) -> bool {
@@ -126,21 +193,49 @@ impl Pair {
         self.primary.ring()
     }
 
-    fn replica(&self) -> anyhow::Result<&Server> {
+    fn follower(&self) -> anyhow::Result<&Follower> {
         self.replica.as_ref().context("the replica is stopped")
+    }
+
+    /// Starts a server as a replica in an empty directory, which is filled from the primary.
+    fn new_replica(&self, settings: &ReplicationSettings) -> anyhow::Result<Server> {
+        let plan = &settings.plan;
+        if self.is_peer() {
+            return Server::postgresql_standby(plan, &self.primary, settings.backup_bytes_per_s);
+        }
+        let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
+        let arguments = self.arm.arguments(settings, self.waiting);
+        Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments))
     }
 
     /// Returns TPC-C's line to the primary.
     pub(super) fn target(&self) -> Wire {
-        Wire::new(self.name(), self.ring(), self.primary.config(), "READ COMMITTED", true)
+        Wire::new(self.name(), self.ring(), self.primary.config(), self.arm.isolation(), true)
     }
 
     /// Opens a session on the replica.
     ///
     /// # Errors
-    /// The driver's; the replica is stopped.
+    /// The driver's; the replica is stopped, or no server.
     pub(super) fn connect_replica(&self) -> anyhow::Result<Client> {
-        self.replica()?.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
+        let server = self.follower()?.server()?;
+        server.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
+    }
+
+    /// Opens a session on the replica that looks at the number that `text` returns.
+    ///
+    /// # Errors
+    /// The driver's; the replica is stopped.
+    pub(super) fn look(&self, text: &str) -> anyhow::Result<Look> {
+        self.follower()?.look(text).with_context(|| format!("{}: cannot look at the replica", self.name()))
+    }
+
+    /// Fails if the replica is known to have stopped by itself.
+    ///
+    /// # Errors
+    /// Why it has.
+    pub(super) fn ensure_follows(&self) -> anyhow::Result<()> {
+        self.follower()?.ensure_alive()
     }
 
     /// Opens a session on the primary.
@@ -180,6 +275,9 @@ impl Pair {
         )?;
         let row = primary.query_one("UPDATE even SET n = n + 1 WHERE id = 1 RETURNING n", &[])?;
         let wanted: i64 = row.get(0);
+        if let Follower::Thesis(thesis) = self.follower()? {
+            return thesis.until_applied(self.target().log_position()?, PATIENCE);
+        }
         loop {
             // A replica that is being filled refuses connections, and does not have the table at first.
             let seen = self.connect_replica().and_then(|mut replica| Ok(replica.query("SELECT n FROM even", &[])?));
@@ -238,14 +336,20 @@ impl Pair {
     pub(super) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
         settings.plan.say(&format!("{}: consistency on both", self.name()));
         self.until_even(settings)?;
-        let of = |config, whose: &str| {
-            let name = format!("{}'s {whose}", self.name());
-            let target = Wire::new(&name, self.ring(), config, "READ COMMITTED", true);
-            let verdict = books::check(&target, &settings.scale())?;
-            verdict.ensure(&name, "after the runs")?;
-            books::sums(&target, &settings.scale()).map(|sums| (verdict, sums))
+        let of = |target: &dyn Target, whose: &str| {
+            let verdict = books::check(target, &settings.scale())?;
+            verdict.ensure(&format!("{}'s {whose}", self.name()), "after the runs")?;
+            books::sums(target, &settings.scale()).map(|sums| (verdict, sums))
         };
-        let (primary, replica) = (of(self.primary.config(), "primary")?, of(self.replica()?.config(), "replica")?);
+        let replica: Box<dyn Target> = match self.follower()? {
+            Follower::Server(server) => {
+                Box::new(Wire::new(self.name(), self.ring(), server.config(), "READ COMMITTED", true))
+            }
+            Follower::Thesis(thesis) => {
+                Box::new(Tables::of(self.name(), self.ring(), thesis.lines()?, "READ COMMITTED", true))
+            }
+        };
+        let (primary, replica) = (of(&self.target(), "primary")?, of(&*replica, "replica")?);
         anyhow::ensure!(primary == replica, "{}: the replica's rows are not the primary's", self.name());
         section.notes.push(format!(
             "{}: all twelve consistency conditions of TPC-C hold on the primary and on the replica, of {} things, and both add up to \
@@ -266,7 +370,7 @@ impl Pair {
     /// # Errors
     /// It is stopped already.
     pub(super) fn stop_replica(&mut self) -> anyhow::Result<()> {
-        let replica = self.replica.take().context("the replica is stopped")?;
+        let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         self.kept = Some((replica.scratch(), replica.port()));
         Ok(())
     }
@@ -290,12 +394,7 @@ impl Pair {
         for slot in slots.iter().map(|row| row.get::<_, String>(0)) {
             primary.execute("SELECT pg_drop_replication_slot($1)", &[&slot])?;
         }
-        self.replica = Some(if self.is_peer() {
-            Server::postgresql_standby(&settings.plan, &self.primary)?
-        } else {
-            let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
-            Server::collie_replica(scratch, program(settings)?, &self.primary, &self.waiting.arguments())?
-        });
+        self.replica = Some(Follower::Server(self.new_replica(settings)?));
         Ok(())
     }
 
@@ -327,7 +426,7 @@ impl Pair {
     /// # Errors
     /// The replica is stopped; the operating system's.
     pub(super) fn kill_primary(&mut self) -> anyhow::Result<()> {
-        let replica = self.replica.take().context("the replica is stopped")?;
+        let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         let killed = std::mem::replace(&mut self.primary, replica);
         self.kept = Some((killed.scratch(), killed.port()));
         killed.kill()
@@ -353,7 +452,7 @@ impl Pair {
             return self.start_replica(settings);
         }
         drop(self.kept.take());
-        self.replica = Some(Server::postgresql_standby(&settings.plan, &self.primary)?);
+        self.replica = Some(Follower::Server(self.new_replica(settings)?));
         self.until_even(settings)?;
         self.list_standby(settings)
     }
@@ -363,7 +462,7 @@ impl Pair {
     /// # Errors
     /// It is stopped.
     pub(super) fn replica_directory(&self) -> anyhow::Result<&Path> {
-        Ok(self.replica()?.directory())
+        Ok(self.follower()?.server()?.directory())
     }
 
     /// Starts the replica again where it was.
@@ -373,11 +472,12 @@ impl Pair {
     pub(super) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let (scratch, port) = self.kept.take().context("the replica runs")?;
         let plan = &settings.plan;
-        self.replica = Some(if self.is_peer() {
+        self.replica = Some(Follower::Server(if self.is_peer() {
             Server::postgresql_again(plan, scratch, self.primary.programs(), port)?
         } else {
-            Server::collie_replica(scratch, program(settings)?, &self.primary, &self.waiting.arguments())?
-        });
+            let arguments = self.arm.arguments(settings, self.waiting);
+            Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments))?
+        }));
         Ok(())
     }
 }

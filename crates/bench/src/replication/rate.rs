@@ -1,9 +1,10 @@
 //! How long is the delay at which arrival rate? Transactions of TPC-C begin by chance (a Poisson process) at a share of what the primary
-//! reaches flat out with its replica behind it, and the replica is watched. Figure 5.1 of the thesis, beside PostgreSQL.
+//! reaches flat out with its replica behind it, and the replica is watched. Figure 5.1 of the thesis, beside PostgreSQL: by rows with so many
+//! workers, and by begin, as the thesis' system replays.
 
 use super::floors::Floors;
-use super::pair::{Pair, pairs};
-use super::settings::ReplicationSettings;
+use super::pair::{self, Pair};
+use super::settings::{ReplayScheme, ReplicationSettings};
 use super::watch::{Sample, Summary, by_clock, growth_us, prepare, watched};
 use crate::measures::{float, median, micros, per_s};
 use crate::report::{Figure, Row, Section};
@@ -79,40 +80,109 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
         ),
     );
     let mut floors = Floors::new(&settings.plan)?;
-    let pairs = pairs(settings, &mut section)?;
-    let mut peaks = Vec::new();
-    let mut looks = Vec::new();
-    for pair in &pairs {
-        pair.load(settings)?;
-        looks.push(prepare(pair, settings)?);
-        peaks.push(peak(pair, settings)?);
-    }
-    let mut all: Vec<Vec<Vec<Watched>>> =
-        pairs.iter().map(|_| settings.percents.iter().map(|_| Vec::new()).collect()).collect();
+    let mut standing = Standing::start(settings, &mut section);
+    standing.each(|arm| {
+        arm.pair.load(settings)?;
+        arm.look_us = prepare(&arm.pair, settings)?;
+        arm.peak = peak(&arm.pair, settings)?;
+        Ok(())
+    });
     for run in 0..settings.runs {
         for (case, percent) in settings.percents.iter().enumerate() {
             floors.slice(&settings.plan, settings.time / 10)?;
-            for ((pair, peak), all) in pairs.iter().zip(&peaks).zip(&mut all) {
-                settings.plan.say(&format!("{}: {percent} %, run {} of {}", pair.name(), run + 1, settings.runs));
-                all[case].push(at_rate(pair, settings, run, peak * f64::from(*percent) / 100.0)?);
+            standing.each(|arm| {
+                let (name, asked) = (arm.pair.name(), arm.asked(*percent));
+                settings.plan.say(&format!("{name}: {percent} %, run {} of {}", run + 1, settings.runs));
+                let watched = at_rate(&arm.pair, settings, run, asked)?;
+                arm.runs[case].push(watched);
+                Ok(())
+            });
+        }
+    }
+    standing.each(|arm| arm.pair.check(settings, &mut section));
+    floors.rows(&mut section);
+    for arm in &standing.arms {
+        section.rows.push(
+            Row::new(arm.pair.name(), "flat out, its replica following", "disk", arm.pair.ring())
+                .runs("txn_per_s", &[arm.peak])
+                .runs("look_us", &[arm.look_us]),
+        );
+        for (percent, runs) in settings.percents.iter().zip(&arm.runs) {
+            section.rows.push(row(&arm.pair, *percent, arm.asked(*percent), runs));
+        }
+    }
+    if settings.schemes.contains(&ReplayScheme::Thesis) {
+        section.notes.push(
+            "replay by begin (the thesis' scheme) needs writers under snapshot isolation: its TPC-C runs at REPEATABLE READ, what \
+             conflicts is run again. It replays in the benchmark's process, keeps no log of its own and is read there, without a server \
+             between: what it has to do is less than what the others have to"
+                .to_owned(),
+        );
+    }
+    section.failure = standing.failure();
+    Ok(section)
+}
+
+/// A pair that is measured, and what was found so far.
+struct Arm {
+    pair: Pair,
+    /// What the primary reaches flat out, in transactions a second.
+    peak: f64,
+    /// The floor of a look at the replica.
+    look_us: f64,
+    /// By rate and run.
+    runs: Vec<Vec<Watched>>,
+}
+
+impl Arm {
+    fn asked(&self, percent: u32) -> f64 {
+        self.peak * f64::from(percent) / 100.0
+    }
+}
+
+/// The arms that go on. One that fails is stopped, and the others are measured to the end.
+struct Standing {
+    arms: Vec<Arm>,
+    failures: Vec<String>,
+}
+
+impl Standing {
+    /// Starts one for each way to replay, and PostgreSQL's where it is installed and wanted: its absence is a note.
+    fn start(settings: &ReplicationSettings, section: &mut Section) -> Self {
+        let mut arms = Vec::new();
+        if settings.schemes.contains(&ReplayScheme::Rows) {
+            arms.push(pair::Arm::Collie);
+            arms.extend(settings.workers.iter().map(|workers| pair::Arm::Workers(*workers)));
+        }
+        arms.extend(settings.schemes.contains(&ReplayScheme::Thesis).then_some(pair::Arm::Thesis));
+        arms.extend(settings.peer.then_some(pair::Arm::Peer));
+        let mut this = Self { arms: Vec::new(), failures: Vec::new() };
+        for arm in arms {
+            let runs = || settings.percents.iter().map(|_| Vec::new()).collect();
+            match pair::start(settings, arm) {
+                Ok(pair) => this.arms.push(Arm { pair, peak: 0.0, look_us: 0.0, runs: runs() }),
+                Err(error) if arm == pair::Arm::Peer => section.notes.push(format!("no rows of PostgreSQL: {error:#}")),
+                Err(error) => this.failures.push(format!("{arm:?}: {error:#}")),
             }
         }
+        this
     }
-    for pair in &pairs {
-        pair.check(settings, &mut section)?;
+
+    /// Calls `work` with each arm.
+    fn each(&mut self, mut work: impl FnMut(&mut Arm) -> anyhow::Result<()>) {
+        let Self { arms, failures } = self;
+        arms.retain_mut(|arm| match work(arm) {
+            Ok(()) => true,
+            Err(error) => {
+                failures.push(format!("{}: {error:#}", arm.pair.name()));
+                false
+            }
+        });
     }
-    floors.rows(&mut section);
-    for (((pair, peak), look_us), all) in pairs.iter().zip(&peaks).zip(&looks).zip(&all) {
-        section.rows.push(
-            Row::new(pair.name(), "flat out, its replica following", "disk", pair.ring())
-                .runs("txn_per_s", &[*peak])
-                .runs("look_us", &[*look_us]),
-        );
-        for (percent, runs) in settings.percents.iter().zip(all) {
-            section.rows.push(row(pair, *percent, peak * f64::from(*percent) / 100.0, runs));
-        }
+
+    fn failure(self) -> Option<String> {
+        (!self.failures.is_empty()).then(|| self.failures.join("; "))
     }
-    Ok(section)
 }
 
 /// Adds what samples come to, by the primary's clock and as a client sees it.
@@ -154,7 +224,7 @@ fn row(pair: &Pair, percent: u32, asked: f64, runs: &[Watched]) -> Row {
         let begun = of.run.backlog + of.run.tally.ended();
         float(of.run.backlog) <= LEFT_OVER * float(begun.max(1))
     });
-    if sustained && !pair.is_peer() {
+    if sustained && pair.has_targets() {
         let grown = row.median("growth_us").unwrap_or(0.0);
         return row.target("the primary sustains it: the delay does not grow", grown <= GROWTH_US);
     }

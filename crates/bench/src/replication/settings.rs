@@ -6,6 +6,15 @@ use std::time::Duration;
 use crate::tpcc::Scale;
 use crate::{Pace, Plan};
 
+/// How a replica replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayScheme {
+    /// By rows, in the order of commits.
+    Rows,
+    /// By the begin of transactions, one after the other: the thesis' system.
+    Thesis,
+}
+
 /// What is asked, and how.
 #[derive(Clone)]
 pub struct ReplicationSettings {
@@ -27,12 +36,20 @@ pub struct ReplicationSettings {
     pub runs: u32,
     /// Rates that question `rate` asks for, in percent of what the primary reaches flat out.
     pub percents: Vec<u32>,
+    /// How replicas of question `rate` replay; the peer's is there besides.
+    pub schemes: Vec<ReplayScheme>,
+    /// Numbers of workers that replay by rows in question `rate`, besides as many as there are by default.
+    pub workers: Vec<usize>,
     /// Runs of question `time`.
     pub courses: u32,
     /// Clients of question `sync`.
     pub small_clients: Vec<u32>,
     /// By how much log the replica of question `catchup` is behind.
     pub behind_bytes: u64,
+    /// How much there is in the table that a base backup of question `catchup` copies, besides TPC-C's.
+    pub backup_bytes: u64,
+    /// How fast a base backup is sent, at most, in bytes a second.
+    pub backup_bytes_per_s: u64,
     /// How often question `failover` kills a primary.
     pub cycles: u32,
     /// Of all that is drawn.
@@ -54,12 +71,38 @@ impl ReplicationSettings {
             time: Duration::from_secs(10),
             runs: 3,
             percents: vec![10, 30, 50, 70, 80, 90, 100, 110],
+            schemes: vec![ReplayScheme::Rows, ReplayScheme::Thesis],
+            workers: Self::fewer_workers(),
             courses: 10,
             small_clients: vec![1, 8, 32, 64],
             behind_bytes: 1 << 30,
+            backup_bytes: 1 << 30,
+            backup_bytes_per_s: 100 << 20,
             cycles: 20,
             seed: 1,
             peer: true,
+        }
+    }
+
+    /// Numbers of workers below what there are by default, doubled from 1 on.
+    fn fewer_workers() -> Vec<usize> {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let doubled = std::iter::successors(Some(1), |workers| Some(workers * 2));
+        doubled.take_while(|workers| *workers < cores.min(8)).collect()
+    }
+
+    /// Fewer rates, clients and runs, each as long as ever: fits into 25 minutes on two cores that do nothing else.
+    #[must_use]
+    pub fn short(self) -> Self {
+        Self {
+            warm_up: Duration::from_secs(1),
+            runs: 1,
+            percents: vec![50, 80, 100],
+            workers: vec![1],
+            courses: 2,
+            small_clients: vec![1, 32],
+            cycles: 5,
+            ..self
         }
     }
 
@@ -77,6 +120,7 @@ impl ReplicationSettings {
             courses: 2,
             small_clients: vec![4],
             behind_bytes: 4 << 20,
+            backup_bytes: 4 << 20,
             cycles: 2,
             ..self
         }
@@ -104,6 +148,12 @@ impl ReplicationSettings {
             !self.percents.is_empty() && self.percents.iter().all(|percent| (1..=1_000).contains(percent)),
             "rates are between 1 and 1000 percent"
         );
+        anyhow::ensure!(!self.schemes.is_empty(), "a replica replays by rows or as the thesis has it");
+        anyhow::ensure!(
+            self.workers.iter().all(|workers| (1..=16).contains(workers)),
+            "between 1 and 16 workers replay"
+        );
+        anyhow::ensure!(self.backup_bytes_per_s >= 1 << 20, "a base backup is sent at 1 MiB/s or faster");
         anyhow::ensure!(
             !self.small_clients.is_empty() && self.small_clients.iter().all(|clients| (1..=900).contains(clients)),
             "small writes have between 1 and 900 clients"

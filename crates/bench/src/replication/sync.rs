@@ -34,6 +34,9 @@ const CASES: [Case; 7] = [
     case("remote_apply", true, true),
 ];
 
+/// What rates stand beside: durable, without a replica.
+pub(super) const ALONE: &str = "local, no replica";
+
 /// Clients at which targets are asked for.
 const TARGET_CLIENTS: u32 = 32;
 
@@ -45,6 +48,15 @@ impl Case {
             (true, true) => "a replica, waited for",
         };
         format!("{}, {replica}", self.level)
+    }
+
+    /// What its latency cannot be below: one flush, or one on each side, one after the other, and a round trip.
+    fn floor(self, floors: &Floors) -> Option<(&'static str, f64)> {
+        match self.level {
+            "off" | "remote_write" => None,
+            "local" => Some(("p50: a flush", floors.commit_us(false))),
+            _ => Some(("p50: two flushes and a round trip", floors.commit_us(true))),
+        }
     }
 
     /// What is asked of it, by the rate of a durable commit without a replica.
@@ -99,7 +111,7 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     section.notes.push("afterwards every row was the same on primary and replica".to_owned());
     floors.rows(&mut section);
     for product in &products {
-        rows(product, settings, &mut section);
+        rows(product, settings, &floors, &mut section);
     }
     Ok(section)
 }
@@ -153,7 +165,7 @@ fn compare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn rows(product: &Product, settings: &ReplicationSettings, section: &mut Section) {
+fn rows(product: &Product, settings: &ReplicationSettings, floors: &Floors, section: &mut Section) {
     for (clients, all) in settings.small_clients.iter().zip(&product.all) {
         let rates = |at: usize| all[at].iter().map(|of| per_s(of.latencies.count(), of.ns)).collect::<Vec<_>>();
         // Durable, without a replica.
@@ -168,9 +180,12 @@ fn rows(product: &Product, settings: &ReplicationSettings, section: &mut Section
                 .runs("commits_per_s", &rates(at))
                 .runs("p50_us", &p(500))
                 .runs("p99_us", &p(990));
+            if let Some((what, floor_us)) = of.floor(floors).filter(|(_, floor_us)| *floor_us > 0.0) {
+                row = row.beside(what, median(&p(500)) / floor_us);
+            }
             if let Some(alone) = alone.filter(|alone| *alone > 0.0 && (of.follows || of.level == "off")) {
                 let ratio = median(&rates(at)) / alone;
-                row = row.beside("local, no replica", ratio);
+                row = row.beside(ALONE, ratio);
                 let asked = of.target().filter(|_| *clients == TARGET_CLIENTS && !product.plain.is_peer());
                 if let Some((least, text)) = asked {
                     row = row.target(text, ratio >= least);

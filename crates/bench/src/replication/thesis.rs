@@ -9,12 +9,14 @@
 //! - H2. One is replayed once nothing that began before it can come. What was written without times is replayed when it comes.
 //! - H3. Its writers ran under snapshot isolation: then no two that overlap wrote the same row, and any order that keeps the others is
 //!   good. A log of READ COMMITTED would be replayed wrongly.
+//! - H4. `applied` is a position below which no commit is deferred. Its Release pairs with the Acquire of [`Applied::position`].
 //!
 //! It keeps no copy of the log that it reads, which the other replayer does; each transaction is one of its own database, as there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_engine::{Basis, Db, Family, Insert, Isolation, Logged, Options, Outcome, Session, StatementKind, Write};
@@ -27,6 +29,17 @@ pub(super) struct Thesis {
     replayer: Replayer,
 }
 
+/// How far a [`Thesis`] has come, for others to look at (H4).
+#[derive(Clone, Debug)]
+pub(super) struct Applied(Arc<AtomicU64>);
+
+impl Applied {
+    /// Returns the position below which every commit is replayed.
+    pub(super) fn position(&self) -> Lsn {
+        Lsn::new(self.0.load(Ordering::Acquire))
+    }
+}
+
 struct Replayer {
     // The session goes first.
     session: Session,
@@ -36,7 +49,12 @@ struct Replayer {
     chunks: Map<Xid, Vec<u8>>,
     /// By begin and commit: their writes.
     deferred: BTreeMap<(Lsn, Lsn), Vec<u8>>,
+    /// The commits of those.
+    deferred_commits: BTreeSet<Lsn>,
     deferred_most: usize,
+    /// Everything below was taken.
+    taken: Lsn,
+    applied: Applied,
 }
 
 impl Thesis {
@@ -53,7 +71,10 @@ impl Thesis {
             families: Map::default(),
             chunks: Map::default(),
             deferred: BTreeMap::new(),
+            deferred_commits: BTreeSet::new(),
             deferred_most: 0,
+            taken: Lsn::FIRST,
+            applied: Applied(Arc::new(AtomicU64::new(Lsn::FIRST.get()))),
         };
         Ok(Self { unpacker, replayer })
     }
@@ -63,8 +84,27 @@ impl Thesis {
     /// # Errors
     /// The engine's; a record that cannot be read, or that this replayer does not know what to do with.
     pub(super) fn take(&mut self, shipment: Shipment, records: &[u8]) -> anyhow::Result<()> {
+        self.take_run(shipment.start, shipment.prev_end, records)
+    }
+
+    /// Takes whole records that begin at `start` and continue `prev_end`.
+    ///
+    /// # Errors
+    /// As of [`Self::take`].
+    pub(super) fn take_run(&mut self, start: Lsn, prev_end: Lsn, records: &[u8]) -> anyhow::Result<()> {
         let Self { unpacker, replayer } = self;
-        unpacker.take(shipment.start, shipment.prev_end, records, |record: RecordRef<'_>| replayer.take(record))
+        unpacker.take(start, prev_end, records, |record: RecordRef<'_>| {
+            replayer.taken = record.lsn;
+            replayer.take(record)
+        })?;
+        replayer.taken = start.plus(u64::try_from(records.len())?);
+        replayer.publish();
+        Ok(())
+    }
+
+    /// Returns what says how far it has come.
+    pub(super) fn applied(&self) -> Applied {
+        self.replayer.applied.clone()
     }
 
     /// Replays what is deferred: the log has ended.
@@ -98,6 +138,7 @@ impl Replayer {
                 all.extend_from_slice(writes);
                 let Some((begin, oldest)) = times else { return self.replay(lsn, &all) };
                 self.deferred.insert((begin, lsn), all);
+                self.deferred_commits.insert(lsn);
                 self.deferred_most = self.deferred_most.max(self.deferred.len());
                 self.replay_up_to(oldest)?;
             }
@@ -111,8 +152,16 @@ impl Replayer {
         while let Some(first) = self.deferred.first_entry().filter(|first| first.key().0 <= oldest) {
             let ((_, lsn), writes) = first.remove_entry();
             self.replay(lsn, &writes)?;
+            self.deferred_commits.remove(&lsn);
+            self.publish();
         }
         Ok(())
+    }
+
+    /// Says how far it has come (H4).
+    fn publish(&self) {
+        let position = self.deferred_commits.first().copied().unwrap_or(self.taken).min(self.taken);
+        self.applied.0.store(position.get(), Ordering::Release);
     }
 
     fn replay(&mut self, lsn: Lsn, writes: &[u8]) -> anyhow::Result<()> {
@@ -215,6 +264,50 @@ mod tests {
         let long_at = long_at.expect("a commit behind it lets it go");
         assert!(first_young.is_none_or(|young| young >= long_at), "deferred behind the long one: {before:?}");
         assert!(thesis.deferred_most() >= 3, "{}", thesis.deferred_most());
+    }
+
+    /// Goal: H4: what is applied stops before the oldest commit that is deferred, and comes to the end with it. Method: a commit while
+    /// an older transaction is open, then that one's; the position looked at after each record and after all.
+    #[test]
+    fn applied_stops_before_what_is_deferred() {
+        let dir = tempfile::tempdir().unwrap();
+        let (env, options) = (Env::real(), Options { background: false, ..Options::small() });
+        let (db, _) = Db::open(&dir.path().join("primary"), options.clone(), env.clone(), &mut |_| ()).unwrap();
+        let family = db.family(CF);
+        let begin = || {
+            let mut session = db.session().unwrap();
+            session.begin(Isolation::RepeatableRead, false).unwrap();
+            session.begin_statement(StatementKind::Write).unwrap();
+            session
+        };
+        let write = |mut session: Session, key: &[u8]| {
+            put(&mut session, &family, key, Some(b"1")).unwrap();
+            session.end_statement();
+            session.commit(true).unwrap().block().unwrap();
+            db.tick();
+        };
+        write(begin(), b"loaded");
+        db.note_commit_times();
+        let long = begin();
+        let before = db.durable();
+        write(begin(), b"young");
+        write(long, b"old");
+        let mut thesis = Thesis::open(&env, &dir.path().join("replayed"), &options).unwrap();
+        let applied = thesis.applied();
+        let mut shipper = db.log().unwrap().ship("thesis", ShipOptions::from(Lsn::FIRST)).unwrap();
+        let (mut bytes, mut seen, mut end) = (Vec::new(), Vec::new(), Lsn::FIRST);
+        while let Some(shipment) = shipper.try_next(1, &mut bytes).unwrap() {
+            thesis.take(shipment, &bytes).unwrap();
+            bytes.clear();
+            end = shipment.end;
+            assert!(applied.position() <= end);
+            seen.push(applied.position());
+        }
+        assert!(seen.is_sorted(), "{seen:?}");
+        assert!(seen.iter().any(|position| *position < end && *position >= before), "never deferred: {seen:?}");
+        thesis.finish().unwrap();
+        assert_eq!(applied.position(), end);
+        assert_eq!(rows_of(thesis.db()), rows_of(&db));
     }
 
     fn rows_of(db: &Db) -> Vec<(String, String)> {

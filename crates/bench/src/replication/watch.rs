@@ -21,6 +21,8 @@ use crate::tpcc::sleep_until;
 const EVERY: Duration = Duration::from_millis(20);
 /// How long a row is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The row that is watched.
+const WATCHED: &str = "SELECT n FROM watched WHERE id = 1";
 /// Round trips that make the floor of a look.
 const LOOKS: u32 = 200;
 
@@ -46,12 +48,11 @@ pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
          INSERT INTO watched VALUES (1, 0) ON CONFLICT DO NOTHING",
     )?;
     pair.until_even(settings)?;
-    let (mut replica, clock) = (pair.connect_replica()?, &settings.plan.env.clock);
-    let look = replica.prepare("SELECT n FROM watched WHERE id = 1")?;
+    let (mut look, clock) = (pair.look(WATCHED)?, &settings.plan.env.clock);
     let mut all = Vec::new();
     for _ in 0..LOOKS {
         let begun = clock.now_ns();
-        let _row = replica.query_one(&look, &[])?;
+        let _seen = look.number()?;
         all.push(crate::measures::micros(clock.now_ns() - begun));
     }
     Ok(crate::measures::median(&all))
@@ -63,9 +64,8 @@ pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
 /// The driver's; a row that does not arrive in a minute.
 pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
     let clock = &*settings.plan.env.clock;
-    let (mut primary, mut replica) = (pair.connect()?, pair.connect_replica()?);
+    let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
-    let look = replica.prepare("SELECT n FROM watched WHERE id = 1")?;
     let mut samples = Vec::new();
     while !stop.load(Relaxed) {
         let due_ns = clock.now_ns() + u64::try_from(EVERY.as_nanos())?;
@@ -73,11 +73,12 @@ pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
         let wanted: i64 = primary.query_one(&write, &[])?.get(0);
         let at_ns = clock.now_ns();
         let seen_ns = loop {
-            let seen: i64 = replica.query_one(&look, &[])?.get(0);
+            let seen = look.number()?;
             let now = clock.now_ns();
             if seen >= wanted {
                 break now - at_ns;
             }
+            pair.ensure_follows()?;
             let waited = u128::from(now - at_ns);
             anyhow::ensure!(waited < PATIENCE.as_nanos(), "{}: a row has not arrived in a minute", pair.name());
         };

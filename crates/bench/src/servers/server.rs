@@ -124,10 +124,8 @@ impl Server {
         primary: &Self,
         arguments: &[&str],
     ) -> anyhow::Result<Self> {
-        let words = primary.words();
-        let address = words.lines().find_map(|line| line.strip_prefix("listening for replicas on "));
-        let address = address.with_context(|| format!("the primary does not listen for replicas: {words}"))?;
-        let arguments = [&["--replica-of", address], arguments].concat();
+        let address = primary.replica_address()?;
+        let arguments = [&["--replica-of", &address], arguments].concat();
         Self::collie_in(scratch, program, Path::new(""), &arguments, FILL)
     }
 
@@ -185,16 +183,18 @@ impl Server {
         Self::postgresql_in(plan, scratch, bin, port)
     }
 
-    /// Copies `primary`, and starts the copy as a hot standby that follows it, with a slot.
+    /// Copies `primary` at so many bytes a second at the most, and starts the copy as a hot standby that follows it, with a slot.
     ///
     /// # Errors
     /// As of [`Self::postgresql`].
-    pub(crate) fn postgresql_standby(plan: &Plan, primary: &Self) -> anyhow::Result<Self> {
+    pub(crate) fn postgresql_standby(plan: &Plan, primary: &Self, bytes_per_s: u64) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
         let (dir, port) = (reachable(&scratch)?, free_port()?);
         let mut copy = command(&primary.bin.join("pg_basebackup"), true);
         copy.args(["-h", "127.0.0.1", "-U", "bench", "-X", "stream", "-c", "fast", "-R", "-C", "-S", SLOT, "-p"]);
         copy.arg(primary.port.to_string()).arg("-D").arg(dir.join("data")).current_dir(&dir);
+        // Within what it takes.
+        copy.arg(format!("--max-rate={}k", (bytes_per_s >> 10).clamp(32, 1 << 20)));
         succeed(&mut copy)?;
         let settings = dir.join("data/postgresql.conf");
         // The last one counts.
@@ -235,6 +235,16 @@ impl Server {
     /// Returns its directory, which then outlives it.
     pub(crate) fn scratch(&self) -> Arc<Scratch> {
         Arc::clone(&self.scratch)
+    }
+
+    /// Returns where it listens for replicas, as it said.
+    ///
+    /// # Errors
+    /// It has not said so.
+    pub(crate) fn replica_address(&self) -> anyhow::Result<String> {
+        let words = self.words();
+        let address = words.lines().find_map(|line| line.strip_prefix("listening for replicas on "));
+        address.map(str::to_owned).with_context(|| format!("it does not listen for replicas: {words}"))
     }
 
     /// Returns what it has said so far.

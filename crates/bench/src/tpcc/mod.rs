@@ -44,6 +44,8 @@ mod tpcc_tests;
 
 pub(crate) use drive::{Course, Run, drive};
 pub(crate) use embedded::Embedded;
+pub(crate) use line::{Cells, Line, Lines};
+pub(crate) use own::{OwnLine, OwnLines, OwnStatement};
 pub use pace::Pacing;
 pub(crate) use pace::sleep_until;
 pub(crate) use population::Population;
@@ -51,5 +53,5 @@ pub(crate) use request::Kind;
 pub(crate) use scale::Scale;
 pub use settings::{TpccSettings, TpccTarget};
 pub use study::tpcc_bench;
-pub(crate) use tables::Wire;
+pub(crate) use tables::{Tables, Wire};
 pub(crate) use target::Target;

@@ -57,7 +57,19 @@ impl Lines for OwnSql {
     type Line = OwnLine;
 
     fn open(&self) -> anyhow::Result<OwnLine> {
-        Ok(OwnLine { session: self.database.connect("collie", "collie bench tpcc", None)?, prepared: 0 })
+        OwnLines(Arc::clone(&self.database)).open()
+    }
+}
+
+/// Opens sessions of a database in this process, whoever has it.
+#[derive(Clone)]
+pub(crate) struct OwnLines(pub(crate) Arc<Database>);
+
+impl Lines for OwnLines {
+    type Line = OwnLine;
+
+    fn open(&self) -> anyhow::Result<OwnLine> {
+        Ok(OwnLine { session: self.0.connect("collie", "collie bench", None)?, prepared: 0 })
     }
 }
 

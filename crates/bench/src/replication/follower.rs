@@ -1,0 +1,93 @@
+//! `Follower`: what follows a primary, and [`Look`]: how one number in it is looked at again and again.
+
+use anyhow::Context;
+use postgres::{Client, Statement};
+
+use super::live::LiveThesis;
+use crate::servers::Server;
+use crate::tpcc::{Cells as _, Line as _, Lines as _, OwnLine, OwnStatement};
+
+/// What follows a primary.
+pub(super) enum Follower {
+    /// A server, as users run it.
+    Server(Server),
+    /// A replayer in this process.
+    Thesis(Box<LiveThesis>),
+}
+
+impl Follower {
+    /// Returns the server that it is.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn server(&self) -> anyhow::Result<&Server> {
+        match self {
+            Self::Server(server) => Ok(server),
+            Self::Thesis(_) => anyhow::bail!("a replica in this process is no server"),
+        }
+    }
+
+    /// As [`Self::server`], for good.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(super) fn into_server(self) -> anyhow::Result<Server> {
+        match self {
+            Self::Server(server) => Ok(server),
+            Self::Thesis(_) => anyhow::bail!("a replica in this process is no server"),
+        }
+    }
+
+    /// Opens a session that looks at the number that `text` returns.
+    ///
+    /// # Errors
+    /// The driver's; a replica that has stopped.
+    pub(super) fn look(&self, text: &str) -> anyhow::Result<Look> {
+        match self {
+            Self::Server(server) => {
+                let mut session = server.connect()?;
+                let statement = session.prepare(text)?;
+                Ok(Look::Server(session, statement))
+            }
+            Self::Thesis(thesis) => {
+                let mut session = thesis.lines()?.open()?;
+                let statement = session.prepare(text)?;
+                Ok(Look::Own(session, statement))
+            }
+        }
+    }
+
+    /// Fails if it is known to have stopped; a server's sessions say so themselves.
+    ///
+    /// # Errors
+    /// Why it has.
+    pub(super) fn ensure_alive(&self) -> anyhow::Result<()> {
+        match self {
+            Self::Server(_) => Ok(()),
+            Self::Thesis(thesis) => thesis.ensure_alive(),
+        }
+    }
+}
+
+/// A session with a prepared statement that returns one number.
+pub(super) enum Look {
+    Server(Client, Statement),
+    Own(OwnLine, OwnStatement),
+}
+
+impl Look {
+    /// Returns the number now.
+    ///
+    /// # Errors
+    /// The driver's; there is not one row.
+    pub(super) fn number(&mut self) -> anyhow::Result<i64> {
+        match self {
+            Self::Server(session, statement) => Ok(session.query_one(statement, &[])?.get(0)),
+            Self::Own(session, statement) => {
+                let mut rows = session.query(statement, &[])?;
+                anyhow::ensure!(rows.len() == 1, "{} rows where there is one", rows.len());
+                Ok(rows.pop().context("one row")?.get(0))
+            }
+        }
+    }
+}
