@@ -5,6 +5,8 @@
 use std::time::Duration;
 
 use super::settings::{ReplayScheme, ReplicationSettings};
+use crate::measures::float;
+use crate::txn::count_of;
 
 /// Seconds to start a pair, to load one warehouse of TPC-C and have the replica take it, to check one on both, of a full size.
 const START_S: f64 = 2.0;
@@ -18,14 +20,16 @@ const FAILOVER_S: [f64; 2] = [2.0, 5.0];
 /// Waiting until a replica is even, and the floors, after each run.
 const BETWEEN_S: f64 = 0.5;
 
-/// Returns about how long each question of `settings` takes that is asked, in the order in which they are asked.
-pub(super) fn estimate(settings: &ReplicationSettings, questions: &[&'static str]) -> Vec<(&'static str, Duration)> {
-    questions.iter().map(|name| (*name, Duration::from_secs_f64(seconds(settings, name)))).collect()
+/// Returns about how long each of `questions` takes on a machine with so many cores, in the same order.
+pub(super) fn estimate(
+    settings: &ReplicationSettings,
+    questions: &[&'static str],
+    cores: usize,
+) -> Vec<(&'static str, Duration)> {
+    questions.iter().map(|name| (*name, Duration::from_secs_f64(seconds(settings, name, count_of(cores))))).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "seconds, roughly")]
-fn seconds(settings: &ReplicationSettings, question: &str) -> f64 {
-    let count = |list: usize| list as f64;
+fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
     let warehouses = if settings.small { 0.05 } else { f64::from(settings.warehouses) };
     let (runs, time) = (f64::from(settings.runs), settings.time.as_secs_f64());
     let run = settings.warm_up.as_secs_f64() + time + BETWEEN_S;
@@ -35,26 +39,24 @@ fn seconds(settings: &ReplicationSettings, question: &str) -> f64 {
     match question {
         "rate" => {
             let rows = if settings.schemes.contains(&ReplayScheme::Rows) { 1 + settings.workers.len() } else { 0 };
-            let arms = count(rows + usize::from(settings.schemes.contains(&ReplayScheme::Thesis))) + products - 1.0;
-            let rates = count(settings.percents.len());
+            let arms = count_of(rows + usize::from(settings.schemes.contains(&ReplayScheme::Thesis))) + products - 1.0;
+            let rates = count_of(settings.percents.len());
             arms * (loaded + runs * run * (1.0 + rates)) + runs * rates * floors
         }
         "time" => {
             let course = run + 2.0 * time + floors;
             products * (loaded + runs * run + f64::from(settings.courses) * course)
         }
-        "sync" => products * (2.0 * START_S + runs * run * 7.0 * count(settings.small_clients.len())),
+        "sync" => products * (2.0 * START_S + runs * run * 7.0 * count_of(settings.small_clients.len())),
         "capacity" => {
-            let cores = count(std::thread::available_parallelism().map_or(2, std::num::NonZero::get));
             let replays = cores + 1.0;
             // Each replay begins with what was loaded; the hot row's has nothing to load.
             runs * (warehouses * LOAD_S * (1.0 + replays / 3.0) + time * (1.0 + replays) + time * (1.0 + cores))
         }
         "catchup" => {
-            let bytes = |of: u64| of as f64;
-            let back = 2.0 * run + bytes(settings.behind_bytes) * (1.0 / MADE_PER_S + 1.0 / CAUGHT_UP_PER_S);
-            let filled = 2.0 * run + bytes(settings.backup_bytes) / bytes(settings.backup_bytes_per_s);
-            let ballast = bytes(settings.backup_bytes) / MADE_PER_S;
+            let back = 2.0 * run + float(settings.behind_bytes) * (1.0 / MADE_PER_S + 1.0 / CAUGHT_UP_PER_S);
+            let filled = 2.0 * run + float(settings.backup_bytes) / float(settings.backup_bytes_per_s);
+            let ballast = float(settings.backup_bytes) / MADE_PER_S;
             products * (loaded + runs * (run + back + filled) + ballast)
         }
         "failover" => {
@@ -72,7 +74,7 @@ mod tests {
     const ALL: [&str; 6] = ["rate", "time", "sync", "capacity", "catchup", "failover"];
 
     fn minutes(settings: &ReplicationSettings) -> f64 {
-        estimate(settings, &ALL).iter().map(|(_, time)| time.as_secs_f64()).sum::<f64>() / 60.0
+        estimate(settings, &ALL, 2).iter().map(|(_, time)| time.as_secs_f64()).sum::<f64>() / 60.0
     }
 
     /// Goal: each question takes its time, the short plan fits into 25 minutes, and more runs take longer. Method: the estimates of the
@@ -80,10 +82,10 @@ mod tests {
     #[test]
     fn the_short_plan_fits_into_25_minutes() {
         let full = ReplicationSettings::new("unused".as_ref());
-        assert!(estimate(&full.clone().short(), &ALL).iter().all(|(_, time)| *time > Duration::from_secs(5)));
+        assert!(estimate(&full.clone().short(), &ALL, 2).iter().all(|(_, time)| *time > Duration::from_secs(5)));
         let (short, quick) = (minutes(&full.clone().short()), minutes(&full.clone().quick()));
         assert!((15.0..=25.0).contains(&short), "{short} minutes");
         assert!(quick < short && minutes(&full) > 2.0 * short, "{quick} minutes, {} minutes", minutes(&full));
-        assert_eq!(estimate(&full, &["sync"]).len(), 1);
+        assert_eq!(estimate(&full, &["sync"], 2).len(), 1);
     }
 }

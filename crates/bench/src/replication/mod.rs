@@ -65,7 +65,8 @@ const QUESTIONS: [(&str, Measure); 6] = [
 pub fn replication_estimate(settings: &ReplicationSettings) -> anyhow::Result<Vec<(&'static str, Duration)>> {
     settings.check(&QUESTIONS.map(|(name, _)| name))?;
     let asked: Vec<&str> = asked(settings).map(|(name, _)| *name).collect();
-    Ok(estimate::estimate(settings, &asked))
+    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    Ok(estimate::estimate(settings, &asked, cores))
 }
 
 fn asked(settings: &ReplicationSettings) -> impl Iterator<Item = &'static (&'static str, Measure)> {
