@@ -4,6 +4,8 @@
 //! - F1. Records go to the log as they came, one packet after the other; what they show to readers is set after that.
 //! - F2. Acks go out from a task of their own and at least every heartbeat, news or not, so that neither an apply that takes its time
 //!   nor a packet that does makes a primary think its replica dead.
+//! - F4. Where nobody waits for it, one ack goes out as soon as readers see all that came, not one for each packet that comes, and one every
+//!   [`LOOK_EVERY`] until then: what a primary shows as the delay is the delay, not that of a look.
 //! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing acknowledged to it
 //!   (replication.md R8): looked at behind reading how far the target has come (T2 of `terms.rs`).
 //!
@@ -18,7 +20,7 @@ use tokio::{
     select,
     sync::{Notify, watch},
     task::{JoinHandle, block_in_place},
-    time::{MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
 use super::{Backoff, Heard, Positions, Target, TargetError};
@@ -318,12 +320,20 @@ async fn send_acks<T: Target, C: Connection>(
     let mut synced = false;
     let mut due = interval(every);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = Instant::now();
     loop {
         let positions = target.positions();
-        let (ack, behind, now_synced, term, prompt) = {
+        let is_look = Instant::now() >= look;
+        let (ack, behind, now_synced, term, awaited) = {
             let mut heard = acks.heard.lock();
-            let ack = heard.ack(positions, target.queue_bytes(), env.clock.now_ns());
-            (ack, heard.is_behind(positions), heard.is_synced(positions), heard.term(), heard.is_waited_for())
+            // F4
+            let ack = if is_look || !heard.may_hold_back(positions) {
+                look = Instant::now() + LOOK_EVERY;
+                heard.ack(positions, target.queue_bytes(), env.clock.now_ns())
+            } else {
+                None
+            };
+            (ack, heard.is_behind(positions), heard.is_synced(positions), heard.term(), heard.awaited(positions))
         };
         if let Err(error) = check_term(&*target, term) {
             return error; // F3
@@ -344,11 +354,18 @@ async fn send_acks<T: Target, C: Connection>(
         }
         select! {
             () = acks.changed.notified() => {}
-            // Somebody waits for it.
-            () = target.moves(positions), if behind && prompt => {}
+            () = moved(&*target, awaited) => {}
             _ = due.tick() => acks.heard.lock().ask(),
-            () = sleep(LOOK_EVERY), if behind => {}
+            () = sleep_until(look), if behind => {}
         }
+    }
+}
+
+/// Waits until more is there than `awaited` says; for ever without.
+async fn moved<T: Target>(target: &T, awaited: Option<Positions>) {
+    match awaited {
+        Some(told) => target.moves(told).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -108,9 +108,24 @@ impl Heard {
         self.durable > Lsn::ZERO && positions.applied >= self.durable
     }
 
-    /// Returns whether progress is to be told at once: commits wait for it.
-    pub fn is_waited_for(&self) -> bool {
-        self.waited_for
+    /// Returns whether what is new may be told a little later, with what comes then: nobody waits for it or asked, and readers do not see
+    /// all that came.
+    pub fn may_hold_back(&self, positions: Positions) -> bool {
+        !self.waited_for && !self.asked && positions.applied < self.expected
+    }
+
+    /// Returns the positions whose growth is to be told at once: any, where commits wait for it; else only that readers see all that
+    /// came, whatever is on disk. `None`: nothing that would grow.
+    pub fn awaited(&self, positions: Positions) -> Option<Positions> {
+        if self.waited_for {
+            return self.is_behind(positions).then_some(positions);
+        }
+        let last = Lsn::new(self.expected.get().saturating_sub(1));
+        (positions.applied < self.expected).then_some(Positions {
+            durable: positions.received,
+            applied: last,
+            ..positions
+        })
     }
 
     /// Returns whether something that came is still to be acknowledged at some level.
@@ -183,6 +198,34 @@ mod tests {
         assert_eq!(heard.expected(), Lsn::new(4201));
         assert!(heard.is_behind(at(4201, 4200, 4201)) && !heard.is_behind(at(4201, 4201, 4201)));
         assert!(!heard.is_synced(at(4201, 4201, 4201)) && heard.is_synced(at(5000, 4201, 5000)));
+    }
+
+    /// Goal: where nobody waits, an ack may wait for all that came to be seen, and no disk is waited for; where somebody does, each step is
+    /// told. Method: a packet of each kind, before and after it is applied; a heartbeat.
+    #[test]
+    fn what_nobody_waits_for_is_told_when_all_of_it_is_seen() {
+        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        heard.ack(at(4096, 4096, 4096), 0, 1).expect("the first says where it stands");
+        assert_eq!(heard.awaited(at(4096, 4096, 4096)), None);
+        heard.on_data(&data(1, 4096, 4096, b"four"), 2).unwrap();
+        let [came, seen, synced] = [at(4100, 4096, 4096), at(4100, 4096, 4100), at(4100, 4100, 4100)];
+        assert!(heard.may_hold_back(came) && !heard.may_hold_back(seen));
+        assert_eq!(heard.awaited(came), Some(at(4100, 4100, 4099)), "woken once 4100 is seen, by no flush");
+        assert_eq!(heard.awaited(seen), None);
+        let asked = Data {
+            flags: DataFlags { want_flush: true, want_apply: true, ..DataFlags::default() },
+            ..data(1, 4100, 4100, b"1")
+        };
+        heard.on_data(&asked, 3).unwrap();
+        let came = at(4101, 4100, 4100);
+        assert!(!heard.may_hold_back(came), "a commit waits");
+        assert_eq!(heard.awaited(came), Some(came));
+        assert_eq!((heard.awaited(at(4101, 4101, 4101)), heard.awaited(synced)), (None, Some(synced)));
+        let mut idle = Heard::new(Term::new(1), Lsn::new(4096));
+        idle.ack(at(4096, 4096, 4000), 0, 1).expect("the first says where it stands");
+        assert!(idle.may_hold_back(at(4096, 4096, 4000)));
+        idle.ask();
+        assert!(!idle.may_hold_back(at(4096, 4096, 4000)), "a primary that asks is answered");
     }
 
     /// Goal: E3, and no ack without news. Method: positions that stand, move, and fall; a heartbeat between.
