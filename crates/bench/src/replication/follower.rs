@@ -50,7 +50,7 @@ impl Follower {
                 Ok(Look::Server(session, statement))
             }
             Self::Thesis(thesis) => {
-                let mut session = thesis.lines()?.open()?;
+                let mut session = Box::new(thesis.lines()?.open()?);
                 let statement = session.prepare(text)?;
                 Ok(Look::Own(session, statement))
             }
@@ -72,7 +72,7 @@ impl Follower {
 /// A session with a prepared statement that returns one number.
 pub(super) enum Look {
     Server(Client, Statement),
-    Own(OwnLine, OwnStatement),
+    Own(Box<OwnLine>, OwnStatement),
 }
 
 impl Look {
