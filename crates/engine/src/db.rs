@@ -460,6 +460,11 @@ impl Db {
         u64::try_from(self.shared.commits.sum()).unwrap_or(0)
     }
 
+    /// Returns how many transactions that had begun to write were rolled back since the database was opened.
+    pub fn aborts(&self) -> u64 {
+        u64::try_from(self.shared.aborts.sum()).unwrap_or(0)
+    }
+
     /// Returns the counters.
     pub fn stat(&self) -> EngineStat {
         let count = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);

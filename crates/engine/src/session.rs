@@ -767,6 +767,9 @@ impl Session {
             }
         }
         self.redo.clear();
+        if !matches!(ended, Ok(Ended::Committed { .. })) {
+            self.shared.aborts.add(1);
+        }
         match ended? {
             Ended::Committed { at, locks } => {
                 let asked = if level.is_synchronous() { Level::Disk } else { Level::Memory };
@@ -796,8 +799,10 @@ impl Session {
         let doomed = self.doomed.take();
         if doomed.is_none() {
             t.note_committed();
+            self.undo(t);
+        } else {
+            self.abort(t);
         }
-        self.abort(t);
         match doomed {
             Some(error) => Err(error),
             None => Ok(self.reply_gate(level)),
@@ -820,6 +825,14 @@ impl Session {
     }
 
     fn abort(&mut self, t: Transaction) {
+        if t.xid().is_some() {
+            self.shared.aborts.add(1);
+        }
+        self.undo(t);
+    }
+
+    /// Ends a transaction that is not in the log.
+    fn undo(&mut self, t: Transaction) {
         let xid = t.xid();
         self.txn.abort(t, &mut self.writes);
         if let Some(xid) = xid.filter(|_| self.redo.has_chunks()) {

@@ -77,6 +77,8 @@ pub(crate) struct Shared {
     // Written by whoever commits.
     /// Transactions that have committed with a record since the database was opened.
     pub(crate) commits: StripedCounter,
+    /// Transactions that had taken an id, and were rolled back.
+    pub(crate) aborts: StripedCounter,
     // Written by whoever ticks.
     xid_limit: AtomicU64,
     // Written once, by close.
@@ -107,6 +109,7 @@ impl Shared {
             txns,
             garbage: Arc::default(),
             commits: StripedCounter::default(),
+            aborts: StripedCounter::default(),
             old,
             memory: MemoryLimit::new(options, env),
             env: env.clone(),

@@ -333,3 +333,39 @@ fn asynchronous_commit_is_acknowledged_and_readable_at_once() {
     session.begin_statement(StatementKind::ReadOnly).unwrap();
     assert_eq!(session.get(f, b"a").unwrap().as_deref(), Some(&b"async"[..]));
 }
+
+/// Goal: the counters of how transactions end count each that wrote once, and none that only read or locked and went well. Method: each
+/// way to end, one after the other.
+#[test]
+fn ends_of_transactions_are_counted_once() {
+    let Fixture { db, f, .. } = &fixture();
+    let (commits, aborts) = (db.commits(), db.aborts());
+    let counted = || (db.commits() - commits, db.aborts() - aborts);
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    commit(&mut session);
+    begin(&mut session);
+    session.rollback();
+    begin(&mut session);
+    done(session.write(f, b"a", Basis::Snapshot, Write::Lock(LockStrength::Update)));
+    commit(&mut session);
+    assert_eq!(counted(), (0, 0), "nothing was written");
+    begin(&mut session);
+    done(update(&mut session, f, b"a", b"1"));
+    commit(&mut session);
+    assert_eq!(counted(), (1, 0));
+    begin(&mut session);
+    done(update(&mut session, f, b"a", b"2"));
+    session.rollback();
+    assert_eq!(counted(), (1, 1));
+    begin(&mut session);
+    done(update(&mut session, f, b"a", b"3"));
+    drop(session);
+    assert_eq!(counted(), (1, 2), "a session that goes rolls back");
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    done(update(&mut session, f, b"a", b"4"));
+    db.refuse_commits();
+    assert!(session.commit(true).is_err());
+    assert_eq!(counted(), (1, 3), "another node leads");
+}

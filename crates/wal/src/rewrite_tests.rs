@@ -184,6 +184,9 @@ fn poisoned_log_says_how_far_it_was_durable_and_reads_on() {
     let log = open(&disk, tiny()).unwrap();
     let mut writer = log.writer();
     let durable = writer.commit(0, b"kept", Level::Disk).unwrap().end;
+    let stat = log.stat();
+    assert_eq!((stat.poisoned, stat.full), (false, None));
+    assert!(stat.timed_syncs > 0 && stat.timed_syncs <= stat.syncs);
     let calls = disk.writes_and_syncs();
     disk.fail_write_or_sync(calls + 1, Fault::Eio);
     // All that follow, since the next file has still to be prepared.
@@ -195,6 +198,7 @@ fn poisoned_log_says_how_far_it_was_durable_and_reads_on() {
     }
     assert!(matches!(log.wait(Mark::Durable, log.boundary()), Err(WalError::Poisoned { .. })));
     assert!(matches!(log.flush_wal(true), Err(WalError::Poisoned { .. })));
+    assert!(log.stat().poisoned);
     assert_eq!(log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect::<Vec<_>>(), [b"kept"]);
 }
 

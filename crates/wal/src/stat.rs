@@ -16,6 +16,10 @@ pub struct Stat {
     pub frames: u64,
     /// Successful syncs of the log files.
     pub syncs: u64,
+    /// Those among them that flushes made beside others, and how long they took together.
+    pub timed_syncs: u64,
+    /// See `timed_syncs`.
+    pub sync_time: Duration,
     /// Bytes of records written.
     pub stream_bytes: u64,
     /// Bytes of frames written, headers and padding included.
@@ -44,6 +48,10 @@ pub struct Stat {
     pub oldest_flight: Option<Duration>,
     /// What is wrong now and will stop commits if nobody acts, if anything is.
     pub alarm: Option<String>,
+    /// Why appends are refused for lack of room now, if they are.
+    pub full: Option<String>,
+    /// Whether a write or sync failed, and so did writing elsewhere: nothing is acknowledged until the log is opened again.
+    pub poisoned: bool,
     /// How each copy stands, the log's own directory first; empty for a log in one directory.
     pub copies: Vec<CopyStat>,
 }
@@ -53,10 +61,13 @@ impl Stat {
     pub(crate) fn of(core: &Core) -> Self {
         let flusher = &core.flusher;
         let (counts, syncs) = flusher.counts();
+        let (timed_syncs, sync_ns) = flusher.timed_syncs();
         let (segments, spares) = flusher.segments.counts();
         Self {
             frames: counts.frames,
             syncs,
+            timed_syncs,
+            sync_time: Duration::from_nanos(sync_ns),
             stream_bytes: counts.stream_bytes,
             file_bytes: counts.file_bytes,
             rewrites: counts.rewrites,
@@ -71,6 +82,8 @@ impl Stat {
             consumers: core.consumers.stats(&flusher.segments.spans(), flusher.mark(Mark::Durable)),
             oldest_flight: flusher.oldest_flight_age(),
             alarm: flusher.segments.alarm().or_else(|| flusher.segments.holds.closed()),
+            full: flusher.segments.full(),
+            poisoned: flusher.is_poisoned(),
             copies: core.mirror.as_ref().map_or_else(Vec::new, Mirror::standing),
         }
     }

@@ -66,6 +66,8 @@ pub(crate) struct Legs {
     busy: u32,
     /// Successful syncs.
     syncs: u64,
+    /// Those of flights, and how long they took together, in nanoseconds.
+    timed: (u64, u64),
     /// What failed (K4).
     broken: Option<String>,
     /// Whether writing elsewhere failed too: nothing is placed ever again.
@@ -105,6 +107,16 @@ impl Legs {
     /// Returns how many syncs succeeded.
     pub(crate) fn syncs(&self) -> u64 {
         self.syncs
+    }
+
+    /// Notes how long the sync of a flight took that succeeded.
+    pub(crate) fn took(&mut self, ns: u64) {
+        self.timed = (self.timed.0 + 1, self.timed.1.saturating_add(ns));
+    }
+
+    /// Returns how many syncs of flights succeeded, and how long they took together, in nanoseconds.
+    pub(crate) fn timed(&self) -> (u64, u64) {
+        self.timed
     }
 
     /// Notes that what is not durable cannot be written elsewhere either.

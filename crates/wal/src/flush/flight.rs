@@ -175,9 +175,12 @@ impl Flusher {
             self.still_whole()?;
             let Some(cover) = self.track.lock().sync_begins(leg) else { return Ok(()) };
             self.acknowledge_early();
+            let began_ns = self.clock.now_ns();
             let synced = sync_file(&*file);
+            let took_ns = self.clock.now_ns().saturating_sub(began_ns);
             let mut legs = self.track.lock();
             synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
+            legs.took(took_ns);
             let durable = legs.synced(cover);
             if self.is_settled() {
                 self.durable.store(durable);

@@ -237,6 +237,16 @@ impl Flusher {
         self.track.wait_quiet();
     }
 
+    /// Returns whether a failure ended it.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.queue.lock().state == State::Poisoned
+    }
+
+    /// Returns how many syncs of flights succeeded, and how long they took together, in nanoseconds.
+    pub(crate) fn timed_syncs(&self) -> (u64, u64) {
+        self.track.lock().timed()
+    }
+
     /// Returns what was placed so far, and how many syncs succeeded.
     pub(crate) fn counts(&self) -> (Counts, u64) {
         let counts = self.course.lock().counts;
