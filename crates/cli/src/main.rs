@@ -1,7 +1,7 @@
 //! `collie`: the one binary. Reads the command line and wires the crates together; decides nothing else.
 //!
-//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage; 3 from `status`: something needs
-//! attention.
+//! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage. From `status`: 1 something needs attention, 2 the
+//! server does not answer.
 #![forbid(unsafe_code)]
 
 mod backup;
@@ -50,7 +50,8 @@ enum Command {
     Sql(shell::Args),
     /// Say who a running server is, who follows it and how far behind, and what needs attention.
     ///
-    /// Exit code 0: nothing does; 3: something does, such as a replica that is away, or a slot that is expired; 1: the server does not answer.
+    /// Exit code 0: nothing does; 1: something does, such as lost redundancy: a replica or a primary that is away, a slot that is expired,
+    /// commits that do without their quorum; 2: the server does not answer.
     Status(status::Args),
     /// Copy a database to a directory that opens by itself, sharing its tables.
     ///

@@ -18,6 +18,9 @@ pub(crate) struct Args {
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// Address of /healthz, /readyz and /metrics over HTTP, such as 127.0.0.1:8433; without it there is none.
+    #[arg(long, value_name = "ADDR")]
+    http: Option<SocketAddr>,
     /// Address for replicas and for questions about who leads; without it none are served.
     #[arg(long, value_name = "ADDR")]
     replica_listen: Option<SocketAddr>,
@@ -53,6 +56,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(listen) = args.listen {
         config.listen = listen;
     }
+    config.http = args.http.or(config.http);
     if let Some(listen) = args.replica_listen {
         config.replication.listen = Some(listen);
     }

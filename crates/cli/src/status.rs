@@ -1,4 +1,5 @@
-//! `collie status`: who a server is, who follows it, and what needs somebody's attention. Asks over SQL, as any client could.
+//! `collie status`: who a server is, whom it follows and who follows it, and what needs somebody's attention. Asks over SQL, as any
+//! client could; what needs attention is the server's own judgement (`collie_health`), the same that `/readyz` goes by.
 
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -12,14 +13,17 @@ use crate::{
 };
 
 /// The exit code of a server that answers, and of which something needs attention.
-const NEEDS_ATTENTION: u8 = 3;
+const NEEDS_ATTENTION: u8 = 1;
+
+/// The exit code when the server does not answer.
+const NO_ANSWER: u8 = 2;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A running server [default: postgresql://collie@127.0.0.1:5433/collie].
     #[arg(value_name = "URL")]
     url: Option<String>,
-    /// Print an object instead: node, replicas, slots, problems.
+    /// Print an object instead: node, following, quorum, replicas, slots, problems; of a server that does not answer: error.
     #[arg(long)]
     json: bool,
 }
@@ -31,22 +35,36 @@ type Row = BTreeMap<String, Option<String>>;
 #[derive(Debug, Default)]
 struct Status {
     node: Row,
+    /// Of a replica: whom it follows.
+    following: Option<Row>,
+    /// Of a primary whose commits wait for replicas: how these stand.
+    quorum: Option<Row>,
     replicas: Vec<Row>,
     slots: Vec<Row>,
+    /// What needs attention: severity, subject, reason.
+    problems: Vec<Row>,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a thread")?;
     let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
-    let status = runtime.block_on(ask(url))?;
-    let problems = status.problems();
+    let status = match runtime.block_on(ask(url)) {
+        Ok(status) => status,
+        Err(error) => {
+            if args.json {
+                println!("{}", json!({ "error": format!("{error:#}") }));
+            }
+            eprintln!("error: {error:#}");
+            return Ok(ExitCode::from(NO_ANSWER));
+        }
+    };
     if args.json {
-        println!("{}", status.json(&problems));
+        println!("{}", status.json());
     } else {
-        status.print(&problems);
+        status.print();
     }
-    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NEEDS_ATTENTION) })
+    Ok(if status.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NEEDS_ATTENTION) })
 }
 
 async fn ask(url: &str) -> anyhow::Result<Status> {
@@ -65,11 +83,14 @@ async fn ask(url: &str) -> anyhow::Result<Status> {
         };
         anyhow::Ok(messages.into_iter().filter_map(row).collect::<Vec<Row>>())
     };
-    let node = rows("SELECT * FROM collie_node").await?;
+    let one = async |sql: &str| anyhow::Ok(rows(sql).await?.into_iter().next());
     Ok(Status {
-        node: node.into_iter().next().unwrap_or_default(),
+        node: one("SELECT * FROM collie_node").await?.unwrap_or_default(),
+        following: one("SELECT * FROM collie_following").await?,
+        quorum: one("SELECT * FROM collie_quorum").await?,
         replicas: rows("SELECT * FROM collie_replication ORDER BY slot").await?,
         slots: rows("SELECT * FROM collie_slots ORDER BY slot").await?,
+        problems: rows("SELECT * FROM collie_health").await?,
     })
 }
 
@@ -103,47 +124,71 @@ fn time(us: &str) -> String {
 }
 
 impl Status {
-    /// Returns what needs somebody's attention, a line each.
-    fn problems(&self) -> Vec<String> {
-        let mut problems = Vec::new();
-        for slot in &self.slots {
-            let name = text(slot, "slot");
-            match (text(slot, "state"), text(slot, "expired_by")) {
-                ("expired", by) => problems.push(format!(
-                    "slot {name} is expired by its {by}: its replica has to be filled anew, or the slot dropped"
-                )),
-                ("away", _) => {
-                    let seconds = text(slot, "unheard_ms").parse::<u64>().unwrap_or(0) / 1000;
-                    let (kept, most) = (text(slot, "kept_bytes"), text(slot, "bytes_max"));
-                    problems.push(format!(
-                        "the replica of slot {name} was not heard of for {seconds} s; {kept} of at most {most} bytes of log are kept for it"
-                    ));
-                }
-                _ => {}
-            }
-        }
-        problems
-    }
-
-    fn json(&self, problems: &[String]) -> Value {
+    fn json(&self) -> Value {
         let all = |rows: &[Row]| rows.iter().map(object).collect::<Vec<Value>>();
+        let one = |row: &Option<Row>| row.as_ref().map_or(Value::Null, object);
         json!({
-            "node": object(&self.node), "replicas": all(&self.replicas), "slots": all(&self.slots), "problems": problems,
+            "node": object(&self.node), "following": one(&self.following), "quorum": one(&self.quorum),
+            "replicas": all(&self.replicas), "slots": all(&self.slots), "problems": all(&self.problems),
         })
     }
 
-    fn print(&self, problems: &[String]) {
-        let node = |column| text(&self.node, column);
-        println!("{} {} of {}, term {}", node("role"), node("node"), node("cluster"), node("term"));
-        println!("history {} since {}", node("history"), node("history_start"));
-        println!("visible {}, durable {}, {} commits", node("visible_lsn"), node("durable_lsn"), node("commits"));
+    fn print(&self) {
+        self.lines().iter().for_each(|line| println!("{line}"));
         if !self.replicas.is_empty() {
             println!();
             self.table().print();
         }
-        for problem in problems {
-            println!("attention: {problem}");
+        for problem in &self.problems {
+            println!("{}: {}: {}", text(problem, "severity"), text(problem, "subject"), text(problem, "reason"));
         }
+    }
+
+    /// Who it is, and whom it follows or waits for.
+    fn lines(&self) -> Vec<String> {
+        let node = |column| text(&self.node, column);
+        let since = match node("term_start") {
+            "" => String::new(),
+            start => format!(" since {start}"),
+        };
+        let mut lines = vec![
+            format!("{} {} of {}, term {}{since}", node("role"), node("node"), node("cluster"), node("term")),
+            format!("history {} since {}", node("history"), node("history_start")),
+            format!(
+                "visible {}, durable {}, {} commits, {} rolled back",
+                node("visible_lsn"),
+                node("durable_lsn"),
+                node("commits"),
+                node("aborts")
+            ),
+        ];
+        if let Some(row) = &self.following {
+            let heard = match text(row, "unheard_ms") {
+                "" => "not heard yet".to_owned(),
+                ms => format!("heard {ms} ms ago"),
+            };
+            lines.push(format!(
+                "{} {} as {}, {heard}, {} bytes behind what it had then, delay {}",
+                text(row, "state"),
+                text(row, "primary_address"),
+                text(row, "slot"),
+                match text(row, "behind_bytes") {
+                    "" => "-",
+                    bytes => bytes,
+                },
+                time(text(row, "delay_us")),
+            ));
+        }
+        if let Some(row) = &self.quorum {
+            let quorum = |column| text(row, column);
+            let (state, ms) = (quorum("state"), quorum("state_ms"));
+            let mut line = format!("quorum {} {state} for {ms} ms: commits {}", quorum("quorum"), quorum("commits"));
+            if !quorum("missing").is_empty() {
+                line += &format!(", missing {}", quorum("missing"));
+            }
+            lines.push(line);
+        }
+        lines
     }
 
     /// A line for each replica, with what its slot keeps.
@@ -175,27 +220,35 @@ mod tests {
         cells.iter().map(|(column, cell)| ((*column).to_owned(), Some((*cell).to_owned()))).collect()
     }
 
-    /// Goal: what needs attention is named, and nothing else. Method: a primary and a replica that are well, then each trouble.
+    /// Goal: whoever reads it learns the role, the term, the primary that is lost and what it had, and the quorum that is missing. Method: a
+    /// replica that looks for its primary, and a primary that has lost a member.
     #[test]
-    fn troubles_are_named() {
-        let streaming = row(&[("slot", "north"), ("state", "streaming"), ("active", "t")]);
-        let well = Status { node: row(&[("role", "primary")]), slots: vec![streaming.clone()], ..Status::default() };
-        assert_eq!(well.problems(), [""; 0]);
-        let expired = row(&[("slot", "south"), ("state", "expired"), ("expired_by", "age")]);
-        let away = row(&[
-            ("slot", "west"),
-            ("state", "away"),
-            ("unheard_ms", "5000"),
-            ("kept_bytes", "7"),
-            ("bytes_max", "9"),
+    fn lines_say_who_it_is_and_whom_it_lacks() {
+        let node = row(&[("role", "replica"), ("node", "ab"), ("cluster", "c"), ("term", "3"), ("term_start", "0/20")]);
+        let following = row(&[
+            ("state", "looking"),
+            ("primary_address", "127.0.0.1:5434"),
+            ("slot", "north"),
+            ("unheard_ms", "7000"),
+            ("behind_bytes", "12"),
+            ("delay_us", "11000"),
         ]);
-        let ill = Status { slots: vec![streaming, expired, away], ..Status::default() };
-        let problems = ill.problems();
-        assert_eq!(problems.len(), 2, "{problems:?}");
-        assert!(
-            problems[0].contains("south is expired by its age")
-                && problems[1].contains("west was not heard of for 5 s")
+        let replica = Status { node, following: Some(following), ..Status::default() };
+        let lines = replica.lines();
+        assert_eq!(lines[0], "replica ab of c, term 3 since 0/20");
+        assert_eq!(
+            lines[3],
+            "looking 127.0.0.1:5434 as north, heard 7000 ms ago, 12 bytes behind what it had then, delay 11 ms"
         );
+        let quorum = row(&[
+            ("quorum", "ANY 1 (a, b)"),
+            ("state", "short"),
+            ("state_ms", "20"),
+            ("commits", "waiting"),
+            ("missing", "a, b"),
+        ]);
+        let primary = Status { quorum: Some(quorum), ..Status::default() };
+        assert_eq!(primary.lines()[3], "quorum ANY 1 (a, b) short for 20 ms: commits waiting, missing a, b");
     }
 
     /// Goal: scripts get numbers, truth and nothing as such, and ids as they are. Method: a row of each.

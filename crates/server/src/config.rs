@@ -98,6 +98,12 @@ pub const KEYS: &[Key] = &[
         "Which replicas a commit waits for at the levels remote_write, on and remote_apply of synchronous_commit: ANY 2 (a, b, c), names of slots. Empty: none, and these levels mean local. SHOW synchronous_standby_names says it.",
     ),
     key(
+        "replication.ready_delay",
+        Kind::Time,
+        "10s",
+        "A replica whose readers are further behind its primary than this is not ready: /readyz says 503 and collie status names it. 0: however far.",
+    ),
+    key(
         "replication.show",
         Kind::Word(&["settled", "applied"]),
         "settled",
@@ -150,6 +156,12 @@ pub const KEYS: &[Key] = &[
         Kind::Bytes,
         "64MiB",
         "Log under way to a replica at which a primary waits for its acks.",
+    ),
+    key(
+        "server.http",
+        Kind::Text,
+        "",
+        "Address of /healthz, /readyz and /metrics over HTTP, such as 127.0.0.1:8433. Only loopback until there is authentication. Empty: none. The flag --http wins.",
     ),
     key(
         "server.listen",
@@ -397,6 +409,8 @@ pub struct Replication {
     pub degrade: Degrade,
     /// `replication.sync_timeout`; `None`: no limit.
     pub sync_timeout: Option<Duration>,
+    /// `replication.ready_delay`; `None`: however far.
+    pub ready_delay: Option<Duration>,
     /// `replication.show` is `applied`.
     pub show_applied: bool,
     /// `replication.heartbeat`.
@@ -426,6 +440,7 @@ impl Default for Replication {
             quorum: None,
             degrade: Degrade::Wait,
             sync_timeout: None,
+            ready_delay: Some(Duration::from_secs(10)),
             show_applied: false,
             heartbeat: Duration::from_millis(100),
             timeout: Duration::from_secs(5),
@@ -440,6 +455,8 @@ impl Default for Replication {
 pub struct Config {
     /// Where SQL clients connect.
     pub listen: SocketAddr,
+    /// Where `/healthz`, `/readyz` and `/metrics` are answered; `None`: nowhere.
+    pub http: Option<SocketAddr>,
     /// Connections at one time.
     pub max_connections: usize,
     /// Longest protocol message, in bytes.
@@ -462,6 +479,7 @@ impl Default for Config {
         engine.log.ring = RingKind::Auto;
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
+            http: None,
             max_connections: 1000,
             max_message_bytes: 64 << 20,
             worker_threads: 0,
@@ -579,6 +597,7 @@ impl Config {
                 let shown = replication.quorum.as_ref().map_or_else(String::new, ToString::to_string);
                 self.session.describe("synchronous_standby_names", &shown);
             }
+            "replication.ready_delay" => replication.ready_delay = Some(time()?).filter(|time| !time.is_zero()),
             "replication.show" => replication.show_applied = value == "applied",
             "replication.slot" => {
                 let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -599,6 +618,10 @@ impl Config {
             }
             "replication.verify" => replication.verify = Some(time()?).filter(|time| !time.is_zero()),
             "replication.window" => replication.window_bytes = bytes()?.max(1),
+            "server.http" => {
+                let address = || value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:8433"));
+                self.http = if value.is_empty() { None } else { Some(address()?) };
+            }
             "server.replica_listen" => {
                 let address = || value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5434"));
                 replication.listen = if value.is_empty() { None } else { Some(address()?) };
@@ -829,6 +852,7 @@ mod tests {
             ("store.compression=snappy", "expected one of none, lz4"),
             ("wal.protocol=fast", "expected one of oracle, base, help"),
             ("server.listen=everywhere", "expected ADDRESS:PORT"),
+            ("server.http=8433", "expected ADDRESS:PORT"),
             ("sql.timezone=Mars", "invalid value"),
             ("sql.lock_timeout=soon", "invalid value"),
             ("replication.quorum=ANY 3 (a, b)", "3 of 2 named replicas are asked for (SQLSTATE 22023)"),

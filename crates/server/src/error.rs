@@ -18,11 +18,15 @@ pub enum ServeError {
     NotLoopback {
         /// The address.
         address: SocketAddr,
+        /// Where it was given.
+        flag: &'static str,
     },
     /// The address is not free.
     AddressInUse {
         /// The address.
         address: SocketAddr,
+        /// Where it was given.
+        flag: &'static str,
     },
     /// The operating system refused `operation` on `what`.
     Io {
@@ -69,15 +73,15 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Setting { message } | Self::Replication { message } => f.write_str(message),
-            Self::NotLoopback { address } => write!(
+            Self::NotLoopback { address, flag } => write!(
                 f,
                 "refusing to listen on {address}: there is no authentication yet, so only loopback addresses are served; \
-                 use --listen 127.0.0.1:{}",
+                 use {flag} 127.0.0.1:{}",
                 address.port()
             ),
-            Self::AddressInUse { address } => write!(
+            Self::AddressInUse { address, flag } => write!(
                 f,
-                "{address} is in use by another process: stop it, or choose another port with --listen 127.0.0.1:PORT"
+                "{address} is in use by another process: stop it, or choose another port with {flag} 127.0.0.1:PORT"
             ),
             Self::Io { operation, what, source } => write!(f, "cannot {operation} {what}: {source}"),
             Self::Open(error) => error.fmt(f),

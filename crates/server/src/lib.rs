@@ -14,6 +14,7 @@ mod client;
 pub mod config;
 mod connection;
 mod error;
+mod http;
 mod replication;
 mod serve;
 mod starting;

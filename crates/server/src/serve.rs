@@ -32,9 +32,10 @@ use crate::{
     config::Config,
     connection::{Shared, serve},
     error::ServeError,
+    http::{HttpPort, Limits, Stage},
     replication::{
-        self, Following, Node, Patience, Rejoin, Replicas, Role, announce, choose, difference, list, name_of, reason,
-        rebuild, set_aside, settle,
+        self, Following, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose, difference, list,
+        name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
 };
@@ -54,6 +55,7 @@ pub struct Server {
     listener: Arc<TcpListener>,
     ground: Ground,
     address: SocketAddr,
+    http: Option<HttpPort>,
     life: Life,
 }
 
@@ -63,6 +65,8 @@ struct Ground {
     data: PathBuf,
     env: Env,
     patience: Patience,
+    /// For those who watch.
+    stage: Arc<Stage>,
 }
 
 /// An open database, and who follows it or whom it follows.
@@ -97,6 +101,19 @@ enum Over {
     Diverged(Lsn),
     /// The replica's rows are not its primary's.
     Differs(Difference),
+}
+
+impl Over {
+    /// Says what is done then.
+    fn words(&self) -> &'static str {
+        match self {
+            Self::Stop => "it is stopping",
+            Self::Rebuild => "its primary cannot bring this directory up to date any more: it is filled anew",
+            Self::Deposed(_) => "another node leads: it is opened again as a replica",
+            Self::Diverged(_) => "its log goes on where that of its primary does not: it is cut there",
+            Self::Differs(_) => "its rows are not its primary's: it is stopping",
+        }
+    }
 }
 
 /// SIGTERM and SIGINT.
@@ -169,7 +186,11 @@ impl Life {
         mut signals: Option<&mut Signals>,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<Option<(Self, OpenReport)>, ServeError> {
-        let Ground { config, data, env, patience } = ground;
+        let Ground { config, data, env, patience, stage } = ground;
+        let progress: &mut dyn FnMut(&OpenProgress) = &mut |now| {
+            stage.opening(now);
+            progress(now);
+        };
         let engine = || Options { connections: config.max_connections, ..config.engine.clone() };
         settle(data, env)?;
         let (database, report, following) = match choose(runtime, config, data, env)? {
@@ -183,6 +204,9 @@ impl Life {
                 let mut node = list(env, data)?.is_empty().then(|| env.random.u64());
                 let created = node.is_some();
                 let (db, mut report, following) = loop {
+                    if node.is_some() {
+                        stage.close(format!("the directory is being filled by {}", addresses.first()));
+                    }
                     if let Some(node) = node
                         && !fill(runtime, (config, addresses.first(), data, env), node, patience, &mut signals)?
                     {
@@ -190,6 +214,7 @@ impl Life {
                     }
                     let (mut following, report) =
                         replication::open(runtime, config, engine(), &addresses, data, env, progress)?;
+                    stage.close("what was received is being brought to where it can be shown");
                     let ended = match runtime.block_on(unless_stopped(&mut signals, following.database())) {
                         Some(Ok(db)) => break (db, report, following),
                         Some(Err(ended)) => Some(ended),
@@ -229,6 +254,10 @@ impl Life {
                 Node { terms, db, replica: None }
             }
         };
+        database.show_node(Box::new(match &following {
+            Some(following) => following.shown(node.db.clone()),
+            None => ShownNode::leading(node.terms.clone()),
+        }));
         if let Some(following) = &following {
             let (candidate, handle) = (following.candidate().clone(), runtime.handle().clone());
             database.promote_by(Box::new(move |force| {
@@ -255,6 +284,7 @@ impl Life {
             None => None,
         };
         let replica_address = replicas.as_ref().map(Replicas::address);
+        stage.open(database.clone());
         Ok(Some((Self { database, replicas, following, replica_address, node }, report)))
     }
 
@@ -275,7 +305,7 @@ impl Life {
         }
         database.close().map_err(|error| ServeError::Close { message: error.to_string() })?;
         drop(database);
-        let Ground { config, data, env, patience } = ground;
+        let Ground { config, data, env, patience, .. } = ground;
         let is_rebuilt = match over {
             Over::Rebuild => true,
             Over::Diverged(at) => set_aside(data, *at, env)? == Rejoin::Rebuild,
@@ -308,7 +338,7 @@ impl Server {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), ServeError> {
         if !config.listen.ip().is_loopback() {
-            return Err(ServeError::NotLoopback { address: config.listen });
+            return Err(ServeError::NotLoopback { address: config.listen, flag: "--listen" });
         }
         if config.replication.quorum.is_some()
             && config.replication.listen.is_none()
@@ -332,7 +362,7 @@ impl Server {
             .map_err(|source| ServeError::Io { operation: "start", what: "worker threads".to_owned(), source })?;
         // The address first: a second server on the same port must not touch the directory.
         let listener = runtime.block_on(TcpListener::bind(config.listen)).map_err(|source| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address: config.listen },
+            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address: config.listen, flag: "--listen" },
             _ => ServeError::Io { operation: "listen on", what: config.listen.to_string(), source },
         })?;
         let address = listener.local_addr().map_err(|source| ServeError::Io {
@@ -341,13 +371,21 @@ impl Server {
             source,
         })?;
         let listener = Arc::new(listener);
+        let stage = Arc::<Stage>::default();
+        let limits = Limits { connections_max: config.max_connections };
+        let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits);
+        let http = config.http.map(bind).transpose()?;
+        if let Some(http) = &http {
+            eprintln!("listening for HTTP on {}", http.address());
+        }
         let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
-        let mut ground = Ground { config, data: data.to_owned(), env: Env::real(), patience: Patience::default() };
+        let mut ground =
+            Ground { config, data: data.to_owned(), env: Env::real(), patience: Patience::default(), stage };
         let Some((life, report)) = Life::open(&runtime, &mut ground, None, progress)? else {
             return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };
         drop(starting);
-        Ok((Self { runtime, listener, ground, address, life }, report))
+        Ok((Self { runtime, listener, ground, address, http, life }, report))
     }
 
     /// Returns whether it follows a primary.
@@ -367,6 +405,11 @@ impl Server {
         self.life.database.engine().note_commit_times();
     }
 
+    /// Returns the address where those who watch it are answered, if they are.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpPort::address)
+    }
+
     /// Returns how many bytes of log make it flush tables, as `wal.max_total_wal_size` came out.
     pub fn log_bytes_max(&self) -> u64 {
         self.life.database.engine().log_bytes_max()
@@ -384,11 +427,11 @@ impl Server {
     /// # Errors
     /// When signals cannot be caught, the log cannot be flushed, or a replica cannot go on.
     pub fn run(self) -> Result<Stopped, ServeError> {
-        let Self { runtime, listener, mut ground, mut life, .. } = self;
+        let Self { runtime, listener, mut ground, mut life, http, .. } = self;
         let mut signals = runtime.block_on(async { Signals::catch() })?;
         let mut listener = Some(listener);
         let result = loop {
-            let over = runtime.block_on(accept(&mut listener, &mut life, &ground.config, &mut signals));
+            let over = runtime.block_on(accept(&mut listener, &mut life, &ground, &mut signals));
             if let Ok(Over::Differs(difference)) = &over {
                 difference::keep(&ground.data, difference, &ground.env)?;
                 let message = reason(&Ended::Differs(*difference));
@@ -410,6 +453,7 @@ impl Server {
             Some(following) => following.close(&runtime),
             None => Ok(()),
         };
+        drop(http);
         runtime.shutdown_timeout(STOP_TIME);
         database.close().map_err(|error| ServeError::Close { message: error.to_string() })?;
         closed.and(result).map(|_over| Stopped::Clean)
@@ -420,7 +464,7 @@ impl Server {
 async fn accept(
     listener: &mut Option<Arc<TcpListener>>,
     life: &mut Life,
-    config: &Config,
+    Ground { config, stage, .. }: &Ground,
     signals: &mut Signals,
 ) -> Result<Over, ServeError> {
     let Some(accepting) = listener.clone() else { return Ok(Over::Stop) };
@@ -466,6 +510,7 @@ async fn accept(
     if matches!(result, Ok(Over::Stop) | Err(_)) {
         *listener = None;
     }
+    stage.close(result.as_ref().map_or("it is stopping", Over::words));
     // Idle sessions leave at once, busy ones after the statement they run; what takes longer is cancelled.
     let _ = stop.send(true);
     if matches!(result, Ok(Over::Deposed(_))) {

@@ -15,6 +15,8 @@ use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::{session::PATIENCE, stopwatch::Stopwatch};
+
 /// A server that runs longer than this is killed: a test hangs in it.
 pub const LIFE: Duration = Duration::from_secs(90);
 
@@ -59,6 +61,14 @@ impl Place {
     /// Returns a path beside the data directory.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
+    }
+
+    /// Returns the rest of the last line on standard error that begins with `prefix`.
+    fn said_last(&self, prefix: &str) -> Option<String> {
+        let log = self.log();
+        // A line that is being written is none yet.
+        let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
+        whole.lines().rev().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned)
     }
 
     /// Returns what servers in this place wrote to standard error.
@@ -231,9 +241,23 @@ impl Server {
     /// # Panics
     /// When none did.
     pub fn replica_address(place: &Place) -> String {
-        let log = place.log();
-        let line = log.lines().rev().find_map(|line| line.strip_prefix("listening for replicas on "));
-        line.unwrap_or_else(|| panic!("nobody listens for replicas: {log}")).to_owned()
+        place.said_last("listening for replicas on ").unwrap_or_else(|| panic!("nobody does: {}", place.log()))
+    }
+
+    /// Returns the address where servers in `place` answered HTTP last, as they said on standard error; waits for it: that is said before
+    /// a database is open.
+    ///
+    /// # Panics
+    /// When none did for long.
+    pub fn http_address(place: &Place) -> SocketAddr {
+        let start = Stopwatch::start();
+        loop {
+            if let Some(address) = place.said_last("listening for HTTP on ") {
+                return address.parse().expect("an address");
+            }
+            assert!(start.elapsed() < PATIENCE, "nobody answers HTTP: {}", place.log());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Returns a URL of the database.

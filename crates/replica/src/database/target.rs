@@ -25,17 +25,24 @@ pub struct EngineTarget {
     terms: Option<Arc<Terms>>,
     /// What the primary had on disk when it was last heard, as far as it was told, and when.
     heard: Arc<Mutex<Option<(Lsn, u64)>>>,
+    /// How far its readers were behind then, in nanoseconds.
+    delay: Arc<Mutex<Option<u64>>>,
 }
 
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self { replica, terms: None, heard: Arc::default() }
+        Self { replica, terms: None, heard: Arc::default(), delay: Arc::default() }
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
     pub fn last_heard(&self) -> Option<(Lsn, u64)> {
         *self.heard.lock()
+    }
+
+    /// Returns how far readers here were behind when the primary last said so, by its clock, in nanoseconds.
+    pub fn last_delay_ns(&self) -> Option<u64> {
+        *self.delay.lock()
     }
 
     /// Takes nothing of a term below what `terms` has promised.
@@ -79,6 +86,10 @@ impl Target for EngineTarget {
 
     fn heard(&self, durable: Lsn, now_ns: u64) {
         *self.heard.lock() = Some((durable, now_ns));
+    }
+
+    fn delayed(&self, delay_ns: u64) {
+        *self.delay.lock() = Some(delay_ns);
     }
 
     fn set_show(&self, show: Lsn) {

@@ -495,7 +495,7 @@ impl Slots {
 
 impl SlotStat {
     /// A slot whose replica has not come.
-    fn away(name: String, now_ns: u64) -> Self {
+    pub fn away(name: String, now_ns: u64) -> Self {
         Self {
             name,
             node: 0,

@@ -262,6 +262,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                         let mut heard = acks.heard.lock();
                         heard.on_heartbeat(&heartbeat, now_ns)?;
                         self.target.heard(heartbeat.durable, now_ns);
+                        self.target.delayed(heartbeat.delay_ns);
                         heard.show()
                     };
                     self.target.set_show(show);

@@ -38,6 +38,11 @@ pub trait Target: Send + Sync + 'static {
         let _nobody_asks = (durable, now_ns);
     }
 
+    /// The primary says how far readers here are behind, by its clock, in nanoseconds.
+    fn delayed(&self, delay_ns: u64) {
+        let _nobody_asks = delay_ns;
+    }
+
     /// Its readers may see everything below `show` that is applied.
     fn set_show(&self, show: Lsn);
 

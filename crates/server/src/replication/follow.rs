@@ -25,6 +25,7 @@ use tokio::{
 
 use super::{
     candidate::{Candidate, List, Node},
+    contact::{Contact, Follows, ShownNode},
     peers::Addresses,
     rebuild::follow_options,
     role::name_of,
@@ -44,6 +45,9 @@ pub(crate) struct Following {
     may_show: Arc<AtomicBool>,
     candidate: Arc<Candidate>,
     addresses: Arc<Addresses>,
+    contact: Arc<Contact>,
+    slot: String,
+    ready_delay: Option<Duration>,
 }
 
 /// Opens the directory, which is a replica's, and follows.
@@ -86,6 +90,8 @@ pub(crate) fn open(
         promoting: Mutex::new(()),
     });
     let follow_options = follow_options(config, node);
+    let contact = Arc::new(Contact::new(env));
+    let (noted, own_slot) = (contact.clone(), follow_options.slot.clone());
     let (from, env, slot) = (addresses.clone(), env.clone(), follow_options.slot.clone());
     let may_show = Arc::new(AtomicBool::new(follows));
     let tried = may_show.clone();
@@ -93,16 +99,27 @@ pub(crate) fn open(
         let connecting = || from.connect(&slot);
         let told = |told| {
             tried.store(true, Relaxed);
+            noted.told(&told);
             tell(from.first(), told);
         };
         let how = follow(connecting, target, follow_options, env, stopping, told).await;
+        noted.ended(&how);
         tell_stopped.send_replace(true);
         let _nobody_asks = end.send(how);
     });
-    Ok((
-        Following { replica, task, ended, has_ended: false, may_show, candidate, addresses: addresses.clone() },
-        report,
-    ))
+    let following = Following {
+        replica,
+        task,
+        ended,
+        has_ended: false,
+        may_show,
+        candidate,
+        addresses: addresses.clone(),
+        contact,
+        slot: own_slot,
+        ready_delay: config.replication.ready_delay,
+    };
+    Ok((following, report))
 }
 
 /// Forgets who followed a former primary: its log is kept for nobody any more.
@@ -162,6 +179,14 @@ impl Following {
     /// Returns the node, whose database is `db`.
     pub(crate) fn node_of(&self, db: Db) -> Node {
         Node { terms: self.candidate.terms.clone(), db, replica: Some(self.replica.clone()) }
+    }
+
+    /// Returns what views show of the node, whose database is `db`.
+    pub(crate) fn shown(&self, db: Db) -> ShownNode {
+        let (candidate, addresses) = (self.candidate.clone(), self.addresses.clone());
+        let (contact, slot, delay_max) = (self.contact.clone(), self.slot.clone(), self.ready_delay);
+        let terms = candidate.terms.clone();
+        ShownNode { terms, follows: Some(Follows { db, candidate, addresses, contact, slot }), delay_max }
     }
 
     /// Waits until it cannot go on as it is; returns why. That never comes of one that was promoted.

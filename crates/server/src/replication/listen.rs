@@ -29,6 +29,7 @@ use tokio::{
 use super::{
     candidate::Node,
     peers::ANSWER_TIME,
+    quorum_watch::QuorumWatch,
     redundancy::keep_quorum,
     shown::{Shown, SlotLimits},
 };
@@ -50,6 +51,7 @@ pub(crate) struct Replicas {
     options: StreamOptions,
     env: Env,
     node: Node,
+    quorum: Arc<QuorumWatch>,
 }
 
 impl Replicas {
@@ -67,10 +69,10 @@ impl Replicas {
         env: Env,
     ) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
-            return Err(ServeError::NotLoopback { address });
+            return Err(ServeError::NotLoopback { address, flag: "--replica-listen" });
         }
         let failed = |source: std::io::Error| match source.kind() {
-            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address },
+            std::io::ErrorKind::AddrInUse => ServeError::AddressInUse { address, flag: "--replica-listen" },
             _ => ServeError::Io { operation: "listen on", what: address.to_string(), source },
         };
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
@@ -95,7 +97,17 @@ impl Replicas {
         let (slots, notice) = Slots::open(env.clone(), data, source.held());
         notice.iter().for_each(|notice| eprintln!("{notice}"));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
-        Ok(Self { listener, address, source, slots: Arc::new(slots), limits, options, env, node })
+        Ok(Self {
+            listener,
+            address,
+            source,
+            slots: Arc::new(slots),
+            limits,
+            options,
+            env,
+            node,
+            quorum: Arc::default(),
+        })
     }
 
     /// Returns the address it listens on.
@@ -105,8 +117,12 @@ impl Replicas {
 
     /// Returns what views and functions about replication ask.
     pub(crate) fn shown(&self) -> Box<dyn Replication> {
+        Box::new(self.standing())
+    }
+
+    fn standing(&self) -> Shown {
         let (slots, source, env) = (self.slots.clone(), self.source.clone(), self.env.clone());
-        Box::new(Shown { slots, source, limits: self.limits, env })
+        Shown { slots, source, limits: self.limits, env, quorum: self.quorum.clone() }
     }
 
     /// Serves whoever comes until `stopping` turns true.
@@ -115,6 +131,7 @@ impl Replicas {
         let mut connections = JoinSet::new();
         let mut heartbeats = interval(this.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let standing = this.standing();
         let mut looks = interval(LOOK_EVERY);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -127,6 +144,7 @@ impl Replicas {
                     let now_ns = this.env.clock.now_ns(); // before the position (`Marks::pass`)
                     this.slots.beat(this.source.durable(), now_ns);
                     keep_quorum(&this.source, this.env.clock.now_ns());
+                    let _since_when = standing.quorum();
                 }
                 accepted = this.listener.accept() => match accepted {
                     Ok((socket, address)) => {

@@ -3,6 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `listen.rs` | the port of a primary: PostgreSQL's start-up with `replication=collie`, then the stream |
+//! | `contact.rs` | whether a replica follows its primary, since when not, and what views show of it |
+//! | `quorum_watch.rs` | since when the quorum stands as it does |
 //! | `shown.rs` | what views and functions show of a primary's slots |
 //! | `redundancy.rs` | the quorum that commits wait for: said when it is lost, and when it is back |
 //! | `difference.rs` | a replica whose rows are not its primary's is not opened again |
@@ -14,10 +16,12 @@
 //! | `rebuild.rs` | a replica's directory filled, at first or anew, and the one before exchanged for it |
 
 mod candidate;
+mod contact;
 pub(crate) mod difference;
 mod follow;
 mod listen;
 mod peers;
+mod quorum_watch;
 mod rebuild;
 mod redundancy;
 mod rejoin;
@@ -27,6 +31,7 @@ mod shown;
 pub use self::peers::{Peer, Peers};
 pub(crate) use self::{
     candidate::{Node, announce},
+    contact::ShownNode,
     follow::{Following, open, reason},
     listen::Replicas,
     rebuild::{Patience, list, rebuild, settle},

@@ -9,10 +9,12 @@ use collie_replica::{
     primary::{DropError, HeldSlot, SlotStat, SlotState, Slots, Source as _},
 };
 use collie_sql::{
-    catalog::system::{DelayRow, SlotRow, Standby},
+    catalog::system::{DelayRow, QuorumRow, SlotRow, Standby},
     error::{Result, SqlError, SqlState},
     session::{Replication, no_slot},
 };
+
+use super::quorum_watch::QuorumWatch;
 
 /// From 1970 to 2000, in microseconds.
 const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
@@ -30,6 +32,7 @@ pub(super) struct Shown {
     pub(super) source: Arc<EngineSource>,
     pub(super) limits: SlotLimits,
     pub(super) env: Env,
+    pub(super) quorum: Arc<QuorumWatch>,
 }
 
 fn int(number: u64) -> i64 {
@@ -125,6 +128,12 @@ impl Replication for Shown {
             }));
         }
         rows
+    }
+
+    fn quorum(&self) -> Option<QuorumRow> {
+        // Of a replica it counts once it is promoted.
+        let synchronous = self.source.synchronous().filter(|_| !self.source.database().is_replica())?;
+        Some(self.quorum.look(&synchronous.stat(), &self.stat(), self.env.clock.now_ns()))
     }
 
     fn drop_slot(&self, name: &str) -> Result<()> {

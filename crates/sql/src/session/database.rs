@@ -61,6 +61,8 @@ pub struct Database {
     /// Who follows this database.
     pub(super) replication: OnceLock<Box<dyn crate::session::Replication>>,
     pub(super) promote: OnceLock<crate::session::Promote>,
+    /// What the node knows of itself.
+    pub(super) node_state: OnceLock<Box<dyn crate::session::NodeState>>,
     /// What commits ask of replicas.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// Runs what blocks its thread for long.
@@ -180,6 +182,7 @@ impl Database {
             blocking: OnceLock::new(),
             replication: OnceLock::new(),
             promote: OnceLock::new(),
+            node_state: OnceLock::new(),
             replicas: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),

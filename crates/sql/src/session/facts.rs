@@ -21,8 +21,8 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
         system::{
-            self, ActivityRow, DelayRow, NodeRow, ReplayRow, SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby,
-            StoreFigures,
+            self, ActivityRow, DelayRow, FollowingRow, NodeRow, QuorumRow, ReplayRow, SessionFacts, SettingRow,
+            SlotRow, SnapshotRow, Standby, StoreFigures, Trouble,
         },
     },
     error::{Result, SqlError, SqlState},
@@ -194,6 +194,18 @@ impl SessionFacts for Facts<'_> {
         self.database.node()
     }
 
+    fn quorum(&self) -> Option<QuorumRow> {
+        self.database.quorum()
+    }
+
+    fn following(&self) -> Option<FollowingRow> {
+        self.database.following()
+    }
+
+    fn health(&self) -> Vec<Trouble> {
+        self.database.health()
+    }
+
     fn drop_slot(&self, name: &str) -> Result<()> {
         self.database.drop_slot(name)
     }
@@ -243,11 +255,7 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn store_figures(&self) -> Option<StoreFigures> {
-        let db = &self.database.db;
-        // Without a session left for it they are shown without names.
-        let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
-        let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
-        Some(StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max })
+        Some(self.database.store_figures())
     }
 
     fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()> {

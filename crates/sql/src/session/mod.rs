@@ -23,6 +23,7 @@
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
+//! | `health.rs` | what somebody should know of the running database |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
 pub mod activity;
@@ -39,6 +40,7 @@ mod extended;
 mod facts;
 mod following;
 mod foreign_key;
+mod health;
 mod limits;
 mod named;
 mod option;
@@ -72,7 +74,7 @@ pub use prepared::{Planned, Prepared};
 pub use promotion::Promote;
 pub use replicas::ReplicasAsked;
 use settings::Settings;
-pub use standbys::{Replication, no_slot};
+pub use standbys::{NodeState, Replication, no_slot};
 use transaction::Transaction;
 
 use crate::{

@@ -1,7 +1,9 @@
 //! Who follows this database: whoever serves replicas says it, views show it, and `pg_drop_replication_slot` has it forgotten.
 
+use std::time::Duration;
+
 use crate::{
-    catalog::system::{DelayRow, NodeRow, SlotRow, Standby},
+    catalog::system::{DelayRow, FollowingRow, NodeRow, QuorumRow, SlotRow, Standby, StoreFigures},
     error::{Result, SqlError, SqlState},
     session::Database,
 };
@@ -17,6 +19,9 @@ pub trait Replication: Send + Sync {
     /// How far each was behind in each of the last seconds, oldest first.
     fn delays(&self) -> Vec<DelayRow>;
 
+    /// How the replicas stand that commits wait for; `None`: they wait for none.
+    fn quorum(&self) -> Option<QuorumRow>;
+
     /// Forgets the slot `name`. Blocks on writing two small files.
     ///
     /// # Errors
@@ -24,16 +29,34 @@ pub trait Replication: Send + Sync {
     fn drop_slot(&self, name: &str) -> Result<()>;
 }
 
+/// What a node knows of itself beside its database.
+pub trait NodeState: Send + Sync {
+    /// The highest term that it has promised to follow, or leads in.
+    fn promised(&self) -> u64;
+
+    /// Whom it follows; `None`: nobody.
+    fn following(&self) -> Option<FollowingRow>;
+
+    /// How far readers of a replica may be behind before it is not ready (`replication.ready_delay`); `None`: however far.
+    fn delay_max(&self) -> Option<Duration>;
+}
+
 impl Database {
+    /// Has views about the node ask `state`. Only the first call counts.
+    pub fn show_node(&self, state: Box<dyn NodeState>) {
+        let _already_there = self.node_state.set(state);
+    }
+
     /// Has views and functions about replication ask `replication`. Only the first call counts.
     pub fn show_replication(&self, replication: Box<dyn Replication>) {
         let _already_there = self.replication.set(replication);
     }
 
     /// Returns who this database is.
-    pub(super) fn node(&self) -> NodeRow {
+    pub fn node(&self) -> NodeRow {
         let db = &self.db;
         let (term, histories) = db.histories();
+        let of_term = histories.iter().find(|history| history.term == term);
         let newest = histories.last();
         NodeRow {
             is_replica: db.is_replica(),
@@ -42,17 +65,39 @@ impl Database {
             term: term.get(),
             history: newest.map(|history| (history.history.get(), history.start)),
             commits: db.commits(),
+            aborts: db.aborts(),
+            promised: self.node_state.get().map(|state| state.promised()),
+            term_start: of_term.map(|history| history.start),
         }
     }
 
     /// Returns the replicas to show.
-    pub(super) fn standbys(&self) -> Vec<Standby> {
+    pub fn standbys(&self) -> Vec<Standby> {
         self.replication.get().map_or_else(Vec::new, |replication| replication.standbys())
     }
 
     /// Returns the slots to show.
-    pub(super) fn slots(&self) -> Vec<SlotRow> {
+    pub fn slots(&self) -> Vec<SlotRow> {
         self.replication.get().map_or_else(Vec::new, |replication| replication.slots())
+    }
+
+    /// Returns how the replicas stand that commits wait for, if they do.
+    pub fn quorum(&self) -> Option<QuorumRow> {
+        self.replication.get()?.quorum()
+    }
+
+    /// Returns whom the database follows, if it does.
+    pub fn following(&self) -> Option<FollowingRow> {
+        self.node_state.get()?.following()
+    }
+
+    /// Returns what the engine says of its store. Takes short locks, and waits as long as a flush puts its frame together.
+    pub fn store_figures(&self) -> StoreFigures {
+        let db = &self.db;
+        // Without a session left for it they are shown without names.
+        let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
+        let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
+        StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max }
     }
 
     /// Returns the seconds to show.

@@ -10,7 +10,9 @@ use collie_engine::{
 
 use collie_engine::kv::{self, Token};
 
-use super::{ActivityRow, Doing, SessionFacts, SettingRow, SnapshotRow, StoreFigures, call, install, rows};
+use super::{
+    ActivityRow, Doing, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble, call, install, rows,
+};
 use crate::{
     catalog::{
         record::{key_column, layout_of},
@@ -155,7 +157,32 @@ impl SessionFacts for FakeSession {
             term: 3,
             history: Some((7, Lsn::new(0x10))),
             commits: 5,
+            aborts: 2,
+            promised: Some(4),
+            term_start: Some(Lsn::new(0x8)),
         }
+    }
+    fn quorum(&self) -> Option<super::QuorumRow> {
+        let (list, missing) = ("ANY 1 (north, south)".to_owned(), vec!["south".to_owned()]);
+        let state = super::QuorumState::Degraded;
+        Some(super::QuorumRow { list, state, state_ms: 700, needed: 1, connected: 1, missing })
+    }
+    fn health(&self) -> Vec<Trouble> {
+        vec![Trouble { severity: Severity::Warning, subject: "slot", reason: "south is expired".to_owned() }]
+    }
+    fn following(&self) -> Option<super::FollowingRow> {
+        Some(super::FollowingRow {
+            address: "127.0.0.1:5434".to_owned(),
+            slot: "east".to_owned(),
+            state: super::FollowingState::Looking,
+            state_ms: 900,
+            unheard_ms: Some(1000),
+            primary_durable: Some(Lsn::new(0x50)),
+            received: Lsn::new(0x40),
+            applied: Lsn::new(0x30),
+            delay_us: Some(12),
+            error: Some("the connection was closed".to_owned()),
+        })
     }
     fn drop_slot(&self, name: &str) -> Result<()> {
         if name == "south" { Ok(()) } else { Err(crate::session::no_slot(name)) }

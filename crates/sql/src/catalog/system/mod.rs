@@ -29,6 +29,7 @@ mod lock_rows;
 mod name;
 mod object_names;
 mod output;
+mod redundancy;
 mod relation_rows;
 mod role;
 mod session_rows;
@@ -50,6 +51,7 @@ use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFa
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
+pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
 pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
 
@@ -122,6 +124,12 @@ pub trait SessionFacts {
     fn delays(&self) -> Vec<DelayRow>;
     /// Who this database is.
     fn node(&self) -> NodeRow;
+    /// How the replicas stand that commits wait for, if they do.
+    fn quorum(&self) -> Option<QuorumRow>;
+    /// Whom the database follows, if it does.
+    fn following(&self) -> Option<FollowingRow>;
+    /// What somebody should know of the running database.
+    fn health(&self) -> Vec<Trouble>;
     /// Forgets a slot.
     ///
     /// # Errors

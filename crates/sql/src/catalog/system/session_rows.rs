@@ -12,6 +12,7 @@ use super::{
     SessionFacts, State,
     functions::lsn,
     output::Output,
+    redundancy,
     role::{self, OWNER},
 };
 use crate::{
@@ -48,6 +49,9 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "collie_slots" => own_slots(facts, out),
         "collie_replication_delay" => delays(facts, out),
         "collie_node" => node(facts, out),
+        "collie_quorum" => redundancy::quorum(facts, out),
+        "collie_following" => redundancy::following(facts, out),
+        "collie_health" => redundancy::health(facts, out),
         "pg_prepared_statements" => {
             for (name, text) in facts.prepared_statements() {
                 out.push([
@@ -292,6 +296,12 @@ fn node(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         ("visible_lsn", lsn(visible)),
         ("durable_lsn", lsn(durable)),
         ("commits", Value::Int8(i64::try_from(node.commits).unwrap_or(i64::MAX))),
+        ("aborts", Value::Int8(i64::try_from(node.aborts).unwrap_or(i64::MAX))),
+        (
+            "promised_term",
+            node.promised.map_or(Value::Null, |term| Value::Int8(i64::try_from(term).unwrap_or(i64::MAX))),
+        ),
+        ("term_start", node.term_start.map_or(Value::Null, lsn)),
     ]);
 }
 

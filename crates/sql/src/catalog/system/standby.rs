@@ -118,4 +118,10 @@ pub struct NodeRow {
     pub history: Option<(u64, Lsn)>,
     /// Transactions that have committed here since it was opened.
     pub commits: u64,
+    /// Transactions that had begun to write and were rolled back here since.
+    pub aborts: u64,
+    /// The highest term it has promised to follow or leads in; `None` where nobody keeps promises.
+    pub promised: Option<u64>,
+    /// Where its term began: the start of the first history of it, as far as it is known.
+    pub term_start: Option<Lsn>,
 }

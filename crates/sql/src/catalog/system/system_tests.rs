@@ -617,6 +617,38 @@ fn session_relations_show_the_session() {
         read(&facts, "collie_node", ("", ""), &["role", "node", "term", "history_start", "durable_lsn", "commits"]),
         ["replica|00000000000000ab|3|0/10|0/20|5"]
     );
+    assert_eq!(
+        read(&facts, "collie_health", ("", ""), &["severity", "subject", "reason"]),
+        ["warning|slot|south is expired"]
+    );
+    assert_eq!(read(&facts, "collie_node", ("", ""), &["aborts", "promised_term", "term_start"]), ["2|4|0/8"]);
+    assert_eq!(
+        read(
+            &facts,
+            "collie_quorum",
+            ("", ""),
+            &["quorum", "state", "state_ms", "needed", "connected", "missing", "commits"]
+        ),
+        ["ANY 1 (north, south)|degraded|700|1|1|south|unconfirmed"]
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_following",
+            ("", ""),
+            &["primary_address", "slot", "state", "state_ms", "unheard_ms", "primary_durable_lsn", "error"]
+        ),
+        ["127.0.0.1:5434|east|looking|900|1000|0/50|the connection was closed"]
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_following",
+            ("", ""),
+            &["received_lsn", "applied_lsn", "lacked_bytes", "behind_bytes", "delay_us"]
+        ),
+        ["0/40|0/30|16|32|12"]
+    );
     assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &["name", "statement"]), ["p|SELECT 1"]);
     assert_eq!(
         read(&facts, "pg_tables", ("schemaname", "Back Room"), &["tablename", "tableowner", "hasindexes"]),

@@ -1,0 +1,182 @@
+//! What is asked of the HTTP port, and what is answered.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/healthz` | 200 as long as the process runs |
+//! | `/readyz` | 200 when clients are served, else 503; a line for each reason and each warning. With `?strict` warnings count as reasons |
+//! | `/metrics` | the figures, in Prometheus' text format |
+//!
+//! # Invariants
+//! - Q1. Figures are gathered by one thread at a time, besides those that run sessions; whoever asks waits [`GATHER_TIME`] at most: a
+//!   log that hangs in a flush holds up one thread, not one for each request.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use collie_sql::catalog::system::{Severity, Trouble};
+use hyper::{
+    Method, Response, StatusCode, Uri,
+    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+
+use super::{Stage, metrics};
+
+/// How long figures are waited for.
+const GATHER_TIME: Duration = Duration::from_secs(3);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+/// What Prometheus takes for its text format.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What the server may take, for those who watch how much it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// `server.max_connections`.
+    pub(crate) connections_max: usize,
+}
+
+/// Answers requests.
+pub(super) struct Answers {
+    stage: Arc<Stage>,
+    limits: Limits,
+    /// Taken by who gathers (Q1).
+    gathering: Arc<Semaphore>,
+    /// [`GATHER_TIME`].
+    patience: Duration,
+}
+
+/// Nobody has answered in time.
+struct Late;
+
+impl Answers {
+    pub(super) fn new(stage: Arc<Stage>, limits: Limits) -> Self {
+        Self { stage, limits, gathering: Arc::new(Semaphore::new(1)), patience: GATHER_TIME }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, method: &Method, uri: &Uri) -> Response<String> {
+        if ![Method::GET, Method::HEAD].contains(method) {
+            let mut answer = said(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD are answered\n".to_owned());
+            answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return answer;
+        }
+        match uri.path() {
+            "/healthz" => said(StatusCode::OK, TEXT, "ok\n".to_owned()),
+            "/readyz" => self.readyz(uri.query() == Some("strict")).await,
+            "/metrics" => self.metrics().await,
+            _ => said(StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
+        }
+    }
+
+    async fn readyz(&self, is_strict: bool) -> Response<String> {
+        let database = match self.stage.now() {
+            Ok(database) => database,
+            Err(closed) => return readiness(&[failure(closed.why)], is_strict),
+        };
+        match self.gather(move || database.health()).await {
+            Ok(troubles) => readiness(&troubles, is_strict),
+            Err(Late) => {
+                let why = format!("the log or the store has not answered for {} s", GATHER_TIME.as_secs());
+                readiness(&[failure(why)], is_strict)
+            }
+        }
+    }
+
+    async fn metrics(&self) -> Response<String> {
+        let limits = self.limits;
+        let gathered = match self.stage.now() {
+            Ok(database) => self.gather(move || metrics::of(&database, limits)).await,
+            Err(closed) => Ok(metrics::without_database(&closed)),
+        };
+        match gathered {
+            Ok(text) => said(StatusCode::OK, EXPOSITION, text),
+            Err(Late) => {
+                let why = format!("the log or the store has not answered for {} s\n", GATHER_TIME.as_secs());
+                said(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
+            }
+        }
+    }
+
+    /// Runs `look` on a thread of its own (Q1).
+    async fn gather<T: Send + 'static>(&self, look: impl FnOnce() -> T + Send + 'static) -> Result<T, Late> {
+        let gathered = async {
+            let one = self.gathering.clone().acquire_owned().await.ok()?;
+            // Whoever waits may give up; the thread goes on, and keeps its place until it is done.
+            let done = spawn_blocking(move || {
+                let _one = one;
+                look()
+            });
+            done.await.ok()
+        };
+        timeout(self.patience, gathered).await.ok().flatten().ok_or(Late)
+    }
+}
+
+fn failure(reason: String) -> Trouble {
+    Trouble { severity: Severity::Failure, subject: "server", reason }
+}
+
+/// Says whether clients are served, a line for each trouble.
+fn readiness(troubles: &[Trouble], is_strict: bool) -> Response<String> {
+    let is_ready = if is_strict { troubles.is_empty() } else { is_ready(troubles) };
+    let mut text = if is_ready { "ready\n".to_owned() } else { "not ready\n".to_owned() };
+    for Trouble { severity, subject, reason } in troubles {
+        // Reasons hold what a device or a peer said: one line each all the same.
+        let reason = reason.replace(['\n', '\r'], " ");
+        let _infallible = writeln!(text, "{}: {subject}: {reason}", severity.word());
+    }
+    said(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
+}
+
+fn said(status: StatusCode, kind: &'static str, text: String) -> Response<String> {
+    let mut answer = Response::new(text);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    answer
+}
+
+/// Whether a database with these troubles serves its clients.
+pub(super) fn is_ready(troubles: &[Trouble]) -> bool {
+    troubles.iter().all(|trouble| trouble.severity != Severity::Failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warning() -> Trouble {
+        Trouble { severity: Severity::Warning, subject: "slot", reason: "a is\naway".to_owned() }
+    }
+
+    /// Goal: a failure makes a server unready, a warning only who asks strictly; every reason is one line. Method: the answers to each.
+    #[test]
+    fn readiness_is_said_in_lines() {
+        let status = |troubles: &[Trouble], is_strict| readiness(troubles, is_strict).status().as_u16();
+        assert_eq!([status(&[], false), status(&[], true)], [200, 200]);
+        assert_eq!([status(&[warning()], false), status(&[warning()], true)], [200, 503]);
+        let failed = failure("it is starting".to_owned());
+        assert_eq!([status(&[failed.clone(), warning()], false), status(&[failed], true)], [503, 503]);
+        assert!(is_ready(&[warning()]) && !is_ready(&[failure(String::new())]));
+    }
+
+    /// Goal: figures are gathered one at a time, and whoever asks meanwhile is told so in time; the place is kept by who gathers, not
+    /// by who asked. Method: a look that waits for a word of the test.
+    #[test]
+    fn a_look_that_hangs_holds_up_one_thread() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(async {
+            let mut answers = Answers::new(Arc::default(), Limits { connections_max: 1 });
+            answers.patience = Duration::from_millis(20);
+            let (go, wait) = std::sync::mpsc::channel::<()>();
+            assert!(answers.gather(move || wait.recv()).await.is_err(), "it hangs");
+            assert_eq!(answers.gathering.available_permits(), 0, "it still gathers");
+            assert!(answers.gather(|| 1).await.is_err(), "another one does not begin");
+            go.send(()).unwrap();
+            answers.patience = GATHER_TIME * 10;
+            assert!(matches!(answers.gather(|| 2).await, Ok(2)));
+        });
+    }
+}

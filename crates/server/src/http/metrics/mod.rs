@@ -1,0 +1,59 @@
+//! The figures of a server as Prometheus reads them. They are those of views and counters that are there anyway: none is kept for this.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node.rs` | who the server is, its transactions and sessions |
+//! | `log.rs` | positions, flushes and files of the log, and waits for them |
+//! | `store.rs` | memory, rows, flushes and levels, family by family |
+//! | `redundancy.rs` | replicas, slots, the quorum, and whom a replica follows |
+//!
+//! What each means: `docs/http.md`, which the clients' tests compare with what is answered.
+
+mod log;
+mod node;
+mod redundancy;
+mod store;
+
+use collie_sql::session::Database;
+
+use super::{
+    answers::{Limits, is_ready},
+    exposition::{Exposition, Kind},
+    stage::Closed,
+};
+
+/// Returns the figures of a server with an open database. Takes short locks, and waits as long as a flush of the log puts its frame
+/// together.
+pub(super) fn of(database: &Database, limits: Limits) -> String {
+    let mut out = Exposition::default();
+    node::build(&mut out);
+    node::readiness(&mut out, is_ready(&database.health()));
+    node::identity(&mut out, &database.node());
+    node::sessions(&mut out, database, limits);
+    let figures = database.store_figures();
+    log::positions(&mut out, database.engine());
+    log::figures(&mut out, &figures);
+    store::memory(&mut out, &figures.stats);
+    store::levels(&mut out, &figures.stats);
+    store::families(&mut out, &figures);
+    redundancy::replicas(&mut out, database.engine().durable(), &database.standbys());
+    redundancy::slots(&mut out, &database.slots());
+    if let Some(quorum) = database.quorum() {
+        redundancy::quorum(&mut out, &quorum);
+    }
+    if let Some(following) = database.following() {
+        redundancy::following(&mut out, &following);
+    }
+    out.text()
+}
+
+/// Returns the figures of a server that has no database now.
+pub(super) fn without_database(closed: &Closed) -> String {
+    let mut out = Exposition::default();
+    node::build(&mut out);
+    node::readiness(&mut out, false);
+    if let Some(percent) = closed.percent {
+        out.one("collie_opening_percent", Kind::Gauge, "How much of this part of opening is done.", percent);
+    }
+    out.text()
+}

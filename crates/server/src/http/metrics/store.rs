@@ -1,0 +1,98 @@
+//! Memory, rows, flushes and levels, family by family.
+
+use collie_base::{CfId, Map};
+use collie_engine::kv::{CfStats, Stats};
+use collie_sql::catalog::system::StoreFigures;
+
+use super::super::exposition::{Exposition, Figure, Kind};
+
+/// Families with samples of their own, those that take up most memory; the others are added up under the name `others`.
+const FAMILIES_MAX: usize = 100;
+
+/// What rows take up, and who waits for them.
+pub(super) fn memory(out: &mut Exposition, stats: &Stats) {
+    let engine = &stats.engine;
+    let mut gauge = |name: &str, help: &str, figure: u64| out.one(name, Kind::Gauge, help, figure);
+    gauge("collie_memory_bytes", "Memory that rows and their versions take up, about.", engine.memory_bytes);
+    if let Some(limit) = engine.memory_limit_bytes {
+        gauge("collie_memory_limit_bytes", "How much they may (store.memory_limit).", limit);
+    }
+    gauge("collie_old_version_bytes", "Memory that old versions take up, about.", engine.old_version_bytes);
+    gauge("collie_rows", "Rows in memory, deleted ones not yet removed included.", engine.rows);
+    gauge("collie_rows_to_clean", "Rows with old versions that wait to be cleaned.", engine.garbage_rows);
+    gauge("collie_rows_held", "Rows with old versions that are kept for a snapshot.", engine.held_rows);
+    gauge("collie_families", "Tables and indexes in memory.", engine.families);
+    gauge("collie_snapshots", "Snapshots held.", engine.snapshots);
+    gauge("collie_lock_waits", "Sessions that wait for a lock.", engine.waiting);
+    let refused = engine.memory_refused;
+    out.one("collie_memory_refused_total", Kind::Counter, "Writes that were refused for lack of memory.", refused);
+}
+
+/// What was flushed and merged.
+pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
+    let (flush, levels) = (&stats.flush, &stats.levels);
+    let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
+    count("collie_flushes_total", "Flushes of tables and indexes to levels.", flush.flushes);
+    count("collie_flush_failures_total", "Those that failed.", flush.failures);
+    count("collie_flush_rows_total", "Rows that flushes brought.", flush.rows);
+    count("collie_flush_bytes_total", "Bytes of tables that flushes wrote.", levels.flush_bytes);
+    count("collie_relogs_total", "Times that rows were written to the log again instead.", flush.relogs);
+    count("collie_compactions_total", "Merges of levels.", levels.compactions);
+    count("collie_compaction_bytes_total", "Bytes of tables that merges wrote.", levels.compaction_bytes);
+    let bytes: u64 = levels.trees.iter().map(|tree| tree.bytes).sum();
+    out.one("collie_level_bytes", Kind::Gauge, "Bytes of the tables in levels.", bytes);
+}
+
+/// The figures of a family, or of several.
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    rows: u64,
+    memory_bytes: u64,
+    writes: u64,
+    unflushed_bytes: u64,
+}
+
+impl Shown {
+    fn of(family: &CfStats) -> Self {
+        let rows = &family.rows;
+        let writes = rows.inserts.saturating_add(rows.writes);
+        Self { rows: rows.rows, memory_bytes: rows.memory_bytes, writes, unflushed_bytes: family.unflushed.bytes }
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            rows: self.rows.saturating_add(other.rows),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            writes: self.writes.saturating_add(other.writes),
+            unflushed_bytes: self.unflushed_bytes.saturating_add(other.unflushed_bytes),
+        }
+    }
+}
+
+/// Returns the figures by name: at most [`FAMILIES_MAX`], and the others together.
+fn by_name(families: &[CfStats], names: &[(String, CfId)]) -> Vec<(String, Shown)> {
+    let names: Map<CfId, &str> = names.iter().map(|(name, cf)| (*cf, &**name)).collect();
+    let mut families: Vec<(CfId, Shown)> = families.iter().map(|family| (family.cf, Shown::of(family))).collect();
+    families.sort_by_key(|(cf, shown)| (std::cmp::Reverse(shown.memory_bytes), *cf));
+    let others = families.split_off(families.len().min(FAMILIES_MAX));
+    let name = |cf: CfId| names.get(&cf).map_or_else(|| format!("family {}", cf.get()), |name| (*name).to_owned());
+    let mut shown: Vec<(String, Shown)> = families.into_iter().map(|(cf, shown)| (name(cf), shown)).collect();
+    if !others.is_empty() {
+        let sum = others.into_iter().fold(Shown::default(), |sum, (_, shown)| sum.and(shown));
+        shown.push(("others".to_owned(), sum));
+    }
+    shown
+}
+
+/// Tables and indexes.
+pub(super) fn families(out: &mut Exposition, figures: &StoreFigures) {
+    let shown = by_name(&figures.stats.families, &figures.names);
+    let mut each = |name: &str, kind, help: &str, figure: fn(&Shown) -> u64| {
+        let samples = shown.iter().map(|(name, shown)| ([("family", &**name)], Figure::from(figure(shown))));
+        out.each(name, kind, help, samples);
+    };
+    each("collie_family_rows", Kind::Gauge, "Rows of a table or index in memory.", |shown| shown.rows);
+    each("collie_family_memory_bytes", Kind::Gauge, "Memory that these take up, about.", |shown| shown.memory_bytes);
+    each("collie_family_writes_total", Kind::Counter, "Writes to them.", |shown| shown.writes);
+    each("collie_family_unflushed_bytes", Kind::Gauge, "What its levels lack of them.", |shown| shown.unflushed_bytes);
+}

@@ -1,0 +1,62 @@
+//! [`Stage`]: the database that is open, or why none is: a server has a port for those who watch it before it has a database, and
+//! between two of them.
+
+use std::sync::Arc;
+
+use collie_engine::{OpenPhase, OpenProgress};
+use collie_sql::session::Database;
+use parking_lot::Mutex;
+
+/// Why there is no database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Closed {
+    /// What is being done, in a line.
+    pub(crate) why: String,
+    /// How much of it is done, in percent, if that is known.
+    pub(crate) percent: Option<u64>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Stage(Mutex<Result<Arc<Database>, Closed>>);
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self(Mutex::new(Err(Closed { why: "it is starting".to_owned(), percent: None })))
+    }
+}
+
+impl Stage {
+    /// Returns the database.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn now(&self) -> Result<Arc<Database>, Closed> {
+        self.0.lock().clone()
+    }
+
+    /// A database is open.
+    pub(crate) fn open(&self, database: Arc<Database>) {
+        *self.0.lock() = Ok(database);
+    }
+
+    /// There is none, or soon will be none.
+    pub(crate) fn close(&self, why: impl Into<String>) {
+        let closed = Err(Closed { why: why.into(), percent: None });
+        // What it held goes after the lock.
+        let _before = std::mem::replace(&mut *self.0.lock(), closed);
+    }
+
+    /// One is being opened.
+    pub(crate) fn opening(&self, progress: &OpenProgress) {
+        let what = match progress.phase {
+            OpenPhase::Verify => "checking the log",
+            OpenPhase::Levels => "loading the levels",
+            OpenPhase::Survey => "reading the log for large transactions",
+            OpenPhase::Replay => "replaying the log",
+            OpenPhase::Done => "reading the catalog",
+        };
+        let percent = progress.percent();
+        let why = format!("it is starting: {what}, {percent} % of {} MiB", progress.bytes_total >> 20);
+        *self.0.lock() = Err(Closed { why, percent: Some(percent) });
+    }
+}
