@@ -78,7 +78,9 @@ lab: build
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(CARGO) test -p collie-faultlab -p collie-engine --features collie-faultlab/planted-bugs,collie-engine/planted-bugs --test histories --test appends --test planted planted
+	$(TARGET)/debug/faultlab failover --cycles 3 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab list-append --failovers 2 --rounds 1 --transactions 3000 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(CARGO) test -p collie-faultlab -p collie-engine --features collie-faultlab/planted-bugs,collie-engine/planted-bugs --test histories --test appends --test replica_rules --test planted planted
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
@@ -89,6 +91,10 @@ crash:
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --rounds $$((8 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab list-append --failovers 4 --rounds $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab failover --cycles $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(CARGO) build --release -p collie-faultlab --features planted-bugs
+	$(TARGET)/release/faultlab failover --points --cycles $$((2 * $(CYCLES))) --seed $(SEED)
 
 histories:
 	$(CARGO) build --release -p collie-faultlab

@@ -410,6 +410,12 @@ impl Db {
         self.shared.txns.log().followed().is_some()
     }
 
+    /// Returns whether the database is a replica that may show more than its primary has let be seen: what its log had when it was opened,
+    /// until the primary, or another one, says that so much may be seen. With a quorum a failover may take that back.
+    pub fn is_unsettled(&self) -> bool {
+        self.shared.txns.log().followed().is_some_and(|followed| !followed.shown.is_settled())
+    }
+
     /// Lets no transaction that wrote commit from here on ([`EngineError::Replica`]), until the database is opened again: another node leads.
     /// Commits whose record is in the log by now stand, and are answered.
     pub fn refuse_commits(&self) {

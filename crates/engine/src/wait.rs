@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use collie_base::Lsn;
+use collie_sync::mutant;
 use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
 use collie_wal::Reached;
 
@@ -126,7 +127,7 @@ impl Ack {
     /// Returns, once it has resolved, whether it did so without the replicas that the level asked for: they were given up, or are not
     /// counted now ([`Db::count_replicas`](crate::Db::count_replicas)).
     pub fn is_unconfirmed(&self) -> bool {
-        self.unconfirmed
+        self.unconfirmed && !mutant!("DEGRADED_SILENTLY")
     }
 
     /// Returns whether the reply may leave already. One or two loads, and a look at the log's slots after a commit that

@@ -21,6 +21,7 @@
 
 mod clock;
 mod crash_point;
+mod fault_point;
 mod files;
 mod machine;
 mod mapping;
@@ -36,6 +37,9 @@ use std::sync::Arc;
 
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
+#[cfg(feature = "planted-bugs")]
+#[doc(hidden)]
+pub use fault_point::pass_fault_point;
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
 pub use machine::{machine_memory_bytes, open_files_max};
 pub use mapping::Mapping;

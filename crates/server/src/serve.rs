@@ -271,7 +271,11 @@ impl Life {
             runtime.spawn(announce(node.terms.clone(), peers, name, node.db.clone()));
         }
         if let Some(list) = &config.replication.quorum {
-            database.ask_replicas(ReplicasAsked { needed: list.needed(), timeout: config.replication.sync_timeout });
+            database.ask_replicas(ReplicasAsked {
+                needed: list.needed(),
+                timeout: config.replication.sync_timeout,
+                shows_settled: !config.replication.show_applied,
+            });
         }
         let replicas = match config.replication.listen {
             Some(address) => {

@@ -9,11 +9,14 @@
 //! With a replica the same lists are read on it at the same time (`standby.rs`): both nodes' reads are one history, in which a long
 //! fork is a cycle; and when all is over both have one state.
 //!
+//! With failovers three nodes are one round (`failovers.rs`): each life ends with the death of the one that leads, and another is promoted.
+//!
 //! The checker (`checker.rs`) knows SQL's levels and lists only. The seed fixes what is tried, not how it meets.
 
 mod census;
 mod checker;
 mod client;
+mod failovers;
 mod graph;
 mod history;
 mod standby;
@@ -54,6 +57,8 @@ pub(crate) struct Plan {
     pub(crate) server: PathBuf,
     /// A replica is read meanwhile, behind a bad network, and killed too.
     pub(crate) replica: bool,
+    /// In each round, instead of kills: the one that leads dies, and another of three is promoted. Both others are read.
+    pub(crate) failovers: u64,
     /// A mistake that the server is to make; `server` is then this program.
     pub(crate) plant: Option<String>,
 }
@@ -75,6 +80,9 @@ impl fmt::Display for Plan {
             server.display()
         )?;
         f.write_str(if self.replica { " --replica" } else { "" })?;
+        if self.failovers > 0 {
+            write!(f, " --failovers {}", self.failovers)?;
+        }
         self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
     }
 }
@@ -139,8 +147,12 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         let dir = tempfile::Builder::new().prefix("collie-appends-").tempdir()?;
         let data = dir.path().join("data");
         let mut history = History::default();
-        let played = play(plan, round, *mix, random.next(), &data, &mut history);
-        total.kills += played.as_ref().map_or(0, |replica_kills| *replica_kills);
+        let seed = random.next();
+        let played = match plan.failovers {
+            0 => play(plan, round, *mix, seed, &data, &mut history),
+            _ => failovers::play(plan, *mix, seed, dir.path(), &mut history),
+        };
+        total.kills += played.as_ref().map_or(0, |kills| *kills);
         let facts = match played.and_then(|_| judge(plan, *mix, &history)) {
             Ok(facts) => facts,
             Err(error) => {
@@ -155,7 +167,6 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         total.transactions += history.transactions.len() as u64;
         total.acknowledged += count(Outcome::Acknowledged);
         total.unknown += count(Outcome::Unknown);
-        total.kills += plan.kills + 1;
         total.on_replicas += history.transactions.iter().filter(|t| t.replica.is_some()).count() as u64;
         total.facts.reads += facts.reads;
         total.facts.appends += facts.appends;
@@ -208,7 +219,7 @@ fn judge(plan: &Plan, mix: Mix, history: &History) -> anyhow::Result<Facts> {
     Ok(facts)
 }
 
-/// Plays one round, on a new database in `data`; returns how often its replica was killed.
+/// Plays one round, on a new database in `data`; returns how often it or its replica was killed.
 fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut History) -> anyhow::Result<u64> {
     // A killed server leaves its ring, which must not outlive this run.
     let rings = tempfile::Builder::new().prefix("collie-appends-").tempdir_in("/dev/shm")?;
@@ -265,7 +276,7 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
         standby.until_equal(&server)?;
     }
     server.kill()?;
-    Ok(standby.map_or(0, |standby| standby.kills))
+    Ok(plan.kills + 1 + standby.map_or(0, |standby| standby.kills))
 }
 
 /// Loads the server until `target` transactions of the round have ended, or all, and kills it.

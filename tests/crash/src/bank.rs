@@ -67,7 +67,8 @@ pub(crate) fn work(client: &mut Client, journal: &mut Journal, random: &mut Rand
     }
 }
 
-fn transaction(
+/// Runs one transaction, or rolls it back.
+pub(crate) fn transaction(
     client: &mut Client,
     id: u64,
     seq: u64,
@@ -117,7 +118,8 @@ pub(crate) fn verify(client: &mut Client, journals: &[Journal], ring_shared: boo
     Ok(())
 }
 
-fn present(client: &mut Client, table: &str, id: u64) -> anyhow::Result<BTreeMap<u64, i64>> {
+/// Returns what is in a table of one client's transactions.
+pub(crate) fn present(client: &mut Client, table: &str, id: u64) -> anyhow::Result<BTreeMap<u64, i64>> {
     let rows = client.query(&format!("SELECT seq, delta FROM {table} WHERE client = {id} ORDER BY seq"), &[])?;
     let count = rows.len();
     let found: BTreeMap<u64, i64> =

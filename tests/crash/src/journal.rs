@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
 }
 
 /// The transactions of one client, by sequence number from 1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pub(crate) client: u64,
     /// Whether the client asked for synchronous commits.

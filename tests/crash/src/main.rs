@@ -9,10 +9,14 @@
 //! `txn-histories`: transactions alone, unbroken: everything that random ones see is what their snapshots have to show.
 //!
 //! `list-append`: the real server under SIGKILL again: what transactions on lists are told has no cycle that their level excludes.
+//!
+//! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
+//! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
 
 mod appends;
 mod bank;
+mod failover;
 mod histories;
 mod journal;
 mod killloop;
@@ -139,6 +143,9 @@ enum Command {
         /// Read on a replica too, behind a bad network, and kill it now and then.
         #[arg(long)]
         replica: bool,
+        /// Three nodes, of which the leading one is killed so often in each round, and another promoted; the others are read.
+        #[arg(long, default_value_t = 0)]
+        failovers: u64,
         /// Which order in time counts as a dependency.
         #[arg(long, default_value = "real-time")]
         order: appends::Order,
@@ -147,6 +154,32 @@ enum Command {
         server: PathBuf,
         /// A mistake that the server makes in this run, which must fail; the server is then this program.
         #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        plant: Option<String>,
+    },
+    /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
+    Failover {
+        /// How often.
+        #[arg(long, default_value_t = 20)]
+        cycles: u64,
+        /// Decides what breaks, and when.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Have processes die at named places of their code too; the server is then this program.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        points: bool,
+    },
+    /// Check what commits, readers and slots of a primary may count on while its replicas fail, one rule after the other.
+    #[cfg(feature = "planted-bugs")]
+    ReplicaRules {
+        /// Only this one.
+        #[arg(long)]
+        rule: Option<String>,
+        /// A mistake that the servers make, which must fail.
         #[arg(long)]
         plant: Option<String>,
     },
@@ -210,6 +243,7 @@ fn main() -> ExitCode {
             clients,
             levels,
             replica,
+            failovers,
             order,
             server,
             #[cfg(feature = "planted-bugs")]
@@ -219,9 +253,39 @@ fn main() -> ExitCode {
             let plant = None;
             #[cfg(feature = "planted-bugs")]
             let server = if plant.is_some() { planted::program() } else { server };
-            let plan =
-                appends::Plan { rounds, transactions, kills, seed, clients, levels, order, server, replica, plant };
+            let plan = appends::Plan {
+                rounds,
+                transactions,
+                kills,
+                seed,
+                clients,
+                levels,
+                order,
+                server,
+                replica,
+                failovers,
+                plant,
+            };
             (appends::run(&plan), plan.to_string())
+        }
+        Command::Failover {
+            cycles,
+            seed,
+            server,
+            #[cfg(feature = "planted-bugs")]
+            points,
+        } => {
+            #[cfg(not(feature = "planted-bugs"))]
+            let points = false;
+            #[cfg(feature = "planted-bugs")]
+            let server = if points { planted::program() } else { server };
+            let plan = failover::Plan { cycles, seed, server, points };
+            (failover::run(&plan), plan.to_string())
+        }
+        #[cfg(feature = "planted-bugs")]
+        Command::ReplicaRules { rule, plant } => {
+            let plan = failover::rules::Plan { server: planted::program(), rule, plant };
+            (failover::rules::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]
         Command::Planted { mistake, serve } => (planted::serve(&mistake, serve), String::new()),

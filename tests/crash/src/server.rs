@@ -6,11 +6,17 @@ use std::{
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::mpsc,
+    thread,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
 use postgres::{Client, Config, NoTls};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server is given to open what was left: one that waits for another is asked again.
+const START_TIME: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills it.
 pub(crate) struct Server {
@@ -35,9 +41,22 @@ impl Server {
         settings: &[String],
         log: &Path,
     ) -> anyhow::Result<Self> {
+        Self::start_in(binary, arguments, data, settings, log, &[])
+    }
+
+    /// The same, with these variables in its environment.
+    pub(crate) fn start_in(
+        binary: &Path,
+        arguments: &[String],
+        data: &Path,
+        settings: &[String],
+        log: &Path,
+        environment: &[(&str, String)],
+    ) -> anyhow::Result<Self> {
         let said = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(binary);
         command.args(arguments).args(Self::arguments(data, settings)).stderr(said);
+        environment.iter().for_each(|(name, value)| _ = command.env(name, value));
         Self::begin(command).with_context(|| format!("see {}", log.display()))
     }
 
@@ -45,9 +64,18 @@ impl Server {
         let program = command.get_program().to_owned();
         let mut child =
             command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        let mut line = String::new();
         let stdout = child.stdout.take().context("no standard output")?;
-        BufReader::new(stdout).read_line(&mut line)?;
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _nothing_said = BufReader::new(stdout).read_line(&mut line);
+            let _nobody_waits = tell.send(line);
+        });
+        let Ok(line) = told.recv_timeout(START_TIME) else {
+            child.kill()?;
+            child.wait()?;
+            bail!("the server does not come to listen in {START_TIME:?}");
+        };
         let Some(port) = line.trim().rsplit(':').next().and_then(|port| port.parse().ok()) else {
             let output = child.wait_with_output()?;
             bail!("the server did not start: {}", String::from_utf8_lossy(&output.stderr).trim());
@@ -69,7 +97,7 @@ impl Server {
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
         // The moment of the kill is the experiment itself.
-        std::thread::sleep(after);
+        thread::sleep(after);
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -89,6 +117,26 @@ impl Server {
 
     pub(crate) fn connect(&self) -> anyhow::Result<Client> {
         self.config().connect(NoTls).context("cannot connect")
+    }
+
+    /// Returns where it listens.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Returns whether the process is gone.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Stops it where it stands.
+    pub(crate) fn pause(&self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::STOP).context("the server runs")
+    }
+
+    /// Has it go on after [`Server::pause`].
+    pub(crate) fn go_on(&self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::CONT).context("the server runs")
     }
 
     /// SIGKILL.

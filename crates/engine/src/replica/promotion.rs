@@ -22,6 +22,7 @@
 //! Checked by `tests/promotion.rs`: every crash state among the calls to the disk.
 
 use collie_base::{CfId, HistoryId, Lsn, Term};
+use collie_env::fault_point;
 use collie_wal::{Ending, Log};
 use parking_lot::Mutex;
 
@@ -146,11 +147,13 @@ impl Inner {
             found.next
         );
         wal.flush_wal(true)?;
+        fault_point!("promote.record");
         place.sign(&self.env, control, &[])?;
         control.term = term;
         control.consistent_at = Lsn::ZERO;
         control.note_history(History::of(found.next, end, &incarnation));
         control.write(&self.env, &self.dir)?;
+        fault_point!("promote.control");
         Ok(wal)
     }
 }

@@ -5,7 +5,8 @@
 //!   newer than the log that was applied, or come from a re-log. Records are replayed as at open meanwhile, and there is no [`Db`].
 //! - E2. A replica appends nothing to its log: positions are its primary's. Small flushes take the place of re-logs.
 //! - E3. Levels have no row above what is shown here, nor above what is on disk here (replication.md R11).
-//! - E4. What the own log has when it is opened is shown: none of it was shipped before it was durable on the primary (R1).
+//! - E4. What the own log has when it is opened is shown: none of it was shipped before it was durable on the primary (R1). Whether a quorum
+//!   has it is known once the primary says so: until then [`Db::is_unsettled`] is true, and whoever counts replicas reads no tables.
 //! - E5. Replay waits for no reader and cancels none; old versions that a reader needs stay here, within the limits of every
 //!   database ([`Options::old_version_memory`]).
 //!
@@ -412,7 +413,7 @@ impl Replica {
     /// Lets sessions see commits below `lsn`, as far as they are applied: what the primary says of itself with each packet.
     pub fn set_show(&self, lsn: Lsn) {
         if let Some(open) = self.0.open.get() {
-            open.followed.shown.raise(lsn);
+            open.followed.shown.told(lsn);
             open.db.shared.shown_moved(&open.followed);
         }
     }

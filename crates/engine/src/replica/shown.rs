@@ -6,6 +6,8 @@
 //! - S3. Who waits for a position registers, then looks; who moves a word stores it, then wakes (W2 of `collie_sync::Waiters`).
 //! - S4. The position moves a few instructions before new snapshots begin there (`Shared::shown_moved`). Whoever was told that it has
 //!   come to `lsn` takes no snapshot below: the wait itself has snapshots begin there.
+//! - S5. It begins with what the own log has, of which a primary that counts replicas may not have let everything be seen: only once
+//!   it is told a `show` from there on is that known ([`Shown::is_settled`]).
 //!
 //! `show` carries nothing but itself: its Release pairs with the Acquire of readers, `applied` brings the rows.
 
@@ -16,7 +18,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use collie_base::Lsn;
 use collie_sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use collie_sync::{Ticket, Waiters};
+use collie_sync::{Ticket, Waiters, mutant};
 
 use crate::EngineError;
 use crate::replica::lanes::Applying;
@@ -27,6 +29,9 @@ use crate::shared::Shared;
 pub(crate) struct Shown {
     applying: Arc<Applying>,
     show: AtomicU64,
+    /// Where `show` began (S5).
+    start: Lsn,
+    is_settled: AtomicBool,
     waiters: Waiters,
     is_closed: AtomicBool,
 }
@@ -34,8 +39,8 @@ pub(crate) struct Shown {
 impl Shown {
     /// With `show` at `start`.
     pub(crate) fn new(applying: Arc<Applying>, start: Lsn) -> Arc<Self> {
-        let (show, is_closed) = (AtomicU64::new(start.get()), AtomicBool::new(false));
-        Arc::new(Self { applying, show, waiters: Waiters::new(), is_closed })
+        let (show, is_settled, is_closed) = (AtomicU64::new(start.get()), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { applying, show, start, is_settled, waiters: Waiters::new(), is_closed })
     }
 
     /// Returns what sessions see.
@@ -51,6 +56,19 @@ impl Shown {
     /// Returns the position up to which the primary lets commits be seen.
     pub(crate) fn show(&self) -> Lsn {
         Lsn::new(self.show.load(Ordering::Acquire))
+    }
+
+    /// Takes note that the primary lets everything below `show` be seen.
+    pub(crate) fn told(&self, show: Lsn) {
+        self.raise(show);
+        if show >= self.start {
+            self.is_settled.store(true, Ordering::Release);
+        }
+    }
+
+    /// Returns whether the primary has let be seen what is shown, all that was there at the opening too (S5).
+    pub(crate) fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire) || mutant!("OPENED_UNSETTLED")
     }
 
     /// Raises `show`.

@@ -13,6 +13,7 @@ use std::{
 use collie_base::{Lsn, Term};
 use collie_engine::{CheckpointOptions, Confirmed, Db, EngineError};
 use collie_env::{Access, Env};
+use collie_sync::mutant;
 use collie_wal::{ConsumerStat, Log, ShipOptions, Shipper, TailOptions, WalError};
 
 use super::history_of;
@@ -109,7 +110,8 @@ impl EngineSource {
     }
 
     fn ship_options(&self, from: Lsn) -> ShipOptions {
-        ShipOptions::from(from).bound_bytes(self.options.slot_bytes).flush_delay(self.options.flush_delay)
+        let slot_bytes = if mutant!("SLOT_CAP_IGNORED") { u64::MAX } else { self.options.slot_bytes };
+        ShipOptions::from(from).bound_bytes(slot_bytes).flush_delay(self.options.flush_delay)
     }
 
     /// Lists the files below `dir`, names with `prefix`.
@@ -151,7 +153,7 @@ impl Source for EngineSource {
     }
 
     fn show(&self) -> Lsn {
-        if self.show_applied { self.db.durable() } else { self.db.settled() }
+        if self.show_applied || mutant!("SHOW_IGNORED") { self.db.durable() } else { self.db.settled() }
     }
 
     fn synchronous(&self) -> Option<&Arc<Synchronous>> {

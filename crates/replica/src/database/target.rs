@@ -5,6 +5,7 @@ use std::{future::pending, path::Path, sync::Arc};
 use collie_base::{Lsn, Term};
 use collie_engine::{EngineError, ErrorKind, HistoryStart, Replica, Seed};
 use collie_env::Env;
+use collie_sync::mutant;
 use collie_wal::{Follower, Mark};
 use parking_lot::Mutex;
 use tokio::select;
@@ -67,7 +68,8 @@ impl Target for EngineTarget {
     fn positions(&self) -> Positions {
         let replica = &self.replica;
         let received = replica.follower().map_or(Lsn::ZERO, Follower::received);
-        Positions { received, durable: replica.durable(), applied: replica.shown() }
+        let durable = if mutant!("ACKED_BEFORE_FLUSH") { received } else { replica.durable() };
+        Positions { received, durable, applied: replica.shown() }
     }
 
     fn tail(&self) -> Result<(u32, u32), TargetError> {

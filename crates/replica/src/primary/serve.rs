@@ -15,7 +15,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use collie_base::{Lsn, Term};
-use collie_env::Env;
+use collie_env::{Env, fault_point};
 use parking_lot::Mutex;
 use tokio::{
     select,
@@ -296,6 +296,7 @@ impl<S: Source> Served<S> {
                     told_show = self.source.show();
                     let stream = Streaming { term, show: told_show, counts };
                     acks.progress.lock().on_sent(at.end);
+                    fault_point!("stream.ship");
                     // Up to what is held, the question about it, and the rest.
                     let asked = held.as_ref().map(|held| held.at()).filter(|asked| *asked > at.start && *asked <= at.end);
                     let bytes = asked.map_or(records.len(), |asked| {
@@ -396,6 +397,7 @@ async fn take_acks<C: Connection, S: Source>(
                 };
                 if let Some((member, source)) = &member {
                     member.report(&**source, positions);
+                    fault_point!("stream.confirmed");
                 }
                 attached.applied(&ack, rtt_min_ns, now_ns);
                 acks.changed.notify_one();

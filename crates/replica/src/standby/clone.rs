@@ -14,7 +14,7 @@ use std::{
 };
 
 use collie_base::{Lsn, Set};
-use collie_env::{Env, File};
+use collie_env::{Env, File, fault_point};
 use tokio::task::block_in_place;
 
 use super::FollowOptions;
@@ -122,6 +122,7 @@ async fn take<C: Connection>(
             }
             Packet::Backup(Backup::Chunk { seq, number, offset, bytes }) => {
                 block_in_place(|| filling.chunk(seq, number, offset, bytes))?;
+                fault_point!("backup.chunk");
                 progress(filling.bytes, bytes_total);
                 writing.send(&Packet::Backup(Backup::Ack { seq })).await?;
             }

@@ -25,7 +25,7 @@ use std::{
 
 use collie_base::{HistoryId, Term};
 use collie_engine::{EngineError, Promise};
-use collie_env::Env;
+use collie_env::{Env, fault_point};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -128,11 +128,13 @@ impl Terms {
         }
         if next != *promise {
             let before = std::mem::replace(&mut *promise, next);
+            fault_point!("promise.write");
             if let Err(error) = next.write(&self.env, &self.dir) {
                 // The term stays (T3); to whom may be said again.
                 *promise = Promise { node: if before.term == next.term { before.node } else { 0 }, ..next };
                 return Err(error);
             }
+            fault_point!("promise.written");
         }
         Ok(true)
     }

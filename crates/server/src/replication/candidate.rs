@@ -19,7 +19,7 @@ use std::{
 
 use collie_base::Term;
 use collie_engine::{Db, EngineError, Replica};
-use collie_env::Env;
+use collie_env::{Env, fault_point};
 use collie_replica::{
     database::{EngineTarget, following, leading},
     packet::TermKind,
@@ -192,6 +192,7 @@ impl Candidate {
                 return Err(format!("{name} has come further, to {}: promote that one", reach.durable));
             }
         }
+        fault_point!("promote.won");
         let lag = list.is_none().then(|| self.lag());
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();

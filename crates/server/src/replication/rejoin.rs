@@ -14,8 +14,8 @@ use std::{io, path::Path};
 
 use collie_base::Lsn;
 use collie_engine::{checkpoint_of, forget_histories_from, is_commit_record, log_dir_of};
-use collie_env::Env;
-use collie_wal::{Truncation, WalError, inspect};
+use collie_env::{Env, fault_point};
+use collie_wal::{CutRefusal, Truncation, WalError, inspect};
 
 use crate::ServeError;
 
@@ -37,11 +37,17 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     let failed =
         |error: WalError| ServeError::Replication { message: format!("the log cannot be cut at {at}: {error}") };
     let log_dir = log_dir_of(data, env).map_err(open)?;
-    let truncation = match Truncation::plan(env, &log_dir, at, Lsn::ZERO) {
-        Ok(truncation) => truncation,
+    let plan = |at: Lsn| Truncation::plan(env, &log_dir, at, Lsn::ZERO);
+    let (truncation, can_cut) = match plan(at) {
+        Ok(truncation) => (truncation, true),
         Err(WalError::Cut { why, .. }) => {
             eprintln!("the log cannot be cut at {at}, where that of the primary parts: {why}");
-            return Ok(Rejoin::Rebuild);
+            // J3: all that it has from there on is copied, and as many records from before as it takes.
+            match why {
+                CutRefusal::NothingLeft { lowest } => (plan(lowest).map_err(failed)?, false),
+                CutRefusal::NotABoundary { below, .. } => (plan(below).map_err(failed)?, false),
+                _ => return Ok(Rejoin::Rebuild),
+            }
         }
         Err(error) => return Err(failed(error)),
     };
@@ -57,12 +63,16 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     // J1
     if truncation.back_up_to(&target).map_err(failed)? {
         let found = inspect(env, &target).map_err(failed)?;
-        let records = found.records(at).filter_map(Result::ok).filter(|record| record.lsn >= at);
+        let records = found.records(at.max(found.start())).filter_map(Result::ok).filter(|record| record.lsn >= at);
         let commits = records.filter(|record| is_commit_record(record.tag)).count();
         eprintln!(
             "set aside {commits} commits that the primary does not have, from {at} to {end}: collie wal dump {}",
             target.display()
         );
+    }
+    fault_point!("truncate.copied");
+    if !can_cut {
+        return Ok(Rejoin::Rebuild);
     }
     let flushed = checkpoint_of(data, env).map_err(open)?;
     if flushed > at {
@@ -70,7 +80,9 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
         return Ok(Rejoin::Rebuild);
     }
     forget_histories_from(data, at, env).map_err(open)?;
+    fault_point!("truncate.forgotten");
     truncation.cut().map_err(failed)?;
+    fault_point!("truncate.cut");
     Ok(Rejoin::Cut)
 }
 
@@ -161,7 +173,7 @@ mod tests {
         let names = env.files.list(format!("{DATA}/diverged").as_ref()).unwrap();
         let [name] = &names[..] else { panic!("{names:?}") };
         let found = inspect(env, format!("{DATA}/diverged/{name}").as_ref()).unwrap();
-        found.records(Lsn::ZERO).filter_map(Result::ok).filter(|record| is_commit_record(record.tag)).count()
+        found.records(found.start()).filter_map(Result::ok).filter(|record| is_commit_record(record.tag)).count()
     }
 
     /// Goal: J1, J2: what only the old primary has is in the copy, it follows and has what the new one has; a power cut at any call changes
@@ -188,6 +200,21 @@ mod tests {
             follows(&env, &new, at);
         }
         assert!((10..400).contains(&cut_short), "{cut_short} calls");
+    }
+
+    /// Goal: J1, J3: where the log begins above the place where it parts, all of its commits are in the copy before the directory is filled
+    /// anew. Method: a place below the first record.
+    #[test]
+    fn a_former_primary_whose_log_begins_above_is_copied_whole() {
+        let (_new, _at, disk) = parted(false);
+        let env = Env::over(disk, 7);
+        let all = {
+            let found = inspect(&env, format!("{DATA}/wal").as_ref()).unwrap();
+            found.records(found.start()).filter_map(Result::ok).filter(|record| is_commit_record(record.tag)).count()
+        };
+        assert!(all >= 8, "{all} commits");
+        assert_eq!(set_aside(DATA.as_ref(), Lsn::new(1), &env).unwrap(), Rejoin::Rebuild);
+        assert_eq!(commits_aside(&env), all);
     }
 
     /// Goal: J3: where tables have what is to go, nothing is cut, and the copy is there all the same. Method: a flush before.

@@ -5,6 +5,7 @@
 //!   after `replication.sync_timeout`. The commit stands either way.
 //! - W2. A reply that leaves without the replicas that its level asked for says so (R14 of replication.md).
 //! - W3. A request to cancel that ended the wait is used up by it.
+//! - W4. With a quorum no replica shows what a failover may take back: R4 of replication.md, also of what its log had when it was opened.
 //!
 //! Checked by the clients' tests of synchronous replicas (`tests/clients/tests/synchronous.rs`).
 
@@ -24,12 +25,29 @@ pub struct ReplicasAsked {
     pub needed: usize,
     /// `replication.sync_timeout`: how long they are waited for; `None`: until they have it.
     pub timeout: Option<Duration>,
+    /// Whether readers of replicas see only what so many have (`replication.show = settled`).
+    pub shows_settled: bool,
 }
 
 impl Database {
     /// Says what commits ask of replicas. Only the first call counts.
     pub fn ask_replicas(&self, replicas: ReplicasAsked) {
         let _already_said = self.replicas.set(replicas);
+    }
+
+    /// Refuses to read tables of a replica that was opened with commits of which it does not know yet whether replicas have them (W4).
+    ///
+    /// # Errors
+    /// 57P03, with what to do.
+    pub(super) fn refuse_unsettled(&self) -> Result<()> {
+        let counts = self.replicas.get().is_some_and(|asked| asked.shows_settled);
+        if !counts || !self.db.is_unsettled() {
+            return Ok(());
+        }
+        let text = "this replica has commits of which it does not know whether enough replicas have them";
+        let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, text);
+        let why = "It was started with them, and a failover may take them back until a primary says that they may be shown.";
+        Err(error.detail(why).hint("Try again once it follows a primary whose quorum is there, or promote it."))
     }
 }
 

@@ -212,6 +212,7 @@ impl Session {
             if *oid < FIRST_USER_OID {
                 continue;
             }
+            self.database.refuse_unsettled()?;
             let mode = match access {
                 Access::Read => TableLockMode::AccessShare,
                 Access::Lock => TableLockMode::RowShare,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use collie_base::Lsn;
-use collie_env::File;
+use collie_env::{File, fault_point};
 
 use super::{
     Flusher,
@@ -161,6 +161,7 @@ impl Flusher {
         if let Some(placed) = placed {
             self.still_whole()?;
             let skipped = mistake!("WRITE_SKIPPED");
+            fault_point!("wal.write");
             let written = if skipped { Ok(()) } else { file.write_at(placed.offset, &placed.bytes) };
             *self.buffers[right.description].lock() = placed.bytes;
             let mut legs = self.track.lock();
@@ -175,9 +176,11 @@ impl Flusher {
             self.still_whole()?;
             let Some(cover) = self.track.lock().sync_begins(leg) else { return Ok(()) };
             self.acknowledge_early();
+            fault_point!("wal.sync");
             let began_ns = self.clock.now_ns();
             let synced = sync_file(&*file);
             let took_ns = self.clock.now_ns().saturating_sub(began_ns);
+            fault_point!("wal.synced");
             let mut legs = self.track.lock();
             synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
             legs.took(took_ns);

@@ -29,7 +29,7 @@ use crate::{random::Random, server::Server};
 const READERS: u64 = 3;
 
 /// Numbers of the readers' connections begin here, above all others of a round.
-const SESSIONS: u64 = 1 << 32;
+pub(super) const SESSIONS: u64 = 1 << 32;
 
 /// `replication.timeout` of both servers: the shortest there is.
 const TIMEOUT: &str = "replication.timeout=1 s";

@@ -1,0 +1,338 @@
+//! `failover`: three real servers, one of them leading; each cycle breaks something under load and promotes another node.
+//!
+//! A round is a database of its own, with a quorum that the seed picks. In each of its cycles clients write at every level of
+//! `synchronous_commit` and read on replicas (`load.rs`); at a random moment a node is killed or frozen, or the network around it is cut in
+//! one direction or in both; a node is promoted without force, the one that others name if it has not come far enough; what was
+//! broken comes back with the words that it was started with. Then clients stop, all nodes come to one state (`nodes.rs`), and everything
+//! that clients were told in the round is compared with it (`oracle.rs`).
+//!
+//! With `points` servers are this program, and die by themselves at named places of their code (`collie_env::fault_point`): in the
+//! middle of a write, of an ack, of a promise, of a promotion, of a cut of the log, of a base backup.
+//!
+//! The seed fixes what is tried, not how it meets.
+
+mod load;
+pub(crate) mod nodes;
+mod oracle;
+#[cfg(feature = "planted-bugs")]
+pub(crate) mod rules;
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use collie_env::{Clock, RealClock};
+
+use crate::{bank, random::Random};
+use load::{Level, Load};
+use nodes::{COUNT, Nodes, TICK, Words, is_over};
+use oracle::{Counts, Oracle};
+
+/// Cycles of one round.
+const ROUND_CYCLES: u64 = 5;
+
+/// Clients that write from the beginning of a cycle, and further ones that come when something is broken.
+const WRITERS: [usize; 2] = [6, 5];
+
+/// Quorums, which rounds take in turn: all others, any other, and one that not every node is in.
+const QUORUMS: [&str; 3] = ["ANY 2 (a, b, c)", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
+
+/// Where a process may die by itself, and after how many passes at the most.
+const POINTS: [(&str, u64); 15] = [
+    ("wal.write", 300),
+    ("wal.sync", 300),
+    ("wal.synced", 300),
+    ("stream.ship", 300),
+    ("stream.received", 300),
+    ("stream.ack", 300),
+    ("stream.confirmed", 300),
+    ("promise.write", 2),
+    ("promise.written", 2),
+    ("promote.won", 1),
+    ("promote.record", 1),
+    ("promote.control", 1),
+    ("truncate.copied", 1),
+    ("truncate.forgotten", 1),
+    ("truncate.cut", 1),
+];
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) cycles: u64,
+    pub(crate) seed: u64,
+    pub(crate) server: PathBuf,
+    /// Processes die at named places too; `server` is then this program.
+    pub(crate) points: bool,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cycles, seed, server, points } = self;
+        write!(f, "failover --cycles {cycles} --seed {seed} --server {}", server.display())?;
+        f.write_str(if *points { " --points" } else { "" })
+    }
+}
+
+/// What breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Nothing,
+    Kill,
+    Freeze,
+    Cut { sends: bool, receives: bool },
+}
+
+/// What was done in all rounds.
+#[derive(Debug, Default)]
+struct Total {
+    acknowledged: [u64; Level::ALL.len()],
+    lost: u64,
+    set_aside: u64,
+    seen: u64,
+    promotions: u64,
+    /// Processes that died at a named place.
+    died: u64,
+}
+
+/// Runs the plan; an error is a violation.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+    let start_ns = RealClock.now_ns();
+    let mut random = Random::new(plan.seed);
+    let mut total = Total::default();
+    let rounds = plan.cycles.div_ceil(ROUND_CYCLES);
+    let first = random.below(QUORUMS.len() as u64);
+    for round in 0..rounds {
+        let dir = tempfile::Builder::new().prefix("collie-failover-").tempdir()?;
+        let rings = tempfile::Builder::new().prefix("collie-failover-").tempdir_in("/dev/shm")?;
+        let quorum = QUORUMS[usize::try_from((first + round) % QUORUMS.len() as u64)?];
+        let cycles = ROUND_CYCLES.min(plan.cycles - round * ROUND_CYCLES);
+        let played = play(plan, quorum, cycles, [dir.path(), rings.path()], &mut random, &mut total);
+        if let Err(error) = played {
+            let kept = dir.keep(); // the evidence stays
+            return Err(error.context(format!("round {round}, {quorum}, data kept in {}", kept.display())));
+        }
+    }
+    let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
+    let levels = Level::ALL.map(|level| format!("{} {}", total.acknowledged[level as usize], level.name()));
+    let Total { lost, set_aside, seen, promotions, died, .. } = total;
+    Ok(format!(
+        "failover: {} cycles in {rounds} rounds, {promotions} promotions, {died} processes died at a named place; answered: {}; of local and off \
+         {lost} lost, {set_aside} commits set aside; {seen} sightings on replicas: all oracles hold; {seconds:.1} s",
+        plan.cycles,
+        levels.join(", ")
+    ))
+}
+
+/// One database, over some cycles.
+struct Round<'p> {
+    plan: &'p Plan,
+    nodes: Nodes,
+    oracle: Oracle,
+    leader: usize,
+    /// The number of the last session.
+    sessions: u64,
+}
+
+fn play(
+    plan: &Plan,
+    quorum: &str,
+    cycles: u64,
+    [dir, rings]: [&Path; 2],
+    random: &mut Random,
+    total: &mut Total,
+) -> anyhow::Result<()> {
+    let mut settings = vec![format!("replication.quorum={quorum}"), "replication.timeout=1 s".to_owned()];
+    if random.below(2) == 0 {
+        // Tables are flushed, and log that nobody needs goes, as often as can be.
+        let small = ["store.write_buffer_size=16KiB", "wal.ring_size=256KiB", "wal.flush_bytes=64KiB"];
+        settings.extend(small.map(str::to_owned));
+        settings.extend(["wal.segment_size=9MiB", "wal.max_total_wal_size=1"].map(str::to_owned));
+    }
+    let arguments = if plan.points { vec!["planted".to_owned(), "nothing".to_owned()] } else { Vec::new() };
+    let words = Words { binary: plan.server.clone(), arguments, settings };
+    let mut nodes = Nodes::new(words, dir, rings, random.next())?;
+    (0..COUNT).try_for_each(|node| nodes.start(node, &[]))?;
+    bank::create(&mut nodes.connect(0)?).context("cannot make the tables")?;
+    let leader = nodes.settle()?;
+    let mut round = Round { plan, nodes, oracle: Oracle::default(), leader, sessions: 0 };
+    for cycle in 0..cycles {
+        let context = round.cycle(random, total);
+        let said = context.with_context(|| format!("cycle {cycle}"))?;
+        if cycle + 1 == cycles {
+            (0..Level::ALL.len()).for_each(|level| total.acknowledged[level] += said.acknowledged[level]);
+            (total.lost, total.set_aside) = (total.lost + said.lost, total.set_aside + said.set_aside);
+            total.seen += said.seen;
+        }
+    }
+    Ok(())
+}
+
+impl Round<'_> {
+    /// Breaks something, promotes somebody, and checks what is left.
+    fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
+        let mut load = Load::start(self.nodes.ports(), self.sessions, random);
+        load.add_writers(WRITERS[0], random);
+        if self.plan.points {
+            self.arm(random)?;
+            load.look_at(self.nodes.ports());
+        }
+        // The moment is the experiment itself.
+        thread::sleep(Duration::from_millis(100 + random.below(400)));
+        let (victim, fault) = self.fault(random);
+        self.strike(victim, fault)?;
+        load.add_writers(WRITERS[1], random);
+        thread::sleep(Duration::from_millis(random.below(300)));
+        // A cluster whose leader is there may keep it.
+        let keeps = victim != self.leader && random.below(3) == 0;
+        if !keeps {
+            self.promote(victim, random, &load)?;
+            total.promotions += 1;
+        }
+        let before = load.acknowledged();
+        if random.below(2) == 0 {
+            self.nodes.heal()?;
+        }
+        thread::sleep(Duration::from_millis(100 + random.below(400)));
+        self.nodes.heal()?;
+        total.died += self.dead(victim, fault);
+        self.nodes.start_dead()?;
+        load.look_at(self.nodes.ports());
+        self.until_more(&load, before)?;
+        self.sessions = self.end(load)?;
+        self.leader = self.nodes.settle()?;
+        self.oracle.check(&self.nodes, self.leader)
+    }
+
+    /// Starts one node again, to die at a named place.
+    fn arm(&mut self, random: &mut Random) -> anyhow::Result<()> {
+        let (point, most) = POINTS[usize::try_from(random.below(POINTS.len() as u64))?];
+        let node = usize::try_from(random.below(COUNT as u64))?;
+        self.nodes.kill(node)?;
+        let nth = 1 + random.below(most);
+        // It may die before it listens; then it is started again when it is missed.
+        let _died_already = self.nodes.start(node, &[("COLLIE_KILL_AT", format!("{point}:{nth}"))]);
+        Ok(())
+    }
+
+    /// Draws what breaks, and whose.
+    fn fault(&self, random: &mut Random) -> (usize, Fault) {
+        let victim = if random.below(3) > 0 {
+            self.leader
+        } else {
+            (self.leader + 1 + usize::from(random.below(2) == 0)) % COUNT
+        };
+        let fault = match random.below(8) {
+            0..=2 => Fault::Kill,
+            3 => Fault::Freeze,
+            4 => Fault::Cut { sends: true, receives: true },
+            5 => Fault::Cut { sends: true, receives: false },
+            6 => Fault::Cut { sends: false, receives: true },
+            _ => Fault::Nothing,
+        };
+        (victim, fault)
+    }
+
+    fn strike(&mut self, victim: usize, fault: Fault) -> anyhow::Result<()> {
+        match fault {
+            Fault::Nothing => Ok(()),
+            Fault::Kill => self.nodes.kill(victim),
+            Fault::Freeze => self.nodes.freeze(victim),
+            Fault::Cut { sends, receives } => {
+                self.nodes.cut(victim, sends, receives);
+                Ok(())
+            }
+        }
+    }
+
+    /// Promotes a node that is not `victim`, if others agree; what was broken is mended once it turns out that they do not without it.
+    fn promote(&mut self, victim: usize, random: &mut Random, load: &Load) -> anyhow::Result<()> {
+        let start_ns = RealClock.now_ns();
+        let (mut tries, mut refused) = (0, String::new());
+        let offset = random.below(COUNT as u64);
+        loop {
+            let candidate = usize::try_from((offset + tries) % COUNT as u64)?;
+            tries += 1;
+            if candidate != victim && candidate != self.leader && self.nodes.runs(candidate) {
+                match self.nodes.promote(candidate) {
+                    Ok(leader) => {
+                        self.leader = leader;
+                        return Ok(());
+                    }
+                    Err(why) => refused = why,
+                }
+            }
+            if is_over(start_ns) {
+                bail!("nobody can be promoted: {refused}");
+            }
+            if tries > 9 {
+                // Nobody else can be asked, or the one that has come further is the broken one.
+                self.nodes.heal()?;
+                self.nodes.start_dead()?;
+                load.look_at(self.nodes.ports());
+                if let [leader] = self.nodes.leading()[..]
+                    && leader != self.leader
+                {
+                    self.leader = leader;
+                    return Ok(());
+                }
+                if let Ok(leader) = self.nodes.promote(usize::try_from(tries % COUNT as u64)?) {
+                    self.leader = leader;
+                    return Ok(());
+                }
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Counts processes that have died by themselves.
+    fn dead(&mut self, victim: usize, fault: Fault) -> u64 {
+        let killed = |node: usize| node == victim && fault == Fault::Kill;
+        let nodes = &mut self.nodes;
+        (0..COUNT).filter(|node| !nodes.runs(*node) && !killed(*node)).count() as u64
+    }
+
+    /// Waits until somebody who leads answers commits again.
+    fn until_more(&mut self, load: &Load, before: u64) -> anyhow::Result<()> {
+        let start_ns = RealClock.now_ns();
+        let mut looks = 0;
+        while load.acknowledged() == before {
+            looks += 1;
+            // Who has asked for promises and not won leaves nobody leading: a person tries again.
+            if looks % 50 == 0 && self.nodes.leading().is_empty() {
+                self.nodes.start_dead()?;
+                let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
+                load.look_at(self.nodes.ports());
+            }
+            ensure!(!is_over(start_ns), "no commit is answered any more: {:?} lead", self.nodes.leading());
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Has clients stop, and takes down what they were told. Returns the number of the last session.
+    fn end(&mut self, load: Load) -> anyhow::Result<u64> {
+        load.stop();
+        let start_ns = RealClock.now_ns();
+        let mut looks = 0;
+        while !load.has_ended() {
+            looks += 1;
+            if looks % 50 == 0 {
+                // Commits wait for replicas, and those for somebody who leads.
+                self.nodes.start_dead()?;
+                if self.nodes.leading().is_empty() {
+                    let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
+                }
+            }
+            ensure!(!is_over(start_ns), "a client is not answered any more; {:?} lead", self.nodes.leading());
+            thread::sleep(TICK);
+        }
+        let (sessions, seen, last) = load.end()?;
+        self.oracle.heard(sessions, seen);
+        Ok(last)
+    }
+}

@@ -1,0 +1,308 @@
+//! `Nodes`: three servers that know each other, and the network between each two of them.
+//!
+//! A node is always started with the same words, whatever it was in between. Who asks whom goes through a proxy for that pair, so that a
+//! node can be cut off in one direction or in both; clients connect past them.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, bail, ensure};
+use collie_env::{Clock, RealClock};
+use collie_netlab::{Direction, Proxy};
+use postgres::{Client, NoTls};
+
+use crate::server::Server;
+
+/// How many nodes there are.
+pub(crate) const COUNT: usize = 3;
+
+/// Their slots.
+pub(crate) const NAMES: [&str; COUNT] = ["a", "b", "c"];
+
+/// How long something is waited for that must come, on a machine that is busy with something else.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How often something that is waited for is looked at.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// How the servers are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Words {
+    pub(crate) binary: PathBuf,
+    /// Before the server's own.
+    pub(crate) arguments: Vec<String>,
+    /// Settings of all of them.
+    pub(crate) settings: Vec<String>,
+}
+
+/// A node that was promoted, or why none was.
+pub(crate) type Promotion = Result<usize, String>;
+
+/// See the module's documentation.
+pub(crate) struct Nodes {
+    words: Words,
+    dir: PathBuf,
+    rings: PathBuf,
+    addresses: Vec<SocketAddr>,
+    /// Of who asks, then of whom is asked.
+    proxies: Vec<Vec<Option<Proxy>>>,
+    servers: Vec<Option<Server>>,
+    frozen: [bool; COUNT],
+}
+
+impl Nodes {
+    /// Makes `COUNT` nodes below `dir`, none of them started.
+    pub(crate) fn new(words: Words, dir: &Path, rings: &Path, seed: u64) -> anyhow::Result<Self> {
+        // All at once: a port that is free again may be given twice.
+        let listeners =
+            (0..COUNT).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<Vec<_>, _>>()?;
+        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+        let mut proxies = Vec::new();
+        for from in 0..COUNT {
+            let mut row = Vec::new();
+            for (to, address) in addresses.iter().enumerate() {
+                row.push(if from == to { None } else { Some(Proxy::start(*address, seed)?) });
+            }
+            proxies.push(row);
+        }
+        let servers = (0..COUNT).map(|_| None).collect();
+        let (dir, rings) = (dir.to_owned(), rings.to_owned());
+        Ok(Self { words, dir, rings, addresses, proxies, servers, frozen: [false; COUNT] })
+    }
+
+    /// Returns a node's data directory.
+    pub(crate) fn data(&self, node: usize) -> PathBuf {
+        self.dir.join(NAMES[node])
+    }
+
+    fn log(&self, node: usize) -> PathBuf {
+        self.dir.join(format!("{}.log", NAMES[node]))
+    }
+
+    fn settings(&self, node: usize) -> Vec<String> {
+        let address = |other: usize| self.proxies[node][other].as_ref().map(Proxy::address);
+        let peers: Vec<String> = (0..COUNT)
+            .filter_map(|other| address(other).map(|address| format!("{}={address}", NAMES[other])))
+            .collect();
+        let mut settings = vec![
+            format!("wal.ring_dir={}", self.rings.display()),
+            format!("server.replica_listen={}", self.addresses[node]),
+            format!("replication.slot={}", NAMES[node]),
+            format!("replication.peers={}", peers.join(",")),
+        ];
+        // The first node makes the database; what the others are filled from, they are told.
+        settings.extend(address(0).map(|first| format!("server.replica_of={first}")));
+        settings.extend(self.words.settings.iter().cloned());
+        settings
+    }
+
+    /// Starts a node and waits until it listens.
+    ///
+    /// # Errors
+    /// It ended before.
+    pub(crate) fn start(&mut self, node: usize, environment: &[(&str, String)]) -> anyhow::Result<()> {
+        let Words { binary, arguments, .. } = &self.words;
+        let (data, log, settings) = (self.data(node), self.log(node), self.settings(node));
+        let server = Server::start_in(binary, arguments, &data, &settings, &log, environment);
+        self.servers[node] = Some(server.with_context(|| format!("node {}", NAMES[node]))?);
+        self.frozen[node] = false;
+        Ok(())
+    }
+
+    /// Starts those that do not run, each as often as it takes: one may have to wait for another.
+    ///
+    /// # Errors
+    /// One of them does not come to listen.
+    pub(crate) fn start_dead(&mut self) -> anyhow::Result<()> {
+        let start_ns = RealClock.now_ns();
+        while let Some(node) = (0..COUNT).find(|node| !self.runs(*node)) {
+            self.servers[node] = None;
+            match self.start(node, &[]) {
+                Ok(()) => {}
+                Err(error) if is_over(start_ns) => return Err(error),
+                Err(_) => thread::sleep(TICK),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a node's process is there, if only frozen.
+    pub(crate) fn runs(&mut self, node: usize) -> bool {
+        self.servers[node].as_mut().is_some_and(|server| !server.has_ended())
+    }
+
+    /// Returns where clients reach each node.
+    pub(crate) fn ports(&self) -> [Option<u16>; COUNT] {
+        std::array::from_fn(|node| self.servers[node].as_ref().map(Server::port))
+    }
+
+    /// Hands a node's process out; it counts as dead.
+    pub(crate) fn take(&mut self, node: usize) -> Option<Server> {
+        self.servers[node].take()
+    }
+
+    /// SIGKILL, if it runs.
+    pub(crate) fn kill(&mut self, node: usize) -> anyhow::Result<()> {
+        self.servers[node].take().map_or(Ok(()), Server::kill)
+    }
+
+    /// SIGSTOP, if it runs.
+    pub(crate) fn freeze(&mut self, node: usize) -> anyhow::Result<()> {
+        if self.runs(node) {
+            self.servers[node].as_ref().map_or(Ok(()), Server::pause)?;
+            self.frozen[node] = true;
+        }
+        Ok(())
+    }
+
+    /// Cuts what a node sends to the others, what they send to it, or both.
+    pub(crate) fn cut(&self, node: usize, sends: bool, receives: bool) {
+        for other in (0..COUNT).filter(|other| *other != node) {
+            let from = [(node, other, sends, receives), (other, node, receives, sends)];
+            for (asks, asked, out, back) in from {
+                let Some(proxy) = &self.proxies[asks][asked] else { continue };
+                let ways = [(out, Direction::Out), (back, Direction::Back)];
+                ways.into_iter().filter(|(is_cut, _)| *is_cut).for_each(|(_, way)| proxy.cut(way));
+            }
+        }
+    }
+
+    /// Cuts two nodes off from each other.
+    #[cfg(feature = "planted-bugs")]
+    pub(crate) fn part(&self, one: usize, other: usize) {
+        let both = [&self.proxies[one][other], &self.proxies[other][one]];
+        both.into_iter().flatten().for_each(Proxy::cut_both);
+    }
+
+    /// Mends the network, and has who is frozen go on.
+    pub(crate) fn heal(&mut self) -> anyhow::Result<()> {
+        self.proxies.iter().flatten().flatten().for_each(Proxy::heal);
+        for node in 0..COUNT {
+            if std::mem::take(&mut self.frozen[node]) && self.runs(node) {
+                self.servers[node].as_ref().map_or(Ok(()), Server::go_on)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to a node that answers.
+    ///
+    /// # Errors
+    /// It is not there, frozen, or has no database for now.
+    pub(crate) fn connect(&self, node: usize) -> anyhow::Result<Client> {
+        ensure!(!self.frozen[node], "{} is frozen", NAMES[node]);
+        let server = self.servers[node].as_ref().with_context(|| format!("{} does not run", NAMES[node]))?;
+        let mut config = server.config();
+        config.connect_timeout(Duration::from_secs(10));
+        config.connect(NoTls).with_context(|| format!("cannot connect to {}", NAMES[node]))
+    }
+
+    /// Returns those that say that they lead.
+    pub(crate) fn leading(&self) -> Vec<usize> {
+        let leads = |node: &usize| {
+            let asked = self
+                .connect(*node)
+                .and_then(|mut client| Ok(client.query_one("SELECT pg_is_in_recovery()", &[])?.get::<_, bool>(0)));
+            asked.is_ok_and(|follows| !follows)
+        };
+        (0..COUNT).filter(leads).collect()
+    }
+
+    /// Asks a node to be promoted, and the one that it names instead if that has come further.
+    pub(crate) fn promote(&self, node: usize) -> Promotion {
+        let mut node = node;
+        for _ in 0..COUNT {
+            let mut client = self.connect(node).map_err(|error| format!("{error:#}"))?;
+            let refused = match client.query_one("SELECT pg_catalog.collie_promote(false)", &[]) {
+                Ok(_) => return Ok(node),
+                Err(error) => error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()),
+            };
+            let named = refused.split_once(" has come further").map(|(name, _)| name);
+            match named.and_then(|name| NAMES.iter().position(|other| *other == name)) {
+                Some(further) if further != node => node = further,
+                _ => return Err(format!("{}: {refused}", NAMES[node])),
+            }
+        }
+        Err("each names another".to_owned())
+    }
+
+    /// Waits until exactly one leads and all have the same at one position; promotes one where nobody leads. Everything runs, nobody
+    /// writes. Returns who leads.
+    ///
+    /// # Errors
+    /// It does not come to that; two nodes differ at one position.
+    pub(crate) fn settle(&mut self) -> anyhow::Result<usize> {
+        let start_ns = RealClock.now_ns();
+        let (mut leaderless, mut last) = (0, String::new());
+        loop {
+            self.start_dead()?;
+            let leading = self.leading();
+            match leading[..] {
+                [leader] => match self.states(leader) {
+                    Ok(()) => return Ok(leader),
+                    Err(NotYet::Wrong(error)) => return Err(error),
+                    Err(NotYet::Unequal(why)) => last = why,
+                },
+                [] => {
+                    leaderless += 1;
+                    // One that leads may be between two lives.
+                    if leaderless % 25 == 0 {
+                        let promoted = self.promote(leaderless / 25 % COUNT);
+                        last = promoted.map_or_else(|why| why, |node| format!("{} was promoted", NAMES[node]));
+                    }
+                }
+                _ => last = format!("{leading:?} lead"),
+            }
+            if is_over(start_ns) {
+                bail!("the nodes do not come to one state: {last}; see {}", self.dir.display());
+            }
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Compares all with the one that leads.
+    fn states(&self, leader: usize) -> Result<(), NotYet> {
+        let unequal = |why: String| Err(NotYet::Unequal(why));
+        let state = |node: usize| {
+            self.connect(node).and_then(|mut client| {
+                let state: String = client.query_one("SELECT collie_state_hash()", &[])?.get(0);
+                let (position, hash) = state.rsplit_once(':').context("position:hash")?;
+                Ok((position.to_owned(), hash.to_owned()))
+            })
+        };
+        let expected = match state(leader) {
+            Ok(state) => state,
+            Err(error) => return unequal(format!("{error:#}")),
+        };
+        for node in (0..COUNT).filter(|node| *node != leader) {
+            let (leads, follows) = (NAMES[leader], NAMES[node]);
+            match state(node) {
+                Err(error) => return unequal(format!("{error:#}")),
+                Ok(found) if found.1 == expected.1 => {}
+                Ok(found) if found.0 == expected.0 => {
+                    let text = format!("{leads} and {follows} differ at one position: {expected:?} and {found:?}");
+                    return Err(NotYet::Wrong(anyhow::anyhow!(text)));
+                }
+                Ok(found) => return unequal(format!("{leads} has {expected:?}, {follows} {found:?}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why the nodes are not in one state.
+enum NotYet {
+    /// They may be, soon.
+    Unequal(String),
+    /// They never will be.
+    Wrong(anyhow::Error),
+}
+
+/// Returns whether what began then has taken too long.
+pub(crate) fn is_over(start_ns: u64) -> bool {
+    Duration::from_nanos(RealClock.now_ns() - start_ns) > PATIENCE
+}

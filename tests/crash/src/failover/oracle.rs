@@ -1,0 +1,237 @@
+//! `Oracle`: what must hold of three nodes after a failover, told from the journals of clients and from what lies in directories.
+//!
+//! # Oracles (numbers R are those of the design of replication)
+//! - R9. A commit that was answered at `remote_write`, `on` or `remote_apply` is there, on every node: none of them loses power. One that
+//!   was answered with the warning that replicas lack it may be lost.
+//! - R10. No two commits have one token: a position has one meaning in its history. Equal positions of the three logs hold equal records.
+//! - R8. In a term one node acknowledges.
+//! - R13. A commit that was answered at `local` and is gone lies in `diverged/` of the node that answered it. Of one that was answered
+//!   at `off` nothing is asked but that no later commit of its session is there.
+//! - R4. What a reader saw on a replica is there: it was shown with a quorum.
+//! - The money: `bank::verify`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use anyhow::{Context, bail, ensure};
+use collie_base::Lsn;
+use collie_engine::{Who, is_commit_record, kv::Token, log_dir_of};
+use collie_env::Env;
+use collie_wal::inspect;
+use postgres::Client;
+
+use super::{
+    load::{Level, Seen, Session},
+    nodes::{COUNT, NAMES, Nodes},
+};
+use crate::{
+    bank,
+    journal::{Journal, Outcome},
+};
+
+/// Everything that clients were told in one database, and who led it.
+#[derive(Debug, Default)]
+pub(crate) struct Oracle {
+    sessions: Vec<Session>,
+    seen: BTreeSet<Seen>,
+    /// The term of each history that any node knew.
+    terms: BTreeMap<u64, u64>,
+}
+
+/// What became of commits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    /// Answered, at each level.
+    pub(crate) acknowledged: [u64; Level::ALL.len()],
+    /// Answered at `local` or `off`, and gone.
+    pub(crate) lost: u64,
+    /// Found in `diverged/`, whether they were answered or not.
+    pub(crate) set_aside: u64,
+    /// Sightings on replicas.
+    pub(crate) seen: u64,
+}
+
+impl Oracle {
+    /// Takes note of what clients were told.
+    pub(crate) fn heard(&mut self, sessions: Vec<Session>, seen: Vec<Seen>) {
+        self.sessions.extend(sessions);
+        self.seen.extend(seen);
+    }
+
+    /// Checks all of it on three nodes that have settled, with `leader` leading.
+    ///
+    /// # Errors
+    /// The first rule that does not hold.
+    pub(crate) fn check(&mut self, nodes: &Nodes, leader: usize) -> anyhow::Result<Counts> {
+        let mut client = nodes.connect(leader)?;
+        self.rules(nodes)?;
+        self.money(&mut client)?;
+        self.shown(&mut client)?;
+        let (lost, set_aside) = self.lost(&mut client, nodes)?;
+        let mut counts = Counts { lost, set_aside, seen: self.seen.len() as u64, ..Counts::default() };
+        for session in &self.sessions {
+            let is_told = |outcome: &&Outcome| **outcome == Outcome::Acknowledged;
+            counts.acknowledged[session.level as usize] +=
+                session.journal.outcomes.iter().filter(is_told).count() as u64;
+        }
+        Ok(counts)
+    }
+
+    /// R8 and R10.
+    fn rules(&mut self, nodes: &Nodes) -> anyhow::Result<()> {
+        for node in 0..COUNT {
+            let who = Who::read(&nodes.data(node), &Env::real()).context("whose a directory is")?;
+            let who = who.with_context(|| format!("{} has no database", NAMES[node]))?;
+            for history in who.histories {
+                let (id, term) = (history.history.get(), history.term.get());
+                let known = *self.terms.entry(id).or_insert(term);
+                ensure!(known == term, "history {id:016X} is of term {term} on {}, elsewhere of {known}", NAMES[node]);
+            }
+        }
+        one_node_in_each_term(&self.sessions, &self.terms)?;
+        one_meaning_of_each_token(&self.sessions)?;
+        equal_records(nodes)
+    }
+
+    fn money(&self, client: &mut Client) -> anyhow::Result<()> {
+        let journals: Vec<Journal> = self.sessions.iter().map(|session| session.journal.clone()).collect();
+        bank::verify(client, &journals, false)
+    }
+
+    /// R4.
+    fn shown(&self, client: &mut Client) -> anyhow::Result<()> {
+        let find = client.prepare("SELECT count(*) FROM receipts WHERE client = $1 AND seq = $2")?;
+        for Seen { node, client: number, seq } in &self.seen {
+            let (id, place) = (i32::try_from(*number)?, i32::try_from(*seq)?);
+            let found: i64 = client.query_one(&find, &[&id, &place])?.get(0);
+            ensure!(found == 1, "R4: transaction {seq} of session {number} was shown on {} and is lost", NAMES[*node]);
+        }
+        Ok(())
+    }
+
+    /// R13. Returns how many answered commits are gone, and how many commits were set aside.
+    fn lost(&self, client: &mut Client, nodes: &Nodes) -> anyhow::Result<(u64, u64)> {
+        let mut aside: Vec<BTreeSet<Lsn>> = Vec::new();
+        for node in 0..COUNT {
+            aside.push(commits_aside(&nodes.data(node))?);
+        }
+        let mut lost = 0;
+        for session in self.sessions.iter().filter(|session| !session.journal.sync) {
+            let Session { node, level, journal, tokens } = session;
+            let present = bank::present(client, "receipts", journal.client)?;
+            let gone = |seq: u64| {
+                let outcome = usize::try_from(seq - 1).ok().and_then(|at| journal.outcomes.get(at));
+                outcome == Some(&Outcome::Acknowledged) && !present.contains_key(&seq)
+            };
+            lost += (1..=journal.outcomes.len() as u64).filter(|seq| gone(*seq)).count() as u64;
+            let kept = |token: &Token| aside[*node].contains(&token.lsn);
+            if *level == Level::Local
+                && let Some((seq, token)) = tokens.iter().find(|(seq, token)| gone(*seq) && !kept(token))
+            {
+                bail!(
+                    "R13: transaction {seq} of session {}, answered at local by {} at {}, is neither there nor in diverged/",
+                    journal.client,
+                    NAMES[*node],
+                    token.lsn
+                );
+            }
+        }
+        Ok((lost, aside.iter().map(BTreeSet::len).sum::<usize>() as u64))
+    }
+}
+
+/// R8.
+fn one_node_in_each_term(sessions: &[Session], terms: &BTreeMap<u64, u64>) -> anyhow::Result<()> {
+    let mut leaders: BTreeMap<u64, usize> = BTreeMap::new();
+    for session in sessions {
+        for (_, token) in &session.tokens {
+            // A history that came to nothing was forgotten by all: what was answered in it was set aside with it.
+            let Some(term) = terms.get(&token.history.get()) else { continue };
+            let leader = *leaders.entry(*term).or_insert(session.node);
+            ensure!(
+                leader == session.node,
+                "R8: in term {term} {} and {} acknowledge",
+                NAMES[leader],
+                NAMES[session.node]
+            );
+        }
+    }
+    Ok(())
+}
+
+/// R10, of what clients were told.
+fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
+    let mut met: BTreeMap<(u64, Lsn), (u64, u64)> = BTreeMap::new();
+    for session in sessions {
+        for (seq, token) in &session.tokens {
+            let this = (session.journal.client, *seq);
+            if let Some(other) = met.insert((token.history.get(), token.lsn), this) {
+                bail!("R10: {token} stands for transaction {other:?} and for {this:?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// R2, R10: records at equal positions are equal.
+fn equal_records(nodes: &Nodes) -> anyhow::Result<()> {
+    let env = Env::real();
+    let mut logs = Vec::new();
+    for node in 0..COUNT {
+        let dir = log_dir_of(&nodes.data(node), &env).context("where a log is")?;
+        let found = inspect(&env, &dir).with_context(|| format!("the log of {}", NAMES[node]))?;
+        let mut records = BTreeMap::new();
+        for record in found.records(found.start()) {
+            let record = record.with_context(|| format!("the log of {}", NAMES[node]))?;
+            records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
+        }
+        logs.push((found.start(), found.end(), records));
+    }
+    let from = logs.iter().map(|(start, ..)| *start).max().unwrap_or(Lsn::ZERO);
+    let until = logs.iter().map(|(_, end, _)| *end).min().unwrap_or(Lsn::ZERO);
+    let Some(((.., first), others)) = logs.split_first() else { return Ok(()) };
+    if from >= until {
+        return Ok(());
+    }
+    for (node, (.., records)) in (1..).zip(others) {
+        let mut pairs = first.range(from..until).zip(records.range(from..until));
+        if let Some((one, other)) = pairs.find(|(one, other)| one != other) {
+            bail!("R10: {} has {one:?} where {} has {other:?}", NAMES[0], NAMES[node]);
+        }
+        let counts = (first.range(from..until).count(), records.range(from..until).count());
+        ensure!(
+            counts.0 == counts.1,
+            "R2: of one piece of log {} has {} records, {} {}",
+            NAMES[0],
+            counts.0,
+            NAMES[node],
+            counts.1
+        );
+    }
+    Ok(())
+}
+
+/// Returns where the commits end that a node has set aside.
+fn commits_aside(data: &Path) -> anyhow::Result<BTreeSet<Lsn>> {
+    let mut commits = BTreeSet::new();
+    let Ok(found) = fs::read_dir(data.join("diverged")) else { return Ok(commits) };
+    for entry in found {
+        let (dir, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        let name = name.to_string_lossy();
+        let from = name.strip_prefix("from-").and_then(|rest| rest.split_once("-to-")).map(|(from, _)| from);
+        let Some(Ok(from)) = from.map(|from| u64::from_str_radix(from, 16)) else { continue };
+        let from = Lsn::new(from);
+        let log = inspect(&Env::real(), &dir).with_context(|| format!("{}", dir.display()))?;
+        let records = log.records(from.max(log.start())).filter_map(Result::ok);
+        let commits_of = records.filter(|record| record.lsn >= from && is_commit_record(record.tag));
+        commits.extend(commits_of.map(|record| record.end));
+    }
+    Ok(commits)
+}
+
+#[cfg(test)]
+#[path = "oracle_tests.rs"]
+mod tests;
