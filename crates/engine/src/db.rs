@@ -546,6 +546,7 @@ impl Db {
         if self.shared.closed.swap(true, Release) {
             return Ok(());
         }
+        self.shared.pause.end();
         self.shared.room.close(self.shared.durable(), self.shared.now());
         self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.close());
         let flusher = self.shared.flusher.lock().take();

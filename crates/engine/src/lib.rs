@@ -26,6 +26,7 @@
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
 //! | `memory.rs` | the limit of the memory that all rows take up |
 //! | `flush.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, re-logging small ones, and giving up the log below |
+//! | `hand_over.rs`, `write_pause.rs` | a primary that hands over: writers wait, the log takes nothing more |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
@@ -80,6 +81,7 @@ mod frame;
 mod garbage;
 mod gather;
 mod groups;
+mod hand_over;
 mod histories;
 mod jobs;
 pub mod kv;
@@ -122,6 +124,7 @@ mod time_marks;
 mod traced;
 mod wait;
 mod who;
+mod write_pause;
 mod writes;
 
 pub use advisory::Advisory;

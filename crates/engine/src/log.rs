@@ -5,15 +5,20 @@
 //! A slot of the log belongs to a thread, not to a session: a session holds a writer for one append and never over a
 //! wait of its own, so scans look at as many slots as threads append. A thread finds its writer by its number, with one
 //! compare-exchange on a line that nobody else uses.
+//!
+//! # Invariants
+//! - L1. Once [`EngineLog::hold`] has returned, no record is appended before [`EngineLog::release`]: whoever appends looks at `held`
+//!   under the lock of its cell, or `elsewhere` shared, and `hold` has stored it before it takes each of them once.
+//! - L2. Who is refused hears of it in `append` itself, so that a commit undoes what it is to undo.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use collie_base::{Lsn, Xid};
 use collie_env::FileLock;
 use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::log_times::{Part, counted};
 use crate::needs::Marks;
@@ -30,6 +35,10 @@ pub(crate) struct EngineLog {
     backing: Backing,
     /// What replicas have confirmed, where they are counted ([`Options::quorum`](crate::Options::quorum)).
     settled: Option<Arc<Settled>>,
+    /// Whether nothing is appended (L1). Release; loads under a lock that `hold` takes afterwards.
+    held: AtomicBool,
+    /// Held shared by who appends with a writer of no cell.
+    elsewhere: RwLock<()>,
 }
 
 #[derive(Debug)]
@@ -102,7 +111,7 @@ impl EngineLog {
     }
 
     const fn of(backing: Backing) -> Self {
-        Self { backing, settled: None }
+        Self { backing, settled: None, held: AtomicBool::new(false), elsewhere: RwLock::new(()) }
     }
 
     /// Has replicas counted, if `counts` says so: from when on, [`Settled::set_counted`] says.
@@ -172,7 +181,27 @@ impl EngineLog {
         &self,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
-        let Some(Open { wal, cells }) = self.open() else { return Err(WalError::Closed.into()) };
+        self.with_writer_that(false, append)
+    }
+
+    /// Calls `append` with a writer of its own, which refuses instead of waiting for room in the ring if `no_slowdown`; or with why
+    /// there is none (L2): `Closed` where no log is open, or it is held.
+    pub(crate) fn with_writer_or<R>(
+        &self,
+        no_slowdown: bool,
+        append: impl FnOnce(Result<&mut Writer, WalError>) -> R,
+    ) -> R {
+        let Some(Open { wal, cells }) = self.open() else { return append(Err(WalError::Closed)) };
+        let append = |writer: &mut Writer| {
+            if self.is_held() {
+                return append(Err(WalError::Closed));
+            }
+            if !no_slowdown {
+                return append(Ok(writer));
+            }
+            let refusing = Refusing::new(writer);
+            append(Ok(&mut *refusing.0))
+        };
         let (first, count) = (thread_number(), cells.len());
         // Its own cell, but for more threads than cells, and for appends inside of appends.
         for number in first..first + PROBES {
@@ -180,7 +209,28 @@ impl EngineLog {
                 return append(writer.get_or_insert_with(|| wal.writer()));
             }
         }
+        // An append inside of one must not wait for whoever waits for the outer one.
+        let _shared = self.elsewhere.read_recursive();
         append(&mut wal.writer())
+    }
+
+    /// Has nothing appended from here on (L1). Waits for appends under way.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Release);
+        for cell in self.open().iter().flat_map(|open| open.cells.iter()) {
+            drop(cell.0.lock());
+        }
+        drop(self.elsewhere.write());
+    }
+
+    /// Has records appended again.
+    pub(crate) fn release(&self) {
+        self.held.store(false, Ordering::Release);
+    }
+
+    /// Returns whether nothing is appended.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Acquire)
     }
 
     /// [`EngineLog::with_writer`], with a writer that refuses instead of waiting for room in the ring if `no_slowdown`.
@@ -192,13 +242,7 @@ impl EngineLog {
         no_slowdown: bool,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.with_writer(|writer| {
-            if !no_slowdown {
-                return append(writer);
-            }
-            let refusing = Refusing::new(writer);
-            append(&mut *refusing.0)
-        })
+        self.with_writer_or(no_slowdown, |writer| append(writer.map_err(E::from)?))
     }
 
     /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.

@@ -308,10 +308,10 @@ impl LogRoom {
     }
 }
 
-/// Resolves when there is room in the log for who is about to write.
+/// Resolves when who is about to write may: there is room in the log, and no transaction is kept from beginning to.
 ///
 /// # Errors
-/// [`EngineError::Cancelled`], [`EngineError::Closed`].
+/// [`EngineError::Cancelled`], [`EngineError::Closed`]; [`EngineError::Replica`] once another node leads.
 ///
 /// # Cancel safety
 /// Dropping it waits no more; nothing is held.
@@ -320,23 +320,45 @@ impl LogRoom {
 pub struct RoomWait {
     shared: Arc<Shared>,
     cancel: CancelHandle,
+    /// Whether it waits while a primary hands over.
+    begins: bool,
+    /// Whether it waits for flushes.
+    needs_room: bool,
 }
 
 impl RoomWait {
-    /// Returns what the session behind `cancel` waits for before it writes; `None`: nothing. With `no_slowdown` that is an
-    /// error.
+    /// Returns what the session behind `cancel` waits for before it writes; `begins`: its transaction has not yet. `None`: nothing. With
+    /// `no_slowdown` that is an error.
     pub(crate) fn before_writing(
         shared: &Arc<Shared>,
+        begins: bool,
         no_slowdown: bool,
         cancel: impl FnOnce() -> CancelHandle,
     ) -> Result<Option<Self>, EngineError> {
-        if shared.room.has_room(shared.durable()) {
-            return Ok(None);
+        let has_room = shared.room.has_room(shared.durable());
+        if has_room {
+            return Self::before_first_write(shared, begins, no_slowdown, cancel);
         }
         if no_slowdown {
             return shared.room.refuse(shared.durable(), shared.now(), shared.oldest()).map(|()| None);
         }
-        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel() }))
+        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel(), begins, needs_room: true }))
+    }
+
+    /// [`RoomWait::before_writing`] without a look at the room.
+    pub(crate) fn before_first_write(
+        shared: &Arc<Shared>,
+        begins: bool,
+        no_slowdown: bool,
+        cancel: impl FnOnce() -> CancelHandle,
+    ) -> Result<Option<Self>, EngineError> {
+        if !begins || shared.pause.is_open() {
+            return Ok(None);
+        }
+        if no_slowdown {
+            return Err(EngineError::Busy { why: "this primary hands over to one of its replicas".to_owned() });
+        }
+        Ok(Some(Self { shared: Arc::clone(shared), cancel: cancel(), begins, needs_room: false }))
     }
 
     /// Waits on this thread.
@@ -365,13 +387,24 @@ impl Future for RoomWait {
     type Output = Result<(), EngineError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let (slot, shared) = (self.cancel.slot(), &*self.shared);
+        let is_closed = || shared.closed.load(std::sync::atomic::Ordering::Acquire);
+        // Why there is nothing to wait for any more, before why the session is not to wait.
+        if self.begins && shared.pause.is_over() {
+            return Poll::Ready(Err(if is_closed() { EngineError::Closed } else { EngineError::Replica }));
+        }
         if self.cancel.poll_cancelled(cx).is_ready() {
             return Poll::Ready(Err(EngineError::Cancelled));
         }
-        let (slot, shared) = (self.cancel.slot(), &*self.shared);
+        if self.begins && shared.pause.poll(slot, cx.waker())?.is_pending() {
+            return Poll::Pending;
+        }
+        if !self.needs_room {
+            return Poll::Ready(Ok(()));
+        }
         let polled = shared.room.poll(slot, shared.durable(), shared.now(), shared.oldest(), cx.waker());
         // Closing lets everybody go after it says so.
-        if shared.closed.load(std::sync::atomic::Ordering::Acquire) {
+        if is_closed() {
             return Poll::Ready(Err(EngineError::Closed));
         }
         polled.map(Ok)
@@ -381,6 +414,7 @@ impl Future for RoomWait {
 impl Drop for RoomWait {
     fn drop(&mut self) {
         self.shared.room.leave(self.cancel.slot(), self.shared.now());
+        self.shared.pause.leave(self.cancel.slot());
     }
 }
 

@@ -31,7 +31,7 @@ use collie_txn::{
     Behind, Blocker, CancelHandle, CommitLog as _, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish,
     Start, StatementKind, TableLock, TableLockMode, Transaction, WriteSet as _,
 };
-use collie_wal::Level;
+use collie_wal::{Level, WalError};
 use parking_lot::Mutex;
 
 use crate::advisory::Advisory;
@@ -116,15 +116,26 @@ impl Session {
     }
 
     /// Returns what to wait for before a statement that writes, outside of one: the log is kept short by flushes, and these are
-    /// behind. `None`: nothing. The session may hold locks meanwhile. Who writes without asking is not stopped.
+    /// behind; or the transaction has not written yet, and this primary is handing over. `None`: nothing. The
+    /// session may hold locks meanwhile. Who writes without asking is not stopped.
     ///
     /// # Progress
-    /// Two loads, if there is room.
+    /// Three loads, if there is nothing to wait for.
     ///
     /// # Errors
     /// [`EngineError::Busy`] in place of a wait, after [`Session::set_no_slowdown`].
     pub fn wait_for_room(&self) -> Result<Option<RoomWait>, EngineError> {
-        RoomWait::before_writing(&self.shared, self.no_slowdown, || self.txn.cancel_handle())
+        let begins = self.xid().is_none();
+        RoomWait::before_writing(&self.shared, begins, self.no_slowdown, || self.txn.cancel_handle())
+    }
+
+    /// [`Session::wait_for_room`] for a statement that is no reason to wait for flushes: it may be what they need.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn wait_to_begin(&self) -> Result<Option<RoomWait>, EngineError> {
+        let begins = self.xid().is_none();
+        RoomWait::before_first_write(&self.shared, begins, self.no_slowdown, || self.txn.cancel_handle())
     }
 
     /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring, and
@@ -731,7 +742,14 @@ impl Session {
         }
         let log = self.shared.txns.log();
         let mut timed = Vec::new();
-        let ended = log.with_writer_that(self.no_slowdown, |writer| {
+        let ended = log.with_writer_or(self.no_slowdown, |writer| {
+            let writer = match writer {
+                Ok(writer) => writer,
+                Err(error) => {
+                    self.txn.abort(t, &mut self.writes);
+                    return Err(error);
+                }
+            };
             let record = match &marker {
                 None => commit_record(&self.shared, &t, self.redo.commit_record(xid), &mut timed),
                 Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
@@ -770,6 +788,10 @@ impl Session {
         if !matches!(ended, Ok(Ended::Committed { .. })) {
             self.shared.aborts.add(1);
         }
+        let ended = ended.map_err(|error| match error {
+            WalError::Closed if log.is_held() => EngineError::Replica,
+            error => error.into(),
+        });
         match ended? {
             Ended::Committed { at, locks } => {
                 let asked = if level.is_synchronous() { Level::Disk } else { Level::Memory };

@@ -30,6 +30,7 @@ use crate::redo::{encode_integers, tag};
 use crate::replica::followed::Followed;
 use crate::replica::promotion::Promoted;
 use crate::time_marks::TimeMarks;
+use crate::write_pause::WritePause;
 use crate::writes::Writes;
 use crate::{EngineError, Options};
 
@@ -85,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     // Written once, when another node leads.
     deposed: AtomicBool,
+    // Written by whoever hands over.
+    pub(crate) pause: WritePause,
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
     /// Held while a copy of the database is made.
@@ -132,6 +135,7 @@ impl Shared {
             closed: AtomicBool::new(false),
             commit_times: CommitTimes::default(),
             deposed: AtomicBool::new(false),
+            pause: WritePause::default(),
             background: Mutex::new(None),
             flusher: Mutex::new(None),
             checkpoints: Mutex::new(()),
@@ -236,6 +240,7 @@ impl Shared {
     /// Lets no transaction that wrote commit from here on.
     pub(crate) fn depose(&self) {
         self.deposed.store(true, Release);
+        self.pause.end();
     }
 
     /// Fails once another node leads.
