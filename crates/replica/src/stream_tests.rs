@@ -1,6 +1,9 @@
 //! Primary and replica of this crate against each other, over connections in memory that are cut and whose bits flip; the log
 //! and what follows it are bytes.
 
+#[path = "handover_stream_tests.rs"]
+mod handover;
+
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -30,8 +33,10 @@ use crate::{
     compare::Held,
     identity::Identity,
     packet::History,
-    primary::{BackupFile, BackupFiles, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve},
-    standby::{Ended, FollowOptions, Positions, Target, TargetError, Told, clone, follow},
+    primary::{
+        BackupFile, BackupFiles, Handing, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve,
+    },
+    standby::{Ended, FollowOptions, Positions, Succession, Target, TargetError, Told, clone, follow},
 };
 
 /// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
@@ -64,6 +69,8 @@ struct Node {
     mistake: AtomicU64,
     /// How long it takes to take a packet.
     takes: Mutex<Duration>,
+    handing: Arc<Handing>,
+    succession: Arc<Succession>,
 }
 
 /// The bytes of a log in memory, summed up: of those at odd places, and of those at even ones.
@@ -100,6 +107,8 @@ impl Node {
             promised: AtomicU64::new(0),
             mistake: AtomicU64::new(0),
             takes: Mutex::default(),
+            handing: Arc::new(Handing::new(None)),
+            succession: Arc::default(),
         })
     }
 
@@ -230,6 +239,10 @@ impl Source for Followed {
         self.durable()
     }
 
+    fn handing(&self) -> Option<&Arc<Handing>> {
+        Some(&self.0.handing)
+    }
+
     fn commits(&self) -> u64 {
         0
     }
@@ -272,6 +285,10 @@ impl Target for Node {
 
     fn promised(&self) -> Term {
         Term::new(self.promised.load(Ordering::Relaxed))
+    }
+
+    fn succession(&self) -> Option<&Arc<Succession>> {
+        Some(&self.succession)
     }
 
     fn positions(&self) -> Positions {

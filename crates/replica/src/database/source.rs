@@ -20,7 +20,7 @@ use super::history_of;
 use crate::{
     compare::Held,
     identity::Identity,
-    primary::{BackupFile, BackupFiles, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous},
+    primary::{BackupFile, BackupFiles, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous},
     term::Terms,
 };
 
@@ -45,6 +45,7 @@ pub struct EngineSource {
     options: SlotOptions,
     terms: Option<Arc<Terms>>,
     synchronous: Option<Arc<Synchronous>>,
+    handing: Option<Arc<Handing>>,
     show_applied: bool,
     counts: AtomicBool,
 }
@@ -52,8 +53,9 @@ pub struct EngineSource {
 impl EngineSource {
     /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
     pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
-        let (synchronous, show_applied, counts) = (None, false, AtomicBool::new(false));
-        let source = Self { db, data: data.to_owned(), env, options, terms: None, synchronous, show_applied, counts };
+        let (synchronous, handing, counts) = (None, None, AtomicBool::new(false));
+        let (data, terms, show_applied) = (data.to_owned(), None, false);
+        let source = Self { db, data, env, options, terms, synchronous, handing, show_applied, counts };
         source.remove_leftovers();
         source
     }
@@ -69,6 +71,12 @@ impl EngineSource {
     #[must_use]
     pub fn with_quorum(self, synchronous: Arc<Synchronous>, show_applied: bool) -> Self {
         Self { synchronous: Some(synchronous), show_applied, ..self }
+    }
+
+    /// Hands over through `handing`.
+    #[must_use]
+    pub fn handing_over(self, handing: Arc<Handing>) -> Self {
+        Self { handing: Some(handing), ..self }
     }
 
     /// Has replies wait for the quorum from now on, if there is one and this database is a primary; returns whether that is new.
@@ -158,6 +166,10 @@ impl Source for EngineSource {
 
     fn synchronous(&self) -> Option<&Arc<Synchronous>> {
         self.synchronous.as_ref()
+    }
+
+    fn handing(&self) -> Option<&Arc<Handing>> {
+        self.handing.as_ref()
     }
 
     fn confirm(&self, confirmed: Sent) {

@@ -15,7 +15,7 @@ use crate::{
     compare::Held,
     identity::Identity,
     packet::History,
-    standby::{Cloned, Positions, Target, TargetError},
+    standby::{Cloned, Positions, Succession, Target, TargetError},
     term::Terms,
 };
 
@@ -28,12 +28,19 @@ pub struct EngineTarget {
     heard: Arc<Mutex<Option<(Lsn, u64)>>>,
     /// How far its readers were behind then, in nanoseconds.
     delay: Arc<Mutex<Option<u64>>>,
+    succession: Arc<Succession>,
 }
 
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self { replica, terms: None, heard: Arc::default(), delay: Arc::default() }
+        Self {
+            replica,
+            terms: None,
+            heard: Arc::default(),
+            delay: Arc::default(),
+            succession: Arc::default(),
+        }
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
@@ -84,6 +91,10 @@ impl Target for EngineTarget {
 
     fn promised(&self) -> Term {
         self.terms.as_ref().map_or(Term::new(0), |terms| terms.promised())
+    }
+
+    fn succession(&self) -> Option<&Arc<Succession>> {
+        Some(&self.succession)
     }
 
     fn heard(&self, durable: Lsn, now_ns: u64) {

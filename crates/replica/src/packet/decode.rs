@@ -9,9 +9,10 @@ use collie_base::{
 };
 
 use super::{
-    Ack, Backup, Committed, Data, DataFlags, End, EndReason, Error, ErrorCode, From, HELLO_HISTORIES_MAX, Heartbeat,
-    Hello, History, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Mark, Packet, PacketFault, Sample, SampledRead,
-    Synced, TAIL_BYTES_MAX, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify, VerifyKind,
+    Ack, Backup, Committed, Data, DataFlags, End, EndReason, Error, ErrorCode, From, HELLO_HISTORIES_MAX, Handover,
+    HandoverKind, Heartbeat, Hello, History, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Mark, Packet,
+    PacketFault, Sample, SampledRead, Synced, TAIL_BYTES_MAX, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify,
+    VerifyKind,
     encode::{NEW_HISTORY, WANT_APPLY, WANT_FLUSH},
 };
 
@@ -71,6 +72,7 @@ pub(super) fn decode<'a>(letter: u8, from: From, payload: &'a [u8]) -> Result<Pa
                 1 => TermKind::Promise,
                 2 => TermKind::Refuse,
                 3 => TermKind::Announce,
+                4 => TermKind::Succeed,
                 _ => return bad("kind"),
             },
             term: term(&mut reader)?,
@@ -78,6 +80,17 @@ pub(super) fn decode<'a>(letter: u8, from: From, payload: &'a [u8]) -> Result<Pa
             node: reader.u64()?,
             last_term: term(&mut reader)?,
             durable: lsn(&mut reader)?,
+        }),
+        b'h' => Packet::Handover(Handover {
+            // Each side says its own.
+            kind: match (reader.u8()?, from) {
+                (0, From::Replica) => HandoverKind::Ask,
+                (1, From::Primary) => HandoverKind::Refuse,
+                _ => return bad("kind"),
+            },
+            term: term(&mut reader)?,
+            wait_ms: reader.u32()?,
+            text: text(rest(&mut reader)?, TEXT_BYTES_MAX, "text")?,
         }),
         b'X' => Packet::Error(error(&mut reader)?),
         _ => return Err(PacketFault::Type),

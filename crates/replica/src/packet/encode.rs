@@ -2,8 +2,8 @@
 
 use super::{
     Ack, Backup, CHUNK_BYTES_MAX, Committed, DATA_BYTES_MAX, Data, End, EndReason, Error, HELLO_HISTORIES_MAX,
-    Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Packet, Sample, Synced, TEXT_BYTES_MAX,
-    TermKind, TermPacket, Verdict, Verify, VerifyKind,
+    Handover, HandoverKind, Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Packet, Sample,
+    Synced, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify, VerifyKind,
     body::Body,
     kind,
     seal::{CHECKSUM_BYTES, HEAD_BYTES, seal},
@@ -43,6 +43,7 @@ fn letter_of(packet: &Packet<'_>) -> u8 {
         Packet::Backup(_) => b'K',
         Packet::Verify(_) => b'V',
         Packet::Term(_) => b'T',
+        Packet::Handover(_) => b'h',
         Packet::Error(_) => b'X',
     }
 }
@@ -89,8 +90,17 @@ fn body(packet: &Packet<'_>, out: &mut Body<'_>) {
                 TermKind::Promise => 1,
                 TermKind::Refuse => 2,
                 TermKind::Announce => 3,
+                TermKind::Succeed => 4,
             };
             out.u8(kind).u64(term.get()).u64(history.get()).u64(*node).u64(last_term.get()).u64(durable.get());
+        }
+        Packet::Handover(Handover { kind, term, wait_ms, text }) => {
+            assert!(text.len() <= TEXT_BYTES_MAX, "a text of {} bytes", text.len());
+            let kind = match kind {
+                HandoverKind::Ask => 0,
+                HandoverKind::Refuse => 1,
+            };
+            out.u8(kind).u64(term.get()).u32(*wait_ms).bytes(text.as_bytes());
         }
         Packet::Error(Error { code, fatal, sqlstate, lsn, text }) => {
             assert!(text.len() <= TEXT_BYTES_MAX, "a text of {} bytes", text.len());

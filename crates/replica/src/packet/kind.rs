@@ -44,6 +44,7 @@ pub(super) const KINDS: &[Kind] = &[
     kind(b'V', Senders::Both, 64, false),
     kind(b'X', Senders::Both, 1 << 10, true),
     kind(b'c', Senders::Replica, 64 << 10, false),
+    kind(b'h', Senders::Both, 1 << 10, false),
     kind(b'q', Senders::Primary, 64 << 10, false),
     kind(b's', Senders::Replica, 32, false),
 ];

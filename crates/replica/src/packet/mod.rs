@@ -379,6 +379,29 @@ pub struct Verify {
     pub result: u64,
 }
 
+/// What is said of a handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandoverKind {
+    /// From a replica: it wants to lead after the primary that it follows. The answer is an [`End`] of [`EndReason::Switchover`], or a
+    /// refusal.
+    Ask,
+    /// From a primary: it goes on as one.
+    Refuse,
+}
+
+/// `h`: whether the primary hands over to this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handover<'a> {
+    /// What is said.
+    pub kind: HandoverKind,
+    /// The term of the connection.
+    pub term: Term,
+    /// How long open transactions are given to end, and then the replica to take over, in milliseconds; 0 in a refusal.
+    pub wait_ms: u32,
+    /// Why not, in words; empty in a question.
+    pub text: &'a str,
+}
+
 /// What a node says about a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TermKind {
@@ -390,6 +413,8 @@ pub enum TermKind {
     Refuse,
     /// It leads in it.
     Announce,
+    /// It wants to lead in it after the node that is asked, which hands over to it: else that refuses.
+    Succeed,
 }
 
 /// `T`: who may lead.
@@ -485,6 +510,8 @@ pub enum Packet<'a> {
     Verify(Verify),
     /// `T`
     Term(TermPacket),
+    /// `h`
+    Handover(Handover<'a>),
     /// `X`
     Error(Error<'a>),
 }

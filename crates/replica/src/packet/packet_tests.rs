@@ -214,7 +214,10 @@ impl Parts {
             (
                 From::Replica,
                 Packet::Term(TermPacket {
-                    kind: self.pick(&[TermKind::Propose, TermKind::Promise, TermKind::Refuse, TermKind::Announce]),
+                    kind: match self.choice & 64 {
+                        0 => self.pick(&[TermKind::Propose, TermKind::Promise, TermKind::Refuse, TermKind::Announce]),
+                        _ => TermKind::Succeed,
+                    },
                     term,
                     history: HistoryId::new(self.words[1]),
                     node: self.words[2],
@@ -231,6 +234,14 @@ impl Parts {
                     lsn: lsn(1),
                     text: &self.text,
                 }),
+            ),
+            (
+                From::Replica,
+                Packet::Handover(Handover { kind: HandoverKind::Ask, term, wait_ms: self.small[0], text: "" }),
+            ),
+            (
+                From::Primary,
+                Packet::Handover(Handover { kind: HandoverKind::Refuse, term, wait_ms: 0, text: &self.text }),
             ),
         ]
     }
@@ -329,6 +340,7 @@ fn a_packet_ends_where_its_last_field_ends() {
         let ends_open = matches!(
             packet,
             Packet::Error(_)
+                | Packet::Handover(_)
                 | Packet::Sample(Sample::Template { .. })
                 | Packet::Data(_)
                 | Packet::Backup(Backup::Chunk { .. })
@@ -381,7 +393,7 @@ fn type_and_length_are_checked_before_the_payload_comes() {
     for kind in [b'D', b'I', b'Z', b'B', 0, b'1', 0xFF] {
         assert_eq!(refused(replica(), &[kind]), Err(PacketError { kind, fault: PacketFault::Type }));
     }
-    for kind in *b"ADBEKVqcs" {
+    for kind in *b"ADBEKVqcsh" {
         let from = if matches!(kind, b'A' | b'c' | b's') { From::Replica } else { From::Primary };
         assert!(refused(Input::hello(from), &[kind]).is_err(), "{} from a stranger", char::from(kind));
         assert_eq!(refused(Input::stream(from), &[kind]), Ok(false));
@@ -425,6 +437,7 @@ fn impossible_fields_are_refused() {
     assert_eq!(with(b'A', 8, &[0; 8]), "positions");
     assert_eq!(with(b'c', 8, &u32::MAX.to_le_bytes()), "u64");
     assert_eq!(with(b'E', 8, &[3]), "reason");
+    assert_eq!(with(b'h', 0, &[1]), "kind");
     assert_eq!(with(b'K', 0, &[4]), "part");
     assert_eq!(with(b'X', 3, b"08p01"), "SQLSTATE");
     let file = |name: &str| {

@@ -8,6 +8,7 @@
 //! | `synchronous.rs` | [`Synchronous`]: the quorum beside the connections that report to it |
 //! | `slots.rs` | [`Slots`]: who follows, by name, and for how long log is kept for whom |
 //! | `slots_file.rs` | the file `slots`, by which a primary knows them after a restart |
+//! | `handing.rs` | [`Handing`]: a handover beside the connections, and whoever lets writers end |
 //! | `serve.rs` | one connection, from hello to its end |
 //! | `delay.rs` | [`Delay`]: how far a replica is behind in time; no I/O |
 //! | `delay_history.rs` | [`DelayHistory`]: that second by second, and percentiles; no I/O |
@@ -16,6 +17,7 @@
 mod backup;
 mod delay;
 mod delay_history;
+mod handing;
 mod progress;
 mod quorum;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod synchronous_tests;
 pub use self::{
     delay::{Delay, Marks},
     delay_history::{DelayHistory, DelaySecond, DelaySummary, SECONDS_MAX},
+    handing::{Handing, HandoverAsked},
     progress::{Progress, Sent},
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
     serve::serve,

@@ -9,6 +9,8 @@
 //! - V3. What the log keeps for the slot moves up only to what the replica says is on its disk.
 //! - V4. A replica is given up when no ack comes for as long as the timeout; it sends one every heartbeat. How long a packet takes to
 //!   leave says nothing: on a slow link a full one takes longer.
+//! - V5. Told to stop, it sends what is durable by then, an end that says how far that is, and waits until the replica has it on its disk;
+//!   [`CLOSE_TIME`] at the most. Whoever stops it appends nothing any more.
 //!
 //! Checked by `stream_tests`, over a connection in memory.
 
@@ -21,11 +23,12 @@ use tokio::{
     select,
     sync::{Notify, watch},
     task::{JoinHandle, block_in_place},
-    time::{MissedTickBehavior, interval},
+    time::{MissedTickBehavior, interval, sleep},
 };
 
 use super::{
-    Progress, Ship, SlotState, Slots, Source, SourceError, StreamOptions, backup,
+    Handing, HandoverAsked, Progress, Ship, SlotState, Slots, Source, SourceError, StreamOptions, backup,
+    handing::{HandingWatch, News},
     slots::{Attached, Busy},
     synchronous::Membership,
 };
@@ -35,8 +38,8 @@ use crate::{
     identity::{Decision, Identity, Rebuild, common_protocol, decide},
     link::{self, Reading, Writing},
     packet::{
-        Data, DataFlags, End, EndReason, ErrorCode, From, Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, Packet,
-        Verdict,
+        Data, DataFlags, End, EndReason, ErrorCode, From, Handover, HandoverKind, Heartbeat, Hello,
+        IDENTIFY_HISTORIES_MAX, Identify, Packet, Verdict,
     },
 };
 
@@ -45,6 +48,9 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// An interval that is not waited for.
 const NEVER: Duration = Duration::from_secs(3600);
+
+/// How long a replica is given to take what is left when its primary stops.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of records in one packet, about.
 const PACKET_BYTES: usize = 1 << 20;
@@ -108,7 +114,7 @@ impl<S: Source> Served<S> {
                 writing.send(&identify(Verdict::Stream, start)).await?;
                 attached.admit();
                 reading.known();
-                self.stream(reading, writing, shipper, (&attached, &greeting.slot), start, stop).await
+                self.stream(reading, writing, shipper, (&attached, &greeting), start, stop).await
             }
             Decision::Backup { .. } => {
                 attached.admit();
@@ -220,10 +226,11 @@ impl<S: Source> Served<S> {
         reading: Reading<C>,
         writing: &mut Writing<C>,
         mut shipper: S::Shipper,
-        (attached, slot): (&Arc<Attached>, &str),
+        (attached, greeting): (&Arc<Attached>, &Greeting),
         start: Lsn,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
+        let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
         let term = self.source.identity().term;
         let now_ns = self.env.clock.now_ns();
         let progress = Progress::new(term, start, self.options.window_bytes, now_ns);
@@ -231,7 +238,12 @@ impl<S: Source> Served<S> {
         // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
         let member = self.source.synchronous().map(|synchronous| (synchronous.connected(slot), self.source.clone()));
         let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
-        let taking = take_acks(reading, acks.clone(), attached.clone(), self.env.clone(), self.options.timeout, member);
+        let successor =
+            self.source.handing().map(|handing| Successor { handing: handing.clone(), slot: slot.to_owned(), node });
+        let mut news = successor.as_ref().map(|successor| successor.handing.watch());
+        let hearing =
+            Hearing { acks: acks.clone(), attached: attached.clone(), env: self.env.clone(), member, successor };
+        let taking = take_acks(reading, hearing, self.options.timeout);
         let mut taking = Taking(tokio::spawn(taking));
         let behind = self.source.durable();
         let mut told_show = Lsn::ZERO;
@@ -245,16 +257,43 @@ impl<S: Source> Served<S> {
         // Held, until the log was sent up to there; then it is read.
         let (mut held, mut summing): (Option<Box<dyn Held>>, Option<Summing>) = (None, None);
         let mut records = Vec::new();
+        // Ends to be told once everything below is sent.
+        let (mut offer, mut closing): (Option<Ending>, Option<Ending>) = (None, None);
+        let close_by = sleep(NEVER);
+        tokio::pin!(close_by);
         loop {
             records.clear();
-            let may_send = acks.progress.lock().may_send();
+            let (may_send, at) = {
+                let progress = acks.progress.lock();
+                (progress.may_send(), progress.positions())
+            };
+            for (ending, reason) in [(&mut offer, EndReason::Switchover), (&mut closing, EndReason::Shutdown)] {
+                if let Some(Ending { last, told }) =
+                    ending.as_mut().filter(|ending| !ending.told && at.sent >= ending.last)
+                {
+                    writing.send(&Packet::End(End { term, reason, last: *last })).await?;
+                    *told = true;
+                }
+            }
+            if closing.is_some_and(|closing| closing.told && at.durable >= closing.last) {
+                return Err(LinkError::Stopping);
+            }
             select! {
                 ended = &mut taking.0 => return ended.unwrap_or(Err(LinkError::Closed)),
-                () = link::stopping(stop) => {
-                    let last = acks.progress.lock().positions().sent;
-                    writing.send(&Packet::End(End { term, reason: EndReason::Shutdown, last })).await?;
-                    return Err(LinkError::Stopping);
+                // V5
+                () = link::stopping(stop), if closing.is_none() => {
+                    closing = Some(Ending { last: self.source.durable(), told: false });
+                    close_by.as_mut().reset(tokio::time::Instant::now() + CLOSE_TIME.min(self.options.timeout));
                 }
+                () = &mut close_by, if closing.is_some() => return Err(LinkError::Stopping),
+                heard = news_of(&mut news, node) => match heard {
+                    News::Offered(last) => _ = offer.get_or_insert(Ending { last, told: false }),
+                    News::Refused(why) => {
+                        offer = None;
+                        let refusal = Handover { kind: HandoverKind::Refuse, term, wait_ms: 0, text: &why };
+                        writing.send(&Packet::Handover(refusal)).await?;
+                    }
+                },
                 () = acks.changed.notified() => {
                     let progress = *acks.progress.lock();
                     attached.show(&progress);
@@ -320,6 +359,21 @@ impl<S: Source> Served<S> {
     }
 }
 
+/// An end of the stream that is to be told.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    last: Lsn,
+    told: bool,
+}
+
+/// Waits for news of a handover to `node`; for ever where none can be.
+async fn news_of(news: &mut Option<HandingWatch>, node: u64) -> News {
+    match news {
+        Some(news) => news.news(node).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until what readers may see has grown above `told`; for ever where that is not counted.
 async fn grows_above(shows: &mut Option<watch::Receiver<Lsn>>, told: Lsn) {
     if let Some(shows) = shows
@@ -378,14 +432,34 @@ impl Drop for Taking {
     }
 }
 
-async fn take_acks<C: Connection, S: Source>(
-    mut reading: Reading<C>,
+/// Who hears what a replica says.
+struct Hearing<S> {
     acks: Arc<Acks>,
     attached: Arc<Attached>,
     env: Env,
-    timeout: Duration,
     member: Option<(Membership, Arc<S>)>,
+    successor: Option<Successor>,
+}
+
+/// A replica that may be handed the lead, as long as its connection lasts.
+struct Successor {
+    handing: Arc<Handing>,
+    slot: String,
+    node: u64,
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        self.handing.gone(self.node);
+    }
+}
+
+async fn take_acks<C: Connection, S: Source>(
+    mut reading: Reading<C>,
+    hearing: Hearing<S>,
+    timeout: Duration,
 ) -> Result<(), LinkError> {
+    let Hearing { acks, attached, env, member, successor } = hearing;
     loop {
         match reading.heard(timeout).await? {
             Packet::Ack(ack) => {
@@ -399,11 +473,18 @@ async fn take_acks<C: Connection, S: Source>(
                     member.report(&**source, positions);
                     fault_point!("stream.confirmed");
                 }
+                successor.iter().for_each(|successor| successor.handing.reached(successor.node, positions));
                 attached.applied(&ack, rtt_min_ns, now_ns);
                 acks.changed.notify_one();
             }
             // The replica found what this node has.
             Packet::Verify(verify) if verify.from == verify.to => attached.verified(verify.to),
+            Packet::Handover(Handover { kind: HandoverKind::Ask, wait_ms, .. }) => {
+                if let Some(Successor { handing, slot, node }) = &successor {
+                    let wait = Duration::from_millis(u64::from(wait_ms));
+                    handing.ask(*node, HandoverAsked { slot: slot.clone(), wait }, env.clock.now_ns());
+                }
+            }
             // What an ack says too; both may come.
             Packet::Synced(_) => {}
             _ => return Err(LinkError::Unexpected { what: "packet from a replica that follows" }),

@@ -4,7 +4,7 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
 use collie_base::{Lsn, Term};
 
-use super::{Sent, Synchronous};
+use super::{Handing, Sent, Synchronous};
 use crate::{compare::Held, identity::Identity};
 
 /// A database that can be followed.
@@ -28,6 +28,11 @@ pub trait Source: Send + Sync + 'static {
 
     /// Who has to have a commit before its reply may leave, if anybody has.
     fn synchronous(&self) -> Option<&Arc<Synchronous>> {
+        None
+    }
+
+    /// Who is handed the lead, if anybody can be.
+    fn handing(&self) -> Option<&Arc<Handing>> {
         None
     }
 

@@ -31,8 +31,8 @@ use crate::{
     identity::Identity,
     link::{self, Reading, Writing},
     packet::{
-        End, ErrorCode, From, HELLO_HISTORIES_MAX, Hello, Identify, PROTOCOL, PROTOCOL_MIN, Packet, Synced, Verdict,
-        VerifyKind,
+        End, EndReason, ErrorCode, From, HELLO_HISTORIES_MAX, Handover, HandoverKind, Hello, Identify, PROTOCOL,
+        PROTOCOL_MIN, Packet, Synced, Verdict, VerifyKind,
     },
 };
 
@@ -141,6 +141,7 @@ where
             Ok(Outcome::Over) => ("the primary ended the stream".to_owned(), false),
             Err(error) => (error.to_string(), error.is_fatal()),
         };
+        target.succession().into_iter().for_each(|succession| succession.lost(&why));
         let wait = backoff.next(fatal, env.random.u64());
         tell(Told::Lost { why, wait });
         select! {
@@ -217,6 +218,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         let behind = identify.durable;
         let mut told = false;
         let (mut comparing, mut summing) = (Comparing::default(), None::<Summing>);
+        let mut last = None;
         loop {
             if let Some(Compared { at, differs }) = comparing.verdict() {
                 let Some((family, own, primary)) = differs else {
@@ -234,6 +236,12 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                 packet = reading.heard(timeout) => packet?,
                 own = compare::summed(&mut summing) => {
                     comparing.on_own(own);
+                    continue;
+                }
+                wait = wanted(&**self.target) => {
+                    let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
+                    let question = Handover { kind: HandoverKind::Ask, term, wait_ms, text: "" };
+                    writing.lock().await.send(&Packet::Handover(question)).await?;
                     continue;
                 }
                 ended = &mut sending.0 => return Err(ended.unwrap_or(LinkError::Closed)),
@@ -269,7 +277,21 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     };
                     self.target.set_show(show);
                 }
-                Packet::End(End { .. }) => return Ok(Outcome::Over),
+                // It appends nothing more, and goes on to be heard until this node leads, or it says that it leads itself.
+                Packet::End(End { reason: EndReason::Switchover, last, .. }) => {
+                    let offered = self.target.succession().is_some_and(|succession| succession.offered(last));
+                    if !offered {
+                        return Err(LinkError::Unexpected { what: "offer of the lead" });
+                    }
+                    acks.heard.lock().ask();
+                }
+                Packet::End(end) => {
+                    last = Some(end.last);
+                    acks.heard.lock().ask();
+                }
+                Packet::Handover(Handover { text, .. }) => {
+                    self.target.succession().into_iter().for_each(|succession| succession.refused(text));
+                }
                 Packet::Verify(verify) if verify.kind == VerifyKind::StateHash => {
                     if verify.from == verify.to {
                         comparing.on_primary(&verify)?;
@@ -287,11 +309,23 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             }
             acks.changed.notify_one();
             let applied = self.target.positions().applied;
+            if last.is_some_and(|last| applied >= last) {
+                writing.lock().await.send(&Packet::Synced(Synced { term, applied })).await?;
+                return Ok(Outcome::Over);
+            }
             if !told && applied >= behind {
                 told = true;
                 (self.tell)(Told::CaughtUp { applied });
             }
         }
+    }
+}
+
+/// Waits until the lead is to be asked for; returns how long the primary is to wait.
+async fn wanted<T: Target>(target: &T) -> Duration {
+    match target.succession() {
+        Some(succession) => succession.wanted().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `connect.rs` | a connection to a primary, up to the first packet |
 //! | `follow.rs` | [`follow`]: one stream after the other until told to stop |
 //! | `heard.rs` | [`Heard`]: what came on one connection, and what is to be acknowledged; no I/O |
+//! | `succession.rs` | [`Succession`]: a replica that wants to be handed the lead |
 //! | `backoff.rs` | [`Backoff`]: how long to wait before the next try |
 //! | `clone.rs` | [`clone`]: a base backup into an empty directory |
 
@@ -14,6 +15,7 @@ mod clone;
 mod connect;
 mod follow;
 mod heard;
+mod succession;
 mod target;
 
 pub use self::{
@@ -22,5 +24,6 @@ pub use self::{
     connect::{CLUSTER, STREAM, TERMS, cluster_text, connect, connect_for_terms},
     follow::{Ended, FollowOptions, Told, follow},
     heard::Heard,
+    succession::Succession,
     target::{Positions, Target, TargetError},
 };

@@ -1,9 +1,10 @@
 //! `Target`: what is asked of the database that follows.
 
-use std::{fmt, future::Future};
+use std::{fmt, future::Future, sync::Arc};
 
 use collie_base::{Lsn, Term};
 
+use super::Succession;
 use crate::{compare::Held, identity::Identity};
 
 /// A database that follows another.
@@ -31,6 +32,11 @@ pub trait Target: Send + Sync + 'static {
     /// The highest term that it has promised to follow: nothing of a lower one is received or acknowledged.
     fn promised(&self) -> Term {
         Term::new(0)
+    }
+
+    /// Whoever wants to be handed the lead.
+    fn succession(&self) -> Option<&Arc<Succession>> {
+        None
     }
 
     /// The primary was heard at `now_ns`: everything below `durable` is on its disk.

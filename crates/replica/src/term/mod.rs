@@ -8,14 +8,17 @@
 //! |---|---|
 //! | `terms.rs` | [`Terms`]: what a node has promised; shared by whoever must go by it |
 //! | `ballot.rs` | [`Ballot`]: whether the answers are enough; no I/O |
+//! | `handover.rs` | [`Handover`]: a primary that gives the lead away, or keeps it; no I/O |
 //! | `ask.rs` | a question over a connection, and its answer |
 
 mod ask;
 mod ballot;
+mod handover;
 mod terms;
 
 pub use self::{
     ask::{answer, ask},
     ballot::{Ballot, Outcome, Reach, Vote, needed},
+    handover::{Handover, Phase},
     terms::{Standing, Terms},
 };

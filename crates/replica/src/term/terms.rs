@@ -94,6 +94,12 @@ impl Terms {
         ![0, self.node].contains(&self.promise.lock().node)
     }
 
+    /// Returns whether `term` is the highest that is promised, and to `node`.
+    pub fn is_promised_to(&self, term: Term, node: u64) -> bool {
+        let promise = self.promise.lock();
+        (promise.term, promise.node) == (term, node)
+    }
+
     /// Gives the term up in which this node leads, to `node`, which leads in it too (T4).
     fn yield_to(&self, node: u64) -> Result<(), EngineError> {
         let mut promise = self.promise.lock();
@@ -139,7 +145,8 @@ impl Terms {
         Ok(true)
     }
 
-    /// Answers what another node says of terms. `standing` is called once the promise counts, and flushes what was received (T2).
+    /// Answers what another node says of terms; whether this one hands over to it is the caller's to know. `standing` is called once
+    /// the promise counts, and flushes what was received (T2).
     ///
     /// # Errors
     /// The disk's: nothing is answered.
@@ -149,7 +156,7 @@ impl Terms {
         standing: impl FnOnce() -> Result<Standing, EngineError>,
     ) -> Result<TermPacket, EngineError> {
         let TermPacket { kind, term, node, .. } = *packet;
-        let is_asked = matches!(kind, TermKind::Propose | TermKind::Announce);
+        let is_asked = matches!(kind, TermKind::Propose | TermKind::Announce | TermKind::Succeed);
         let mut granted = is_asked && self.promise(term, node)?;
         let standing = standing()?;
         let Standing { reach, history, leads } = standing;
@@ -221,6 +228,9 @@ mod tests {
         assert_eq!(ask(&terms, TermKind::Announce, 6, 9).kind, TermKind::Promise);
         assert_eq!(ask(&terms, TermKind::Announce, 5, 8).kind, TermKind::Refuse, "it is over");
         assert_eq!(ask(&terms, TermKind::Promise, 9, 8).term, Term::new(6), "an answer is no question");
+        assert!(!terms.is_promised_to(Term::new(7), 3));
+        assert_eq!(ask(&terms, TermKind::Succeed, 7, 3).kind, TermKind::Promise);
+        assert!(terms.is_promised_to(Term::new(7), 3) && !terms.is_promised_to(Term::new(7), 4));
     }
 
     /// Goal: of two that lead in one term the one of the lower history yields, and the other does not (T4). Method: both hear of the other.

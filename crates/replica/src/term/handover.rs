@@ -1,0 +1,236 @@
+//! [`Handover`]: whether a primary hands over to one of its replicas, and how far that has come. A state machine without I/O or clock
+//! of its own.
+//!
+//! ```text
+//! Idle -- ask --> Ending -- offer(last) --> Offered -- reached(last) --> Taken -- succeed --> Given
+//!  ^                 |                         |                           |
+//!  +-----------------+-------- give up: refused, late, or gone ------------+
+//! ```
+//!
+//! | phase | the primary | the replica |
+//! |---|---|---|
+//! | `Idle` | writes | follows |
+//! | `Ending` | lets open transactions end; new ones wait | follows |
+//! | `Offered` | appends nothing; `last` is the end of its log | comes up to `last` |
+//! | `Taken` | appends nothing | has all of it, and may ask to lead |
+//! | `Given` | has promised the next term, and never writes again | leads, or will |
+//!
+//! # Invariants
+//! - W1. `Given` comes from `Taken` alone, for the one node that asked, before its time is over: who is given the lead has everything
+//!   below `last`, and nothing is above.
+//! - W2. Who goes on as a primary has given nothing, and who has given does not go on: both are steps out of one phase, so only one of
+//!   them is taken.
+//! - W3. Every phase between `Idle` and `Given` has an end in time.
+//!
+//! Checked by the tests here: each step in each phase; random steps against W1 and W2.
+
+use collie_base::Lsn;
+
+use crate::primary::Sent;
+
+/// How far a handover has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody has asked.
+    #[default]
+    Idle,
+    /// Transactions end.
+    Ending,
+    /// Everything is below `last`, which the replica has not reached.
+    Offered {
+        /// Where the log ends.
+        last: Lsn,
+    },
+    /// The replica has everything.
+    Taken {
+        /// Where the log ends.
+        last: Lsn,
+    },
+    /// The replica was promised the next term.
+    Given,
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handover {
+    phase: Phase,
+    /// Who asked; meaningless in `Idle`.
+    node: u64,
+    /// When the phase is over, on the primary's clock.
+    until_ns: u64,
+}
+
+impl Handover {
+    /// Returns how far it has come.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Returns the node that asked, unless nobody has.
+    pub fn node(&self) -> Option<u64> {
+        (self.phase != Phase::Idle).then_some(self.node)
+    }
+
+    /// `node` asks; its transactions have until `until_ns` to end. Returns whether this begins it: not while another one goes on.
+    pub fn ask(&mut self, node: u64, until_ns: u64) -> bool {
+        let begins = self.phase == Phase::Idle;
+        if begins {
+            *self = Self { phase: Phase::Ending, node, until_ns };
+        }
+        begins
+    }
+
+    /// Nothing is appended above `last` any more, and all of it is on disk: the node has until `until_ns` to take it. Returns whether it is
+    /// still wanted.
+    pub fn offer(&mut self, last: Lsn, until_ns: u64) -> bool {
+        let is_wanted = self.phase == Phase::Ending;
+        if is_wanted {
+            (self.phase, self.until_ns) = (Phase::Offered { last }, until_ns);
+        }
+        is_wanted
+    }
+
+    /// `node` has come so far. Returns whether it has taken everything by that.
+    pub fn reached(&mut self, node: u64, at: Sent) -> bool {
+        match self.phase {
+            Phase::Offered { last } if node == self.node && at.durable >= last && at.applied >= last => {
+                self.phase = Phase::Taken { last };
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `node` asks to lead. Returns whether it may: then this node never writes again (W1).
+    pub fn succeed(&mut self, node: u64, now_ns: u64) -> bool {
+        if node != self.node {
+            return false;
+        }
+        match self.phase {
+            Phase::Taken { .. } if now_ns < self.until_ns => self.phase = Phase::Given,
+            Phase::Given => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// The primary goes on. Returns whether it may: not if the lead was given, and not if there is nothing to give up (W2).
+    pub fn give_up(&mut self) -> bool {
+        let may = !matches!(self.phase, Phase::Idle | Phase::Given);
+        if may {
+            self.phase = Phase::Idle;
+        }
+        may
+    }
+
+    /// The connection of `node` has ended. Returns whether the primary goes on for that: not of one that has everything, which needs
+    /// none any more.
+    pub fn gone(&mut self, node: u64) -> bool {
+        let is_needed = matches!(self.phase, Phase::Ending | Phase::Offered { .. });
+        node == self.node && is_needed && self.give_up()
+    }
+
+    /// Returns whether its time is over (W3).
+    pub fn is_late(&self, now_ns: u64) -> bool {
+        !matches!(self.phase, Phase::Idle | Phase::Given) && now_ns >= self.until_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LAST: Lsn = Lsn::new(5000);
+
+    fn at(durable: u64, applied: u64) -> Sent {
+        let [durable, applied] = [durable, applied].map(Lsn::new);
+        Sent { sent: LAST, received: LAST, durable, applied }
+    }
+
+    /// Goal: the way from a question to the lead, which each step opens for the next, and for one node. Method: each step too early, by
+    /// another node, in time, and again.
+    #[test]
+    fn a_handover_goes_step_by_step_to_one_node() {
+        let mut handover = Handover::default();
+        assert!(!handover.offer(LAST, 9) && !handover.reached(7, at(5000, 5000)) && !handover.succeed(0, 1));
+        assert!(handover.ask(7, 10) && !handover.ask(7, 10) && !handover.ask(8, 10));
+        assert_eq!((handover.phase(), handover.node()), (Phase::Ending, Some(7)));
+        assert!(!handover.reached(7, at(5000, 5000)) && !handover.succeed(7, 1));
+        assert!(handover.offer(LAST, 20) && !handover.offer(LAST, 20));
+        assert!(!handover.succeed(7, 1));
+        for (node, positions) in [(8, at(5000, 5000)), (7, at(4999, 5000)), (7, at(5000, 4999))] {
+            assert!(!handover.reached(node, positions), "{positions:?}");
+        }
+        assert!(handover.reached(7, at(5000, 5000)));
+        assert_eq!(handover.phase(), Phase::Taken { last: LAST });
+        assert!(!handover.gone(7), "it has everything");
+        assert!(!handover.succeed(8, 1) && handover.succeed(7, 19));
+        assert!(handover.succeed(7, 99), "asked again, since the answer was lost");
+        assert!(!handover.give_up() && !handover.gone(7) && !handover.is_late(99), "it is given");
+        assert!(!handover.ask(8, 200));
+    }
+
+    /// Goal: every phase before the lead is given ends in time or with the connection, and the primary goes on: the node does not lead after
+    /// that (W2, W3). Method: each phase, late, and without a connection.
+    #[test]
+    fn a_primary_goes_on_when_its_successor_is_late_or_gone() {
+        for steps in 1..=3 {
+            let mut handover = Handover::default();
+            assert!(handover.ask(7, 10));
+            assert!(steps < 2 || handover.offer(LAST, 20));
+            assert!(steps < 3 || handover.reached(7, at(5000, 6000)));
+            let until = if steps == 1 { 10 } else { 20 };
+            assert!(!handover.is_late(until - 1) && handover.is_late(until));
+            assert!(!handover.succeed(7, until), "it is late");
+            let mut gone = handover;
+            assert!(!gone.gone(8));
+            assert_eq!(gone.gone(7), steps < 3, "after {steps} steps");
+            assert!(handover.give_up() && !handover.give_up());
+            assert!(!handover.succeed(7, 1) && !handover.is_late(99));
+            assert_eq!(handover.node(), None);
+            assert!(handover.ask(8, 30), "another time");
+        }
+    }
+
+    proptest! {
+        /// Goal: W1 and W2: whatever comes in whatever order, the lead is given at most once between two questions, only to who asked and
+        /// has everything, and never beside going on. Method: random steps; what was allowed is written down.
+        #[test]
+        fn the_lead_is_given_to_one_who_has_everything_or_kept(
+            steps in prop::collection::vec((0_u8..7, 0_u64..3, 4990_u64..5010, 0_u64..40), 1..60),
+        ) {
+            let mut handover = Handover::default();
+            let (mut asked, mut has_all, mut given) = (None, false, None);
+            for (step, node, lsn, now) in steps {
+                match step {
+                    0 if handover.ask(node, 20) => {
+                        prop_assert_eq!(given, None);
+                        (asked, has_all) = (Some(node), false);
+                    }
+                    1 => _ = handover.offer(LAST, 30),
+                    2 if handover.reached(node, at(lsn, lsn)) => {
+                        prop_assert!(asked == Some(node) && lsn >= 5000);
+                        has_all = true;
+                    }
+                    3 if handover.succeed(node, now) => {
+                        prop_assert!(asked == Some(node) && has_all);
+                        prop_assert!(now < 30 || given == Some(node));
+                        given = Some(node);
+                    }
+                    4 if handover.give_up() => {
+                        prop_assert_eq!(given, None);
+                        asked = None;
+                    }
+                    5 if handover.gone(node) => {
+                        prop_assert!(asked == Some(node) && given.is_none() && !has_all);
+                        asked = None;
+                    }
+                    6 if handover.is_late(now) => prop_assert!(given.is_none() && asked.is_some()),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
