@@ -134,6 +134,12 @@ pub const KEYS: &[Key] = &[
         "Most replicas that a primary knows, those that are away included; further ones are refused. At most 1000.",
     ),
     key(
+        "replication.switchover_timeout",
+        Kind::Time,
+        "10s",
+        "What collie promote --switchover gives the primary's open transactions to end, before their sessions are ended, and then the replica to take over; 1ms to 1h. Beyond it the primary goes on.",
+    ),
+    key(
         "replication.sync_timeout",
         Kind::Time,
         "0ms",
@@ -407,6 +413,8 @@ pub struct Replication {
     pub quorum: Option<QuorumList>,
     /// `replication.degrade`.
     pub degrade: Degrade,
+    /// `replication.switchover_timeout`.
+    pub switchover_timeout: Duration,
     /// `replication.sync_timeout`; `None`: no limit.
     pub sync_timeout: Option<Duration>,
     /// `replication.ready_delay`; `None`: however far.
@@ -439,6 +447,7 @@ impl Default for Replication {
             flush_delay: Duration::from_micros(500),
             quorum: None,
             degrade: Degrade::Wait,
+            switchover_timeout: Duration::from_secs(10),
             sync_timeout: None,
             ready_delay: Some(Duration::from_secs(10)),
             show_applied: false,
@@ -609,6 +618,12 @@ impl Config {
             "replication.slot_age" => replication.slot_age = Some(time()?).filter(|age| !age.is_zero()),
             "replication.slot_bytes" => replication.slot_bytes = bytes()?.max(1),
             "replication.slots" => replication.slots_max = size(1000)?,
+            "replication.switchover_timeout" => {
+                replication.switchover_timeout = time()?;
+                if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&replication.switchover_timeout) {
+                    return Err(bad("expected 1ms to 1h"));
+                }
+            }
             "replication.sync_timeout" => replication.sync_timeout = Some(time()?).filter(|time| !time.is_zero()),
             "replication.timeout" => {
                 replication.timeout = time()?;
@@ -781,7 +796,8 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-fn parse_time(text: &str) -> Option<Duration> {
+/// Reads a time as settings have it: a whole number and a unit, as in 500us, 10ms or 1s; `None` for what is none.
+pub fn parse_time(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().ok()?;

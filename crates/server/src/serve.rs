@@ -18,7 +18,7 @@ use collie_replica::{
     standby::{Cloned, Ended},
     term::Terms,
 };
-use collie_sql::session::{Database, ReplicasAsked};
+use collie_sql::session::{Database, Promotion, ReplicasAsked};
 use tokio::{
     net::TcpListener,
     runtime::Runtime,
@@ -34,8 +34,8 @@ use crate::{
     error::ServeError,
     http::{HttpPort, Limits, Stage},
     replication::{
-        self, Following, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose, difference, list,
-        name_of, reason, rebuild, set_aside, settle,
+        self, Following, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose, difference, hand_over,
+        list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
 };
@@ -260,9 +260,15 @@ impl Life {
         }));
         if let Some(following) = &following {
             let (candidate, handle) = (following.candidate().clone(), runtime.handle().clone());
-            database.promote_by(Box::new(move |force| {
+            database.promote_by(Box::new(move |how| {
                 let candidate = candidate.clone();
-                let promoting = handle.spawn(async move { candidate.promote(force).await });
+                let promoting = handle.spawn(async move {
+                    match how {
+                        Promotion::Agreed => candidate.promote(false).await,
+                        Promotion::Forced => candidate.promote(true).await,
+                        Promotion::Switchover { wait } => candidate.switch_over(wait).await,
+                    }
+                });
                 handle.block_on(promoting).unwrap_or_else(|_| Err("the promotion was given up".to_owned()))
             }));
         } else if !config.engine.read_only {
@@ -468,9 +474,10 @@ impl Server {
 async fn accept(
     listener: &mut Option<Arc<TcpListener>>,
     life: &mut Life,
-    Ground { config, stage, .. }: &Ground,
+    ground: &Ground,
     signals: &mut Signals,
 ) -> Result<Over, ServeError> {
+    let Ground { config, env, stage, .. } = ground;
     let Some(accepting) = listener.clone() else { return Ok(Over::Stop) };
     let (stop, stopping) = watch::channel(false);
     let (database, node) = (life.database.clone(), life.node.clone());
@@ -482,7 +489,17 @@ async fn accept(
         stopping,
     });
     let mut connections = JoinSet::new();
-    let replicas = life.replicas.take().map(|replicas| tokio::spawn(replicas.run(shared.stopping.clone())));
+    // Replicas stop behind sessions: what these commit to the end reaches them.
+    let (stop_replicas, replicas_stopping) = watch::channel(false);
+    let handing = life.replicas.as_ref().map(Replicas::handing);
+    let handing_over = async {
+        match &handing {
+            Some(handing) => hand_over(handing.clone(), database.clone(), env.clone()).await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut handing_over = Box::pin(handing_over);
+    let replicas = life.replicas.take().map(|replicas| tokio::spawn(replicas.run(replicas_stopping)));
     let result = loop {
         let unfollowed = async {
             match &mut life.following {
@@ -492,6 +509,7 @@ async fn accept(
         };
         tokio::select! {
             term = node.deposed() => break Ok(Over::Deposed(term)),
+            never = &mut handing_over => match never {},
             ended = unfollowed => break match ended {
                 Ended::Rebuild if config.replication.auto_rebuild => Ok(Over::Rebuild),
                 Ended::Truncate { at, .. } => Ok(Over::Diverged(at)),
@@ -515,6 +533,10 @@ async fn accept(
         *listener = None;
     }
     stage.close(result.as_ref().map_or("it is stopping", Over::words));
+    drop(handing_over);
+    if handing.is_some_and(|handing| handing.give_up("it stops")) {
+        database.engine().resume_writes();
+    }
     // Idle sessions leave at once, busy ones after the statement they run; what takes longer is cancelled.
     let _ = stop.send(true);
     if matches!(result, Ok(Over::Deposed(_))) {
@@ -526,6 +548,12 @@ async fn accept(
         let _ = time::timeout(STOP_TIME, async { while connections.join_next().await.is_some() {} }).await;
     }
     if let Some(replicas) = replicas {
+        if matches!(result, Ok(Over::Stop)) && node.leads() {
+            let db = database.engine().clone();
+            // A log that cannot be flushed says so when it is closed.
+            let _end = tokio::task::spawn_blocking(move || db.hold_log()).await;
+        }
+        let _ = stop_replicas.send(true);
         let _ = time::timeout(STOP_TIME, replicas).await;
     }
     result

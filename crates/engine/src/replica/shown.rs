@@ -39,7 +39,8 @@ pub(crate) struct Shown {
 impl Shown {
     /// With `show` at `start`.
     pub(crate) fn new(applying: Arc<Applying>, start: Lsn) -> Arc<Self> {
-        let (show, is_settled, is_closed) = (AtomicU64::new(start.get()), AtomicBool::new(false), AtomicBool::new(false));
+        let (show, is_settled, is_closed) =
+            (AtomicU64::new(start.get()), AtomicBool::new(false), AtomicBool::new(false));
         Arc::new(Self { applying, show, start, is_settled, waiters: Waiters::new(), is_closed })
     }
 

@@ -34,13 +34,7 @@ pub struct EngineTarget {
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self {
-            replica,
-            terms: None,
-            heard: Arc::default(),
-            delay: Arc::default(),
-            succession: Arc::default(),
-        }
+        Self { replica, terms: None, heard: Arc::default(), delay: Arc::default(), succession: Arc::default() }
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.

@@ -30,7 +30,7 @@ use tokio::{
     time::sleep,
 };
 
-use super::peers::Peers;
+use super::peers::{Addresses, Peers};
 
 /// Between two announcements to nodes that have not heard.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
@@ -109,6 +109,10 @@ pub(crate) struct Candidate {
     pub(crate) target: Arc<EngineTarget>,
     pub(crate) terms: Arc<Terms>,
     pub(crate) peers: Peers,
+    /// Where it looks for its primary.
+    pub(crate) addresses: Arc<Addresses>,
+    /// `replication.switchover_timeout`.
+    pub(crate) switchover_timeout: Duration,
     pub(crate) list: Option<List>,
     /// Whether replicas can follow it once it leads, so that commits wait for those of the list.
     pub(crate) counts: bool,
@@ -126,22 +130,42 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Makes it a primary; returns what was done, in words.
+    /// Makes it a primary, whatever became of the one before; returns what was done, in words.
     ///
     /// # Errors
     /// Why not, and what to do.
     pub(crate) async fn promote(self: &Arc<Self>, force: bool) -> Result<String, String> {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
+        self.may_lead()?;
+        let list = self.list.as_ref().filter(|_| !force);
+        let peers = self.reached(list).await?;
+        let term = self.next_term();
+        self.win(term, peers, Vec::new(), list, force).await?;
+        let lag = list.is_none().then(|| self.lag());
+        self.lead_in(term, &lag.unwrap_or_default()).await
+    }
+
+    /// Fails where it cannot lead, whoever would let it.
+    pub(super) fn may_lead(&self) -> Result<(), String> {
         if self.led.get().is_some() {
             return Err("it was promoted before".to_owned());
         }
         if self.replica.db().is_none() {
             return Err("its base backup is not complete: it needs more of its primary's log".to_owned());
         }
-        if let Some(error) = self.replica.failure() {
-            return Err(format!("it has stopped replaying: {error}"));
+        match self.replica.failure() {
+            Some(error) => Err(format!("it has stopped replaying: {error}")),
+            None => Ok(()),
         }
-        let list = self.list.as_ref().filter(|_| !force);
+    }
+
+    /// Returns the lowest term that nobody can have led in, as far as this node knows.
+    pub(super) fn next_term(&self) -> Term {
+        Term::new(self.terms.promised().max(self.replica.histories().0).get() + 1)
+    }
+
+    /// Returns the peers that can be reached; fails if their promises would not be enough (C1).
+    pub(super) async fn reached(&self, list: Option<&List>) -> Result<Peers, String> {
         let peers = if self.peers.0.is_empty() {
             Vec::new()
         } else {
@@ -153,10 +177,21 @@ impl Candidate {
             let needed = collie_replica::term::needed(*n, names.len());
             if have < needed {
                 let text = "of the listed replicas can be reached, itself among them, and the promises of";
-                return Err(format!("{have} {text} {needed} are needed: start more of them, or use force")); // C1
+                return Err(format!("{have} {text} {needed} are needed: start more of them, or use force"));
             }
         }
-        let term = Term::new(self.terms.promised().max(self.replica.histories().0).get() + 1);
+        Ok(Peers(peers))
+    }
+
+    /// Promises `term` to itself and has `peers` promise it; fails if these and `votes` are not enough for `list`.
+    pub(super) async fn win(
+        &self,
+        term: Term,
+        peers: Peers,
+        votes: Vec<Vote>,
+        list: Option<&List>,
+        force: bool,
+    ) -> Result<(), String> {
         let node = self.terms.node();
         let promised = tokio::task::block_in_place(|| {
             let promised = self.terms.promise(term, node)?;
@@ -166,8 +201,9 @@ impl Candidate {
             return Err(format!("term {term} was promised to another node meanwhile: try again"));
         };
         let asked = self.terms.packet(TermKind::Propose, term, &standing);
-        let answers = Peers(peers).ask(&self.name, self.replica.cluster_id(), &asked).await;
+        let answers = peers.ask(&self.name, self.replica.cluster_id(), &asked).await;
         let mut ballot = list.map(|list| Ballot::new(&list.names, list.n, &self.name, standing.reach));
+        votes.into_iter().for_each(|vote| ballot.iter_mut().for_each(|ballot| ballot.promised(vote.clone())));
         for (peer, answer) in answers {
             match answer {
                 Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
@@ -183,17 +219,20 @@ impl Candidate {
             }
         }
         match ballot.map(|ballot| ballot.outcome()) {
-            None | Some(Outcome::Won) => {}
+            None | Some(Outcome::Won) => Ok(()),
             Some(Outcome::Short { have, needed }) => {
-                return Err(format!("{have} nodes have promised, {needed} must: try again, or use force")); // C2
+                Err(format!("{have} nodes have promised, {needed} must: try again, or use force")) // C2
             }
             Some(Outcome::Behind { ahead }) => {
                 let Vote { name, reach } = ahead;
-                return Err(format!("{name} has come further, to {}: promote that one", reach.durable));
+                Err(format!("{name} has come further, to {}: promote that one", reach.durable))
             }
         }
+    }
+
+    /// Follows nobody any more and leads in `term`; returns that in words, with `more` behind them.
+    pub(super) async fn lead_in(&self, term: Term, more: &str) -> Result<String, String> {
         fault_point!("promote.won");
-        let lag = list.is_none().then(|| self.lag());
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
         // Before the first commit: none is answered as if there were no list (replication.md R7).
@@ -205,7 +244,7 @@ impl Candidate {
         _ = self.led.set(term);
         let (_, histories) = db.histories();
         let start = histories.last().map_or(collie_base::Lsn::ZERO, |history| history.start);
-        let text = format!("promoted: leads in term {term} from {start} on{}", lag.unwrap_or_default());
+        let text = format!("promoted: leads in term {term} from {start} on{more}");
         eprintln!("{text}");
         tokio::spawn(announce(self.terms.clone(), self.peers.clone(), self.name.clone(), db));
         Ok(text)

@@ -80,6 +80,8 @@ pub(crate) fn open(
         target: target.clone(),
         terms,
         peers: config.replication.peers.clone(),
+        addresses: addresses.clone(),
+        switchover_timeout: config.replication.switchover_timeout,
         list: config.replication.quorum.as_ref().map(|list| List { n: list.needed(), names: list.members().to_vec() }),
         counts: config.replication.listen.is_some(),
         name: name_of(config, node),

@@ -6,11 +6,13 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use collie_engine::EngineError;
 use collie_env::Env;
 use collie_replica::{
     LinkError,
     database::{EngineSource, SlotOptions},
-    primary::{Slots, Source as _, StreamOptions, Synchronous, serve},
+    packet::{TermKind, TermPacket},
+    primary::{Handing, Slots, Source as _, StreamOptions, Synchronous, serve},
     standby::{CLUSTER, STREAM, TERMS, cluster_text},
     term::answer,
 };
@@ -52,6 +54,7 @@ pub(crate) struct Replicas {
     env: Env,
     node: Node,
     quorum: Arc<QuorumWatch>,
+    handing: Arc<Handing>,
 }
 
 impl Replicas {
@@ -80,6 +83,10 @@ impl Replicas {
         let replication = &config.replication;
         let slot = SlotOptions { slot_bytes: replication.slot_bytes, flush_delay: replication.flush_delay };
         let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot).going_by(node.terms.clone());
+        let can_follow = replication.primary.is_some() || !replication.peers.0.is_empty();
+        let cannot = "it could not follow: name the other nodes in its replication.peers".to_owned();
+        let handing = Arc::new(Handing::new((!can_follow).then_some(cannot)));
+        source = source.handing_over(handing.clone());
         if let Some(list) = &replication.quorum {
             let synchronous = Synchronous::new(list.clone(), replication.degrade);
             source = source.with_quorum(synchronous, replication.show_applied);
@@ -97,22 +104,30 @@ impl Replicas {
         let (slots, notice) = Slots::open(env.clone(), data, source.held());
         notice.iter().for_each(|notice| eprintln!("{notice}"));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
-        Ok(Self {
-            listener,
-            address,
-            source,
-            slots: Arc::new(slots),
-            limits,
-            options,
-            env,
-            node,
-            quorum: Arc::default(),
-        })
+        let quorum = Arc::default();
+        Ok(Self { listener, address, source, slots: Arc::new(slots), limits, options, env, node, quorum, handing })
     }
 
     /// Returns the address it listens on.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns what decides whether the node hands over.
+    pub(crate) fn handing(&self) -> Arc<Handing> {
+        self.handing.clone()
+    }
+
+    /// Answers what another node says of terms.
+    fn decide(&self, asked: &TermPacket) -> Result<TermPacket, EngineError> {
+        let terms = &self.node.terms;
+        if asked.kind == TermKind::Succeed
+            && !self.handing.succeed(asked.node, self.env.clock.now_ns())
+            && !terms.is_promised_to(asked.term, asked.node)
+        {
+            return Ok(terms.packet(TermKind::Refuse, terms.promised(), &self.node.standing()?));
+        }
+        terms.answer(asked, || self.node.standing())
     }
 
     /// Returns what views and functions about replication ask.
@@ -171,8 +186,7 @@ impl Replicas {
         let _ = socket.set_nodelay(true);
         let Ok(Some((what, early))) = timeout(STARTUP_TIME, start(&mut socket, &self.node)).await else { return };
         if what == What::Terms {
-            let decide =
-                |asked: &_| self.node.terms.answer(asked, || self.node.standing()).map_err(|error| error.to_string());
+            let decide = |asked: &_| self.decide(asked).map_err(|error| error.to_string());
             // Who asked asks again.
             let _gone = answer(socket, &early, ANSWER_TIME, decide).await;
             return;

@@ -12,6 +12,8 @@
 //! | `role.rs` | what a node is opened as: who leads is asked |
 //! | `peers.rs` | the other nodes: questions to all of them, and where a replica looks for its primary |
 //! | `candidate.rs` | a replica that is made a primary |
+//! | `successor.rs` | a replica to which a primary that is there hands over |
+//! | `handing_over.rs` | a primary that hands over: its transactions end, its log takes nothing more |
 //! | `rejoin.rs` | a former primary's log cut where that of the one that leads parts |
 //! | `rebuild.rs` | a replica's directory filled, at first or anew, and the one before exchanged for it |
 
@@ -19,6 +21,7 @@ mod candidate;
 mod contact;
 pub(crate) mod difference;
 mod follow;
+mod handing_over;
 mod listen;
 mod peers;
 mod quorum_watch;
@@ -27,12 +30,14 @@ mod redundancy;
 mod rejoin;
 mod role;
 mod shown;
+mod successor;
 
 pub use self::peers::{Peer, Peers};
 pub(crate) use self::{
     candidate::{Node, announce},
     contact::ShownNode,
     follow::{Following, open, reason},
+    handing_over::hand_over,
     listen::Replicas,
     rebuild::{Patience, list, rebuild, settle},
     rejoin::{Rejoin, set_aside},

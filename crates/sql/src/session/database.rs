@@ -291,6 +291,20 @@ impl Database {
         }
     }
 
+    /// Ends the sessions in these slots ([`CancelHandle::slot`](collie_engine::CancelHandle::slot)), which their clients are told (57P01).
+    pub fn terminate_slots(&self, slots: &[usize]) {
+        let connected = self.connected.lock();
+        let pids: Vec<u32> = connected
+            .iter()
+            .filter(|(_, session)| slots.contains(&session.cancel.slot()))
+            .map(|(pid, _)| *pid)
+            .collect();
+        drop(connected);
+        for pid in pids {
+            self.terminate_backend(pid);
+        }
+    }
+
     /// Returns who is connected, by process id.
     pub fn connected(&self) -> Vec<(u32, Connected)> {
         let mut all: Vec<_> = self.connected.lock().iter().map(|(pid, session)| (*pid, session.clone())).collect();

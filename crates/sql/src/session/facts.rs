@@ -21,8 +21,8 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
         system::{
-            self, ActivityRow, DelayRow, FollowingRow, NodeRow, QuorumRow, ReplayRow, SessionFacts, SettingRow,
-            SlotRow, SnapshotRow, Standby, StoreFigures, Trouble,
+            self, ActivityRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReplayRow, SessionFacts,
+            SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Trouble,
         },
     },
     error::{Result, SqlError, SqlState},
@@ -164,8 +164,8 @@ impl SessionFacts for Facts<'_> {
         self.database.db.is_replica()
     }
 
-    fn promote(&self, force: bool) -> Result<String> {
-        self.database.promote(force)
+    fn promote(&self, how: Promotion) -> Result<String> {
+        self.database.promote(how)
     }
 
     fn last_commit(&self) -> Option<Token> {

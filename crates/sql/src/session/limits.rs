@@ -133,8 +133,16 @@ impl Session {
         }
     }
 
-    /// Waits until flushes leave room in the log for a statement that writes. No lock is waited for, so only the statement's time
-    /// ends it, and a cancel.
+    /// Waits until the transaction may begin to write: a primary that hands over keeps it from that.
+    pub(super) async fn wait_to_begin(&self) -> Result<()> {
+        match self.engine.wait_to_begin()? {
+            None => Ok(()),
+            Some(wait) => wait.await.map_err(|error| wait_failed(error, &self.cancel)),
+        }
+    }
+
+    /// Waits until flushes leave room in the log for a statement that writes, and as [`Session::wait_to_begin`] does. No lock is
+    /// waited for, so only the statement's time ends it, and a cancel.
     pub(super) async fn wait_for_room(&self) -> Result<()> {
         match self.engine.wait_for_room()? {
             None => Ok(()),

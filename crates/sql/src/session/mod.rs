@@ -62,6 +62,7 @@ mod utility;
 
 use std::sync::{Arc, atomic::Ordering};
 
+pub use crate::catalog::system::Promotion;
 pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
 use collie_base::Lsn;
 use collie_engine::{Advisory, CancelHandle};

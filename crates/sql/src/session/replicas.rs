@@ -46,7 +46,8 @@ impl Database {
         }
         let text = "this replica has commits of which it does not know whether enough replicas have them";
         let error = SqlError::new(SqlState::CANNOT_CONNECT_NOW, text);
-        let why = "It was started with them, and a failover may take them back until a primary says that they may be shown.";
+        let why =
+            "It was started with them, and a failover may take them back until a primary says that they may be shown.";
         Err(error.detail(why).hint("Try again once it follows a primary whose quorum is there, or promote it."))
     }
 }

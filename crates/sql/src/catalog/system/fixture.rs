@@ -11,7 +11,8 @@ use collie_engine::{
 use collie_engine::kv::{self, Token};
 
 use super::{
-    ActivityRow, Doing, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble, call, install, rows,
+    ActivityRow, Doing, Promotion, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble, call,
+    install, rows,
 };
 use crate::{
     catalog::{
@@ -103,7 +104,7 @@ impl SessionFacts for FakeSession {
     fn is_replica(&self) -> bool {
         false
     }
-    fn promote(&self, _: bool) -> Result<String> {
+    fn promote(&self, _: Promotion) -> Result<String> {
         Ok(String::new())
     }
     fn last_commit(&self) -> Option<Token> {

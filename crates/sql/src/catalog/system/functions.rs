@@ -11,7 +11,7 @@ use collie_base::Xid;
 use collie_engine::XidFate;
 
 use super::{
-    SessionFacts, advisory, definition,
+    Promotion, SessionFacts, advisory, definition,
     name::{self, quoted, visible},
     object_names, role, session_rows, size,
 };
@@ -136,7 +136,8 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         }
         "pg_backend_pid" => Value::Int4(facts.pid().cast_signed()),
         "pg_promote" => promote(facts, args)?,
-        "collie_promote" => facts.promote(bool_of(args, 0))?.into(),
+        "collie_promote" => facts.promote(if bool_of(args, 0) { Promotion::Forced } else { Promotion::Agreed })?.into(),
+        "collie_switchover" => switch_over(facts, args)?,
         "pg_is_in_recovery" => Value::Bool(facts.is_replica()),
         "pg_last_wal_replay_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.shown)),
         "pg_last_wal_receive_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.received)),
@@ -218,7 +219,17 @@ fn promote(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
         let text = "\"wait_seconds\" must not be negative or zero";
         return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, text));
     }
-    facts.promote(false).map(|_| Value::Bool(true))
+    facts.promote(Promotion::Agreed).map(|_| Value::Bool(true))
+}
+
+/// `collie_switchover(milliseconds)`: how long the primary's transactions are given; 0: `replication.switchover_timeout`.
+fn switch_over(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    let ms = args.first().and_then(Value::as_i64).unwrap_or_default();
+    let Ok(ms) = u64::try_from(ms) else {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "a time must not be negative"));
+    };
+    let wait = (ms > 0).then(|| Duration::from_millis(ms));
+    facts.promote(Promotion::Switchover { wait }).map(Value::from)
 }
 
 /// Cancels or ends a session; a number that is nobody's is worth a warning.

@@ -29,6 +29,7 @@ mod lock_rows;
 mod name;
 mod object_names;
 mod output;
+mod promotion;
 mod redundancy;
 mod relation_rows;
 mod role;
@@ -51,6 +52,7 @@ use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFa
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
+pub use promotion::Promotion;
 pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
 pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
@@ -111,7 +113,7 @@ pub trait SessionFacts {
     ///
     /// # Errors
     /// 55000 for what is no replica, or cannot be promoted.
-    fn promote(&self, force: bool) -> Result<String>;
+    fn promote(&self, how: Promotion) -> Result<String>;
     /// The token of the session's last commit.
     fn last_commit(&self) -> Option<Token>;
     /// Of a replica: how far it is.

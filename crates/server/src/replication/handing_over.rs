@@ -1,0 +1,94 @@
+//! A primary that hands over to one of its replicas, which asked for it: what it does beside its connections.
+//!
+//! ```text
+//! asked -> transactions that have not written wait -> those that have end, or are ended -> log held, everything on disk
+//! -> offered -> taken, and the next term promised: the life is over (`Node::deposed`)
+//!            -> or late, gone: it goes on as a primary, and whoever waits writes
+//! ```
+//!
+//! # Invariants
+//! - H1. Nobody writes again here once the lead is given: whether it is, and whether this node goes on, is decided under one lock
+//!   (`Handing`), and only who goes on has the log take records again.
+//! - H2. Whatever becomes of the replica, writers wait no longer than twice the time that it asked for, [`CANCEL_TIME`] and a flush.
+
+use std::{sync::Arc, time::Duration};
+
+use collie_base::Lsn;
+use collie_env::Env;
+use collie_replica::{
+    primary::{Handing, HandoverAsked},
+    term::Phase,
+};
+use collie_sql::session::Database;
+use tokio::{select, time::sleep};
+
+/// How long sessions are given to end that were told to.
+pub(crate) const CANCEL_TIME: Duration = Duration::from_secs(2);
+
+/// Between two looks at transactions, and at the time.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Hands over whenever a replica asks for it; never returns, since whoever has handed over is no primary any more.
+pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, env: Env) -> std::convert::Infallible {
+    loop {
+        let HandoverAsked { slot, wait } = handing.asked().await;
+        eprintln!("handing over to {slot}: transactions have {} ms to end", wait.as_millis());
+        let db = database.engine();
+        db.pause_writes();
+        let is_offered = match end_transactions(&handing, &database, wait, &env).await {
+            Ok(last) => handing.offer(last, wait, env.clock.now_ns()),
+            Err(why) => {
+                handing.give_up(&why);
+                eprintln!("{why}");
+                false
+            }
+        };
+        if is_offered && is_given(&handing, &env).await {
+            eprintln!("handed over to {slot}");
+            std::future::pending::<()>().await;
+        }
+        // H1: it was given up under the lock.
+        db.resume_writes();
+        eprintln!("not handed over to {slot}: this node goes on as primary");
+    }
+}
+
+/// Waits until the successor has been promised the lead, or does not get it.
+async fn is_given(handing: &Handing, env: &Env) -> bool {
+    loop {
+        select! {
+            phase = handing.settled() => return phase == Phase::Given,
+            () = sleep(LOOK_EVERY) => _ = handing.give_up_late(env.clock.now_ns()),
+        }
+    }
+}
+
+/// Waits as long as `wait` for transactions that have written, ends those sessions that still have one (57P01), and holds the log;
+/// returns where it ends, with everything below on disk.
+async fn end_transactions(handing: &Handing, database: &Database, wait: Duration, env: &Env) -> Result<Lsn, String> {
+    let db = database.engine();
+    let begun_ns = env.clock.now_ns();
+    loop {
+        let open = db.open_writers();
+        if open.is_empty() {
+            break;
+        }
+        if handing.phase() != Phase::Ending {
+            return Err("whoever asked for the lead is gone".to_owned());
+        }
+        let waited = Duration::from_nanos(env.clock.now_ns().saturating_sub(begun_ns));
+        if waited >= wait.saturating_add(CANCEL_TIME) {
+            return Err(format!("{} transactions do not end", open.len()));
+        }
+        if waited >= wait {
+            database.terminate_slots(&open);
+        }
+        sleep(LOOK_EVERY).await;
+    }
+    let db = db.clone();
+    match tokio::task::spawn_blocking(move || db.hold_log()).await {
+        Ok(Ok(last)) => Ok(last),
+        Ok(Err(error)) => Err(format!("the log cannot be flushed: {error}")),
+        Err(_) => Err("the log was not flushed".to_owned()),
+    }
+}
