@@ -2,7 +2,7 @@
 //!
 //! What the tests in `tests/` share: [`Place`] is a data directory that goes when the test ends, [`Server`] a running
 //! server, [`program`] runs psql, pgbench and Python, [`session`] has what tests do with a
-//! driver's session, [`http`] asks for health and figures, [`metrics`] reads these strictly, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
+//! driver's session, [`nodes`] starts servers that know each other, [`http`] asks for health and figures, [`metrics`] reads these strictly, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
 //!
 //! # Invariants
 //! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
@@ -15,6 +15,7 @@
 pub mod http;
 pub mod isolation;
 pub mod metrics;
+pub mod nodes;
 pub mod program;
 pub mod reference;
 pub mod server;

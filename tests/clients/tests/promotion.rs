@@ -1,72 +1,13 @@
 //! Promotion from end to end: real servers, kills, and a former primary that comes back by itself.
 
-use std::{net::TcpListener, thread, time::Duration};
+use std::thread;
 
-use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
-use postgres::Client;
-
-/// How long something is waited for: far beyond what it takes on a slow, shared machine.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Nodes that know each other.
-struct Nodes {
-    places: Vec<Place>,
-    addresses: Vec<String>,
-}
-
-const NAMES: [&str; 3] = ["a", "b", "c"];
-
-impl Nodes {
-    fn new(count: usize) -> Self {
-        // All at once: a port that is free again may be given twice.
-        let listeners: Vec<TcpListener> =
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("it has an address").to_string();
-        Self { places: (0..count).map(|_| Place::new()).collect(), addresses: listeners.iter().map(address).collect() }
-    }
-
-    /// Starts a node, always with the same words but for `--replica-of`.
-    fn start(&self, node: usize, more: &[&str]) -> Server {
-        let others = (0..self.addresses.len()).filter(|other| *other != node);
-        let peers: Vec<String> = others.map(|other| format!("{}={}", NAMES[other], self.addresses[other])).collect();
-        let slot = format!("replication.slot={}", NAMES[node]);
-        let peers = format!("replication.peers={}", peers.join(","));
-        let all = [&["--replica-listen", &self.addresses[node], "--set", &slot, "--set", &peers], more].concat();
-        Server::start_with(&self.places[node], &all)
-    }
-
-    fn logs(&self) -> String {
-        self.places.iter().zip(NAMES).map(|(place, name)| format!("--- {name}:\n{}", place.log())).collect()
-    }
-
-    /// Waits until `done`.
-    fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let start = Stopwatch::start();
-        while !done() {
-            assert!(start.elapsed() < PATIENCE, "{what}\n{}", self.logs());
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Waits until `server` shows these numbers, and nobody else's.
-    fn until_shown(&self, what: &str, server: &Server, expected: &[i32]) {
-        self.until(what, || {
-            let found = server.config().connect(postgres::NoTls).and_then(|mut client| numbers(&mut client));
-            found.is_ok_and(|found| found == expected)
-        });
-    }
-}
-
-fn numbers(client: &mut Client) -> Result<Vec<i32>, postgres::Error> {
-    Ok(client.query("SELECT n FROM notes ORDER BY n", &[])?.iter().map(|row| row.get(0)).collect())
-}
-
-/// Puts numbers in, each in a transaction of its own.
-fn put(client: &mut Client, numbers: std::ops::Range<i32>) {
-    for n in numbers {
-        client.execute("INSERT INTO notes VALUES ($1)", &[&n]).expect("it is written");
-    }
-}
+use collie_clients_tests::{
+    nodes::{Nodes, PATIENCE, numbers, put},
+    program,
+    session::value,
+    state,
+};
 
 /// Goal: a replica is promoted where it stands, also by `collie promote`; the killed primary, started as always, hears of it, sets aside
 /// what only it had, tells how many commits that were, and follows by itself; and one that leads while another is promoted ends its

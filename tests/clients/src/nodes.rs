@@ -1,0 +1,94 @@
+//! Nodes that know each other: each can lead, and the others follow.
+
+use std::{net::TcpListener, thread, time::Duration};
+
+use postgres::Client;
+
+use crate::{Place, Server, Stopwatch};
+
+/// How long something is waited for: far beyond what it takes on a slow, shared machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Their names.
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Nodes that know each other.
+pub struct Nodes {
+    /// Their places.
+    pub places: Vec<Place>,
+    /// Where each listens for replicas.
+    pub addresses: Vec<String>,
+}
+
+impl Nodes {
+    /// Makes so many, at most three; none is started.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    pub fn new(count: usize) -> Self {
+        // All at once: a port that is free again may be given twice.
+        let listeners: Vec<TcpListener> =
+            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
+        let address = |listener: &TcpListener| listener.local_addr().expect("it has an address").to_string();
+        Self { places: (0..count).map(|_| Place::new()).collect(), addresses: listeners.iter().map(address).collect() }
+    }
+
+    /// Starts a node, always with the same words but for `more`.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start(&self, node: usize, more: &[&str]) -> Server {
+        let others = (0..self.addresses.len()).filter(|other| *other != node);
+        let peers: Vec<String> = others.map(|other| format!("{}={}", NAMES[other], self.addresses[other])).collect();
+        let slot = format!("replication.slot={}", NAMES[node]);
+        let peers = format!("replication.peers={}", peers.join(","));
+        let all = [&["--replica-listen", &self.addresses[node], "--set", &slot, "--set", &peers], more].concat();
+        Server::start_with(&self.places[node], &all)
+    }
+
+    /// Returns what all of them wrote to standard error.
+    pub fn logs(&self) -> String {
+        self.places.iter().zip(NAMES).map(|(place, name)| format!("--- {name}:\n{}", place.log())).collect()
+    }
+
+    /// Waits until `done`.
+    ///
+    /// # Panics
+    /// After [`PATIENCE`], with `what` and the logs.
+    pub fn until(&self, what: &str, mut done: impl FnMut() -> bool) {
+        let start = Stopwatch::start();
+        while !done() {
+            assert!(start.elapsed() < PATIENCE, "{what}\n{}", self.logs());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until `server` shows these numbers in the table `notes`, and nobody else's.
+    ///
+    /// # Panics
+    /// As [`Nodes::until`].
+    pub fn until_shown(&self, what: &str, server: &Server, expected: &[i32]) {
+        self.until(what, || {
+            let found = server.config().connect(postgres::NoTls).and_then(|mut client| numbers(&mut client));
+            found.is_ok_and(|found| found == expected)
+        });
+    }
+}
+
+/// Returns the numbers in the table `notes`.
+///
+/// # Errors
+/// The server's.
+pub fn numbers(client: &mut Client) -> Result<Vec<i32>, postgres::Error> {
+    Ok(client.query("SELECT n FROM notes ORDER BY n", &[])?.iter().map(|row| row.get(0)).collect())
+}
+
+/// Puts numbers into the table `notes`, each in a transaction of its own.
+///
+/// # Panics
+/// When one is refused.
+pub fn put(client: &mut Client, numbers: std::ops::Range<i32>) {
+    for n in numbers {
+        client.execute("INSERT INTO notes VALUES ($1)", &[&n]).expect("it is written");
+    }
+}

@@ -1,0 +1,287 @@
+//! A planned change of the primary, from end to end: nothing is lost at any level, and a primary whose successor fails goes on.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use collie_clients_tests::{
+    Server,
+    nodes::{Nodes, put},
+    program,
+    session::{self, value},
+    simple_query, state,
+};
+use postgres::{Client, Config, NoTls};
+
+/// What clients are told: the session is ended, or may not write here; the server is not there yet; and nothing else.
+const TOLD: [&str; 3] = ["57P01", "25006", "57P03"];
+
+/// Clients that write wherever the primary is, at two levels, and write down what was acknowledged.
+struct Writers {
+    stop: Arc<AtomicBool>,
+    /// Commits acknowledged so far.
+    acknowledged: Arc<AtomicU64>,
+    /// SQLSTATEs seen.
+    seen: Arc<Mutex<BTreeSet<String>>>,
+    threads: Vec<JoinHandle<i32>>,
+}
+
+impl Writers {
+    fn start(servers: &[&Server]) -> Self {
+        let (stop, acknowledged, seen) = <(Arc<AtomicBool>, Arc<AtomicU64>, Arc<Mutex<BTreeSet<String>>>)>::default();
+        let configs: Vec<Config> = servers.iter().map(|server| server.config()).collect();
+        let writer = |number: i32| {
+            let (stop, acknowledged, seen, configs) =
+                (stop.clone(), acknowledged.clone(), seen.clone(), configs.clone());
+            thread::spawn(move || {
+                let mut next = 0;
+                let (mut at, mut is_unknown) = (0, false);
+                while !stop.load(Ordering::Relaxed) {
+                    let ended = write_on(&configs[at], number, (&mut next, &mut is_unknown), &stop, &acknowledged);
+                    if let Err(error) = ended {
+                        match error.code() {
+                            Some(code) => _ = seen.lock().expect("nobody panics").insert(code.code().to_owned()),
+                            // A connection that is gone says nothing of the last statement, if there was one.
+                            None => is_unknown = true,
+                        }
+                    }
+                    at = (at + 1) % configs.len();
+                }
+                next
+            })
+        };
+        let threads = (0..4).map(writer).collect();
+        Self { stop, acknowledged, seen, threads }
+    }
+
+    /// Waits until some more commits are acknowledged.
+    fn until_more(&self, nodes: &Nodes) {
+        let before = self.acknowledged.load(Ordering::Relaxed);
+        nodes.until("clients write", || self.acknowledged.load(Ordering::Relaxed) >= before + 40);
+    }
+
+    /// Stops them; returns how many commits of each were acknowledged, and what they were told.
+    fn stop(self) -> (Vec<i32>, BTreeSet<String>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let counts = self.threads.into_iter().map(|writer| writer.join().expect("a writer ends")).collect();
+        (counts, Arc::into_inner(self.seen).expect("they have ended").into_inner().expect("no writer panicked"))
+    }
+}
+
+/// Writes from `next` on until the server does not let it any more; looks before whether that is there already, if it is unknown. Returns
+/// at once from a replica.
+fn write_on(
+    config: &Config,
+    writer: i32,
+    (next, is_unknown): (&mut i32, &mut bool),
+    stop: &AtomicBool,
+    acknowledged: &AtomicU64,
+) -> Result<(), postgres::Error> {
+    let mut client = config.connect(NoTls)?;
+    if client.query_one("SELECT pg_is_in_recovery()", &[])?.get(0) {
+        thread::sleep(Duration::from_millis(2));
+        return Ok(());
+    }
+    let level = if writer % 2 == 0 { "off" } else { "on" };
+    client.batch_execute(&format!("SET synchronous_commit = {level}"))?;
+    if *is_unknown {
+        let there = client.query_one("SELECT count(*) FROM entries WHERE w = $1 AND n = $2", &[&writer, next])?;
+        *next += i32::from(there.get::<_, i64>(0) > 0);
+        *is_unknown = false;
+    }
+    while !stop.load(Ordering::Relaxed) {
+        client.execute("INSERT INTO entries VALUES ($1, $2)", &[&writer, next])?;
+        *next += 1;
+        acknowledged.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Returns how often each entry is there.
+fn entries(client: &mut Client) -> BTreeMap<(i32, i32), i64> {
+    let rows = client.query("SELECT w, n, count(*) FROM entries GROUP BY w, n", &[]).expect("it answers");
+    rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
+}
+
+/// Every entry that was acknowledged, once.
+fn once(counts: &[i32]) -> BTreeMap<(i32, i32), i64> {
+    let of = |(writer, count): (i32, &i32)| (0..*count).map(|n| ((writer, n), 1)).collect::<Vec<_>>();
+    (0..).zip(counts).flat_map(of).collect()
+}
+
+fn switch_over(to: &Server, more: &[&str]) -> program::Done {
+    program::collie(&[&["promote", "--switchover"], more, &[to.url().as_str()]].concat(), "")
+}
+
+/// Starts two nodes, the second of which follows the first, with a table.
+fn two(nodes: &Nodes, table: &str) -> (Server, Server) {
+    let a = nodes.start(0, &[]);
+    a.connect().batch_execute(table).expect("a table is made");
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    (a, b)
+}
+
+fn until_follows(nodes: &Nodes, server: &Server) {
+    nodes.until("the old primary follows", || {
+        let asked =
+            server.config().connect(NoTls).and_then(|mut client| client.query_one("SELECT pg_is_in_recovery()", &[]));
+        asked.is_ok_and(|row| row.get(0))
+    });
+}
+
+/// Goal: in switchovers there and back, five times, under clients that write all along, no acknowledged commit is lost and none is there
+/// twice, asynchronous ones neither; whatever was refused is not there; the old primary follows in its process, with its log whole; and
+/// clients are told nothing but that they are to come again. Method: clients that write each number until it is acknowledged, over
+/// tables without a key; all entries on both nodes at the end; the places where tails are set aside.
+#[test]
+fn switchovers_there_and_back_lose_no_commit_and_double_none() {
+    let nodes = Nodes::new(2);
+    let (a, b) = two(&nodes, "CREATE TABLE entries (w int, n int)");
+    let writers = Writers::start(&[&a, &b]);
+    for _ in 0..5 {
+        for (to, from) in [(&b, &a), (&a, &b)] {
+            writers.until_more(&nodes);
+            let done = switch_over(to, &[]);
+            assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
+            assert!(done.out.contains("nothing is lost"), "{}", done.out);
+            until_follows(&nodes, from);
+            writers.until_more(&nodes);
+        }
+    }
+    let (counts, told) = writers.stop();
+    let expected = once(&counts);
+    assert!(expected == entries(&mut a.connect()), "{}", nodes.logs());
+    nodes.until("the replica has all", || entries(&mut b.connect()) == expected);
+    assert!(told.iter().all(|told| TOLD.contains(&told.as_str())), "{told:?}\n{}", nodes.logs());
+    assert!(told.contains("57P01"), "{told:?}");
+    for place in &nodes.places {
+        assert!(!place.data().join("diverged").exists(), "nothing had to be cut\n{}", nodes.logs());
+    }
+    for server in [b, a] {
+        assert_eq!(server.stop().code(), Some(0), "{}", nodes.logs());
+    }
+}
+
+/// Goal: open transactions have the time that was asked for: one that commits in it is on the new primary, one that does not is ended (57P01)
+/// and is nowhere; whoever begins to write meanwhile waits, and is told that another node leads; a reader goes on until its session
+/// ends. Method: one of each, a switchover with a time, one without enough.
+#[test]
+fn open_transactions_commit_in_time_or_are_ended() {
+    let nodes = Nodes::new(2);
+    let (a, b) = two(&nodes, "CREATE TABLE notes (n int PRIMARY KEY)");
+    let mut open = a.connect();
+    session::run(&mut open, "SET synchronous_commit = off; BEGIN; INSERT INTO notes VALUES (1)");
+    let url = b.url();
+    let switching = thread::spawn(move || program::collie(&["promote", "--switchover", "--timeout", "60s", &url], ""));
+    nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
+    let mut begins = a.connect();
+    let begun = thread::spawn(move || begins.batch_execute("INSERT INTO notes VALUES (2)"));
+    assert_eq!(value::<i64>(&mut a.connect(), "SELECT count(*) FROM notes"), 0, "readers go on");
+    session::run(&mut open, "INSERT INTO notes VALUES (3)");
+    assert!(!begun.is_finished(), "it waits");
+    session::run(&mut open, "COMMIT");
+    let done = switching.join().expect("it ends");
+    assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
+    let refused = begun.join().expect("it ends").expect_err("it was on the old primary");
+    assert_eq!(state(&refused), "25006", "{refused:?}");
+    nodes.until_shown("what committed in time is there", &b, &[1, 3]);
+
+    until_follows(&nodes, &a);
+    let mut late = b.connect();
+    session::run(&mut late, "BEGIN; INSERT INTO notes VALUES (4)");
+    let done = switch_over(&a, &["--timeout", "200ms"]);
+    assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
+    let ended = simple_query(&mut late, "COMMIT").expect_err("its time was over");
+    assert_eq!(state(&ended), "57P01", "{ended:?}");
+    put(&mut a.connect(), 5..7);
+    nodes.until_shown("the others follow", &b, &[1, 3, 5, 6]);
+    nodes.until_shown("what was ended is nowhere", &a, &[1, 3, 5, 6]);
+}
+
+/// Goal: a primary whose successor does not take over goes on: whoever waited writes, within the time that was asked for; the replica
+/// follows as before, and the next switchover succeeds. Method: the replica is stopped (SIGSTOP) between the question and the end of an
+/// open transaction; it goes on when the primary has given up.
+#[test]
+fn a_frozen_successor_leaves_the_primary_writing() {
+    let nodes = Nodes::new(2);
+    let (a, b) = two(&nodes, "CREATE TABLE notes (n int PRIMARY KEY)");
+    let mut open = a.connect();
+    session::run(&mut open, "BEGIN; INSERT INTO notes VALUES (1)");
+    let url = b.url();
+    let switching = thread::spawn(move || program::collie(&["promote", "--switchover", "--timeout", "2s", &url], ""));
+    nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
+    b.pause();
+    let mut waits = a.connect();
+    let waiting = thread::spawn(move || waits.batch_execute("INSERT INTO notes VALUES (2)"));
+    session::run(&mut open, "COMMIT");
+    waiting.join().expect("it ends").expect("the primary goes on");
+    put(&mut a.connect(), 3..10);
+    assert!(nodes.places[0].log().contains("this node goes on as primary"), "{}", nodes.logs());
+    b.go_on();
+    let failed = switching.join().expect("it ends");
+    assert_eq!(failed.code, Some(1), "{}{}", failed.out, failed.err);
+    assert!(failed.err.contains("goes on as one"), "{}", failed.err);
+    let expected: Vec<i32> = (1..10).collect();
+    nodes.until_shown("the replica follows as before", &b, &expected);
+    assert!(value::<bool>(&mut b.connect(), "SELECT pg_is_in_recovery()"));
+    put(&mut a.connect(), 10..12);
+    let expected: Vec<i32> = (1..12).collect();
+    nodes.until_shown("and goes on to", &b, &expected);
+    let done = switch_over(&b, &[]);
+    assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
+    put(&mut b.connect(), 12..14);
+    let expected: Vec<i32> = (1..14).collect();
+    nodes.until_shown("then it leads", &a, &expected);
+}
+
+/// Goal: a primary that is stopped in order leaves its replica with everything: promoted, that has each acknowledged commit, asynchronous ones
+/// too; started again, the old primary follows, and nothing of its log has to be cut. Method: clients that write until their server
+/// is stopped (SIGTERM), a promotion by force, all entries.
+#[test]
+fn a_primary_that_is_stopped_in_order_leaves_its_replica_with_everything() {
+    let nodes = Nodes::new(2);
+    let (a, b) = two(&nodes, "CREATE TABLE entries (w int, n int)");
+    let writers = Writers::start(&[&a]);
+    writers.until_more(&nodes);
+    nodes.until("the replica follows", || !entries(&mut b.connect()).is_empty());
+    assert_eq!(a.stop().code(), Some(0), "{}", nodes.logs());
+    let (counts, _) = writers.stop();
+    program::collie(&["promote", "--force", &b.url()], "").ok();
+    let expected = once(&counts);
+    assert!(entries(&mut b.connect()) == expected, "{}", nodes.logs());
+    b.connect().batch_execute("INSERT INTO entries VALUES (9, 9)").expect("it leads");
+    let a = nodes.start(0, &[]);
+    nodes.until("the old primary follows", || entries(&mut a.connect()).contains_key(&(9, 9)));
+    assert!(!nodes.places[0].data().join("diverged").exists(), "{}", nodes.logs());
+    assert_eq!(entries(&mut a.connect()).len(), expected.len() + 1);
+}
+
+/// Goal: a switchover that cannot be is refused before anything is asked of the primary, with what to do. Method: a primary; a replica that
+/// takes no replicas; a primary that knows no other node.
+#[test]
+fn a_switchover_that_cannot_be_is_refused_with_a_reason() {
+    let nodes = Nodes::new(2);
+    let a = Server::start_with(&nodes.places[0], &["--replica-listen", &nodes.addresses[0]]);
+    a.connect().batch_execute("CREATE TABLE notes (n int)").expect("a table is made");
+    let refused = switch_over(&a, &[]);
+    assert!(refused.code == Some(1) && refused.err.contains("recovery is not in progress"), "{}", refused.err);
+    let b = Server::start_with(&nodes.places[1], &["--replica-of", &nodes.addresses[0]]);
+    nodes.until_shown("it follows", &b, &[]);
+    let refused = switch_over(&b, &[]);
+    assert!(refused.code == Some(1) && refused.err.contains("--replica-listen"), "{}", refused.err);
+    b.kill();
+    let b = nodes.start(1, &["--replica-of", &nodes.addresses[0]]);
+    nodes.until_shown("it follows again", &b, &[]);
+    let refused = switch_over(&b, &["--timeout", "5s"]);
+    assert!(refused.code == Some(1) && refused.err.contains("replication.peers"), "{}\n{}", refused.err, nodes.logs());
+    put(&mut a.connect(), 0..3);
+    nodes.until_shown("the primary has gone on", &b, &[0, 1, 2]);
+    let error = b.connect().query_one("SELECT collie_switchover(-1)", &[]).expect_err("no time is negative");
+    assert_eq!(state(&error), "22003");
+}
