@@ -150,6 +150,9 @@ fn follower_holds_the_stream_byte_for_byte_over_splits_crashes_and_faults() {
         let check = follower.tail_check().unwrap();
         let (log, _) = ship_tests::open(&source, options());
         assert_eq!(log.crc_before(check.end, check.bytes).unwrap(), Some(check.crc32c), "seed {seed}");
+        // Over every jump, however both cut the stream into frames.
+        let whole = |log: &Log| log.crc_between(Lsn::FIRST, check.end).unwrap();
+        assert!(whole(&log).is_some() && whole(&log) == whole(follower.log()), "seed {seed}");
         log.abandon();
         follower.close().unwrap();
         let mut theirs = joined(stream_of(&source, "/wal"));

@@ -368,6 +368,22 @@ impl Log {
         tail_check::crc_before(self.core(), end, bytes)
     }
 
+    /// Returns the CRC-32C of the stream from `from` to `to`, with the position (u64, little-endian) that each jump on the way leads to
+    /// in front of what follows it: another log with the same positions has the same. `None` when the log does not hold all of it
+    /// below its durable end.
+    ///
+    /// # Errors
+    /// `Damaged`, `Io`.
+    ///
+    /// # Durability
+    /// What is covered is durable.
+    ///
+    /// # Progress
+    /// Blocks on reading files, of all that is covered and what lies before it in the same file.
+    pub fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, WalError> {
+        tail_check::crc_between(self.core(), from, to)
+    }
+
     /// Returns whether there are consumers, attached or not.
     ///
     /// # Progress

@@ -13,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+use collie_base::checksum::Crc32c;
 use collie_env::{Clock as _, Env, Fault, RealClock, SimFiles, SimRandom};
 
 use crate::{
@@ -328,6 +329,68 @@ fn waiting_for_a_shipment_ends_with_what_is_durable_or_with_the_log() {
         assert_eq!(first.unwrap(), end);
         assert!(matches!(last, Err(WalError::Closed)), "{last:?}");
     });
+}
+
+/// Goal: two logs with the same stream have the same checksum over any stretch of it, however they cut it into frames; one with another byte in
+/// it, or whose positions jump elsewhere, has another; none is given of what is not there or was freed. Method: stretches before, over and behind
+/// a byte that differs, between records and inside them; logs with a life more, of which one began further on; files that are freed.
+#[test]
+fn checksum_of_a_stretch_tells_equal_bytes_from_equal_positions() {
+    let fill = |disk: &SimFiles, flush_every: u8, other: u8| {
+        let (log, _) = open(disk, tiny());
+        let mut ends = vec![Lsn::FIRST];
+        for number in 0..60_u8 {
+            let body = if number == 40 { [other; 2_000] } else { [number; 2_000] };
+            ends.push(log.writer().append(1, &[&body]).unwrap().end);
+            if number % flush_every == 0 {
+                log.tick().unwrap();
+            }
+        }
+        log.flush_wal(true).unwrap();
+        (log, ends)
+    };
+    let disk = SimFiles::new();
+    let ((log, ends), (same, _)) = (fill(&disk, 1, 40), fill(&SimFiles::new(), 7, 40));
+    let (other, _) = fill(&SimFiles::new(), 1, 41);
+    let end = ends[60];
+    for (from, to, has_the_byte) in [
+        (ends[0], end, true),
+        (ends[0], ends[40], false),
+        (ends[40], ends[41], true),
+        (ends[10].plus(7), ends[40].plus(500), true),
+        (ends[41], end, false),
+        (ends[59].plus(1), ends[59].plus(2), false),
+    ] {
+        let crc = log.crc_between(from, to).unwrap();
+        assert!(crc.is_some(), "{from} to {to}");
+        assert_eq!(same.crc_between(from, to).unwrap(), crc, "{from} to {to}");
+        assert_eq!(other.crc_between(from, to).unwrap() != crc, has_the_byte, "{from} to {to}");
+    }
+    for (from, to) in [(end, end), (ends[2], ends[1]), (ends[1], end.plus(1)), (Lsn::ZERO, end)] {
+        assert_eq!(log.crc_between(from, to).unwrap(), None, "{from} to {to}");
+    }
+
+    log.abandon();
+    let (log, recovered) = open(&disk, tiny());
+    assert!(recovered.next > end);
+    let last = log.writer().commit(1, &[1; 100], Level::Disk).unwrap().end;
+    let over = log.crc_between(ends[59], last).unwrap();
+    log.abandon();
+    let mut expected = Crc32c::new();
+    for (start, bytes) in stream_of(&disk, DIR) {
+        for (byte, at) in bytes.iter().zip(start.get()..).filter(|(_, at)| (ends[59].get()..last.get()).contains(at)) {
+            if at == recovered.next.get() {
+                expected.update(&at.to_le_bytes());
+            }
+            expected.update(&[*byte]);
+        }
+    }
+    assert_eq!(over, Some(expected.finish()), "the position that the jump leads to counts");
+
+    let start = same.truncate_before(end).unwrap().start;
+    assert!(start > ends[0]);
+    assert_eq!(same.crc_between(ends[0], end).unwrap(), None);
+    assert!(same.crc_between(start, end).unwrap().is_some());
 }
 
 /// Goal: the check over the last bytes says whether two logs hold the same stream, however they cut it into frames, and

@@ -1,11 +1,14 @@
 //! `TailCheck`: a checksum over the last bytes of the stream, by which two logs see that they hold the same records below
-//! a position. Equal positions alone do not say so.
+//! a position, and one over any stretch of it. Equal positions alone do not say so.
 //!
 //! Frames, files and padding take no part: two logs that cut the same stream into other frames agree.
 
 use std::sync::Arc;
 
-use collie_base::{Lsn, checksum::crc32c};
+use collie_base::{
+    Lsn,
+    checksum::{Crc32c, crc32c},
+};
 
 use crate::{
     WalError,
@@ -47,6 +50,50 @@ pub(crate) fn crc_before(core: &Arc<Core>, end: Lsn, bytes: u32) -> Result<Optio
     Ok((found.len() == bytes as usize).then(|| crc32c(&found)))
 }
 
+/// Returns the checksum of the stream from `from` to `to`, and of where it jumps between; `None` when it is not all there.
+pub(crate) fn crc_between(core: &Arc<Core>, from: Lsn, to: Lsn) -> Result<Option<u32>, WalError> {
+    let is_there = core.flusher.segments.spans().first().is_some_and(|span| span.first <= from);
+    if !is_there || from >= to || to > core.flusher.durable.load() {
+        return Ok(None);
+    }
+    match sum_between(core, from, to) {
+        Err(WalError::CursorLost { .. }) => Ok(None),
+        summed => summed,
+    }
+}
+
+fn sum_between(core: &Arc<Core>, from: Lsn, to: Lsn) -> Result<Option<u32>, WalError> {
+    let (mut frames, limit) = frames_from(core, from);
+    let (mut crc, mut at) = (Crc32c::new(), from);
+    while let Some((frame, _)) = frames.next_frame(limit)? {
+        let (start, stop) = (frame.header.start, frame.header.end());
+        if start >= to {
+            break;
+        }
+        if stop <= from || start == stop {
+            continue;
+        }
+        if start > at {
+            crc.update(&start.get().to_le_bytes());
+        }
+        let (begin, stop) = (start.max(from), stop.min(to));
+        let part = |lsn: Lsn| usize::try_from(lsn.bytes_since(start)).expect("inside a frame");
+        crc.update(frame.payload.get(part(begin)..part(stop)).unwrap_or(&[]));
+        at = stop;
+    }
+    Ok((at == to).then(|| crc.finish()))
+}
+
+/// Reads the durable frames from the one that holds `from` on, or from the oldest; below the position that comes with it.
+fn frames_from(core: &Arc<Core>, from: Lsn) -> (FrameReader, Lsn) {
+    let segments = &core.flusher.segments;
+    // In this order: what is durable lies in the segments that are listed afterwards.
+    let durable = core.flusher.recent.durable_end(core.flusher.durable.load());
+    let limit = durable.lsn;
+    let running = Running { holds: segments.holds.clone(), end: durable, mapped: None };
+    (FrameReader::new(core.env.files.clone(), segments.spans(), from, Some(running)), limit)
+}
+
 /// Returns the bytes of the stream before `end`, at most `most`, back to where positions jump.
 fn stream_before(core: &Arc<Core>, end: Lsn, most: u32) -> Result<Vec<u8>, WalError> {
     let from = Lsn::new(end.get().saturating_sub(u64::from(most)));
@@ -54,12 +101,7 @@ fn stream_before(core: &Arc<Core>, end: Lsn, most: u32) -> Result<Vec<u8>, WalEr
     if most == 0 {
         return Ok(bytes);
     }
-    let segments = &core.flusher.segments;
-    // In this order: what is durable lies in the segments that are listed afterwards.
-    let durable = core.flusher.recent.durable_end(core.flusher.durable.load());
-    let limit = durable.lsn;
-    let running = Running { holds: segments.holds.clone(), end: durable, mapped: None };
-    let mut frames = FrameReader::new(core.env.files.clone(), segments.spans(), from, Some(running));
+    let (mut frames, limit) = frames_from(core, from);
     while let Some((frame, _)) = frames.next_frame(limit)? {
         let (start, stop) = (frame.header.start, frame.header.end());
         if start >= end {
