@@ -461,6 +461,16 @@ impl Db {
         HeldState::new(&self.shared, &[])
     }
 
+    /// Returns, of a replica, the families of which rows may be missing here, by id, each with the position since which: the primary wrote them
+    /// without its log, as [`Options::allow_replication_holes`] let it. They are not compared.
+    pub fn holes(&self) -> Vec<(CfId, Lsn)> {
+        let followed = self.shared.txns.log().followed();
+        let mut holes: Vec<(CfId, Lsn)> =
+            followed.map(|followed| followed.holes.all().into_iter().collect()).unwrap_or_default();
+        holes.sort_unstable();
+        holes
+    }
+
     /// Returns how many transactions have committed with a record since the database was opened; of a replica none did.
     pub fn commits(&self) -> u64 {
         u64::try_from(self.shared.commits.sum()).unwrap_or(0)

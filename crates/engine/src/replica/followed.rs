@@ -8,6 +8,7 @@ use collie_base::{HistoryId, Lsn, Xid};
 use collie_wal::{Log, WalError};
 use parking_lot::Mutex;
 
+use crate::replica::holes::Holes;
 use crate::replica::live::VisitRecord;
 use crate::replica::replay_time::ReplayTime;
 use crate::replica::shown::Shown;
@@ -76,6 +77,8 @@ pub(crate) struct Followed {
     // Constant after open.
     pub(crate) own: Arc<dyn OwnLog>,
     pub(crate) shown: Arc<Shown>,
+    /// Families of which rows are missing here. Noted by the dispatcher.
+    pub(crate) holes: Holes,
     /// Every id of a transaction in the log that was dispatched is below. Stored by the dispatcher.
     xid_limit: AtomicU64,
     /// Marks of the time among what was taken.
@@ -93,10 +96,17 @@ impl fmt::Debug for Followed {
 
 impl Followed {
     /// With ids below `xid_limit` in the log so far, and these histories.
-    pub(crate) fn new(own: Arc<dyn OwnLog>, shown: Arc<Shown>, xid_limit: Xid, histories: Vec<HistoryStart>) -> Self {
+    pub(crate) fn new(
+        own: Arc<dyn OwnLog>,
+        shown: Arc<Shown>,
+        holes: Holes,
+        xid_limit: Xid,
+        histories: Vec<HistoryStart>,
+    ) -> Self {
         Self {
             own,
             shown,
+            holes,
             xid_limit: AtomicU64::new(xid_limit.get()),
             time: ReplayTime::default(),
             histories: Mutex::new(histories),

@@ -81,6 +81,10 @@ impl Follow for Following {
         Ok(())
     }
 
+    fn note_holes(&self, families: &[CfId], since: Lsn) -> Result<(), EngineError> {
+        self.followed.holes.note(families, since)
+    }
+
     fn xid_limit(&self, limit: collie_base::Xid) {
         self.followed.note_xid_limit(limit);
     }

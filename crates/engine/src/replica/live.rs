@@ -11,7 +11,7 @@
 //! | CHUNK, ROLLBACK_TO, ABORT | [`Unfinished`] |
 //! | INCARNATION | a new history: what is unfinished never happened |
 //! | RELOG | skipped: its rows came by their own commits |
-//! | UNLOGGED | the family has a hole from here on |
+//! | UNLOGGED | the family has a hole from here on, and those of its atomic group with lower ids, unless their levels have what was written |
 //! | XID_LIMIT, TIME | remembered, for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime) |
 //!
 //! # Invariants
@@ -60,6 +60,12 @@ pub(crate) trait Follow: Target {
     /// It could not be written down.
     fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError>;
 
+    /// Rows of these families are missing here, from the record at `since` on.
+    ///
+    /// # Errors
+    /// It could not be written down.
+    fn note_holes(&self, families: &[CfId], since: Lsn) -> Result<(), EngineError>;
+
     /// Every id of a transaction in the records taken so far is below `limit`.
     fn xid_limit(&self, limit: Xid);
 
@@ -86,6 +92,10 @@ pub(crate) struct Begin {
     pub(crate) xid_limit: Xid,
     /// The time of the newest mark before, in microseconds since 1970.
     pub(crate) time_us: i64,
+    /// Families with holes that are known, and since when.
+    pub(crate) holes: Map<CfId, Lsn>,
+    /// UNLOGGED records of the log before: their family and position.
+    pub(crate) unlogged: Vec<(CfId, Lsn)>,
 }
 
 /// See the module's documentation.
@@ -118,10 +128,10 @@ impl<F: Follow> Live<F> {
     /// # Errors
     /// A name in the catalog cannot be read.
     pub(crate) fn new(target: Arc<F>, lanes: Lanes, begin: Begin) -> Result<Self, EngineError> {
-        let Begin { position, unfinished, flushed, xid_limit, time_us } = begin;
+        let Begin { position, unfinished, flushed, xid_limit, time_us, holes, unlogged } = begin;
         let flushed_max = flushed.values().copied().max().unwrap_or(Lsn::ZERO);
         let named = named_in(target.families())?;
-        Ok(Self {
+        let mut live = Self {
             target,
             lanes,
             position,
@@ -133,10 +143,12 @@ impl<F: Follow> Live<F> {
             named,
             dropped: Vec::new(),
             gone: Named::new(),
-            holes: Map::default(),
+            holes,
             row_writes: 0,
             failed: None,
-        })
+        };
+        unlogged.into_iter().try_for_each(|(cf, lsn)| live.note_hole(cf, lsn))?; // now that groups are known
+        Ok(live)
     }
 
     /// Takes a record. What it commits is seen some time after [`Live::flush`].
@@ -222,7 +234,7 @@ impl<F: Follow> Live<F> {
             }
             Redo::Unlogged { cf } => {
                 self.target.families().note_used(cf);
-                self.holes.entry(cf).or_insert(lsn);
+                self.note_hole(cf, lsn)?;
             }
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
@@ -231,6 +243,19 @@ impl<F: Follow> Live<F> {
             }
         }
         self.position = end;
+        Ok(())
+    }
+
+    /// Takes note that a commit at `lsn` wrote rows of `cf`, and perhaps of families of its group with lower ids, that are not in the log.
+    fn note_hole(&mut self, cf: CfId, lsn: Lsn) -> Result<(), EngineError> {
+        let mut missing = self.target.families().members_with(cf);
+        let has = |member: &CfId| self.flushed.get(member).is_some_and(|flushed| lsn < *flushed); // as D3
+        missing.retain(|member| *member <= cf && !self.holes.contains_key(member) && !has(member));
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.target.note_holes(&missing, lsn)?;
+        self.holes.extend(missing.into_iter().map(|member| (member, lsn)));
         Ok(())
     }
 

@@ -15,6 +15,7 @@
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
 //! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): how new what is shown is, by the primary's calendar |
+//! | `holes.rs` | [`Holes`](holes::Holes): families of which rows are missing here |
 //! | `hash.rs` | the state hash, by which two databases are compared |
 //! | `held_state.rs` | [`HeldState`]: what is compared, held at one position |
 
@@ -23,6 +24,7 @@ pub(crate) mod follower_log;
 pub(crate) mod following;
 pub(crate) mod hash;
 mod held_state;
+pub(crate) mod holes;
 pub(crate) mod lanes;
 pub(crate) mod live;
 pub(crate) mod promotion;

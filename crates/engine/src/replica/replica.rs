@@ -41,6 +41,7 @@ use crate::replica::followed::{Followed, OwnLog};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::following::Following;
 use crate::replica::held_state::HeldState;
+use crate::replica::holes::Holes;
 use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES};
 use crate::replica::live::{Begin, Follow as _, Live};
 use crate::replica::shown::{Shown, ShownWait};
@@ -137,6 +138,9 @@ pub(crate) struct Catching {
     scratch: LargeTransactions,
     control: Control,
     position: Lsn,
+    holes: Holes,
+    /// UNLOGGED records: their family and position.
+    unlogged: Vec<(CfId, Lsn)>,
 }
 
 impl Catching {
@@ -148,6 +152,11 @@ impl Catching {
         self.replay.apply(lsn, tag, body)?;
         let redo = Redo::decode(tag, body).map_err(|error| damage(error.what))?;
         self.unfinished.note(at, &redo, &self.scratch).map_err(damage)?;
+        if let Redo::Unlogged { cf } = redo
+            && self.unlogged.iter().all(|(before, _)| *before != cf)
+        {
+            self.unlogged.push((cf, lsn));
+        }
         if let Redo::Incarnation(incarnation) = &redo
             && self.control.note_history(History::of(lsn, self.position, incarnation))
         {
@@ -276,8 +285,19 @@ impl Replica {
         let (cluster_id, node_id, consistent_at) = (control.cluster, control.node, control.consistent_at);
         let unfinished = Unfinished::new(needed, 0);
         let scratch = LargeTransactions::default();
-        let mut catching =
-            Catching { levels, families, flushed, replay, unfinished, scratch, control, position: start };
+        let (holes, unlogged) = (Holes::read(env, dir)?, Vec::new());
+        let mut catching = Catching {
+            levels,
+            families,
+            flushed,
+            replay,
+            unfinished,
+            scratch,
+            control,
+            position: start,
+            holes,
+            unlogged,
+        };
         let (bytes, mut records) = (end.bytes_since(start), 0_u64);
         meter.begin(OpenPhase::Replay, bytes);
         read_all(&mut |record| {
@@ -595,6 +615,7 @@ impl Inner {
 
     fn go_live(&self, catching: Catching) -> Result<(Live<Following>, Opened), EngineError> {
         let Catching { levels, families, flushed, replay, mut unfinished, control, position, .. } = catching;
+        let Catching { holes, unlogged, .. } = catching;
         let Replayed { xid_limit, old_bytes, large, time_us, .. } = replay.finish();
         let (forgotten, cleared_bytes) = names::after_replay(&families)?;
         families.note_forgotten(forgotten);
@@ -607,7 +628,7 @@ impl Inner {
         let (applying, hands) = Applying::new(position, workers, QUEUE_BYTES);
         let shown = Shown::new(Arc::clone(&applying), position); // E4
         let histories = control.histories.iter().map(|known| (*known).into()).collect();
-        let followed = Arc::new(Followed::new(Arc::clone(&self.own), shown, xid_limit, histories));
+        let followed = Arc::new(Followed::new(Arc::clone(&self.own), shown, holes, xid_limit, histories));
         let options = &self.options;
         let log = EngineLog::following(Arc::clone(&followed)).counting_replicas(options.quorum);
         let txns = Txns::new(log, options.txn(xid_limit));
@@ -632,7 +653,8 @@ impl Inner {
         let target = Arc::clone(&following);
         let lanes = Lanes::start(Arc::clone(&applying), hands, target)
             .map_err(|error| EngineError::io("start a thread for", self.dir.clone(), error))?;
-        let begin = Begin { position, unfinished, flushed, xid_limit, time_us };
+        let holes = following.followed.holes.all();
+        let begin = Begin { position, unfinished, flushed, xid_limit, time_us, holes, unlogged };
         let live = Live::new(Arc::clone(&following), lanes, begin)?;
         Ok((live, Opened { db: Db { shared }, applying, followed, following }))
     }

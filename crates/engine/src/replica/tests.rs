@@ -234,6 +234,7 @@ struct World {
     read_back: AtomicUsize,
     catalogs: Mutex<Vec<Lsn>>,
     histories: Mutex<Vec<(Lsn, Lsn)>>,
+    holes: Mutex<Vec<(Vec<CfId>, Lsn)>>,
     dropped: Mutex<Vec<CfId>>,
     horizon: AtomicU64,
 }
@@ -289,6 +290,11 @@ impl Follow for World {
         Ok(())
     }
 
+    fn note_holes(&self, families: &[CfId], since: Lsn) -> Result<(), EngineError> {
+        self.holes.lock().push((families.to_vec(), since));
+        Ok(())
+    }
+
     fn xid_limit(&self, limit: Xid) {
         self.xid_limit.fetch_max(limit.get(), SeqCst);
     }
@@ -339,12 +345,14 @@ fn follow(log: &Log, way: &Way, flushed: Map<CfId, Lsn>) -> (Arc<World>, Live<Wo
         read_back: AtomicUsize::new(0),
         catalogs: Mutex::default(),
         histories: Mutex::default(),
+        holes: Mutex::default(),
         dropped: Mutex::default(),
         horizon: AtomicU64::new(0),
     });
     let lanes = Lanes::start(applying, hands, Arc::clone(&world) as Arc<dyn Target>).unwrap();
     let unfinished = Unfinished::new(Lsn::FIRST, way.held_bytes_max);
-    let begin = Begin { position: start, unfinished, flushed, xid_limit: Xid::new(1), time_us: 0 };
+    let (xid_limit, holes, unlogged) = (Xid::new(1), Map::default(), Vec::new());
+    let begin = Begin { position: start, unfinished, flushed, xid_limit, time_us: 0, holes, unlogged };
     let live = Live::new(Arc::clone(&world), lanes, begin).unwrap();
     (world, live)
 }
@@ -679,22 +687,32 @@ fn dropped_families_stay_until_no_snapshot_shows_them() {
     }
 }
 
-/// Goal: a family that has an UNLOGGED commit is known to have a hole from there on, and is left out of the state hash. Method: two of
-/// them, and rows beside them.
+/// Goal: a family that has an UNLOGGED commit is known to have a hole from there on, is told of once, and is left out of the state hash; so are
+/// those of its atomic group with lower ids, and none whose levels have what was written. Method: commits of a family and of a group of three,
+/// rows beside them, a family that was flushed above.
 #[test]
 fn unlogged_commits_leave_a_hole_that_is_told() {
     let mut log = Log::new();
-    let changes = vec![Change::put(1, b"key", b"v"), Change::put(2, b"key", b"v")];
+    let changes: Vec<Change> = (1..7).map(|cf| Change::put(cf, b"key", b"v")).collect();
     log.commit(&[2, 0, 0], &changes, changes.clone());
     let first = log.push(tag::UNLOGGED, encode_integers(&[2]));
     log.push(tag::UNLOGGED, encode_integers(&[2]));
-    let (world, mut live) = follow(&log, &Way::plain(1), Map::default());
+    let second = log.push(tag::UNLOGGED, encode_integers(&[4]));
+    log.push(tag::UNLOGGED, encode_integers(&[6]));
+    let flushed = [(CfId::new(6), Lsn::new(log.end))].into_iter().collect();
+    let (world, mut live) = follow(&log, &Way::plain(1), flushed);
+    [3, 4, 5].into_iter().for_each(|cf| world.families.join(CfId::new(cf), "group"));
     log.records.iter().for_each(|made| take(&mut live, made).unwrap());
     live.drain().unwrap();
-    let holes: Vec<(CfId, Lsn)> = live.holes().iter().map(|(cf, lsn)| (*cf, *lsn)).collect();
-    assert_eq!(holes, [(CfId::new(2), Lsn::new(first))]);
+    let mut holes: Vec<(u32, u64)> = live.holes().iter().map(|(cf, lsn)| (cf.get(), lsn.get())).collect();
+    holes.sort_unstable();
+    assert_eq!(holes, [(2, first), (3, second), (4, second)]);
+    let told: Vec<(usize, u64)> = world.holes.lock().iter().map(|(cfs, at)| (cfs.len(), at.get())).collect();
+    assert_eq!(told, [(1, first), (2, second)]);
     let hash = |skipped: &[CfId]| state_hash(&world.families, Lsn::MAX, &Stamped, skipped);
     let all = hash(&[]);
-    assert_ne!(hash(&[CfId::new(2)]), all);
-    assert_eq!(hash(&[CfId::new(2)]).wrapping_add(hash(&[CfId::new(1)])), all, "a sum over rows");
+    let two = CfId::new(2);
+    let others: Vec<CfId> = (0..7).map(CfId::new).filter(|cf| *cf != two).collect();
+    assert_ne!(hash(&[two]), all);
+    assert_eq!(hash(&[two]).wrapping_add(hash(&others)), all, "a sum over rows");
 }
