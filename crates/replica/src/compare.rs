@@ -1,14 +1,20 @@
-//! Comparing a replica with its primary: both sum up their rows at one position, and the replica looks whether the sums are equal.
+//! Comparing a replica with its primary: both sum up their rows at one position, or the bytes of their logs between two, and the
+//! replica looks whether the sums are equal.
 //!
-//! The primary holds its rows at a position, sends the log exactly up to there, and asks (`V` with `from` 0). The replica, which has
+//! *Rows.* The primary holds its rows at a position, sends the log exactly up to there, and asks (`V` with `from` 0). The replica, which has
 //! nothing above that position yet, holds its rows too. Then both read theirs, while commits and the stream go on. The primary tells its
 //! sums, a packet for each family (`from` = `to`, `cf` the family's id plus one), then one of `cf` 0 with how many there were; the
 //! replica compares, and says so with the same last packet when they are equal.
+//!
+//! *Log.* The primary sums up a stretch of its log that the replica has on its disk, and sends that (`V` of kind 0, with `result` its
+//! CRC-32C). The replica sums up its own, and sends the packet back when they are equal. Frames and files take no part: equal positions of one
+//! history are to hold equal bytes (replication.md R2).
 //!
 //! # Invariants
 //! - C1. Sums are compared that were taken at the same position only. A replica that cannot hold it says nothing.
 //! - C2. Families that one side does not have, or does not count (it has holes, or was dropped and is kept for old snapshots), are
 //!   left out.
+//! - C3. A stretch of log that one side has freed, also in part, is not compared.
 //!
 //! Checked by the tests here and by `stream_tests`.
 
@@ -34,25 +40,77 @@ pub trait Held: fmt::Debug + Send {
 /// Where a replica is not what its primary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The position at which both were looked at.
+    /// The position at which both were looked at; of logs, the end of the stretch.
     pub at: Lsn,
     /// The term of the primary.
     pub term: Term,
-    /// The lowest family whose rows differ.
-    pub family: u32,
-    /// The replica's sum.
-    pub own: u64,
-    /// The primary's.
-    pub primary: u64,
+    /// What differs.
+    pub what: Differing,
+}
+
+/// What differs, with the sums of both sides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Differing {
+    /// Rows.
+    Rows {
+        /// The lowest family whose rows differ.
+        family: u32,
+        /// The replica's state hash.
+        own: u64,
+        /// The primary's.
+        primary: u64,
+    },
+    /// Bytes of the log.
+    Log {
+        /// Where the stretch begins.
+        from: Lsn,
+        /// The replica's CRC-32C.
+        own: u32,
+        /// The primary's.
+        primary: u32,
+    },
 }
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, term, family, own, primary } = self;
-        write!(
-            f,
-            "rows of family {family} differ from the primary's at {at} in term {term}: state hash {own:016x} here, {primary:016x} there"
-        )
+        let Self { at, term, what } = self;
+        match what {
+            Differing::Rows { family, own, primary } => write!(
+                f,
+                "rows of family {family} differ from the primary's at {at} in term {term}: state hash {own:016x} here, {primary:016x} there"
+            ),
+            Differing::Log { from, own, primary } => write!(
+                f,
+                "the log from {from} to {at} differs from the primary's in term {term}: CRC-32C {own:08x} here, {primary:08x} there"
+            ),
+        }
+    }
+}
+
+/// A stretch of log, summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) from: Lsn,
+    pub(crate) to: Lsn,
+    pub(crate) crc: u32,
+}
+
+impl Stretch {
+    /// Of a packet about the log.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn of(verify: &Verify) -> Result<Self, LinkError> {
+        let Verify { from, to, cf, result, .. } = *verify;
+        match u32::try_from(result) {
+            Ok(crc) if from < to && cf == 0 => Ok(Self { from, to, crc }),
+            _ => Err(LinkError::Unexpected { what: "stretch of log" }),
+        }
+    }
+
+    pub(crate) fn packet(self) -> Packet<'static> {
+        let Self { from, to, crc } = self;
+        Packet::Verify(Verify { kind: VerifyKind::LogCrc, from, to, cf: 0, result: u64::from(crc) })
     }
 }
 
@@ -81,6 +139,38 @@ impl Summing {
     pub(crate) fn of(held: Box<dyn Held>) -> Self {
         Self { at: held.at(), sums: spawn_blocking(move || held.sums()) }
     }
+}
+
+/// What summing up a stretch of a log came to: `None` when the log does not have all of it (C3), or why it cannot be read.
+pub(crate) type StretchRead = Result<Option<Stretch>, String>;
+
+/// A stretch of a log that is being summed up, on a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Reading(JoinHandle<StretchRead>);
+
+impl Reading {
+    /// Of `from` to `to`, by what `crc` returns.
+    pub(crate) fn of<E: fmt::Display>(
+        (from, to): (Lsn, Lsn),
+        crc: impl FnOnce() -> Result<Option<u32>, E> + Send + 'static,
+    ) -> Self {
+        let read = move || match crc() {
+            Ok(crc) => Ok(crc.map(|crc| Stretch { from, to, crc })),
+            Err(error) => Err(error.to_string()),
+        };
+        Self(spawn_blocking(read))
+    }
+}
+
+/// Waits for a stretch; for ever while none is being read.
+///
+/// # Cancel safety
+/// Dropping the future loses nothing.
+pub(crate) async fn read(reading: &mut Option<Reading>) -> StretchRead {
+    let Some(one) = reading else { return std::future::pending().await };
+    let found = (&mut one.0).await;
+    *reading = None;
+    found.unwrap_or(Ok(None))
 }
 
 /// Waits for sums; for ever while none are being computed. `None` for ones that were not: there is nothing to compare then.
@@ -213,5 +303,22 @@ mod tests {
         let last = all.pop().unwrap();
         assert!(comparing.on_primary(&last).is_err());
         assert!(comparing.on_primary(&Verify { from: Lsn::new(1), ..all[0] }).is_err());
+    }
+
+    /// Goal: a stretch of log is told as it was summed up, and one that cannot be is refused. Method: there and back; an empty one, one that ends
+    /// before it begins, one of a family, and a sum that is no CRC-32C.
+    #[test]
+    fn stretches_of_log_that_cannot_be_are_refused() {
+        let stretch = Stretch { from: Lsn::new(4096), to: Lsn::new(5000), crc: u32::MAX };
+        let Packet::Verify(verify) = stretch.packet() else { panic!("{stretch:?}") };
+        assert_eq!(Stretch::of(&verify).unwrap(), stretch);
+        for wrong in [
+            Verify { to: verify.from, ..verify },
+            Verify { to: Lsn::new(1), ..verify },
+            Verify { cf: 1, ..verify },
+            Verify { result: 1 << 32, ..verify },
+        ] {
+            assert!(Stretch::of(&wrong).is_err(), "{wrong:?}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! | folder or file | noun |
 //! |---|---|
-//! | `compare.rs` | whether a replica has the rows of its primary |
+//! | `compare.rs` | whether a replica has the rows of its primary, and its log |
 //! | `database/` | databases of the engine on both sides |
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
 //! | `link.rs` | a connection as packets |
@@ -43,6 +43,6 @@ pub mod standby;
 mod stream_tests;
 pub mod term;
 
-pub use compare::{Difference, Held};
+pub use compare::{Difference, Differing, Held};
 pub use error::LinkError;
 pub use link::Connection;

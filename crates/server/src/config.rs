@@ -59,7 +59,7 @@ pub const KEYS: &[Key] = &[
         "replication.auto_rebuild",
         Kind::Bool,
         "true",
-        "A replica that its primary cannot bring up to date any more is filled anew by itself: sessions end and clients get 57P03 until it is there. The old directory is kept until the new one is whole, so there has to be room for both. false: the replica stops and says so.",
+        "A replica that its primary cannot bring up to date any more, or with damage in what it has, is filled anew by itself: sessions end and clients get 57P03 until it is there. The old directory is kept until the new one is whole, so there has to be room for both. Damage that comes again within ten minutes is not healed. false: the replica stops and says so.",
     ),
     key(
         "replication.backup_rate",
@@ -155,7 +155,7 @@ pub const KEYS: &[Key] = &[
         "replication.verify",
         Kind::Time,
         "0",
-        "How often the rows of each replica are compared with the primary's, at the same position: both read all their rows for it. A replica whose rows differ stops. 0: never.",
+        "How often the rows of each replica are compared with the primary's, at the same position: both read all their rows for it. So is the log since the last time, the last 16 MiB at most. A replica that differs stops. 0: never.",
     ),
     key(
         "replication.window",

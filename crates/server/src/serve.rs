@@ -12,7 +12,7 @@ use std::{
 
 use collie_base::{Lsn, Term};
 use collie_engine::{OpenProgress, OpenReport, Options};
-use collie_env::Env;
+use collie_env::{Env, FileLock};
 use collie_replica::{
     Difference,
     standby::{Cloned, Ended},
@@ -34,8 +34,8 @@ use crate::{
     error::ServeError,
     http::{HttpPort, Limits, Stage},
     replication::{
-        self, Following, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose, difference, hand_over,
-        list, name_of, reason, rebuild, set_aside, settle,
+        self, Exchange, Following, Healing, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose,
+        difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
 };
@@ -67,6 +67,9 @@ struct Ground {
     patience: Patience,
     /// For those who watch.
     stage: Arc<Stage>,
+    healing: Healing,
+    /// Of a directory that may be exchanged: held until the process ends.
+    _guard: Option<Box<dyn FileLock>>,
 }
 
 /// An open database, and who follows it or whom it follows.
@@ -159,6 +162,11 @@ fn may_rebuild(is_to_be: bool, config: &Config) -> Result<(), ServeError> {
     Ok(())
 }
 
+/// A replica that nothing but a person can mend.
+fn stopped(reason: &str, remedy: &str) -> ServeError {
+    ServeError::Replication { message: format!("{reason}: {remedy}") }
+}
+
 /// Fills the directory of a replica that is closed, or empty; whether it did, or a signal came first.
 fn fill(
     runtime: &Runtime,
@@ -186,7 +194,7 @@ impl Life {
         mut signals: Option<&mut Signals>,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<Option<(Self, OpenReport)>, ServeError> {
-        let Ground { config, data, env, patience, stage } = ground;
+        let Ground { config, data, env, patience, stage, healing, .. } = ground;
         let progress: &mut dyn FnMut(&OpenProgress) = &mut |now| {
             stage.opening(now);
             progress(now);
@@ -212,8 +220,14 @@ impl Life {
                     {
                         return Ok(None);
                     }
-                    let (mut following, report) =
-                        replication::open(runtime, config, engine(), &addresses, data, env, progress)?;
+                    let opened = replication::open(runtime, config, engine(), &addresses, data, env, progress);
+                    let (mut following, report) = match opened {
+                        Ok(opened) => opened,
+                        Err(error) => {
+                            node = Some(healing.begin_at_open(error, data, config, env)?);
+                            continue;
+                        }
+                    };
                     stage.close("what was received is being brought to where it can be shown");
                     let ended = match runtime.block_on(unless_stopped(&mut signals, following.database())) {
                         Some(Ok(db)) => break (db, report, following),
@@ -227,6 +241,12 @@ impl Life {
                         Some(Ended::Rebuild) if config.replication.auto_rebuild => {
                             let primary = addresses.first();
                             eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
+                            node = Some(this);
+                        }
+                        Some(ended @ Ended::Damaged { .. }) => {
+                            let reason = reason(&ended);
+                            healing.begin(config, env).map_err(|remedy| stopped(&reason, &remedy))?;
+                            eprintln!("{reason}");
                             node = Some(this);
                         }
                         Some(Ended::Truncate { at, .. }) => {
@@ -389,8 +409,16 @@ impl Server {
             eprintln!("listening for HTTP on {}", http.address());
         }
         let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
-        let mut ground =
-            Ground { config, data: data.to_owned(), env: Env::real(), patience: Patience::default(), stage };
+        let env = Env::real();
+        let may_follow = config.replication.primary.is_some() || !config.replication.peers.0.is_empty();
+        let exchange = match config.engine.read_only {
+            _ if may_follow => Exchange::Possible,
+            true => Exchange::ReadsOnly,
+            false => Exchange::Never,
+        };
+        let held = guard(data, exchange, &env)?;
+        let (patience, healing) = Default::default();
+        let mut ground = Ground { config, data: data.to_owned(), env, patience, stage, healing, _guard: held };
         let Some((life, report)) = Life::open(&runtime, &mut ground, None, progress)? else {
             return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };
@@ -441,7 +469,7 @@ impl Server {
         let mut signals = runtime.block_on(async { Signals::catch() })?;
         let mut listener = Some(listener);
         let result = loop {
-            let over = runtime.block_on(accept(&mut listener, &mut life, &ground, &mut signals));
+            let over = runtime.block_on(accept(&mut listener, &mut life, &mut ground, &mut signals));
             if let Ok(Over::Differs(difference)) = &over {
                 difference::keep(&ground.data, difference, &ground.env)?;
                 let message = reason(&Ended::Differs(*difference));
@@ -474,10 +502,10 @@ impl Server {
 async fn accept(
     listener: &mut Option<Arc<TcpListener>>,
     life: &mut Life,
-    ground: &Ground,
+    ground: &mut Ground,
     signals: &mut Signals,
 ) -> Result<Over, ServeError> {
-    let Ground { config, env, stage, .. } = ground;
+    let Ground { config, env, stage, healing, .. } = ground;
     let Some(accepting) = listener.clone() else { return Ok(Over::Stop) };
     let (stop, stopping) = watch::channel(false);
     let (database, node) = (life.database.clone(), life.node.clone());
@@ -510,11 +538,26 @@ async fn accept(
         tokio::select! {
             term = node.deposed() => break Ok(Over::Deposed(term)),
             never = &mut handing_over => match never {},
-            ended = unfollowed => break match ended {
-                Ended::Rebuild if config.replication.auto_rebuild => Ok(Over::Rebuild),
-                Ended::Truncate { at, .. } => Ok(Over::Diverged(at)),
-                Ended::Differs(difference) => Ok(Over::Differs(difference)),
-                ended => Err(ServeError::Replication { message: reason(&ended) }),
+            ended = unfollowed => match ended {
+                Ended::Rebuild if config.replication.auto_rebuild => break Ok(Over::Rebuild),
+                Ended::Truncate { at, .. } => break Ok(Over::Diverged(at)),
+                Ended::Differs(difference) => break Ok(Over::Differs(difference)),
+                ended @ Ended::Damaged { .. } => {
+                    let reason = reason(&ended);
+                    match healing.begin(config, env) {
+                        Ok(()) => {
+                            eprintln!("{reason}");
+                            break Ok(Over::Rebuild);
+                        }
+                        // What was applied before is read on.
+                        Err(remedy) => {
+                            let problem = stopped(&reason, &remedy).to_string();
+                            eprintln!("{problem}");
+                            database.show_problem(problem);
+                        }
+                    }
+                }
+                ended => break Err(ServeError::Replication { message: reason(&ended) }),
             },
             accepted = accepting.accept() => match accepted {
                 Ok((socket, _)) => {

@@ -189,6 +189,10 @@ impl Source for EngineSource {
         self.log()?.crc_before(end, bytes).map_err(source_error)
     }
 
+    fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, SourceError> {
+        self.log()?.crc_between(from, to).map_err(source_error)
+    }
+
     fn ship(&self, slot: &str, from: Lsn) -> Result<EngineShipper, SourceError> {
         let name = format!("{CONSUMER_PREFIX}{slot}");
         self.log()?.ship(&name, self.ship_options(from)).map(EngineShipper).map_err(source_error)

@@ -80,7 +80,13 @@ impl Target for EngineTarget {
     }
 
     fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, TargetError> {
-        self.replica.receive(start, prev_end, records).map_err(|error| target_error(&error))
+        let received = self.replica.receive(start, prev_end, records);
+        received.map_err(|error| match self.replica.failure() {
+            Some(failure @ EngineError::Corruption { lsn, .. }) => {
+                TargetError::Damaged { at: lsn, why: failure.to_string() }
+            }
+            _ => target_error(&error),
+        })
     }
 
     fn promised(&self) -> Term {
@@ -136,6 +142,11 @@ impl Target for EngineTarget {
     fn hold(&self, at: Lsn) -> Option<Box<dyn Held>> {
         let held: Box<dyn Held> = Box::new(self.replica.hold_state(at).ok()??);
         Some(held)
+    }
+
+    fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, TargetError> {
+        let Some(log) = self.replica.follower() else { return Ok(None) };
+        log.log().crc_between(from, to).map_err(|error| TargetError::Failed(error.to_string()))
     }
 
     fn queue_bytes(&self) -> u64 {

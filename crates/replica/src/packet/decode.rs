@@ -360,6 +360,7 @@ const CODES: &[ErrorCode] = &[
     ErrorCode::Shutdown,
     ErrorCode::NotPrimary,
     ErrorCode::StateDiffers,
+    ErrorCode::Damaged,
 ];
 
 impl ErrorCode {
@@ -375,7 +376,7 @@ impl ErrorCode {
             Self::Protocol | Self::Checksum | Self::Gap | Self::Version => b"08P01",
             Self::Cluster | Self::NodeInUse | Self::Slot => b"55000",
             Self::Term | Self::NotPrimary => b"25006",
-            Self::Ahead | Self::StateDiffers => b"XX001",
+            Self::Ahead | Self::StateDiffers | Self::Damaged => b"XX001",
             Self::LogGone => b"58P01",
             Self::Storage => b"58030",
             Self::Shutdown => b"57P01",

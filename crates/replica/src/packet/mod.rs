@@ -375,7 +375,7 @@ pub struct Verify {
     pub to: Lsn,
     /// Of which family, its id plus one; 0 in a question and behind the last answer, and for the log.
     pub cf: u32,
-    /// The answer; 0 in the question.
+    /// The answer; 0 in a question about rows.
     pub result: u64,
 }
 
@@ -464,8 +464,10 @@ pub enum ErrorCode {
     Shutdown = 12,
     /// The peer is not a primary.
     NotPrimary = 13,
-    /// The same state has another hash.
+    /// The same state has another hash, or the same stretch of log another checksum.
     StateDiffers = 14,
+    /// The replica's copy of the log holds what cannot be applied.
+    Damaged = 15,
 }
 
 /// `X`: the connection ends.

@@ -9,6 +9,7 @@
 //! | `slots.rs` | [`Slots`]: who follows, by name, and for how long log is kept for whom |
 //! | `slots_file.rs` | the file `slots`, by which a primary knows them after a restart |
 //! | `handing.rs` | [`Handing`]: a handover beside the connections, and whoever lets writers end |
+//! | `trouble.rs` | [`Trouble`](trouble::Trouble): faults of a slot's streams, one after the other; no I/O |
 //! | `serve.rs` | one connection, from hello to its end |
 //! | `delay.rs` | [`Delay`]: how far a replica is behind in time; no I/O |
 //! | `delay_history.rs` | [`DelayHistory`]: that second by second, and percentiles; no I/O |
@@ -31,6 +32,7 @@ mod source;
 mod synchronous;
 #[cfg(test)]
 mod synchronous_tests;
+mod trouble;
 
 pub use self::{
     delay::{Delay, Marks},

@@ -39,7 +39,7 @@ use crate::{
     link::{self, Reading, Writing},
     packet::{
         Data, DataFlags, End, EndReason, ErrorCode, From, Handover, HandoverKind, Heartbeat, Hello,
-        IDENTIFY_HISTORIES_MAX, Identify, Packet, Verdict,
+        IDENTIFY_HISTORIES_MAX, Identify, Packet, Verdict, VerifyKind,
     },
 };
 
@@ -54,6 +54,9 @@ const CLOSE_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes of records in one packet, about.
 const PACKET_BYTES: usize = 1 << 20;
+
+/// Most of the log that is compared with a replica's at a time.
+const LOG_BYTES: u64 = 16 << 20;
 
 /// What a connection is served with.
 #[derive(Debug)]
@@ -114,7 +117,17 @@ impl<S: Source> Served<S> {
                 writing.send(&identify(Verdict::Stream, start)).await?;
                 attached.admit();
                 reading.known();
-                self.stream(reading, writing, shipper, (&attached, &greeting), start, stop).await
+                let term = self.source.identity().term;
+                let now_ns = self.env.clock.now_ns();
+                let progress = Progress::new(term, start, self.options.window_bytes, now_ns);
+                let acks = Arc::new(Acks { progress: Mutex::new(progress), changed: Notify::new() });
+                let streamed =
+                    self.stream(reading, writing, shipper, (&attached, &greeting), (term, &acks), stop).await;
+                if let Err(error) = &streamed {
+                    let received = acks.progress.lock().positions().received;
+                    attached.ended(received, error);
+                }
+                streamed
             }
             Decision::Backup { .. } => {
                 attached.admit();
@@ -220,6 +233,13 @@ impl<S: Source> Served<S> {
         }
     }
 
+    /// Has the log between `from` and `to` summed up, which the replica has on its disk: at most the last [`LOG_BYTES`] of it.
+    fn sum_up(&self, from: Lsn, to: Lsn) -> Option<compare::Reading> {
+        let from = from.max(Lsn::new(to.get().saturating_sub(LOG_BYTES)));
+        let source = self.source.clone();
+        (from < to).then(|| compare::Reading::of((from, to), move || source.crc_between(from, to)))
+    }
+
     /// Sends what becomes durable until the connection ends.
     async fn stream<C: Connection>(
         &self,
@@ -227,14 +247,10 @@ impl<S: Source> Served<S> {
         writing: &mut Writing<C>,
         mut shipper: S::Shipper,
         (attached, greeting): (&Arc<Attached>, &Greeting),
-        start: Lsn,
+        (term, acks): (Term, &Arc<Acks>),
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
-        let term = self.source.identity().term;
-        let now_ns = self.env.clock.now_ns();
-        let progress = Progress::new(term, start, self.options.window_bytes, now_ns);
-        let acks = Arc::new(Acks { progress: Mutex::new(progress), changed: Notify::new() });
         // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
         let member = self.source.synchronous().map(|synchronous| (synchronous.connected(slot), self.source.clone()));
         let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
@@ -256,6 +272,8 @@ impl<S: Source> Served<S> {
         verifies.reset();
         // Held, until the log was sent up to there; then it is read.
         let (mut held, mut summing): (Option<Box<dyn Held>>, Option<Summing>) = (None, None);
+        // The log below is compared, and what is being summed up of that above.
+        let (mut compared, mut stretch) = (acks.progress.lock().positions().sent, None::<compare::Reading>);
         let mut records = Vec::new();
         // Ends to be told once everything below is sent.
         let (mut offer, mut closing): (Option<Ending>, Option<Ending>) = (None, None);
@@ -305,11 +323,11 @@ impl<S: Source> Served<S> {
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;
                 }
                 _ = heartbeats.tick() => {
-                    told_show = taking.while_heard(self.heartbeat(writing, term, &acks, attached)).await?;
+                    told_show = taking.while_heard(self.heartbeat(writing, term, acks, attached)).await?;
                 }
                 // What its readers wait for may be all that is left to say.
                 () = grows_above(&mut shows, told_show) => {
-                    told_show = taking.while_heard(self.heartbeat(writing, term, &acks, attached)).await?;
+                    told_show = taking.while_heard(self.heartbeat(writing, term, acks, attached)).await?;
                 }
                 _ = verifies.tick(), if self.options.verify.is_some() && held.is_none() && summing.is_none() => {
                     let sent = acks.progress.lock().positions().sent;
@@ -317,6 +335,17 @@ impl<S: Source> Served<S> {
                     held = block_in_place(|| self.source.hold()).filter(|held| held.at() >= sent);
                     if held.as_ref().is_some_and(|held| held.at() == sent) {
                         ask(&mut held, &mut summing, writing).await?;
+                    }
+                    if stretch.is_none() {
+                        let durable = acks.progress.lock().positions().durable;
+                        stretch = self.sum_up(compared, durable);
+                        compared = durable;
+                    }
+                }
+                summed = compare::read(&mut stretch) => {
+                    let summed = summed.map_err(|why| LinkError::refused(ErrorCode::Storage, Lsn::ZERO, why))?;
+                    if let Some(summed) = summed {
+                        writing.send(&summed.packet()).await?;
                     }
                 }
                 summed = compare::summed(&mut summing) => {
@@ -478,7 +507,11 @@ async fn take_acks<C: Connection, S: Source>(
                 acks.changed.notify_one();
             }
             // The replica found what this node has.
-            Packet::Verify(verify) if verify.from == verify.to => attached.verified(verify.to),
+            Packet::Verify(verify) if verify.kind == VerifyKind::StateHash && verify.from == verify.to => {
+                attached.verified(verify.to);
+            }
+            // So it did with a stretch of the log.
+            Packet::Verify(verify) if verify.kind == VerifyKind::LogCrc => attached.log_verified(verify.to),
             Packet::Handover(Handover { kind: HandoverKind::Ask, wait_ms, .. }) => {
                 if let Some(Successor { handing, slot, node }) = &successor {
                     let wait = Duration::from_millis(u64::from(wait_ms));

@@ -25,8 +25,9 @@ use super::{
     delay_history::{DelayHistory, DelaySecond, DelaySummary},
     progress::{Progress, Sent},
     slots_file::{SlotsFile, StoredSlot},
+    trouble::Trouble,
 };
-use crate::packet::Ack;
+use crate::{LinkError, packet::Ack};
 
 /// How old the file may be while positions move.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
@@ -66,6 +67,10 @@ pub enum SlotState {
     Away,
     /// It is not connected, and the log that it needs is not kept any more: it has to be filled anew.
     Expired,
+    /// Its streams end at one position, again and again.
+    Failing,
+    /// It said that it has stopped: what it has cannot be applied, or is not what this node has.
+    Stopped,
 }
 
 impl SlotState {
@@ -77,6 +82,8 @@ impl SlotState {
             Self::Backup => "backup",
             Self::Away => "away",
             Self::Expired => "expired",
+            Self::Failing => "failing",
+            Self::Stopped => "stopped",
         }
     }
 }
@@ -92,6 +99,10 @@ pub struct SlotStat {
     pub address: String,
     /// What its replica is doing.
     pub state: SlotState,
+    /// Whether its replica is connected.
+    pub is_connected: bool,
+    /// Why it is failing or stopped, if it is.
+    pub problem: Option<String>,
     /// How far it has come.
     pub positions: Sent,
     /// Its shortest round trip, in nanoseconds; `u64::MAX` before the first.
@@ -112,6 +123,8 @@ pub struct SlotStat {
     pub delay_max_ns: u64,
     /// Below here its rows were found to be the primary's; zero before the first comparison of its connection.
     pub verified: Lsn,
+    /// Below here its log was found to have this node's bytes, as far as both had them; zero before the first comparison of its connection.
+    pub log_verified: Lsn,
     /// Percentiles of the last minute or two, over its connections.
     pub summary: DelaySummary,
     /// For how long it has owed the oldest of what it does not show, in nanoseconds.
@@ -142,13 +155,15 @@ struct Slot {
     write: Delay,
     flush: Delay,
     history: DelayHistory,
+    trouble: Trouble,
     connection: Option<u64>,
 }
 
 impl Slot {
     fn new(stat: SlotStat) -> Self {
         let [delay, write, flush] = [Delay::default(); 3];
-        Self { stat, delay, write, flush, history: DelayHistory::default(), connection: None }
+        let (history, trouble) = Default::default();
+        Self { stat, delay, write, flush, history, trouble, connection: None }
     }
 
     /// One whose replica has not come.
@@ -160,6 +175,12 @@ impl Slot {
         self.stat.unheard_ns.saturating_add(now_ns.saturating_sub(self.stat.heard_ns))
     }
 
+    /// Returns what is shown of what its replica is doing: a mark, unless it is being filled or has to be.
+    fn shown_state(&self) -> SlotState {
+        let mark = self.trouble.mark().map(|(state, _)| state);
+        mark.filter(|_| !matches!(self.stat.state, SlotState::Backup | SlotState::Expired)).unwrap_or(self.stat.state)
+    }
+
     fn expire(&mut self, why: Expiry) {
         (self.stat.state, self.stat.expired) = (SlotState::Expired, Some(why));
     }
@@ -169,6 +190,8 @@ impl Slot {
 struct Inner {
     slots: BTreeMap<String, Slot>,
     connections: u64,
+    /// What an operator should read, and has not been told.
+    news: Vec<String>,
     /// Whether the file says something else, and whether it should soon say this.
     changed: bool,
     urgent: bool,
@@ -287,6 +310,9 @@ impl Slots {
     pub fn stat(&self, durable: Lsn, now_ns: u64) -> Vec<SlotStat> {
         let (inner, marks) = (self.inner.lock(), self.marks.lock());
         let stat = |slot: &Slot| SlotStat {
+            state: slot.shown_state(),
+            is_connected: slot.connection.is_some_and(|connection| connection != DROPPING),
+            problem: slot.trouble.mark().map(|(_, why)| why.to_owned()),
             delay_ns: slot.delay.now_ns(&marks, durable, now_ns),
             delay_max_ns: slot.delay.max_ns(),
             summary: slot.history.summary(),
@@ -358,7 +384,8 @@ impl Slots {
             ..SlotStat::away(name.to_owned(), now_ns)
         };
         let history = before.as_ref().map(|slot| slot.history.clone()).unwrap_or_default();
-        let slot = Slot { history, connection: Some(connection), ..Slot::new(stat) };
+        let trouble = before.as_ref().map(|slot| slot.trouble.clone()).unwrap_or_default();
+        let slot = Slot { history, trouble, connection: Some(connection), ..Slot::new(stat) };
         inner.slots.insert(name.to_owned(), slot);
         let before = Mutex::new(Some(before));
         Ok(Attached { slots: self.clone(), name: name.to_owned(), connection, before })
@@ -376,6 +403,7 @@ impl Slots {
         let save = {
             let mut inner = self.inner.lock();
             let inner = &mut *inner;
+            news.append(&mut inner.news);
             for (name, slot) in inner.slots.iter_mut().filter(|(_, slot)| slot.connection.is_none()) {
                 let keeps_log = held.get(name).is_some_and(|held| !held.is_lost);
                 let is_too_old = age_max.is_some_and(|most| u128::from(slot.unheard_ns(now_ns)) >= most.as_nanos());
@@ -501,6 +529,8 @@ impl SlotStat {
             node: 0,
             address: String::new(),
             state: SlotState::Away,
+            is_connected: false,
+            problem: None,
             positions: Sent::default(),
             rtt_min_ns: u64::MAX,
             queue_bytes: 0,
@@ -511,6 +541,7 @@ impl SlotStat {
             delay_ns: 0,
             delay_max_ns: 0,
             verified: Lsn::ZERO,
+            log_verified: Lsn::ZERO,
             summary: DelaySummary::default(),
             owed_ns: 0,
             drain_ns: None,
@@ -546,11 +577,11 @@ impl Attached {
         slot.map_or(0, |slot| slot.delay.now_ns(&self.slots.marks.lock(), durable, now_ns))
     }
 
-    fn change(&self, change: impl FnOnce(&mut SlotStat)) {
+    fn change(&self, change: impl FnOnce(&mut Slot)) {
         let mut inner = self.slots.inner.lock();
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
         if let Some(slot) = slot {
-            change(&mut slot.stat);
+            change(slot);
         }
     }
 
@@ -564,20 +595,39 @@ impl Attached {
 
     /// Says what the replica is doing.
     pub(super) fn state(&self, state: SlotState) {
-        self.change(|stat| stat.state = state);
+        self.change(|slot| {
+            slot.stat.state = state;
+            if state == SlotState::Backup {
+                slot.trouble = Trouble::default();
+            }
+        });
+    }
+
+    /// Takes note of why its stream ended, when the replica had received the log up to `received`.
+    pub(super) fn ended(&self, received: Lsn, error: &LinkError) {
+        let mut news = None;
+        self.change(|slot| news = slot.trouble.on_end(&self.name, received, error));
+        self.slots.inner.lock().news.extend(news);
     }
 
     /// Its rows below `at` are the primary's.
     pub(super) fn verified(&self, at: Lsn) {
-        self.change(|stat| stat.verified = at.max(stat.verified));
+        self.change(|slot| slot.stat.verified = at.max(slot.stat.verified));
+    }
+
+    /// Its log below `at` is this node's.
+    pub(super) fn log_verified(&self, at: Lsn) {
+        self.change(|slot| slot.stat.log_verified = at.max(slot.stat.log_verified));
     }
 
     /// Shows how far it has come.
     pub(super) fn show(&self, progress: &Progress) {
-        self.change(|stat| {
+        self.change(|slot| {
+            let stat = &mut slot.stat;
             stat.positions = progress.positions();
             (stat.rtt_min_ns, stat.queue_bytes) = (progress.rtt_min_ns(), progress.queue_bytes());
             stat.heard_ns = progress.heard_ns();
+            slot.trouble.on_received(stat.positions.received);
         });
         self.slots.inner.lock().changed = true;
     }

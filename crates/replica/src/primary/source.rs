@@ -55,6 +55,16 @@ pub trait Source: Send + Sync + 'static {
     /// The log cannot be read.
     fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError>;
 
+    /// The CRC-32C of the log from `from` to `to`, both ends of records, below `durable`; `None` when it does not have all of it any more.
+    /// Blocks on reading that.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, SourceError> {
+        let _not_kept = (from, to);
+        Ok(None)
+    }
+
     /// Reads the log from `from` on under the name of a slot, which keeps it from there on.
     ///
     /// # Errors

@@ -27,7 +27,7 @@ use tokio::{
 use super::{Backoff, Heard, Positions, Target, TargetError};
 use crate::{
     Connection, LinkError,
-    compare::{self, Compared, Comparing, Difference, Summing},
+    compare::{self, Compared, Comparing, Difference, Differing, Stretch, Summing},
     identity::Identity,
     link::{self, Reading, Writing},
     packet::{
@@ -69,8 +69,15 @@ pub enum Ended {
     },
     /// The directory is to be filled anew.
     Rebuild,
-    /// Its rows are not the primary's: it must not be read any more.
+    /// Its rows or its log are not the primary's: it must not be read any more.
     Differs(Difference),
+    /// What came cannot be applied: nothing more is, what was applied before can be read, and the directory is to be filled anew.
+    Damaged {
+        /// The record that stopped it.
+        at: Lsn,
+        /// Why.
+        why: String,
+    },
     /// The database has to be opened again.
     Failed(String),
 }
@@ -219,6 +226,8 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         let mut told = false;
         let (mut comparing, mut summing) = (Comparing::default(), None::<Summing>);
         let mut last = None;
+        // A stretch of log as the primary has it, and this node's, while that is read.
+        let (mut theirs, mut stretch) = (None::<Stretch>, None::<compare::Reading>);
         loop {
             if let Some(Compared { at, differs }) = comparing.verdict() {
                 let Some((family, own, primary)) = differs else {
@@ -227,10 +236,8 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     }
                     continue;
                 };
-                let difference = Difference { at, term, family, own, primary };
-                let error = LinkError::fatal(ErrorCode::StateDiffers, at, difference.to_string());
-                writing.lock().await.end(Some(&error)).await;
-                return Ok(Outcome::Ended(Ended::Differs(difference)));
+                let difference = Difference { at, term, what: Differing::Rows { family, own, primary } };
+                return Ok(self.differs(writing, difference).await);
             }
             let packet = select! {
                 packet = reading.heard(timeout) => packet?,
@@ -242,6 +249,25 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX);
                     let question = Handover { kind: HandoverKind::Ask, term, wait_ms, text: "" };
                     writing.lock().await.send(&Packet::Handover(question)).await?;
+                    continue;
+                }
+                own = compare::read(&mut stretch) => {
+                    let primary = theirs.take();
+                    let own = match own {
+                        Ok(own) => own,
+                        // What was received cannot be read again, and would be lost with this process.
+                        Err(why) => {
+                            let at = primary.map_or(identify.start, |primary| primary.from);
+                            return Ok(self.damaged(writing, at, why).await);
+                        }
+                    };
+                    let (Some(own), Some(primary)) = (own, primary) else { continue };
+                    if own != primary {
+                        let Stretch { from, to: at, crc } = own;
+                        let what = Differing::Log { from, own: crc, primary: primary.crc };
+                        return Ok(self.differs(writing, Difference { at, term, what }).await);
+                    }
+                    writing.lock().await.send(&own.packet()).await?;
                     continue;
                 }
                 ended = &mut sending.0 => return Err(ended.unwrap_or(LinkError::Closed)),
@@ -261,6 +287,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     let end = match received {
                         Ok(end) => end,
                         Err(TargetError::Failed(text)) => return Ok(Outcome::Ended(Ended::Failed(text))),
+                        Err(TargetError::Damaged { at, why }) => return Ok(self.damaged(writing, at, why).await),
                         Err(error) => return Err(refuse_target(&error, data.start)),
                     };
                     fault_point!("stream.received");
@@ -303,6 +330,15 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     summing = held.map(Summing::of);
                     continue;
                 }
+                Packet::Verify(verify) => {
+                    let asked = Stretch::of(&verify)?;
+                    let target = self.target.clone();
+                    stretch = Some(compare::Reading::of((asked.from, asked.to), move || {
+                        target.crc_between(asked.from, asked.to)
+                    }));
+                    theirs = Some(asked);
+                    continue;
+                }
                 // Nobody runs them here; they may be left out as well.
                 Packet::Sample(_) => {}
                 _ => return Err(LinkError::Unexpected { what: "packet from a primary that streams" }),
@@ -326,6 +362,23 @@ async fn wanted<T: Target>(target: &T) -> Duration {
     match target.succession() {
         Some(succession) => succession.wanted().await,
         None => std::future::pending().await,
+    }
+}
+
+impl<T, N> Following<'_, T, N> {
+    /// Tells the primary that what this node has is not what the primary has, and ends.
+    async fn differs<C: Connection>(&self, writing: &Shared<C>, difference: Difference) -> Outcome {
+        let text = format!("slot {}: {difference}", self.options.slot);
+        let error = LinkError::fatal(ErrorCode::StateDiffers, difference.at, text);
+        writing.lock().await.end(Some(&error)).await;
+        Outcome::Ended(Ended::Differs(difference))
+    }
+
+    /// Tells the primary that nothing more can be applied, and ends.
+    async fn damaged<C: Connection>(&self, writing: &Shared<C>, at: Lsn, why: String) -> Outcome {
+        let text = format!("slot {}: replay has stopped: {why}", self.options.slot);
+        writing.lock().await.end(Some(&LinkError::fatal(ErrorCode::Damaged, at, text))).await;
+        Outcome::Ended(Ended::Damaged { at, why })
     }
 }
 
@@ -462,6 +515,7 @@ fn refuse_target(error: &TargetError, lsn: Lsn) -> LinkError {
     let code = match error {
         TargetError::Stream(_) => ErrorCode::Gap,
         TargetError::Full(_) | TargetError::Failed(_) => ErrorCode::Storage,
+        TargetError::Damaged { .. } => ErrorCode::Damaged,
     };
     LinkError::refused(code, lsn, error.to_string())
 }

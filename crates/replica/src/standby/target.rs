@@ -69,6 +69,16 @@ pub trait Target: Send + Sync + 'static {
         None
     }
 
+    /// The CRC-32C of its log from `from` to `to`, which is on its disk; `None` when it does not have all of it any more. Blocks on reading
+    /// that.
+    ///
+    /// # Errors
+    /// The log cannot be read.
+    fn crc_between(&self, from: Lsn, to: Lsn) -> Result<Option<u32>, TargetError> {
+        let _not_kept = (from, to);
+        Ok(None)
+    }
+
     /// Bytes received that wait to be applied.
     fn queue_bytes(&self) -> u64;
 }
@@ -94,12 +104,22 @@ pub enum TargetError {
     Full(String),
     /// Its disk or its memory failed: it has to be opened again.
     Failed(String),
+    /// They are in its log and cannot be applied, nor can anything that follows: it has to be filled anew. What was applied before can be
+    /// read.
+    Damaged {
+        /// The record that stopped it.
+        at: Lsn,
+        /// Why.
+        why: String,
+    },
 }
 
 impl fmt::Display for TargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stream(text) | Self::Full(text) | Self::Failed(text) => f.write_str(text),
+            Self::Stream(text) | Self::Full(text) | Self::Failed(text) | Self::Damaged { why: text, .. } => {
+                f.write_str(text)
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The file `state-differs` of a replica: its rows were not its primary's. Whoever finds it in the directory opens it no more.
+//! The file `state-differs` of a replica: its rows, or its log, were not its primary's. Whoever finds it in the directory opens it no more.
 
 use std::{io, path::Path};
 
@@ -34,7 +34,7 @@ pub(crate) fn keep(data: &Path, difference: &Difference, env: &Env) -> Result<()
     }
 }
 
-/// Refuses a directory whose rows were found to differ.
+/// Refuses a directory whose rows or log were found to differ.
 ///
 /// # Errors
 /// [`ServeError::Replication`] if they were; the disk's.
@@ -60,6 +60,7 @@ fn failed(operation: &'static str, path: &Path, source: io::Error) -> ServeError
 #[cfg(test)]
 mod tests {
     use collie_base::{Lsn, Term};
+    use collie_replica::Differing;
 
     use super::*;
 
@@ -70,9 +71,11 @@ mod tests {
         let data = Path::new("/data");
         env.files.create_dir_all(data).unwrap();
         check(data, &env).unwrap();
-        let difference = Difference { at: Lsn::new(5000), term: Term::new(1), family: 7, own: 0xAB, primary: 0xCD };
+        let what = Differing::Rows { family: 7, own: 0xAB, primary: 0xCD };
+        let difference = Difference { at: Lsn::new(5000), term: Term::new(1), what };
         keep(data, &difference, &env).unwrap();
-        keep(data, &Difference { own: 1, ..difference }, &env).unwrap();
+        let later = Differing::Log { from: Lsn::new(4096), own: 1, primary: 2 };
+        keep(data, &Difference { what: later, ..difference }, &env).unwrap();
         let refused = check(data, &Env::over(disk.power_cut(1), 1)).unwrap_err().to_string();
         for part in ["family 7", "00000000000000ab", "00000000000000cd"] {
             assert!(refused.contains(part), "{refused}");

@@ -41,6 +41,8 @@ pub(crate) struct Following {
     task: JoinHandle<()>,
     ended: oneshot::Receiver<Ended>,
     has_ended: bool,
+    /// Why it ended was told: it stands from then on, and is read.
+    stands: bool,
     /// A former primary shows nothing before the first try to follow: its log may go on where the primary's does not.
     may_show: Arc<AtomicBool>,
     candidate: Arc<Candidate>,
@@ -114,6 +116,7 @@ pub(crate) fn open(
         task,
         ended,
         has_ended: false,
+        stands: false,
         may_show,
         candidate,
         addresses: addresses.clone(),
@@ -191,7 +194,7 @@ impl Following {
         ShownNode { terms, follows: Some(Follows { db, candidate, addresses, contact, slot }), delay_max }
     }
 
-    /// Waits until it cannot go on as it is; returns why. That never comes of one that was promoted.
+    /// Waits until it cannot go on as it is; returns why, once. That never comes of one that was promoted.
     pub(crate) async fn ended(&mut self) -> Ended {
         // Asked again after it was dropped: what came once is kept.
         if !self.has_ended {
@@ -199,8 +202,12 @@ impl Following {
             let ended = (&mut self.ended).await.unwrap_or_else(lost);
             self.has_ended = true;
             if ended != Ended::Stopped {
+                self.stands = true;
                 return ended;
             }
+        }
+        if self.stands {
+            std::future::pending::<()>().await;
         }
         // Whoever promotes has stopped it.
         drop(self.candidate.promoting.lock().await);
@@ -236,6 +243,7 @@ pub(crate) fn reason(ended: &Ended) -> String {
         Ended::Differs(difference) => format!(
             "{difference}: this directory must not be read; set it aside for a look, and start with an empty one"
         ),
+        Ended::Damaged { at, why } => format!("replay has stopped at {at}, and nothing after it is shown: {why}"),
         Ended::Failed(why) => format!("the replica has to be opened again: {why}"),
         _ => "following has ended".to_owned(),
     }

@@ -8,6 +8,8 @@
 //! | `shown.rs` | what views and functions show of a primary's slots |
 //! | `redundancy.rs` | the quorum that commits wait for: said when it is lost, and when it is back |
 //! | `difference.rs` | a replica whose rows are not its primary's is not opened again |
+//! | `healing.rs` | whether a replica whose copy is damaged is filled anew by itself |
+//! | `guard.rs` | the lock beside a directory that may be exchanged |
 //! | `follow.rs` | a replica: its directory opened, and kept up to date |
 //! | `role.rs` | what a node is opened as: who leads is asked |
 //! | `peers.rs` | the other nodes: questions to all of them, and where a replica looks for its primary |
@@ -21,7 +23,9 @@ mod candidate;
 mod contact;
 pub(crate) mod difference;
 mod follow;
+mod guard;
 mod handing_over;
+mod healing;
 mod listen;
 mod peers;
 mod quorum_watch;
@@ -37,7 +41,9 @@ pub(crate) use self::{
     candidate::{Node, announce},
     contact::ShownNode,
     follow::{Following, open, reason},
+    guard::{Exchange, guard},
     handing_over::hand_over,
+    healing::Healing,
     listen::Replicas,
     rebuild::{Patience, list, rebuild, settle},
     rejoin::{Rejoin, set_aside},

@@ -7,6 +7,7 @@
 //!   it one directory: the new one if it has its name, else the old one. Both are there at once, so there has to be room for both.
 //! - A3. What was set aside in `diverged` moves on with the directory's name. The file `promise`, by which a node keeps its word
 //!   (replication.md R8), is in the new directory before that has its name.
+//! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
 //!
 //! | `DIR` | `DIR.collie-before` | a crash was | done at the next start |
 //! |---|---|---|---|
@@ -83,7 +84,8 @@ fn swap(data: &Path, env: &Env) -> Result<(), ServeError> {
     settle(data, env)
 }
 
-/// Ends what a crash left unfinished. Call it before the directory is opened.
+/// Ends what a crash left unfinished. Call it before the directory is opened, and while nobody else has it
+/// ([`guard`](super::guard::guard)).
 ///
 /// # Errors
 /// The disk's.
@@ -144,11 +146,11 @@ pub(crate) fn partial_of(data: &Path) -> PathBuf {
     beside(data, ".collie-partial")
 }
 
-fn before_of(data: &Path) -> PathBuf {
+pub(super) fn before_of(data: &Path) -> PathBuf {
     beside(data, ".collie-before")
 }
 
-fn beside(data: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(data: &Path, suffix: &str) -> PathBuf {
     let mut name = data.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     data.with_file_name(name)
@@ -159,7 +161,7 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Ser
     move |source| ServeError::Io { operation, what, source }
 }
 
-fn is_there(env: &Env, dir: &Path) -> Result<bool, ServeError> {
+pub(super) fn is_there(env: &Env, dir: &Path) -> Result<bool, ServeError> {
     match env.files.list(dir) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

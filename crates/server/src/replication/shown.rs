@@ -6,7 +6,7 @@ use collie_base::Lsn;
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
-    primary::{DropError, HeldSlot, SlotStat, SlotState, Slots, Source as _},
+    primary::{DropError, HeldSlot, SlotStat, Slots, Source as _},
 };
 use collie_sql::{
     catalog::system::{DelayRow, QuorumRow, SlotRow, Standby},
@@ -43,10 +43,6 @@ fn us_of(ns: u64) -> i64 {
     int(ns / 1000)
 }
 
-fn is_connected(stat: &SlotStat) -> bool {
-    !matches!(stat.state, SlotState::Away | SlotState::Expired)
-}
-
 impl Shown {
     fn stat(&self) -> Vec<SlotStat> {
         self.slots.stat(self.source.durable(), self.env.clock.now_ns())
@@ -63,7 +59,7 @@ impl Replication for Shown {
             None => "async",
         };
         let standby = |stat: SlotStat| Standby {
-            is_connected: is_connected(&stat),
+            is_connected: stat.is_connected,
             sync_state: sync_state(&stat.name),
             slot: stat.name,
             node: stat.node,
@@ -85,6 +81,7 @@ impl Replication for Shown {
             rtt_us: (stat.rtt_min_ns < u64::MAX).then(|| int(stat.rtt_min_ns / 1000)),
             queue_bytes: i64::from(stat.queue_bytes),
             verified: Some(stat.verified).filter(|verified| *verified > Lsn::ZERO),
+            log_verified: Some(stat.log_verified).filter(|verified| *verified > Lsn::ZERO),
         };
         self.stat().into_iter().map(standby).collect()
     }
@@ -96,7 +93,7 @@ impl Replication for Shown {
             let held = held.get(&stat.name).filter(|held| !held.is_lost);
             SlotRow {
                 state: stat.state.word(),
-                is_connected: is_connected(&stat),
+                is_connected: stat.is_connected,
                 node: Some(stat.node).filter(|node| *node != 0),
                 restart: held.map(|held| held.restart),
                 durable: stat.positions.durable,
@@ -106,6 +103,7 @@ impl Replication for Shown {
                 age_max_ms: self.limits.age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
                 last_seen_us: Some(stat.heard_wall_us).filter(|us| *us != 0).map(|us| us - EPOCH_DIFFERENCE),
                 expired_by: stat.expired.map(|why| why.word()),
+                problem: stat.problem,
                 slot: stat.name,
             }
         };

@@ -60,6 +60,8 @@ pub struct Database {
     pub(super) timer: Timer,
     /// Who follows this database.
     pub(super) replication: OnceLock<Box<dyn crate::session::Replication>>,
+    /// What is wrong with this copy of another's rows.
+    pub(super) problem: OnceLock<String>,
     pub(super) promote: OnceLock<crate::session::Promote>,
     /// What the node knows of itself.
     pub(super) node_state: OnceLock<Box<dyn crate::session::NodeState>>,
@@ -181,6 +183,7 @@ impl Database {
             timer: Timer::new(&env),
             blocking: OnceLock::new(),
             replication: OnceLock::new(),
+            problem: OnceLock::new(),
             promote: OnceLock::new(),
             node_state: OnceLock::new(),
             replicas: OnceLock::new(),

@@ -40,6 +40,8 @@ struct Facts {
     is_read_only: bool,
     term: u64,
     promised: Option<u64>,
+    /// What is wrong with its copy of another's rows.
+    problem: Option<String>,
     log: LogFacts,
     engine: EngineStat,
     /// The trees that take no flush any more, and why.
@@ -74,6 +76,7 @@ impl Database {
             is_read_only: db.is_read_only(),
             term: node.term,
             promised: node.promised,
+            problem: node.problem,
             log,
             engine,
             failed,
@@ -117,6 +120,9 @@ fn judge(facts: &Facts) -> Vec<Trouble> {
             facts.term
         );
         say(Severity::Warning, "term", text);
+    }
+    if let Some(problem) = &facts.problem {
+        say(Severity::Warning, "replica", problem.clone());
     }
     if let Some(quorum) = &facts.quorum {
         quorum_troubles(quorum, &mut say);
@@ -178,6 +184,9 @@ fn quorum_troubles(quorum: &QuorumRow, say: &mut impl FnMut(Severity, &'static s
 
 fn slot_troubles(row: &SlotRow, say: &mut impl FnMut(Severity, &'static str, String)) {
     let name = &row.slot;
+    if let Some(problem) = &row.problem {
+        say(Severity::Warning, "slot", format!("the replica of {name} is {}: {problem}", row.state));
+    }
     if let Some(by) = row.expired_by {
         let text = format!(
             "{name} is expired by its {by}: its replica has to be filled anew, or the slot dropped (pg_drop_replication_slot)"

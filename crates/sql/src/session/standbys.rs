@@ -52,6 +52,22 @@ impl Database {
         let _already_there = self.replication.set(replication);
     }
 
+    /// Has `collie_node` show what is wrong with this copy of another's rows, and what to do. Only the first call counts.
+    pub fn show_problem(&self, problem: String) {
+        let _already_there = self.problem.set(problem);
+    }
+
+    /// Returns what is wrong with this copy: what was said, else which families have holes.
+    fn problem(&self) -> Option<String> {
+        if let Some(problem) = self.problem.get() {
+            return Some(problem.clone());
+        }
+        let holes: Vec<String> =
+            self.db.holes().into_iter().map(|(cf, since)| format!("family {cf} since {since}")).collect();
+        let what = "rows are missing here that were written on the primary without its log (disable_wal): of";
+        (!holes.is_empty()).then(|| format!("{what} {}", holes.join(", ")))
+    }
+
     /// Returns who this database is.
     pub fn node(&self) -> NodeRow {
         let db = &self.db;
@@ -65,6 +81,7 @@ impl Database {
             term: term.get(),
             history: newest.map(|history| (history.history.get(), history.start)),
             commits: db.commits(),
+            problem: self.problem(),
             aborts: db.aborts(),
             promised: self.node_state.get().map(|state| state.promised()),
             term_start: of_term.map(|history| history.start),

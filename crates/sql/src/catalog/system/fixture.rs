@@ -131,6 +131,7 @@ impl SessionFacts for FakeSession {
             age_max_ms: Some(3000),
             last_seen_us: Some(0),
             expired_by: None,
+            problem: Some("it is failing".to_owned()),
         };
         let south = super::SlotRow {
             slot: "south".to_owned(),
@@ -141,6 +142,7 @@ impl SessionFacts for FakeSession {
             kept_bytes: 0,
             last_seen_us: None,
             expired_by: Some("age"),
+            problem: None,
             ..north.clone()
         };
         vec![north, south]
@@ -158,6 +160,7 @@ impl SessionFacts for FakeSession {
             term: 3,
             history: Some((7, Lsn::new(0x10))),
             commits: 5,
+            problem: Some("replay has stopped".to_owned()),
             aborts: 2,
             promised: Some(4),
             term_start: Some(Lsn::new(0x8)),

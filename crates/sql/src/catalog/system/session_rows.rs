@@ -224,6 +224,7 @@ fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("queue_bytes", Value::Int8(standby.queue_bytes)),
             ("sync_state", Value::text(standby.sync_state)),
             ("verified_lsn", standby.verified.map_or(Value::Null, lsn)),
+            ("log_verified_lsn", standby.log_verified.map_or(Value::Null, lsn)),
         ]);
     }
 }
@@ -262,6 +263,7 @@ fn own_slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("age_max_ms", slot.age_max_ms.map_or(Value::Null, Value::Int8)),
             ("last_seen", slot.last_seen_us.map_or(Value::Null, Value::TimestampTz)),
             ("expired_by", slot.expired_by.map_or(Value::Null, Value::text)),
+            ("problem", slot.problem.map_or(Value::Null, Into::into)),
         ]);
     }
 }
@@ -296,6 +298,7 @@ fn node(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         ("visible_lsn", lsn(visible)),
         ("durable_lsn", lsn(durable)),
         ("commits", Value::Int8(i64::try_from(node.commits).unwrap_or(i64::MAX))),
+        ("problem", node.problem.map_or(Value::Null, Into::into)),
         ("aborts", Value::Int8(i64::try_from(node.aborts).unwrap_or(i64::MAX))),
         (
             "promised_term",

@@ -51,6 +51,8 @@ pub struct Standby {
     pub sync_state: &'static str,
     /// Below here its rows were found to be this database's; `None` if nobody has looked.
     pub verified: Option<Lsn>,
+    /// Below here its log was found to hold this database's bytes, as far as both had them; `None` if nobody has looked.
+    pub log_verified: Option<Lsn>,
 }
 
 /// A replication slot.
@@ -80,6 +82,8 @@ pub struct SlotRow {
     pub last_seen_us: Option<i64>,
     /// Which limit it is beyond, a word, once it keeps no log any more.
     pub expired_by: Option<&'static str>,
+    /// Why its replica is failing or has stopped, if it is so.
+    pub problem: Option<String>,
 }
 
 /// A second of a replica's delay, as `collie_replication_delay` shows it.
@@ -118,6 +122,8 @@ pub struct NodeRow {
     pub history: Option<(u64, Lsn)>,
     /// Transactions that have committed here since it was opened.
     pub commits: u64,
+    /// What is wrong with its copy of another's rows, and what to do, if anything is.
+    pub problem: Option<String>,
     /// Transactions that had begun to write and were rolled back here since.
     pub aborts: u64,
     /// The highest term it has promised to follow or leads in; `None` where nobody keeps promises.

@@ -599,10 +599,14 @@ fn session_relations_show_the_session() {
                 "bytes_max",
                 "unheard_ms",
                 "age_max_ms",
-                "expired_by"
+                "expired_by",
+                "problem"
             ]
         ),
-        ["north|00000000000000ab|streaming|0/20|100|1000|5|3000|NULL", "south|NULL|expired|NULL|0|1000|5|3000|age"]
+        [
+            "north|00000000000000ab|streaming|0/20|100|1000|5|3000|NULL|it is failing",
+            "south|NULL|expired|NULL|0|1000|5|3000|age|NULL"
+        ]
     );
     assert_eq!(
         read(
@@ -614,8 +618,13 @@ fn session_relations_show_the_session() {
         ["north|9|10|20|30|16|0/20"]
     );
     assert_eq!(
-        read(&facts, "collie_node", ("", ""), &["role", "node", "term", "history_start", "durable_lsn", "commits"]),
-        ["replica|00000000000000ab|3|0/10|0/20|5"]
+        read(
+            &facts,
+            "collie_node",
+            ("", ""),
+            &["role", "node", "term", "history_start", "durable_lsn", "commits", "problem"]
+        ),
+        ["replica|00000000000000ab|3|0/10|0/20|5|replay has stopped"]
     );
     assert_eq!(
         read(&facts, "collie_health", ("", ""), &["severity", "subject", "reason"]),

@@ -1,0 +1,118 @@
+//! `Trouble`: what a person should know of a replica that comes and does not get on; no I/O.
+//!
+//! # Invariants
+//! - B1. Streams that end because of what was sent on them, [`FAULTS`] times in a row at one position, mark the slot and are told once. A
+//!   replica that comes further takes the mark away.
+//! - B2. A replica that says that it has stopped is marked at once, until it is filled anew or comes further.
+//!
+//! Checked by the tests here, by `stream_tests` and by `slots_tests`.
+
+use collie_base::Lsn;
+
+use super::SlotState;
+use crate::{LinkError, packet::ErrorCode};
+
+/// How many faults at one position are no chance.
+const FAULTS: u32 = 3;
+
+/// Faults of a slot's streams.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trouble {
+    /// Where the replica stood at the last one.
+    at: Lsn,
+    /// How many there were in a row.
+    faults: u32,
+    mark: Option<(SlotState, String)>,
+}
+
+impl Trouble {
+    /// Takes note that a stream ended with `error` when its replica had received the log up to `received`. Returns a line for the operator,
+    /// once.
+    pub(super) fn on_end(&mut self, slot: &str, received: Lsn, error: &LinkError) -> Option<String> {
+        if let LinkError::Told { code: ErrorCode::StateDiffers | ErrorCode::Damaged, text, .. } = error {
+            (self.at, self.mark) = (received, Some((SlotState::Stopped, text.clone())));
+            return None; // whoever serves the connection says why it ended
+        }
+        if !is_fault(error) {
+            return None;
+        }
+        self.faults = if received == self.at { self.faults.saturating_add(1) } else { 1 };
+        self.at = received;
+        if self.faults < FAULTS || self.mark.is_some() {
+            return None;
+        }
+        let why = format!("streams end at {received}, {FAULTS} times in a row by now: {error}");
+        let line = format!(
+            "replication slot {slot} is failing: {why}. Look at the network between, and at the memory of both machines; a replica whose \
+             directory is emptied is filled anew"
+        );
+        self.mark = Some((SlotState::Failing, why));
+        Some(line)
+    }
+
+    /// The replica has received the log up to `received`.
+    pub(super) fn on_received(&mut self, received: Lsn) {
+        if received > self.at {
+            *self = Self { at: received, ..Self::default() };
+        }
+    }
+
+    /// Returns the state that the slot is shown with, and why, if it is marked.
+    pub(super) fn mark(&self) -> Option<(SlotState, &str)> {
+        self.mark.as_ref().map(|(state, why)| (*state, why.as_str()))
+    }
+}
+
+/// Returns whether a stream ended because of what was sent on it.
+fn is_fault(error: &LinkError) -> bool {
+    let is_fault = |code: &ErrorCode| matches!(code, ErrorCode::Protocol | ErrorCode::Checksum | ErrorCode::Gap);
+    match error {
+        LinkError::Packet(_) | LinkError::Unexpected { .. } => true,
+        LinkError::Told { code, .. } | LinkError::Refused { code, .. } => is_fault(code),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(code: ErrorCode) -> LinkError {
+        LinkError::Told { code, fatal: false, text: "a reason".to_owned() }
+    }
+
+    /// Goal: B1. Method: faults at one position and at another, ends that are none, a replica that comes further.
+    #[test]
+    fn three_faults_at_one_position_mark_a_slot_once() {
+        let mut trouble = Trouble::default();
+        let (here, there) = (Lsn::new(5000), Lsn::new(6000));
+        let mut end = |at, error: &LinkError| trouble.on_end("north", at, error);
+        for at in [here, there, here, there, here] {
+            assert_eq!(end(at, &told(ErrorCode::Checksum)), None);
+        }
+        assert_eq!(end(here, &told(ErrorCode::Gap)), None, "two");
+        for none in
+            [LinkError::Closed, LinkError::Stopping, LinkError::Silent { after_ms: 1 }, told(ErrorCode::Storage)]
+        {
+            assert_eq!(end(here, &none), None, "{none}");
+        }
+        let line = end(here, &LinkError::Unexpected { what: "packet" }).unwrap();
+        assert!(line.contains("slot north is failing") && line.contains("0/00001388"), "{line}");
+        assert_eq!(end(here, &told(ErrorCode::Checksum)), None, "told");
+        assert!(matches!(trouble.mark(), Some((SlotState::Failing, _))));
+        trouble.on_received(here);
+        assert!(trouble.mark().is_some(), "it stands where it stood");
+        trouble.on_received(there);
+        assert_eq!(trouble.mark(), None);
+    }
+
+    /// Goal: B2. Method: both reasons to stop.
+    #[test]
+    fn a_replica_that_stopped_is_marked_at_once() {
+        for code in [ErrorCode::StateDiffers, ErrorCode::Damaged] {
+            let mut trouble = Trouble::default();
+            assert_eq!(trouble.on_end("north", Lsn::new(5000), &told(code)), None);
+            assert_eq!(trouble.mark(), Some((SlotState::Stopped, "a reason")));
+        }
+    }
+}
