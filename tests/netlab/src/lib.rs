@@ -4,6 +4,8 @@
 //! not at all without saying so, with a reset, with a bit flipped. It needs no rights and no tools of the machine, unlike namespaces
 //! and packet filters; what it cannot make is loss below TCP, which TCP repairs.
 //!
+//! [`Forger`] changes packets of replication and seals them again.
+//!
 //! # Invariants
 //! - W1. Unless a fault says otherwise, every byte comes out once, in order and unchanged; both ends of a connection end together.
 //! - W2. A cut direction passes nothing on, neither bytes nor the end of a connection: the ends cannot know. Healed, it goes on where it
@@ -13,6 +15,8 @@
 //! Checked by `proxy_tests`.
 #![forbid(unsafe_code)]
 
+mod forger;
 mod proxy;
 
+pub use forger::{Forge, Forger, Sealed};
 pub use proxy::{Direction, Proxy, Weather};
