@@ -1,9 +1,12 @@
 //! A real driver (crate `postgres`) on the real server: types, prepared statements, portals, COPY, cancel.
 
-use std::{io::Read, io::Write, time::Duration};
+use std::{error::Error, io::Read, io::Write, time::Duration};
 
 use collie_clients_tests::{Server, Stopwatch, message, state};
-use postgres::{Client, NoTls, SimpleQueryMessage, types::Type};
+use postgres::{
+    Client, NoTls, SimpleQueryMessage,
+    types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked},
+};
 
 fn one<T: for<'a> postgres::types::FromSql<'a>>(client: &mut Client, sql: &str) -> T {
     client.query_one(sql, &[]).unwrap_or_else(|error| panic!("{sql}: {error:?}")).get(0)
@@ -118,10 +121,24 @@ fn values_of_every_type_round_trip_in_binary() {
 }
 
 /// Any value's bytes as sent.
+#[derive(Debug)]
 struct Raw(Vec<u8>);
 
-impl<'a> postgres::types::FromSql<'a> for Raw {
-    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+impl ToSql for Raw {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        true
+    }
+
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Raw {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(raw.to_vec()))
     }
 
@@ -378,4 +395,50 @@ fn statements_that_drivers_send_work() {
     client.execute("INSERT INTO t (id) VALUES (7)", &[]).unwrap();
     client.execute(&ended, &[]).unwrap();
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM t"), 2);
+}
+
+/// Goal: a plan that sessions share reads its literals as each of them does (T90). Method: one text in sessions with other
+/// settings, and 'now' in one transaction after another; each as PostgreSQL answers, where no plan is shared.
+#[test]
+fn shared_plans_read_literals_as_each_session_does() {
+    let server = Server::fresh();
+    let (mut first, mut second) = (server.connect(), server.connect());
+    second.batch_execute("SET timezone = '5'; SET datestyle = 'ISO, DMY'; SET intervalstyle = sql_standard").unwrap();
+    for (sql, expected) in [
+        ("SELECT extract(month FROM '01/02/2024'::date)::text", ["1", "2"]),
+        ("SELECT extract(epoch FROM '2024-01-01 05:00'::timestamptz)::int8::text", ["1704085200", "1704067200"]),
+        ("SELECT extract(epoch FROM '-1 1:00:00'::interval)::int8::text", ["-82800", "-90000"]),
+    ] {
+        for (client, expected) in [(&mut first, expected[0]), (&mut second, expected[1])] {
+            for _ in 0..3 {
+                assert_eq!(one::<String>(client, sql), expected, "{sql}");
+            }
+        }
+    }
+    first.batch_execute("SET timezone = '-5'").unwrap();
+    assert_eq!(
+        one::<String>(&mut first, "SELECT extract(epoch FROM '2024-01-01 05:00'::timestamptz)::int8::text"),
+        "1704103200"
+    );
+    for client in [&mut first, &mut second] {
+        for _ in 0..3 {
+            assert!(one::<bool>(client, "SELECT 'now'::timestamptz = now() AND 'today'::date = current_date"));
+        }
+    }
+}
+
+/// Goal: intervals go both ways in PostgreSQL's binary form. Method: bytes of a parameter, through a table with an index,
+/// compared with what is documented: microseconds, days, months.
+#[test]
+fn intervals_have_postgresqls_binary_form() {
+    let server = Server::fresh();
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE spans (i interval PRIMARY KEY)").unwrap();
+    let sent = Raw([&(-1_i64).to_be_bytes()[..], &2_i32.to_be_bytes(), &(-3_i32).to_be_bytes()].concat());
+    client.execute("INSERT INTO spans VALUES ($1)", &[&sent]).unwrap();
+    let found: Raw = client.query_one("SELECT i FROM spans WHERE i = $1", &[&sent]).unwrap().get(0);
+    assert_eq!(found.0, sent.0);
+    assert_eq!(one::<String>(&mut client, "SELECT i::text FROM spans"), "-3 mons +2 days -00:00:00.000001");
+    let refused = client.execute("INSERT INTO spans VALUES ($1)", &[&Raw(vec![0; 15])]).unwrap_err();
+    assert_eq!(state(&refused), "22P03", "{refused:?}");
 }

@@ -92,6 +92,31 @@ fn bench(server: &Server) {
     assert_eq!(done.code, Some(0), "{}{}", done.out, done.err);
 }
 
+/// Goal: `pg_stat_replication` has lags as intervals, as monitoring reads them from PostgreSQL. Method: writes, until the replica's
+/// readers have shown them; each lag is there, not below zero, and no lag is shorter than the one before it on the way.
+#[test]
+fn lags_of_a_replica_are_intervals() {
+    let (here, there) = (Place::new(), Place::new());
+    let server = primary(&here, "127.0.0.1:0");
+    let _copy = replica(&there, &Server::replica_address(&here));
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY, t text)").unwrap();
+    let shown = "SELECT write_lag >= interval '0' AND flush_lag >= '0' AND replay_lag < interval '1 hour' AND \
+         extract(epoch FROM write_lag) < 3600 AND replay_lag::text LIKE '00:%' FROM pg_stat_replication WHERE replay_lag IS NOT NULL \
+         AND flush_lag IS NOT NULL AND write_lag IS NOT NULL";
+    let start = Stopwatch::start();
+    for n in 0.. {
+        client.execute("INSERT INTO notes VALUES ($1, 'some')", &[&n]).unwrap();
+        let rows = client.query(shown, &[]).unwrap();
+        if let [row] = rows.as_slice() {
+            assert!(row.get::<_, bool>(0));
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "no lags: {}", here.log());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Goal: a replica fills its empty directory, follows, shows whole transactions only, refuses writes, and has the same rows as
 /// the primary after a kill of either; one that is away falls behind in time too. Method: pgbench on the primary while the replica is
 /// read; SIGKILL of the replica and of the primary, writes before and after; every row compared.
