@@ -317,7 +317,9 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     acks.heard.lock().ask();
                 }
                 Packet::Handover(Handover { text, .. }) => {
-                    self.target.succession().into_iter().for_each(|succession| succession.refused(text));
+                    if let Some(succession) = self.target.succession() {
+                        _ = succession.refused(text); // whoever asked may have given up
+                    }
                 }
                 Packet::Verify(verify) if verify.kind == VerifyKind::StateHash => {
                     if verify.from == verify.to {

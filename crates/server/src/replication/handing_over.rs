@@ -58,7 +58,9 @@ async fn is_given(handing: &Handing, env: &Env) -> bool {
     loop {
         select! {
             phase = handing.settled() => return phase == Phase::Given,
-            () = sleep(LOOK_EVERY) => _ = handing.give_up_late(env.clock.now_ns()),
+            () = sleep(LOOK_EVERY) => {
+                _ = handing.give_up_late(env.clock.now_ns());
+            }
         }
     }
 }

@@ -266,6 +266,7 @@ mod tests {
             age_max_ms: None,
             last_seen_us: None,
             expired_by,
+            problem: None,
         }
     }
 
@@ -322,6 +323,8 @@ mod tests {
             (Facts { slots: vec![slot(false, None)], ..well() }, warning, "slot"),
             (Facts { slots: vec![slot(false, Some("age"))], ..well() }, warning, "slot"),
             (Facts { following: Some(following(FollowingState::Looking, 100, 0)), ..well() }, warning, "primary"),
+            (Facts { problem: text(), ..well() }, warning, "replica"),
+            (Facts { slots: vec![SlotRow { problem: text(), ..slot(true, None) }], ..well() }, warning, "slot"),
             (Facts { following: Some(following(FollowingState::Stopped, 100, 0)), ..well() }, failure, "replica"),
             (Facts { following: Some(following(FollowingState::Following, 100, 5001)), ..well() }, failure, "replica"),
         ];
