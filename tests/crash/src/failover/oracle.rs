@@ -188,7 +188,9 @@ fn equal_records(nodes: &Nodes) -> anyhow::Result<()> {
             let record = record.with_context(|| format!("the log of {}", NAMES[node]))?;
             records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
         }
-        logs.push((found.start(), found.end(), records));
+        // That of a node which was filled with a copy begins behind it.
+        let start = records.keys().next().copied().unwrap_or(found.end());
+        logs.push((start, found.end(), records));
     }
     let from = logs.iter().map(|(start, ..)| *start).max().unwrap_or(Lsn::ZERO);
     let until = logs.iter().map(|(_, end, _)| *end).min().unwrap_or(Lsn::ZERO);
