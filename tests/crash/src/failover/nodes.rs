@@ -52,6 +52,8 @@ pub(crate) struct Nodes {
     proxies: Vec<Vec<Option<Proxy>>>,
     servers: Vec<Option<Server>>,
     frozen: [bool; COUNT],
+    /// Processes that ended without being killed from here.
+    pub(crate) died: u64,
 }
 
 impl Nodes {
@@ -71,7 +73,7 @@ impl Nodes {
         }
         let servers = (0..COUNT).map(|_| None).collect();
         let (dir, rings) = (dir.to_owned(), rings.to_owned());
-        Ok(Self { words, dir, rings, addresses, proxies, servers, frozen: [false; COUNT] })
+        Ok(Self { words, dir, rings, addresses, proxies, servers, frozen: [false; COUNT], died: 0 })
     }
 
     /// Returns a node's data directory.
@@ -120,7 +122,7 @@ impl Nodes {
     pub(crate) fn start_dead(&mut self) -> anyhow::Result<()> {
         let start_ns = RealClock.now_ns();
         while let Some(node) = (0..COUNT).find(|node| !self.runs(*node)) {
-            self.servers[node] = None;
+            self.died += u64::from(self.servers[node].take().is_some());
             match self.start(node, &[]) {
                 Ok(()) => {}
                 Err(error) if is_over(start_ns) => return Err(error),
