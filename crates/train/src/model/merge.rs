@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Complexity, Sample, Samples};
+use super::{Sample, Samples};
 use crate::{SchemaHash, TrainError, budget::Bucket};
 
 /// Most samples of one bucket of one node; the newest count.
@@ -55,7 +55,7 @@ fn capped_rows(samples: &Samples) -> Vec<usize> {
 /// Shapes: rows have the unit's features followed by the node's hardware constants.
 ///
 /// # Errors
-/// [`TrainError::TooFew`] when no node has the schema; [`TrainError::Shape`] when nodes differ in their numbers of features or constants;
+/// [`TrainError::TooFew`] when no node has the schema; [`TrainError::Shape`] when nodes differ in their numbers of features or constants, or in their complexity;
 /// [`TrainError::Number`] for a constant that is not finite.
 pub fn merge(
     nodes: &[NodeSamples],
@@ -66,13 +66,13 @@ pub fn merge(
     let nodes: Vec<&NodeSamples> = nodes.iter().filter(|node| node.schema == schema).collect();
     let first = nodes.first().ok_or(TrainError::TooFew { rows: 0, needed: 1 })?;
     let (feature_count, constants) = (first.samples.feature_count(), first.hardware.len());
-    // Labels are divided by their complexity already.
-    let mut merged = Samples::new(feature_count + constants, Complexity::Constant)?;
+    let complexity = first.samples.complexity();
+    let mut merged = Samples::new(feature_count + constants, complexity)?;
     let mut rows = Vec::new();
     let mut sampled: BTreeMap<Bucket, f64> = BTreeMap::new();
     for node in &nodes {
         let shape = (node.samples.feature_count(), node.hardware.len());
-        if shape != (feature_count, constants) {
+        if shape != (feature_count, constants) || node.samples.complexity() != complexity {
             return Err(TrainError::Shape { found: shape.0 + shape.1, expected: feature_count + constants });
         }
         for row in capped_rows(&node.samples) {
@@ -96,7 +96,7 @@ pub fn merge(
         let features = [node.samples.row(row), &node.hardware].concat();
         merged.push(Sample {
             features: &features,
-            label: node.samples.target_ln(row).exp(),
+            label: node.samples.target_ln(row).exp() * complexity.of(&features),
             // Samples of years ago weigh nothing, but not less than a number can say.
             weight: (weight * toward_primary(bucket)).max(1e-9),
             time_us: node.samples.time_us(row),
@@ -108,6 +108,7 @@ pub fn merge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Complexity;
 
     const NOW_US: u64 = 1_000_000_000_000_000;
     const DAY_US: u64 = 86_400_000_000;
@@ -141,6 +142,19 @@ mod tests {
         let mut odd = nodes;
         odd[1].hardware.push(1.0);
         assert!(matches!(merge(&odd, SchemaHash::new(5), &BTreeMap::new(), NOW_US), Err(TrainError::Shape { .. })));
+    }
+
+    /// Goal: a long unit stays one: what is learned is per row, what is predicted is not. Method: samples divided by a feature, merged.
+    #[test]
+    fn merged_samples_keep_their_complexity() {
+        let mut samples = Samples::new(1, Complexity::Linear(0)).unwrap();
+        samples.push(Sample { features: &[8.0], label: 56.0, weight: 1.0, time_us: NOW_US }).unwrap();
+        let mut nodes = [node(1, 5, &[(1.0, 1, 0)]), NodeSamples { samples, ..node(2, 5, &[]) }];
+        assert!(matches!(merge(&nodes, SchemaHash::new(5), &BTreeMap::new(), NOW_US), Err(TrainError::Shape { .. })));
+        nodes[0].schema = SchemaHash::new(6);
+        let merged = merge(&nodes, SchemaHash::new(5), &BTreeMap::new(), NOW_US).unwrap();
+        assert_eq!((merged.complexity(), merged.len()), (Complexity::Linear(0), 1));
+        assert!((merged.target_ln(0) - 7.0_f64.ln()).abs() < 1e-12);
     }
 
     /// Goal: a week halves a weight. Method: equal samples of today and of two weeks ago.

@@ -21,7 +21,7 @@ pub struct NodeError {
 /// samples, and a model of those alone (`fit_own`), on its newest samples.
 ///
 /// # Errors
-/// Those of the two functions, and [`TrainError::Shape`] for a model of other features.
+/// Those of the two functions, [`TrainError::TooFew`] for a node without samples, and [`TrainError::Shape`] for a model of other features.
 pub fn leave_one_node_out(
     nodes: &[NodeSamples],
     mut fit_pooled: impl FnMut(&[usize]) -> Result<Fitted, TrainError>,
@@ -29,6 +29,9 @@ pub fn leave_one_node_out(
 ) -> Result<Vec<NodeError>, TrainError> {
     let mut errors = Vec::with_capacity(nodes.len());
     for (at, node) in nodes.iter().enumerate() {
+        if node.samples.is_empty() {
+            return Err(TrainError::TooFew { rows: 0, needed: 1 });
+        }
         let others: Vec<usize> = (0..nodes.len()).filter(|other| *other != at).collect();
         let pooled = fit_pooled(&others)?;
         let (older, newest) = node.samples.split_by_time(JUDGED_SHARE);
