@@ -410,10 +410,8 @@ fn rows(
             .runs("commits_per_s", &rates)
             .runs("peak_ratio", &ratios)
             .beside(peak.clone(), ratio);
-        if let Scheme::Rows { workers } = scheme {
-            if *workers == workers_most {
-                row = row.target(format!(">= {least:.1}x the peak that wrote it"), ratio >= least);
-            }
+        if matches!(scheme, Scheme::Rows { workers } if *workers == workers_most) {
+            row = row.target(format!(">= {least:.1}x the peak that wrote it"), ratio >= least);
         }
         if let Some(most) = replays.iter().filter_map(|(_, replayed)| replayed.deferred_most).max() {
             row = row.figure("deferred_most", Figure::Count(most));

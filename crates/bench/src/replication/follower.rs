@@ -47,7 +47,7 @@ impl Follower {
             Self::Server(server) => {
                 let mut session = server.connect()?;
                 let statement = session.prepare(text)?;
-                Ok(Look::Server(session, statement))
+                Ok(Look::Server(Box::new(session), statement))
             }
             Self::Thesis(thesis) => {
                 let mut session = Box::new(thesis.lines()?.open()?);
@@ -71,7 +71,7 @@ impl Follower {
 
 /// A session with a prepared statement that returns one number.
 pub(super) enum Look {
-    Server(Client, Statement),
+    Server(Box<Client>, Statement),
     Own(Box<OwnLine>, OwnStatement),
 }
 

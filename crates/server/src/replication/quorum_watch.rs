@@ -62,7 +62,7 @@ mod tests {
         let text = str::to_owned;
         assert_eq!(look(false, &[slot("a", SlotState::Backup)], 10), (QuorumState::Short, 0, 0, text("a b")));
         assert_eq!(look(false, &[], 15), (QuorumState::Short, 5, 0, text("a b")));
-        assert_eq!(look(false, &[a.clone()], 20), (QuorumState::Whole, 0, 1, text("b")));
+        assert_eq!(look(false, std::slice::from_ref(&a), 20), (QuorumState::Whole, 0, 1, text("b")));
         assert_eq!(look(false, &[a.clone(), b], 22), (QuorumState::Whole, 2, 2, text("")));
         assert_eq!(look(true, &[a], 30), (QuorumState::Degraded, 0, 1, text("b")));
     }

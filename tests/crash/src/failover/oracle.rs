@@ -82,13 +82,13 @@ impl Oracle {
 
     /// R8 and R10.
     fn rules(&mut self, nodes: &Nodes) -> anyhow::Result<()> {
-        for node in 0..COUNT {
+        for (node, name) in NAMES.iter().enumerate() {
             let who = Who::read(&nodes.data(node), &Env::real()).context("whose a directory is")?;
-            let who = who.with_context(|| format!("{} has no database", NAMES[node]))?;
+            let who = who.with_context(|| format!("{name} has no database"))?;
             for history in who.histories {
                 let (id, term) = (history.history.get(), history.term.get());
                 let known = *self.terms.entry(id).or_insert(term);
-                ensure!(known == term, "history {id:016X} is of term {term} on {}, elsewhere of {known}", NAMES[node]);
+                ensure!(known == term, "history {id:016X} is of term {term} on {name}, elsewhere of {known}");
             }
         }
         one_node_in_each_term(&self.sessions, &self.terms)?;
@@ -180,12 +180,12 @@ fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
 fn equal_records(nodes: &Nodes) -> anyhow::Result<()> {
     let env = Env::real();
     let mut logs = Vec::new();
-    for node in 0..COUNT {
+    for (node, name) in NAMES.iter().enumerate() {
         let dir = log_dir_of(&nodes.data(node), &env).context("where a log is")?;
-        let found = inspect(&env, &dir).with_context(|| format!("the log of {}", NAMES[node]))?;
+        let found = inspect(&env, &dir).with_context(|| format!("the log of {name}"))?;
         let mut records = BTreeMap::new();
         for record in found.records(found.start()) {
-            let record = record.with_context(|| format!("the log of {}", NAMES[node]))?;
+            let record = record.with_context(|| format!("the log of {name}"))?;
             records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
         }
         // That of a node which was filled with a copy begins behind it.
