@@ -209,6 +209,8 @@ impl Segments {
                 inner.announced &= inner.scarce();
                 Ok(true)
             }
+            // Given up because the log closes: no shortage.
+            Err(error) if inner.stop => Err(error),
             Err(error) => {
                 self.note_failure(inner, error.to_string());
                 Err(error)

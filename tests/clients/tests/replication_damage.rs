@@ -288,7 +288,7 @@ fn faults_at_one_position_are_an_alarm_until_it_is_passed() {
         pair.until("the mark", || pair.slot("state") == "failing");
         assert!(pair.slot("problem").contains("streams end at 0/"), "{}", pair.slot("problem"));
         let status = program::collie(&["status", &pair.primary.url()], "");
-        assert!(status.code != Some(0) && status.out.contains("the replica of slot north is failing"), "{status:?}");
+        assert!(status.code != Some(0) && status.out.contains("the replica of north is failing"), "{status:?}");
         assert_eq!(value::<i64>(&mut copy.connect(), "SELECT count(*) FROM notes"), 1);
         pair.until("the alarm", || pair.here.log().contains("replication slot north is failing"));
         pair.left.store(0, Ordering::SeqCst);

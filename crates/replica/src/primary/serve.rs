@@ -297,7 +297,12 @@ impl<S: Source> Served<S> {
                 return Err(LinkError::Stopping);
             }
             select! {
-                ended = &mut taking.0 => return ended.unwrap_or(Err(LinkError::Closed)),
+                ended = &mut taking.0 => {
+                    // V5: one that has everything may be gone before this looks.
+                    let durable = acks.progress.lock().positions().durable;
+                    let has_all = closing.is_some_and(|closing| closing.told && durable >= closing.last);
+                    return if has_all { Err(LinkError::Stopping) } else { ended.unwrap_or(Err(LinkError::Closed)) };
+                }
                 // V5
                 () = link::stopping(stop), if closing.is_none() => {
                     closing = Some(Ending { last: self.source.durable(), told: false });

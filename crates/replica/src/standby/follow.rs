@@ -346,8 +346,9 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                 _ => return Err(LinkError::Unexpected { what: "packet from a primary that streams" }),
             }
             acks.changed.notify_one();
-            let applied = self.target.positions().applied;
-            if last.is_some_and(|last| applied >= last) {
+            let Positions { applied, durable, .. } = self.target.positions();
+            // V5 of `primary/serve.rs`: whoever stops waits until it is on the disk here.
+            if last.is_some_and(|last| applied >= last && durable >= last) {
                 writing.lock().await.send(&Packet::Synced(Synced { term, applied })).await?;
                 return Ok(Outcome::Over);
             }

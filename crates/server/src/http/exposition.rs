@@ -110,7 +110,7 @@ impl Exposition {
             }
             let _infallible = match figure {
                 Figure::Count(count) => writeln!(text, " {count}"),
-                Figure::Time(time) => writeln!(text, " {}", time.as_secs_f64()),
+                Figure::Time(time) => writeln!(text, " {}", seconds(time)),
             };
         }
     }
@@ -119,6 +119,13 @@ impl Exposition {
     pub(super) fn text(self) -> String {
         self.0
     }
+}
+
+/// In seconds, to the nanosecond: a binary fraction would show digits that nobody measured.
+fn seconds(time: Duration) -> String {
+    let (whole, nanos) = (time.as_secs(), time.subsec_nanos());
+    let text = format!("{whole}.{nanos:09}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What an engine failure is called in SQL.
 
-use collie_engine::{CancelReason, EngineError};
+use collie_engine::{CancelReason, EngineError, ErrorKind};
 
 use crate::error::{SqlError, SqlState};
 
@@ -37,6 +37,7 @@ pub fn from_engine(error: EngineError) -> SqlError {
         EngineError::OutOfMemory { .. } => SqlError::new(SqlState::OUT_OF_MEMORY, error.to_string())
             .hint("Reads and DELETE go on, and DROP TABLE. Memory is free again once no snapshot shows what is gone."),
         EngineError::TooManySessions { .. } => SqlError::new(SqlState::TOO_MANY_CONNECTIONS, error.to_string()),
+        other if other.kind() == ErrorKind::NoSpace => SqlError::new(SqlState::DISK_FULL, other.to_string()),
         other => SqlError::new(SqlState::IO_ERROR, other.to_string()),
     }
 }
