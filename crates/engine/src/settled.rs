@@ -161,7 +161,8 @@ impl Settled {
             self.wake(Lsn::MAX);
             return self.counted.store(counted, Ordering::Release);
         }
-        if counted && !mutant!("COUNTED_FROM_NOTHING") {
+        // Counted already, `durable` may be above what is settled.
+        if counted && !self.is_counted() && !mutant!("COUNTED_FROM_NOTHING") {
             self.position.fetch_max(durable().get(), Ordering::AcqRel); // D1
         }
         self.counted.store(counted, Ordering::Release);

@@ -248,3 +248,16 @@ fn states_of_the_quorum_are_in_the_log() {
     );
     assert_eq!(open(&env, false).confirmed(), None);
 }
+
+/// Goal: counting that has begun, and is begun again, settles nothing (T91). Method: as a promotion does, with a commit in between that nobody
+/// has confirmed.
+#[test]
+fn counting_that_has_begun_settles_nothing_more() {
+    let (db, f) = counted();
+    db.count_replicas(true);
+    let settled = db.settled();
+    let (_session, _ack) = commit_at(&db, &f, b"k", CommitLevel::RemoteFlush);
+    db.count_replicas(true);
+    let mut reader = db.session().unwrap();
+    assert!(db.settled() == settled && !has(&mut reader, &f, b"k", true), "a failover may take it back");
+}
