@@ -176,9 +176,10 @@ impl HandingWatch {
             let state = self.0.borrow_and_update();
             if state.handover.node() == Some(node) {
                 match state.handover.phase() {
-                    Phase::Offered { last } => return News::Offered(last),
+                    // One that had everything by then may have taken it before this looks, and waits for the offer all the same.
+                    Phase::Offered { last } | Phase::Taken { last } => return News::Offered(last),
                     // The phases before and behind are nobody's news.
-                    Phase::Idle | Phase::Ending | Phase::Taken { .. } | Phase::Given => continue,
+                    Phase::Idle | Phase::Ending | Phase::Given => continue,
                 }
             }
             if let Some((refused, why)) = &state.refused
@@ -224,6 +225,8 @@ mod tests {
         assert!(handing.offer(Lsn::new(6000), wait, 200));
         handing.reached(7, positions(6000));
         assert_eq!(handing.phase(), Phase::Taken { last: Lsn::new(6000) });
+        let late = timeout(patience, handing.watch_from_now(7)).await;
+        assert_eq!(late, Ok(News::Offered(Lsn::new(6000))), "it has everything, and was not told yet");
         handing.gone(7);
         assert!(!handing.succeed(8, 201) && handing.succeed(7, 201) && !handing.give_up("too late"));
         assert_eq!(timeout(patience, handing.settled()).await, Ok(Phase::Given));
