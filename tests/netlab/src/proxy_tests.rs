@@ -138,6 +138,10 @@ fn one_named_bit_is_flipped() {
     let proxy = Proxy::start(target, 1).unwrap();
     let mut stream = connect(&proxy);
     assert_eq!(through(&mut stream, b"first"), b"first");
+    // They are counted a moment after they were passed on.
+    while [Direction::Out, Direction::Back].iter().any(|way| proxy.passed(*way) < 5) {
+        thread::yield_now();
+    }
     proxy.flip(Direction::Out, 1, 0);
     proxy.flip(Direction::Back, 3, 5);
     assert_eq!(through(&mut stream, b"second"), b"sdcOnd");

@@ -123,6 +123,11 @@ impl<S: Source> Served<S> {
                 let acks = Arc::new(Acks { progress: Mutex::new(progress), changed: Notify::new() });
                 let streamed =
                     self.stream(reading, writing, shipper, (&attached, &greeting), (term, &acks), stop).await;
+                let streamed = match streamed {
+                    // Whoever was told of the end and has everything may go first.
+                    Err(LinkError::Closed) if *stop.borrow() => Err(LinkError::Stopping),
+                    streamed => streamed,
+                };
                 if let Err(error) = &streamed {
                     let received = acks.progress.lock().positions().received;
                     attached.ended(received, error);
@@ -297,12 +302,7 @@ impl<S: Source> Served<S> {
                 return Err(LinkError::Stopping);
             }
             select! {
-                ended = &mut taking.0 => {
-                    // V5: one that has everything may be gone before this looks.
-                    let durable = acks.progress.lock().positions().durable;
-                    let has_all = closing.is_some_and(|closing| closing.told && durable >= closing.last);
-                    return if has_all { Err(LinkError::Stopping) } else { ended.unwrap_or(Err(LinkError::Closed)) };
-                }
+                ended = &mut taking.0 => return ended.unwrap_or(Err(LinkError::Closed)),
                 // V5
                 () = link::stopping(stop), if closing.is_none() => {
                     closing = Some(Ending { last: self.source.durable(), told: false });
