@@ -75,6 +75,18 @@ impl Place {
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.beside("log")).unwrap_or_default()
     }
+
+    /// Waits until servers in this place have said `what`: a line follows what it tells of, and others may see that before.
+    ///
+    /// # Panics
+    /// When it is not said in time, with all that was.
+    pub fn until_said(&self, what: &str) {
+        let start = Stopwatch::start();
+        while !self.log().contains(what) {
+            assert!(start.elapsed() < PATIENCE, "it does not say {what:?}: {}", self.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }
 
 impl Default for Place {

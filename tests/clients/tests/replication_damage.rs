@@ -192,7 +192,7 @@ fn a_replica_that_cannot_apply_what_came_heals_itself_once() {
     assert_eq!(copy.stop().code(), Some(0), "{}", pair.there.log());
     let copy = pair.replica(&[]);
     pair.until_equal(&copy);
-    assert!(pair.there.log().contains("this directory does not open, and is filled anew"), "{}", pair.logs());
+    pair.there.until_said("this directory does not open, and is filled anew");
 }
 
 /// Goal: where that may not be, a replica that cannot apply what came stops, is read on, and is refused with what to do when it is started again;
@@ -243,7 +243,7 @@ fn a_replica_whose_own_log_is_damaged_heals_itself() {
         file.write_all_at(&[byte[0] ^ 1], at).unwrap();
     }
     let copy = pair.replica(&[]);
-    assert!(pair.there.log().contains("this directory does not open, and is filled anew"), "{}", pair.logs());
+    pair.there.until_said("this directory does not open, and is filled anew");
     pair.until_equal(&copy);
     pair.until("the same node", || pair.slot("node") == node && pair.slot("state") == "streaming");
 }

@@ -97,7 +97,7 @@ fn a_dead_replica_never_fills_its_primarys_disk() {
     }
     until(&mut client, "SELECT expired_by FROM collie_slots", "bytes", places);
     assert_eq!(value::<String>(&mut client, "SELECT wal_status FROM pg_replication_slots"), "lost");
-    assert!(here.log().contains("replication slot north is expired"), "{}", here.log());
+    here.until_said("replication slot north is expired");
     // What it may keep, the file that is written, those that are prepared, and the one that ends the limit: not all that was written.
     client.batch_execute("CHECKPOINT; CHECKPOINT").unwrap();
     let start = Stopwatch::start();
@@ -182,7 +182,7 @@ fn a_replica_that_lost_its_place_is_filled_anew_by_itself() {
     expire(&mut client, 0);
     copy.go_on();
     until_equal(&mut client, &copy);
-    assert!(there.log().contains("filling it anew"), "{}", there.log());
+    there.until_said("filling it anew");
     until(&mut client, "SELECT state FROM collie_slots WHERE expired_by IS NULL", "streaming", places);
 
     copy.kill();

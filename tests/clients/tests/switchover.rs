@@ -232,7 +232,7 @@ fn a_frozen_successor_leaves_the_primary_writing() {
     session::run(&mut open, "COMMIT");
     waiting.join().expect("it ends").expect("the primary goes on");
     put(&mut a.connect(), 3..10);
-    assert!(nodes.places[0].log().contains("this node goes on as primary"), "{}", nodes.logs());
+    nodes.places[0].until_said("this node goes on as primary");
     b.go_on();
     let failed = switching.join().expect("it ends");
     assert_eq!(failed.code, Some(1), "{}{}", failed.out, failed.err);

@@ -140,7 +140,7 @@ fn degraded_commits_say_so_until_the_quorum_is_back() {
     for n in [1, 2, 3] {
         assert_eq!(insert(&mut client, &warnings, n).as_deref(), Some("01000"), "{}", here.log());
     }
-    assert!(here.log().contains("replication is degraded: 0 of ANY 1 (a) are connected"), "{}", here.log());
+    here.until_said("replication is degraded: 0 of ANY 1 (a) are connected");
     client.batch_execute("SET synchronous_commit = local").unwrap();
     assert_eq!(insert(&mut client, &warnings, 4), None, "it asked for no replica");
     client.batch_execute("SET synchronous_commit = on").unwrap();
