@@ -5,6 +5,8 @@ mod compare_tests;
 mod source;
 mod standing;
 mod target;
+#[cfg(test)]
+mod target_tests;
 
 use collie_base::Lsn;
 use collie_engine::{HeldState, HistoryStart};

@@ -111,8 +111,9 @@ impl Target for EngineTarget {
 
     async fn moves(&self, told: Positions) {
         let next = |lsn: Lsn| lsn.plus(1);
-        // A log is waited for only up to its end: with all of it on disk, the next packet tells of more.
-        let follower = self.replica.follower().filter(|_| told.durable < told.received);
+        // A log is waited for only up to its end: with all of it on disk, the next packet tells of more. Its end, not how far its files
+        // are: what came last is still in memory then.
+        let follower = self.replica.follower().filter(|log| told.durable < log.end());
         let flushed = follower.map(|follower| follower.log().reached(Mark::Durable, next(told.durable)));
         let shown = self.replica.db().map(|db| db.wait_shown(next(told.applied)));
         // A log that fails, and a replay that stops, say so where they are fed.

@@ -121,11 +121,7 @@ impl Heard {
             return self.is_behind(positions).then_some(positions);
         }
         let last = Lsn::new(self.expected.get().saturating_sub(1));
-        (positions.applied < self.expected).then_some(Positions {
-            durable: positions.received,
-            applied: last,
-            ..positions
-        })
+        (positions.applied < self.expected).then_some(Positions { durable: self.expected, applied: last, ..positions })
     }
 
     /// Returns whether something that came is still to be acknowledged at some level.

@@ -1,0 +1,51 @@
+//! What a replica of the engine says of where it stands, and when it says it.
+
+use std::{path::Path, time::Duration};
+
+use collie_base::Lsn;
+use collie_engine::{Db, Options, Replica, ReplicaOptions, Seed, kv};
+use collie_env::Env;
+use tokio::time::timeout;
+
+use super::{EngineSource, EngineTarget, SlotOptions};
+use crate::{
+    primary::{Ship, Source},
+    standby::{Positions, Target},
+};
+
+/// How long a test waits for what must come: far beyond what it takes on a slow, shared machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Goal: an ack that a commit waits for goes out when its flush ends, with no look at a clock between. Method: one commit is taken, and
+/// waited for by where this replica stood when none of it was in a file, and as if readers had seen it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_flush_of_what_came_last_is_told() {
+    let (env, _disk) = Env::simulated(7);
+    let options = || Options { background: false, ..Options::small() };
+    let (here, there) = (Path::new("/primary"), Path::new("/replica"));
+    let (primary, _) = Db::open(here, options(), env.clone(), &mut |_| ()).unwrap();
+    let (term, histories) = primary.histories();
+    let seed = Seed { cluster_id: primary.cluster_id(), node_id: 77, term, histories, consistent_at: Lsn::ZERO };
+    seed.plant(&env, there).unwrap();
+    let (replica, _) = Replica::open(there, options(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap();
+    let target = EngineTarget::new(replica.clone());
+    let slot = SlotOptions { slot_bytes: 1 << 30, flush_delay: Duration::from_micros(500) };
+    let source = EngineSource::new(primary.clone(), here, env.clone(), slot);
+    let mut shipper = source.ship("north", target.identity().end).unwrap();
+
+    let db = kv::Db::over(&primary);
+    let family = db.create_cf("one", kv::CfOptions::default()).unwrap();
+    db.put(&family, b"key", b"value", &kv::WriteOptions::sync()).unwrap();
+    let mut records = Vec::new();
+    while replica.end() < primary.durable() {
+        records.clear();
+        let told = target.positions();
+        let shipped = timeout(PATIENCE, shipper.next(1 << 20, &mut records)).await.expect("it is shipped").unwrap();
+        let end = target.receive(shipped.start, shipped.prev_end, &records).unwrap();
+        assert_eq!(end, shipped.end);
+        let before = Positions { received: told.durable, applied: end, ..told };
+        timeout(PATIENCE, target.moves(before)).await.expect("nobody says that it is flushed");
+        assert!(target.positions().durable > told.durable);
+    }
+    replica.close().unwrap();
+}
