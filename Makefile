@@ -23,6 +23,8 @@ VENV := .venv
 TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What tests build has the mistakes in it that tests plant: each is asleep until it is asked for by name. Nothing that is run or measured has.
+MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
 .PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-compare
@@ -49,13 +51,14 @@ lint: run-tools
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
 build: run-tools
-	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --workspace --all-targets $(MISTAKES)
 
-# Unit, property, fuzz, tidy and client tests; those of the log under each of its protocols, and with two flights. The client tests drive the binary that `build` made.
+# Unit, property, fuzz, tidy and client tests, and mistakes planted in whole processes; those of the log under each of its protocols, and
+# with two flights; the log's lab draws both by itself. The client tests drive the binary that `build` made.
 unit: tools build
-	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace
-	for protocol in oracle help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib || exit 1; done
-	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib
+	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace $(MISTAKES)
+	for protocol in oracle help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib -- --skip lab_tests:: || exit 1; done
+	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib -- --skip lab_tests::
 
 # Models of the concurrent parts on the real types, every interleaving up to the preemption bound.
 model: model-mixes
@@ -80,7 +83,6 @@ lab: build
 	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab failover --cycles 3 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --failovers 2 --rounds 1 --transactions 3000 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(CARGO) test -p collie-faultlab -p collie-engine --features collie-faultlab/planted-bugs,collie-engine/planted-bugs --test histories --test appends --test replica_rules --test planted planted
 
 crash:
 	$(CARGO) build --release -p collie -p collie-faultlab
