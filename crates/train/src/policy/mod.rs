@@ -15,7 +15,7 @@
 //! | P6 | [`Headroom`] | what is left of the workers, corrected by the delay | default on replicas |
 //! | P7 | [`Tokens`] | cores for work that can wait, by the run queue | replayed reads and fitting, inside P6's grant |
 //!
-//! P8, which divides a grant among units, has no state over ticks: [`crate::budget::allocate`].
+//! P7's rate fills an [`ElasticBudget`], from which those who work take their slices. P8, which divides a grant among units, has no state over ticks: [`crate::budget::allocate`].
 //!
 //! Checked by the tests beside each, by `tests/bound.rs` (a queue under eight disturbances) and `tests/replay.rs`
 //! (recorded signals give recorded grants).
@@ -23,6 +23,7 @@
 mod aimd;
 mod bound;
 mod constant;
+mod elastic;
 mod governor;
 mod grant;
 mod hard_limit;
@@ -39,6 +40,7 @@ use std::fmt::Debug;
 pub use aimd::Aimd;
 pub use bound::Bound;
 pub use constant::{Always, Nothing};
+pub use elastic::ElasticBudget;
 pub use governor::Governor;
 pub use grant::Grant;
 pub use hard_limit::HardLimit;
