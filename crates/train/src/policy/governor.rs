@@ -7,10 +7,38 @@
 //!
 //! Checked by the tests below with a policy that grants nonsense.
 
-use super::{Grant, HardLimit, Policy, PolicyKind, Settings, Signals};
+use super::{Grant, HardLimit, Policy, PolicyKind, PolicyState, Settings, Signals};
 
 /// G1's limit, in bounds of the policy.
 const BOUNDS_MAX: f64 = 4.0;
+
+/// Why a governor grants nothing, whatever its policy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Halt {
+    /// The primary was not heard of: how far behind the replica is, is not known.
+    Silent,
+    /// The delay or the oldest commit is above four times the bound.
+    Far,
+    /// The delay is above `training.collection_delay_max`.
+    AboveMaximum,
+    /// The mean delay was, and has not calmed yet (P2).
+    Calming,
+}
+
+impl Halt {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Silent, Self::Far, Self::AboveMaximum, Self::Calming];
+
+    /// Returns the word that views and metrics show.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Silent => "silent",
+            Self::Far => "far",
+            Self::AboveMaximum => "above_maximum",
+            Self::Calming => "calming",
+        }
+    }
+}
 
 /// What grants collection on a replica.
 #[derive(Debug)]
@@ -19,6 +47,7 @@ pub struct Governor {
     guard: HardLimit,
     delay_us_max: f64,
     limit_us_per_s: f64,
+    halt: Option<Halt>,
 }
 
 impl Governor {
@@ -34,6 +63,7 @@ impl Governor {
             guard: HardLimit::new(settings.delay_us_max),
             delay_us_max: settings.delay_us_max,
             limit_us_per_s: settings.cpu_share * f64::from(cores) * 1e6,
+            halt: None,
         }
     }
 
@@ -42,15 +72,30 @@ impl Governor {
         let signals = signals.sanitized();
         if signals.is_stale() {
             self.policy.silence();
+            self.halt = Some(Halt::Silent);
             return Grant::NONE;
         }
         let asked = self.policy.tick(&signals);
         let is_calm = self.guard.allows(signals.delay_us);
         let is_far = self.policy.bound_us().is_some_and(|bound_us| signals.behind_us() > BOUNDS_MAX * bound_us);
-        if !is_calm || is_far || signals.delay_us > self.delay_us_max {
-            return Grant::NONE;
-        }
-        asked.clamped(self.limit_us_per_s)
+        self.halt = if is_far {
+            Some(Halt::Far)
+        } else if signals.delay_us > self.delay_us_max {
+            Some(Halt::AboveMaximum)
+        } else {
+            (!is_calm).then_some(Halt::Calming)
+        };
+        if self.halt.is_some() { Grant::NONE } else { asked.clamped(self.limit_us_per_s) }
+    }
+
+    /// Returns why the last tick granted nothing whatever the policy asked for; `None`: its grant counts.
+    pub fn halt(&self) -> Option<Halt> {
+        self.halt
+    }
+
+    /// Returns what can be seen of the policy.
+    pub fn state(&self) -> PolicyState {
+        self.policy.state()
     }
 }
 
@@ -109,9 +154,14 @@ mod tests {
         let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
         let at = |delay_us| Signals { delay_us, offered_us_per_s: 9.0, ..Signals::default() };
         governor.tick(&at(5e6));
+        assert_eq!(governor.halt(), Some(Halt::AboveMaximum));
         assert_eq!(governor.tick(&at(90_000.0)), Grant::NONE);
+        assert_eq!(governor.halt(), Some(Halt::Calming));
         let off = (0..1000).take_while(|_| governor.tick(&at(10_000.0)) == Grant::NONE).count();
         assert!((5..100).contains(&off), "{off} ticks");
+        assert_eq!(governor.halt(), None);
+        governor.tick(&Signals { heartbeat_us: 2e6, ..at(0.0) });
+        assert_eq!(governor.halt(), Some(Halt::Silent));
     }
 
     proptest! {

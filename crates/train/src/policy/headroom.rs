@@ -4,7 +4,7 @@
 //! collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and an integral part
 //! that only ever take away. The delay without collection is measured in control windows, in which nothing is collected.
 
-use super::{Bound, Grant, Policy, Settings, Signals, TICK_US};
+use super::{Bound, Grant, Policy, PolicyState, Settings, Signals, TICK_US};
 
 /// Every so many ticks a control window starts.
 const CONTROL_EVERY_TICKS: u32 = 50;
@@ -29,6 +29,8 @@ pub struct Headroom {
     peak_commit_us: f64,
     /// D0: delay without collection, in us.
     without_us: Option<f64>,
+    /// rho: the part of the workers that is at work without collection.
+    utilisation: f64,
     /// I: the integral part, -1 to 0.
     integral: f64,
     ticks: u32,
@@ -45,6 +47,7 @@ impl Headroom {
             peak_commits_per_s: 0.0,
             peak_commit_us: 0.0,
             without_us: None,
+            utilisation: 0.0,
             integral: 0.0,
             ticks: 0,
             control_left: CONTROL_TICKS,
@@ -59,6 +62,8 @@ impl Headroom {
             let each_us = (signals.busy_us - signals.spent_us).max(0.0) / commits;
             self.peak_commit_us = each_us.max(0.9 * self.peak_commit_us + 0.1 * each_us);
         }
+        let capacity = f64::from(signals.workers) * 1e6;
+        self.utilisation = (self.peak_commits_per_s * self.peak_commit_us / capacity).min(1.0);
     }
 
     /// Goes on by a tick; returns whether the next one belongs to a control window.
@@ -95,8 +100,7 @@ impl Policy for Headroom {
             return Grant::NONE;
         }
         let capacity = f64::from(signals.workers) * 1e6;
-        let utilisation = (self.peak_commits_per_s * self.peak_commit_us / capacity).min(1.0);
-        let room = (self.utilisation_max - utilisation).max(SHARE_MIN);
+        let room = (self.utilisation_max - self.utilisation).max(SHARE_MIN);
         let error = (limit_us / behind_us.max(1.0)).ln();
         self.integral = (self.integral + 0.02 * error).clamp(-1.0, 0.0);
         let correction = (1.0 + 0.15 * error.min(0.0) + self.integral).max(0.0);
@@ -113,6 +117,17 @@ impl Policy for Headroom {
 
     fn bound_us(&self) -> Option<f64> {
         self.without_us.map(|without| self.bound.limit_us(without))
+    }
+
+    fn state(&self) -> PolicyState {
+        PolicyState {
+            without_us: self.without_us,
+            bound_us: self.bound_us(),
+            integral: Some(self.integral),
+            commit_us: Some(self.peak_commit_us),
+            utilisation: Some(self.utilisation),
+            is_control: self.control_left > 0,
+        }
     }
 }
 
@@ -136,7 +151,9 @@ mod tests {
     fn headroom_grants_what_the_workers_have_left() {
         let mut policy = started(300.0);
         let calm = Signals { delay_us: 300.0, commits_per_s: 1000.0, busy_us: 10_000.0, ..Signals::default() };
-        assert_eq!(policy.bound_us(), Some(1300.0));
+        let state = policy.state();
+        assert_eq!([state.without_us, state.bound_us, state.commit_us], [300.0, 1300.0, 100.0].map(Some));
+        assert!(state.utilisation.is_some_and(|rho| (rho - 0.1).abs() < 1e-9) && !state.is_control);
         assert!((policy.tick(&calm).collect_us_per_s - 750_000.0).abs() < 1e-3);
         let late = Signals { delay_us: 2600.0, ..calm };
         let error = 0.5_f64.ln();

@@ -32,8 +32,10 @@ mod kind;
 mod settings;
 mod sigma;
 mod signals;
+mod state;
 mod switchback;
 mod tokens;
+mod windows;
 
 use std::fmt::Debug;
 
@@ -41,7 +43,7 @@ pub use aimd::Aimd;
 pub use bound::Bound;
 pub use constant::{Always, Nothing};
 pub use elastic::ElasticBudget;
-pub use governor::Governor;
+pub use governor::{Governor, Halt};
 pub use grant::Grant;
 pub use hard_limit::HardLimit;
 pub use headroom::Headroom;
@@ -49,8 +51,10 @@ pub use kind::PolicyKind;
 pub use settings::Settings;
 pub use sigma::Sigma;
 pub use signals::{HEARTBEAT_US_MAX, Signals, TICK_US};
+pub use state::PolicyState;
 pub use switchback::Switchback;
 pub use tokens::Tokens;
+pub use windows::Windows;
 
 /// A rule with its state. The same signals in the same order give the same grants.
 pub trait Policy: Debug + Send {
@@ -65,5 +69,10 @@ pub trait Policy: Debug + Send {
     /// Returns the highest delay that the policy allows in a window, in us, once it has measured one without collection.
     fn bound_us(&self) -> Option<f64> {
         None
+    }
+
+    /// Returns what can be seen of it.
+    fn state(&self) -> PolicyState {
+        PolicyState { bound_us: self.bound_us(), ..PolicyState::default() }
     }
 }
