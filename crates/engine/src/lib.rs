@@ -162,7 +162,9 @@ pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use progress::{OpenPhase, OpenProgress};
 pub use promise::Promise;
-pub use replica::{CatalogChange, CatalogHook, HeldState, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait};
+pub use replica::{
+    ApplyStat, CatalogChange, CatalogHook, HeldState, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait,
+};
 pub use session::Session;
 pub use settled::{CommitLevel, Confirmed};
 #[cfg(feature = "trace-oracle")]

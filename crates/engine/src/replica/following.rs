@@ -56,6 +56,10 @@ impl Target for Following {
     fn stopped(&self) {
         self.followed.shown.close();
     }
+
+    fn now_ns(&self) -> u64 {
+        self.shared.env.clock.now_ns()
+    }
 }
 
 impl Follow for Following {

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Map};
 use collie_store::{Family, LoggedWrite, Row, Superseded, pin};
@@ -23,6 +24,7 @@ use crate::EngineError;
 use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::redo::Op;
+use crate::replica::ApplyStat;
 use crate::replica::watermark::{Dispatched, Watermark, Worked};
 
 /// Bytes of writes that wait in all queues together.
@@ -113,6 +115,9 @@ pub(crate) trait Target: Send + Sync + std::fmt::Debug + 'static {
 
     /// A worker has ended before its time: the watermark may stand still for ever.
     fn stopped(&self);
+
+    /// Returns the time since some fixed moment, in nanoseconds, by which work is measured.
+    fn now_ns(&self) -> u64;
 }
 
 /// What the dispatcher, the workers and readers share.
@@ -122,6 +127,9 @@ pub(crate) struct Applying {
     queues: Box<[Queue]>,
     queue_bytes_max: usize,
     queued_bytes: AtomicU64,
+    /// For how long workers were at batches that they have done, in nanoseconds.
+    busy_ns: AtomicU64,
+    commits: AtomicU64,
     /// L3.
     is_broken: AtomicBool,
     /// The dispatcher waits here for lanes to be empty.
@@ -147,6 +155,8 @@ impl Applying {
             queues: (0..count).map(|_| Queue::default()).collect(),
             queue_bytes_max: queue_bytes / count,
             queued_bytes: AtomicU64::new(0),
+            busy_ns: AtomicU64::new(0),
+            commits: AtomicU64::new(0),
             is_broken: AtomicBool::new(false),
             idle: Mutex::new(()),
             moved: Condvar::new(),
@@ -162,6 +172,12 @@ impl Applying {
     /// Returns the bytes of writes that wait.
     pub(crate) fn queued_bytes(&self) -> u64 {
         self.queued_bytes.load(Relaxed)
+    }
+
+    /// Returns what the workers have done.
+    pub(crate) fn stat(&self) -> ApplyStat {
+        let busy = Duration::from_nanos(self.busy_ns.load(Relaxed));
+        ApplyStat { workers: self.queues.len(), busy, commits: self.commits.load(Relaxed) }
     }
 
     /// Returns whether a worker has ended before its time (L3).
@@ -241,6 +257,7 @@ fn work(applying: &Applying, target: &dyn Target, lane: usize, mut worked: Worke
     let alarm = Alarm(applying, target);
     let (mut family, mut done): (Option<Arc<Family>>, Option<Batch>) = (None, None);
     while let Some(batch) = applying.pop(lane, done.take()) {
+        let began_ns = target.now_ns();
         let (mut superseded, mut bytes) = (Vec::new(), 0);
         for places in batch.places.chunks(PIN_WRITES) {
             let pin = pin();
@@ -268,6 +285,8 @@ fn work(applying: &Applying, target: &dyn Target, lane: usize, mut worked: Worke
         target.garbage().superseded(bytes, superseded);
         applying.watermark.finish(&mut worked);
         applying.publish(target);
+        // Two looks at the clock for each batch, not for each write.
+        applying.busy_ns.fetch_add(target.now_ns().saturating_sub(began_ns), Relaxed);
         done = Some(batch);
     }
     std::mem::forget(alarm);
@@ -313,6 +332,11 @@ impl Lanes {
         if self.filling[lane].is_full() {
             self.hand_over(lane);
         }
+    }
+
+    /// Counts a commit whose writes were taken.
+    pub(crate) fn note_commit(&self) {
+        self.applying.commits.fetch_add(1, Relaxed);
     }
 
     /// Returns whose key it is (L1).

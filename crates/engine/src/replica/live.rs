@@ -210,6 +210,7 @@ impl<F: Follow> Live<F> {
                 } else {
                     self.write(ops, &mut writing)?;
                 }
+                self.lanes.note_commit();
                 if writes_catalog {
                     self.lanes.drain()?;
                     self.rename(end)?;

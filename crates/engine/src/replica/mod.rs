@@ -13,12 +13,14 @@
 //! | `live.rs` | [`Live`](live::Live): the dispatcher, which takes records |
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
+//! | `apply_stat.rs` | [`ApplyStat`]: what applying has cost and done |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
 //! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): how new what is shown is, by the primary's calendar |
 //! | `holes.rs` | [`Holes`](holes::Holes): families of which rows are missing here |
 //! | `hash.rs` | the state hash, by which two databases are compared |
 //! | `held_state.rs` | [`HeldState`]: what is compared, held at one position |
 
+mod apply_stat;
 pub(crate) mod followed;
 pub(crate) mod follower_log;
 pub(crate) mod following;
@@ -35,6 +37,7 @@ pub(crate) mod shown;
 pub(crate) mod unfinished;
 pub(crate) mod watermark;
 
+pub use apply_stat::ApplyStat;
 pub use followed::{CatalogChange, CatalogHook};
 pub use held_state::HeldState;
 pub use replica::{HistoryStart, Replica, ReplicaOptions, Seed};

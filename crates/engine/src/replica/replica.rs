@@ -37,6 +37,7 @@ use crate::open::{CHECKPOINT, Recovering, start_threads};
 use crate::progress::{Meter, OpenPhase, PROGRESS_RECORDS};
 use crate::redo::Redo;
 use crate::replay::{Replay, Replayed};
+use crate::replica::ApplyStat;
 use crate::replica::followed::{Followed, OwnLog};
 use crate::replica::follower_log::FollowerLog;
 use crate::replica::following::Following;
@@ -470,6 +471,11 @@ impl Replica {
     /// Returns the bytes of row writes that wait to be applied.
     pub fn queue_bytes(&self) -> u64 {
         self.0.open.get().map_or(0, |open| open.applying.queued_bytes())
+    }
+
+    /// Returns what the workers have done.
+    pub fn apply_stat(&self) -> ApplyStat {
+        self.0.open.get().map_or_else(ApplyStat::default, |open| open.applying.stat())
     }
 
     /// Waits until sessions see commits below `lsn`; `None` as long as nothing may be shown.

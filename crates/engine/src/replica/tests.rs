@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use collie_base::{CfId, HistoryId, Lsn, Map, Term, Xid};
 use collie_store::{Family, Fate, Resolve, Row, Word};
@@ -19,6 +20,7 @@ use crate::large::LargeTransactions;
 use crate::names;
 use crate::redo::{Incarnation, Op, encode_integers, encode_relog, tag};
 use crate::replay::Replay;
+use crate::replica::ApplyStat;
 use crate::replica::hash::state_hash;
 use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
 use crate::replica::live::{Begin, Follow, Live, VisitRecord};
@@ -237,6 +239,7 @@ struct World {
     holes: Mutex<Vec<(Vec<CfId>, Lsn)>>,
     dropped: Mutex<Vec<CfId>>,
     horizon: AtomicU64,
+    clock_ns: AtomicU64,
 }
 
 impl Target for World {
@@ -262,6 +265,11 @@ impl Target for World {
 
     fn stopped(&self) {
         self.is_stopped.store(true, SeqCst);
+    }
+
+    /// A microsecond later each time.
+    fn now_ns(&self) -> u64 {
+        self.clock_ns.fetch_add(1000, SeqCst)
     }
 }
 
@@ -348,6 +356,7 @@ fn follow(log: &Log, way: &Way, flushed: Map<CfId, Lsn>) -> (Arc<World>, Live<Wo
         holes: Mutex::default(),
         dropped: Mutex::default(),
         horizon: AtomicU64::new(0),
+        clock_ns: AtomicU64::new(0),
     });
     let lanes = Lanes::start(applying, hands, Arc::clone(&world) as Arc<dyn Target>).unwrap();
     let unfinished = Unfinished::new(Lsn::FIRST, way.held_bytes_max);
@@ -484,6 +493,24 @@ proptest! {
         let log = Log::of(&without_relogs);
         prop_assert_eq!(recovered(&log), log.rows_at(Lsn::MAX));
     }
+}
+
+/// Goal: what applying has cost and done is counted: commits once each, whatever they wrote, and a worker's time once for each batch. Method:
+/// forty commits of two writes to one worker, whose clock moves by a microsecond whenever it is looked at.
+#[test]
+fn commits_and_the_time_of_workers_are_counted() {
+    let mut log = Log::new();
+    for number in 0..40_u64 {
+        let changes: Vec<Change> = [1, 2].map(|cf| Change::put(cf, &number.to_be_bytes(), b"v")).into();
+        log.commit(&[number + 2, 0, 0], &changes, changes.clone());
+    }
+    let (world, mut live) = follow(&log, &Way::plain(1), Map::default());
+    assert_eq!(world.applying.stat(), ApplyStat { workers: 1, ..ApplyStat::default() });
+    log.records.iter().for_each(|made| take(&mut live, made).unwrap());
+    live.drain().unwrap();
+    settle(&world, &live);
+    let stat = world.applying.stat();
+    assert_eq!((stat.commits, stat.busy), (40, Duration::from_micros(40)), "each was a batch of its own");
 }
 
 /// Goal: D3: what the levels have is not applied again, by the commit's position, strictly. Method: three commits to two families, one
