@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod compare_tests;
+mod hearing;
 mod source;
 mod standing;
 mod target;
@@ -12,6 +13,7 @@ use collie_base::Lsn;
 use collie_engine::{HeldState, HistoryStart};
 
 pub use self::{
+    hearing::DelaysHeard,
     source::{CONSUMER_PREFIX, EngineShipper, EngineSource, SlotOptions},
     standing::{following, leading},
     target::{EngineTarget, plant},

@@ -10,7 +10,10 @@ use collie_wal::{Follower, Mark};
 use parking_lot::Mutex;
 use tokio::select;
 
-use super::history_of;
+use super::{
+    hearing::{DelaysHeard, Hearing},
+    history_of,
+};
 use crate::{
     compare::Held,
     identity::Identity,
@@ -24,27 +27,37 @@ use crate::{
 pub struct EngineTarget {
     replica: Replica,
     terms: Option<Arc<Terms>>,
-    /// What the primary had on disk when it was last heard, as far as it was told, and when.
-    heard: Arc<Mutex<Option<(Lsn, u64)>>>,
-    /// How far its readers were behind then, in nanoseconds.
-    delay: Arc<Mutex<Option<u64>>>,
+    hearing: Arc<Mutex<Hearing>>,
     succession: Arc<Succession>,
 }
 
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self { replica, terms: None, heard: Arc::default(), delay: Arc::default(), succession: Arc::default() }
+        Self { replica, terms: None, hearing: Arc::default(), succession: Arc::default() }
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
     pub fn last_heard(&self) -> Option<(Lsn, u64)> {
-        *self.heard.lock()
+        self.hearing.lock().last()
     }
 
     /// Returns how far readers here were behind when the primary last said so, by its clock, in nanoseconds.
     pub fn last_delay_ns(&self) -> Option<u64> {
-        *self.delay.lock()
+        let delays = self.delays_heard();
+        (delays.count > 0).then_some(delays.last_ns)
+    }
+
+    /// Returns all that the primary has said of how far readers here were behind.
+    pub fn delays_heard(&self) -> DelaysHeard {
+        self.hearing.lock().delays()
+    }
+
+    /// Returns for how long, at `now_ns` on this machine's clock, the oldest commit that the primary is known to have on its disk has not
+    /// been applied here, in nanoseconds; 0: all are.
+    pub fn oldest_unapplied_ns(&self, now_ns: u64) -> u64 {
+        let applied = self.replica.applied();
+        self.hearing.lock().oldest_ns(applied, now_ns)
     }
 
     /// Takes nothing of a term below what `terms` has promised.
@@ -98,11 +111,11 @@ impl Target for EngineTarget {
     }
 
     fn heard(&self, durable: Lsn, now_ns: u64) {
-        *self.heard.lock() = Some((durable, now_ns));
+        self.hearing.lock().heard(durable, now_ns);
     }
 
     fn delayed(&self, delay_ns: u64) {
-        *self.delay.lock() = Some(delay_ns);
+        self.hearing.lock().delayed(delay_ns);
     }
 
     fn set_show(&self, show: Lsn) {
