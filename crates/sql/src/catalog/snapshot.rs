@@ -22,6 +22,8 @@ pub const PG_CATALOG: Oid = 11;
 pub const PUBLIC: Oid = 2200;
 /// OID of the schema `information_schema`.
 pub const INFORMATION_SCHEMA: Oid = 13000;
+/// OID of the schema `collie_training`.
+pub const COLLIE_TRAINING: Oid = 13990;
 /// First OID of user objects.
 pub const FIRST_USER_OID: Oid = 16384;
 

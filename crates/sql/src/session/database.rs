@@ -65,6 +65,8 @@ pub struct Database {
     pub(super) promote: OnceLock<crate::session::Promote>,
     /// What the node knows of itself.
     pub(super) node_state: OnceLock<Box<dyn crate::session::NodeState>>,
+    /// How much may be collected, and what came of it.
+    pub(super) training: OnceLock<Box<dyn system::Training>>,
     /// What commits ask of replicas.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// Runs what blocks its thread for long.
@@ -186,6 +188,7 @@ impl Database {
             problem: OnceLock::new(),
             promote: OnceLock::new(),
             node_state: OnceLock::new(),
+            training: OnceLock::new(),
             replicas: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),

@@ -22,7 +22,7 @@ use crate::{
         snapshot::Catalog,
         system::{
             self, ActivityRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReplayRow, SessionFacts,
-            SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Trouble,
+            SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training, Trouble,
         },
     },
     error::{Result, SqlError, SqlState},
@@ -204,6 +204,10 @@ impl SessionFacts for Facts<'_> {
 
     fn health(&self) -> Vec<Trouble> {
         self.database.health()
+    }
+
+    fn training(&self) -> Option<&dyn Training> {
+        self.database.training()
     }
 
     fn drop_slot(&self, name: &str) -> Result<()> {

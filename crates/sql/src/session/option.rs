@@ -13,7 +13,11 @@ use crate::{
 impl Session {
     /// Changes an option. Everybody may, as everybody may do everything.
     pub(super) fn set_option(&mut self, option: &ast::SetOption) -> Result<()> {
-        let changed = kv::Db::over(&self.database.db).set_option(&option.name, &option.value);
-        changed.map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error.to_string()))
+        let ast::SetOption { name, value } = option;
+        let changed = match self.database.training().filter(|_| name.starts_with("training.")) {
+            Some(training) => training.set_option(name, value),
+            None => kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string()),
+        };
+        changed.map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error))
     }
 }

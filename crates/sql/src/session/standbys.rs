@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    catalog::system::{DelayRow, FollowingRow, NodeRow, QuorumRow, SlotRow, Standby, StoreFigures},
+    catalog::system::{DelayRow, FollowingRow, NodeRow, QuorumRow, SlotRow, Standby, StoreFigures, Training},
     error::{Result, SqlError, SqlState},
     session::Database,
 };
@@ -50,6 +50,16 @@ impl Database {
     /// Has views and functions about replication ask `replication`. Only the first call counts.
     pub fn show_replication(&self, replication: Box<dyn Replication>) {
         let _already_there = self.replication.set(replication);
+    }
+
+    /// Has `collie_training` and its settings ask `training`. Only the first call counts.
+    pub fn show_training(&self, training: Box<dyn Training>) {
+        let _already_there = self.training.set(training);
+    }
+
+    /// Returns what knows of the training of this server, if anything does.
+    pub fn training(&self) -> Option<&dyn Training> {
+        self.training.get().map(|training| &**training)
     }
 
     /// Has `collie_node` show what is wrong with this copy of another's rows, and what to do. Only the first call counts.

@@ -21,7 +21,7 @@ use crate::{
             Check, Column, ConstraintTiming, ForeignKey, Index, IndexColumn, KeyPart, Oid, ReferentialAction, Relation,
             Storage, TableKey,
         },
-        snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
+        snapshot::{COLLIE_TRAINING, Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
     },
     error::{Result, SqlError, SqlState},
     types::{SqlType, TextContext, Value, XidSnapshot, io, oid},
@@ -173,6 +173,9 @@ impl SessionFacts for FakeSession {
     }
     fn health(&self) -> Vec<Trouble> {
         vec![Trouble { severity: Severity::Warning, subject: "slot", reason: "south is expired".to_owned() }]
+    }
+    fn training(&self) -> Option<&dyn super::Training> {
+        Some(&super::training::tests::FakeTraining)
     }
     fn following(&self) -> Option<super::FollowingRow> {
         Some(super::FollowingRow {
@@ -377,9 +380,10 @@ pub(super) fn shop() -> FakeSession {
 
 /// Finds a system relation; those of the standard with their schema.
 pub(super) fn relation<'f>(facts: &'f FakeSession, name: &str) -> &'f Arc<Relation> {
-    let (schema, name) = match name.strip_prefix("information_schema.") {
-        Some(name) => (INFORMATION_SCHEMA, name),
-        None => (PG_CATALOG, name),
+    let (schema, name) = match name.split_once('.') {
+        Some(("information_schema", name)) => (INFORMATION_SCHEMA, name),
+        Some(("collie_training", name)) => (COLLIE_TRAINING, name),
+        _ => (PG_CATALOG, name),
     };
     let oid = facts.catalog.object_named(Some(schema), &[], name).unwrap_or_else(|| panic!("no {name}"));
     facts.catalog.relation(oid).unwrap()

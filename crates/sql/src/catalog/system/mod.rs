@@ -10,6 +10,7 @@
 //! | `output` | how a row is put together by column names, and what a look-up asks for |
 //! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `store_rows`, `view_rows`, `information_schema` | the rows |
 //! | `functions`, `object_names` | the functions; `reg*` types and visibility |
+//! | `training` | the rows of `collie_training` |
 //! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
 //!
 //! # Invariants
@@ -38,6 +39,7 @@ mod size;
 mod standby;
 mod store_rows;
 mod tables;
+mod training;
 mod view_rows;
 
 #[cfg(test)]
@@ -56,6 +58,7 @@ pub use promotion::Promotion;
 pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
 pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
+pub use training::{Model, ModelRow, PolicyChange, PolicyRow, SwitchRow, Training};
 
 use crate::{
     builtin::Rows,
@@ -132,6 +135,8 @@ pub trait SessionFacts {
     fn following(&self) -> Option<FollowingRow>;
     /// What somebody should know of the running database.
     fn health(&self) -> Vec<Trouble>;
+    /// What the server knows of its training, if it does any.
+    fn training(&self) -> Option<&dyn Training>;
     /// Forgets a slot.
     ///
     /// # Errors
@@ -253,6 +258,7 @@ pub fn rows(facts: &dyn SessionFacts, relation: &Relation, lookup: Option<(usize
         || lock_rows::fill(facts, &mut out)
         || store_rows::fill(facts, &mut out)
         || view_rows::fill(facts, &mut out)
+        || training::fill(facts, &mut out)
         || information_schema::fill(facts, &mut out))
     {
         // Relations of the features that Collie has not are there for joins only.

@@ -11,7 +11,7 @@ use crate::{
     builtin::{self, Implementation},
     catalog::{
         relation::Oid,
-        snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
+        snapshot::{COLLIE_TRAINING, Catalog, FIRST_USER_OID, PG_CATALOG, PUBLIC, Schema},
     },
     error::SqlState,
     types::{SqlType, Value, oid},
@@ -190,7 +190,7 @@ fn system_relations_list_themselves() {
     assert!(read(&facts, "pg_attribute", ("attrelid", "1259"), &["attname"]).contains(&"relkind".to_owned()));
     assert_eq!(
         read(&facts, "pg_namespace", ("", ""), &["oid", "nspname"]),
-        ["11|pg_catalog", "2200|public", "13000|information_schema", "16399|Back Room"]
+        ["11|pg_catalog", "2200|public", "13000|information_schema", "13990|collie_training", "16399|Back Room"]
     );
 }
 
@@ -204,6 +204,19 @@ fn installing_again_changes_nothing() {
     install(&mut catalog);
     assert_eq!(&*catalog.schemas[&PUBLIC].name, "renamed");
     assert_eq!((catalog.relations.len(), catalog.names.len()), (count, count));
+}
+
+/// Goal: a schema `collie_training` that somebody made before there was one of the system's is read on, and the system's is not there.
+/// Method: `install` over a catalog that has it.
+#[test]
+fn a_schema_with_the_name_of_a_system_schema_stays() {
+    let mut catalog = Catalog::default();
+    catalog.schemas.insert(20_000, Arc::new(Schema { oid: 20_000, name: "collie_training".into() }));
+    install(&mut catalog);
+    assert_eq!(catalog.schema_named("collie_training").map(|schema| schema.oid), Some(20_000));
+    assert!(!catalog.schemas.contains_key(&COLLIE_TRAINING));
+    assert_eq!(catalog.object_named(Some(COLLIE_TRAINING), &[], "policy"), None);
+    assert!(catalog.object_named(Some(PG_CATALOG), &[], "pg_class").is_some());
 }
 
 /// Goal: definitions read as PostgreSQL's. Method: a table of its answers.

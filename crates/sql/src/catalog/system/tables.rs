@@ -15,7 +15,7 @@ use crate::{
     catalog::{
         record::layout_of,
         relation::{Column, Oid, Relation, Storage, TableKey},
-        snapshot::{Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
+        snapshot::{COLLIE_TRAINING, Catalog, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, Schema},
     },
     types::{SqlType, Value},
 };
@@ -41,14 +41,22 @@ pub(super) fn kind(oid: Oid) -> u8 {
     place.map_or(b'r', |place| RELATIONS[place].kind)
 }
 
-/// Adds the system schemas and relations.
+/// The system schemas. Names of the first two are PostgreSQL's, and no user's; one of the third may be older than it.
+const SCHEMAS: [(Oid, &str); 3] =
+    [(PG_CATALOG, "pg_catalog"), (INFORMATION_SCHEMA, "information_schema"), (COLLIE_TRAINING, "collie_training")];
+
+/// Adds the system schemas and relations, but for a schema whose name somebody has given to one of their own: that one stays to be read.
 pub(super) fn install(catalog: &mut Catalog) {
-    for (oid, name) in [(PG_CATALOG, "pg_catalog"), (INFORMATION_SCHEMA, "information_schema")] {
-        catalog.schemas.insert(oid, Arc::new(Schema { oid, name: name.into() }));
+    let is_taken = |oid: Oid, name: &str| catalog.schema_named(name).is_some_and(|schema| schema.oid != oid);
+    let free: Vec<_> = SCHEMAS.into_iter().filter(|(oid, name)| !is_taken(*oid, name)).collect();
+    for (oid, name) in &free {
+        catalog.schemas.insert(*oid, Arc::new(Schema { oid: *oid, name: (*name).into() }));
     }
     catalog.schemas.entry(PUBLIC).or_insert_with(|| Arc::new(Schema { oid: PUBLIC, name: "public".into() }));
     for system in relations() {
-        catalog.put_relation(system.relation.clone());
+        if free.iter().any(|(oid, _)| *oid == system.relation.schema) {
+            catalog.put_relation(system.relation.clone());
+        }
     }
 }
 
@@ -85,7 +93,7 @@ fn load() -> Vec<SystemRelation> {
 fn empty(oid: Oid, schema: &str, name: &str) -> Relation {
     Relation {
         oid,
-        schema: if schema == "pg_catalog" { PG_CATALOG } else { INFORMATION_SCHEMA },
+        schema: SCHEMAS.iter().find(|(_, known)| *known == schema).expect("a schema of the system columns is known").0,
         name: name.into(),
         version: 0,
         storage: Storage::Virtual,

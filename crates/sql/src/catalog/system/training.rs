@@ -1,0 +1,222 @@
+//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, and which models there are.
+//!
+//! What it shows is somebody else's ([`Training`]); without that the relations are empty. `decisions` is empty in any case: nothing
+//! makes decisions yet.
+//!
+//! Checked by `system_tests`.
+
+use super::{SessionFacts, output::Output};
+use crate::{catalog::snapshot::COLLIE_TRAINING, types::Value};
+
+/// What a server knows of its training.
+pub trait Training: Send + Sync {
+    /// How much may be collected now, and why.
+    fn policy(&self) -> PolicyRow;
+
+    /// The newest changes of what may be collected, oldest first.
+    fn changes(&self) -> Vec<PolicyChange>;
+
+    /// Every unit from every source, and whether somebody lets it be sampled.
+    fn switches(&self) -> Vec<SwitchRow>;
+
+    /// The packages of models that are there. Reads a few files.
+    fn models(&self) -> Vec<ModelRow>;
+
+    /// Changes the setting `name`, which begins with `training.`, until the server stops.
+    ///
+    /// # Errors
+    /// It is unknown, is read at start only, or cannot have that value; in words.
+    fn set_option(&self, name: &str, value: &str) -> Result<(), String>;
+}
+
+/// How much may be collected. Times are in microseconds; what is not known, or the policy does not have, is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PolicyRow {
+    /// The policy in force; on a primary `none`.
+    pub policy: &'static str,
+    /// A word: `primary`, `starting`, `off`, `control`, `collecting`, or why the grant is 0.
+    pub state: &'static str,
+    /// D: mean delay of the last tick, on the primary's clock.
+    pub delay_us: Option<f64>,
+    /// D0: delay without collection.
+    pub without_us: Option<f64>,
+    /// B: the highest mean delay of a window.
+    pub bound_us: Option<f64>,
+    /// x: the larger of delay and age of the oldest commit that is not applied; infinite when the primary was not heard of.
+    pub behind_us: Option<f64>,
+    /// C: collection work per second.
+    pub grant_us_per_s: u64,
+    /// The part of C for work that can wait.
+    pub elastic_us_per_s: u64,
+    /// What such work has taken since the server was started.
+    pub elastic_spent_us: u64,
+    /// I: the integral part of the controller.
+    pub integral: Option<f64>,
+    /// S: work per commit without collection.
+    pub commit_us: Option<f64>,
+    /// rho: the part of the workers that is at work without collection.
+    pub utilisation: Option<f64>,
+    /// Commits per second in the last tick.
+    pub commits_per_s: Option<f64>,
+    /// Windows of a second that were judged by the bound.
+    pub windows: u64,
+    /// Those that were out of it.
+    pub out_windows: u64,
+    /// Those that could not be judged.
+    pub unknown_windows: u64,
+    /// How often collection was halted, by the reason.
+    pub halts: Vec<(&'static str, u64)>,
+}
+
+/// A change of what may be collected.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PolicyChange {
+    /// When, in microseconds since 2000-01-01.
+    pub at_us: i64,
+    /// What it is about: `role`, `grant`, `setting`, `switch`.
+    pub subject: &'static str,
+    /// What changed.
+    pub change: String,
+    /// Why.
+    pub reason: String,
+    /// C after it.
+    pub grant_us_per_s: u64,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchRow {
+    /// The unit's number.
+    pub unit_id: u8,
+    /// Its name.
+    pub unit: &'static str,
+    /// Where its samples come from.
+    pub source: &'static str,
+    /// Whether somebody lets it be sampled.
+    pub is_on: bool,
+}
+
+/// A package of a model, or a file that is none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelRow {
+    /// The file's name in the folder of models.
+    pub file: String,
+    /// What is in it, unless it was refused.
+    pub model: Option<Model>,
+    /// Why it was refused.
+    pub refused: Option<String>,
+}
+
+/// What a package says of its model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Model {
+    /// The unit that it predicts.
+    pub unit_id: u8,
+    /// The unit's name, if it is known here.
+    pub unit: Option<&'static str>,
+    /// Which label.
+    pub label: u8,
+    /// Version of the unit's schema.
+    pub schema_version: u8,
+    /// `ridge` or `trees`.
+    pub kind: &'static str,
+    /// Rows fitted and validated.
+    pub rows: u64,
+    /// What they are worth, weights considered.
+    pub effective_rows: f64,
+    /// Mean absolute percentage error when validated, 0.1 for 10 %.
+    pub error: f64,
+    /// Times of the first and last row, in microseconds since 2000-01-01.
+    pub trained: (i64, i64),
+    /// Names the package by its content, as decisions do.
+    pub hash: u64,
+}
+
+fn int(number: u64) -> Value {
+    Value::Int8(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn float(number: Option<f64>) -> Value {
+    number.map_or(Value::Null, Value::Float8)
+}
+
+fn byte(number: u8) -> Value {
+    Value::Int4(i32::from(number))
+}
+
+/// Adds the rows, if they are of one of these relations.
+pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
+    if out.schema() != COLLIE_TRAINING {
+        return false;
+    }
+    let Some(training) = facts.training() else { return true };
+    match out.name() {
+        "policy" => policy(&training.policy(), out),
+        "policy_log" => training.changes().into_iter().for_each(|change| push_change(change, out)),
+        "switches" => training.switches().into_iter().for_each(|row| {
+            out.push([
+                ("unit_id", byte(row.unit_id)),
+                ("unit", Value::text(row.unit)),
+                ("source", Value::text(row.source)),
+                ("is_on", Value::Bool(row.is_on)),
+            ]);
+        }),
+        "models" => training.models().into_iter().for_each(|row| push_model(row, out)),
+        _ => {}
+    }
+    true
+}
+
+fn policy(row: &PolicyRow, out: &mut Output<'_>) {
+    out.push([
+        ("policy", Value::text(row.policy)),
+        ("state", Value::text(row.state)),
+        ("delay_us", float(row.delay_us)),
+        ("delay_without_us", float(row.without_us)),
+        ("bound_us", float(row.bound_us)),
+        ("behind_us", float(row.behind_us)),
+        ("grant_us_per_s", int(row.grant_us_per_s)),
+        ("elastic_us_per_s", int(row.elastic_us_per_s)),
+        ("elastic_spent_us", int(row.elastic_spent_us)),
+        ("integral", float(row.integral)),
+        ("commit_us", float(row.commit_us)),
+        ("utilisation", float(row.utilisation)),
+        ("commits_per_s", float(row.commits_per_s)),
+        ("windows", int(row.windows)),
+        ("out_windows", int(row.out_windows)),
+        ("unknown_windows", int(row.unknown_windows)),
+    ]);
+}
+
+fn push_change(change: PolicyChange, out: &mut Output<'_>) {
+    out.push([
+        ("at", Value::TimestampTz(change.at_us)),
+        ("subject", Value::text(change.subject)),
+        ("change", change.change.into()),
+        ("reason", change.reason.into()),
+        ("grant_us_per_s", int(change.grant_us_per_s)),
+    ]);
+}
+
+fn push_model(ModelRow { file, model, refused }: ModelRow, out: &mut Output<'_>) {
+    let of = |value: fn(&Model) -> Value| model.as_ref().map_or(Value::Null, value);
+    out.push([
+        ("file", file.into()),
+        ("unit_id", of(|model| byte(model.unit_id))),
+        ("unit", of(|model| model.unit.map_or(Value::Null, Value::text))),
+        ("label", of(|model| byte(model.label))),
+        ("schema_version", of(|model| byte(model.schema_version))),
+        ("kind", of(|model| Value::text(model.kind))),
+        ("rows", of(|model| int(model.rows))),
+        ("effective_rows", of(|model| Value::Float8(model.effective_rows))),
+        ("error", of(|model| Value::Float8(model.error))),
+        ("trained_from", of(|model| Value::TimestampTz(model.trained.0))),
+        ("trained_to", of(|model| Value::TimestampTz(model.trained.1))),
+        ("hash", of(|model| format!("{:016x}", model.hash).into())),
+        ("refused", refused.map_or(Value::Null, Into::into)),
+    ]);
+}
+
+#[cfg(test)]
+#[path = "training_tests.rs"]
+pub(super) mod tests;
