@@ -3,6 +3,8 @@
 //! A key is `section.name` everywhere; in TOML `[section]` and `name`. An unknown key or a value of the wrong type is an
 //! error that names the nearest key or the type; nothing is ignored.
 
+mod training;
+
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 use collie_base::{Lsn, Xid};
@@ -11,6 +13,7 @@ use collie_replica::primary::{Degrade, QuorumList};
 use collie_sql::session::settings::Settings;
 use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
 
+pub use self::training::Training;
 use crate::{error::ServeError, replication::Peers};
 
 /// What a value may be.
@@ -24,6 +27,8 @@ pub enum Kind {
     Bytes,
     /// A time: a number of milliseconds, or with a unit `us`, `ms`, `s`, `min`, `h`.
     Time,
+    /// A part: a number such as 0.25, or with the unit `%`.
+    Share,
     /// One of the words.
     Word(&'static [&'static str]),
     /// Text.
@@ -241,6 +246,54 @@ pub const KEYS: &[Key] = &[
         Kind::Bytes,
         "64MiB",
         "Unflushed rows of a table or index at which it is flushed to its levels, about.",
+    ),
+    key(
+        "training.apply",
+        Kind::Word(&["off", "propose", "canary"]),
+        "propose",
+        "What becomes of changes of settings that models propose: nothing, a row that says so, or a trial with the new value in memory. Nothing proposes any yet.",
+    ),
+    key(
+        "training.collection_cpu",
+        Kind::Share,
+        "25%",
+        "Part of the machine's cores that a replica's collection takes at the most, whatever the policy asks for: above 0, at most 100%.",
+    ),
+    key(
+        "training.collection_delay_bound",
+        Kind::Share,
+        "10%",
+        "By which part collection may make a replica's mean delay of a second longer: 0 to 1000%. What training.collection_delay_floor allows is allowed in any case.",
+    ),
+    key(
+        "training.collection_delay_floor",
+        Kind::Time,
+        "1ms",
+        "By how much that delay may grow in any case: up to 10s. A tenth of a short delay is less than timers resolve.",
+    ),
+    key(
+        "training.collection_delay_max",
+        Kind::Time,
+        "100ms",
+        "A replica with a longer delay collects nothing, and nothing until its mean is below the half: 1ms to 1h.",
+    ),
+    key(
+        "training.collection_policy",
+        Kind::Word(&["none", "always", "hard_limit", "k_sigma", "switchback", "aimd", "headroom"]),
+        "headroom",
+        "Which rule says, ten times a second, how much work a replica may spend on collecting. headroom: what its apply workers have left of 85 %, less what the delay says. A primary spends none. Whatever the rule, nothing is collected while the primary is not heard for 1 s (so replication.heartbeat has to be shorter), or the delay is too long. SELECT * FROM collie_training.policy shows it.",
+    ),
+    key(
+        "training.read_share",
+        Kind::Share,
+        "0.01",
+        "Part of a primary's read-only statements that are sent to replicas, to be run again there: 0 to 100%. 0: none.",
+    ),
+    key(
+        "training.samples_bytes",
+        Kind::Bytes,
+        "4GiB",
+        "Size of a server's files of samples at which the oldest go: 1MiB or more. Nothing writes any yet.",
     ),
     key(
         "txn.first_xid",
@@ -474,6 +527,8 @@ pub struct Config {
     pub worker_threads: usize,
     /// How it replicates.
     pub replication: Replication,
+    /// How much it collects.
+    pub training: Training,
     /// The engine's options.
     pub engine: Options,
     /// Settings every session starts with.
@@ -493,6 +548,7 @@ impl Default for Config {
             max_message_bytes: 64 << 20,
             worker_threads: 0,
             replication: Replication::default(),
+            training: Training::default(),
             engine,
             session: Settings::default(),
             given: Vec::new(),
@@ -524,6 +580,7 @@ impl Config {
                 let text = match value {
                     toml::Value::String(text) => text,
                     toml::Value::Integer(number) => number.to_string(),
+                    toml::Value::Float(number) => number.to_string(),
                     toml::Value::Boolean(on) => on.to_string(),
                     toml::Value::Array(texts) if texts.iter().all(toml::Value::is_str) => {
                         texts.iter().filter_map(toml::Value::as_str).collect::<Vec<_>>().join(",")
@@ -669,6 +726,9 @@ impl Config {
                     return Err(bad("expected 1 or more, below 2^60"));
                 }
                 self.engine.first_xid = Xid::new(first);
+            }
+            setting if setting.starts_with("training.") => {
+                self.training.set(setting, value).map_err(|wanted| bad(&wanted))?
             }
             "store.compaction_threads" => {
                 let given = size(1 << 20)?;
@@ -880,6 +940,17 @@ mod tests {
             ("replication.backup_rate=1KiB", "expected 64KiB or more"),
             ("replication.degrade=never", "expected wait, or after and a time"),
             ("replication.degrade=after all", "expected a time, as in after 10s"),
+            ("training.collection_policy=pilot", "expected one of none, always, hard_limit"),
+            ("training.collection_delay_bound=-1%", "expected a part, as in 0.1 or 10%"),
+            ("training.collection_delay_bound=1001%", "expected 0 to 1000%"),
+            ("training.collection_delay_floor=11s", "expected 0 to 10s"),
+            ("training.collection_delay_max=0", "expected 1ms to 1h"),
+            ("training.collection_cpu=0", "expected more than 0, at most 100%"),
+            ("training.collection_cpu=NaN", "expected a part"),
+            ("training.read_share=101%", "expected 0 to 100%"),
+            ("training.samples_bytes=4k", "expected bytes"),
+            ("training.samples_bytes=1KiB", "expected 1MiB or more"),
+            ("training.apply=always", "expected one of off, propose, canary"),
         ] {
             let error = Config::default().set_pair(pair).unwrap_err().to_string();
             assert!(error.contains(part), "{pair}: {error}");

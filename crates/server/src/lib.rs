@@ -18,6 +18,7 @@ mod http;
 mod replication;
 mod serve;
 mod starting;
+mod training;
 
 pub use error::ServeError;
 pub use replication::{Peer, Peers};

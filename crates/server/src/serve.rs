@@ -38,6 +38,7 @@ use crate::{
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
+    training::{Training, shown},
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -68,6 +69,8 @@ struct Ground {
     /// For those who watch.
     stage: Arc<Stage>,
     healing: Healing,
+    /// How much is collected, and what somebody has changed about that.
+    training: Arc<Training>,
     /// Of a directory that may be exchanged: held until the process ends.
     _guard: Option<Box<dyn FileLock>>,
 }
@@ -194,14 +197,14 @@ impl Life {
         mut signals: Option<&mut Signals>,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<Option<(Self, OpenReport)>, ServeError> {
-        let Ground { config, data, env, patience, stage, healing, .. } = ground;
+        let Ground { config, data, env, patience, stage, healing, training, .. } = ground;
         let progress: &mut dyn FnMut(&OpenProgress) = &mut |now| {
             stage.opening(now);
             progress(now);
         };
         let engine = || Options { connections: config.max_connections, ..config.engine.clone() };
         settle(data, env)?;
-        let (database, report, following) = match choose(runtime, config, data, env)? {
+        let (database, report, mut following) = match choose(runtime, config, data, env)? {
             Role::Primary => {
                 let session = config.session.clone();
                 let (database, report) = Database::open(data, engine(), env.clone(), session, progress)?;
@@ -278,7 +281,9 @@ impl Life {
             Some(following) => following.shown(node.db.clone()),
             None => ShownNode::leading(node.terms.clone()),
         }));
-        if let Some(following) = &following {
+        database.show_training(shown(training.clone()));
+        if let Some(following) = &mut following {
+            following.collect_by(runtime, training.clone());
             let (candidate, handle) = (following.candidate().clone(), runtime.handle().clone());
             database.promote_by(Box::new(move |how| {
                 let candidate = candidate.clone();
@@ -418,7 +423,9 @@ impl Server {
         };
         let held = guard(data, exchange, &env)?;
         let (patience, healing) = Default::default();
-        let mut ground = Ground { config, data: data.to_owned(), env, patience, stage, healing, _guard: held };
+        let training = Arc::new(Training::new(config.training.clone(), cores, data, env.clone()));
+        let mut ground =
+            Ground { config, data: data.to_owned(), env, patience, stage, healing, training, _guard: held };
         let Some((life, report)) = Life::open(&runtime, &mut ground, None, progress)? else {
             return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };

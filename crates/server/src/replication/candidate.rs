@@ -31,6 +31,7 @@ use tokio::{
 };
 
 use super::peers::{Addresses, Peers};
+use crate::training::Training;
 
 /// Between two announcements to nodes that have not heard.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
@@ -127,6 +128,8 @@ pub(crate) struct Candidate {
     pub(crate) led: OnceLock<Term>,
     /// Held by the one who promotes.
     pub(crate) promoting: Mutex<()>,
+    /// What says how much is collected.
+    pub(crate) training: OnceLock<Arc<Training>>,
 }
 
 impl Candidate {
@@ -232,6 +235,8 @@ impl Candidate {
 
     /// Follows nobody any more and leads in `term`; returns that in words, with `more` behind them.
     pub(super) async fn lead_in(&self, term: Term, more: &str) -> Result<String, String> {
+        // First of all: who leads collects nothing (A1 of `training`).
+        self.training.get().iter().for_each(|training| training.stop("it is promoted"));
         fault_point!("promote.won");
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();

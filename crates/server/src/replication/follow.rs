@@ -30,7 +30,11 @@ use super::{
     rebuild::follow_options,
     role::name_of,
 };
-use crate::{ServeError, config::Config};
+use crate::{
+    ServeError,
+    config::Config,
+    training::{Sensors, Training, tick},
+};
 
 /// How often it is looked whether there is something to show.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -50,6 +54,8 @@ pub(crate) struct Following {
     contact: Arc<Contact>,
     slot: String,
     ready_delay: Option<Duration>,
+    /// Says how much it may collect.
+    ticking: Option<JoinHandle<()>>,
 }
 
 /// Opens the directory, which is a replica's, and follows.
@@ -92,6 +98,7 @@ pub(crate) fn open(
         stopped,
         led: OnceLock::new(),
         promoting: Mutex::new(()),
+        training: OnceLock::new(),
     });
     let follow_options = follow_options(config, node);
     let contact = Arc::new(Contact::new(env));
@@ -123,6 +130,7 @@ pub(crate) fn open(
         contact,
         slot: own_slot,
         ready_delay: config.replication.ready_delay,
+        ticking: None,
     };
     Ok((following, report))
 }
@@ -176,6 +184,16 @@ impl Following {
         self.addresses.first()
     }
 
+    /// Has `training` decide from now on how much it may collect, until it is promoted or closed.
+    pub(crate) fn collect_by(&mut self, runtime: &Runtime, training: Arc<Training>) {
+        let Candidate { target, env, training: of_candidate, .. } = &*self.candidate;
+        let sensors = Sensors::new(self.replica.clone(), target.clone(), env.clone());
+        // A promotion that comes from now on finds it.
+        let _only_once = of_candidate.set(training.clone());
+        let life = training.begin();
+        self.ticking = Some(runtime.spawn(tick(training, life, sensors)));
+    }
+
     /// Returns what can make it a primary.
     pub(crate) fn candidate(&self) -> &Arc<Candidate> {
         &self.candidate
@@ -222,6 +240,10 @@ impl Following {
     /// # Errors
     /// The log could not be flushed.
     pub(crate) fn close(self, runtime: &Runtime) -> Result<(), ServeError> {
+        if let Some(ticking) = self.ticking {
+            ticking.abort();
+            let _given_up = runtime.block_on(ticking);
+        }
         self.candidate.stop.send_replace(true);
         let _ended = runtime.block_on(self.task);
         self.replica.close().map_err(|error| ServeError::Close { message: error.to_string() })

@@ -48,4 +48,5 @@ pub(crate) use self::{
     rebuild::{Patience, list, rebuild, settle},
     rejoin::{Rejoin, set_aside},
     role::{Role, choose, name_of},
+    shown::EPOCH_DIFFERENCE,
 };

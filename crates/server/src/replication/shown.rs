@@ -17,7 +17,7 @@ use collie_sql::{
 use super::quorum_watch::QuorumWatch;
 
 /// From 1970 to 2000, in microseconds.
-const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
+pub(crate) const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
 
 /// What a slot may keep.
 #[derive(Clone, Copy)]

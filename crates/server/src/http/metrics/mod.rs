@@ -6,6 +6,7 @@
 //! | `log.rs` | positions, flushes and files of the log, and waits for them |
 //! | `store.rs` | memory, rows, flushes and levels, family by family |
 //! | `redundancy.rs` | replicas, slots, the quorum, and whom a replica follows |
+//! | `training.rs` | how much a replica may collect |
 //!
 //! What each means: `docs/http.md`, which the clients' tests compare with what is answered.
 
@@ -13,6 +14,7 @@ mod log;
 mod node;
 mod redundancy;
 mod store;
+mod training;
 
 use collie_sql::session::Database;
 
@@ -43,6 +45,9 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     }
     if let Some(following) = database.following() {
         redundancy::following(&mut out, &following);
+    }
+    if let Some(shown) = database.training() {
+        training::policy(&mut out, &shown.policy());
     }
     out.text()
 }

@@ -1,0 +1,32 @@
+//! How much a replica may collect, and whether its delay stays inside the bound.
+
+use std::time::Duration;
+
+use collie_sql::catalog::system::PolicyRow;
+
+use super::super::exposition::{Exposition, Figure, Kind};
+
+/// Returns a time of so many microseconds; what is not known, or is no time, is 0.
+fn time(us: Option<f64>) -> Figure {
+    us.and_then(|us| Duration::try_from_secs_f64(us / 1e6).ok()).unwrap_or_default().into()
+}
+
+/// Adds all there is. Microseconds of work per second are cores.
+pub(super) fn policy(out: &mut Exposition, row: &PolicyRow) {
+    let work = |us: u64| Figure::from(Duration::from_micros(us));
+    let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
+    gauge("collie_training_granted_cores", "Cores that collection may take.", work(row.grant_us_per_s));
+    gauge("collie_training_elastic_cores", "The part for work that can wait.", work(row.elastic_us_per_s));
+    gauge("collie_training_delay_seconds", "Mean delay of the last tick; 0: not known.", time(row.delay_us));
+    gauge("collie_training_delay_without_seconds", "Delay without collection; 0: not known.", time(row.without_us));
+    gauge("collie_training_bound_seconds", "The highest mean delay of a second; 0: none yet.", time(row.bound_us));
+    let mut count = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Counter, help, figure);
+    let help = "Processor time that work which can wait has taken.";
+    count("collie_training_elastic_seconds_total", help, work(row.elastic_spent_us));
+    count("collie_training_windows_total", "Seconds that were judged by the bound.", row.windows.into());
+    count("collie_training_out_windows_total", "Those that were out of it.", row.out_windows.into());
+    let help = "Those that could not be judged.";
+    count("collie_training_unknown_windows_total", help, row.unknown_windows.into());
+    let samples = row.halts.iter().map(|(reason, count)| ([("reason", *reason)], (*count).into()));
+    out.each("collie_training_halts_total", Kind::Counter, "How often collection was halted.", samples);
+}

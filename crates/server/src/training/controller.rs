@@ -1,0 +1,127 @@
+//! [`Controller`]: what one tick decides: C by the governor, the part of it that work may have which can wait by P7, and whether the
+//! second was out of bound. Pure: same signals, same decisions (RT7).
+
+use collie_train::policy::{Governor, Halt, Policy as _, PolicyKind, PolicyState, Settings, Signals, Tokens, Windows};
+
+/// What was decided in a tick.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    /// What it was decided by, sanitized.
+    pub(super) signals: Signals,
+    /// C, in us per second.
+    pub(super) collect_us_per_s: f64,
+    /// The part of it for work that can wait.
+    pub(super) elastic_us_per_s: f64,
+    /// Why C is 0, if the policy was not asked.
+    pub(super) halt: Option<Halt>,
+    /// What can be seen of the policy.
+    pub(super) state: PolicyState,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Controller {
+    governor: Governor,
+    tokens: Tokens,
+    windows: Windows,
+}
+
+impl Controller {
+    /// Begins anew on a machine with `cores`, and goes on counting `windows`.
+    pub(super) fn new(kind: PolicyKind, settings: Settings, cores: u32, windows: Windows) -> Self {
+        Self { governor: Governor::new(kind, settings, cores), tokens: Tokens::default(), windows }
+    }
+
+    /// Takes what was measured since the last tick.
+    pub(super) fn tick(&mut self, signals: &Signals) -> Decided {
+        let grant = self.governor.tick(signals);
+        let signals = signals.sanitized();
+        let is_stale = signals.is_stale();
+        if is_stale {
+            self.tokens.silence();
+        } else {
+            self.tokens.tick(&signals);
+        }
+        let state = self.governor.state();
+        self.windows.tick((!is_stale).then_some(signals.delay_us), state.bound_us);
+        Decided {
+            signals,
+            collect_us_per_s: grant.collect_us_per_s,
+            // Nothing else takes of the grant yet.
+            elastic_us_per_s: self.tokens.elastic_us_per_s(grant, 0.0),
+            halt: self.governor.halt(),
+            state,
+        }
+    }
+
+    /// Returns the windows so far.
+    pub(super) fn windows(&self) -> Windows {
+        self.windows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RECORDED: &str = include_str!("../../../train/tests/recorded/signals.tsv");
+
+    /// Returns the recorded signals with the grant of `policy`.
+    fn recorded(policy: &str) -> Vec<(Signals, f64)> {
+        let mut lines = RECORDED.lines();
+        let head: Vec<&str> = lines.next().expect("a head").trim_start_matches("# ").split(' ').collect();
+        let place = head.iter().position(|name| *name == policy).expect("a policy of the record");
+        let row = |line: &str| {
+            let fields: Vec<f64> = line.split('\t').map(|field| field.parse().expect("a number")).collect();
+            let signals = Signals {
+                delay_us: fields[0],
+                age_us: fields[1],
+                commits_per_s: fields[2],
+                busy_us: fields[3],
+                spent_us: fields[4],
+                offered_us_per_s: fields[5],
+                heartbeat_us: fields[6],
+                run_queue_us_p99: fields[7],
+                workers: if fields[8] == 1.0 { 1 } else { 2 },
+            };
+            (signals, fields[place])
+        };
+        lines.map(row).collect()
+    }
+
+    /// Goal: RT7 through all that a server does with signals: recorded signals give the recorded grants, work that can wait gets no more than
+    /// these, and silence stops both. Method: the record of `collie-train`, with the policy that is the default there and here.
+    #[test]
+    fn recorded_signals_give_the_recorded_grants() {
+        let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
+        let (mut granted, mut silent) = (0, 0);
+        for (tick, (signals, recorded)) in recorded("headroom").into_iter().enumerate() {
+            let decided = controller.tick(&signals);
+            let (collect, elastic) = (decided.collect_us_per_s, decided.elastic_us_per_s);
+            assert!((collect - recorded).abs() <= 1e-6 * recorded.abs(), "tick {tick}: {collect} for {recorded}");
+            assert!((0.0..=collect).contains(&elastic), "tick {tick}: {elastic} of {collect}");
+            granted += u64::from(elastic > 0.0);
+            silent += u64::from(decided.halt == Some(Halt::Silent));
+            assert!(decided.halt.is_none() || collect == 0.0, "tick {tick}");
+        }
+        assert!(granted > 100 && silent >= 5, "{granted} ticks with a grant, {silent} silent");
+        let windows = controller.windows();
+        assert!(windows.judged > 10 && windows.unknown > 0, "{windows:?}");
+    }
+
+    /// Goal: apply threads that wait for a processor take it from work that can wait, and from nothing else. Method: long waits on a
+    /// replica that is otherwise idle, then none.
+    #[test]
+    fn waiting_apply_threads_come_first() {
+        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
+        (0..40).for_each(|_| _ = controller.tick(&calm));
+        let before = controller.tick(&calm);
+        let crowded = Signals { run_queue_us_p99: 5000.0, ..calm };
+        let after = controller.tick(&crowded);
+        assert!(after.elastic_us_per_s < before.elastic_us_per_s, "{after:?}");
+        assert!(after.collect_us_per_s > after.elastic_us_per_s);
+        let calmed = controller.tick(&calm);
+        assert!(calmed.elastic_us_per_s > after.elastic_us_per_s, "{calmed:?}");
+    }
+}

@@ -1,0 +1,150 @@
+//! [`Sensors`]: what was measured on a replica since the last tick, from counters that its replay and its stream keep anyway.
+
+use std::{sync::Arc, time::Duration};
+
+use collie_engine::{ApplyStat, Replica};
+use collie_env::Env;
+use collie_replica::database::{DelaysHeard, EngineTarget};
+use collie_train::policy::{Signals, TICK_US};
+
+use super::run_queue::RunQueue;
+
+/// What work that can wait could use, in us per second: it takes one core at the most. Nothing else asks for anything yet.
+const OFFERED_US_PER_S: f64 = 1e6;
+
+/// One look at all counters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    at_ns: u64,
+    apply: ApplyStat,
+    delays: DelaysHeard,
+    oldest_ns: u64,
+    /// When the primary was last heard of.
+    heard_ns: Option<u64>,
+    /// `None`: not known.
+    run_queue_us: Option<f64>,
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+fn us_of(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+impl Look {
+    /// Returns what was measured since `before`, as if exactly a tick had passed.
+    fn signals_since(&self, before: &Self) -> Signals {
+        let elapsed_us = us(self.at_ns.saturating_sub(before.at_ns)).max(1.0);
+        let commits = self.apply.commits.saturating_sub(before.apply.commits);
+        let busy_us = us_of(self.apply.busy.saturating_sub(before.apply.busy));
+        Signals {
+            delay_us: us(self.delays.mean_since_ns(&before.delays)),
+            age_us: us(self.oldest_ns),
+            commits_per_s: commits as f64 * 1e6 / elapsed_us,
+            busy_us: busy_us * TICK_US / elapsed_us,
+            // Nothing is collected by apply threads yet.
+            spent_us: 0.0,
+            offered_us_per_s: OFFERED_US_PER_S,
+            heartbeat_us: self.heard_ns.map_or(f64::INFINITY, |heard_ns| us(self.at_ns.saturating_sub(heard_ns))),
+            // No number: it counts as what grants least.
+            run_queue_us_p99: self.run_queue_us.unwrap_or(f64::NAN),
+            workers: u32::try_from(self.apply.workers).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Sensors {
+    replica: Replica,
+    target: Arc<EngineTarget>,
+    env: Env,
+    run_queue: RunQueue,
+    before: Look,
+}
+
+impl Sensors {
+    /// Looks at a replica from now on.
+    pub(crate) fn new(replica: Replica, target: Arc<EngineTarget>, env: Env) -> Self {
+        let mut sensors = Self { replica, target, env, run_queue: RunQueue::default(), before: Look::default() };
+        sensors.before = sensors.look();
+        sensors
+    }
+
+    fn look(&mut self) -> Look {
+        let at_ns = self.env.clock.now_ns();
+        Look {
+            at_ns,
+            apply: self.replica.apply_stat(),
+            delays: self.target.delays_heard(),
+            oldest_ns: self.target.oldest_unapplied_ns(at_ns),
+            heard_ns: self.target.last_heard().map(|(_, heard_ns)| heard_ns),
+            run_queue_us: self.run_queue.longest_us(),
+        }
+    }
+
+    /// Returns what was measured since the last call.
+    pub(super) fn read(&mut self) -> Signals {
+        let now = self.look();
+        let signals = now.signals_since(&self.before);
+        self.before = now;
+        signals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(at_ms: u64, commits: u64, busy_ms: u64) -> Look {
+        let mut apply = ApplyStat::default();
+        (apply.workers, apply.commits, apply.busy) = (2, commits, Duration::from_millis(busy_ms));
+        Look {
+            at_ns: at_ms * 1_000_000,
+            apply,
+            heard_ns: Some(at_ms * 1_000_000),
+            run_queue_us: Some(7.0),
+            ..Look::default()
+        }
+    }
+
+    /// Goal: rates do not depend on how long a tick took. Method: the same rate over a tick, and over one that came late.
+    #[test]
+    fn rates_are_of_a_tick_however_long_it_was() {
+        let before = look(1000, 100, 50);
+        for (after, ticks) in [(look(1100, 150, 70), 1), (look(1300, 250, 110), 3)] {
+            let signals = after.signals_since(&before);
+            assert_eq!((signals.commits_per_s, signals.workers), (500.0, 2), "{ticks} ticks");
+            assert!((signals.busy_us - 20_000.0).abs() < 1e-6, "{ticks} ticks: {}", signals.busy_us);
+            assert_eq!((signals.run_queue_us_p99, signals.heartbeat_us), (7.0, 0.0));
+        }
+    }
+
+    /// Goal: D is the mean of what was told in the tick, or what was told last; a primary that was never heard is infinitely far, and what
+    /// is not known of the run queue is no number. Method: each by hand.
+    #[test]
+    fn delays_and_silence_are_told() {
+        let before = look(1000, 0, 0);
+        let mut after = look(1100, 0, 0);
+        after.delays = DelaysHeard { last_ns: 5000, sum_ns: 8000, count: 2 };
+        after.oldest_ns = 3_000_000;
+        let signals = after.signals_since(&before);
+        assert_eq!((signals.delay_us, signals.age_us), (4.0, 3000.0));
+        let mut later = look(3200, 0, 0);
+        (later.delays, later.heard_ns, later.run_queue_us) = (after.delays, after.heard_ns, None);
+        let signals = later.signals_since(&after);
+        assert_eq!((signals.delay_us, signals.heartbeat_us), (5.0, 2_100_000.0));
+        assert!(signals.is_stale() && signals.run_queue_us_p99.is_nan());
+        later.heard_ns = None;
+        assert_eq!(later.signals_since(&after).heartbeat_us, f64::INFINITY);
+    }
+
+    /// Goal: a replica that was opened anew, whose counters begin anew, is not taken for one that works backwards. Method: counters that fall.
+    #[test]
+    fn counters_that_fall_count_as_nothing() {
+        let signals = look(1100, 0, 0).signals_since(&look(1000, 100, 50));
+        assert_eq!((signals.commits_per_s, signals.busy_us), (0.0, 0.0));
+    }
+}

@@ -1,0 +1,38 @@
+//! What views show of training, and what `CALL collie_set_option` changes.
+
+use std::sync::Arc;
+
+use collie_sql::catalog::system::{self, ModelRow, PolicyChange, PolicyRow, SwitchRow};
+use tokio::task::block_in_place;
+
+use super::state::Training;
+
+/// [`Training`] as sessions see it.
+struct Shown(Arc<Training>);
+
+impl system::Training for Shown {
+    fn policy(&self) -> PolicyRow {
+        self.0.policy()
+    }
+
+    fn changes(&self) -> Vec<PolicyChange> {
+        self.0.changes()
+    }
+
+    fn switches(&self) -> Vec<SwitchRow> {
+        self.0.switches()
+    }
+
+    fn models(&self) -> Vec<ModelRow> {
+        block_in_place(|| self.0.models())
+    }
+
+    fn set_option(&self, name: &str, value: &str) -> Result<(), String> {
+        self.0.set_option(name, value)
+    }
+}
+
+/// Returns `training` for the sessions of a database.
+pub(crate) fn shown(training: Arc<Training>) -> Box<dyn system::Training> {
+    Box::new(Shown(training))
+}

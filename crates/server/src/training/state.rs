@@ -1,0 +1,274 @@
+//! [`Training`]: what a server knows of its training, from its start to its stop: over all lives of its database.
+//!
+//! Order of locks: `inner` alone. What is granted is written under it, so that no tick grants anything after the end of its life (A1).
+
+use std::path::{Path, PathBuf};
+
+use collie_env::Env;
+use collie_sql::catalog::system::{ModelRow, PolicyChange, PolicyRow, SwitchRow};
+use collie_train::{
+    budget::Switches,
+    policy::{Halt, PolicyKind, Signals, Windows},
+};
+use parking_lot::Mutex;
+
+use super::{
+    controller::{Controller, Decided},
+    granted::Granted,
+    log::Log,
+    models,
+    switch::Switch,
+    units::{sources, units},
+};
+use crate::{
+    config::{self, find},
+    replication::EPOCH_DIFFERENCE,
+};
+
+/// The settings that change while the server runs, beside `training.switch`.
+const LIVE: [&str; 5] = [
+    "training.collection_cpu",
+    "training.collection_delay_bound",
+    "training.collection_delay_floor",
+    "training.collection_delay_max",
+    "training.collection_policy",
+];
+
+/// A time in which a primary is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life(u64);
+
+#[derive(Debug)]
+struct Run {
+    life: Life,
+    controller: Controller,
+    /// Of the last tick; `None`: none came yet.
+    decided: Option<Decided>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: config::Training,
+    /// While a primary is followed.
+    run: Option<Run>,
+    lives: u64,
+    switches: Switches,
+    /// Of the runs before.
+    windows: Windows,
+    /// How often collection was halted, in the order of [`Halt::ALL`].
+    halts: [u64; Halt::ALL.len()],
+    log: Log,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Training {
+    granted: Granted,
+    env: Env,
+    cores: u32,
+    models: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+/// Says why nothing is granted.
+const fn reason(halt: Halt) -> &'static str {
+    match halt {
+        Halt::Silent => "the primary was not heard of for a second",
+        Halt::Far => "the delay, or the oldest commit that is not applied, is above four times the bound",
+        Halt::AboveMaximum => "the delay is above training.collection_delay_max",
+        Halt::Calming => "the mean delay was above training.collection_delay_max, and is not below the half of it yet",
+    }
+}
+
+impl Training {
+    /// Of a server on a machine with `cores`, whose directory is `data`. Nothing is granted.
+    pub(crate) fn new(settings: config::Training, cores: usize, data: &Path, env: Env) -> Self {
+        Self {
+            granted: Granted::default(),
+            env,
+            cores: u32::try_from(cores).unwrap_or(u32::MAX),
+            models: data.join("models"),
+            inner: Mutex::new(Inner {
+                settings,
+                run: None,
+                lives: 0,
+                switches: Switches::default(),
+                windows: Windows::default(),
+                halts: [0; Halt::ALL.len()],
+                log: Log::default(),
+            }),
+        }
+    }
+
+    fn note(&self, inner: &mut Inner, subject: &'static str, change: impl Into<String>, reason: impl Into<String>) {
+        inner.log.add(PolicyChange {
+            at_us: self.env.clock.wall_us() - EPOCH_DIFFERENCE,
+            subject,
+            change: change.into(),
+            reason: reason.into(),
+            grant_us_per_s: self.granted.collect_us_per_s(),
+        });
+    }
+
+    fn controller(&self, inner: &Inner) -> Controller {
+        let windows = inner.run.as_ref().map_or(inner.windows, |run| run.controller.windows());
+        Controller::new(inner.settings.policy, inner.settings.policy_settings(), self.cores, windows)
+    }
+
+    /// A primary is followed from now on: ticks of the life that comes back grant.
+    pub(crate) fn begin(&self) -> Life {
+        let mut inner = self.inner.lock();
+        inner.lives += 1;
+        let life = Life(inner.lives);
+        let controller = self.controller(&inner);
+        inner.run = Some(Run { life, controller, decided: None });
+        self.granted.take_back();
+        self.note(&mut inner, "role", "replica", "it follows a primary");
+        life
+    }
+
+    /// Nothing is granted from now on, whoever ticks (A1).
+    pub(crate) fn stop(&self, reason: &str) {
+        let mut inner = self.inner.lock();
+        self.end_run(&mut inner, reason);
+    }
+
+    /// The same, if it is `life` that has lasted until now.
+    pub(super) fn end(&self, life: Life, reason: &str) {
+        let mut inner = self.inner.lock();
+        if inner.run.as_ref().is_some_and(|run| run.life == life) {
+            self.end_run(&mut inner, reason);
+        }
+    }
+
+    fn end_run(&self, inner: &mut Inner, reason: &str) {
+        self.granted.take_back();
+        if let Some(run) = inner.run.take() {
+            inner.windows = run.controller.windows();
+            self.note(inner, "role", "collects nothing", reason);
+        }
+    }
+
+    /// Decides by what was measured since the last tick of `life`; returns whether that goes on.
+    pub(super) fn tick(&self, life: Life, signals: &Signals) -> bool {
+        let mut guard = self.inner.lock();
+        let inner = &mut *guard;
+        let Some(run) = inner.run.as_mut().filter(|run| run.life == life) else { return false };
+        let halted = run.decided.and_then(|decided| decided.halt);
+        let decided = run.controller.tick(signals);
+        run.decided = Some(decided);
+        self.granted.publish(decided.collect_us_per_s, decided.elastic_us_per_s);
+        if decided.halt != halted {
+            match decided.halt {
+                Some(halt) => {
+                    let count = Halt::ALL.iter().position(|other| *other == halt).map(|place| &mut inner.halts[place]);
+                    count.into_iter().for_each(|count| *count += 1);
+                    self.note(inner, "grant", "halted", reason(halt));
+                }
+                None => self.note(inner, "grant", "resumed", "no reason to halt is left"),
+            }
+        }
+        true
+    }
+
+    /// Returns how much may be collected now.
+    pub(super) fn policy(&self) -> PolicyRow {
+        let inner = self.inner.lock();
+        let windows = inner.run.as_ref().map_or(inner.windows, |run| run.controller.windows());
+        let common = PolicyRow {
+            policy: PolicyKind::Nothing.name(),
+            state: "primary",
+            grant_us_per_s: self.granted.collect_us_per_s(),
+            elastic_us_per_s: self.granted.elastic().rate_us_per_s(),
+            elastic_spent_us: self.granted.elastic().spent_us(),
+            windows: windows.judged,
+            out_windows: windows.out,
+            unknown_windows: windows.unknown,
+            halts: Halt::ALL.iter().map(|halt| halt.word()).zip(inner.halts).collect(),
+            ..PolicyRow::default()
+        };
+        let Some(run) = &inner.run else { return common };
+        let common = PolicyRow { policy: inner.settings.policy.name(), state: "starting", ..common };
+        let Some(Decided { signals, collect_us_per_s, halt, state, .. }) = run.decided else { return common };
+        PolicyRow {
+            state: match halt {
+                _ if inner.settings.policy == PolicyKind::Nothing => "off",
+                Some(halt) => halt.word(),
+                None if state.is_control => "control",
+                None if collect_us_per_s > 0.0 => "collecting",
+                None => "held",
+            },
+            delay_us: Some(signals.delay_us),
+            behind_us: Some(signals.behind_us()),
+            commits_per_s: Some(signals.commits_per_s),
+            without_us: state.without_us,
+            bound_us: state.bound_us,
+            integral: state.integral,
+            commit_us: state.commit_us,
+            utilisation: state.utilisation,
+            ..common
+        }
+    }
+
+    /// Returns the newest changes.
+    pub(super) fn changes(&self) -> Vec<PolicyChange> {
+        self.inner.lock().log.all()
+    }
+
+    /// Returns every switch.
+    pub(super) fn switches(&self) -> Vec<SwitchRow> {
+        let switches = self.inner.lock().switches;
+        let row = |(unit_id, unit): (collie_train::UnitId, _)| {
+            sources().map(move |(source_id, source)| SwitchRow {
+                unit_id: unit_id.get(),
+                unit,
+                source,
+                is_on: switches.is_on(unit_id, source_id),
+            })
+        };
+        units().flat_map(row).collect()
+    }
+
+    /// Returns the packages of models.
+    pub(super) fn models(&self) -> Vec<ModelRow> {
+        models::all(&self.models, &*self.env.files)
+    }
+
+    /// Changes a setting until the server stops.
+    ///
+    /// # Errors
+    /// What is wrong and what to do, in words.
+    pub(super) fn set_option(&self, name: &str, value: &str) -> Result<(), String> {
+        if name == "training.switch" {
+            let switch = Switch::parse(value).map_err(|wanted| format!("{name} = {value}: {wanted}"))?;
+            let mut inner = self.inner.lock();
+            if switch.put(&mut inner.switches) > 0 {
+                self.note(&mut inner, "switch", value, "collie_set_option");
+            }
+            return Ok(());
+        }
+        let key = find(name).map_err(|error| error.to_string())?;
+        if !LIVE.contains(&key.name) {
+            let live = LIVE.join(", ");
+            return Err(format!("{name} is read when the server starts: training.switch, {live} change while it runs"));
+        }
+        let mut inner = self.inner.lock();
+        let mut settings = inner.settings.clone();
+        settings.set(name, value).map_err(|wanted| format!("{name} = {value}: {wanted}"))?;
+        if settings != inner.settings {
+            inner.settings = settings;
+            // Whatever was granted went by other rules.
+            self.granted.take_back();
+            let controller = self.controller(&inner);
+            if let Some(run) = &mut inner.run {
+                (run.controller, run.decided) = (controller, None);
+            }
+            self.note(&mut inner, "setting", format!("{name} = {value}"), "collie_set_option");
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

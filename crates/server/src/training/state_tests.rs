@@ -1,0 +1,178 @@
+//! Lives, halts, settings and switches of [`Training`], with signals made by hand.
+
+use std::sync::Arc;
+
+use collie_env::SimClock;
+
+use super::*;
+
+const CALM: Signals = Signals {
+    delay_us: 300.0,
+    age_us: 0.0,
+    commits_per_s: 1000.0,
+    busy_us: 10_000.0,
+    spent_us: 0.0,
+    offered_us_per_s: 1e6,
+    heartbeat_us: 50_000.0,
+    run_queue_us_p99: 0.0,
+    workers: 1,
+};
+
+fn training() -> Training {
+    let clock = Arc::new(SimClock::new());
+    let env = Env { clock, ..Env::simulated(1).0 };
+    Training::new(config::Training::default(), 4, "/data".as_ref(), env)
+}
+
+/// Ticks until something is granted.
+fn calm(training: &Training, life: Life) {
+    for _ in 0..10 {
+        assert!(training.tick(life, &CALM));
+    }
+    assert!(granted(training).0 > 0);
+}
+
+/// Returns C and its elastic part, as whoever collects sees them.
+fn granted(training: &Training) -> (u64, u64) {
+    (training.granted.collect_us_per_s(), training.granted.elastic().rate_us_per_s())
+}
+
+fn said(training: &Training) -> Vec<(&'static str, String)> {
+    training.changes().into_iter().map(|change| (change.subject, change.change)).collect()
+}
+
+/// Goal: A1: a replica that is calm is granted work, a node that leads none, and no tick of before grants anything afterwards. Method: a life,
+/// its end, a tick that comes late, the next life, a tick of the first.
+#[test]
+fn what_was_granted_ends_with_the_life() {
+    let training = training();
+    assert_eq!((granted(&training), training.policy().state), ((0, 0), "primary"));
+    let first = training.begin();
+    assert_eq!((training.policy().policy, training.policy().state), ("headroom", "starting"));
+    calm(&training, first);
+    let row = training.policy();
+    assert_eq!((row.state, row.delay_us, row.without_us), ("collecting", Some(300.0), Some(300.0)));
+    assert!(row.elastic_us_per_s > 0 && row.elastic_us_per_s < row.grant_us_per_s, "{row:?}");
+    training.stop("it is promoted");
+    assert_eq!(granted(&training), (0, 0));
+    assert!(!training.tick(first, &CALM));
+    assert_eq!((granted(&training), training.policy().policy, training.policy().state), ((0, 0), "none", "primary"));
+    let second = training.begin();
+    assert!(!training.tick(first, &CALM) && granted(&training) == (0, 0));
+    calm(&training, second);
+    training.end(first, "late");
+    assert!(granted(&training).0 > 0, "the end of another life");
+    training.end(second, "it follows nobody");
+    assert_eq!(granted(&training), (0, 0));
+    let roles = [("role", "replica"), ("role", "collects nothing")].map(|(what, change)| (what, change.to_owned()));
+    assert_eq!(said(&training), [&roles[..], &roles].concat());
+    assert_eq!(training.changes()[1].reason, "it is promoted");
+}
+
+/// Goal: RT5: silence, a long delay and an old commit each take back what was granted in the tick that shows them; each is counted and
+/// logged once, with the end of it. Method: one of each between calm ticks.
+#[test]
+fn reasons_to_halt_are_told_once() {
+    let training = training();
+    let life = training.begin();
+    for (bad, word) in [
+        (Signals { heartbeat_us: 2e6, ..CALM }, "silent"),
+        (Signals { age_us: 1e6, ..CALM }, "far"),
+        (Signals { heartbeat_us: f64::INFINITY, ..CALM }, "silent"),
+    ] {
+        calm(&training, life);
+        for _ in 0..3 {
+            training.tick(life, &bad);
+            assert_eq!((granted(&training), training.policy().state), ((0, 0), word));
+        }
+        assert_eq!(training.policy().behind_us.is_some_and(f64::is_infinite), word == "silent");
+    }
+    calm(&training, life);
+    let halted = ["halted", "resumed"].map(|change| ("grant", change.to_owned()));
+    assert_eq!(said(&training)[1..], [&halted[..], &halted, &halted].concat());
+    let halts = [("silent", 2), ("far", 1), ("above_maximum", 0), ("calming", 0)];
+    assert_eq!(training.policy().halts, halts);
+}
+
+/// Goal: settings change at once or are refused by name, and a change takes back what was granted by others. Method: each kind of name and
+/// value, on a replica that is granted something.
+#[test]
+fn settings_change_while_it_runs_or_are_refused() {
+    let training = training();
+    let life = training.begin();
+    calm(&training, life);
+    training.set_option("training.collection_cpu", "25%").unwrap();
+    assert!(granted(&training).0 > 0, "nothing has changed");
+    training.set_option("training.collection_cpu", "1%").unwrap();
+    assert_eq!((granted(&training), training.policy().state), ((0, 0), "starting"));
+    calm(&training, life);
+    assert_eq!(granted(&training).0, 40_000, "a hundredth of four cores");
+    training.set_option("training.collection_policy", "none").unwrap();
+    training.tick(life, &CALM);
+    assert_eq!((granted(&training), training.policy().state), ((0, 0), "off"));
+    let settings = ["training.collection_cpu = 1%", "training.collection_policy = none"];
+    assert_eq!(said(&training)[1..], settings.map(|setting| ("setting", setting.to_owned())));
+    for (name, value, part) in [
+        ("training.collection_cpu", "0", "training.collection_cpu = 0: expected more than 0"),
+        ("training.collection_policy", "pilot", "expected one of none, always"),
+        ("training.read_share", "0.5", "training.read_share is read when the server starts"),
+        ("training.samples_bytes", "1GiB", "is read when the server starts"),
+        ("training.apply", "canary", "is read when the server starts"),
+        ("training.collection_cpus", "1", "did you mean training.collection_cpu?"),
+        ("training.switch", "SKIM:local=on", "there is no unit SKIM"),
+    ] {
+        let error = training.set_option(name, value).unwrap_err();
+        assert!(error.contains(part), "{name} = {value}: {error}");
+    }
+    assert_eq!(said(&training).len(), 3, "what is refused changes nothing");
+}
+
+/// Goal: switches are shown as they are put, whatever policy is in force, and outlast a promotion. Method: one off, then the next life.
+#[test]
+fn switches_outlast_a_life() {
+    let training = training();
+    let off = || -> Vec<(&'static str, &'static str)> {
+        training.switches().into_iter().filter(|row| !row.is_on).map(|row| (row.unit, row.source)).collect()
+    };
+    assert_eq!((training.switches().len(), off()), (120, vec![]));
+    training.set_option("training.switch", "SCAN:replayed_read=off").unwrap();
+    training.begin();
+    training.stop("it is promoted");
+    assert_eq!(off(), [("SCAN", "replayed_read")]);
+    training.set_option("training.switch", "SCAN:replayed_read=off").unwrap();
+    assert_eq!(said(&training).iter().filter(|(subject, _)| *subject == "switch").count(), 1);
+}
+
+/// Goal: a second out of bound is counted, over lives too. Method: a bound from calm ticks, then ten ticks a little above it.
+#[test]
+fn windows_out_of_bound_are_counted() {
+    let training = training();
+    let life = training.begin();
+    calm(&training, life);
+    let late = Signals { delay_us: 1500.0, ..CALM };
+    for _ in 0..10 {
+        training.tick(life, &late);
+    }
+    let counts = |row: PolicyRow| (row.windows, row.out_windows, row.unknown_windows);
+    assert_eq!(counts(training.policy()), (2, 1, 0));
+    training.stop("it is promoted");
+    assert_eq!(counts(training.policy()), (2, 1, 0));
+    let next = training.begin();
+    calm(&training, next);
+    assert_eq!(counts(training.policy()), (3, 1, 0));
+}
+
+/// Goal: files in the folder of models that are no packages are shown as refused, and no folder is no model. Method: neither, then one.
+#[test]
+fn a_file_that_is_no_package_is_shown_as_refused() {
+    let training = training();
+    assert_eq!(training.models(), []);
+    let files = &training.env.files;
+    files.create_dir_all("/data/models".as_ref()).unwrap();
+    for name in ["ou=13-label=0.package", "notes.txt"] {
+        files.create(&training.models.join(name)).unwrap().write_at(0, b"no package").unwrap();
+    }
+    let [row] = &training.models()[..] else { panic!("{:?}", training.models()) };
+    assert_eq!((&*row.file, &row.model), ("ou=13-label=0.package", &None));
+    assert!(row.refused.is_some());
+}
