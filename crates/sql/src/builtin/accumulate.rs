@@ -322,6 +322,10 @@ impl Accumulator for JoinedText {
     fn finish(&mut self) -> Result<Value> {
         Ok(self.0.take().map_or(Value::Null, new_text))
     }
+
+    fn keeps_rows(&self) -> bool {
+        true
+    }
 }
 
 /// `string_agg` of bytea.
@@ -348,6 +352,10 @@ impl Accumulator for JoinedBytes {
     fn finish(&mut self) -> Result<Value> {
         Ok(self.0.take().map_or(Value::Null, |joined| Value::Bytea(joined.into())))
     }
+
+    fn keeps_rows(&self) -> bool {
+        true
+    }
 }
 
 /// `array_agg` of anything but arrays.
@@ -370,6 +378,10 @@ impl Accumulator for Collected {
 
     fn finish(&mut self) -> Result<Value> {
         Ok(self.values.take().map_or(Value::Null, |values| Value::array(self.element, values)))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        true
     }
 }
 
@@ -404,5 +416,9 @@ impl Accumulator for Stacked {
         dims.extend(&first.dims);
         let values = std::mem::take(&mut self.values);
         Ok(Value::Array(Arc::new(Array { element_oid: first.element_oid, dims, values })))
+    }
+
+    fn keeps_rows(&self) -> bool {
+        true
     }
 }

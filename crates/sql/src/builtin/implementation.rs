@@ -41,6 +41,11 @@ pub trait Accumulator {
     /// # Errors
     /// As [`Accumulator::add`].
     fn finish(&mut self) -> Result<Value>;
+
+    /// Whether it keeps the rows that are added.
+    fn keeps_rows(&self) -> bool {
+        false
+    }
 }
 
 /// How a function is computed.

@@ -117,6 +117,8 @@ impl AggregateState {
                 let at = self.groups.len();
                 let number = u32::try_from(at)
                     .map_err(|_| SqlError::new(SqlState::OUT_OF_MEMORY, "too many groups for one query"))?;
+                run.held.key(&self.key)?;
+                run.held.row(&keys)?;
                 self.index.insert(self.key.clone().into_boxed_slice(), number);
                 self.groups.push(Group { keys: keys.into_boxed_slice(), cells: cells(plan) });
                 at
@@ -142,7 +144,8 @@ impl Cell {
             return Ok(());
         }
         if let ([code], false, true) = (&*call.args, call.distinct, call.order_by.is_empty()) {
-            return self.state.add(&[eval(code, run, env)?]);
+            let value = eval(code, run, env)?;
+            return self.take(std::slice::from_ref(&value), run);
         }
         let mut args = Vec::with_capacity(call.args.len());
         for code in &call.args {
@@ -153,20 +156,31 @@ impl Cell {
             for (value, &oid) in args.iter().zip(&call.types) {
                 rowkey::push_equal(&mut key, value, oid)?;
             }
+            run.held.key(&key)?;
             if !self.seen.insert(key.into_boxed_slice()) {
                 return Ok(());
             }
         }
         if call.order_by.is_empty() {
-            return self.state.add(&args);
+            return self.take(&args, run);
         }
         let mut key = Vec::new();
         for (code, order) in &call.order_by {
             let value = eval(code, run, env)?;
             rowkey::push_ordered(&mut key, &value, *order)?;
         }
+        run.held.key(&key)?;
+        run.held.row(&args)?;
         self.ordered.push((key.into_boxed_slice(), args.into_boxed_slice()));
         Ok(())
+    }
+
+    /// Gives the aggregate a row.
+    fn take(&mut self, args: &[Value], run: &mut Run<'_>) -> Result<()> {
+        if run.held.is_limited() && self.state.keeps_rows() {
+            run.held.row(args)?;
+        }
+        self.state.add(args)
     }
 
     fn finish(&mut self, call: &AggregateCall) -> Result<Value> {

@@ -10,7 +10,7 @@ use crate::{
     builtin::EvalContext,
     catalog::{relation::Relation, snapshot::Catalog},
     error::{Result, SqlError, SqlState},
-    exec::{cte::CteState, foreign::Events, row_ids::RowIds, subquery::SubState},
+    exec::{cte::CteState, foreign::Events, held::Held, row_ids::RowIds, subquery::SubState},
     plan::node::Plan,
     types::Value,
 };
@@ -95,6 +95,8 @@ pub(crate) struct Run<'a> {
     pub(crate) ctes: &'a mut [CteState],
     /// What foreign keys ask about, of the rows written so far.
     pub(crate) events: &'a mut Events,
+    /// How much is kept of rows.
+    pub(crate) held: &'a mut Held,
     /// Operands of the simple CASEs being evaluated.
     pub(crate) operands: Vec<Value>,
     /// Rows since the start of the step.

@@ -84,6 +84,7 @@ fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
     let mut row = Vec::new();
     let pulled = next(id, run, &mut row)?;
     if matches!(pulled, Pull::Row) {
+        run.held.row(&row)?;
         run.ctes[id].rows.push(row.into());
     }
     Ok(pulled)

@@ -17,6 +17,7 @@ use crate::{
         context::{ExecContext, RowSink, Run, Step},
         cte::{self, CteState},
         foreign::{Event, Events},
+        held::Held,
         machine::Machine,
         op::Pull,
         subquery::SubState,
@@ -52,6 +53,7 @@ pub struct Execution {
     written: u64,
     /// What foreign keys ask about (X3).
     events: Events,
+    held: Held,
     done: bool,
 }
 
@@ -74,8 +76,15 @@ impl Execution {
             emitted: 0,
             written: 0,
             events: Events::default(),
+            held: Held::default(),
             done: false,
         }
+    }
+
+    /// Has it fail (53200) once it keeps more than so many bytes of rows in memory.
+    #[must_use]
+    pub fn keeping_at_most(self, bytes_max: u64) -> Self {
+        Self { held: Held::limited(bytes_max), ..self }
     }
 
     /// Starts over with other parameters, keeping buffers. Returns the old parameters' vector for reuse.
@@ -88,6 +97,7 @@ impl Execution {
         self.returned.clear();
         self.emitted = 0;
         self.written = 0;
+        self.held.reset();
         self.done = false;
         std::mem::replace(&mut self.params, params)
     }
@@ -120,6 +130,7 @@ impl Execution {
             emitted,
             written,
             events,
+            held,
             done,
         } = self;
         let mut run = Run {
@@ -135,6 +146,7 @@ impl Execution {
             subs,
             ctes,
             events,
+            held,
             operands: Vec::new(),
             ticks: 0,
         };

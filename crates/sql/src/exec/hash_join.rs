@@ -90,7 +90,10 @@ impl HashJoinState {
                         }
                     }
                     if usable || join.right_outer {
-                        self.rows.push(save(&join.saved, frame));
+                        let kept = save(&join.saved, frame);
+                        run.held.key(&self.key)?;
+                        run.held.row(&kept)?;
+                        self.rows.push(kept);
                         self.matched.push(false);
                     }
                 }

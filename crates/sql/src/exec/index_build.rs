@@ -21,6 +21,7 @@ use crate::{
         entry::{self, Keyed},
         error::from_engine,
         foreign::Events,
+        held::Held,
     },
     plan::{
         self,
@@ -184,7 +185,7 @@ fn for_each_row(
     let family = cx.db.family(from.cf);
     let width = from.relation.columns.len();
     // Expressions of an index call immutable functions only: they need no statement around them.
-    let (plan, mut events) = (Plan::nothing(), Events::default());
+    let (plan, mut events, mut held) = (Plan::nothing(), Events::default(), Held::default());
     let mut run = Run {
         db: cx.db,
         session: &mut *cx.session,
@@ -198,6 +199,7 @@ fn for_each_row(
         subs: &mut [],
         ctes: &mut [],
         events: &mut events,
+        held: &mut held,
         operands: Vec::new(),
         ticks: 0,
     };

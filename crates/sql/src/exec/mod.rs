@@ -27,6 +27,7 @@ mod execution;
 mod families;
 pub mod foreign;
 mod hash_join;
+mod held;
 pub mod index_build;
 mod insert;
 mod keyspan;

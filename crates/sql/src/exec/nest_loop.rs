@@ -111,7 +111,11 @@ impl NestLoopState {
         let pulled = self.right.pull(&join.right, frame, outer, run)?;
         if join.keep {
             match pulled {
-                Pull::Row => self.kept.push(save(&join.saved, frame)),
+                Pull::Row => {
+                    let kept = save(&join.saved, frame);
+                    run.held.row(&kept)?;
+                    self.kept.push(kept);
+                }
                 Pull::End => self.complete = true,
                 Pull::Wait(_) | Pull::Yield => {}
             }

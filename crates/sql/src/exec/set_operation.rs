@@ -52,6 +52,7 @@ impl DistinctState {
             }
             key(&distinct.keys, frame, &mut self.key)?;
             if !self.seen.contains(self.key.as_slice()) {
+                run.held.key(&self.key)?;
                 self.seen.insert(self.key.clone().into_boxed_slice());
                 return Ok(Pull::Row);
             }
@@ -101,6 +102,7 @@ impl SetOperationState {
                     match self.counts.get_mut(self.key.as_slice()) {
                         Some(count) => *count += 1,
                         None => {
+                            run.held.key(&self.key)?;
                             self.counts.insert(self.key.clone().into_boxed_slice(), 1);
                         }
                     }
@@ -129,6 +131,7 @@ impl SetOperationState {
                 (false, false, None) => false,
                 (true, false, Some(_)) => false,
                 (true, false, None) => {
+                    run.held.key(&self.key)?;
                     self.counts.insert(self.key.clone().into_boxed_slice(), 1);
                     true
                 }

@@ -129,7 +129,13 @@ impl SortState {
                     for (slot, order) in &sort.keys {
                         rowkey::push_ordered(&mut key, &frame[*slot], *order)?;
                     }
-                    self.rows.push((key.into_boxed_slice(), self.arrived, save(&sort.saved, frame)));
+                    let row = save(&sort.saved, frame);
+                    // T2: beyond these a row takes the place of another.
+                    if self.bound.is_none_or(|bound| self.arrived < 2 * bound as u64 + 64) {
+                        run.held.key(&key)?;
+                        run.held.row(&row)?;
+                    }
+                    self.rows.push((key.into_boxed_slice(), self.arrived, row));
                     self.arrived += 1;
                     match self.bound {
                         Some(bound) if self.rows.len() >= 2 * bound + 64 => self.keep_first(bound),

@@ -129,7 +129,9 @@ fn single(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_
         SubPlanKind::Array(oid) => {
             let mut values = Vec::new();
             while next(state, sub, run, env)? {
-                values.push(state.row(&sub.query).first().cloned().unwrap_or(Value::Null));
+                let value = state.row(&sub.query).first().cloned().unwrap_or(Value::Null);
+                run.held.row(std::slice::from_ref(&value))?;
+                values.push(value);
             }
             array_of(*oid, values)
         }
@@ -162,12 +164,15 @@ fn collect(
         if row.iter().any(Value::is_null) {
             set.has_null = true;
         } else if let (Some(keys), Some(types)) = (&mut set.keys, hashed) {
-            keys.insert(key_of(row, types)?);
+            let key = key_of(row, types)?;
+            run.held.key(&key)?;
+            keys.insert(key);
             // With one column a row found or not by its key is all there is to know.
             if types.len() == 1 {
                 continue;
             }
         }
+        run.held.row(row)?;
         set.rows.push(row.into());
     }
     Ok(set)
