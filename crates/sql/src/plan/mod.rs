@@ -18,7 +18,7 @@ mod indexed;
 mod join;
 mod modify;
 mod select;
-mod walk;
+pub(crate) mod walk;
 
 pub mod code;
 pub mod node;

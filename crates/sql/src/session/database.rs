@@ -33,7 +33,8 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::RowIds,
     session::{
-        Session, activity::Activity, cache::PlanCache, referential::Questions, settings::Settings, timer::Timer,
+        Session, activity::Activity, cache::PlanCache, referential::Questions, sampled::Sampling, settings::Settings,
+        timer::Timer,
     },
 };
 
@@ -67,6 +68,8 @@ pub struct Database {
     pub(super) node_state: OnceLock<Box<dyn crate::session::NodeState>>,
     /// How much may be collected, and what came of it.
     pub(super) training: OnceLock<Box<dyn system::Training>>,
+    /// Reads that are taken for replicas.
+    pub(super) sampling: Sampling,
     /// What commits ask of replicas.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// Runs what blocks its thread for long.
@@ -189,6 +192,7 @@ impl Database {
             promote: OnceLock::new(),
             node_state: OnceLock::new(),
             training: OnceLock::new(),
+            sampling: Sampling::default(),
             replicas: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),
@@ -215,8 +219,29 @@ impl Database {
     /// # Errors
     /// 53300 when the engine has no room for another session.
     pub fn connect(self: &Arc<Self>, user: &str, application: &str, address: Option<SocketAddr>) -> Result<Session> {
+        let (engine, connected) = self.make_session(user, application, address)?;
+        let pid = self.next_pid();
+        self.connected.lock().insert(pid, connected.clone());
+        Ok(Session::new(self.clone(), engine, pid, connected, self.defaults.clone()))
+    }
+
+    /// Opens a session of the server's own, with the settings that there are by default: others do not see it.
+    pub(super) fn connect_unlisted(self: &Arc<Self>, application: &str) -> Result<Session> {
+        let (engine, connected) = self.make_session("collie", application, None)?;
+        Ok(Session::new(self.clone(), engine, self.next_pid(), connected, Settings::default()))
+    }
+
+    fn next_pid(&self) -> u32 {
+        self.next_pid.fetch_add(1, Ordering::Relaxed).max(1)
+    }
+
+    fn make_session(
+        &self,
+        user: &str,
+        application: &str,
+        address: Option<SocketAddr>,
+    ) -> Result<(collie_engine::Session, Connected)> {
         let engine = self.db.session()?;
-        let pid = self.next_pid.fetch_add(1, Ordering::Relaxed).max(1);
         let mut secret = [0; 4];
         self.env.random.fill(&mut secret);
         let connected = Connected {
@@ -228,8 +253,7 @@ impl Database {
             cancel: engine.cancel_handle(),
             activity: Activity::new(application),
         };
-        self.connected.lock().insert(pid, connected.clone());
-        Ok(Session::new(self.clone(), engine, pid, connected, self.defaults.clone()))
+        Ok((engine, connected))
     }
 
     /// Cancels what session `pid` runs, if `secret` is its secret. Nothing tells the caller whether it was.

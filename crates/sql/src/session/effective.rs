@@ -45,6 +45,8 @@ pub(in crate::session) struct Effective {
     pub(in crate::session) position_wait_ms: u64,
     /// Whether the client is told of commits.
     pub(in crate::session) report_commit: bool,
+    /// Whether names and literals mean what they mean without any setting.
+    pub(in crate::session) reads_as_anywhere: bool,
 }
 
 impl Default for Effective {
@@ -61,6 +63,7 @@ impl Default for Effective {
             wait_for: None,
             position_wait_ms: 5_000,
             report_commit: false,
+            reads_as_anywhere: true,
         }
     }
 }
@@ -68,7 +71,8 @@ impl Default for Effective {
 impl Effective {
     /// Reads the words.
     pub(in crate::session) fn of(settings: &Settings) -> Self {
-        Self {
+        let usual = Self::default();
+        let read = Self {
             date_order: match settings.get("datestyle") {
                 "ISO, DMY" => DateOrder::Dmy,
                 "ISO, YMD" => DateOrder::Ymd,
@@ -108,7 +112,12 @@ impl Effective {
             wait_for: Position::read(settings.get("collie.wait_for_lsn")),
             position_wait_ms: settings.time_ms("collie.wait_timeout"),
             report_commit: settings.is_on("collie.report_commit"),
-        }
+            ..usual
+        };
+        let reading = |of: &Self| (of.date_order, of.timezone_offset, of.interval_style);
+        let reads_as_anywhere =
+            reading(&read) == reading(&usual) && settings.get("search_path") == settings::USUAL_SEARCH_PATH;
+        Self { reads_as_anywhere, ..read }
     }
 
     /// Returns how values are read from and written as text in a transaction that began at `now`.

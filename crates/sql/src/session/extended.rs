@@ -228,7 +228,9 @@ impl Session {
         } else {
             Rows::Limited { formats: &portal.formats, limit, rest: &mut rest }
         };
+        self.begin_read(&prepared, &planned, &params);
         let count = self.run(stmt, &prepared.declared, planned, params, rows, client).await?;
+        self.end_read(count);
         if rest.is_empty() && (count < limit || verb != Verb::Select) {
             portal.rest = Some(Vec::new().into_iter());
             self.stop_clock();

@@ -21,8 +21,8 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
         system::{
-            self, ActivityRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReplayRow, SessionFacts,
-            SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training, Trouble,
+            self, ActivityRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReadsRow, ReplayRow,
+            SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training, Trouble,
         },
     },
     error::{Result, SqlError, SqlState},
@@ -200,6 +200,10 @@ impl SessionFacts for Facts<'_> {
 
     fn following(&self) -> Option<FollowingRow> {
         self.database.following()
+    }
+
+    fn replayed_reads(&self) -> Vec<ReadsRow> {
+        self.database.replayed_reads()
     }
 
     fn health(&self) -> Vec<Trouble> {

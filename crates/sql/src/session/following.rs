@@ -111,4 +111,4 @@ impl Database {
 
 #[cfg(test)]
 #[path = "following_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -2,7 +2,7 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Wake, Waker},
+    task::{Context, Poll, Wake, Waker},
 };
 
 use collie_base::Lsn;
@@ -23,7 +23,7 @@ use crate::{
 
 /// Keeps the first column of each row, and errors by their SQLSTATE.
 #[derive(Default)]
-struct Answers(Vec<String>);
+pub(in crate::session) struct Answers(pub(in crate::session) Vec<String>);
 
 impl Client for Answers {
     fn columns(&mut self, _: &[ResultColumn], _: &Formats) {}
@@ -59,7 +59,14 @@ impl Client for Answers {
 }
 
 /// Runs a statement on this thread.
-fn ask(session: &mut Session, text: &str) -> Vec<String> {
+pub(in crate::session) fn ask(session: &mut Session, text: &str) -> Vec<String> {
+    let mut answers = Answers::default();
+    block_on(session.simple_query(text, &mut answers));
+    answers.0
+}
+
+/// Polls a future to its end on this thread.
+pub(in crate::session) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
@@ -67,27 +74,28 @@ fn ask(session: &mut Session, text: &str) -> Vec<String> {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut answers = Answers::default();
-    let mut query = Box::pin(session.simple_query(text, &mut answers));
-    while query.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+    let mut future = Box::pin(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
         std::thread::park();
     }
-    drop(query);
-    answers.0
 }
 
 /// What a statement without rows answers.
 const NOTHING: [&str; 0] = [];
 
-struct Pair {
-    primary: Arc<Database>,
+/// A primary, and a replica that is sent its log by hand.
+pub(in crate::session) struct Pair {
+    pub(in crate::session) primary: Arc<Database>,
     shipper: Shipper,
-    replica: Replica,
+    pub(in crate::session) replica: Replica,
     _directory: tempfile::TempDir,
 }
 
 impl Pair {
-    fn new() -> Self {
+    pub(in crate::session) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let (here, there) = (directory.path().join("primary"), directory.path().join("replica"));
         let env = Env::real();
@@ -104,7 +112,7 @@ impl Pair {
     }
 
     /// Ships what is there, and waits until it is shown.
-    fn ship(&mut self) {
+    pub(in crate::session) fn ship(&mut self) {
         self.primary.engine().log().unwrap().flush_wal(true).unwrap();
         let mut bytes = Vec::new();
         while let Some(shipment) = self.shipper.try_next(1 << 20, &mut bytes).unwrap() {

@@ -23,6 +23,7 @@
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
+//! | `sampled/` | reads that are taken by chance, and run again on a replica |
 //! | `health.rs` | what somebody should know of the running database |
 //! | `facts.rs` | what built-in functions and system tables may ask of a session |
 
@@ -51,6 +52,7 @@ mod publication;
 mod referential;
 mod replicas;
 mod run;
+mod sampled;
 pub mod settings;
 mod simple;
 mod standbys;
@@ -74,6 +76,7 @@ use prepared::Names;
 pub use prepared::{Planned, Prepared};
 pub use promotion::Promote;
 pub use replicas::ReplicasAsked;
+pub use sampled::{ReadSession, ReadShare, ReadSink, Rerun, TakenRead, fuzz_parameters};
 use settings::Settings;
 pub use standbys::{NodeState, Replication, no_slot};
 use transaction::Transaction;
@@ -111,6 +114,12 @@ pub struct Session {
     last_commit: Option<Lsn>,
     /// Whether the client was told of it, should it want to be.
     is_commit_told: bool,
+    /// How many reads are passed over before one is taken.
+    skip: sampled::Skip,
+    /// The read that was taken and runs; one that has failed stays until the next.
+    reading: Option<Box<sampled::Reading>>,
+    /// Most bytes of rows that a statement may keep in memory.
+    row_bytes_max: u64,
 }
 
 /// What a session is in, as ReadyForQuery tells it.
@@ -156,6 +165,9 @@ impl Session {
             answering: false,
             last_commit: None,
             is_commit_told: true,
+            skip: sampled::Skip::default(),
+            reading: None,
+            row_bytes_max: u64::MAX,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `Prepared` and `Portal`: a parsed statement with its plan, and one run of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use collie_base::Map;
 use parking_lot::Mutex;
@@ -35,6 +35,8 @@ pub struct Planned {
     pub(super) plan: Arc<Plan>,
     /// First words of its command tag.
     pub(super) verb: Verb,
+    /// Whether it may be run again on another node; looked at when that is first asked.
+    pub(super) fit: OnceLock<bool>,
 }
 
 /// What a planned statement is called in its command tag.

@@ -5,7 +5,7 @@
 //! so that it lies above every definition it will meet. A transaction that keeps its first snapshot meets definitions that
 //! lie above it: what it cannot read of them is settled before the statement runs (`publication.rs` P3).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use collie_base::CfId;
 use collie_engine::{StatementKind, TableLock, TableLockMode};
@@ -194,7 +194,7 @@ impl Session {
         let row_estimate = |cf| self.database.db.rows_in(cf);
         let plan =
             plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate, unreadable })?;
-        Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb }))
+        Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb, fit: OnceLock::new() }))
     }
 
     /// Takes a table lock for the rest of the transaction.
@@ -275,7 +275,10 @@ impl Session {
             self.engine.assign_xid()?;
         }
         self.begin_statement(planned.analyzed.writes)?;
-        let mut execution = Execution::new(planned.plan.clone(), params);
+        if let Some(reading) = &mut self.reading {
+            reading.snapshot = self.engine.snapshot();
+        }
+        let mut execution = Execution::new(planned.plan.clone(), params).keeping_at_most(self.row_bytes_max);
         let mut sent = 0;
         let text = self.text_context();
         let types = planned.analyzed.columns.iter().map(|column| column.ty.oid);

@@ -69,6 +69,9 @@ const MESSAGES: &[&str] = &["debug5", "debug4", "debug3", "debug2", "debug1", "l
 /// Version of PostgreSQL whose dialect is spoken, as clients choose their catalog queries by it.
 pub const SERVER_VERSION: &str = concat!("15.0 (Collie ", env!("CARGO_PKG_VERSION"), ")");
 
+/// Where names are looked for if nothing says otherwise.
+pub(in crate::session) const USUAL_SEARCH_PATH: &str = "\"$user\", public";
+
 /// Every setting, sorted by name.
 pub const SETTINGS: &[Setting] = &[
     reported("application_name", Kind::Text, "", "Name of the application, shown in views."),
@@ -163,7 +166,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("quote_all_identifiers", Kind::Accepted, "off", "No effect."),
     setting("random_page_cost", Kind::Accepted, "4", "No effect: the planner has its own costs."),
     setting("row_security", Kind::Accepted, "on", "No effect: there are no row policies."),
-    setting("search_path", Kind::Text, "\"$user\", public", "Schemas in which names are looked for."),
+    setting("search_path", Kind::Text, USUAL_SEARCH_PATH, "Schemas in which names are looked for."),
     setting("seq_page_cost", Kind::Accepted, "1", "No effect: the planner has its own costs."),
     reported("server_encoding", Kind::Fixed, "UTF8", "Encoding of the database."),
     reported("server_version", Kind::Fixed, SERVER_VERSION, "Dialect and version."),

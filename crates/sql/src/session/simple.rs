@@ -77,10 +77,10 @@ impl Session {
             return self.utility(stmt, client).await;
         }
         let planned = self.plan_text(stmt)?;
-        self.run_plan(stmt, &[], planned, Vec::new(), client).await
+        Ok(self.run_plan(stmt, &[], planned, Vec::new(), client).await?.0)
     }
 
-    /// Runs a planned statement, with all its answers but the tag, which it returns.
+    /// Runs a planned statement, with all its answers but the tag, which it returns with the number of rows.
     async fn run_plan<C: Client>(
         &mut self,
         stmt: &Stmt,
@@ -88,13 +88,13 @@ impl Session {
         planned: Arc<Planned>,
         params: Vec<Value>,
         client: &mut C,
-    ) -> Result<String> {
+    ) -> Result<(String, u64)> {
         let verb = planned.verb;
         if !planned.analyzed.columns.is_empty() || verb == Verb::Select {
             client.columns(&planned.analyzed.columns, &[]);
         }
         let rows = self.run(stmt, declared, planned, params, Rows::All(&[]), client).await?;
-        Ok(verb.tag(rows))
+        Ok((verb.tag(rows), rows))
     }
 
     /// Finds the shared plan of a text by its normal form; makes it at the second sight. `None`, for whatever reason,
@@ -155,8 +155,11 @@ impl Session {
             _ if self.transaction.block == Block::Failed => return Err(failed_block()),
             (_, Some(planned)) => {
                 // Its text is not the client's: no position in it means anything there.
+                self.begin_read(&prepared, &planned, &params);
                 let run = self.run_plan(stmt, &prepared.declared, planned, params, client).await;
-                run.map_err(SqlError::without_position)?
+                let (tag, rows) = run.map_err(SqlError::without_position)?;
+                self.end_read(rows);
+                tag
             }
             (_, None) => unreachable!("a form begins with a word of a planned statement or a transaction command"),
         };

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    catalog::system::{DelayRow, FollowingRow, NodeRow, QuorumRow, SlotRow, Standby, StoreFigures, Training},
+    catalog::system::{
+        DelayRow, FollowingRow, NodeRow, QuorumRow, ReadsRow, ReadsShipped, SlotRow, Standby, StoreFigures, Training,
+    },
     error::{Result, SqlError, SqlState},
     session::Database,
 };
@@ -22,6 +24,11 @@ pub trait Replication: Send + Sync {
     /// How the replicas stand that commits wait for; `None`: they wait for none.
     fn quorum(&self) -> Option<QuorumRow>;
 
+    /// What became of the reads that were taken for them; `None`: none are taken.
+    fn reads(&self) -> Option<ReadsShipped> {
+        None
+    }
+
     /// Forgets the slot `name`. Blocks on writing two small files.
     ///
     /// # Errors
@@ -39,6 +46,11 @@ pub trait NodeState: Send + Sync {
 
     /// How far readers of a replica may be behind before it is not ready (`replication.ready_delay`); `None`: however far.
     fn delay_max(&self) -> Option<Duration>;
+
+    /// What became of the reads of its primary; `None`: it follows nobody.
+    fn reads(&self) -> Option<ReadsRow> {
+        None
+    }
 }
 
 impl Database {
@@ -111,6 +123,13 @@ impl Database {
     /// Returns how the replicas stand that commits wait for, if they do.
     pub fn quorum(&self) -> Option<QuorumRow> {
         self.replication.get()?.quorum()
+    }
+
+    /// Returns what became of sampled reads, of whichever sides this node has been.
+    pub fn replayed_reads(&self) -> Vec<ReadsRow> {
+        let taken = self.replication.get().and_then(|replication| replication.reads());
+        let run = self.node_state.get().and_then(|state| state.reads());
+        taken.map(|shipped| self.sampling.row(shipped)).into_iter().chain(run).collect()
     }
 
     /// Returns whom the database follows, if it does.

@@ -165,7 +165,12 @@ impl Session {
 
     /// Returns whether all statements of the transaction see one snapshot.
     pub(super) fn is_repeatable(&self) -> bool {
-        self.transaction.isolation.unwrap_or_else(|| self.default_isolation()) != Isolation::ReadCommitted
+        self.isolation() != Isolation::ReadCommitted
+    }
+
+    /// Returns the isolation of the transaction, or of the next one.
+    pub(super) fn isolation(&self) -> Isolation {
+        self.transaction.isolation.unwrap_or_else(|| self.default_isolation())
     }
 
     /// Refuses a statement that cannot run inside a block.

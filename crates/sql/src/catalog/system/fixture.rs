@@ -171,6 +171,26 @@ impl SessionFacts for FakeSession {
         let state = super::QuorumState::Degraded;
         Some(super::QuorumRow { list, state, state_ms: 700, needed: 1, connected: 1, missing })
     }
+    fn replayed_reads(&self) -> Vec<super::ReadsRow> {
+        let primary = super::ReadsRow {
+            side: "primary",
+            taken: 1,
+            shipped: Some(2),
+            run: None,
+            rows: 3,
+            primary_rows: None,
+            spent_us: None,
+            late: 4,
+            full: 5,
+            unfit: 6,
+            unknown: None,
+            failed: None,
+        };
+        let (run, primary_rows, spent_us) = (Some(7), Some(8), Some(9));
+        let (unknown, failed) = (Some(10), Some(11));
+        let here = super::ReadsRow { run, primary_rows, spent_us, unknown, failed, shipped: None, ..primary.clone() };
+        vec![primary, super::ReadsRow { side: "replica", ..here }]
+    }
     fn health(&self) -> Vec<Trouble> {
         vec![Trouble { severity: Severity::Warning, subject: "slot", reason: "south is expired".to_owned() }]
     }

@@ -31,6 +31,7 @@ mod name;
 mod object_names;
 mod output;
 mod promotion;
+mod reads;
 mod redundancy;
 mod relation_rows;
 mod role;
@@ -55,6 +56,7 @@ pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
 pub use promotion::Promotion;
+pub use reads::{ReadsRow, ReadsShipped};
 pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
 pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
@@ -133,6 +135,8 @@ pub trait SessionFacts {
     fn quorum(&self) -> Option<QuorumRow>;
     /// Whom the database follows, if it does.
     fn following(&self) -> Option<FollowingRow>;
+    /// What became of sampled reads.
+    fn replayed_reads(&self) -> Vec<ReadsRow>;
     /// What somebody should know of the running database.
     fn health(&self) -> Vec<Trouble>;
     /// What the server knows of its training, if it does any.

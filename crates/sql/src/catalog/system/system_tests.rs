@@ -643,6 +643,28 @@ fn session_relations_show_the_session() {
         read(&facts, "collie_health", ("", ""), &["severity", "subject", "reason"]),
         ["warning|slot|south is expired"]
     );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_replayed_reads",
+            ("", ""),
+            &[
+                "side",
+                "taken",
+                "shipped",
+                "run",
+                "rows",
+                "primary_rows",
+                "spent_us",
+                "late",
+                "queue_full",
+                "unfit",
+                "unknown",
+                "failed"
+            ]
+        ),
+        ["primary|1|2|NULL|3|NULL|NULL|4|5|6|NULL|NULL", "replica|1|NULL|7|3|8|9|4|5|6|10|11"]
+    );
     assert_eq!(read(&facts, "collie_node", ("", ""), &["aborts", "promised_term", "term_start"]), ["2|4|0/8"]);
     assert_eq!(
         read(
