@@ -13,6 +13,7 @@
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
+//! | `reads/` | [`reads::ReadFeed`], [`reads::ReadInbox`]: sampled reads on their way to whoever runs them again |
 //! | `primary/` | [`primary::serve`]: sends what becomes durable; slots; base backups |
 //! | `standby/` | [`standby::follow`]: takes it, acknowledges, connects again; fills an empty directory |
 //! | `term/` | [`term::Terms`]: which term was promised; who may lead in the next |
@@ -38,6 +39,7 @@ mod identity_tests;
 mod link;
 pub mod packet;
 pub mod primary;
+pub mod reads;
 pub mod standby;
 #[cfg(test)]
 mod stream_tests;

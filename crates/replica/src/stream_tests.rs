@@ -5,6 +5,8 @@
 mod backup;
 #[path = "handover_stream_tests.rs"]
 mod handover;
+#[path = "reads_stream_tests.rs"]
+mod reads;
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +15,7 @@ use std::{
     path::Path,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -38,6 +40,7 @@ use crate::{
     primary::{
         BackupFile, BackupFiles, Handing, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve,
     },
+    reads::{ReadFeed, ReadInbox},
     standby::{Ended, FollowOptions, Positions, Succession, Target, TargetError, Told, clone, follow},
 };
 
@@ -77,6 +80,10 @@ struct Node {
     takes: Mutex<Duration>,
     handing: Arc<Handing>,
     succession: Arc<Succession>,
+    /// Of a primary that samples reads.
+    feed: OnceLock<Arc<ReadFeed>>,
+    /// Of a replica that asks for them.
+    inbox: OnceLock<Arc<ReadInbox>>,
 }
 
 /// The bytes of a log in memory, summed up: of those at odd places, and of those at even ones.
@@ -117,6 +124,8 @@ impl Node {
             takes: Mutex::default(),
             handing: Arc::new(Handing::new(None)),
             succession: Arc::default(),
+            feed: OnceLock::new(),
+            inbox: OnceLock::new(),
         })
     }
 
@@ -261,6 +270,10 @@ impl Source for Followed {
         Some(&self.0.handing)
     }
 
+    fn reads(&self) -> Option<&Arc<ReadFeed>> {
+        self.0.feed.get()
+    }
+
     fn commits(&self) -> u64 {
         0
     }
@@ -311,6 +324,10 @@ impl Target for Node {
 
     fn succession(&self) -> Option<&Arc<Succession>> {
         Some(&self.succession)
+    }
+
+    fn reads(&self) -> Option<&Arc<ReadInbox>> {
+        self.inbox.get()
     }
 
     fn positions(&self) -> Positions {

@@ -21,6 +21,7 @@ use crate::{
     compare::Held,
     identity::Identity,
     primary::{BackupFile, BackupFiles, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous},
+    reads::ReadFeed,
     term::Terms,
 };
 
@@ -46,6 +47,7 @@ pub struct EngineSource {
     terms: Option<Arc<Terms>>,
     synchronous: Option<Arc<Synchronous>>,
     handing: Option<Arc<Handing>>,
+    reads: Option<Arc<ReadFeed>>,
     show_applied: bool,
     counts: AtomicBool,
 }
@@ -53,9 +55,9 @@ pub struct EngineSource {
 impl EngineSource {
     /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
     pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
-        let (synchronous, handing, counts) = (None, None, AtomicBool::new(false));
+        let (synchronous, handing, reads, counts) = (None, None, None, AtomicBool::new(false));
         let (data, terms, show_applied) = (data.to_owned(), None, false);
-        let source = Self { db, data, env, options, terms, synchronous, handing, show_applied, counts };
+        let source = Self { db, data, env, options, terms, synchronous, handing, reads, show_applied, counts };
         source.remove_leftovers();
         source
     }
@@ -77,6 +79,12 @@ impl EngineSource {
     #[must_use]
     pub fn handing_over(self, handing: Arc<Handing>) -> Self {
         Self { handing: Some(handing), ..self }
+    }
+
+    /// Sends replicas that ask for them the reads that come from `reads`.
+    #[must_use]
+    pub fn sampling(self, reads: Arc<ReadFeed>) -> Self {
+        Self { reads: Some(reads), ..self }
     }
 
     /// Has replies wait for the quorum from now on, if there is one and this database is a primary; returns whether that is new.
@@ -170,6 +178,10 @@ impl Source for EngineSource {
 
     fn handing(&self) -> Option<&Arc<Handing>> {
         self.handing.as_ref()
+    }
+
+    fn reads(&self) -> Option<&Arc<ReadFeed>> {
+        self.reads.as_ref()
     }
 
     fn confirm(&self, confirmed: Sent) {

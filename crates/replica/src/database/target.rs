@@ -18,6 +18,7 @@ use crate::{
     compare::Held,
     identity::Identity,
     packet::History,
+    reads::ReadInbox,
     standby::{Cloned, Positions, Succession, Target, TargetError},
     term::Terms,
 };
@@ -29,12 +30,13 @@ pub struct EngineTarget {
     terms: Option<Arc<Terms>>,
     hearing: Arc<Mutex<Hearing>>,
     succession: Arc<Succession>,
+    reads: Option<Arc<ReadInbox>>,
 }
 
 impl EngineTarget {
     /// Over an open replica.
     pub fn new(replica: Replica) -> Self {
-        Self { replica, terms: None, hearing: Arc::default(), succession: Arc::default() }
+        Self { replica, terms: None, hearing: Arc::default(), succession: Arc::default(), reads: None }
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was on this machine's clock, in nanoseconds.
@@ -58,6 +60,12 @@ impl EngineTarget {
     pub fn oldest_unapplied_ns(&self, now_ns: u64) -> u64 {
         let applied = self.replica.applied();
         self.hearing.lock().oldest_ns(applied, now_ns)
+    }
+
+    /// Asks its primary for sampled reads, which go to `reads`.
+    #[must_use]
+    pub fn reading(self, reads: Arc<ReadInbox>) -> Self {
+        Self { reads: Some(reads), ..self }
     }
 
     /// Takes nothing of a term below what `terms` has promised.
@@ -108,6 +116,10 @@ impl Target for EngineTarget {
 
     fn succession(&self) -> Option<&Arc<Succession>> {
         Some(&self.succession)
+    }
+
+    fn reads(&self) -> Option<&Arc<ReadInbox>> {
+        self.reads.as_ref()
     }
 
     fn heard(&self, durable: Lsn, now_ns: u64) {

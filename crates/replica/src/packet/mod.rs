@@ -243,6 +243,9 @@ pub struct Committed {
 /// Feature: the replica sends [`Committed`]. For comparison with replication that acknowledges each transaction.
 pub const FLAG_COMMITTED: u32 = 1;
 
+/// Feature: the primary sends [`Sample`]s. Without it none comes.
+pub const FLAG_READS: u32 = 2;
+
 /// `s`: the replica has caught up with `durable`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synced {
@@ -287,7 +290,7 @@ pub struct SampledRead<'a> {
     pub latency_ns: u32,
     /// How many rows it returned.
     pub rows: u32,
-    /// Its parameters, as their sender encodes them.
+    /// Its parameters: how many, and of each its type and its value.
     pub parameters: &'a [u8],
 }
 

@@ -11,6 +11,8 @@
 //!   leave says nothing: on a slow link a full one takes longer.
 //! - V5. Told to stop, it sends what is durable by then, an end that says how far that is, and waits until the replica has it on its disk;
 //!   [`CLOSE_TIME`] at the most. Whoever stops it appends nothing any more.
+//! - V6. Sampled reads go only where nothing else is to be sent, and no second batch before the replica has said something since the
+//!   first: one that stands still is sent at most one (`reads` Q1).
 //!
 //! Checked by `stream_tests`, over a connection in memory.
 
@@ -38,9 +40,10 @@ use crate::{
     identity::{Decision, Identity, Rebuild, common_protocol, decide},
     link::{self, Reading, Writing},
     packet::{
-        Data, DataFlags, End, EndReason, ErrorCode, From, Handover, HandoverKind, Heartbeat, Hello,
+        Data, DataFlags, End, EndReason, ErrorCode, FLAG_READS, From, Handover, HandoverKind, Heartbeat, Hello,
         IDENTIFY_HISTORIES_MAX, Identify, Packet, Verdict, VerifyKind,
     },
+    reads::Subscription,
 };
 
 /// How long a peer is given to say who it is.
@@ -73,6 +76,8 @@ struct Greeting {
     proto: u16,
     slot: String,
     tail: (u32, u32),
+    /// Features that it would use.
+    flags: u32,
 }
 
 /// Serves one connection to its end; `early` are bytes of it that have arrived. Returns why it ended.
@@ -186,12 +191,18 @@ impl<S: Source> Served<S> {
         Ok((decision, Some(shipper)))
     }
 
+    /// Returns the features that are used.
+    fn flags(&self, greeting: &Greeting) -> u32 {
+        let own = if self.source.reads().is_some() { FLAG_READS } else { 0 };
+        greeting.flags & own
+    }
+
     fn identify(&self, own: &Identity, greeting: &Greeting, verdict: Verdict, start: Lsn) -> Packet<'static> {
         let newest = own.histories.len().saturating_sub(IDENTIFY_HISTORIES_MAX);
         let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         Packet::Identify(Identify {
             proto: greeting.proto,
-            flags: 0,
+            flags: self.flags(greeting),
             cluster: own.cluster,
             node: own.node,
             term: own.term,
@@ -280,6 +291,8 @@ impl<S: Source> Served<S> {
         // The log below is compared, and what is being summed up of that above.
         let (mut compared, mut stretch) = (acks.progress.lock().positions().sent, None::<compare::Reading>);
         let mut records = Vec::new();
+        let reads = self.source.reads().filter(|_| self.flags(greeting) & FLAG_READS != 0);
+        let (reads, mut sampled) = (reads.map(|reads| reads.subscribe(&self.env)), false);
         // Ends to be told once everything below is sent.
         let (mut offer, mut closing): (Option<Ending>, Option<Ending>) = (None, None);
         let close_by = sleep(NEVER);
@@ -301,6 +314,8 @@ impl<S: Source> Served<S> {
             if closing.is_some_and(|closing| closing.told && at.durable >= closing.last) {
                 return Err(LinkError::Stopping);
             }
+            // V6
+            let is_idle = !sampled && offer.is_none() && closing.is_none() && at.sent >= self.source.durable();
             select! {
                 ended = &mut taking.0 => return ended.unwrap_or(Err(LinkError::Closed)),
                 // V5
@@ -318,6 +333,7 @@ impl<S: Source> Served<S> {
                     }
                 },
                 () = acks.changed.notified() => {
+                    sampled = false;
                     let progress = *acks.progress.lock();
                     attached.show(&progress);
                     let at = progress.positions();
@@ -326,6 +342,16 @@ impl<S: Source> Served<S> {
                     }
                     // V3
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;
+                }
+                () = sampled_by(reads.as_ref()), if is_idle => {
+                    // It may have come meanwhile.
+                    if let Some(reads) = reads.as_ref().filter(|_| at.sent >= self.source.durable()) {
+                        sampled = true;
+                        let batch = reads.take();
+                        for packet in batch.packets() {
+                            taking.while_heard(writing.send_patiently(&packet)).await?;
+                        }
+                    }
                 }
                 _ = heartbeats.tick() => {
                     told_show = taking.while_heard(self.heartbeat(writing, term, acks, attached)).await?;
@@ -404,6 +430,14 @@ struct Ending {
 async fn news_of(news: &mut Option<HandingWatch>, node: u64) -> News {
     match news {
         Some(news) => news.news(node).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until there are sampled reads to send; for ever where none are.
+async fn sampled_by(reads: Option<&Subscription>) {
+    match reads {
+        Some(reads) => reads.ready().await,
         None => std::future::pending().await,
     }
 }
@@ -545,10 +579,10 @@ async fn greet<C: Connection>(reading: &mut Reading<C>) -> Result<Greeting, Link
         );
         return Err(LinkError::fatal(ErrorCode::Version, Lsn::ZERO, text));
     };
-    let Hello { cluster, node, promised, received, tail_bytes, tail_crc, histories, slot, .. } = hello;
+    let Hello { flags, cluster, node, promised, received, tail_bytes, tail_crc, histories, slot, .. } = hello;
     let slot = if slot.is_empty() { format!("node-{node:016x}") } else { slot.to_owned() };
     let replica = Identity { cluster, node, term: promised, histories, end: received };
-    Ok(Greeting { replica, proto, slot, tail: (tail_bytes, tail_crc) })
+    Ok(Greeting { replica, proto, slot, tail: (tail_bytes, tail_crc), flags })
 }
 
 fn refuse_busy(busy: Busy, slot: &str, slots_max: usize) -> LinkError {

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 use collie_base::{Lsn, Term};
 
 use super::{Handing, Sent, Synchronous};
-use crate::{compare::Held, identity::Identity};
+use crate::{compare::Held, identity::Identity, reads::ReadFeed};
 
 /// A database that can be followed.
 pub trait Source: Send + Sync + 'static {
@@ -33,6 +33,11 @@ pub trait Source: Send + Sync + 'static {
 
     /// Who is handed the lead, if anybody can be.
     fn handing(&self) -> Option<&Arc<Handing>> {
+        None
+    }
+
+    /// Where reads come from that are sampled for replicas, if any are.
+    fn reads(&self) -> Option<&Arc<ReadFeed>> {
         None
     }
 

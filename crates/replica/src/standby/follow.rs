@@ -31,8 +31,8 @@ use crate::{
     identity::Identity,
     link::{self, Reading, Writing},
     packet::{
-        End, EndReason, ErrorCode, From, HELLO_HISTORIES_MAX, Handover, HandoverKind, Hello, Identify, PROTOCOL,
-        PROTOCOL_MIN, Packet, Synced, Verdict, VerifyKind,
+        End, EndReason, ErrorCode, FLAG_READS, From, HELLO_HISTORIES_MAX, Handover, HandoverKind, Hello, Identify,
+        PROTOCOL, PROTOCOL_MIN, Packet, Synced, Verdict, VerifyKind,
     },
 };
 
@@ -181,7 +181,10 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             (_, Err(error)) => return Ok(Outcome::Ended(Ended::Failed(error.to_string()))),
         };
         let positions = self.target.positions();
-        writing.lock().await.send(&Packet::Hello(hello(&own, positions, tail, &self.options.slot))).await?;
+        let reads = self.target.reads();
+        let flags = if reads.is_some() { FLAG_READS } else { 0 };
+        let hello = Hello { flags, ..hello(&own, positions, tail, &self.options.slot) };
+        writing.lock().await.send(&Packet::Hello(hello)).await?;
         let Packet::Identify(identify) = reading.next(IDENTIFY_TIME).await? else {
             return Err(LinkError::Unexpected { what: "packet instead of an answer to the hello" });
         };
@@ -190,6 +193,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             Verdict::Stream if identify.start == own.end => {
                 reading.known();
                 backoff.reset();
+                reads.into_iter().for_each(|reads| reads.connected());
                 (self.tell)(Told::Following { from: own.end, node: identify.node });
                 self.stream(reading, writing, &identify).await
             }
@@ -341,8 +345,11 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                     theirs = Some(asked);
                     continue;
                 }
-                // Nobody runs them here; they may be left out as well.
-                Packet::Sample(_) => {}
+                // Neither is an ack due for it, nor does it wait for anything.
+                Packet::Sample(sample) => {
+                    self.target.reads().into_iter().for_each(|reads| reads.take(&sample, now_ns / 1000));
+                    continue;
+                }
                 _ => return Err(LinkError::Unexpected { what: "packet from a primary that streams" }),
             }
             acks.changed.notify_one();

@@ -5,7 +5,7 @@ use std::{fmt, future::Future, sync::Arc};
 use collie_base::{Lsn, Term};
 
 use super::Succession;
-use crate::{compare::Held, identity::Identity};
+use crate::{compare::Held, identity::Identity, reads::ReadInbox};
 
 /// A database that follows another.
 pub trait Target: Send + Sync + 'static {
@@ -36,6 +36,11 @@ pub trait Target: Send + Sync + 'static {
 
     /// Whoever wants to be handed the lead.
     fn succession(&self) -> Option<&Arc<Succession>> {
+        None
+    }
+
+    /// Where sampled reads of the primary go; `None`: it asks for none.
+    fn reads(&self) -> Option<&Arc<ReadInbox>> {
         None
     }
 

@@ -1,0 +1,212 @@
+//! [`ReadInbox`]: what came, until somebody runs it.
+//!
+//! # Invariants
+//! - X1. At most [`QUEUE_BYTES_MAX`] wait: what comes beyond is dropped. Whoever takes what a primary sends never waits here.
+//! - X2. What is handed out is due, and not late; how long the one before took changes neither.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use collie_base::Lsn;
+use collie_env::Env;
+use parking_lot::Mutex;
+use tokio::{select, sync::Notify, time::sleep};
+
+use super::{LATE_US, Pacing, QUEUE_BYTES_MAX, Templates};
+use crate::packet::Sample;
+
+/// Bytes that a read takes up beside its parameters, about.
+const READ_BYTES: usize = 80;
+
+/// A read that is to be run here. Without `Debug`: it holds what users wrote (Q4).
+#[derive(Clone)]
+pub struct DueRead {
+    /// When, on this node's monotonic clock, in microseconds.
+    pub due_us: u64,
+    /// Its text.
+    pub text: Arc<str>,
+    /// Its parameters.
+    pub parameters: Vec<u8>,
+    /// It must see every commit below.
+    pub snapshot: Lsn,
+    /// How long it took on the primary.
+    pub latency_ns: u32,
+    /// How many rows it returned there.
+    pub rows: u32,
+}
+
+impl DueRead {
+    /// Returns whether it is of no use any more.
+    pub fn is_late(&self, now_us: u64) -> bool {
+        self.due_us.saturating_add(LATE_US) < now_us
+    }
+
+    fn bytes(&self) -> usize {
+        READ_BYTES + self.parameters.len()
+    }
+}
+
+/// What is to be done next.
+pub enum Next {
+    /// This one is due.
+    Run(DueRead),
+    /// Nothing before this time, in microseconds.
+    At(u64),
+    /// Nothing before another one comes.
+    Nothing,
+}
+
+/// What came, and what of it was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadsCame {
+    /// All that came.
+    pub came: u64,
+    /// Dropped because they were a second late.
+    pub late: u64,
+    /// Dropped because too many waited.
+    pub full: u64,
+    /// Dropped because their text was not known.
+    pub unknown: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    templates: Templates<Arc<str>>,
+    pacing: Pacing,
+    waiting: VecDeque<DueRead>,
+    bytes: usize,
+    is_closed: bool,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+pub struct ReadInbox {
+    inner: Mutex<Inner>,
+    changed: Notify,
+    came: AtomicU64,
+    late: AtomicU64,
+    full: AtomicU64,
+    unknown: AtomicU64,
+}
+
+impl fmt::Debug for ReadInbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadInbox").field("stat", &self.stat()).finish_non_exhaustive()
+    }
+}
+
+impl ReadInbox {
+    /// A connection begins: neither texts nor times of the one before mean anything.
+    pub fn connected(&self) {
+        let mut inner = self.inner.lock();
+        (inner.templates, inner.pacing) = Default::default();
+    }
+
+    /// Takes what came at `now_us`; what waits already, as long as it is, stays.
+    pub fn take(&self, sample: &Sample<'_>, now_us: u64) {
+        let mut inner = self.inner.lock();
+        match sample {
+            Sample::Template { hash, text } => inner.templates.put(*hash, text.len(), (*text).into()),
+            Sample::Reads(reads) => {
+                let Some(newest_us) = reads.iter().map(|read| read.arrival_us).max() else { return };
+                inner.pacing.came(newest_us, now_us);
+                for read in reads {
+                    self.came.fetch_add(1, Relaxed);
+                    let Some(text) = inner.templates.get(read.hash).cloned() else {
+                        self.unknown.fetch_add(1, Relaxed);
+                        continue;
+                    };
+                    let due = DueRead {
+                        due_us: inner.pacing.due_us(read.arrival_us),
+                        text,
+                        parameters: read.parameters.to_vec(),
+                        snapshot: read.snapshot,
+                        latency_ns: read.latency_ns,
+                        rows: read.rows,
+                    };
+                    // By no clock that runs: it would stand before all that follow.
+                    if due.due_us > now_us.saturating_add(2 * LATE_US) {
+                        self.late.fetch_add(1, Relaxed);
+                        continue;
+                    }
+                    // X1
+                    if inner.is_closed || inner.bytes + due.bytes() > QUEUE_BYTES_MAX {
+                        self.full.fetch_add(1, Relaxed);
+                        continue;
+                    }
+                    inner.bytes += due.bytes();
+                    inner.waiting.push_back(due);
+                }
+            }
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Returns what is to be done at `now_us` (X2).
+    pub fn poll(&self, now_us: u64) -> Next {
+        let mut inner = self.inner.lock();
+        while let Some(first) = inner.waiting.front() {
+            if first.due_us > now_us {
+                return Next::At(first.due_us);
+            }
+            let Some(read) = inner.waiting.pop_front() else { break };
+            inner.bytes -= read.bytes();
+            if !read.is_late(now_us) {
+                return Next::Run(read);
+            }
+            self.late.fetch_add(1, Relaxed);
+        }
+        Next::Nothing
+    }
+
+    /// Waits until a read is due, and returns it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no read.
+    pub async fn next(&self, env: &Env) -> DueRead {
+        loop {
+            let changed = self.changed.notified();
+            let now_us = env.clock.now_ns() / 1000;
+            match self.poll(now_us) {
+                Next::Run(read) => return read,
+                Next::Nothing => changed.await,
+                Next::At(at_us) => select! {
+                    () = changed => {}
+                    () = sleep(Duration::from_micros(at_us.saturating_sub(now_us))) => {}
+                },
+            }
+        }
+    }
+
+    /// One that was handed out has become late before it could run.
+    pub fn became_late(&self) {
+        self.late.fetch_add(1, Relaxed);
+    }
+
+    /// Nobody runs anything any more: what waits is dropped, and so is what comes.
+    pub fn close(&self) {
+        let mut inner = self.inner.lock();
+        let dropped = u64::try_from(inner.waiting.len()).unwrap_or(0);
+        self.late.fetch_add(dropped, Relaxed);
+        *inner = Inner { is_closed: true, ..Inner::default() };
+    }
+
+    /// Returns what came.
+    pub fn stat(&self) -> ReadsCame {
+        let load = |count: &AtomicU64| count.load(Relaxed);
+        ReadsCame {
+            came: load(&self.came),
+            late: load(&self.late),
+            full: load(&self.full),
+            unknown: load(&self.unknown),
+        }
+    }
+}
