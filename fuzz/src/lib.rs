@@ -33,6 +33,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("redo_record", targets::redo_record),
     ("replica_packets", targets::replica_packets),
     ("row_codec", targets::row_codec),
+    ("sampled_parameters", targets::sampled_parameters),
     ("sql_parse", targets::sql_parse),
     ("wire_frontend", targets::wire_frontend),
 ];

@@ -10,7 +10,8 @@ use collie_base::{
 };
 use collie_env::{Env, read_all};
 use collie_replica::packet::{
-    Ack, Backup, Committed, Data, DataFlags, ErrorCode, Hello, History, Identify, Mark, Packet, Sample, Verdict, encode,
+    Ack, Backup, Committed, Data, DataFlags, ErrorCode, Hello, History, Identify, Mark, Packet, Sample, SampledRead,
+    Verdict, encode,
 };
 use collie_sql::{
     catalog::{
@@ -82,6 +83,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "redo_record" => redo_record(),
         "replica_packets" => replica_packets(),
         "row_codec" => row_codec(),
+        "sampled_parameters" => sampled_parameters(),
         "sql_parse" => texts(SQL),
         "wire_frontend" => wire_frontend(),
         _ => panic!("no target {target}"),
@@ -209,6 +211,8 @@ fn replica_packets() -> Vec<Vec<u8>> {
         lsn: at,
         text: "records are missing",
     });
+    let read =
+        SampledRead { hash: 1, snapshot: at, arrival_us: 1_000_000, latency_ns: 50_000, rows: 3, parameters: b"\0\0" };
     let committed = Packet::Committed(Committed { term, csns: vec![Lsn::new(1), at] });
     vec![
         with(0xC3, &[hello]),
@@ -216,9 +220,29 @@ fn replica_packets() -> Vec<Vec<u8>> {
         with(0x20, std::slice::from_ref(&data)),
         with(0xFC, &[data, Packet::Sample(Sample::Template { hash: 1, text: "SELECT 1" })]),
         with(0xFD, &[ack, committed, Packet::Backup(Backup::Ack { seq: 1 })]),
+        with(0xFC, &[Packet::Sample(Sample::Reads(vec![read]))]),
         with(0x30, &backup.map(Packet::Backup)),
         with(0xF0, &[error]),
     ]
+}
+
+/// No parameters, and one of each of a few types with NULL among them.
+fn sampled_parameters() -> Vec<Vec<u8>> {
+    let parameter = |ty: u32, value: Option<&[u8]>| {
+        let length = value.map_or(u32::MAX, |value| u32_of(value.len()));
+        [&ty.to_le_bytes()[..], &length.to_le_bytes(), value.unwrap_or_default()].concat()
+    };
+    let numeric = [0, 1, 0, 0, 0, 0, 0, 0, 0, 7];
+    let parameters = [
+        parameter(oid::INT4, Some(&7_i32.to_be_bytes())),
+        parameter(oid::TEXT, Some(b"text")),
+        parameter(oid::NUMERIC, Some(&numeric)),
+        parameter(oid::TIMESTAMPTZ, None),
+        parameter(oid::BYTEA, Some(&[])),
+    ];
+    let all =
+        |list: &[Vec<u8>]| [&u16::try_from(list.len()).expect("a few").to_le_bytes()[..], &list.concat()].concat();
+    vec![all(&[]), all(&parameters), all(&parameters[..1])]
 }
 
 /// The cursors of one consumer, then of three with other policies.

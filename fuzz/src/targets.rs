@@ -41,6 +41,11 @@ pub(crate) fn replica_packets(bytes: &[u8]) {
     }
 }
 
+/// The parameters of a sampled read, as a replica takes them.
+pub(crate) fn sampled_parameters(bytes: &[u8]) {
+    collie_sql::session::fuzz_parameters(bytes);
+}
+
 /// The file of a log's consumers, as it is and with the checksum that would make it hold.
 pub(crate) fn log_cursors(bytes: &[u8]) {
     collie_wal::fuzz_cursors(bytes);

@@ -107,6 +107,7 @@ brief! {
     redo_record: 150_000, "a damaged log record is shown as such.";
     replica_packets: 100_000, "any bytes of a peer are packets or an error, and a packet that is read survives a round trip.";
     row_codec: 100_000, "a damaged row is an error, and one that is read survives a round trip.";
+    sampled_parameters: 100_000, "any bytes of a peer are parameters or an error, and those that are read go on as the same types.";
     sql_parse: 40_000, "any text is a statement or an error.";
     wire_frontend: 40_000, "any bytes of a client are messages or an error.";
 }

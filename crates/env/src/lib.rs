@@ -41,7 +41,7 @@ pub use crash_point::{CrashPoint, Limits, Picks};
 #[doc(hidden)]
 pub use fault_point::pass_fault_point;
 pub use files::{Access, File, FileLock, Files, LockError, read_all};
-pub use machine::{machine_memory_bytes, open_files_max};
+pub use machine::{give_way, machine_memory_bytes, open_files_max};
 pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};
 pub use real_files::RealFiles;

@@ -1,5 +1,5 @@
 //! `machine_memory_bytes`, `open_files_max`: how much memory and how many open files there are for this process, as the operating
-//! system says.
+//! system says; `give_way`: a thread that lets others go first.
 //!
 //! | file | says |
 //! |---|---|
@@ -10,7 +10,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getpriority_process, getrlimit, setpriority_process, setrlimit};
 
 use crate::{Access, Files};
 
@@ -41,6 +41,20 @@ pub fn open_files_max(files: &dyn Files) -> Option<u64> {
     match setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         Ok(()) => limit.maximum,
         Err(_refused) => limit.current,
+    }
+}
+
+/// How far a thread that gives way does: it gets about a tenth of what another one gets on a core that both want. Less would keep whoever
+/// waits for a lock that it holds waiting for longer.
+const NICE: i32 = 10;
+
+/// Has the calling thread give way to others from now on, where the operating system can do that; there is no way back.
+///
+/// Cost: two system calls.
+pub fn give_way() {
+    // On Linux no process means the calling thread. Where it is refused, the thread is one like the others.
+    if getpriority_process(None).is_ok_and(|now| now < NICE) {
+        let _best_effort = setpriority_process(None, NICE);
     }
 }
 
@@ -115,6 +129,19 @@ mod tests {
         assert_eq!(open_files_max(&crate::RealFiles), raised);
         let now = getrlimit(Resource::Nofile);
         assert!(raised.is_none_or(|raised| raised > 8 && now.current == Some(raised)), "{raised:?}, {now:?}");
+    }
+
+    /// Goal: a thread that gives way does, and no other. Method: one that does, asked there and here.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn giving_way_is_a_thread_of_its_own() {
+        let before = getpriority_process(None).unwrap();
+        let there = std::thread::spawn(|| {
+            give_way();
+            getpriority_process(None).unwrap()
+        });
+        assert_eq!(there.join().unwrap(), NICE.max(before));
+        assert_eq!(getpriority_process(None).unwrap(), before);
     }
 
     /// Goal: the real kernel is understood. Method: asked; a machine that runs this has more than a megabyte.

@@ -15,6 +15,7 @@ pub mod config;
 mod connection;
 mod error;
 mod http;
+mod reads;
 mod replication;
 mod serve;
 mod starting;

@@ -33,6 +33,7 @@ use crate::{
     connection::{Shared, serve},
     error::ServeError,
     http::{HttpPort, Limits, Stage},
+    reads::feed,
     replication::{
         self, Exchange, Following, Healing, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose,
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
@@ -284,6 +285,7 @@ impl Life {
         database.show_training(shown(training.clone()));
         if let Some(following) = &mut following {
             following.collect_by(runtime, training.clone());
+            following.run_reads(&database, training.elastic().clone(), runtime);
             let (candidate, handle) = (following.candidate().clone(), runtime.handle().clone());
             database.promote_by(Box::new(move |how| {
                 let candidate = candidate.clone();
@@ -310,7 +312,9 @@ impl Life {
         }
         let replicas = match config.replication.listen {
             Some(address) => {
-                let replicas = Replicas::bind(runtime, address, config, node.clone(), data, env.clone())?;
+                let share = config.training.read_share;
+                let reads = (share > 0.0).then(|| feed(&database, share));
+                let replicas = Replicas::bind(runtime, address, config, node.clone(), (&**data, reads), env.clone())?;
                 database.show_replication(replicas.shown());
                 // The next life is found at the same place.
                 config.replication.listen = Some(replicas.address());

@@ -10,12 +10,13 @@ use collie_replica::{
     term::Terms,
 };
 use collie_sql::{
-    catalog::system::{FollowingRow, FollowingState},
+    catalog::system::{FollowingRow, FollowingState, ReadsRow},
     session::NodeState,
 };
 use parking_lot::Mutex;
 
 use super::{candidate::Candidate, follow::reason, peers::Addresses};
+use crate::reads::ReadRunner;
 
 #[derive(Debug)]
 struct Inner {
@@ -68,6 +69,7 @@ pub(super) struct Follows {
     pub(super) addresses: Arc<Addresses>,
     pub(super) contact: Arc<Contact>,
     pub(super) slot: String,
+    pub(super) reads: Arc<ReadRunner>,
 }
 
 /// See the module's documentation.
@@ -95,7 +97,7 @@ impl NodeState for ShownNode {
     }
 
     fn following(&self) -> Option<FollowingRow> {
-        let Follows { db, candidate, addresses, contact, slot } = self.follows.as_ref()?;
+        let Follows { db, candidate, addresses, contact, slot, .. } = self.follows.as_ref()?;
         let received = db.received()?; // once it was promoted, it follows nobody
         let now_ns = contact.env.clock.now_ns();
         let heard = candidate.target.last_heard();
@@ -117,6 +119,10 @@ impl NodeState for ShownNode {
 
     fn delay_max(&self) -> Option<Duration> {
         self.delay_max
+    }
+
+    fn reads(&self) -> Option<ReadsRow> {
+        self.follows.as_ref().map(|follows| follows.reads.row())
     }
 }
 

@@ -16,6 +16,8 @@ use collie_replica::{
     standby::{Ended, Told, follow},
     term::Terms,
 };
+use collie_sql::session::Database;
+use collie_train::policy::ElasticBudget;
 use tokio::{
     runtime::Runtime,
     sync::{Mutex, oneshot, watch},
@@ -33,6 +35,7 @@ use super::{
 use crate::{
     ServeError,
     config::Config,
+    reads::ReadRunner,
     training::{Sensors, Training, tick},
 };
 
@@ -56,6 +59,7 @@ pub(crate) struct Following {
     ready_delay: Option<Duration>,
     /// Says how much it may collect.
     ticking: Option<JoinHandle<()>>,
+    reads: Arc<ReadRunner>,
 }
 
 /// Opens the directory, which is a replica's, and follows.
@@ -82,7 +86,9 @@ pub(crate) fn open(
     let (stop, stopping) = watch::channel(false);
     let (tell_stopped, stopped) = watch::channel(false);
     let (end, ended) = oneshot::channel();
-    let target = Arc::new(EngineTarget::new(replica.clone()).going_by(terms.clone()));
+    let reads = ReadRunner::new(env);
+    let target = EngineTarget::new(replica.clone()).going_by(terms.clone()).reading(reads.inbox().clone());
+    let target = Arc::new(target);
     let candidate = Arc::new(Candidate {
         replica: replica.clone(),
         target: target.clone(),
@@ -106,6 +112,7 @@ pub(crate) fn open(
     let (from, env, slot) = (addresses.clone(), env.clone(), follow_options.slot.clone());
     let may_show = Arc::new(AtomicBool::new(follows));
     let tried = may_show.clone();
+    let running = reads.clone();
     let task = runtime.spawn(async move {
         let connecting = || from.connect(&slot);
         let told = |told| {
@@ -114,6 +121,8 @@ pub(crate) fn open(
             tell(from.first(), told);
         };
         let how = follow(connecting, target, follow_options, env, stopping, told).await;
+        // Before anybody who waits for that goes on to promote.
+        running.end().await;
         noted.ended(&how);
         tell_stopped.send_replace(true);
         let _nobody_asks = end.send(how);
@@ -131,6 +140,7 @@ pub(crate) fn open(
         slot: own_slot,
         ready_delay: config.replication.ready_delay,
         ticking: None,
+        reads,
     };
     Ok((following, report))
 }
@@ -179,6 +189,11 @@ impl Following {
         }
     }
 
+    /// Runs sampled reads of the primary on `database` from now on, as long as it follows.
+    pub(crate) fn run_reads(&self, database: &Arc<Database>, budget: Arc<ElasticBudget>, runtime: &Runtime) {
+        self.reads.start(database, budget, runtime.handle());
+    }
+
     /// Returns where the primary is that it follows, or would.
     pub(crate) fn primary(&self) -> &str {
         self.addresses.first()
@@ -208,8 +223,9 @@ impl Following {
     pub(crate) fn shown(&self, db: Db) -> ShownNode {
         let (candidate, addresses) = (self.candidate.clone(), self.addresses.clone());
         let (contact, slot, delay_max) = (self.contact.clone(), self.slot.clone(), self.ready_delay);
+        let reads = self.reads.clone();
         let terms = candidate.terms.clone();
-        ShownNode { terms, follows: Some(Follows { db, candidate, addresses, contact, slot }), delay_max }
+        ShownNode { terms, follows: Some(Follows { db, candidate, addresses, contact, slot, reads }), delay_max }
     }
 
     /// Waits until it cannot go on as it is; returns why, once. That never comes of one that was promoted.

@@ -13,6 +13,7 @@ use collie_replica::{
     database::{EngineSource, SlotOptions},
     packet::{TermKind, TermPacket},
     primary::{Handing, Slots, Source as _, StreamOptions, Synchronous, serve},
+    reads::ReadFeed,
     standby::{CLUSTER, STREAM, TERMS, cluster_text},
     term::answer,
 };
@@ -58,7 +59,7 @@ pub(crate) struct Replicas {
 }
 
 impl Replicas {
-    /// Listens for replicas of `node`, whose database is open in `data`, and for questions about terms. As long as it follows
+    /// Listens for replicas of `node`, whose database is open in `data` and gives sampled reads to `reads`, and for questions about terms. As long as it follows
     /// itself, it takes no replicas.
     ///
     /// # Errors
@@ -68,7 +69,7 @@ impl Replicas {
         address: SocketAddr,
         config: &Config,
         node: Node,
-        data: &std::path::Path,
+        (data, reads): (&std::path::Path, Option<Arc<ReadFeed>>),
         env: Env,
     ) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
@@ -87,6 +88,9 @@ impl Replicas {
         let cannot = "it could not follow: name the other nodes in its replication.peers".to_owned();
         let handing = Arc::new(Handing::new((!can_follow).then_some(cannot)));
         source = source.handing_over(handing.clone());
+        if let Some(reads) = reads {
+            source = source.sampling(reads);
+        }
         if let Some(list) = &replication.quorum {
             let synchronous = Synchronous::new(list.clone(), replication.degrade);
             source = source.with_quorum(synchronous, replication.show_applied);

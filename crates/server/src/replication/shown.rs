@@ -7,9 +7,10 @@ use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
     primary::{DropError, HeldSlot, SlotStat, Slots, Source as _},
+    reads::ReadsSent,
 };
 use collie_sql::{
-    catalog::system::{DelayRow, QuorumRow, SlotRow, Standby},
+    catalog::system::{DelayRow, QuorumRow, ReadsShipped, SlotRow, Standby},
     error::{Result, SqlError, SqlState},
     session::{Replication, no_slot},
 };
@@ -132,6 +133,12 @@ impl Replication for Shown {
         // Of a replica it counts once it is promoted.
         let synchronous = self.source.synchronous().filter(|_| !self.source.database().is_replica())?;
         Some(self.quorum.look(&synchronous.stat(), &self.stat(), self.env.clock.now_ns()))
+    }
+
+    fn reads(&self) -> Option<ReadsShipped> {
+        let reads = self.source.reads().filter(|_| !self.source.database().is_replica())?;
+        let ReadsSent { shipped, late, full } = reads.stat();
+        Some(ReadsShipped { shipped, late, full })
     }
 
     fn drop_slot(&self, name: &str) -> Result<()> {

@@ -100,6 +100,11 @@ impl Training {
         }
     }
 
+    /// Returns the processor time of work that can wait, of which reads are run again.
+    pub(crate) fn elastic(&self) -> &Arc<ElasticBudget> {
+        self.granted.elastic()
+    }
+
     fn note(&self, inner: &mut Inner, subject: &'static str, change: impl Into<String>, reason: impl Into<String>) {
         inner.log.add(PolicyChange {
             at_us: self.env.clock.wall_us() - EPOCH_DIFFERENCE,

@@ -5,6 +5,7 @@
 //! | `node.rs` | who the server is, its transactions and sessions |
 //! | `log.rs` | positions, flushes and files of the log, and waits for them |
 //! | `store.rs` | memory, rows, flushes and levels, family by family |
+//! | `reads.rs` | sampled reads |
 //! | `redundancy.rs` | replicas, slots, the quorum, and whom a replica follows |
 //! | `training.rs` | how much a replica may collect |
 //!
@@ -12,6 +13,7 @@
 
 mod log;
 mod node;
+mod reads;
 mod redundancy;
 mod store;
 mod training;
@@ -49,6 +51,7 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     if let Some(shown) = database.training() {
         training::policy(&mut out, &shown.policy());
     }
+    reads::replayed(&mut out, &database.replayed_reads());
     out.text()
 }
 

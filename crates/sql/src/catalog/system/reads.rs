@@ -1,4 +1,4 @@
-//! [`ReadsRow`]: what became of sampled reads, as `collie_replayed_reads` shows it: a row of the primary that takes and ships them, one of
+//! [`ReadsRow`]: what became of sampled reads, as `collie_training.reads` shows it: a row of the primary that takes and ships them, one of
 //! the replica that runs them again.
 
 use super::{SessionFacts, output::Output};
@@ -45,7 +45,7 @@ pub struct ReadsRow {
 }
 
 /// The rows, of whichever sides this node has been.
-pub(super) fn replayed_reads(facts: &dyn SessionFacts, out: &mut Output<'_>) {
+pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     let int = |number: u64| Value::Int8(i64::try_from(number).unwrap_or(i64::MAX));
     let some = |number: Option<u64>| number.map_or(Value::Null, int);
     for row in facts.replayed_reads() {

@@ -12,7 +12,7 @@ use super::{
     SessionFacts, State,
     functions::lsn,
     output::Output,
-    reads, redundancy,
+    redundancy,
     role::{self, OWNER},
 };
 use crate::{
@@ -52,7 +52,6 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "collie_quorum" => redundancy::quorum(facts, out),
         "collie_following" => redundancy::following(facts, out),
         "collie_health" => redundancy::health(facts, out),
-        "collie_replayed_reads" => reads::replayed_reads(facts, out),
         "pg_prepared_statements" => {
             for (name, text) in facts.prepared_statements() {
                 out.push([

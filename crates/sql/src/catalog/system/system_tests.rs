@@ -646,7 +646,7 @@ fn session_relations_show_the_session() {
     assert_eq!(
         read(
             &facts,
-            "collie_replayed_reads",
+            "collie_training.reads",
             ("", ""),
             &[
                 "side",

@@ -1,11 +1,12 @@
-//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, and which models there are.
+//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, which models there are, and
+//! what became of sampled reads.
 //!
 //! What it shows is somebody else's ([`Training`]); without that the relations are empty. `decisions` is empty in any case: nothing
 //! makes decisions yet.
 //!
 //! Checked by `system_tests`.
 
-use super::{SessionFacts, output::Output};
+use super::{SessionFacts, output::Output, reads};
 use crate::{catalog::snapshot::COLLIE_TRAINING, types::Value};
 
 /// What a server knows of its training.
@@ -148,6 +149,10 @@ fn byte(number: u8) -> Value {
 pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
     if out.schema() != COLLIE_TRAINING {
         return false;
+    }
+    if out.name() == "reads" {
+        reads::fill(facts, out);
+        return true;
     }
     let Some(training) = facts.training() else { return true };
     match out.name() {

@@ -1,0 +1,44 @@
+//! Sampled reads: taken on a primary, run again on a replica.
+
+use std::time::Duration;
+
+use collie_sql::catalog::system::ReadsRow;
+
+use super::super::exposition::{Exposition, Figure, Kind};
+
+/// What became of them, by side and, if they were dropped, by the reason.
+pub(super) fn replayed(out: &mut Exposition, rows: &[ReadsRow]) {
+    let mut each = |name: &str, help: &str, figure: &dyn Fn(&ReadsRow) -> Option<Figure>| {
+        let samples = rows.iter().filter_map(|row| Some(([("side", row.side)], figure(row)?)));
+        out.each(name, Kind::Counter, help, samples);
+    };
+    each("collie_training_reads_taken_total", "Reads taken from clients, or received by a replica.", &|row| {
+        Some(row.taken.into())
+    });
+    each("collie_training_reads_shipped_total", "Those handed to a socket, once for each replica.", &|row| {
+        row.shipped.map(Into::into)
+    });
+    each("collie_training_reads_run_total", "Those run again to their end.", &|row| row.run.map(Into::into));
+    each("collie_training_reads_rows_total", "Rows that those returned that were taken, or run.", &|row| {
+        Some(row.rows.into())
+    });
+    each("collie_training_reads_failed_total", "Those that failed when they were run.", &|row| {
+        row.failed.map(Into::into)
+    });
+    each("collie_training_reads_seconds_total", "Processor time of those that were run.", &|row| {
+        row.spent_us.map(|us| Duration::from_micros(us).into())
+    });
+    let dropped = rows.iter().flat_map(|row| {
+        let reasons = [
+            ("late", Some(row.late)),
+            ("queue_full", Some(row.full)),
+            ("unfit", Some(row.unfit)),
+            ("unknown", row.unknown),
+        ];
+        let sample = |(reason, count): (&'static str, Option<u64>)| {
+            Some(([("side", row.side), ("reason", reason)], Figure::from(count?)))
+        };
+        reasons.into_iter().filter_map(sample)
+    });
+    out.each("collie_training_reads_dropped_total", Kind::Counter, "Reads dropped, by the reason.", dropped);
+}

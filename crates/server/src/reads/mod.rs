@@ -1,0 +1,14 @@
+//! Sampled reads between sessions and the stream: a primary's sessions give them to those who send (`crates/replica/src/reads`), and a
+//! replica runs what came.
+//!
+//! | file | what |
+//! |---|---|
+//! | `taking.rs` | a primary's sessions take reads while a replica wants them |
+//! | `runner.rs` | [`ReadRunner`]: the thread of a replica that runs them |
+//! | `slices.rs` | a statement that takes its processor time in slices |
+
+mod runner;
+mod slices;
+mod taking;
+
+pub(crate) use self::{runner::ReadRunner, taking::feed};

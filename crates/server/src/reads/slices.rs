@@ -1,0 +1,116 @@
+//! [`Slices`]: a statement that takes its processor time in slices. It is the client of the statement: asked about once a millisecond to
+//! send what waits, it pays for what was used and waits for the next slice. Rows do not come to it.
+
+use std::time::Duration;
+
+use collie_engine::CancelHandle;
+use collie_env::Env;
+use collie_sql::{
+    analyze::bound::ResultColumn,
+    error::{Report, Result, SqlError},
+    session::{Client, CopyInput, Formats, NoticeLevel, disconnected},
+    types::{Value, io::TextContext},
+};
+use collie_train::policy::ElasticBudget;
+use tokio::time::sleep;
+
+/// What is asked for at once.
+const SLICE_US: u64 = 1000;
+
+/// How often it is looked whether there is a slice.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// See the module's documentation.
+pub(super) struct Slices<'a> {
+    elastic: &'a ElasticBudget,
+    env: &'a Env,
+    cancel: CancelHandle,
+    since_us: u64,
+}
+
+impl<'a> Slices<'a> {
+    /// Waits for the first slice, until `until_us` on the monotonic clock; `None` when there was none by then.
+    pub(super) async fn first(
+        elastic: &'a ElasticBudget,
+        env: &'a Env,
+        cancel: CancelHandle,
+        until_us: u64,
+    ) -> Option<Self> {
+        let mut slices = Self { elastic, env, cancel, since_us: 0 };
+        slices.wait(until_us).await.then_some(slices)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.env.clock.now_ns() / 1000
+    }
+
+    /// Pays for what was used since the last slice began.
+    pub(super) fn pay(&mut self) {
+        let now_us = self.now_us();
+        self.elastic.spend(now_us.saturating_sub(self.since_us));
+        self.since_us = now_us;
+    }
+
+    /// Waits for a slice; whether there was one in time.
+    async fn wait(&mut self, until_us: u64) -> bool {
+        loop {
+            let now_us = self.now_us();
+            if self.elastic.take(now_us, SLICE_US) {
+                self.since_us = now_us;
+                return true;
+            }
+            if now_us >= until_us {
+                return false;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+impl Client for Slices<'_> {
+    fn columns(&mut self, _: &[ResultColumn], _: &Formats) {}
+
+    fn row(&mut self, _: &[Value], _: &[ResultColumn], _: &Formats, _: &TextContext) -> Result<()> {
+        Ok(())
+    }
+
+    fn complete(&mut self, _: &str) {}
+
+    fn empty(&mut self) {}
+
+    fn suspended(&mut self) {}
+
+    fn notice(&mut self, _: NoticeLevel, _: &Report) {}
+
+    fn error(&mut self, _: &SqlError, _: &str) {}
+
+    fn parameter(&mut self, _: &str, _: &str) {}
+
+    fn copy_in(&mut self, _: usize) {}
+
+    fn copy_out(&mut self, _: usize) {}
+
+    fn copy_data(&mut self, _: &[u8]) {}
+
+    fn copy_done(&mut self) {}
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
+    async fn drain(&mut self) -> Result<()> {
+        self.pay();
+        // The statement looks by itself whether it was cancelled, which its time limit does too.
+        while self.cancel.reason().is_none() {
+            if self.wait(0).await {
+                break;
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    async fn next_copy(&mut self) -> Result<CopyInput> {
+        Err(disconnected())
+    }
+}
