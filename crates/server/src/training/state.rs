@@ -2,13 +2,16 @@
 //!
 //! Order of locks: `inner` alone. What is granted is written under it, so that no tick grants anything after the end of its life (A1).
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collie_env::Env;
 use collie_sql::catalog::system::{ModelRow, PolicyChange, PolicyRow, SwitchRow};
 use collie_train::{
     budget::Switches,
-    policy::{Halt, PolicyKind, Signals, Windows},
+    policy::{ElasticBudget, Halt, PolicyKind, Signals, Windows},
 };
 use parking_lot::Mutex;
 
