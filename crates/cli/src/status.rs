@@ -113,6 +113,18 @@ fn object(row: &Row) -> Value {
     Value::Object(fields.collect::<Map<String, Value>>())
 }
 
+/// Says who is asked for commits: both lists while the one changes to the other.
+fn asked(quorum: &Row) -> String {
+    fn name(list: &str) -> &str {
+        if list.is_empty() { "nobody" } else { list }
+    }
+    let list = name(text(quorum, "quorum"));
+    match (quorum.get("list_before").and_then(Option::as_deref), text(quorum, "until_lsn")) {
+        (None, _) => list.to_owned(),
+        (Some(before), until) => format!("{list}, and {} until both have {until},", name(before)),
+    }
+}
+
 /// Returns a time in microseconds for people.
 fn time(us: &str) -> String {
     match us.parse::<u64>() {
@@ -182,7 +194,7 @@ impl Status {
         if let Some(row) = &self.quorum {
             let quorum = |column| text(row, column);
             let (state, ms) = (quorum("state"), quorum("state_ms"));
-            let mut line = format!("quorum {} {state} for {ms} ms: commits {}", quorum("quorum"), quorum("commits"));
+            let mut line = format!("quorum {} {state} for {ms} ms: commits {}", asked(row), quorum("commits"));
             if !quorum("missing").is_empty() {
                 line += &format!(", missing {}", quorum("missing"));
             }
@@ -249,6 +261,21 @@ mod tests {
         ]);
         let primary = Status { quorum: Some(quorum), ..Status::default() };
         assert_eq!(primary.lines()[3], "quorum ANY 1 (a, b) short for 20 ms: commits waiting, missing a, b");
+    }
+
+    /// Goal: both lists are named while the one changes to the other, also where the one is nobody. Method: both kinds of a change.
+    #[test]
+    fn lists_of_a_change_are_named() {
+        let line = |list, before| {
+            let quorum = [("quorum", list), ("list_before", before), ("until_lsn", "0/30")];
+            let more = [("state", "whole"), ("state_ms", "20"), ("commits", "confirmed")];
+            let quorum = Some(row(&[&quorum[..], &more[..]].concat()));
+            Status { quorum, ..Status::default() }.lines().remove(3)
+        };
+        let both = "quorum ANY 1 (b), and ANY 1 (a) until both have 0/30, whole for 20 ms: commits confirmed";
+        assert_eq!(line("ANY 1 (b)", "ANY 1 (a)"), both);
+        let off = "quorum nobody, and ANY 1 (a) until both have 0/30, whole for 20 ms: commits confirmed";
+        assert_eq!(line("", "ANY 1 (a)"), off);
     }
 
     /// Goal: scripts get numbers, truth and nothing as such, and ids as they are. Method: a row of each.

@@ -2,31 +2,43 @@
 //!
 //! | offset | size | field |
 //! |---|---|---|
-//! | 0 | 1 | version, 1 |
+//! | 0 | 1 | version: 1, or 2 with the fields from 13 on |
 //! | 1 | 8 | an id of transactions above every one in the log that is gone |
 //! | 9 | 4 | an id of families above every one in the log that is gone |
+//! | 13 | 8 | the position of the newest QUORUM record that counts in the log that is gone |
+//! | 21 | | its payload, with a time of 0 |
 //!
 //! Little-endian; MANIFEST's frame has the checksum. The histories that begin there are in the control file.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use collie_base::codec::{DecodeError, Reader};
-use collie_base::{CfId, Xid};
+use collie_base::{CfId, Lsn, Xid};
 
-const VERSION: u8 = 1;
+use crate::quorum_note::NotedAt;
+use crate::redo::{Redo, tag};
 
-/// Bounds of the ids that were handed out in log that is gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Of one without a QUORUM record, so that earlier programs go on to read it.
+const WITHOUT_QUORUM: u8 = 1;
+const WITH_QUORUM: u8 = 2;
+
+/// Bounds of the ids that were handed out in log that is gone, and who is asked for commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Carry {
     pub(crate) xid_limit: Xid,
     pub(crate) next_family: CfId,
+    pub(crate) quorum: Option<NotedAt>,
 }
 
 impl Carry {
     /// Encodes the bytes that MANIFEST keeps.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
+        let mut out = vec![if self.quorum.is_some() { WITH_QUORUM } else { WITHOUT_QUORUM }];
         out.extend_from_slice(&self.xid_limit.get().to_le_bytes());
         out.extend_from_slice(&self.next_family.get().to_le_bytes());
+        if let Some((at, note)) = &self.quorum {
+            out.extend_from_slice(&at.get().to_le_bytes());
+            out.extend_from_slice(&note.encode(0));
+        }
         out
     }
 
@@ -39,12 +51,22 @@ impl Carry {
             return Ok(None);
         }
         let mut reader = Reader::new(bytes);
-        if reader.u8()? != VERSION {
+        let version = reader.u8()?;
+        if ![WITHOUT_QUORUM, WITH_QUORUM].contains(&version) {
             return Err(DecodeError { what: "carry version (written by a newer program?)" });
         }
         let (xid_limit, next_family) = (Xid::new(reader.u64()?), CfId::new(reader.u32()?));
-        reader.finish()?;
-        Ok(Some(Self { xid_limit, next_family }))
+        let mut quorum = None;
+        if version == WITH_QUORUM {
+            let at = Lsn::new(reader.u64()?);
+            let Redo::Quorum(redo) = Redo::decode(tag::QUORUM, reader.rest())? else {
+                return Err(DecodeError { what: "quorum in a carry" });
+            };
+            quorum = redo.note().map(|note| (at, note));
+        } else {
+            reader.finish()?;
+        }
+        Ok(Some(Self { xid_limit, next_family, quorum }))
     }
 }
 
@@ -52,15 +74,19 @@ impl Carry {
 #[allow(clippy::indexing_slicing, reason = "the bytes are the test's own")]
 mod tests {
     use super::*;
+    use crate::QuorumNote;
 
     /// Goal: reading inverts writing, and nothing shorter or longer is taken. Method: one of them, cut at each byte and drawn out.
     #[test]
     fn carry_round_trips_and_is_taken_whole_only() {
-        let carry = Carry { xid_limit: Xid::new(1 << 40), next_family: CfId::new(77) };
-        let bytes = carry.encode();
-        assert_eq!(Carry::decode(&bytes), Ok(Some(carry)));
+        let note = QuorumNote { list: "ANY 1 (a)".to_owned(), before: Some(String::new()), ..QuorumNote::default() };
+        for quorum in [None, Some((Lsn::new(1 << 33), note))] {
+            let carry = Carry { xid_limit: Xid::new(1 << 40), next_family: CfId::new(77), quorum };
+            let bytes = carry.encode();
+            assert_eq!(Carry::decode(&bytes), Ok(Some(carry)));
+            assert!((1..bytes.len()).all(|len| Carry::decode(&bytes[..len]).is_err()));
+            assert!(Carry::decode(&[&bytes[..], &[0]].concat()).is_err());
+        }
         assert_eq!(Carry::decode(&[]), Ok(None));
-        assert!((1..bytes.len()).all(|len| Carry::decode(&bytes[..len]).is_err()));
-        assert!(Carry::decode(&[&bytes[..], &[0]].concat()).is_err());
     }
 }

@@ -173,7 +173,7 @@ impl Survey {
             | Redo::Relog { .. }
             | Redo::Unlogged { .. }
             | Redo::Time { .. }
-            | Redo::Quorum { .. } => {}
+            | Redo::Quorum(_) => {}
             Redo::Incarnation(_) => self.open.clear(),
         }
         Ok(())

@@ -11,15 +11,15 @@ use collie_txn::{CommitLog as _, HeldSnapshot, LockPicture, XidFate, XidSnapshot
 use crate::flush::Base;
 use crate::flush_figures::FlushCause;
 use crate::open;
-use crate::redo::{encode_quorum, tag};
+use crate::redo::tag;
 use crate::replica::HeldState;
 use crate::replica::hash::state_hash;
 use crate::shared::Shared;
 use crate::writes::Fates;
 use crate::{
     Backup, CatalogChange, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, EngineError, Family, FlushStat,
-    HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, Session, ShownWait,
-    StallStat, UnflushedStat,
+    HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote, Session,
+    ShownWait, StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -309,20 +309,46 @@ impl Db {
         log.replicas().into_iter().for_each(|settled| settled.confirm(confirmed, || log.durable()));
     }
 
-    /// Notes in the log which replicas commits are to have from here on, or (`degraded`) that they do without: for people who look into
-    /// it later. Nothing reads it.
+    /// Notes in the log who is asked for commits from here on; returns where the record ends. Whoever opens this directory, or a replica
+    /// that has the record, finds it ([`Db::quorum_note`]).
     ///
     /// # Durability
     /// None on return; with the next flush, which is asked for.
     ///
     /// # Errors
     /// The log's.
-    pub fn note_quorum(&self, list: &str, degraded: bool) -> Result<(), EngineError> {
+    pub fn note_quorum(&self, note: &QuorumNote) -> Result<Lsn, EngineError> {
         let log = self.shared.txns.log();
-        let record = encode_quorum(degraded, self.shared.env.clock.wall_us(), list);
-        log.with_writer(|writer| writer.append(tag::QUORUM, &[&record]))?;
+        let record = note.encode(self.shared.env.clock.wall_us());
+        let append = || log.with_writer(|writer| writer.append(tag::QUORUM, &[&record])).map(|at| (at.start, at.end));
+        let end = self.shared.quorum.append(note, append)?;
         log.flush_soon();
-        Ok(())
+        Ok(end)
+    }
+
+    /// Returns who is asked for commits, as the newest record of it says that was appended, received or read here; `None`: no record
+    /// says.
+    pub fn quorum_note(&self) -> Option<QuorumNote> {
+        self.shared.quorum.newest().map(|(_, note)| note)
+    }
+
+    /// Returns whether the log takes no records just now ([`Db::hold_log`]).
+    pub fn is_log_held(&self) -> bool {
+        self.shared.txns.log().is_held()
+    }
+
+    /// Blocks until everything below `lsn` is on disk.
+    ///
+    /// # Errors
+    /// The log stopped before.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
+        Ok(self.shared.txns.log().wait_durable(lsn)?)
+    }
+
+    /// Says whether replicas are asked for commits at all: while they are not, the levels that wait for them mean
+    /// [`CommitLevel::Local`](crate::CommitLevel::Local). At first they are. Nothing happens without [`Options::quorum`].
+    pub fn ask_replicas(&self, asked: bool) {
+        self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.set_asked(asked));
     }
 
     /// Returns how far replicas have confirmed; `None` without [`Options::quorum`].

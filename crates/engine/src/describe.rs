@@ -7,6 +7,7 @@ use std::fmt::{self, Write as _};
 use collie_base::Lsn;
 use collie_base::codec::{DecodeError, Reader};
 
+use crate::quorum_note::QuorumRedo;
 use crate::redo::{Op, Redo, Relogged};
 
 /// Operations named in one line; the rest is counted.
@@ -40,11 +41,19 @@ pub fn describe_record(tag: u8, payload: &[u8]) -> String {
             i.wall_us
         ),
         Ok(Redo::Time { wall_us, below }) => format!("TIME {}: everything below {below} is older", Utc(wall_us)),
-        Ok(Redo::Quorum { degraded: false, wall_us, list }) => format!("QUORUM {}: {list}", Utc(wall_us)),
-        Ok(Redo::Quorum { wall_us, list, .. }) => format!("QUORUM {}: done without, of {list}", Utc(wall_us)),
+        Ok(Redo::Quorum(quorum)) => describe_quorum(&quorum),
         Ok(Redo::Unlogged { cf }) => format!("UNLOGGED in family {cf}: rows that are not in the log"),
         Err(error) => format!("tag {tag}, {} bytes: {error}", payload.len()),
     }
+}
+
+/// Who is asked for commits.
+fn describe_quorum(quorum: &QuorumRedo<'_>) -> String {
+    let asked = |list: &str| if list.is_empty() { "nobody".to_owned() } else { list.to_owned() };
+    let without = if quorum.degraded { "done without, of " } else { "" };
+    let before = quorum.in_force.and_then(|in_force| in_force.before);
+    let changes = before.map_or_else(String::new, |before| format!(", and until they have this {}", asked(before)));
+    format!("QUORUM {}: {without}{}{changes}", Utc(quorum.wall_us), asked(quorum.list))
 }
 
 /// A time in microseconds since 1970, shown as `2026-01-02 03:04:05.000006+00`.
@@ -126,7 +135,8 @@ fn describe_each<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redo::{encode_integers, encode_quorum, encode_relog, encode_time, tag};
+    use crate::QuorumNote;
+    use crate::redo::{encode_integers, encode_relog, encode_time, tag};
     use collie_base::CfId;
     use proptest::prelude::*;
 
@@ -158,10 +168,16 @@ mod tests {
         assert!(!Utc(i64::MAX).to_string().is_empty() && !Utc(i64::MIN).to_string().is_empty());
         let mark = describe_record(tag::TIME, &encode_time(1_767_323_045_000_006, Lsn::new(0x2000)));
         assert_eq!(mark, "TIME 2026-01-02 03:04:05.000006+00: everything below 0/00002000 is older");
-        let quorum =
-            |degraded| describe_record(tag::QUORUM, &encode_quorum(degraded, 1_767_323_045_000_006, "ANY 1 (a)"));
-        assert_eq!(quorum(false), "QUORUM 2026-01-02 03:04:05.000006+00: ANY 1 (a)");
-        assert_eq!(quorum(true), "QUORUM 2026-01-02 03:04:05.000006+00: done without, of ANY 1 (a)");
+        let quorum = |degraded, list: &str, before: Option<&str>| {
+            let (list, before) = (list.to_owned(), before.map(str::to_owned));
+            let note = QuorumNote { list, before, degraded, ..QuorumNote::default() };
+            describe_record(tag::QUORUM, &note.encode(1_767_323_045_000_006))
+        };
+        assert_eq!(quorum(false, "ANY 1 (a)", None), "QUORUM 2026-01-02 03:04:05.000006+00: ANY 1 (a)");
+        let without = quorum(true, "ANY 1 (a)", None);
+        assert_eq!(without, "QUORUM 2026-01-02 03:04:05.000006+00: done without, of ANY 1 (a)");
+        let changes = quorum(false, "ANY 1 (a)", Some(""));
+        assert_eq!(changes, "QUORUM 2026-01-02 03:04:05.000006+00: ANY 1 (a), and until they have this nobody");
     }
 
     /// Goal: as above, of a re-log. Method: its beginning and its end.

@@ -51,6 +51,7 @@ use crate::jobs::Jobs;
 use crate::large::LargeTransactions;
 use crate::log::EngineLog;
 use crate::planted::is_planted;
+use crate::quorum_note::QuorumNotes;
 use crate::relog::Relogs;
 use crate::shared::XID_BLOCK;
 use crate::writes::Fates;
@@ -109,6 +110,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) families: &'a Families,
     pub(crate) garbage: &'a Garbage,
     pub(crate) txns: &'a Txns<EngineLog>,
+    pub(crate) quorum: &'a QuorumNotes,
 }
 
 /// A family on its way to its tree.
@@ -415,7 +417,8 @@ impl Base {
         // After `durable`: everything that was handed out in the log below is below these, and the last bound in it is too.
         let next_xid = parts.txns.next_xid().max(log.followed_xid_limit());
         let xid_limit = Xid::new(next_xid.get().saturating_add(XID_BLOCK));
-        let carry = Carry { xid_limit, next_family: parts.families.next_id() };
+        let quorum = parts.quorum.carried(needed);
+        let carry = Carry { xid_limit, next_family: parts.families.next_id(), quorum };
         if is_planted("log goes before MANIFEST says so") {
             log.truncate_before(needed)?;
         }

@@ -105,6 +105,7 @@ mod options;
 mod planted;
 mod progress;
 mod promise;
+mod quorum_note;
 mod read_only;
 mod read_set;
 mod redo;
@@ -162,6 +163,7 @@ pub use open::{CHECKPOINT, OpenReport, checkpoint_of};
 pub use options::Options;
 pub use progress::{OpenPhase, OpenProgress};
 pub use promise::Promise;
+pub use quorum_note::QuorumNote;
 pub use replica::{
     ApplyStat, CatalogChange, CatalogHook, HeldState, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait,
 };

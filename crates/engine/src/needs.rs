@@ -5,8 +5,10 @@
 //!   acknowledged floor was raised to its end: whoever hears of it finds it in every later snapshot, also of what is settled.
 //! - G2. A reply says that replicas have the commit only if they said so: one that leaves because they are not counted, or because
 //!   nobody waits for them any more, is marked.
+//! - G3. A reply that leaves because nobody is asked leaves with what every later snapshot of what is settled shows: it is settled, or
+//!   acknowledged (G1), also if replicas are asked from the next moment on.
 //!
-//! Checked by the models of readers of what is settled (`loom_tests.rs`).
+//! Checked by the models of readers of what is settled (`loom_tests.rs`), G3 by `tests/quorum.rs` too.
 
 use collie_base::Lsn;
 use collie_sync::mutant;
@@ -110,9 +112,13 @@ impl Needs {
     pub(crate) fn met(&mut self, txns: &Txns<impl Marks>) -> bool {
         if let Some((confirm, end)) = self.replicas
             && !self.or_acknowledged
-            && txns.log().replicas().is_some_and(|replicas| !replicas.is_confirmed(confirm, end))
+            && let Some(replicas) = txns.log().replicas().filter(|replicas| !replicas.is_confirmed(confirm, end))
         {
-            self.give_up_replicas(); // they are not counted just now
+            if replicas.is_asked() {
+                self.give_up_replicas(); // they are not counted just now
+            } else if txns.settled() < end && !mutant!("UNASKED_UNACKNOWLEDGED") {
+                self.acknowledge = Some(end); // G3
+            }
         }
         if let Some(end) = self.acknowledge.take().filter(|_| !mutant!("UNCONFIRMED_UNACKNOWLEDGED")) {
             txns.acknowledge(end);

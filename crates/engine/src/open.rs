@@ -162,7 +162,7 @@ pub(crate) fn open(
         Some(_) => recovering.from(&NoRecords(start), start, &mut meter)?,
         None => recovering.from(&wal, start, &mut meter)?,
     };
-    let Replayed { rows, mut xid_limit, mut incarnations, time_us, old_bytes, large } = replayed;
+    let Replayed { rows, mut xid_limit, mut incarnations, time_us, old_bytes, large, quorum } = replayed;
     if let Some(Reserved { xid_limit: limit, next_family, .. }) = reserved {
         xid_limit = xid_limit.max(limit);
         families.note_used(CfId::new(next_family.get().saturating_sub(1)));
@@ -184,13 +184,15 @@ pub(crate) fn open(
         control.write(env, dir)?;
     }
     if options.wal_enabled && begins_anew {
-        let carry = Carry { xid_limit: first_xid, next_family: families.next_id() };
+        let quorum = quorum.carried(start);
+        let carry = Carry { xid_limit: first_xid, next_family: families.next_id(), quorum };
         levels.note_log_start(start, &carry.encode()).map_err(EngineError::levels)?;
         Reserved::remove(env, dir)?; // no_log N2: before anything is in the log that the levels lack
     }
     let txns = Txns::new(log, options.txn(first_xid));
     let base = Base::new(levels, large, &families, &txns, descriptors.jobs);
     let shared = Shared::new(families, txns, control, chunk_bytes, first_xid, &options, env);
+    let shared = shared.with_quorum(quorum);
     let shared = Arc::new(shared.over_levels(base).marking_time_from(time_us).in_place(place).without_log(numbers));
     shared.garbage.loaded(old_bytes);
     shared.garbage.freed(cleared_bytes.saturating_add(unnamed_bytes));
@@ -310,6 +312,7 @@ impl Recovering<'_> {
         if let Some(carry) = carry {
             families.note_used(CfId::new(carry.next_family.get().saturating_sub(1)));
             replay.xid_limit = carry.xid_limit;
+            replay.quorum.extend(carry.quorum);
         }
         Ok((replay, loaded))
     }

@@ -16,7 +16,7 @@
 //! | 8 | INCARNATION | term u64, history u64, previous term u64, previous history u64, reason u8 (0 created, 1 opened after a crash, 2 promoted), wall time i64 (microseconds since 1970) |
 //! | 9 | UNLOGGED | column family varint: rows of it, and perhaps of families of its atomic group with lower ids, were committed here that are not in the log (a log record of kind UNLOGGED) |
 //! | 10 | TIME | wall time i64 (microseconds since 1970), LSN varint: everything below it was appended before that time |
-//! | 11 | QUORUM | whether commits do without replicas u8, wall time i64 (microseconds since 1970), list of replicas bytes: from here on they are asked for, or done without |
+//! | 11 | QUORUM | flags u8 (1 commits do without replicas, 2 the rest follows, 4 the last field too), wall time i64 (microseconds since 1970), list of replicas bytes: from here on they are asked for; node u64, the list of its configuration bytes, the list before bytes, which is asked for too |
 //! | 12 | COMMIT_TIMED | LSN varint where its transaction began, LSN varint of the oldest begin about then, and what follows the version byte in a COMMIT: only benchmarks write it, and everybody reads a COMMIT |
 //!
 //! | operation | fields |
@@ -35,6 +35,8 @@
 
 use collie_base::codec::{DecodeError, Reader, put_length_prefixed, put_varint};
 use collie_base::{CfId, HistoryId, Lsn, Term, Xid};
+
+use crate::quorum_note::QuorumRedo;
 
 /// The version byte of every payload.
 pub(crate) const REDO_VERSION: u8 = 1;
@@ -144,7 +146,7 @@ pub(crate) enum Redo<'a> {
     Incarnation(Incarnation),
     Unlogged { cf: CfId },
     Time { wall_us: i64, below: Lsn },
-    Quorum { degraded: bool, wall_us: i64, list: &'a str },
+    Quorum(QuorumRedo<'a>),
 }
 
 /// The start of a history.
@@ -201,16 +203,7 @@ impl<'a> Redo<'a> {
                 Self::Unlogged { cf: CfId::new(cf) }
             }
             tag::TIME => Self::Time { wall_us: reader.i64()?, below: Lsn::new(reader.varint()?) },
-            tag::QUORUM => Self::Quorum {
-                degraded: match reader.u8()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(DecodeError { what: "state of a quorum" }),
-                },
-                wall_us: reader.i64()?,
-                list: std::str::from_utf8(reader.length_prefixed()?)
-                    .map_err(|_| DecodeError { what: "list of replicas" })?,
-            },
+            tag::QUORUM => Self::Quorum(QuorumRedo::decode(&mut reader)?),
             _ => return Err(DecodeError { what: "record tag" }),
         };
         if !matches!(redo, Self::Commit { .. } | Self::Chunk { .. } | Self::Relog { .. }) {
@@ -232,14 +225,6 @@ pub(crate) fn encode_time(wall_us: i64, below: Lsn) -> Vec<u8> {
     let mut out = vec![REDO_VERSION];
     out.extend_from_slice(&wall_us.to_le_bytes());
     put_varint(&mut out, below.get());
-    out
-}
-
-/// Encodes the payload of a QUORUM record.
-pub(crate) fn encode_quorum(degraded: bool, wall_us: i64, list: &str) -> Vec<u8> {
-    let mut out = vec![REDO_VERSION, u8::from(degraded)];
-    out.extend_from_slice(&wall_us.to_le_bytes());
-    put_length_prefixed(&mut out, list.as_bytes());
     out
 }
 
@@ -266,6 +251,7 @@ impl Incarnation {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::QuorumNote;
     use proptest::prelude::*;
 
     proptest! {
@@ -302,9 +288,12 @@ mod tests {
             let (wall_us, below) = (words[0].cast_signed(), Lsn::new(first));
             let bytes = encode_time(wall_us, below);
             prop_assert_eq!(Redo::decode(tag::TIME, &bytes), Ok(Redo::Time { wall_us, below }));
-            let (degraded, list) = (reason % 2 == 0, "ANY 1 (a, b)");
-            let bytes = encode_quorum(degraded, wall_us, list);
-            prop_assert_eq!(Redo::decode(tag::QUORUM, &bytes), Ok(Redo::Quorum { degraded, wall_us, list }));
+            let before = (reason % 3 == 0).then(|| "ANY 1 (a)".to_owned());
+            let (list, configured) = ("ANY 1 (a, b)".to_owned(), String::new());
+            let note = QuorumNote { list, before, degraded: reason % 2 == 0, node: words[1], configured };
+            let bytes = note.encode(wall_us);
+            let Ok(Redo::Quorum(redo)) = Redo::decode(tag::QUORUM, &bytes) else { panic!("a note of the quorum") };
+            prop_assert_eq!((redo.wall_us, redo.note()), (wall_us, Some(note)));
             let bytes = encode_integers(&[xid, chunks]);
             prop_assert_eq!(
                 Redo::decode(tag::ROLLBACK_TO, &bytes),

@@ -31,6 +31,7 @@ use crate::course::{Course, Fates};
 use crate::families::Families;
 use crate::large::{Large, LargeTransactions};
 use crate::planted::is_planted;
+use crate::quorum_note::{NotedAt, QuorumNotes};
 use crate::redo::{Op, Redo, Relogged};
 
 /// Bytes of operations that wait for their transactions' ends above which the log is surveyed instead. Most logs have no
@@ -69,6 +70,8 @@ pub(crate) struct Replay {
     incarnations: Vec<History>,
     /// The highest time of a mark.
     time_us: i64,
+    /// Who is asked for commits, in the order of the log; from log that is gone the newest.
+    pub(crate) quorum: Vec<NotedAt>,
 }
 
 /// What a log held, beside its rows.
@@ -86,6 +89,8 @@ pub(crate) struct Replayed {
     pub(crate) old_bytes: i64,
     /// Transactions with chunks in it.
     pub(crate) large: LargeTransactions,
+    /// Who is asked for commits.
+    pub(crate) quorum: QuorumNotes,
 }
 
 /// A transaction that is not over.
@@ -132,6 +137,7 @@ impl Replay {
             previous_end: Lsn::ZERO,
             incarnations: Vec::new(),
             time_us: i64::MIN,
+            quorum: Vec::new(),
         }
     }
 
@@ -201,7 +207,11 @@ impl Replay {
             // P8: its rows are in the levels, or nowhere.
             Redo::Unlogged { cf } => self.families.note_used(cf),
             Redo::Time { wall_us, .. } => self.time_us = self.time_us.max(wall_us),
-            Redo::Quorum { .. } => {}
+            Redo::Quorum(quorum) => {
+                // What is carried may lie in the log still.
+                let is_new = self.quorum.last().is_none_or(|(at, _)| *at < lsn);
+                self.quorum.extend(quorum.note().filter(|_| is_new).map(|note| (lsn, note)));
+            }
             Redo::XidLimit { limit } => self.xid_limit = self.xid_limit.max(limit),
             Redo::Incarnation(incarnation) => {
                 self.open.clear();
@@ -248,8 +258,9 @@ impl Replay {
 
     /// Has everything applied that came. Call it at the end of the log, before anybody reads.
     pub(crate) fn finish(self) -> Replayed {
-        let Self { rows, xid_limit, incarnations, time_us, large, appliers, .. } = self;
-        Replayed { rows, xid_limit, incarnations, time_us, large, old_bytes: appliers.finish() }
+        let Self { rows, xid_limit, incarnations, time_us, large, appliers, quorum, .. } = self;
+        let (quorum, old_bytes) = (QuorumNotes::new(quorum), appliers.finish());
+        Replayed { rows, xid_limit, incarnations, time_us, large, quorum, old_bytes }
     }
 
     fn note_xid(&mut self, xid: Xid) {

@@ -2,8 +2,8 @@
 //!
 //! Not the decision how many replicas are enough: whoever serves them counts (`replica`), and tells [`Settled::confirm`].
 //!
-//! While replicas are not counted (before the first count, and while lost redundancy is made do without) the position follows
-//! `durable`, and nobody waits here.
+//! While replicas are not counted (before the first count, while nobody is asked, and while lost redundancy is made do without) the
+//! position follows `durable`, and nobody waits here. They may be asked from any moment on, and no more from any other.
 //!
 //! # Invariants
 //! - D1. `position` only grows, and is at or below `durable`: it is raised by a maximum only, with a `durable` that was loaded before.
@@ -21,6 +21,7 @@
 //! | `position` AcqRel (maximum)  | its Acquire          | the `durable` loaded before: commits below are published   |
 //! | `flushed`... AcqRel (maximum)| their Acquire        | `position`, raised before (D2)                             |
 //! | `counted` Release            | its Acquire          | nothing: both answers are right at any time (D1)           |
+//! | `asked` Release              | its Acquire          | nothing: whoever was not asked looks at what is settled (G3 of `needs.rs`) |
 //!
 //! # Progress
 //! `position`, `is_met`: wait-free but for the maximum while replicas are not counted. `confirm`: O(who is woken).
@@ -114,6 +115,7 @@ impl Word {
 pub(crate) struct Settled {
     position: Padded<AtomicU64>,
     counted: AtomicBool,
+    asked: AtomicBool,
     received: Word,
     flushed: Word,
     applied: Word,
@@ -126,6 +128,7 @@ impl Settled {
         Arc::new(Self {
             position: Padded::new(AtomicU64::new(0)),
             counted: AtomicBool::new(false),
+            asked: AtomicBool::new(true),
             received: Word::new(),
             flushed: Word::new(),
             applied: Word::new(),
@@ -152,6 +155,17 @@ impl Settled {
     /// Returns whether replicas are counted.
     pub(crate) fn is_counted(&self) -> bool {
         self.counted.load(Ordering::Acquire)
+    }
+
+    /// Returns whether replicas are asked for commits at all.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Has commits ask for replicas from now on, or ask nobody: then the levels that ask for them mean [`CommitLevel::Local`]. Whoever
+    /// says that nobody is asked stops counting next, which lets go who waits.
+    pub(crate) fn set_asked(&self, asked: bool) {
+        self.asked.store(asked, Ordering::Release);
     }
 
     /// Begins to count replicas, or makes do without: then nobody waits for them any more. `durable` is what is on this node's disk: it

@@ -26,6 +26,7 @@ use crate::log_room::LogRoom;
 use crate::memory::MemoryLimit;
 use crate::no_log::Numbers;
 use crate::old_versions::OldVersions;
+use crate::quorum_note::QuorumNotes;
 use crate::redo::{encode_integers, tag};
 use crate::replica::followed::Followed;
 use crate::replica::promotion::Promoted;
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     place: Option<LogPlace>,
     /// `None` in a database opened read-only, and in a replica.
     time_marks: Option<TimeMarks>,
+    /// Who is asked for commits. Grows with the log.
+    pub(crate) quorum: QuorumNotes,
     /// For benchmarks.
     pub(crate) commit_times: CommitTimes,
     // Written once, by the promotion of a replica.
@@ -133,6 +136,7 @@ impl Shared {
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
             closed: AtomicBool::new(false),
+            quorum: QuorumNotes::default(),
             commit_times: CommitTimes::default(),
             deposed: AtomicBool::new(false),
             pause: WritePause::default(),
@@ -148,6 +152,11 @@ impl Shared {
         let this = Self { base: Some(base), ..self };
         this.note_kept(start);
         this
+    }
+
+    /// Of a database whose log says who is asked for commits.
+    pub(crate) fn with_quorum(self, quorum: QuorumNotes) -> Self {
+        Self { quorum, ..self }
     }
 
     /// Of a database that may have no log.
@@ -320,7 +329,7 @@ impl Shared {
     }
 
     pub(crate) fn parts(&self) -> Parts<'_> {
-        Parts { families: &self.families, garbage: &self.garbage, txns: &self.txns }
+        Parts { families: &self.families, garbage: &self.garbage, txns: &self.txns, quorum: &self.quorum }
     }
 
     /// Flushes these families as they are when this is called, and gives up the log that nobody needs then.

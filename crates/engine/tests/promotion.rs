@@ -5,10 +5,14 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Term};
-use collie_engine::{Db, EngineError, Env, Isolation, Replica, ReplicaOptions, Seed, Session, StatementKind};
+use collie_engine::{
+    Db, EngineError, Env, Isolation, QuorumNote, Replica, ReplicaOptions, Seed, Session, StatementKind,
+};
 use collie_env::{SimFiles, SimRandom};
 use collie_wal::ShipOptions;
 use common::{all, begin, get_one, moments_of, next_statement, open_tiny, put, put_one, tiny};
@@ -132,6 +136,43 @@ fn promoted_replica_goes_on_where_it_stands() {
     let as_replica = open_tiny(Env::over(disk.process_kill(), 7)).unwrap().0;
     assert_eq!((rows(&as_replica), as_replica.histories().0), (expected, term));
     drop(unfinished);
+}
+
+/// Goal: who is asked for commits is known of all that a replica has on its disk, also while replay of it stands still (T109): a candidate
+/// that goes by less is elected by the wrong list. Method: a record of it behind a change of the catalog whose hook waits; it is asked for
+/// meanwhile.
+#[test]
+fn who_is_asked_is_known_of_all_that_was_received() {
+    const PATIENCE: Duration = Duration::from_secs(30);
+    let (primary, unfinished) = primary();
+    drop(unfinished);
+    let replica = &replica_of(&primary, &SimFiles::new(), NODE);
+    ship(&primary, replica);
+    assert_eq!(replica.quorum_note(), None);
+    let (entered, stands) = mpsc::channel();
+    let (go_on, told) = mpsc::channel::<()>();
+    let ends = Mutex::new((entered, told));
+    replica.db().unwrap().on_catalog_change(Arc::new(move |_| {
+        let ends = ends.lock().unwrap();
+        let _nobody_asks = ends.0.send(());
+        let _over = ends.1.recv();
+    }));
+    put_one(&primary, &primary.family(CfId::CATALOG), b"\x09table", b"new");
+    let note = QuorumNote { list: "ANY 1 (a)".to_owned(), ..QuorumNote::default() };
+    let end = primary.note_quorum(&note).unwrap();
+    thread::scope(|scope| {
+        let (go_on, primary) = (go_on, &primary); // dropped with a failure here, which lets replay go on
+        scope.spawn(move || ship(primary, replica));
+        stands.recv_timeout(PATIENCE).unwrap();
+        assert!(replica.end() >= end, "it is received");
+        let (asked, answer) = mpsc::channel();
+        scope.spawn(move || asked.send(replica.quorum_note()));
+        let early = answer.recv_timeout(Duration::from_millis(200)).ok();
+        go_on.send(()).unwrap();
+        let found = early.unwrap_or_else(|| answer.recv_timeout(PATIENCE).unwrap());
+        assert_eq!(found.as_ref(), Some(&note));
+    });
+    assert_eq!(replica.promote(Term::new(9)).unwrap().quorum_note(), Some(note), "it goes on by it");
 }
 
 /// Goal: a directory that follows is opened as a replica only, also a former primary's from its first record on: another life of it

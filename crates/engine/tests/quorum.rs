@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Wake, Waker};
 
 use collie_engine::{
-    Ack, CommitLevel, Confirmed, Db, EngineError, Env, Family, Isolation, Options, Session, StatementKind,
+    Ack, CommitLevel, Confirmed, Db, EngineError, Env, Family, Isolation, Options, QuorumNote, Session, StatementKind,
 };
 use collie_wal::Lsn;
 use common::{DIR, begin, put};
@@ -228,25 +228,75 @@ fn levels_and_garbage_keep_to_what_is_settled() {
     assert_eq!((db.unflushed(f.id()).rows, db.old_version_bytes()), (0, 0));
 }
 
-/// Goal: what is said of the quorum is in the log, for people. Method: two notes, and the log as it is described.
+fn note(list: &str, before: Option<&str>, degraded: bool) -> QuorumNote {
+    let (list, before) = (list.to_owned(), before.map(str::to_owned));
+    QuorumNote { list, before, degraded, node: 7, configured: String::new() }
+}
+
+/// Goal: what is said of the quorum is in the log, and the newest of it is found by whoever opens the directory. Method: notes, the log
+/// as it is described, and another open after each.
 #[test]
 fn states_of_the_quorum_are_in_the_log() {
     let (env, _disk) = Env::simulated(8);
-    let db = open(&env, true);
-    db.note_quorum("ANY 1 (a)", false).unwrap();
-    db.note_quorum("ANY 1 (a)", true).unwrap();
-    db.close().unwrap();
-    drop(db);
+    let notes = [
+        note("ANY 1 (a)", None, false),
+        note("ANY 1 (a)", None, true),
+        note("ANY 1 (b)", Some("ANY 1 (a)"), false),
+        note("", None, false),
+    ];
+    assert_eq!(open(&env, true).quorum_note(), None);
+    for expected in &notes {
+        let db = open(&env, true);
+        let end = db.note_quorum(expected).unwrap();
+        assert_eq!(db.quorum_note().as_ref(), Some(expected));
+        db.wait_durable(end).unwrap();
+        drop(db); // as in a crash: what is durable is there
+        assert_eq!(open(&env, true).quorum_note().as_ref(), Some(expected));
+    }
     let found = collie_wal::inspect(&env, &std::path::Path::new(DIR).join("wal")).unwrap();
     let lines = found.records(Lsn::ZERO).map(|record| {
         let record = record.unwrap();
         collie_engine::describe_record(record.tag, &record.body)
     });
     let lines: Vec<String> = lines.filter(|line| line.starts_with("QUORUM ")).collect();
-    assert!(
-        lines.len() == 2 && lines[0].ends_with(": ANY 1 (a)") && lines[1].ends_with(": done without, of ANY 1 (a)")
-    );
+    let ends =
+        [": ANY 1 (a)", ": done without, of ANY 1 (a)", ": ANY 1 (b), and until they have this ANY 1 (a)", ": nobody"];
+    assert!(lines.len() == 4 && lines.iter().zip(ends).all(|(line, end)| line.ends_with(end)), "{lines:?}");
     assert_eq!(open(&env, false).confirmed(), None);
+}
+
+/// Goal: who is asked is known when the log that said so is gone, and a newer note counts before an older one that was carried. Method:
+/// a note, so many flushed rows that the log is cut above it, two opens; then another note.
+#[test]
+fn who_is_asked_outlives_the_log_that_said_so() {
+    let (env, _disk) = Env::simulated(9);
+    let (asked, newer) = (note("ANY 1 (a)", Some("ANY 1 (b)"), false), note("ANY 1 (c)", None, false));
+    let db = open(&env, false);
+    let end = db.note_quorum(&asked).unwrap();
+    let f = db.family(db.create_family());
+    let mut rounds = 0_u32;
+    while db.flush_stat().log_start <= end {
+        rounds += 1;
+        assert!(rounds < 1_000, "the log is never cut");
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        put(&mut session, &f, &rounds.to_be_bytes(), &[7; 4000]);
+        session.commit(true).unwrap().block().unwrap();
+        drop(session);
+        db.flush_cf(&[f.id()]).unwrap();
+    }
+    assert_eq!(db.quorum_note().as_ref(), Some(&asked));
+    db.close().unwrap();
+    drop((f, db));
+    for _ in 0..2 {
+        let db = open(&env, false);
+        assert_eq!(db.quorum_note().as_ref(), Some(&asked), "MANIFEST has it");
+        db.close().unwrap();
+    }
+    let db = open(&env, false);
+    db.wait_durable(db.note_quorum(&newer).unwrap()).unwrap();
+    drop(db);
+    assert_eq!(open(&env, false).quorum_note(), Some(newer));
 }
 
 /// Goal: counting that has begun, and is begun again, settles nothing (T91). Method: as a promotion does, with a commit in between that nobody
@@ -260,4 +310,49 @@ fn counting_that_has_begun_settles_nothing_more() {
     db.count_replicas(true);
     let mut reader = db.session().unwrap();
     assert!(db.settled() == settled && !has(&mut reader, &f, b"k", true), "a failover may take it back");
+}
+
+/// Goal: replicas may be asked from any moment on, and no more from any other: who waits then is let go without a warning, what was
+/// answered stays seen, and what is settled never falls (D1, G3). Method: commits before, between and after the switches, some of which
+/// wait over one; a reader after each.
+#[test]
+fn asking_may_begin_and_end_while_commits_wait() {
+    let (db, f) = counted();
+    db.ask_replicas(false);
+    let woken = Arc::new(Woken::default());
+    let mut reader = db.session().unwrap();
+    let answered = |db: &Db, ack: &mut Ack, reader: &mut Session, key: &[u8], settled: &mut Lsn| {
+        assert_eq!(poll(ack, &woken), Poll::Ready(true));
+        assert!(!ack.is_unconfirmed(), "nobody is asked, so nobody is missed");
+        assert!(has(reader, &f, key, true), "what was answered is shown");
+        assert!(db.settled() >= *settled, "what is settled falls");
+        *settled = db.settled();
+    };
+    let mut settled = db.settled();
+    let (_one, mut alone) = commit_at(&db, &f, b"1", CommitLevel::RemoteApply);
+    answered(&db, &mut alone, &mut reader, b"1", &mut settled);
+
+    // It was looked at before anybody was asked, and answered after: it is not confirmed by anybody.
+    let (_two, mut over) = commit_at(&db, &f, b"2", CommitLevel::RemoteFlush);
+    db.ask_replicas(true);
+    db.count_replicas(true);
+    assert!(poll(&mut over, &woken).is_pending(), "it waits for who is asked by now");
+    let (_three, mut waits) = commit_at(&db, &f, b"3", CommitLevel::RemoteFlush);
+    assert!(poll(&mut waits, &woken).is_pending() && !has(&mut reader, &f, b"3", true));
+    confirm(&db, db.durable(), db.durable(), Lsn::ZERO);
+    answered(&db, &mut over, &mut reader, b"2", &mut settled);
+    answered(&db, &mut waits, &mut reader, b"3", &mut settled);
+
+    let (_four, mut let_go) = commit_at(&db, &f, b"4", CommitLevel::RemoteApply);
+    assert!(poll(&mut let_go, &woken).is_pending());
+    woken.0.store(0, Relaxed);
+    db.ask_replicas(false);
+    db.count_replicas(false);
+    assert!(woken.0.load(Relaxed) > 0, "who waited looks again");
+    answered(&db, &mut let_go, &mut reader, b"4", &mut settled);
+    let (_five, mut early) = commit_at(&db, &f, b"5", CommitLevel::Local);
+    answered(&db, &mut early, &mut reader, b"5", &mut settled);
+    db.count_replicas(true);
+    db.ask_replicas(true);
+    assert!(db.settled() >= settled && has(&mut reader, &f, b"5", true));
 }

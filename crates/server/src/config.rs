@@ -100,7 +100,7 @@ pub const KEYS: &[Key] = &[
         "replication.quorum",
         Kind::Text,
         "",
-        "Which replicas a commit waits for at the levels remote_write, on and remote_apply of synchronous_commit: ANY 2 (a, b, c), names of slots. Empty: none, and these levels mean local. SHOW synchronous_standby_names says it.",
+        "Which replicas a commit waits for at the levels remote_write, on and remote_apply of synchronous_commit: ANY 2 (a, b, c), names of slots. Empty: none, and these levels mean local. CALL collie_set_option('replication.quorum', 'ANY 1 (a)') changes it while the server runs, which the log remembers: this value counts again once it is another one. SHOW synchronous_standby_names and collie_quorum say it.",
     ),
     key(
         "replication.ready_delay",
@@ -659,9 +659,6 @@ impl Config {
             "replication.quorum" => {
                 replication.quorum = QuorumList::parse(value)
                     .map_err(|error| bad(&format!("{error} (SQLSTATE {})", error.sqlstate())))?;
-                self.engine.quorum = replication.quorum.is_some();
-                let shown = replication.quorum.as_ref().map_or_else(String::new, ToString::to_string);
-                self.session.describe("synchronous_standby_names", &shown);
             }
             "replication.ready_delay" => replication.ready_delay = Some(time()?).filter(|time| !time.is_zero()),
             "replication.show" => replication.show_applied = value == "applied",

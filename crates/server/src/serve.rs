@@ -203,7 +203,10 @@ impl Life {
             stage.opening(now);
             progress(now);
         };
-        let engine = || Options { connections: config.max_connections, ..config.engine.clone() };
+        let replication = &config.replication;
+        // Somebody may be asked for commits from any moment on.
+        let quorum = replication.quorum.is_some() || replication.listen.is_some();
+        let engine = || Options { connections: config.max_connections, quorum, ..config.engine.clone() };
         settle(data, env)?;
         let (database, report, mut following) = match choose(runtime, config, data, env)? {
             Role::Primary => {
@@ -303,9 +306,9 @@ impl Life {
             let name = name_of(config, node.db.node_id());
             runtime.spawn(announce(node.terms.clone(), peers, name, node.db.clone()));
         }
-        if let Some(list) = &config.replication.quorum {
+        if quorum {
             database.ask_replicas(ReplicasAsked {
-                needed: list.needed(),
+                configured: config.replication.quorum.is_some(),
                 timeout: config.replication.sync_timeout,
                 shows_settled: !config.replication.show_applied,
             });

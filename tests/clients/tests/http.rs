@@ -42,6 +42,7 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
     run(&mut client, "SET synchronous_commit = local; CREATE TABLE t (n int PRIMARY KEY)");
     let before = metrics(&here);
     assert_eq!([before.value("collie_primary"), before.value("collie_quorum_short")], [1.0, 1.0]);
+    assert_eq!(before.value("collie_quorum_changing"), 0.0);
 
     let primary = Server::replica_address(&here);
     let arguments = ["--replica-of", &primary, "--set", "replication.slot=north"];

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use collie_clients_tests::{Place, Server, Stopwatch, session::value, state};
+use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
 use postgres::{Client, NoTls, error::DbError};
 
 /// How long anything is waited for: far beyond what it takes on a slow, shared machine.
@@ -150,6 +150,112 @@ fn degraded_commits_say_so_until_the_quorum_is_back() {
     until("the replica has all of it", || rows(&copy) == 5);
     let changes = |log: &str| log.matches("replication is ").count();
     assert_eq!(changes(&here.log()), 2, "{}", here.log());
+    drop(copy);
+    assert_eq!(server.stop().code(), Some(0), "{}", here.log());
+}
+
+/// What `collie_quorum` says: state, list and the list before; nothing where nobody is asked.
+fn quorum(client: &mut Client) -> Option<(String, String, Option<String>)> {
+    let row = client.query_opt("SELECT state, quorum, list_before FROM collie_quorum", &[]).expect("it is served");
+    row.map(|row| (row.get(0), row.get(1), row.get(2)))
+}
+
+fn standing(state: &str, list: &str, before: Option<&str>) -> Option<(String, String, Option<String>)> {
+    Some((state.to_owned(), list.to_owned(), before.map(str::to_owned)))
+}
+
+fn set_quorum(client: &mut Client, list: &str) {
+    client.batch_execute(&format!("CALL collie_set_option('replication.quorum', '{list}')")).expect("it is set");
+}
+
+/// Goal: who is asked for commits changes while the server runs, on and off too: a commit that waits goes on to wait until the old list has
+/// it and the new one, both are shown meanwhile, and then the new one is enough; no reply comes with a warning. Method: from nobody to one
+/// replica, to another one while the first is dead and a commit waits, which ends when it is back; to nobody with nobody there.
+#[test]
+fn who_is_asked_changes_while_commits_wait() {
+    let (here, one, other) = (Place::new(), Place::new(), Place::new());
+    let (server, address) = primary(&here, "", &[]);
+    let (a, b) = (replica(&one, &address, "a"), replica(&other, &address, "b"));
+    let (mut client, warnings) = warned(&server);
+    let mut boss = server.connect();
+    assert_eq!(quorum(&mut boss), None);
+    assert_eq!(insert(&mut client, &warnings, 1), None);
+    for (list, code) in [("ANY 2 (a)", "22023"), ("*", "0A000"), ("FIRST 1 (a, b)", "0A000")] {
+        let call = format!("CALL collie_set_option('synchronous_standby_names', '{list}')");
+        assert_eq!(state(&boss.batch_execute(&call).expect_err(list)), code, "{list}");
+    }
+    let refused = b.connect().batch_execute("CALL collie_set_option('replication.quorum', 'a')");
+    assert_eq!(refused.map_err(|error| state(&error)), Err("55000".to_owned()), "it serves no replicas");
+    let waits_for = |boss: &mut Client, list: &str| {
+        until(list, || quorum(boss) == standing("whole", list, None));
+        assert_eq!(value::<String>(boss, "SHOW synchronous_standby_names"), list);
+    };
+    set_quorum(&mut boss, "ANY 1 (a)");
+    waits_for(&mut boss, "ANY 1 (a)");
+    assert_eq!(insert(&mut client, &warnings, 2), None);
+
+    a.kill();
+    let waiting = thread::spawn(move || {
+        let came = insert(&mut client, &warnings, 3);
+        (client, warnings, came)
+    });
+    let is_waiting = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'INSERT%(3)'";
+    until("the commit begins", || value::<i64>(&mut boss, is_waiting) == 1);
+    set_quorum(&mut boss, "ANY 1 (b)");
+    let has_it = "SELECT bool_and(flush_lsn >= pg_current_wal_flush_lsn()) FROM pg_stat_replication";
+    until("the new list has it", || value::<Option<bool>>(&mut boss, has_it) == Some(true));
+    thread::sleep(Duration::from_millis(300));
+    assert!(!waiting.is_finished(), "the old list has not got it");
+    let both = standing("short", "ANY 1 (b)", Some("ANY 1 (a)"));
+    until("it is seen that the old one is gone", || quorum(&mut boss) == both);
+    assert_eq!(rows(&server), 2, "it is shown to nobody");
+    let status = program::collie(&["status", &server.url()], "");
+    assert_eq!(status.code, Some(1), "commits wait");
+    assert!(status.out.contains("quorum ANY 1 (b), and ANY 1 (a) until both have"), "{}", status.out);
+
+    let a = replica(&one, &address, "a");
+    waits_for(&mut boss, "ANY 1 (b)");
+    let (mut client, warnings, came) = waiting.join().expect("it is answered");
+    assert_eq!(came, None, "it was confirmed by both");
+    a.kill();
+    assert_eq!(insert(&mut client, &warnings, 4), None, "the new list is enough");
+    set_quorum(&mut boss, "");
+    until("nobody is asked", || quorum(&mut boss).is_none());
+    assert_eq!(value::<String>(&mut boss, "SHOW synchronous_standby_names"), "");
+    b.kill();
+    assert_eq!((insert(&mut client, &warnings, 5), rows(&server)), (None, 5), "nobody is asked, so nobody is missed");
+    assert!(!here.log().contains("panicked"), "{}", here.log());
+    assert_eq!(server.stop().code(), Some(0), "{}", here.log());
+}
+
+/// Goal: what was changed while the server ran counts after a kill, also in the middle of the change, for the words that it was started with
+/// before; other words are a change again. Method: a change to a replica that is not there, a kill and the same words; the replica comes; other
+/// words.
+#[test]
+fn a_changed_list_outlives_a_kill_and_the_words_of_before() {
+    let (here, there) = (Place::new(), Place::new());
+    let (server, address) = primary(&here, "", &[]);
+    set_quorum(&mut server.connect(), "ANY 1 (a)");
+    let both = standing("short", "ANY 1 (a)", Some(""));
+    assert_eq!(quorum(&mut server.connect()), both, "no replica has the record");
+    server.kill();
+    let start = |list: &str| {
+        let quorum = format!("replication.quorum={list}");
+        Server::start_with(&here, &["--replica-listen", &address, "--set", &quorum])
+    };
+    let server = start("");
+    assert_eq!(quorum(&mut server.connect()), both, "{}", here.log());
+    let copy = replica(&there, &address, "a");
+    let mut boss = server.connect();
+    until("the change is over", || quorum(&mut boss) == standing("whole", "ANY 1 (a)", None));
+    let (mut client, warnings) = warned(&server);
+    assert_eq!(insert(&mut client, &warnings, 1), None);
+    server.kill();
+    let server = start("ANY 1 (a, b)");
+    let mut boss = server.connect();
+    until("the words were changed", || quorum(&mut boss) == standing("whole", "ANY 1 (a, b)", None));
+    let (mut client, warnings) = warned(&server);
+    assert_eq!((insert(&mut client, &warnings, 2), rows(&server)), (None, 2));
     drop(copy);
     assert_eq!(server.stop().code(), Some(0), "{}", here.log());
 }

@@ -78,6 +78,12 @@ impl FollowerLog {
         Ok(done)
     }
 
+    /// Calls `look` while nothing is received: what the log has was given to its reader.
+    pub(crate) fn between_receives<R>(&self, look: impl FnOnce() -> R) -> R {
+        let _nothing_comes = self.unpacker.lock();
+        look()
+    }
+
     /// Takes bytes into the log, and gives `take` to their records (O1). Returns the end of what was taken.
     ///
     /// # Errors

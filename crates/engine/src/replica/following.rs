@@ -7,7 +7,6 @@ use collie_base::{CfId, Lsn};
 use collie_store::{Family, Row};
 use parking_lot::Mutex;
 
-use crate::EngineError;
 use crate::control::{Control, History};
 use crate::families::Families;
 use crate::flush::Base;
@@ -19,6 +18,7 @@ use crate::replica::lanes::Target;
 use crate::replica::live::{Follow, VisitRecord};
 use crate::replica::unfinished::RecordAt;
 use crate::shared::Shared;
+use crate::{EngineError, QuorumNote};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -95,6 +95,10 @@ impl Follow for Following {
 
     fn marked(&self, wall_us: i64, end: Lsn) {
         self.followed.time.mark(wall_us, end);
+    }
+
+    fn quorum_noted(&self, lsn: Lsn, note: QuorumNote) {
+        self.shared.quorum.note(lsn, note);
     }
 
     fn drop_family(&self, cf: CfId) {

@@ -12,6 +12,7 @@
 //! | INCARNATION | a new history: what is unfinished never happened |
 //! | RELOG | skipped: its rows came by their own commits |
 //! | UNLOGGED | the family has a hole from here on, and those of its atomic group with lower ids, unless their levels have what was written |
+//! | QUORUM | remembered, for a promotion (`quorum_note.rs`) |
 //! | XID_LIMIT, TIME | remembered, for a promotion; TIME also by [`ReplayTime`](crate::replica::replay_time::ReplayTime) |
 //!
 //! # Invariants
@@ -32,13 +33,13 @@ use collie_base::codec::Reader;
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_wal::RecordRef;
 
-use crate::EngineError;
 use crate::families::Families;
 use crate::large::LargeTransactions;
 use crate::names::{self, NameRow};
 use crate::redo::{Incarnation, Op, Redo};
 use crate::replica::lanes::{Lanes, Target};
 use crate::replica::unfinished::{Open, RecordAt, Unfinished};
+use crate::{EngineError, QuorumNote};
 
 /// Called with the position, the tag and the payload of a record.
 pub(crate) type VisitRecord<'v> = dyn FnMut(Lsn, u8, &[u8]) -> Result<(), EngineError> + 'v;
@@ -71,6 +72,9 @@ pub(crate) trait Follow: Target {
 
     /// A record that ends at `end` says what everything below it is older than, in microseconds since 1970.
     fn marked(&self, wall_us: i64, end: Lsn);
+
+    /// The record at `lsn` says who is asked for commits from there on.
+    fn quorum_noted(&self, lsn: Lsn, note: QuorumNote);
 
     /// Frees a family that no snapshot shows any more.
     fn drop_family(&self, cf: CfId);
@@ -228,7 +232,8 @@ impl<F: Follow> Live<F> {
                 self.unfinished.abort(xid, self.target.large());
             }
             Redo::RollbackTo { xid, first_void } => self.unfinished.roll_back_to(xid, first_void).map_err(damage)?,
-            Redo::Relog { .. } | Redo::Quorum { .. } => {}
+            Redo::Relog { .. } => {}
+            Redo::Quorum(quorum) => quorum.note().into_iter().for_each(|note| self.target.quorum_noted(lsn, note)),
             Redo::Time { wall_us, .. } => {
                 self.time_us = self.time_us.max(wall_us);
                 self.target.marked(wall_us, end);

@@ -48,7 +48,7 @@ use crate::replica::live::{Begin, Follow as _, Live};
 use crate::replica::shown::{Shown, ShownWait};
 use crate::replica::unfinished::{HELD_BYTES_MAX, RecordAt, Unfinished};
 use crate::shared::Shared;
-use crate::{Db, EngineError, OpenProgress, OpenReport, Options, names};
+use crate::{Db, EngineError, OpenProgress, OpenReport, Options, QuorumNote, names};
 
 /// Called with a record.
 pub(crate) type VisitRef<'v> = dyn FnMut(RecordRef<'_>) -> Result<(), EngineError> + 'v;
@@ -453,6 +453,17 @@ impl Replica {
         self.0.open.get().map(|open| open.db.clone())
     }
 
+    /// Returns who is asked for commits, as the newest record says that is in the log here, whether it is applied or not; `None`: no record
+    /// says, or nothing may be shown yet (E1). [`Db::quorum_note`] knows of those that replay has come to.
+    ///
+    /// # Progress
+    /// Blocks as a [`Replica::receive`] that is under way does.
+    pub fn quorum_note(&self) -> Option<QuorumNote> {
+        let newest = || self.0.open.get().and_then(|open| open.db.quorum_note());
+        // Records are in the log, and may be on disk, before replay takes them.
+        self.0.log.as_ref().map_or_else(newest, |log| log.between_receives(newest))
+    }
+
     /// Returns the position below which every commit is applied.
     pub fn applied(&self) -> Lsn {
         self.0.open.get().map_or_else(|| Lsn::new(self.0.caught.load(Acquire)), |open| open.applying.applied())
@@ -622,7 +633,7 @@ impl Inner {
     fn go_live(&self, catching: Catching) -> Result<(Live<Following>, Opened), EngineError> {
         let Catching { levels, families, flushed, replay, mut unfinished, control, position, .. } = catching;
         let Catching { holes, unlogged, .. } = catching;
-        let Replayed { xid_limit, old_bytes, large, time_us, .. } = replay.finish();
+        let Replayed { xid_limit, old_bytes, large, time_us, quorum, .. } = replay.finish();
         let (forgotten, cleared_bytes) = names::after_replay(&families)?;
         families.note_forgotten(forgotten);
         unfinished.begin(&large, HELD_BYTES_MAX);
@@ -641,7 +652,7 @@ impl Inner {
         let base = Base::new(levels, large, &families, &txns, options.compaction_threads);
         let chunk_bytes = options.log.chunk_bytes;
         let shared = Shared::new(families, txns, control.clone(), chunk_bytes, xid_limit, options, &self.env);
-        let shared = Arc::new(shared.over_levels(base).refusing_writes(EngineError::Replica));
+        let shared = Arc::new(shared.over_levels(base).with_quorum(quorum).refusing_writes(EngineError::Replica));
         shared.garbage.loaded(old_bytes);
         shared.garbage.freed(cleared_bytes);
         shared.shown_moved(&followed);

@@ -309,6 +309,8 @@ impl Follow for World {
 
     fn marked(&self, _: i64, _: Lsn) {}
 
+    fn quorum_noted(&self, _: Lsn, _: crate::QuorumNote) {}
+
     fn drop_family(&self, cf: CfId) {
         self.dropped.lock().push(cf);
         self.families.remove(cf).unwrap().clear();

@@ -155,7 +155,7 @@ impl Unfinished {
             | Redo::XidLimit { .. }
             | Redo::Unlogged { .. }
             | Redo::Time { .. }
-            | Redo::Quorum { .. } => Ok(()),
+            | Redo::Quorum(_) => Ok(()),
         }
     }
 }

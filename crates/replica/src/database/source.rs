@@ -3,10 +3,7 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -49,15 +46,14 @@ pub struct EngineSource {
     handing: Option<Arc<Handing>>,
     reads: Option<Arc<ReadFeed>>,
     show_applied: bool,
-    counts: AtomicBool,
 }
 
 impl EngineSource {
     /// Over the database that is open in `data`. What an earlier process left of a base backup is removed.
     pub fn new(db: Db, data: &Path, env: Env, options: SlotOptions) -> Self {
-        let (synchronous, handing, reads, counts) = (None, None, None, AtomicBool::new(false));
+        let (synchronous, handing, reads) = (None, None, None);
         let (data, terms, show_applied) = (data.to_owned(), None, false);
-        let source = Self { db, data, env, options, terms, synchronous, handing, reads, show_applied, counts };
+        let source = Self { db, data, env, options, terms, synchronous, handing, reads, show_applied };
         source.remove_leftovers();
         source
     }
@@ -68,7 +64,7 @@ impl EngineSource {
         Self { terms: Some(terms), ..self }
     }
 
-    /// With a quorum: replies wait for it once [`EngineSource::begin_to_count`] was called. With `show_applied` readers of replicas see
+    /// With a quorum: replies wait for those whom [`Synchronous::ask`] has asked. With `show_applied` readers of replicas see
     /// what they have applied, although a failover may take it back; else only what the quorum has on its disks.
     #[must_use]
     pub fn with_quorum(self, synchronous: Arc<Synchronous>, show_applied: bool) -> Self {
@@ -85,15 +81,6 @@ impl EngineSource {
     #[must_use]
     pub fn sampling(self, reads: Arc<ReadFeed>) -> Self {
         Self { reads: Some(reads), ..self }
-    }
-
-    /// Has replies wait for the quorum from now on, if there is one and this database is a primary; returns whether that is new.
-    pub fn begin_to_count(&self) -> bool {
-        let begins = self.synchronous.is_some() && !self.db.is_replica() && !self.counts.swap(true, Ordering::Relaxed);
-        if begins {
-            self.db.count_replicas(true);
-        }
-        begins
     }
 
     /// Returns the database.
@@ -187,6 +174,10 @@ impl Source for EngineSource {
     fn confirm(&self, confirmed: Sent) {
         let Sent { received, durable, applied, .. } = confirmed;
         self.db.confirm(Confirmed { received, durable, applied });
+    }
+
+    fn ask_replicas(&self, asked: bool) {
+        self.db.ask_replicas(asked);
     }
 
     fn count_replicas(&self, counted: bool) {

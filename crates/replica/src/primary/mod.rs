@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source.rs` | [`Source`]: what is asked of the database that is followed |
 //! | `progress.rs` | [`Progress`]: how far one replica has come, and what may be sent to it; no I/O |
+//! | `asked.rs` | [`Asked`]: the list of replicas that is asked for commits, or two while it changes; no I/O |
 //! | `quorum.rs` | [`Quorum`]: which replicas must have a commit, and how far they have come; no I/O |
 //! | `synchronous.rs` | [`Synchronous`]: the quorum beside the connections that report to it |
 //! | `slots.rs` | [`Slots`]: who follows, by name, and for how long log is kept for whom |
@@ -15,6 +16,9 @@
 //! | `delay_history.rs` | [`DelayHistory`]: that second by second, and percentiles; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
+mod asked;
+#[cfg(test)]
+mod asked_model_tests;
 mod backup;
 mod delay;
 mod delay_history;
@@ -35,6 +39,7 @@ mod synchronous_tests;
 mod trouble;
 
 pub use self::{
+    asked::{Asked, list_text},
     delay::{Delay, Marks},
     delay_history::{DelayHistory, DelaySecond, DelaySummary, SECONDS_MAX},
     handing::{Handing, HandoverAsked},

@@ -2,20 +2,24 @@
 //! without. No I/O.
 //!
 //! # Invariants
-//! - Q1. What is confirmed only grows, and was reported by `needed` members of the list, each for itself, at some time in this
-//!   term. A member that is away still has what it reported; one that comes back with less has that from then on.
+//! - Q1. What is confirmed only grows, and was reported by `needed` members of each list that is asked, each for itself, at some time
+//!   in this term. A member that is away still has what it reported; one that comes back with less has that from then on.
 //! - Q2. A primary makes do without its quorum only when it was told to ([`Degrade::After`]), and only when something that was durable
 //!   here has waited for so long; each way is told once ([`Change`]).
 //! - Q3. It asks for its quorum again once `needed` members that are connected have been within [`NEAR_BYTES`] for [`NEAR_NS`]
 //!   without a break.
+//! - Q4. A change of the list is over once both lists have its record ([`Quorum::until`]), and is told once. What was confirmed before it
+//!   stays confirmed; above that both lists are needed, and then the new one alone. While nobody is asked nothing is confirmed.
+//! - Q5. Who leads counts for the list before, if that names it, with what is on its disk: else the list of a replica that was promoted
+//!   could never be left (A4 of `asked.rs`).
 //!
 //! Checked by `quorum_tests.rs`, against a model that remembers every report.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use collie_base::Lsn;
 
-use super::Sent;
+use super::{Asked, Sent};
 
 /// How near to the primary's end a quorum has to be before it is asked for again.
 pub const NEAR_BYTES: u64 = 1 << 20;
@@ -27,7 +31,7 @@ pub const NEAR_NS: u64 = 5_000_000_000;
 const MEMBERS_MAX: usize = 64;
 
 /// So many of these slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct QuorumList {
     needed: usize,
     members: Vec<String>,
@@ -163,6 +167,8 @@ pub enum Change {
     Degraded,
     /// They are asked for again.
     Restored,
+    /// The list has changed: the one before is not asked any more.
+    Changed,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -172,12 +178,17 @@ struct Member {
     connection: Option<u64>,
 }
 
-/// The members of a list as they report, and what follows.
+/// The members of lists as they report, and what follows.
 #[derive(Clone, Debug)]
 pub struct Quorum {
-    list: QuorumList,
+    asked: Asked,
+    /// Where the record of a change ends.
+    until: Lsn,
+    /// The name of who leads, and what is on its disk at the least (Q5).
+    own: Option<(String, Lsn)>,
     degrade: Degrade,
-    members: Vec<Member>,
+    /// Also who is on no list, as long as it is connected: it may be on the next one.
+    members: BTreeMap<String, Member>,
     connections: u64,
     confirmed: Sent,
     /// What was durable here, not confirmed, and since when (Q2).
@@ -189,15 +200,42 @@ pub struct Quorum {
 
 impl Quorum {
     /// Nobody has reported yet.
-    pub fn new(list: QuorumList, degrade: Degrade) -> Self {
-        let members = vec![Member::default(); list.members.len()];
-        let confirmed = Sent::default();
-        Self { list, degrade, members, connections: 0, confirmed, owed: None, degraded: false, near_since: None }
+    pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Self {
+        Self {
+            asked: asked.into(),
+            until: Lsn::MAX,
+            own: None,
+            degrade,
+            members: BTreeMap::new(),
+            connections: 0,
+            confirmed: Sent::default(),
+            owed: None,
+            degraded: false,
+            near_since: None,
+        }
     }
 
-    /// Returns the list.
-    pub fn list(&self) -> &QuorumList {
-        &self.list
+    /// Of the node that has this name in lists.
+    #[must_use]
+    pub fn led_by(self, name: &str) -> Self {
+        Self { own: Some((name.to_owned(), Lsn::ZERO)), ..self }
+    }
+
+    /// Returns the name of who leads, if it counts for the list before (Q5).
+    pub fn own_member(&self) -> Option<&str> {
+        let before = self.asked.before().flatten()?;
+        self.own.as_ref().map(|(name, _)| &**name).filter(|name| before.members.iter().any(|member| member == name))
+    }
+
+    /// Everything below `durable` is on the disk of who leads. Returns whether more is confirmed now.
+    pub fn on_own(&mut self, durable: Lsn) -> bool {
+        self.own.iter_mut().for_each(|(_, own)| *own = durable.max(*own));
+        self.count()
+    }
+
+    /// Returns who is asked.
+    pub fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     /// Returns whether replicas are made do without.
@@ -205,19 +243,32 @@ impl Quorum {
         self.degraded
     }
 
-    /// Returns whether a slot is in the list.
+    /// Returns whether a slot is asked.
     pub fn has(&self, slot: &str) -> bool {
-        self.list.members.iter().any(|member| member == slot)
+        self.asked.has(slot)
     }
 
-    /// Returns how many members are connected.
+    /// Returns how many of those who are asked are connected.
     pub fn connected_len(&self) -> usize {
-        self.members.iter().filter(|member| member.connection.is_some()).count()
+        self.members.iter().filter(|(slot, member)| member.connection.is_some() && self.asked.has(slot)).count()
     }
 
-    fn member(&mut self, slot: &str) -> Option<&mut Member> {
-        let at = self.list.members.iter().position(|member| member == slot)?;
-        self.members.get_mut(at)
+    /// These are asked from now on; a change is not over before [`Quorum::until`] was called. Returns whether more is confirmed now.
+    pub fn ask(&mut self, asked: Asked) -> bool {
+        (self.asked, self.until, self.owed, self.near_since) = (asked, Lsn::MAX, None, None);
+        self.degraded &= self.asked.asks();
+        self.members.retain(|slot, member| member.connection.is_some() || self.asked.has(slot));
+        self.count()
+    }
+
+    /// The change is over once both lists have everything below `end`, where its record ends (Q4).
+    pub fn until(&mut self, end: Lsn) {
+        self.until = end;
+    }
+
+    /// Returns where both lists have to have come for a change to be over; `Lsn::MAX` before that is known.
+    pub fn over_at(&self) -> Lsn {
+        self.until
     }
 
     /// A slot's replica has connected: what it has is what it reports on this connection, whose number is returned, and no longer what
@@ -225,34 +276,52 @@ impl Quorum {
     pub fn connected(&mut self, slot: &str) -> u64 {
         self.connections = self.connections.wrapping_add(1);
         let connection = self.connections;
-        if let Some(member) = self.member(slot) {
-            *member = Member { reported: Sent::default(), connection: Some(connection) };
-        }
+        let member = Member { reported: Sent::default(), connection: Some(connection) };
+        self.members.insert(slot.to_owned(), member);
         connection
     }
 
     /// A connection of a slot's replica has ended; it may have another one by now.
     pub fn gone(&mut self, slot: &str, connection: u64) {
-        if let Some(member) = self.member(slot).filter(|member| member.connection == Some(connection)) {
+        let is_asked = self.asked.has(slot);
+        if let Some(member) = self.members.get_mut(slot).filter(|member| member.connection == Some(connection)) {
             member.connection = None;
+            if !is_asked {
+                self.members.remove(slot);
+            }
         }
     }
 
     /// Takes note of what a slot's replica has, as it said on this connection. Returns whether more is confirmed now.
     pub fn on_ack(&mut self, slot: &str, connection: u64, reported: Sent) -> bool {
-        let member = self.member(slot).filter(|member| member.connection == Some(connection));
+        let member = self.members.get_mut(slot).filter(|member| member.connection == Some(connection));
         let Some(member) = member else { return false };
         member.reported = reported;
+        self.on_own(reported.durable) // nothing else is shipped
+    }
+
+    /// Counts who has what; returns whether more is confirmed now.
+    fn count(&mut self) -> bool {
         let before = self.confirmed;
-        self.confirmed.received = before.received.max(self.nth(|reported| reported.received));
-        self.confirmed.durable = before.durable.max(self.nth(|reported| reported.durable));
-        self.confirmed.applied = before.applied.max(self.nth(|reported| reported.applied));
+        let reached = |position: fn(&Sent) -> Lsn| {
+            let reached = self.asked.reached(|list| self.nth(list, |member| Some(position(&member.reported))));
+            reached.unwrap_or(Lsn::ZERO)
+        };
+        self.confirmed = Sent {
+            received: before.received.max(reached(|sent| sent.received)),
+            durable: before.durable.max(reached(|sent| sent.durable)),
+            applied: before.applied.max(reached(|sent| sent.applied)),
+            ..before
+        };
         self.confirmed != before
     }
 
-    /// Returns the position that `needed` members have reached.
-    fn nth(&self, position: impl Fn(&Sent) -> Lsn) -> Lsn {
-        nth_best(self.list.needed, self.members.iter().map(|member| position(&member.reported)))
+    /// Returns the position that so many members of a list as it needs have reached.
+    fn nth(&self, list: &QuorumList, position: impl Fn(&Member) -> Option<Lsn>) -> Lsn {
+        let members = list.members.iter().filter_map(|name| self.members.get(name));
+        let own =
+            self.own.as_ref().filter(|_| self.asked.leaves(list) && self.own_member().is_some()).map(|(_, own)| *own);
+        nth_best(list.needed, members.filter_map(position).chain(own))
     }
 
     /// Returns what so many members as are needed have, at the least: `received`, `durable` and `applied` of it.
@@ -262,6 +331,14 @@ impl Quorum {
 
     /// Looks at the time: `durable` is what is on this node's disk at `now_ns`. Call it a few times in a second.
     pub fn tick(&mut self, durable: Lsn, now_ns: u64) -> Option<Change> {
+        if self.asked.is_changing() && self.confirmed.durable >= self.until {
+            let changed = self.asked.changed();
+            self.ask(changed);
+            return Some(Change::Changed); // Q4
+        }
+        if !self.asked.asks() {
+            return None;
+        }
         if self.degraded {
             return self.look_for_return(durable, now_ns);
         }
@@ -279,8 +356,8 @@ impl Quorum {
     }
 
     fn look_for_return(&mut self, durable: Lsn, now_ns: u64) -> Option<Change> {
-        let connected = self.members.iter().filter(|member| member.connection.is_some());
-        let reached = nth_best(self.list.needed, connected.map(|member| member.reported.durable));
+        let connected = |member: &Member| member.connection.map(|_| member.reported.durable);
+        let reached = self.asked.reached(|list| self.nth(list, connected)).unwrap_or(Lsn::ZERO);
         // Who has reported nothing is not near, however little there is.
         if reached == Lsn::ZERO || durable.get().saturating_sub(reached.get()) > NEAR_BYTES {
             self.near_since = None;

@@ -134,6 +134,78 @@ fn it_asks_again_once_enough_are_near_for_long_enough() {
     assert!(!quorum.is_degraded());
 }
 
+/// Goal: Q4. Method: from one replica to another and to nobody: acks of one list, of the other, below the record and at it; what was
+/// confirmed stays, and a change whose record has no position yet is not over.
+#[test]
+fn a_change_is_over_once_both_lists_have_its_record() {
+    let mut quorum = Quorum::new(list("a"), Degrade::Wait);
+    let (a, b) = (quorum.connected("a"), quorum.connected("b"));
+    quorum.on_ack("a", a, at(100, 100, 100));
+    quorum.on_ack("b", b, at(150, 150, 150));
+    let changing = quorum.asked().changed_to(Some(list("b")));
+    assert!(!quorum.ask(changing), "both have no more than one of them");
+    assert_eq!((quorum.tick(Lsn::new(200), 0), quorum.confirmed().durable), (None, Lsn::new(100)));
+    assert!(quorum.has("a") && quorum.has("b") && quorum.connected_len() == 2);
+    quorum.until(Lsn::new(180));
+    assert!(quorum.on_ack("a", a, at(300, 300, 300)) && quorum.confirmed().durable == Lsn::new(150));
+    assert_eq!(quorum.tick(Lsn::new(300), 0), None, "the new list has not got the record");
+    assert!(quorum.on_ack("b", b, at(180, 180, 180)));
+    assert_eq!(quorum.tick(Lsn::new(300), 0), Some(Change::Changed));
+    assert_eq!((quorum.tick(Lsn::new(300), 0), quorum.confirmed().durable), (None, Lsn::new(180)));
+    assert!(!quorum.has("a") && quorum.on_ack("b", b, at(250, 250, 250)), "the new list alone");
+    quorum.gone("a", a);
+
+    let off = quorum.asked().changed_to(None);
+    quorum.ask(off);
+    quorum.until(Lsn::new(260));
+    assert_eq!(quorum.tick(Lsn::new(260), 0), None);
+    quorum.on_ack("b", b, at(260, 260, 260));
+    assert_eq!(quorum.tick(Lsn::new(260), 0), Some(Change::Changed));
+    assert!(!quorum.asked().asks() && !quorum.on_ack("b", b, at(900, 900, 900)), "nobody is asked");
+    assert_eq!((quorum.confirmed().durable, quorum.tick(Lsn::new(900), 1 << 60)), (Lsn::new(260), None));
+}
+
+/// Goal: a list whose only replica was promoted can be left: who leads counts for the list before, with what is on its disk, and for no other
+/// (Q5). Method: the member leads; nothing is confirmed by the list alone; from it to another replica, and to nobody.
+#[test]
+fn who_leads_counts_for_the_list_that_it_leaves() {
+    let mut quorum = Quorum::new(list("a"), Degrade::Wait).led_by("a");
+    let b = quorum.connected("b");
+    assert!(!quorum.on_own(Lsn::new(100)) && quorum.confirmed().durable == Lsn::ZERO, "nobody else has it");
+    let changing = quorum.asked().changed_to(Some(list("b")));
+    quorum.ask(changing);
+    quorum.until(Lsn::new(120));
+    assert_eq!((quorum.tick(Lsn::new(120), 0), quorum.own_member()), (None, Some("a")));
+    assert!(quorum.on_ack("b", b, at(110, 110, 110)) && quorum.confirmed().durable == Lsn::new(110));
+    assert!(quorum.on_ack("b", b, at(120, 120, 120)));
+    assert_eq!((quorum.tick(Lsn::new(120), 0), quorum.own_member()), (Some(Change::Changed), None));
+
+    let mut quorum = Quorum::new(list("a"), Degrade::Wait).led_by("a");
+    let off = quorum.asked().changed_to(None);
+    quorum.ask(off);
+    quorum.until(Lsn::new(120));
+    assert!(quorum.on_own(Lsn::new(110)));
+    assert_eq!(quorum.tick(Lsn::new(110), 0), None, "its record is not on its disk yet");
+    assert!(quorum.on_own(Lsn::new(120)));
+    assert_eq!(quorum.tick(Lsn::new(120), 0), Some(Change::Changed));
+}
+
+/// Goal: who is not asked any more is not made do without, and a change is over however it stands. Method: a quorum that is degraded is
+/// turned off, and one whose list changes is degraded in between.
+#[test]
+fn a_change_ends_while_replicas_are_made_do_without() {
+    let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::ZERO));
+    let a = quorum.connected("a");
+    assert_eq!(quorum.tick(Lsn::new(10), 1), Some(Change::Degraded));
+    let off = quorum.asked().changed_to(None);
+    quorum.ask(off);
+    quorum.until(Lsn::new(20));
+    assert!(quorum.is_degraded() && quorum.tick(Lsn::new(20), 2).is_none());
+    quorum.on_ack("a", a, at(20, 20, 20));
+    assert_eq!(quorum.tick(Lsn::new(20), 3), Some(Change::Changed));
+    assert!(!quorum.is_degraded());
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Connected(usize),

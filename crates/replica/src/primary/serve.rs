@@ -279,8 +279,6 @@ impl<S: Source> Served<S> {
         let mut taking = Taking(tokio::spawn(taking));
         let behind = self.source.durable();
         let mut told_show = Lsn::ZERO;
-        // Commits wait for what it says.
-        let counts = self.source.synchronous().is_some_and(|synchronous| synchronous.has(slot));
         let mut heartbeats = interval(self.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut verifies = interval(self.options.verify.unwrap_or(NEVER));
@@ -393,6 +391,8 @@ impl<S: Source> Served<S> {
                     assert!(at.end <= durable, "{} would leave before it is durable, which {durable} is (V2)", at.end);
                     self.slots.pass(durable, mono_ns);
                     told_show = self.source.show();
+                    // Commits wait for what it says, perhaps since a moment ago.
+                    let counts = self.source.synchronous().is_some_and(|synchronous| synchronous.has(slot));
                     let stream = Streaming { term, show: told_show, counts };
                     acks.progress.lock().on_sent(at.end);
                     fault_point!("stream.ship");

@@ -46,6 +46,11 @@ pub trait Source: Send + Sync + 'static {
         let _nobody_waits = confirmed;
     }
 
+    /// Replicas are asked for commits from now on, or nobody is.
+    fn ask_replicas(&self, asked: bool) {
+        let _nobody_waits = asked;
+    }
+
     /// Replies wait for replicas from now on, or do without.
     fn count_replicas(&self, counted: bool) {
         let _nobody_waits = counted;

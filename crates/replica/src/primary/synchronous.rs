@@ -5,6 +5,8 @@
 //! - Y2. What is confirmed is told to the database in the order in which it grows, by whoever's report made it grow, before the next
 //!   report is looked at: the lock is held over both.
 //! - Y3. Whoever streams hears of it when what readers may see has grown ([`Synchronous::shows`]).
+//! - Y4. Who is asked changes in this order: counted by both lists, noted in the log, and over when both have the note and another one
+//!   says so. A change that cannot be noted has not begun, and one whose end cannot be is not over.
 
 use std::sync::Arc;
 
@@ -12,7 +14,7 @@ use collie_base::Lsn;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Change, Degrade, Quorum, QuorumList, Sent, Source};
+use super::{Asked, Change, Degrade, Quorum, Sent, Source};
 
 /// A primary's quorum.
 #[derive(Debug)]
@@ -25,13 +27,17 @@ pub struct Synchronous {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumStat {
     /// Which replicas are asked for.
-    pub list: QuorumList,
+    pub asked: Asked,
     /// How many of them are connected.
     pub connected: usize,
     /// Whether replies do without them.
     pub degraded: bool,
     /// What so many as are needed have, at the least.
     pub confirmed: Sent,
+    /// A change is over once both lists have everything below; `Lsn::MAX` before its record is written.
+    pub until: Lsn,
+    /// The name of who leads, where it counts for the list before.
+    pub counts_itself: Option<String>,
 }
 
 /// A connection of a member; dropped, the member is away (Y1).
@@ -44,30 +50,122 @@ pub(super) struct Membership {
 
 impl Synchronous {
     /// Nobody has reported yet.
-    pub fn new(list: QuorumList, degrade: Degrade) -> Arc<Self> {
-        Arc::new(Self { quorum: Mutex::new(Quorum::new(list, degrade)), shows: watch::Sender::new(Lsn::ZERO) })
+    pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Arc<Self> {
+        Arc::new(Self { quorum: Mutex::new(Quorum::new(asked, degrade)), shows: watch::Sender::new(Lsn::ZERO) })
+    }
+
+    /// Of the node that has this name in lists, which asks nobody yet.
+    pub fn led_by(name: &str, degrade: Degrade) -> Arc<Self> {
+        let quorum = Quorum::new(Asked::default(), degrade).led_by(name);
+        Arc::new(Self { quorum: Mutex::new(quorum), shows: watch::Sender::new(Lsn::ZERO) })
+    }
+
+    /// Has those asked that `choose` makes of who is asked now, for the database that it counts for; `None` leaves it as it is. `note` writes
+    /// that down, with whether replicas are made do without, and returns where its record ends: it is returned.
+    ///
+    /// # Errors
+    /// `note`'s: those are asked who were before.
+    pub fn ask<E>(
+        &self,
+        source: &impl Source,
+        choose: impl FnOnce(&Asked) -> Option<Asked>,
+        note: impl FnOnce(&Asked, bool) -> Result<Lsn, E>,
+    ) -> Result<Option<Lsn>, E> {
+        let mut quorum = self.quorum.lock();
+        let Some(asked) = choose(quorum.asked()) else { return Ok(None) };
+        let (before, until) = (quorum.asked().clone(), quorum.over_at());
+        let grew = quorum.ask(asked);
+        if quorum.asked().asks() {
+            source.count_replicas(!quorum.is_degraded());
+            source.ask_replicas(true);
+        }
+        if grew {
+            source.confirm(quorum.confirmed()); // Y2
+        }
+        let noted = note(quorum.asked(), quorum.is_degraded()); // Y4
+        if noted.is_err() {
+            quorum.ask(before);
+        }
+        quorum.until(noted.as_ref().map_or(until, |end| *end));
+        if !quorum.asked().asks() {
+            source.ask_replicas(false);
+            source.count_replicas(false);
+        }
+        drop(quorum);
+        self.shows.send_replace(source.show());
+        noted.map(Some)
+    }
+
+    /// Has those asked whom a database that begins to lead goes by, whether `note` can write that down or not: as for
+    /// [`Synchronous::ask`]. May be called again.
+    ///
+    /// # Errors
+    /// `note`'s. A change among them is not over before another call.
+    pub fn begin<E>(
+        &self,
+        source: &impl Source,
+        asked: Asked,
+        note: impl FnOnce(&Asked) -> Result<Lsn, E>,
+    ) -> Result<(), E> {
+        let mut quorum = self.quorum.lock();
+        quorum.ask(asked);
+        let asks = quorum.asked().asks();
+        source.count_replicas(asks);
+        source.ask_replicas(asks);
+        source.confirm(quorum.confirmed()); // Y2
+        let end = note(quorum.asked())?;
+        quorum.until(end);
+        drop(quorum);
+        self.shows.send_replace(source.show());
+        Ok(())
     }
 
     /// Returns how it stands.
     pub fn stat(&self) -> QuorumStat {
         let quorum = self.quorum.lock();
         QuorumStat {
-            list: quorum.list().clone(),
+            asked: quorum.asked().clone(),
             connected: quorum.connected_len(),
             degraded: quorum.is_degraded(),
             confirmed: quorum.confirmed(),
+            until: quorum.over_at(),
+            counts_itself: quorum.own_member().map(str::to_owned),
         }
     }
 
-    /// Looks at the time for the database that it counts for; returns what has changed, which the database knows then. Call it a few
-    /// times in a second.
-    pub fn tick(&self, source: &impl Source, now_ns: u64) -> Option<Change> {
+    /// Looks at the time for the database that it counts for; returns what has changed, which the database knows then, and what came of
+    /// writing it down by `note`, as for [`Synchronous::ask`]. Call it a few times in a second.
+    pub fn tick<E>(
+        &self,
+        source: &impl Source,
+        now_ns: u64,
+        note: impl FnOnce(&Asked, bool) -> Result<Lsn, E>,
+    ) -> Option<(Change, Result<Lsn, E>)> {
         let mut quorum = self.quorum.lock();
-        let change = quorum.tick(source.durable(), now_ns)?;
-        source.count_replicas(change == Change::Restored);
+        let durable = source.durable();
+        if quorum.on_own(durable) {
+            source.confirm(quorum.confirmed()); // Y2
+            self.shows.send_replace(source.show());
+        }
+        let (before, until) = (quorum.asked().clone(), quorum.over_at());
+        let change = quorum.tick(durable, now_ns)?;
+        // Before anybody is asked anew: the newest record is the one in force.
+        let noted = note(quorum.asked(), quorum.is_degraded());
+        match change {
+            Change::Degraded | Change::Restored => source.count_replicas(change == Change::Restored),
+            Change::Changed if noted.is_err() => {
+                quorum.ask(before); // Y4: it is over with the next look that can note it
+                quorum.until(until);
+            }
+            Change::Changed if quorum.asked().asks() => source.confirm(quorum.confirmed()), // Y2
+            Change::Changed => {
+                source.ask_replicas(false);
+                source.count_replicas(false);
+            }
+        }
         drop(quorum);
         self.shows.send_replace(source.show());
-        Some(change)
+        Some((change, noted))
     }
 
     /// Returns whether a slot is one of the quorum's.

@@ -21,8 +21,8 @@ use tokio::{
 };
 
 use super::{
-    BackupFiles, Degrade, QuorumList, Sent, Ship, Shipment, Slots, Source, SourceError, StreamOptions, Synchronous,
-    serve,
+    Asked, BackupFiles, Change, Degrade, QuorumList, Sent, Ship, Shipment, Slots, Source, SourceError, StreamOptions,
+    Synchronous, serve,
 };
 use crate::{
     LinkError,
@@ -274,6 +274,48 @@ async fn what_is_confirmed_is_on_enough_disks() -> io::Result<()> {
     until("they are away", || setting.primary.synchronous.stat().connected == 0).await?;
     assert_eq!(setting.confirmed().applied, end, "what they have they have");
     Ok(())
+}
+
+/// Goal: a change that cannot be written down is none, and one that is there already is not written again. Method: a log that refuses, on a
+/// list that is in the middle of a change, and with the change that it is in the middle of.
+#[test]
+fn a_change_that_cannot_be_noted_is_none() {
+    let list = |text: &str| QuorumList::parse(text).unwrap();
+    let primary = Primary::new("a");
+    let (synchronous, source) = (primary.synchronous.clone(), Followed(primary));
+    let changed = |to: &str, noted: Result<Lsn, &'static str>| {
+        let choose = |asked: &Asked| Some(asked.changed_to(list(to))).filter(|changed| changed != asked);
+        synchronous.ask(&source, choose, |_, _| noted)
+    };
+    assert_eq!(changed("b", Ok(Lsn::new(9))), Ok(Some(Lsn::new(9))));
+    let before = synchronous.stat();
+    assert_eq!(before.asked.to_string(), "ANY 1 (b), and until both have this ANY 1 (a)");
+    assert_eq!(changed("c", Err("full")), Err("full"));
+    assert_eq!((changed("b", Err("it is not asked")), synchronous.stat()), (Ok(None), before));
+    assert_eq!(changed("a", Ok(Lsn::new(12))), Ok(Some(Lsn::new(12))));
+    assert_eq!(synchronous.stat().asked.to_string(), "ANY 1 (a)");
+}
+
+/// Goal: a change whose end cannot be written down is not over, and is with the next look that can (T108): the log says both lists until
+/// then, and promotions go by it. Method: both lists have the record; a log that refuses its end, then takes it.
+#[test]
+fn a_change_whose_end_cannot_be_noted_goes_on() {
+    let primary = Primary::new("a");
+    let (synchronous, source) = (primary.synchronous.clone(), Followed(primary));
+    let [a, b] = ["a", "b"].map(|slot| synchronous.connected(slot));
+    let to_b = |asked: &Asked| Some(asked.changed_to(QuorumList::parse("b").unwrap()));
+    let (begin, end) = (Lsn::new(Lsn::FIRST.get() + 9), Lsn::new(Lsn::FIRST.get() + 20));
+    assert_eq!(synchronous.ask(&source, to_b, |_, _| Ok::<_, &str>(begin)), Ok(Some(begin)));
+    let over = |noted: Result<Lsn, &'static str>| synchronous.tick(&source, 0, |_, _| noted);
+    assert_eq!(over(Err("it is not asked")), None);
+    let reported = Sent { sent: begin, received: begin, durable: begin, applied: begin };
+    [&a, &b].into_iter().for_each(|member| member.report(&source, reported));
+    let before = synchronous.stat();
+    assert_eq!(over(Err("held")), Some((Change::Changed, Err("held"))));
+    assert_eq!(synchronous.stat(), before);
+    assert_eq!(over(Ok(end)), Some((Change::Changed, Ok(end))));
+    assert_eq!(synchronous.stat().asked.to_string(), "ANY 1 (b)");
+    assert_eq!(over(Err("it is not asked")), None);
 }
 
 /// Returns whether a replica that lost its power would still have what its primary was told is there.

@@ -11,6 +11,8 @@
 //!   force, at once: what its primary had beyond is lost, and how much at last contact is said.
 //! - C3. A promotion that was not won leaves the promises: whoever was asked follows nobody of a lower term until a node leads in
 //!   the new one, or a higher.
+//! - C4. It goes by who is asked in the newest record that it has received when it has promised: by both lists while the list changes
+//!   (A1 of `asked.rs`).
 
 use std::{
     sync::{Arc, OnceLock},
@@ -23,6 +25,7 @@ use collie_env::{Env, fault_point};
 use collie_replica::{
     database::{EngineTarget, following, leading},
     packet::TermKind,
+    primary::{Asked, QuorumList},
     term::{Ballot, Outcome, Standing, Terms, Vote},
 };
 use tokio::{
@@ -30,18 +33,14 @@ use tokio::{
     time::sleep,
 };
 
-use super::peers::{Addresses, Peers};
+use super::{
+    peers::{Addresses, Peers},
+    redundancy::noted,
+};
 use crate::training::Training;
 
 /// Between two announcements to nodes that have not heard.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(1);
-
-/// Who acknowledges commits before they are answered: `n` of the names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct List {
-    pub(crate) n: usize,
-    pub(crate) names: Vec<String>,
-}
 
 /// A node's terms, and what others are told of it.
 #[derive(Clone, Debug)]
@@ -114,8 +113,9 @@ pub(crate) struct Candidate {
     pub(crate) addresses: Arc<Addresses>,
     /// `replication.switchover_timeout`.
     pub(crate) switchover_timeout: Duration,
-    pub(crate) list: Option<List>,
-    /// Whether replicas can follow it once it leads, so that commits wait for those of the list.
+    /// `replication.quorum`, where the log does not say who is asked for commits.
+    pub(crate) configured: Option<QuorumList>,
+    /// Whether replicas can follow it once it leads, so that commits wait for those who are asked.
     pub(crate) counts: bool,
     /// Its own name: its slot's.
     pub(crate) name: String,
@@ -140,11 +140,10 @@ impl Candidate {
     pub(crate) async fn promote(self: &Arc<Self>, force: bool) -> Result<String, String> {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
-        let list = self.list.as_ref().filter(|_| !force);
-        let peers = self.reached(list).await?;
+        let peers = self.reached(force).await?;
         let term = self.next_term();
-        self.win(term, peers, Vec::new(), list, force).await?;
-        let lag = list.is_none().then(|| self.lag());
+        let asked = self.win(term, peers, Vec::new(), force).await?;
+        let lag = (!asked.asks()).then(|| self.lag());
         self.lead_in(term, &lag.unwrap_or_default()).await
     }
 
@@ -167,17 +166,18 @@ impl Candidate {
         Term::new(self.terms.promised().max(self.replica.histories().0).get() + 1)
     }
 
-    /// Returns the peers that can be reached; fails if their promises would not be enough (C1).
-    pub(super) async fn reached(&self, list: Option<&List>) -> Result<Peers, String> {
+    /// Returns the peers that can be reached; fails if their promises would not be enough (C1), with `force` never.
+    pub(super) async fn reached(&self, force: bool) -> Result<Peers, String> {
+        let asked = self.asked(force)?;
         let peers = if self.peers.0.is_empty() {
             Vec::new()
         } else {
             self.peers.reached(&self.name, self.replica.cluster_id()).await
         };
-        if let Some(List { n, names }) = list {
-            let is_listed = |name: &String| names.contains(name);
+        for list in asked.lists() {
+            let is_listed = |name: &String| list.members().contains(name);
             let have = peers.iter().filter(|peer| is_listed(&peer.name)).count() + usize::from(is_listed(&self.name));
-            let needed = collie_replica::term::needed(*n, names.len());
+            let needed = collie_replica::term::needed(list.needed(), list.members().len());
             if have < needed {
                 let text = "of the listed replicas can be reached, itself among them, and the promises of";
                 return Err(format!("{have} {text} {needed} are needed: start more of them, or use force"));
@@ -186,15 +186,9 @@ impl Candidate {
         Ok(Peers(peers))
     }
 
-    /// Promises `term` to itself and has `peers` promise it; fails if these and `votes` are not enough for `list`.
-    pub(super) async fn win(
-        &self,
-        term: Term,
-        peers: Peers,
-        votes: Vec<Vote>,
-        list: Option<&List>,
-        force: bool,
-    ) -> Result<(), String> {
+    /// Promises `term` to itself and has `peers` promise it; fails if these and `votes` are not enough for those who are asked for commits:
+    /// returns whom it went by, nobody with `force`.
+    pub(super) async fn win(&self, term: Term, peers: Peers, votes: Vec<Vote>, force: bool) -> Result<Asked, String> {
         let node = self.terms.node();
         let promised = tokio::task::block_in_place(|| {
             let promised = self.terms.promise(term, node)?;
@@ -203,15 +197,18 @@ impl Candidate {
         let (true, standing) = promised.map_err(|error| format!("its own promise cannot be kept: {error}"))? else {
             return Err(format!("term {term} was promised to another node meanwhile: try again"));
         };
-        let asked = self.terms.packet(TermKind::Propose, term, &standing);
-        let answers = peers.ask(&self.name, self.replica.cluster_id(), &asked).await;
-        let mut ballot = list.map(|list| Ballot::new(&list.names, list.n, &self.name, standing.reach));
-        votes.into_iter().for_each(|vote| ballot.iter_mut().for_each(|ballot| ballot.promised(vote.clone())));
+        let question = self.terms.packet(TermKind::Propose, term, &standing);
+        let answers = peers.ask(&self.name, self.replica.cluster_id(), &question).await;
+        // Once more: what came before the promise counts, and nothing comes after it that anybody was answered for (C4).
+        let asked = self.asked(force)?;
+        let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), &self.name, standing.reach);
+        let mut ballots: Vec<Ballot> = asked.lists().map(ballot).collect();
+        votes.into_iter().for_each(|vote| ballots.iter_mut().for_each(|ballot| ballot.promised(vote.clone())));
         for (peer, answer) in answers {
             match answer {
                 Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
                     let reach = collie_replica::term::Reach { last_term: answer.last_term, durable: answer.durable };
-                    ballot.iter_mut().for_each(|ballot| ballot.promised(Vote { name: peer.name.clone(), reach }));
+                    ballots.iter_mut().for_each(|ballot| ballot.promised(Vote { name: peer.name.clone(), reach }));
                 }
                 Ok(answer) if answer.term > term || (answer.kind == TermKind::Refuse && !force) => {
                     let _higher = tokio::task::block_in_place(|| self.terms.promise(answer.term, 0));
@@ -221,16 +218,19 @@ impl Candidate {
                 Err(error) => eprintln!("{} at {} was not asked: {error}", peer.name, peer.address),
             }
         }
-        match ballot.map(|ballot| ballot.outcome()) {
-            None | Some(Outcome::Won) => Ok(()),
-            Some(Outcome::Short { have, needed }) => {
-                Err(format!("{have} nodes have promised, {needed} must: try again, or use force")) // C2
-            }
-            Some(Outcome::Behind { ahead }) => {
-                let Vote { name, reach } = ahead;
-                Err(format!("{name} has come further, to {}: promote that one", reach.durable))
+        for ballot in &ballots {
+            match ballot.outcome() {
+                Outcome::Won => {}
+                Outcome::Short { have, needed } => {
+                    return Err(format!("{have} nodes have promised, {needed} must: try again, or use force")); // C2
+                }
+                Outcome::Behind { ahead } => {
+                    let Vote { name, reach } = ahead;
+                    return Err(format!("{name} has come further, to {}: promote that one", reach.durable));
+                }
             }
         }
+        Ok(asked)
     }
 
     /// Follows nobody any more and leads in `term`; returns that in words, with `more` behind them.
@@ -241,8 +241,11 @@ impl Candidate {
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
         // Before the first commit: none is answered as if there were no list (replication.md R7).
-        let counts = self.counts && self.list.is_some();
-        self.replica.db().filter(|_| counts).iter().for_each(|db| db.count_replicas(true));
+        let asks = self.asked(false).unwrap_or_else(|_| self.configured.clone().into()).asks();
+        if let Some(db) = self.replica.db().filter(|_| self.counts) {
+            db.count_replicas(asks);
+            db.ask_replicas(asks);
+        }
         let promoted = tokio::task::block_in_place(|| self.replica.promote(term));
         let db = promoted.map_err(|error| format!("the replica has to be started again: {error}"))?;
         self.terms.lead(term);
@@ -253,6 +256,22 @@ impl Candidate {
         eprintln!("{text}");
         tokio::spawn(announce(self.terms.clone(), self.peers.clone(), self.name.clone(), db));
         Ok(text)
+    }
+
+    /// Returns who was asked for commits by those who led before, as far as this node has received: the lists of the log, or, where it says
+    /// nothing, the configured one; nobody with `force`.
+    ///
+    /// # Errors
+    /// The log's lists are of a newer program.
+    fn asked(&self, force: bool) -> Result<Asked, String> {
+        if force {
+            return Ok(Asked::default());
+        }
+        match tokio::task::block_in_place(|| self.replica.quorum_note()) {
+            None => Ok(self.configured.clone().into()),
+            Some(note) => noted(&note)
+                .map_err(|error| format!("the log says who is asked for commits, which cannot be read: {error}")),
+        }
     }
 
     /// Says how much of its primary's log it may lack (C2).

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use super::{
-    candidate::{Candidate, List, Node},
+    candidate::{Candidate, Node},
     contact::{Contact, Follows, ShownNode},
     peers::Addresses,
     rebuild::follow_options,
@@ -96,7 +96,7 @@ pub(crate) fn open(
         peers: config.replication.peers.clone(),
         addresses: addresses.clone(),
         switchover_timeout: config.replication.switchover_timeout,
-        list: config.replication.quorum.as_ref().map(|list| List { n: list.needed(), names: list.members().to_vec() }),
+        configured: config.replication.quorum.clone(),
         counts: config.replication.listen.is_some(),
         name: name_of(config, node),
         env: env.clone(),

@@ -33,7 +33,8 @@ use super::{
     candidate::Node,
     peers::ANSWER_TIME,
     quorum_watch::QuorumWatch,
-    redundancy::keep_quorum,
+    redundancy::Redundancy,
+    role::name_of,
     shown::{Shown, SlotLimits},
 };
 use crate::{ServeError, config::Config};
@@ -49,6 +50,7 @@ pub(crate) struct Replicas {
     listener: TcpListener,
     address: SocketAddr,
     source: Arc<EngineSource>,
+    redundancy: Arc<Redundancy>,
     slots: Arc<Slots>,
     limits: SlotLimits,
     options: StreamOptions,
@@ -83,20 +85,20 @@ impl Replicas {
         let address = listener.local_addr().map_err(failed)?;
         let replication = &config.replication;
         let slot = SlotOptions { slot_bytes: replication.slot_bytes, flush_delay: replication.flush_delay };
-        let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot).going_by(node.terms.clone());
         let can_follow = replication.primary.is_some() || !replication.peers.0.is_empty();
         let cannot = "it could not follow: name the other nodes in its replication.peers".to_owned();
         let handing = Arc::new(Handing::new((!can_follow).then_some(cannot)));
-        source = source.handing_over(handing.clone());
+        // Who is asked is said once it leads.
+        let synchronous = Synchronous::led_by(&name_of(config, node.db.node_id()), replication.degrade);
+        let mut source = EngineSource::new(node.db.clone(), data, env.clone(), slot)
+            .going_by(node.terms.clone())
+            .with_quorum(synchronous.clone(), replication.show_applied)
+            .handing_over(handing.clone());
         if let Some(reads) = reads {
             source = source.sampling(reads);
         }
-        if let Some(list) = &replication.quorum {
-            let synchronous = Synchronous::new(list.clone(), replication.degrade);
-            source = source.with_quorum(synchronous, replication.show_applied);
-        }
         let source = Arc::new(source);
-        keep_quorum(&source, env.clock.now_ns());
+        let redundancy = Redundancy::new(source.clone(), synchronous, replication.quorum.clone(), env.clone());
         let options = StreamOptions {
             heartbeat: replication.heartbeat,
             timeout: replication.timeout,
@@ -108,8 +110,8 @@ impl Replicas {
         let (slots, notice) = Slots::open(env.clone(), data, source.held());
         notice.iter().for_each(|notice| eprintln!("{notice}"));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
-        let quorum = Arc::default();
-        Ok(Self { listener, address, source, slots: Arc::new(slots), limits, options, env, node, quorum, handing })
+        let (redundancy, slots, quorum) = (Arc::new(redundancy), Arc::new(slots), Arc::default());
+        Ok(Self { listener, address, source, redundancy, slots, limits, options, env, node, quorum, handing })
     }
 
     /// Returns the address it listens on.
@@ -141,7 +143,8 @@ impl Replicas {
 
     fn standing(&self) -> Shown {
         let (slots, source, env) = (self.slots.clone(), self.source.clone(), self.env.clone());
-        Shown { slots, source, limits: self.limits, env, quorum: self.quorum.clone() }
+        let (redundancy, quorum) = (self.redundancy.clone(), self.quorum.clone());
+        Shown { slots, source, redundancy, limits: self.limits, env, quorum }
     }
 
     /// Serves whoever comes until `stopping` turns true.
@@ -162,7 +165,7 @@ impl Replicas {
                 _ = heartbeats.tick() => {
                     let now_ns = this.env.clock.now_ns(); // before the position (`Marks::pass`)
                     this.slots.beat(this.source.durable(), now_ns);
-                    keep_quorum(&this.source, this.env.clock.now_ns());
+                    block_in_place(|| this.redundancy.keep());
                     let _since_when = standing.quorum();
                 }
                 accepted = this.listener.accept() => match accepted {

@@ -6,7 +6,7 @@
 //! | `contact.rs` | whether a replica follows its primary, since when not, and what views show of it |
 //! | `quorum_watch.rs` | since when the quorum stands as it does |
 //! | `shown.rs` | what views and functions show of a primary's slots |
-//! | `redundancy.rs` | the quorum that commits wait for: said when it is lost, and when it is back |
+//! | `redundancy.rs` | the quorum that commits wait for: changed while the server runs, said when it is lost, and when it is back |
 //! | `difference.rs` | a replica whose rows are not its primary's is not opened again |
 //! | `healing.rs` | whether a replica whose copy is damaged is filled anew by itself |
 //! | `guard.rs` | the lock beside a directory that may be exchanged |

@@ -1,6 +1,9 @@
 //! [`QuorumWatch`]: since when the quorum of a primary has stood as it does, looked at with each heartbeat.
 
-use collie_replica::primary::{QuorumStat, SlotStat, SlotState};
+use std::collections::BTreeSet;
+
+use collie_base::Lsn;
+use collie_replica::primary::{QuorumList, QuorumStat, SlotStat, SlotState, list_text};
 use collie_sql::catalog::system::{QuorumRow, QuorumState};
 use parking_lot::Mutex;
 
@@ -9,34 +12,52 @@ use parking_lot::Mutex;
 pub(super) struct QuorumWatch(Mutex<Option<(QuorumState, u64)>>);
 
 impl QuorumWatch {
-    /// Looks at a quorum and at the slots of its members, at `now_ns`.
-    pub(super) fn look(&self, stat: &QuorumStat, slots: &[SlotStat], now_ns: u64) -> QuorumRow {
-        let is_there = |name: &String| {
+    /// Looks at a quorum and at the slots of its members, at `now_ns`; `None`: nobody is asked.
+    pub(super) fn look(&self, stat: &QuorumStat, slots: &[SlotStat], now_ns: u64) -> Option<QuorumRow> {
+        let asked = &stat.asked;
+        let mut stood = self.0.lock();
+        if !asked.asks() {
+            *stood = None;
+            return None;
+        }
+        let is_there = |list: &QuorumList, name: &String| {
             let streams = |slot: &&SlotStat| matches!(slot.state, SlotState::Streaming | SlotState::CatchingUp);
             slots.iter().filter(streams).any(|slot| slot.name == *name)
+                || (asked.leaves(list) && stat.counts_itself.as_ref() == Some(name))
         };
-        let members = stat.list.members();
-        let missing: Vec<String> = members.iter().filter(|name| !is_there(name)).cloned().collect();
-        let (needed, connected) = (stat.list.needed(), members.len() - missing.len());
+        // Of both lists while the one changes to the other: commits wait for both.
+        let (mut members, mut missing) = (BTreeSet::<&String>::new(), BTreeSet::<String>::new());
+        for list in asked.lists() {
+            members.extend(list.members());
+            missing.extend(list.members().iter().filter(|name| !is_there(list, name)).cloned());
+        }
+        let is_short =
+            |list: &QuorumList| list.members().iter().filter(|name| is_there(list, name)).count() < list.needed();
         let state = match stat.degraded {
             true => QuorumState::Degraded,
-            false if connected < needed => QuorumState::Short,
+            false if asked.lists().any(is_short) => QuorumState::Short,
             false => QuorumState::Whole,
         };
-        let mut stood = self.0.lock();
         let since_ns = match *stood {
             Some((before, since_ns)) if before == state => since_ns,
             _ => stood.insert((state, now_ns)).1,
         };
-        let state_ms = now_ns.saturating_sub(since_ns) / 1_000_000;
-        QuorumRow { list: stat.list.to_string(), state, state_ms, needed, connected, missing }
+        Some(QuorumRow {
+            list: list_text(asked.list()),
+            before: asked.before().map(list_text),
+            until: Some(stat.until).filter(|until| asked.is_changing() && *until < Lsn::MAX),
+            state,
+            state_ms: now_ns.saturating_sub(since_ns) / 1_000_000,
+            needed: asked.lists().map(QuorumList::needed).max().unwrap_or(0),
+            connected: members.len() - missing.len(),
+            missing: missing.into_iter().collect(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use collie_base::Lsn;
-    use collie_replica::primary::{QuorumList, Sent};
+    use collie_replica::primary::{Asked, Sent};
 
     use super::*;
 
@@ -46,16 +67,20 @@ mod tests {
         SlotStat { state, ..SlotStat::away(name.to_owned(), 0) }
     }
 
+    fn stat(asked: &Asked, degraded: bool) -> QuorumStat {
+        let (confirmed, until) = (Sent::default(), Lsn::new(0x30));
+        QuorumStat { asked: asked.clone(), connected: 0, degraded, confirmed, until, counts_itself: None }
+    }
+
     /// Goal: a quorum is whole with as many as it needs, and its time begins anew with each change. Method: members come and go, by a
     /// clock of the test's own.
     #[test]
     fn quorum_is_watched() {
-        let list = QuorumList::new(1, vec!["a".to_owned(), "b".to_owned()]).unwrap();
+        let asked = Asked::parse("ANY 1 (a, b)", None).unwrap();
         let watch = QuorumWatch::default();
         let look = |degraded, slots: &[SlotStat], ms: u64| {
-            let confirmed = Sent { durable: Lsn::ZERO, ..Sent::default() };
-            let stat = QuorumStat { list: list.clone(), connected: 0, degraded, confirmed };
-            let row = watch.look(&stat, slots, ms * MS);
+            let row = watch.look(&stat(&asked, degraded), slots, ms * MS).unwrap();
+            assert_eq!((&*row.list, row.before, row.until, row.needed), ("ANY 1 (a, b)", None, None, 1));
             (row.state, row.state_ms, row.connected, row.missing.join(" "))
         };
         let (a, b) = (slot("a", SlotState::Streaming), slot("b", SlotState::CatchingUp));
@@ -65,5 +90,32 @@ mod tests {
         assert_eq!(look(false, std::slice::from_ref(&a), 20), (QuorumState::Whole, 0, 1, text("b")));
         assert_eq!(look(false, &[a.clone(), b], 22), (QuorumState::Whole, 2, 2, text("")));
         assert_eq!(look(true, &[a], 30), (QuorumState::Degraded, 0, 1, text("b")));
+    }
+
+    /// Goal: while the list changes both have to be there, also if the one is nobody; where nobody is asked there is nothing to show, and
+    /// the time begins anew behind it. Method: members of the one, of the other and of both; off and on.
+    #[test]
+    fn both_lists_of_a_change_are_watched() {
+        let parsed = |list, before| Asked::parse(list, before).unwrap();
+        let both = parsed("ANY 2 (b, c)", Some("ANY 1 (a, b)"));
+        let watch = QuorumWatch::default();
+        let [a, b, c] = ["a", "b", "c"].map(|name| slot(name, SlotState::Streaming));
+        let look = |asked: &Asked, slots: &[SlotStat], ms: u64| watch.look(&stat(asked, false), slots, ms * MS);
+        let row = look(&both, &[a.clone(), c.clone()], 5).unwrap();
+        assert_eq!((row.state, row.needed, row.connected, &*row.missing.join(" ")), (QuorumState::Short, 2, 2, "b"));
+        assert_eq!((row.before.as_deref(), row.until), (Some("ANY 1 (a, b)"), Some(Lsn::new(0x30))));
+        assert_eq!(row.asked(), "ANY 2 (b, c), and ANY 1 (a, b) until both have 0/30");
+        assert_eq!(look(&both, &[b, c], 6).unwrap().state, QuorumState::Whole, "one is enough for the old list");
+        let off = parsed("", Some("ANY 1 (a)"));
+        let row = look(&off, &[], 7).unwrap();
+        assert_eq!(
+            (row.state, row.asked()),
+            (QuorumState::Short, "nobody, and ANY 1 (a) until both have 0/30".to_owned())
+        );
+        let itself = QuorumStat { counts_itself: Some("a".to_owned()), ..stat(&off, false) };
+        let row = watch.look(&itself, &[], 7 * MS).unwrap();
+        assert_eq!((row.state, row.missing.len()), (QuorumState::Whole, 0), "who leads is there");
+        assert_eq!(look(&parsed("", None), &[], 8), None);
+        assert_eq!(look(&off, &[a], 9).unwrap().state_ms, 0);
     }
 }

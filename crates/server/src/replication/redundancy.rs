@@ -1,36 +1,224 @@
-//! The quorum of a server that has one: when commits begin to do without it, and when they do not any more, is said in the log of the
-//! server and in that of the database.
+//! [`Redundancy`]: the quorum of a server: who is asked for commits, which may change while it runs, and whether commits do without. Each
+//! change is said in the log of the server and in that of the database.
+//!
+//! | the newest note in the database's log | who is asked when this node begins to lead |
+//! |---|---|
+//! | there is none | `replication.quorum` |
+//! | this node's, made with `replication.quorum` as it is | who is noted |
+//! | this node's, made with another `replication.quorum` | a change from who is noted to `replication.quorum`: it is the newer one |
+//! | another node's | who is noted: what that node's configuration says is nobody else's business |
+//!
+//! # Invariants
+//! - U1. Nothing is answered by a node that leads before those are asked whom its log names, in its own history: a note of its own says so.
+//!   As long as that cannot be written they are asked all the same, and nobody else can be.
+//! - U2. A record of who is asked that cannot be written, because the log is held while the node hands over, or is full, is written later:
+//!   what it says is not in force before (Y4 of `synchronous.rs`).
 
+use std::sync::Arc;
+
+use collie_base::Lsn;
+use collie_engine::{EngineError, QuorumNote};
+use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
-    primary::{Change, QuorumList, QuorumStat, Source as _},
+    primary::{Asked, Change, QuorumError, QuorumList, QuorumStat, Synchronous, list_text},
 };
+use collie_sql::error::{Result, SqlError, SqlState};
+use parking_lot::Mutex;
 
-/// Has commits wait for replicas from the first call on that finds a primary, then looks whether they are there. Called with each
-/// heartbeat.
-pub(super) fn keep_quorum(source: &EngineSource, now_ns: u64) {
-    let Some(synchronous) = source.synchronous() else { return };
-    if source.database().is_replica() {
-        return; // it counts once it is promoted
-    }
-    if source.begin_to_count() {
-        note_quorum(source, &synchronous.stat().list, false);
-    }
-    let Some(change) = synchronous.tick(source, now_ns) else { return };
-    let QuorumStat { list, connected, .. } = synchronous.stat();
-    note_quorum(source, &list, change == Change::Degraded);
-    match change {
-        Change::Degraded => eprintln!(
-            "replication is degraded: {connected} of {list} are connected, commits do without them and say so in a warning each"
-        ),
-        Change::Restored => eprintln!("replication is whole again: commits wait for {list}"),
-    }
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Redundancy {
+    source: Arc<EngineSource>,
+    synchronous: Arc<Synchronous>,
+    /// `replication.quorum`.
+    configured: Option<QuorumList>,
+    env: Env,
+    life: Mutex<Life>,
 }
 
-/// Notes in the database's log which replicas commits are to have, or that they do without.
-fn note_quorum(source: &EngineSource, list: &QuorumList, degraded: bool) {
-    // A log that cannot be written stops all commits, and says so itself.
-    if let Err(error) = source.database().note_quorum(&list.to_string(), degraded) {
-        eprintln!("the state of replication.quorum is not in the log: {error}");
+/// What has been done and said since the database was opened. Held while it is being done.
+#[derive(Debug, Default)]
+struct Life {
+    /// Whether this node leads and has noted who is asked.
+    leads: bool,
+    /// Whether it was said that the log cannot be written.
+    failed: bool,
+}
+
+/// Returns what a database's log says of who is asked, if it says so.
+///
+/// # Errors
+/// It is no list that this program knows.
+pub(super) fn noted(note: &QuorumNote) -> std::result::Result<Asked, QuorumError> {
+    Asked::parse(&note.list, note.before.as_deref())
+}
+
+impl Redundancy {
+    /// Of a server that serves replicas of `source`, whose quorum is `synchronous`.
+    pub(super) fn new(
+        source: Arc<EngineSource>,
+        synchronous: Arc<Synchronous>,
+        configured: Option<QuorumList>,
+        env: Env,
+    ) -> Self {
+        let this = Self { source, synchronous, configured, env, life: Mutex::default() };
+        this.keep();
+        this
+    }
+
+    /// Has commits wait for those who are asked from the first call on that finds a primary, then looks whether they are there, and
+    /// whether a change is over. Called with each heartbeat.
+    pub(super) fn keep(&self) {
+        if !self.begin() || self.source.database().is_log_held() {
+            return; // a replica counts once it is promoted; U2
+        }
+        let note = |asked: &Asked, without: bool| self.note(asked, without);
+        let ticked = self.synchronous.tick(&*self.source, self.env.clock.now_ns(), note);
+        let Some((change, noted)) = ticked else { return };
+        let is_noted = self.say_if_failed(noted.as_ref().err());
+        let QuorumStat { asked, connected, .. } = self.synchronous.stat();
+        match change {
+            Change::Degraded => eprintln!(
+                "replication is degraded: {connected} of {asked} are connected, commits do without them and say so in a warning each"
+            ),
+            Change::Restored => eprintln!("replication is whole again: commits wait for {asked}"),
+            Change::Changed if is_noted => eprintln!("replication.quorum has changed: commits wait for {asked}"),
+            Change::Changed => {}
+        }
+    }
+
+    /// Returns how it stands; on a replica nobody is asked.
+    pub(super) fn stat(&self) -> QuorumStat {
+        self.synchronous.stat()
+    }
+
+    /// Returns the list that is asked, or will be alone; on a replica, that it knows of.
+    pub(super) fn list(&self) -> String {
+        let db = self.source.database();
+        match db.quorum_note().filter(|_| db.is_replica()) {
+            Some(note) => note.list,
+            None if db.is_replica() => list_text(self.configured.as_ref()),
+            None => list_text(self.stat().asked.list()),
+        }
+    }
+
+    /// Begins to lead, if this node does (U1); returns whether it has.
+    fn begin(&self) -> bool {
+        let mut life = self.life.lock();
+        if life.leads {
+            return true;
+        }
+        let db = self.source.database();
+        if db.is_replica() {
+            return false;
+        }
+        let note = db.quorum_note();
+        let asked = self.asked_first(note.as_ref(), life.failed);
+        // Where nobody ever was there is nothing to say; opened for reading, nothing commits.
+        let is_said = (note.is_none() && !asked.asks()) || db.is_read_only();
+        let noting = |asked: &Asked| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
+        let begun = self.synchronous.begin(&*self.source, asked, noting);
+        life.leads = begun.is_ok();
+        Self::say_once(&mut life.failed, begun.as_ref().err());
+        life.leads
+    }
+
+    /// `again`: nothing is said of it.
+    fn asked_first(&self, note: Option<&QuorumNote>, again: bool) -> Asked {
+        let configured = || Asked::from(self.configured.clone());
+        let Some(note) = note else { return configured() };
+        let say = |text: String| {
+            if !again {
+                eprintln!("{text}")
+            }
+        };
+        let asked = match noted(note) {
+            Ok(asked) => asked,
+            Err(error) => {
+                say(format!("the log says who is asked for commits, which this program cannot read: {error}"));
+                return configured();
+            }
+        };
+        let words = list_text(self.configured.as_ref());
+        if note.node == self.source.database().node_id() && note.configured != words {
+            let changed = asked.changed_to(self.configured.clone());
+            if changed != asked {
+                let before = &note.configured;
+                say(format!("replication.quorum was \"{before}\" when it was last read: commits wait for {changed}"));
+            }
+            return changed;
+        }
+        if note.list != words {
+            say(format!("replication.quorum is \"{words}\", and was changed since: commits wait for {asked}"));
+        }
+        asked
+    }
+
+    /// Has `list` asked from now on. What is answered until the list before and the new one have the record of it has both.
+    ///
+    /// # Durability
+    /// The record of the change is on this node's disk when it returns; the change may not be over yet.
+    ///
+    /// # Errors
+    /// 22023 and 0A000 for what is no list; 25006 on a replica; 55000 while the node hands over; the log's: nothing has changed then, unless
+    /// the record was written and cannot be flushed.
+    pub(super) fn change(&self, list: &str) -> Result<()> {
+        let list = QuorumList::parse(list).map_err(|error| {
+            let state = match error {
+                QuorumError::Invalid(_) => SqlState::INVALID_PARAMETER_VALUE,
+                QuorumError::Unsupported(_) => SqlState::FEATURE_NOT_SUPPORTED,
+            };
+            SqlError::new(state, error.to_string())
+        })?;
+        let db = self.source.database();
+        if db.is_replica() {
+            let text = "cannot change replication.quorum on a replica";
+            let error = SqlError::new(SqlState::READ_ONLY_SQL_TRANSACTION, text);
+            return Err(error.hint("Change it on the primary: its log tells every replica."));
+        }
+        if !self.begin() {
+            return Err(SqlError::new(SqlState::IO_ERROR, "the log does not take the record of who is asked before"));
+        }
+        let failed = |error: EngineError| match db.is_log_held() {
+            true => SqlError::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "cannot change replication.quorum while this server hands over to a replica",
+            )
+            .hint("Try again: on this server if it goes on as the primary, else on the new one."),
+            false => SqlError::from(error),
+        };
+        let choose = |asked: &Asked| Some(asked.changed_to(list)).filter(|changed| changed != asked);
+        let noted = self.synchronous.ask(&*self.source, choose, |asked, without| self.note(asked, without));
+        if let Some(end) = noted.map_err(failed)? {
+            eprintln!("replication.quorum was set: commits wait for {}", self.stat().asked);
+            db.wait_durable(end)?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the database's log who is asked; returns where the record ends.
+    fn note(&self, asked: &Asked, degraded: bool) -> std::result::Result<Lsn, EngineError> {
+        let db = self.source.database();
+        db.note_quorum(&QuorumNote {
+            list: list_text(asked.list()),
+            before: asked.before().map(list_text),
+            degraded,
+            node: db.node_id(),
+            configured: list_text(self.configured.as_ref()),
+        })
+    }
+
+    /// Says why a record was not written, the first time in a row; returns whether it was written.
+    fn say_if_failed(&self, error: Option<&EngineError>) -> bool {
+        Self::say_once(&mut self.life.lock().failed, error);
+        error.is_none()
+    }
+
+    fn say_once(failed: &mut bool, error: Option<&EngineError>) {
+        if let Some(error) = error.filter(|_| !*failed) {
+            eprintln!("the state of replication.quorum is not in the log yet: {error}");
+        }
+        *failed = error.is_some();
     }
 }

@@ -6,7 +6,7 @@ use collie_base::Lsn;
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
-    primary::{DropError, HeldSlot, SlotStat, Slots, Source as _},
+    primary::{DropError, HeldSlot, QuorumStat, SlotStat, Slots, Source as _},
     reads::ReadsSent,
 };
 use collie_sql::{
@@ -15,7 +15,7 @@ use collie_sql::{
     session::{Replication, no_slot},
 };
 
-use super::quorum_watch::QuorumWatch;
+use super::{quorum_watch::QuorumWatch, redundancy::Redundancy};
 
 /// From 1970 to 2000, in microseconds.
 pub(crate) const EPOCH_DIFFERENCE: i64 = 946_684_800_000_000;
@@ -31,6 +31,7 @@ pub(super) struct SlotLimits {
 pub(super) struct Shown {
     pub(super) slots: Arc<Slots>,
     pub(super) source: Arc<EngineSource>,
+    pub(super) redundancy: Arc<Redundancy>,
     pub(super) limits: SlotLimits,
     pub(super) env: Env,
     pub(super) quorum: Arc<QuorumWatch>,
@@ -52,12 +53,11 @@ impl Shown {
 
 impl Replication for Shown {
     fn standbys(&self) -> Vec<Standby> {
-        let quorum = self.source.synchronous().map(|synchronous| synchronous.stat());
-        let sync_state = |slot: &String| match &quorum {
-            Some(quorum) if !quorum.list.members().contains(slot) => "async",
-            Some(quorum) if quorum.degraded => "degraded",
-            Some(_) => "quorum",
-            None => "async",
+        let QuorumStat { asked, degraded, .. } = self.redundancy.stat();
+        let sync_state = |slot: &String| match asked.has(slot) {
+            false => "async",
+            true if degraded => "degraded",
+            true => "quorum",
         };
         let standby = |stat: SlotStat| Standby {
             is_connected: stat.is_connected,
@@ -130,9 +130,15 @@ impl Replication for Shown {
     }
 
     fn quorum(&self) -> Option<QuorumRow> {
-        // Of a replica it counts once it is promoted.
-        let synchronous = self.source.synchronous().filter(|_| !self.source.database().is_replica())?;
-        Some(self.quorum.look(&synchronous.stat(), &self.stat(), self.env.clock.now_ns()))
+        self.quorum.look(&self.redundancy.stat(), &self.stat(), self.env.clock.now_ns())
+    }
+
+    fn quorum_list(&self) -> String {
+        self.redundancy.list()
+    }
+
+    fn set_quorum(&self, list: &str) -> Result<()> {
+        self.redundancy.change(list)
     }
 
     fn reads(&self) -> Option<ReadsShipped> {

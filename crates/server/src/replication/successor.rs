@@ -45,7 +45,7 @@ impl Candidate {
         }
         let Some(succession) = self.target.succession() else { return Err("it follows nobody".to_owned()) };
         let primary = self.addresses.first().to_owned();
-        let peers = self.reached(self.list.as_ref()).await?;
+        let peers = self.reached(false).await?;
         let wait = wait.unwrap_or(self.switchover_timeout);
         let asked = timeout(wait + CANCEL_TIME + ANSWER_TIME, succession.ask(wait)).await;
         let asked = asked.unwrap_or_else(|_| Err("it does not answer".to_owned()));
@@ -60,7 +60,7 @@ impl Candidate {
         let others = Peers(peers.0.into_iter().filter(|peer| peer.address != primary).collect());
         let handed_over =
             |why: String| format!("the primary at {primary} has handed over, and this node does not lead: {why}");
-        self.win(term, others, votes, self.list.as_ref(), false).await.map_err(handed_over)?;
+        self.win(term, others, votes, false).await.map_err(handed_over)?;
         self.lead_in(term, &format!("; the primary at {primary} has handed over, nothing is lost"))
             .await
             .map_err(handed_over)

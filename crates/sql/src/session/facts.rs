@@ -102,6 +102,7 @@ impl SessionFacts for Facts<'_> {
         match name.to_ascii_lowercase().as_str() {
             "transaction_isolation" => Ok(self.transaction.isolation_name(self.settings).to_owned()),
             "transaction_read_only" => Ok(if self.transaction.read_only { "on" } else { "off" }.to_owned()),
+            "synchronous_standby_names" => Ok(self.database.quorum_list()),
             _ => self.current_settings().show(name),
         }
     }

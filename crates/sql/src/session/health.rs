@@ -162,8 +162,8 @@ fn log_troubles(log: &LogFacts, is_replica: bool, say: &mut impl FnMut(Severity,
 }
 
 fn quorum_troubles(quorum: &QuorumRow, say: &mut impl FnMut(Severity, &'static str, String)) {
-    let QuorumRow { list, connected, missing, .. } = quorum;
-    let (time, missing) = (seconds(quorum.state_ms), missing.join(", "));
+    let QuorumRow { connected, missing, .. } = quorum;
+    let (list, time, missing) = (quorum.asked(), seconds(quorum.state_ms), missing.join(", "));
     match quorum.state {
         QuorumState::Whole => {}
         QuorumState::Short => {
@@ -272,7 +272,7 @@ mod tests {
 
     fn quorum(state: QuorumState) -> QuorumRow {
         let (list, missing) = ("ANY 1 (a)".to_owned(), vec!["a".to_owned()]);
-        QuorumRow { list, state, state_ms: 1500, needed: 1, connected: 0, missing }
+        QuorumRow { list, before: None, until: None, state, state_ms: 1500, needed: 1, connected: 0, missing }
     }
 
     fn following(state: FollowingState, received: u64, delay_us: u64) -> FollowingRow {
@@ -356,6 +356,10 @@ mod tests {
             parts.iter().for_each(|part| assert!(line.contains(part), "{line}: {part}"));
         }
         assert_eq!(lines.len(), 4);
+        let before = Some("ANY 1 (b)".to_owned());
+        let changing = QuorumRow { before, until: Some(Lsn::new(0x30)), ..quorum(QuorumState::Short) };
+        let line = judge(&Facts { quorum: Some(changing), ..Facts::default() }).remove(0).reason;
+        assert!(line.starts_with("0 of ANY 1 (a), and ANY 1 (b) until both have 0/30 are connected"), "{line}");
         let never = FollowingRow { unheard_ms: None, ..following(FollowingState::Looking, 100, 0) };
         let line = judge(&Facts { following: Some(never), ..Facts::default() }).remove(0).reason;
         assert!(line.contains("since this server was started, 40 s ago"), "{line}");

@@ -1,6 +1,7 @@
 //! `CALL collie_set_option(name, value)`: an option of the running server, by the name that its configuration has for it.
 //!
-//! Not a setting of the session (`SET`): it holds for all, at once, and until the server stops.
+//! Not a setting of the session (`SET`): it holds for all, at once, and until the server stops; that of `replication.quorum`, which
+//! is a record of the log, for whoever leads from then on.
 
 use collie_engine::kv;
 
@@ -13,6 +14,9 @@ use crate::{
 impl Session {
     /// Changes an option. Everybody may, as everybody may do everything.
     pub(super) fn set_option(&mut self, option: &ast::SetOption) -> Result<()> {
+        if ["replication.quorum", "synchronous_standby_names"].contains(&option.name.as_str()) {
+            return self.database.set_quorum(&option.value);
+        }
         let ast::SetOption { name, value } = option;
         let changed = match self.database.training().filter(|_| name.starts_with("training.")) {
             Some(training) => training.set_option(name, value),

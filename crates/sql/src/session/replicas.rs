@@ -18,11 +18,11 @@ use crate::{
     session::{Database, Session, position},
 };
 
-/// What commits ask of replicas, in a database where they are counted.
+/// What commits ask of replicas, in a database where they may be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicasAsked {
-    /// How many have to have a commit.
-    pub needed: usize,
+    /// Whether `replication.quorum` names somebody, which counts where the log does not say who is asked.
+    pub configured: bool,
     /// `replication.sync_timeout`: how long they are waited for; `None`: until they have it.
     pub timeout: Option<Duration>,
     /// Whether readers of replicas see only what so many have (`replication.show = settled`).
@@ -40,8 +40,11 @@ impl Database {
     /// # Errors
     /// 57P03, with what to do.
     pub(super) fn refuse_unsettled(&self) -> Result<()> {
-        let counts = self.replicas.get().is_some_and(|asked| asked.shows_settled);
-        if !counts || !self.db.is_unsettled() {
+        let Some(asked) = self.replicas.get().filter(|asked| asked.shows_settled && self.db.is_unsettled()) else {
+            return Ok(());
+        };
+        // Where nobody is asked nothing is held back from readers.
+        if !self.db.quorum_note().map_or(asked.configured, |note| note.asks()) {
             return Ok(());
         }
         let text = "this replica has commits of which it does not know whether enough replicas have them";
@@ -61,8 +64,8 @@ impl Session {
         &self,
         mut ack: Ack,
     ) -> std::result::Result<(Receipt, Result<Option<SqlError>>), EngineError> {
-        let Some(replicas) = self.database.replicas.get().copied() else { return Ok((ack.await?, Ok(None))) };
-        if let Some(timeout) = replicas.timeout {
+        let Some(asked) = self.database.replicas.get().copied() else { return Ok((ack.await?, Ok(None))) };
+        if let Some(timeout) = asked.timeout {
             self.limit_replicas(timeout);
         }
         let (cancel, mut reason) = (self.cancel.clone(), None);
@@ -82,8 +85,9 @@ impl Session {
         .await;
         self.end_replicas(reason.is_some());
         let receipt = outcome?;
+        let needed = || self.database.quorum().map_or(1, |quorum| quorum.needed.max(1));
         let told =
-            if ack.is_unconfirmed() { unconfirmed(replicas, reason, receipt, &self.token(receipt)) } else { Ok(None) };
+            if ack.is_unconfirmed() { unconfirmed(needed(), reason, receipt, &self.token(receipt)) } else { Ok(None) };
         Ok((receipt, told))
     }
 
@@ -94,12 +98,7 @@ impl Session {
 }
 
 /// Says that replicas do not have it.
-fn unconfirmed(
-    ReplicasAsked { needed, .. }: ReplicasAsked,
-    reason: Option<CancelReason>,
-    receipt: Receipt,
-    token: &str,
-) -> Result<Option<SqlError>> {
+fn unconfirmed(needed: usize, reason: Option<CancelReason>, receipt: Receipt, token: &str) -> Result<Option<SqlError>> {
     let replicas = if needed == 1 { "replica" } else { "replicas" };
     let text = format!("durable here, not confirmed by {needed} {replicas}");
     let stands = |why: &str| format!("{why} The transaction is committed, and may be lost if this server is.");

@@ -186,7 +186,7 @@ pub const SETTINGS: &[Setting] = &[
         "synchronous_standby_names",
         Kind::Fixed,
         "",
-        "Which replicas commits wait for (replication.quorum), at the server's start.",
+        "Which replicas commits wait for (replication.quorum). CALL collie_set_option changes it.",
     ),
     setting("temp_buffers", Kind::Accepted, "8MB", "No effect."),
     reported("timezone", Kind::Text, "UTC", "Time zone of timestamps with time zone: UTC or a fixed offset."),

@@ -18,6 +18,17 @@ pub trait Replication: Send + Sync {
     /// The slots, with the log that is kept for them.
     fn slots(&self) -> Vec<SlotRow>;
 
+    /// Returns the list of replicas that commits wait for, or while it changes will wait for, as `replication.quorum` names them; of a
+    /// replica the one that it knows of.
+    fn quorum_list(&self) -> String;
+
+    /// Has those of `list` asked for commits from now on, as `replication.quorum` names them; nobody, if it is empty. Blocks on a flush of
+    /// the log.
+    ///
+    /// # Errors
+    /// 22023 and 0A000 when it is no list; 25006 on a replica; 55000 while it hands over; the log's.
+    fn set_quorum(&self, list: &str) -> Result<()>;
+
     /// How far each was behind in each of the last seconds, oldest first.
     fn delays(&self) -> Vec<DelayRow>;
 
@@ -144,6 +155,27 @@ impl Database {
         let names = collie_engine::kv::Db::over(db).list_cfs().unwrap_or_default();
         let (stats, log_bytes_max) = (db.stats_now(), db.log_bytes_max());
         StoreFigures { stats, names, positions: (db.durable(), db.boundary()), log_bytes_max }
+    }
+
+    /// Returns the list of replicas that commits wait for, nobody where none are served; of a replica that its log names.
+    pub(super) fn quorum_list(&self) -> String {
+        match self.replication.get() {
+            Some(replication) => replication.quorum_list(),
+            None if self.db.is_replica() => self.db.quorum_note().map_or_else(String::new, |note| note.list),
+            None => String::new(),
+        }
+    }
+
+    /// Has others asked for commits.
+    pub(super) fn set_quorum(&self, list: &str) -> Result<()> {
+        let Some(replication) = self.replication.get() else {
+            let text = "no replicas are served, so that no commit can wait for one";
+            let error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+            return Err(error.hint("Start the server with --replica-listen."));
+        };
+        let mut set = Ok(());
+        self.block(&mut || set = replication.set_quorum(list));
+        set
     }
 
     /// Returns the seconds to show.

@@ -157,6 +157,7 @@ impl Session {
         match name.to_ascii_lowercase().as_str() {
             "transaction_isolation" => Ok(self.transaction.isolation_name(&self.settings).to_owned()),
             "transaction_read_only" => Ok(on_off(self.is_read_only()).to_owned()),
+            "synchronous_standby_names" => Ok(self.database.quorum_list()),
             _ => self.settings.show(name),
         }
     }

@@ -69,6 +69,8 @@ pub(super) fn quorum(out: &mut Exposition, quorum: &QuorumRow) {
     let is = |state: QuorumState| Figure::from(quorum.state == state);
     gauge("collie_quorum_short", "Whether commits wait because too few are.", is(QuorumState::Short));
     gauge("collie_quorum_degraded", "Whether commits do without them.", is(QuorumState::Degraded));
+    let changes = quorum.before.is_some().into();
+    gauge("collie_quorum_changing", "Whether the list changes: commits wait for two.", changes);
     let time = Duration::from_millis(quorum.state_ms);
     gauge("collie_quorum_state_seconds", "For how long it has stood so.", time.into());
 }

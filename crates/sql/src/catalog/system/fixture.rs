@@ -169,7 +169,16 @@ impl SessionFacts for FakeSession {
     fn quorum(&self) -> Option<super::QuorumRow> {
         let (list, missing) = ("ANY 1 (north, south)".to_owned(), vec!["south".to_owned()]);
         let state = super::QuorumState::Degraded;
-        Some(super::QuorumRow { list, state, state_ms: 700, needed: 1, connected: 1, missing })
+        Some(super::QuorumRow {
+            list,
+            before: Some(String::new()),
+            until: Some(Lsn::new(0x30)),
+            state,
+            state_ms: 700,
+            needed: 1,
+            connected: 1,
+            missing,
+        })
     }
     fn replayed_reads(&self) -> Vec<super::ReadsRow> {
         let primary = super::ReadsRow {

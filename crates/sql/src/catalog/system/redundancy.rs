@@ -42,18 +42,36 @@ impl QuorumState {
 /// The replicas that commits wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuorumRow {
-    /// Their list, as `replication.quorum` has it.
+    /// Their list, as `replication.quorum` has it; empty: nobody, while the list changes to that.
     pub list: String,
+    /// While the list changes, the one before, which commits wait for too.
+    pub before: Option<String>,
+    /// The change is over once both lists have everything below on their disks; `None` also before its record is written.
+    pub until: Option<Lsn>,
     /// How they stand.
     pub state: QuorumState,
     /// For how long they have stood so, in milliseconds; longer than this server leads it is not.
     pub state_ms: u64,
-    /// How many are needed.
+    /// How many are needed; while the list changes, of the list that needs more.
     pub needed: usize,
-    /// How many are connected.
+    /// How many are connected, of both lists while the one changes to the other.
     pub connected: usize,
     /// Those that are not, by the names of their slots.
     pub missing: Vec<String>,
+}
+
+impl QuorumRow {
+    /// Says who is asked: both lists while the one changes to the other.
+    pub fn asked(&self) -> String {
+        let name = |list: &str| if list.is_empty() { "nobody".to_owned() } else { list.to_owned() };
+        match (&self.before, self.until) {
+            (None, _) => name(&self.list),
+            (Some(before), None) => format!("{}, and {}", name(&self.list), name(before)),
+            (Some(before), Some(until)) => {
+                format!("{}, and {} until both have {until}", name(&self.list), name(before))
+            }
+        }
+    }
 }
 
 /// What a replica is doing about its primary.
@@ -165,6 +183,8 @@ pub(super) fn quorum(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         ("connected", size(row.connected)),
         ("missing", row.missing.join(", ").into()),
         ("commits", Value::text(row.state.commits())),
+        ("list_before", row.before.map_or(Value::Null, Into::into)),
+        ("until_lsn", row.until.map_or(Value::Null, lsn)),
     ]);
 }
 

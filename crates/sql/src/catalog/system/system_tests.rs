@@ -671,9 +671,9 @@ fn session_relations_show_the_session() {
             &facts,
             "collie_quorum",
             ("", ""),
-            &["quorum", "state", "state_ms", "needed", "connected", "missing", "commits"]
+            &["quorum", "state", "state_ms", "needed", "connected", "missing", "commits", "list_before", "until_lsn"]
         ),
-        ["ANY 1 (north, south)|degraded|700|1|1|south|unconfirmed"]
+        ["ANY 1 (north, south)|degraded|700|1|1|south|unconfirmed||0/30"]
     );
     assert_eq!(
         read(

@@ -1,0 +1,224 @@
+//! [`QuorumNote`]: what a QUORUM record says of who is asked for a commit; `QuorumNotes`: those of a log, by position.
+//!
+//! Lists are text here: what they mean is said where replicas are counted (`replica`).
+//!
+//! # Invariants
+//! - N1. The newest note whose record is in the log is in force. It is remembered from before anything behind it is shown, and a log that is
+//!   cut leaves it in MANIFEST (`carry.rs`).
+//! - N2. A note counts only while its record is in the log, or was cut away as settled: what is remembered of a record that a failover
+//!   takes back goes with it. So a cut carries the newest note below it, not the newest.
+//!
+//! Checked by the tests here, and by `tests/quorum.rs`: reopening, cuts, replicas.
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use collie_base::Lsn;
+use collie_base::codec::{DecodeError, Reader, put_length_prefixed};
+use parking_lot::Mutex;
+
+use crate::redo::REDO_VERSION;
+
+/// Commits do without replicas.
+const WITHOUT: u8 = 1;
+/// The fields that make the record count follow.
+const COUNTS: u8 = 2;
+/// So does the list before: the change is not over.
+const CHANGES: u8 = 4;
+
+/// Who is asked for a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QuorumNote {
+    /// The list of replicas, as text; empty: nobody is asked.
+    pub list: String,
+    /// While the list changes, the one before, which is asked too.
+    pub before: Option<String>,
+    /// Whether commits do without them just now.
+    pub degraded: bool,
+    /// The directory that led when it was noted.
+    pub node: u64,
+    /// The list in that node's configuration.
+    pub configured: String,
+}
+
+/// The payload of a QUORUM record behind its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QuorumRedo<'a> {
+    pub(crate) degraded: bool,
+    pub(crate) wall_us: i64,
+    pub(crate) list: &'a str,
+    /// Records of earlier programs do not have it: they are for people.
+    pub(crate) in_force: Option<InForce<'a>>,
+}
+
+/// What makes a record count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InForce<'a> {
+    pub(crate) node: u64,
+    pub(crate) configured: &'a str,
+    pub(crate) before: Option<&'a str>,
+}
+
+impl<'a> QuorumRedo<'a> {
+    /// Reads what is behind the version.
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let list = |reader: &mut Reader<'a>| {
+            std::str::from_utf8(reader.length_prefixed()?).map_err(|_| DecodeError { what: "list of replicas" })
+        };
+        let flags = reader.u8()?;
+        if flags > WITHOUT | COUNTS | CHANGES || flags & (COUNTS | CHANGES) == CHANGES {
+            return Err(DecodeError { what: "state of a quorum" });
+        }
+        let (wall_us, text) = (reader.i64()?, list(reader)?);
+        let mut in_force = None;
+        if flags & COUNTS != 0 {
+            let (node, configured) = (reader.u64()?, list(reader)?);
+            let before = if flags & CHANGES != 0 { Some(list(reader)?) } else { None };
+            in_force = Some(InForce { node, configured, before });
+        }
+        Ok(Self { degraded: flags & WITHOUT != 0, wall_us, list: text, in_force })
+    }
+
+    /// Returns what is in force from here on, if the record counts.
+    pub(crate) fn note(&self) -> Option<QuorumNote> {
+        let InForce { node, configured, before } = self.in_force?;
+        Some(QuorumNote {
+            list: self.list.to_owned(),
+            before: before.map(str::to_owned),
+            degraded: self.degraded,
+            node,
+            configured: configured.to_owned(),
+        })
+    }
+}
+
+impl QuorumNote {
+    /// Returns whether somebody is asked.
+    pub fn asks(&self) -> bool {
+        !self.list.is_empty() || self.before.as_ref().is_some_and(|before| !before.is_empty())
+    }
+
+    /// Encodes the payload of a QUORUM record.
+    pub(crate) fn encode(&self, wall_us: i64) -> Vec<u8> {
+        let changes = if self.before.is_some() { CHANGES } else { 0 };
+        let mut out = vec![REDO_VERSION, COUNTS | changes | u8::from(self.degraded)];
+        out.extend_from_slice(&wall_us.to_le_bytes());
+        put_length_prefixed(&mut out, self.list.as_bytes());
+        out.extend_from_slice(&self.node.to_le_bytes());
+        put_length_prefixed(&mut out, self.configured.as_bytes());
+        self.before.iter().for_each(|before| put_length_prefixed(&mut out, before.as_bytes()));
+        out
+    }
+}
+
+/// A note and the position of its record.
+pub(crate) type NotedAt = (Lsn, QuorumNote);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct QuorumNotes(Mutex<Vec<NotedAt>>);
+
+impl QuorumNotes {
+    /// Those that were found, in the order of the log.
+    pub(crate) fn new(found: Vec<NotedAt>) -> Self {
+        Self(Mutex::new(found))
+    }
+
+    /// Takes note of the record at `at`, which lies above all before.
+    pub(crate) fn note(&self, at: Lsn, note: QuorumNote) {
+        self.0.lock().push((at, note));
+    }
+
+    /// Appends one by `append`, which returns where the record begins and what its caller wants; nobody else does meanwhile.
+    ///
+    /// # Errors
+    /// `append`'s: nothing is noted.
+    pub(crate) fn append<R, E>(&self, note: &QuorumNote, append: impl FnOnce() -> Result<(Lsn, R), E>) -> Result<R, E> {
+        let mut notes = self.0.lock();
+        let (at, result) = append()?;
+        notes.push((at, note.clone()));
+        Ok(result)
+    }
+
+    /// Returns what is in force (N1).
+    pub(crate) fn newest(&self) -> Option<NotedAt> {
+        self.0.lock().last().cloned()
+    }
+
+    /// Returns what a log that is cut at `cut` leaves behind (N2); what is older is forgotten.
+    pub(crate) fn carried(&self, cut: Lsn) -> Option<NotedAt> {
+        let mut notes = self.0.lock();
+        let below = notes.iter().take_while(|(at, _)| *at < cut).count();
+        notes.drain(..below.saturating_sub(1));
+        notes.first().filter(|_| below > 0).cloned()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "the bytes are the test's own")]
+mod tests {
+    use super::*;
+
+    fn note(list: &str, before: Option<&str>) -> QuorumNote {
+        QuorumNote {
+            list: list.to_owned(),
+            before: before.map(str::to_owned),
+            degraded: false,
+            node: 7,
+            configured: "ANY 1 (c)".to_owned(),
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<QuorumRedo<'_>, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        assert_eq!(reader.u8(), Ok(REDO_VERSION));
+        let redo = QuorumRedo::decode(&mut reader)?;
+        reader.finish()?;
+        Ok(redo)
+    }
+
+    /// Goal: reading inverts writing, nothing shorter or of unknown flags is taken, and the records of earlier programs are read as notes
+    /// for people. Method: each form; one cut at each byte; each byte of flags; a record as it was written before.
+    #[test]
+    fn notes_round_trip_and_earlier_ones_do_not_count() {
+        for degraded in [false, true] {
+            for before in [None, Some(""), Some("ANY 1 (a, b)")] {
+                let note = QuorumNote { degraded, ..note("ANY 2 (a, b, c)", before) };
+                assert!(note.asks());
+                let bytes = note.encode(-5);
+                let redo = decode(&bytes).expect("it was written so");
+                assert_eq!((redo.wall_us, redo.note()), (-5, Some(note)));
+                assert!((1..bytes.len()).all(|len| decode(&bytes[..len]).is_err()));
+                assert!((8..=255).chain([4, 5]).all(|flags| {
+                    let mut other = bytes.clone();
+                    other[1] = flags;
+                    decode(&other).is_err()
+                }));
+            }
+        }
+        let mut earlier = vec![REDO_VERSION, 1];
+        earlier.extend_from_slice(&9_i64.to_le_bytes());
+        put_length_prefixed(&mut earlier, b"ANY 1 (a)");
+        let redo = decode(&earlier).expect("it was good");
+        assert_eq!((redo.degraded, redo.wall_us, redo.list, redo.note()), (true, 9, "ANY 1 (a)", None));
+    }
+
+    /// Goal: nobody is asked when no list names anybody. Method: no list with each kind of one before.
+    #[test]
+    fn notes_without_a_list_ask_nobody() {
+        let asks = |before| note("", before).asks();
+        assert_eq!([asks(None), asks(Some("")), asks(Some("ANY 1 (a)"))], [false, false, true]);
+    }
+
+    /// Goal: a cut carries the newest note below it, and those above stay (N2). Method: cuts below, at, between and above three notes.
+    #[test]
+    fn a_cut_carries_the_newest_note_below_it() {
+        let [first, second, third] = ["1", "2", "3"].map(|list| note(list, None));
+        let found = [(10, &first), (20, &second), (30, &third)];
+        for (cut, carried) in [(5, None), (10, None), (11, Some(&first)), (30, Some(&second)), (99, Some(&third))] {
+            let notes = QuorumNotes::new(found.map(|(at, note)| (Lsn::new(at), note.clone())).to_vec());
+            let left = notes.carried(Lsn::new(cut));
+            assert_eq!(left.as_ref().map(|(_, note)| note), carried, "cut at {cut}");
+            assert_eq!(notes.carried(Lsn::new(cut)), left, "asked twice");
+            assert_eq!(notes.newest().map(|(_, note)| note), Some(third.clone()));
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The change of who is asked for commits, in every interleaving of a small cluster: a primary, replicas `a`, `b` and `c`, commits, changes,
+//! acks, ends of changes that cannot be noted, and a promotion, after which the one that leads goes on with what it finds. In each
+//! state a look at every promotion that could follow. The quorum, its changes and the ballots are the product's.
+//!
+//! A record is a commit or who is asked from there on, with the term in which it was written; a replica has records of the primary's log
+//! from its beginning on, or such of an earlier term behind the place where they part, which it sets aside once it follows. What was
+//! confirmed was answered. In each state who leads may be gone: then whoever wins the ballots that it knows of, with whatever promises, has
+//! to have what was answered, and no two may win. By A3 that is asked of nodes that know a record behind the last one that asked nobody.
+//!
+//! Promises are looked at where they are given: who has promised takes nothing more of the old term, so that what it wins by holds in
+//! every state in which it still has what it had.
+
+use collie_base::{Lsn, Set, Term};
+
+use super::{Asked, Change, Degrade, Quorum, QuorumList, Sent};
+use crate::term::{Ballot, Outcome, Reach, Vote};
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// A rule that the model can be run without, to see that it notices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// While the list changes, only the new one is asked.
+    RepliesByTheNewList,
+    /// Once the list has changed, the old one is asked still.
+    RepliesByTheOldList,
+    /// A change is over as soon as it is noted.
+    OverAtOnce,
+    /// What is settled is what a plain tally of the lists says just now.
+    SettledByTheTally,
+    /// While the list changes, a promotion goes by the new one.
+    VotesByTheNewList,
+    /// While the list changes, a promotion goes by the old one.
+    VotesByTheOldList,
+    /// For a third list, the one that is not over is forgotten, and who is asked is not.
+    ForgetsTheListBefore,
+    /// Who is promoted in the middle of a change takes it for over.
+    EndsWhatItFinds,
+    /// Who is promoted goes by the list of the beginning.
+    LeadsByItsWords,
+}
+
+/// A term, and 0 for a commit, or the number of who is asked from there on in [`Model::asked`], counted from 1.
+type Record = (u8, u8);
+
+#[derive(Clone, Debug)]
+struct State {
+    /// The log of who leads.
+    log: Vec<Record>,
+    /// What each replica has.
+    logs: [Vec<Record>; 3],
+    /// The replica that was promoted.
+    leader: Option<usize>,
+    /// Whom the one that leads has heard of.
+    heard: [bool; 3],
+    quorum: Quorum,
+    /// Who would be asked without a mistake.
+    right: Asked,
+    connections: [u64; 3],
+    settled: Lsn,
+    /// The records up to the last one that was answered.
+    answered: Vec<Record>,
+    changes: usize,
+}
+
+/// What two states have to have in common to be one.
+type Key = (Vec<Record>, [Vec<Record>; 3], Option<usize>, [bool; 3], [Asked; 2], [Lsn; 2], usize, usize);
+
+struct Model {
+    mistake: Mistake,
+    start: Asked,
+    lists: Vec<Option<QuorumList>>,
+    /// Who was ever asked, by the numbers of records.
+    asked: Vec<Asked>,
+    changes_max: usize,
+    /// The longest log of a term.
+    log_max: usize,
+    /// How long that of a promoted replica may be beyond that; `None`: nobody is promoted.
+    beyond: Option<usize>,
+    /// Whether a plain tally of what was reported would have fallen below what was confirmed.
+    falls: bool,
+}
+
+fn list(text: &str) -> Option<QuorumList> {
+    QuorumList::parse(text).expect("it is right")
+}
+
+fn lsn(records: usize) -> Lsn {
+    Lsn::new(records as u64)
+}
+
+fn common(one: &[Record], other: &[Record]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+impl Model {
+    fn new(mistake: Mistake, start: &str, lists: &[&str]) -> Self {
+        let lists = lists.iter().map(|text| list(text)).collect();
+        let (start, asked) = (list(start).into(), Vec::new());
+        Self { mistake, start, lists, asked, changes_max: 2, log_max: 5, beyond: None, falls: false }
+    }
+
+    /// With a promotion, and shorter logs.
+    fn promoting(self, log_max: usize, beyond: usize) -> Self {
+        Self { log_max, beyond: Some(beyond), ..self }
+    }
+
+    /// Explores everything; returns how many states there are.
+    ///
+    /// # Errors
+    /// What went wrong in one of them.
+    fn explore(&mut self) -> Result<usize, String> {
+        let mut quorum = Quorum::new(self.start.clone(), Degrade::Wait);
+        let connections = NAMES.map(|name| quorum.connected(name));
+        let first = State {
+            log: Vec::new(),
+            logs: [const { Vec::new() }; 3],
+            leader: None,
+            heard: [true; 3],
+            quorum,
+            right: self.start.clone(),
+            connections,
+            settled: Lsn::ZERO,
+            answered: Vec::new(),
+            changes: 0,
+        };
+        let (mut seen, mut todo): (Set<Key>, Vec<State>) = (Set::default(), vec![first]);
+        while let Some(state) = todo.pop() {
+            if !seen.insert(state.key()) {
+                continue;
+            }
+            let winners = self.winners(&state).map_err(|wrong| format!("{wrong} in {state:?}"))?;
+            self.steps(&state, &mut todo).map_err(|wrong| format!("{wrong} in {state:?}"))?;
+            if self.beyond.is_some() && state.leader.is_none() {
+                winners.into_iter().for_each(|who| todo.push(self.promoted(&state, who)));
+            }
+        }
+        Ok(seen.len())
+    }
+
+    /// Adds what can come next, but for promotions.
+    fn steps(&mut self, state: &State, todo: &mut Vec<State>) -> Result<(), String> {
+        let log_max = self.log_max + self.beyond.filter(|_| state.leader.is_some()).unwrap_or(0);
+        if state.log.len() < log_max {
+            let mut next = state.clone();
+            next.push(0);
+            todo.push(next);
+        }
+        for who in (0..NAMES.len()).filter(|who| state.leader != Some(*who)) {
+            if state.logs[who] != state.log {
+                let next = self.acked(state, who)?;
+                todo.push(next);
+            }
+        }
+        if state.changes < self.changes_max && state.log.len() < log_max {
+            for list in self.lists.clone() {
+                let asked = match self.mistake {
+                    Mistake::ForgetsTheListBefore => Asked::from(state.right.list().cloned()).changed_to(list),
+                    _ => state.right.changed_to(list),
+                };
+                if asked != state.right {
+                    let mut next = state.clone();
+                    next.changes += 1;
+                    self.note(&mut next, asked);
+                    todo.push(self.settled(state, next)?);
+                }
+            }
+        }
+        let mut over = state.clone();
+        if over.quorum.on_own(lsn(state.log.len())) {
+            over = self.settled(state, over)?; // Q5
+        }
+        if over.quorum.tick(lsn(state.log.len()), 0) == Some(Change::Changed) && state.log.len() <= log_max {
+            let mut unnoted = over.clone();
+            unnoted.quorum.ask(state.quorum.asked().clone()); // as `Synchronous::tick` does
+            unnoted.quorum.until(state.quorum.over_at());
+            todo.push(self.settled(state, unnoted)?);
+            self.note(&mut over, state.right.changed());
+            todo.push(self.settled(state, over)?);
+        } else if state.leader.is_some() {
+            todo.push(over);
+        }
+        Ok(())
+    }
+
+    /// A replica has one record more of who leads, or when that one has not heard of it yet, connects with what it has of its log.
+    fn acked(&mut self, state: &State, who: usize) -> Result<State, String> {
+        let mut next = state.clone();
+        let own = &mut next.logs[who];
+        own.truncate(common(own, &state.log));
+        if next.heard[who] {
+            own.extend(state.log.get(own.len()));
+        }
+        let at = lsn(own.len());
+        next.heard[who] = true;
+        let reported = Sent { sent: at, received: at, durable: at, applied: at };
+        next.quorum.on_ack(NAMES[who], state.connections[who], reported);
+        self.settled(state, next)
+    }
+
+    /// A replica that has won leads,, as a server has it: it notes whom it finds asked, and goes on with a change.
+    fn promoted(&mut self, state: &State, who: usize) -> State {
+        let log = state.logs[who].clone();
+        let right = self.known(&log).1;
+        let mut quorum = Quorum::new(Asked::default(), Degrade::Wait).led_by(NAMES[who]);
+        let connections = NAMES.map(|name| if name == NAMES[who] { 0 } else { quorum.connected(name) });
+        let (leader, heard, settled) = (Some(who), [false; 3], lsn(log.len()));
+        let mut next = State { log, leader, heard, quorum, connections, settled, ..state.clone() };
+        let asked = match self.mistake {
+            Mistake::EndsWhatItFinds => right.changed(),
+            Mistake::LeadsByItsWords => self.start.clone(),
+            _ => right,
+        };
+        self.note(&mut next, asked);
+        next
+    }
+
+    /// Who leads asks these from now on, and notes it.
+    fn note(&mut self, state: &mut State, asked: Asked) {
+        let before = state.right.before().map_or_else(|| state.right.clone(), |before| before.cloned().into());
+        let counted = match self.mistake {
+            Mistake::RepliesByTheNewList => asked.changed(),
+            Mistake::RepliesByTheOldList if !asked.is_changing() => before,
+            _ => asked.clone(),
+        };
+        if state.quorum.asked() != &counted {
+            state.quorum.ask(counted);
+        }
+        let known = self.asked.iter().position(|known| *known == asked);
+        let number = known.unwrap_or_else(|| {
+            self.asked.push(asked.clone());
+            self.asked.len() - 1
+        });
+        state.push(u8::try_from(number + 1).expect("a small number"));
+        let end = if self.mistake == Mistake::OverAtOnce { Lsn::ZERO } else { lsn(state.log.len()) };
+        state.quorum.until(end);
+        state.right = asked;
+    }
+
+    /// What is confirmed now is answered.
+    fn settled(&mut self, before: &State, mut next: State) -> Result<State, String> {
+        let confirmed = next.quorum.confirmed().durable;
+        let tally = next.right.reached(|list| {
+            let reported = |who: usize| match next.leader == Some(who) {
+                true if next.right.leaves(list) => next.log.len(),
+                false if next.heard[who] => common(&next.logs[who], &next.log),
+                _ => 0,
+            };
+            let is_member = |who: &usize| list.members().iter().any(|name| name == NAMES[*who]);
+            let mut have: Vec<usize> = (0..3).filter(is_member).map(reported).collect();
+            have.sort_unstable_by(|a, b| b.cmp(a));
+            lsn(have[list.needed() - 1])
+        });
+        self.falls |= tally.is_some_and(|tally| tally < confirmed);
+        next.settled = match self.mistake {
+            Mistake::SettledByTheTally => tally.unwrap_or(before.settled),
+            _ => before.settled.max(confirmed),
+        };
+        if next.settled < before.settled || confirmed < before.quorum.confirmed().durable {
+            return Err("what is settled falls".to_owned());
+        }
+        let answered = usize::try_from(confirmed.get()).expect("a small number");
+        if answered > next.answered.len() {
+            next.answered = next.log[..answered].to_vec();
+        }
+        Ok(next)
+    }
+
+    /// Returns whom a log names last, and where, if it does.
+    fn known(&self, log: &[Record]) -> (Option<usize>, Asked) {
+        let at = log.iter().rposition(|record| record.1 > 0);
+        (at, at.map_or_else(|| self.start.clone(), |at| self.asked[usize::from(log[at].1) - 1].clone()))
+    }
+
+    /// Looks at every promotion that may follow; returns who may win one.
+    fn winners(&self, state: &State) -> Result<Vec<usize>, String> {
+        let asks_nobody = |record: &Record| record.1 > 0 && !self.asked[usize::from(record.1) - 1].asks();
+        let last_nobody = state.log.iter().rposition(asks_nobody);
+        let mut winners = Vec::new();
+        for who in (0..NAMES.len()).filter(|who| state.leader != Some(*who)) {
+            let own = &state.logs[who];
+            let (known, asked) = self.known(own);
+            // A3
+            let counts = match last_nobody {
+                None => self.start.asks() || known.is_some(),
+                Some(at) => common(own, &state.log) > at && known > Some(at),
+            };
+            if !asked.asks() || !counts {
+                continue;
+            }
+            for promises in (0..8_usize).filter(|promises| promises >> who & 1 == 1) {
+                if self.wins(state, who, promises, &asked) {
+                    if !own.starts_with(&state.answered) {
+                        return Err(format!("{} wins by {promises:03b} and lacks what was answered", NAMES[who]));
+                    }
+                    winners.push((who, promises));
+                }
+            }
+        }
+        for (one, its) in &winners {
+            if winners.iter().any(|(other, others)| other != one && its & others == 0) {
+                return Err("two win in one term".to_owned());
+            }
+        }
+        let mut who: Vec<usize> = winners.into_iter().map(|(who, _)| who).collect();
+        who.dedup();
+        Ok(who)
+    }
+
+    /// Whether a replica that knows that these are asked wins by these promises.
+    fn wins(&self, state: &State, who: usize, promises: usize, asked: &Asked) -> bool {
+        let reach = |who: usize| {
+            let own = &state.logs[who];
+            Reach { last_term: Term::new(own.last().map_or(1, |record| record.0.into())), durable: lsn(own.len()) }
+        };
+        let before = asked.before().flatten();
+        let lists: Vec<&QuorumList> = match self.mistake {
+            Mistake::VotesByTheNewList => asked.list().or(before).into_iter().collect(),
+            Mistake::VotesByTheOldList => before.or(asked.list()).into_iter().collect(),
+            _ => asked.lists().collect(),
+        };
+        lists.into_iter().all(|list| {
+            let mut ballot = Ballot::new(list.members(), list.needed(), NAMES[who], reach(who));
+            for other in (0..NAMES.len()).filter(|other| promises >> other & 1 == 1) {
+                ballot.promised(Vote { name: NAMES[other].to_owned(), reach: reach(other) });
+            }
+            ballot.outcome() == Outcome::Won
+        })
+    }
+}
+
+impl State {
+    fn term(&self) -> u8 {
+        if self.leader.is_some() { 2 } else { 1 }
+    }
+
+    /// Who leads appends this.
+    fn push(&mut self, what: u8) {
+        self.log.push((self.term(), what));
+        if let Some(leader) = self.leader {
+            self.logs[leader].clone_from(&self.log);
+        }
+    }
+
+    fn key(&self) -> Key {
+        (
+            self.log.clone(),
+            self.logs.clone(),
+            self.leader,
+            self.heard,
+            [self.right.clone(), self.quorum.asked().clone()],
+            [self.settled, self.quorum.confirmed().durable],
+            self.answered.len(),
+            self.changes,
+        )
+    }
+}
+
+/// Goal: whatever is changed to what, and whenever the primary is gone, nothing that was answered is lost by a promotion, no two nodes
+/// win, and what is settled never falls (A1 to A3). Method: all interleavings of up to two changes between lists that share all, some or no
+/// members, or nobody; of what a plain tally would say it is seen that it falls.
+#[test]
+fn no_change_of_the_list_loses_what_was_answered() {
+    let lists = ["", "ANY 1 (a)", "ANY 1 (a, b)", "ANY 2 (b, c)"];
+    let (mut states, mut falls) = (0, false);
+    for start in lists {
+        let mut model = Model::new(Mistake::None, start, &lists);
+        states += model.explore().unwrap_or_else(|wrong| panic!("from {start}: {wrong}"));
+        falls |= model.falls;
+    }
+    assert!(falls, "nothing would have fallen: the model shows nothing of it");
+    assert!(states > 20_000, "only {states} states");
+}
+
+/// Goal: the same of a replica that is promoted in the middle of changes, goes on with the one that it finds, answers commits, and is gone in
+/// its turn. Method: as above with a promotion in every state in which one may be won, and shorter logs.
+#[test]
+fn a_promotion_among_changes_loses_nothing_that_was_answered() {
+    let lists = ["ANY 1 (a)", "ANY 1 (b, c)", "ANY 2 (a, b, c)"];
+    let mut states = 0;
+    for start in lists {
+        let mut model = Model::new(Mistake::None, start, &lists).promoting(3, 2);
+        states += model.explore().unwrap_or_else(|wrong| panic!("from {start}: {wrong}"));
+    }
+    assert!(states > 20_000, "only {states} states");
+}
+
+/// Goal: the model notices each rule that is left out. Method: one after the other, from lists where it matters.
+#[test]
+fn each_rule_of_a_change_is_needed() {
+    let small = ["ANY 1 (a)", "ANY 1 (b)", "ANY 2 (b, c)", "ANY 2 (a, b, c)"];
+    let check = |mistake, wrong: &str, model: &dyn Fn(Model) -> Model| {
+        let found = small.map(|start| model(Model::new(mistake, start, &small)).explore());
+        let noticed = found.iter().filter_map(|found| found.as_ref().err()).any(|found| found.contains(wrong));
+        assert!(noticed, "{mistake:?} goes unnoticed: {:?}", found.map(|found| found.map_err(|found| found.len())));
+    };
+    for (mistake, wrong) in [
+        (Mistake::RepliesByTheNewList, "lacks what was answered"),
+        (Mistake::RepliesByTheOldList, "lacks what was answered"),
+        (Mistake::OverAtOnce, "lacks what was answered"),
+        (Mistake::SettledByTheTally, "what is settled falls"),
+        (Mistake::VotesByTheNewList, "two win in one term"),
+        (Mistake::VotesByTheOldList, "lacks what was answered"),
+        (Mistake::ForgetsTheListBefore, "lacks what was answered"),
+    ] {
+        check(mistake, wrong, &|model| model);
+    }
+    for mistake in [Mistake::EndsWhatItFinds, Mistake::LeadsByItsWords] {
+        check(mistake, "lacks what was answered", &|model| model.promoting(3, 2));
+    }
+}
