@@ -21,7 +21,7 @@ use super::{
     log::Log,
     models,
     switch::Switch,
-    units::{sources, units},
+    units::{REPLAYED_READ, sources, units},
 };
 use crate::{
     config::{self, find},
@@ -165,7 +165,9 @@ impl Training {
         let halted = run.decided.and_then(|decided| decided.halt);
         let decided = run.controller.tick(signals);
         run.decided = Some(decided);
-        self.granted.publish(decided.collect_us_per_s, decided.elastic_us_per_s);
+        let is_wanted = units().any(|(unit, _)| inner.switches.is_on(unit, REPLAYED_READ));
+        let elastic_us_per_s = if is_wanted { decided.elastic_us_per_s } else { 0.0 };
+        self.granted.publish(decided.collect_us_per_s, elastic_us_per_s);
         if decided.halt != halted {
             match decided.halt {
                 Some(halt) => {
@@ -187,8 +189,8 @@ impl Training {
             policy: PolicyKind::Nothing.name(),
             state: "primary",
             grant_us_per_s: self.granted.collect_us_per_s(),
-            elastic_us_per_s: self.granted.elastic().rate_us_per_s(),
-            elastic_spent_us: self.granted.elastic().spent_us(),
+            elastic_us_per_s: self.elastic().rate_us_per_s(),
+            elastic_spent_us: self.elastic().spent_us(),
             windows: windows.judged,
             out_windows: windows.out,
             unknown_windows: windows.unknown,

@@ -143,6 +143,24 @@ fn switches_outlast_a_life() {
     assert_eq!(said(&training).iter().filter(|(subject, _)| *subject == "switch").count(), 1);
 }
 
+/// Goal: work that can wait gets nothing while nobody wants any of it, and the rest of the grant stays. Method: its source off for one unit,
+/// for all, and on again, with a grant that is there throughout.
+#[test]
+fn a_source_that_is_off_gets_nothing() {
+    let training = training();
+    let life = training.begin();
+    calm(&training, life);
+    for (switch, is_on) in
+        [("SCAN:replayed_read=off", true), ("*:replayed_read=off", false), ("PLAN:replayed_read=on", true)]
+    {
+        training.set_option("training.switch", switch).unwrap();
+        training.tick(life, &CALM);
+        let (collect, elastic) = granted(&training);
+        assert!(collect > 0 && (elastic > 0) == is_on, "{switch}: {collect}, {elastic}");
+        assert_eq!(training.elastic().rate_us_per_s(), elastic);
+    }
+}
+
 /// Goal: a second out of bound is counted, over lives too. Method: a bound from calm ticks, then ten ticks a little above it.
 #[test]
 fn windows_out_of_bound_are_counted() {

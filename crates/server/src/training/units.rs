@@ -41,6 +41,9 @@ const UNITS: [&str; 30] = [
 /// Sources from 0 on.
 const SOURCES: [&str; 4] = ["apply", "local", "replayed_read", "calibration"];
 
+/// Reads of the primary that are run again: the source that is work which can wait.
+pub(super) const REPLAYED_READ: SourceId = SourceId::new(2);
+
 /// Returns every unit with its name, by number.
 pub(super) fn units() -> impl Iterator<Item = (UnitId, &'static str)> {
     (1..).map(UnitId::new).zip(UNITS)
@@ -67,5 +70,6 @@ mod tests {
         let expected = [None, Some("LOG_APPEND"), Some("SCAN"), Some("LEVEL_OPEN"), None];
         assert_eq!([0, 1, 13, 30, 31].map(name), expected);
         assert_eq!(sources().last(), Some((SourceId::new(3), "calibration")));
+        assert!(sources().any(|source| source == (REPLAYED_READ, "replayed_read")));
     }
 }
