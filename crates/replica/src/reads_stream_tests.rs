@@ -98,7 +98,7 @@ async fn a_replica_that_stands_still_is_sent_no_second_batch() {
         let old = Read { parameters: vec![1; 1000].into(), ..read(number) };
         feed.publish(&old, old.arrival_us);
     }
-    let batches = |bytes: u64| bytes * 1036 / (16 << 10);
+    let batches = |reads: u64| reads * 1036 / (16 << 10);
     let start = now_ns();
     while now_ns() - start < 300_000_000 {
         std::thread::sleep(Duration::from_millis(5));

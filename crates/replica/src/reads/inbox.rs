@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::{select, sync::Notify, time::sleep};
 
 use super::{LATE_US, Pacing, QUEUE_BYTES_MAX, Templates};
-use crate::packet::Sample;
+use crate::packet::{Sample, SampledRead};
 
 /// Bytes that a read takes up beside its parameters, about.
 const READ_BYTES: usize = 80;
@@ -43,9 +43,9 @@ pub struct DueRead {
 }
 
 impl DueRead {
-    /// Returns whether it is of no use any more.
-    pub fn is_late(&self, now_us: u64) -> bool {
-        self.due_us.saturating_add(LATE_US) < now_us
+    /// Returns until when it is of use. It could not come before it had run on the primary, so that a long one is not late for that.
+    pub fn late_at_us(&self) -> u64 {
+        self.due_us.saturating_add(u64::from(self.latency_ns) / 1000).saturating_add(LATE_US)
     }
 
     fn bytes(&self) -> usize {
@@ -80,6 +80,7 @@ pub struct ReadsCame {
 struct Inner {
     templates: Templates<Arc<str>>,
     pacing: Pacing,
+    /// By the times at which they are due.
     waiting: VecDeque<DueRead>,
     bytes: usize,
     is_closed: bool,
@@ -115,7 +116,10 @@ impl ReadInbox {
         match sample {
             Sample::Template { hash, text } => inner.templates.put(*hash, text.len(), (*text).into()),
             Sample::Reads(reads) => {
-                let Some(newest_us) = reads.iter().map(|read| read.arrival_us).max() else { return };
+                // When it was there to be sent: how long a read took is no part of its way.
+                let ended_us =
+                    |read: &SampledRead<'_>| read.arrival_us.saturating_add(u64::from(read.latency_ns) / 1000);
+                let Some(newest_us) = reads.iter().map(ended_us).max() else { return };
                 inner.pacing.came(newest_us, now_us);
                 for read in reads {
                     self.came.fetch_add(1, Relaxed);
@@ -142,7 +146,9 @@ impl ReadInbox {
                         continue;
                     }
                     inner.bytes += due.bytes();
-                    inner.waiting.push_back(due);
+                    // They come in the order in which they ended.
+                    let at = inner.waiting.partition_point(|other| other.due_us <= due.due_us);
+                    inner.waiting.insert(at, due);
                 }
             }
         }
@@ -159,7 +165,7 @@ impl ReadInbox {
             }
             let Some(read) = inner.waiting.pop_front() else { break };
             inner.bytes -= read.bytes();
-            if !read.is_late(now_us) {
+            if now_us <= read.late_at_us() {
                 return Next::Run(read);
             }
             self.late.fetch_add(1, Relaxed);

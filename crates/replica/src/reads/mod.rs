@@ -47,7 +47,7 @@ pub const BURST_BYTES: u64 = 64 << 10;
 /// Most bytes that wait for one connection, and most that wait on a replica.
 pub const QUEUE_BYTES_MAX: usize = 256 << 10;
 
-/// Beyond this a read is of no use: it was part of another load.
+/// Beyond this, and the time that it took itself, a read is of no use: it was part of another load.
 pub const LATE_US: u64 = 1_000_000;
 
 /// Most bytes of one batch, about: what stands in front of the log's next bytes if these come in the same moment.

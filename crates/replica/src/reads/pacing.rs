@@ -38,7 +38,7 @@ fn signed(us: u64) -> i64 {
 }
 
 impl Pacing {
-    /// A packet came at `now_us`, in which the newest read is of `newest_us` on the primary's clock. Call it before [`Pacing::due_us`].
+    /// A packet came at `now_us`, in which the newest read had ended at `newest_us` on the primary's clock. Call it before [`Pacing::due_us`].
     pub fn came(&mut self, newest_us: u64, now_us: u64) {
         let way_us = signed(now_us).saturating_sub(signed(newest_us));
         let way = self.way.filter(|way| way.shift_us.saturating_sub(way_us).saturating_abs() < JUMP_US);

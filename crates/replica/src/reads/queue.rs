@@ -47,8 +47,13 @@ impl Read {
         PACKET_BYTES + self.text.len()
     }
 
+    /// Returns when it was there to be sent, on the clock of its arrival, in microseconds.
+    fn ended_us(&self) -> u64 {
+        self.arrival_us.saturating_add(u64::from(self.latency_ns) / 1000)
+    }
+
     fn is_late(&self, now_us: u64) -> bool {
-        self.arrival_us.saturating_add(LATE_US) < now_us
+        self.ended_us().saturating_add(LATE_US) < now_us
     }
 }
 

@@ -201,6 +201,39 @@ fn spacing_is_kept_when_the_runner_is_ten_times_too_slow() {
     assert!(ran + stat.late <= stat.came && stat.full == 0, "{stat:?}");
 }
 
+/// Goal: a read that took long is neither late for that nor changes when others are due: it could not come before it had ended. Method:
+/// short reads each 10 ms, and every second one of 3 s that ends then, alone in its packet.
+#[test]
+fn long_reads_are_not_late_for_having_taken_long() {
+    let inbox = ReadInbox::default();
+    let (mut queue, counts) = queue();
+    let (mut longs, mut ran, mut last_due) = (0, [0; 2], 0);
+    for step in 0..1000_u64 {
+        let now_us = 10 * SECOND + step * 10_000;
+        queue.push(read(1, now_us, 0), now_us);
+        send(&mut queue, &inbox, now_us);
+        if step % 100 == 99 {
+            queue.push(Read { latency_ns: 3_000_000_000, ..read(2, now_us - 3 * SECOND, 0) }, now_us);
+            send(&mut queue, &inbox, now_us);
+            longs += 1;
+        }
+        while let Next::Run(found) = inbox.poll(now_us) {
+            let is_long = found.latency_ns > 5;
+            ran[usize::from(is_long)] += 1;
+            if is_long {
+                assert!(found.due_us < now_us, "as soon as it comes");
+            } else {
+                assert!(last_due == 0 || found.due_us - last_due == 10_000, "{} apart", found.due_us - last_due);
+                last_due = found.due_us;
+            }
+        }
+    }
+    assert_eq!((longs, ran[1]), (10, 10));
+    assert!(ran[0] >= 960, "{ran:?}");
+    let dropped = inbox.stat().late + counts.late.load(Ordering::Relaxed);
+    assert_eq!(dropped, 0);
+}
+
 /// Goal: clocks that drift apart by 200 ppm over an hour make nothing late and move what is due by less than a millisecond from one
 /// packet to the next; a jump is taken at once. Method: a packet each 100 ms, the way between 0 and 80 ms.
 #[test]

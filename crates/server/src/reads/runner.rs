@@ -20,7 +20,7 @@ use std::{
 use collie_base::Lsn;
 use collie_engine::CancelHandle;
 use collie_env::Env;
-use collie_replica::reads::{DueRead, LATE_US, ReadInbox};
+use collie_replica::reads::{DueRead, ReadInbox};
 use collie_sql::{
     catalog::system::ReadsRow,
     session::{Database, ReadSession, Rerun},
@@ -157,7 +157,7 @@ impl ReadRunner {
         session: &mut ReadSession,
         read: &DueRead,
     ) {
-        let until_us = read.due_us.saturating_add(LATE_US);
+        let until_us = read.late_at_us();
         let left_us = until_us.saturating_sub(self.env.clock.now_ns() / 1000);
         let shown = timeout(Duration::from_micros(left_us), shown(database, read.snapshot)).await;
         let slices = match shown {

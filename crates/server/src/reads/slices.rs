@@ -107,10 +107,51 @@ impl Client for Slices<'_> {
             }
             sleep(LOOK_EVERY).await;
         }
+        // Whatever came first, nothing was used meanwhile.
+        self.since_us = self.now_us();
         Ok(())
     }
 
     async fn next_copy(&mut self) -> Result<CopyInput> {
         Err(disconnected())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use collie_engine::{Db, Options};
+    use collie_env::SimClock;
+
+    use super::*;
+
+    /// Goal: what is paid for is what was used, not the time that a slice was waited for, also where a cancel ends that. Method: 2 ms of
+    /// work, and 5 s of waiting at a rate of 0, by a clock that the test moves.
+    #[tokio::test]
+    async fn waiting_for_a_slice_is_not_paid_for() {
+        let clock = Arc::new(SimClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(1).0 };
+        let mut options = Options { background: false, ..Options::small() };
+        options.log.threads = false;
+        let (db, _report) = Db::open("/db".as_ref(), options, env.clone(), &mut |_| ()).unwrap();
+        let session = db.session().unwrap();
+        let cancel = session.cancel_handle();
+        let elastic = ElasticBudget::new();
+        elastic.set_rate(1_000_000);
+        assert!(Slices::first(&elastic, &env, cancel.clone(), 0).await.is_none(), "nothing has come in yet");
+        clock.advance_ns(10_000_000);
+        let mut slices = Slices::first(&elastic, &env, cancel.clone(), 0).await.expect("a slice has come in");
+        clock.advance_ns(2_000_000);
+        elastic.set_rate(0);
+        let later = async {
+            sleep(Duration::from_millis(20)).await;
+            clock.advance_ns(5_000_000_000);
+            cancel.cancel();
+        };
+        let (drained, ()) = tokio::join!(slices.drain(), later);
+        assert!(drained.is_ok());
+        slices.pay();
+        assert_eq!(elastic.spent_us(), 2000);
     }
 }

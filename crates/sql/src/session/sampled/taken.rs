@@ -40,7 +40,7 @@ pub struct TakenRead {
     pub snapshot: Lsn,
     /// When it began, on this node's monotonic clock, in microseconds.
     pub arrival_us: u64,
-    /// How long it took from there, in nanoseconds: locks, snapshot, and its rows up to the output buffer.
+    /// How long it took from there, in nanoseconds, at most 4.29 s: locks, snapshot, and its rows up to the output buffer.
     pub latency_ns: u32,
     /// How many rows it returned.
     pub rows: u32,
@@ -149,6 +149,11 @@ impl Session {
         let sampling = &self.database.sampling;
         let (Some(snapshot), Some(sink)) = (snapshot, sampling.sink.get()) else { return };
         let latency_ns = self.database.env.clock.now_ns().saturating_sub(began_ns);
+        let Ok(latency_ns) = u32::try_from(latency_ns) else {
+            // Longer than a replica would let it run.
+            sampling.unfit.fetch_add(1, Relaxed);
+            return;
+        };
         sampling.taken.fetch_add(1, Relaxed);
         sampling.rows.fetch_add(rows, Relaxed);
         sink(TakenRead {
@@ -157,7 +162,7 @@ impl Session {
             parameters,
             snapshot,
             arrival_us: began_ns / 1000,
-            latency_ns: u32::try_from(latency_ns).unwrap_or(u32::MAX),
+            latency_ns,
             rows: u32::try_from(rows).unwrap_or(u32::MAX),
         });
     }
