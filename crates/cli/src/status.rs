@@ -121,6 +121,7 @@ fn asked(quorum: &Row) -> String {
     let list = name(text(quorum, "quorum"));
     match (quorum.get("list_before").and_then(Option::as_deref), text(quorum, "until_lsn")) {
         (None, _) => list.to_owned(),
+        (Some(before), "") => format!("{list}, and {},", name(before)),
         (Some(before), until) => format!("{list}, and {} until both have {until},", name(before)),
     }
 }
