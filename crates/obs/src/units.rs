@@ -1,0 +1,129 @@
+//! The operating units: each one piece of work with an end. An interval since something else is a feature, never the span measured.
+//!
+//! Ids are never reused; a change of meaning is a new version. Change this file, then `UPDATE_GOLDEN=1 cargo test -p collie-obs units`
+//! rewrites the golden file and the table in `docs/format.md`.
+
+use crate::schema::{ELAPSED, FEATURES_MAX, Features, FieldSchema, LABELS_MAX, UNIT_SLOTS, UnitSchema, units};
+
+units! {
+    /// A record is reserved, copied and shown.
+    1 v 1 LogAppend = "LOG_APPEND" [""]
+    { bytes: "bytes", is_commit: "flag", workers: "count", ring_fill_pct: "percent" } + {}
+
+    /// A flight of the log: place, write, sync. `io_mode` 0: write and sync; 1: write only; 2: sync only.
+    2 v 1 LogFlush = "LOG_FLUSH" [""]
+    { stream_bytes: "bytes", records: "count", flights: "count", us_since_last: "us", copies: "count", io_mode: "code" }
+    + { write_ns: "ns", sync_ns: "ns", disk_bytes: "bytes" }
+
+    /// A thread waits for the log to reach its commit. `level` 0: boundary; 1: written; 2: durable.
+    3 v 1 CommitWait = "COMMIT_WAIT" [""]
+    { level: "code", bytes_ahead: "bytes", flights: "count", waiters: "count", flush_ewma_us: "us" } + {}
+
+    /// The boundary is computed from the slots.
+    4 v 1 BoundaryScan = "BOUNDARY_SCAN" [""]
+    { slots: "count", black: "count", staged: "count" } + {}
+
+    /// A transaction begins. `kind` 0: READ COMMITTED; 1: REPEATABLE READ; 2: SERIALIZABLE.
+    5 v 1 TxnBegin = "TXN_BEGIN" [""]
+    { kind: "code", live_snapshots: "count" } + {}
+
+    /// A transaction commits, without the waits for the log.
+    6 v 1 TxnCommit = "TXN_COMMIT" [""]
+    { rows: "rows", redo_bytes: "bytes", chunks: "count", read_only: "flag" } + {}
+
+    /// A transaction is undone.
+    7 v 1 TxnAbort = "TXN_ABORT" [""]
+    { rows: "rows", redo_bytes: "bytes" } + {}
+
+    /// A wait for another transaction's row lock.
+    8 v 1 LockWait = "LOCK_WAIT" [""]
+    { strength: "code", queue_len: "count", holder_age_us: "us" } + {}
+
+    /// A row is read by its key.
+    9 v 1 RowRead = "ROW_READ" [""]
+    { key_bytes: "bytes", value_bytes: "bytes", chain_steps: "count", found: "flag" } + {}
+
+    /// A row is inserted.
+    10 v 1 RowInsert = "ROW_INSERT" [""]
+    { key_bytes: "bytes", value_bytes: "bytes", unique: "flag" } + { alloc_bytes: "bytes" }
+
+    /// A row gets a new version.
+    11 v 1 RowUpdate = "ROW_UPDATE" [""]
+    { key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", retries: "count" } + { alloc_bytes: "bytes" }
+
+    /// A row is deleted.
+    12 v 1 RowDelete = "ROW_DELETE" [""]
+    { key_bytes: "bytes", chain_len: "count" } + {}
+
+    /// Rows of a range are visited.
+    13 v 1 Scan = "SCAN" [""]
+    { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
+
+    /// A statement's text becomes a tree.
+    14 v 1 Parse = "PARSE" [""]
+    { text_bytes: "bytes", tokens: "count" } + { alloc_bytes: "bytes" }
+
+    /// Parameters are bound to a statement.
+    15 v 1 Bind = "BIND" [""]
+    { params: "count", param_bytes: "bytes", cached_plan: "flag" } + {}
+
+    /// A statement is planned. `path` 0: a row by its key; 1: a range; 2: anything else.
+    16 v 1 Plan = "PLAN" [""]
+    { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
+
+    /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else.
+    17 v 1 ExecuteRow = "EXECUTE_ROW" [""]
+    { kind: "code", rows_examined: "rows", rows_written: "rows", index_depth: "count" } + {}
+
+    /// A plan is run batch by batch.
+    18 v 1 ExecuteBatch = "EXECUTE_BATCH" [""]
+    { operators: "count", rows_in: "rows", rows_out: "rows", bytes_in: "bytes", batches: "count" } + { peak_bytes: "bytes" }
+
+    /// Rows of a result are written for the client.
+    19 v 1 ResultSend = "RESULT_SEND" [""]
+    { rows: "rows", bytes: "bytes" } + {}
+
+    /// Old versions are freed.
+    20 v 1 GcTick = "GC_TICK" [""]
+    { rows_visited: "rows", versions_freed: "count", live_snapshots: "count", us_since_last: "us" } + { freed_bytes: "bytes" }
+
+    /// Column families are written to their trees.
+    21 v 1 FlushLevels = "FLUSH_LEVELS" [""]
+    { rows: "rows", bytes: "bytes", cfs: "count", level0_runs: "count" } + { disk_bytes: "bytes" }
+
+    /// Tables of a tree are merged.
+    22 v 1 Compact = "COMPACT" [""]
+    { bytes_in: "bytes", runs: "count", level: "count" } + { disk_bytes: "bytes" }
+
+    /// Part of the log is sent to a replica.
+    23 v 1 ReplSend = "REPL_SEND" [""]
+    { bytes: "bytes", commits: "count", from_memory: "flag" } + {}
+
+    /// Part of the log arrives at a replica: checked, appended to its own.
+    24 v 1 ReplReceive = "REPL_RECEIVE" [""]
+    { bytes: "bytes", records: "count" } + {}
+
+    /// A commit is applied, from its dispatch to the watermark.
+    25 v 1 ApplyTxn = "APPLY_TXN" [""]
+    { rows: "rows", bytes: "bytes", cfs: "count", workers: "count", queue_rows: "rows", barrier: "flag" } + {}
+
+    /// A row of the log is applied. `kind` 0: put; 1: delete.
+    26 v 1 ApplyRow = "APPLY_ROW" [""]
+    { kind: "code", key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", queue_rows: "rows" } + {}
+
+    /// A piece of a backup is made.
+    27 v 1 BackupChunk = "BACKUP_CHUNK" [""]
+    { rows: "rows", bytes: "bytes" } + {}
+
+    /// An open reads the log.
+    28 v 1 RecoverScan = "RECOVER_SCAN" [""]
+    { bytes: "bytes", segments: "count", threads: "count" } + { disk_bytes: "bytes" }
+
+    /// An open puts in what the levels lack.
+    29 v 1 RecoverApply = "RECOVER_APPLY" [""]
+    { rows: "rows", bytes: "bytes", appliers: "count" } + {}
+
+    /// An open loads trees into memory.
+    30 v 1 LevelOpen = "LEVEL_OPEN" [""]
+    { rows: "rows", bytes: "bytes", trees: "count" } + { disk_bytes: "bytes" }
+}
