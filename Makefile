@@ -62,7 +62,7 @@ unit: tools build
 
 # Models of the concurrent parts on the real types, every interleaving up to the preemption bound.
 model: model-mixes
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --profile model -p collie-txn -p collie-store -p collie-sync -p collie-wal -p collie-engine --lib loom
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --profile model -p collie-txn -p collie-store -p collie-sync -p collie-obs -p collie-wal -p collie-engine --lib loom
 
 # Larger mixes of the log, and of sessions, under drawn schedules: a slice.
 model-mixes:
@@ -73,7 +73,7 @@ model-mixes:
 model-long:
 	LOOM_LONG=1 $(CARGO) test --release -p collie-wal --test interleavings
 	SHUTTLE_LONG=1 RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$(TARGET)/shuttle $(CARGO) test -p collie-wal -p collie-engine --lib shuttle_ -- --nocapture
-	LOOM_LONG=1 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --profile model -p collie-txn -p collie-store -p collie-wal -p collie-engine --lib loom -- --nocapture
+	LOOM_LONG=1 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom $(CARGO) test --profile model -p collie-txn -p collie-store -p collie-sync -p collie-obs -p collie-wal -p collie-engine --lib loom -- --nocapture
 
 # The lab's slice for every test run; `make crash` is the long form.
 lab: build

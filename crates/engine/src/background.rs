@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use collie_obs::{Source, work_for};
 use parking_lot::{Condvar, Mutex};
 
 use crate::shared::Shared;
@@ -63,6 +64,8 @@ impl Background {
                 }
                 drop(stop);
                 let Some(shared) = shared.upgrade() else { return };
+                // On a replica all of this is replay's.
+                let _scope = shared.txns.log().is_held().then(|| work_for(Source::Apply));
                 pause = round(&shared);
             }
         })?;

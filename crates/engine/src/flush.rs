@@ -38,7 +38,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
 use collie_base::{CfId, Lsn, Map, Xid};
-use collie_store::{Edit, Family, FlushAt, FlushEntry, Levels, TreeId, TreeState, Unflushed};
+use collie_obs::{Ended, FlushLevels, word};
+use collie_store::{Edit, Family, FlushAt, FlushEntry, Flushed, Levels, TreeId, TreeState, Unflushed};
 use collie_txn::{CommitLog as _, Txns};
 use parking_lot::Mutex;
 
@@ -135,6 +136,19 @@ impl Taken {
             value: entry.value.as_deref(),
         })
     }
+}
+
+/// Tells of a flush of `cfs` families that was measured.
+#[cold]
+fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs: usize, flushed: Flushed) {
+    let bytes: usize = edits.iter().map(|edit| edit.key.len() + edit.value.map_or(0, <[u8]>::len)).sum();
+    let flush = FlushLevels {
+        rows: word(edits.len()),
+        bytes: word(bytes),
+        cfs: word(cfs),
+        level0_runs: word(flushed.new_runs),
+    };
+    ended.tell(position, flush, [flushed.table_bytes]);
 }
 
 impl Base {
@@ -361,7 +375,11 @@ impl Base {
         }
         let live_keys = state.cfs.iter().filter_map(|cf| keys.get(cf)).sum();
         let edits: Vec<Edit<'_>> = taken.iter().flat_map(Taken::edits).collect();
+        let span = collie_obs::start::<FlushLevels>();
         let flushed = self.levels.flush(state.id, position, &edits, live_keys).map_err(EngineError::levels)?;
+        if let Some(span) = span {
+            tell_flush(span.end(), position, &edits, taken.len(), flushed);
+        }
         self.keys.lock().extend(keys);
         // A tree that cannot be merged says so at its next flush.
         if !state.dropped.is_empty() {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use collie_base::{CfId, LiveSnapshots, Lsn};
+use collie_obs::{GcTick, word};
 use collie_store::{Family, Kept, Pending, Pruned, Row};
 use collie_sync::{Mutex, StripedCounter, mutant};
 
@@ -110,7 +111,8 @@ impl Garbage {
 
     /// Cleans rows and returns how many: those superseded below `up`, and those that waited for a snapshot that is gone.
     pub(crate) fn clean(&self, families: &Families, live: &LiveSnapshots, reach: Reach) -> usize {
-        let mut cleaned = 0;
+        let span = collie_obs::start::<GcTick>();
+        let (mut cleaned, mut freed, mut versions) = (0, 0, 0);
         let mut held = self.held.lock();
         // What is put back meanwhile is not looked at again.
         let mut waiting = if reach == Reach::All { std::mem::take(&mut *held) } else { BTreeMap::new() };
@@ -137,8 +139,11 @@ impl Garbage {
             for (csn, cf, row) in batch.drain(..) {
                 let Some(family) = family.get(cf) else { continue };
                 row.unqueue(); // before it is cleaned
-                let Pruned { bytes, kept, .. } = family.clean(&row, live);
+                let before = if span.is_some() { row.version_count() } else { 0 };
+                let Pruned { bytes, kept, left, .. } = family.clean(&row, live);
                 self.freed(bytes);
+                freed += bytes;
+                versions += before.saturating_sub(left as usize);
                 match kept {
                     Some(Kept::By(snapshot)) if row.hold() => held.entry(snapshot).or_default().push((cf, row)),
                     Some(Kept::Until(superseded)) => again.push((superseded, cf, row)),
@@ -151,6 +156,12 @@ impl Garbage {
         again.retain(|(_, _, row)| row.queue());
         if !again.is_empty() {
             self.queue.lock().extend(again);
+        }
+        if let Some(span) = span {
+            let (rows_visited, versions_freed) = (word(cleaned), word(versions));
+            let live_snapshots = word(live.below_up().len());
+            let tick = GcTick { rows_visited, versions_freed, live_snapshots, us_since_last: 0 };
+            span.stop_with(live.up(), tick, [freed]);
         }
         cleaned
     }

@@ -95,6 +95,7 @@ mod log_times;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_tests;
+mod measured;
 mod memory;
 mod names;
 mod needs;

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 
 use collie_base::{CfId, Lsn, Map};
+use collie_obs::{LevelOpen, word};
 use collie_store::{Family, Levels, TreeId};
 use parking_lot::Mutex;
 
@@ -47,6 +48,7 @@ pub(crate) fn load(
     let live_keys: u64 = trees.iter().map(|tree| tree.live_keys).sum();
     let bytes: u64 = levels.stat().trees.iter().map(|tree| tree.bytes).sum();
     meter.begin(OpenPhase::Levels, bytes);
+    let span = collie_obs::start::<LevelOpen>();
     let mut rows = 0;
     let mut note = |more: u64| {
         rows += more;
@@ -55,6 +57,10 @@ pub(crate) fn load(
     };
     let ids: Vec<TreeId> = trees.iter().map(|tree| tree.id).collect();
     load_side_by_side(levels, families, threads, &ids, &mut note)?;
+    if let Some(span) = span {
+        let loaded = LevelOpen { rows: word(rows), bytes: word(bytes), trees: word(ids.len()) };
+        span.stop_with(levels.log_start(), loaded, [bytes]);
+    }
     // Only now: loading settles which flush was the last.
     let mut flushed = Map::default();
     for tree in levels.trees() {

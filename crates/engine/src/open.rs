@@ -12,7 +12,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use collie_base::{CfId, HistoryId, Lsn};
-use collie_env::Env;
+use collie_env::{Clock as _, Env, RealClock};
+use collie_obs::{RecoverApply, word};
 use collie_store::{Levels, LevelsNoted};
 use collie_txn::Txns;
 use collie_wal::{Checked, Ending, Log, Mark, RecordRef, Recovered, RecoveryMode, RingKind, WalError};
@@ -245,6 +246,7 @@ fn numbers_of(
 
 /// Starts the threads that collect garbage and flush, if the options ask for them.
 pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path) -> Result<(), EngineError> {
+    collie_obs::offer_clock(system_ns);
     if options.background {
         let fail = |error| EngineError::io("start a thread for", dir.to_owned(), error);
         let background = Background::start("collie-gc", Arc::downgrade(shared), collector()).map_err(fail)?;
@@ -253,6 +255,11 @@ pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path)
         *shared.flusher.lock() = Some(flushes);
     }
     Ok(())
+}
+
+/// The clock of samples where the processor has none: the system's, also over a simulated one, since nothing is decided by it.
+fn system_ns() -> u64 {
+    RealClock.now_ns()
 }
 
 /// A log to recover from.
@@ -294,10 +301,16 @@ impl Recovering<'_> {
         start: Lsn,
         meter: &mut Meter<'_>,
     ) -> Result<(Replayed, u64), EngineError> {
-        let needed = self.levels.log_start().max(CHECKPOINT);
+        let (needed, threads) = (self.levels.log_start().max(CHECKPOINT), self.threads);
         let (mut replay, LoadedLevels { rows, .. }) = self.begin(meter)?;
+        let span = collie_obs::start::<RecoverApply>();
         replay_log(log, start, needed, &mut replay, meter)?;
-        Ok((replay.finish(), rows))
+        let replayed = replay.finish();
+        if let Some(span) = span {
+            let bytes = word(log.end().bytes_since(start));
+            span.stop_with(start, RecoverApply { rows: word(replayed.rows), bytes, appliers: word(threads) }, []);
+        }
+        Ok((replayed, rows))
     }
 
     /// Loads the levels, and returns what replays the log over them.

@@ -83,6 +83,16 @@ impl RedoBuffer {
         self.first_chunk
     }
 
+    /// Returns how many chunks of it are in the log.
+    pub(crate) const fn chunks(&self) -> u64 {
+        self.chunks
+    }
+
+    /// Returns the bytes of its operations, those in chunks too.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.chunked_bytes + u64::try_from(self.ops().len()).unwrap_or(u64::MAX)
+    }
+
     /// Returns whether chunks of it are in the log.
     pub(crate) const fn has_chunks(&self) -> bool {
         self.chunks > 0

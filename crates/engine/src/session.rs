@@ -23,9 +23,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use collie_base::{CfId, LockStrength, Lsn, Xid};
+use collie_obs::{RowInsert, RowRead, Scan, Span, TxnAbort, TxnBegin, TxnCommit};
 use collie_store::{
-    Change, InsertOutcome, Origin, Pending, PutOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome, WriteRules,
-    pin,
+    Change, InsertOutcome, Origin, Pending, Pin, PutOutcome, ScanRequest, ScanStop, View, Visit, WriteOutcome,
+    WriteRules, pin,
 };
 use collie_txn::{
     Behind, Blocker, CancelHandle, CommitLog as _, CommitRecord, Ended, Holder, Isolation, LockTarget, RowKey, RowWish,
@@ -37,6 +38,7 @@ use parking_lot::Mutex;
 use crate::advisory::Advisory;
 use crate::commit_times;
 use crate::log::EngineLog;
+use crate::measured;
 use crate::no_log::NOTHING_TO_SYNC;
 use crate::planted::is_planted;
 use crate::read_set::ReadSet;
@@ -110,7 +112,11 @@ impl Session {
         if self.open.is_some() {
             return Err(EngineError::InvalidArgument { what: "a transaction is open already: end it first" });
         }
+        let span = collie_obs::start::<TxnBegin>();
         self.open = Some(self.txn.begin(isolation, read_only));
+        if let Some(span) = span {
+            measured::txn_begin(span.end(), isolation, &self.shared.txns);
+        }
         self.reads = (isolation == Isolation::Serializable && !read_only).then(Box::default);
         Ok(())
     }
@@ -263,7 +269,7 @@ impl Session {
     /// transaction that reads too many tables.
     pub fn get(&self, f: &Family, key: &[u8]) -> Result<Option<RowBytes>, EngineError> {
         self.read_key(f, key)?;
-        let value = f.read(key, self.view()?, &self.fates(), &pin()).map(|value| RowBytes(Arc::clone(value)));
+        let value = self.read(f, key, &pin())?.map(|value| RowBytes(Arc::clone(value)));
         self.check_snapshot()?;
         Ok(value)
     }
@@ -275,9 +281,21 @@ impl Session {
     pub fn get_with<R>(&self, f: &Family, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, EngineError> {
         self.read_key(f, key)?;
         let pin = pin();
-        let value = f.read(key, self.view()?, &self.fates(), &pin);
+        let value = self.read(f, key, &pin)?;
         self.check_snapshot()?;
         Ok(value.map(|value| read(value)))
+    }
+
+    /// Reads the value at `key`, which is measured.
+    #[inline]
+    fn read<'p>(&self, f: &Family, key: &[u8], pin: &'p Pin) -> Result<Option<&'p Arc<[u8]>>, EngineError> {
+        let (view, fates) = (self.view()?, self.fates());
+        let span = collie_obs::start::<RowRead>();
+        let value = f.read(key, view, &fates, pin);
+        if let Some(span) = span {
+            measured::row_read(span.end(), (f, key), value.map(|value| value.len()), (view, &fates, pin));
+        }
+        Ok(value)
     }
 
     /// Visits up to `limit` visible rows of `range` in order, or in reverse order, strictly after the key `after` in that
@@ -299,13 +317,20 @@ impl Session {
             return Err(EngineError::InvalidArgument { what: "a scan needs a limit above 0" });
         }
         let request = ScanRequest { span: range.span(after, reverse), limit };
+        let (mut rows, mut bytes) = (0_usize, 0_usize);
         let mut visit = |key: &[u8], value: &[u8]| {
             if self.check_snapshot().is_err() {
                 return ControlFlow::Break(());
             }
+            (rows, bytes) = (rows + 1, bytes + value.len());
             visit(key, value)
         };
-        let stop = f.scan(request, self.view()?, &self.fates(), &mut visit);
+        let view = self.view()?;
+        let span = collie_obs::start::<Scan>();
+        let stop = f.scan(request, view, &self.fates(), &mut visit);
+        if let Some(span) = span {
+            measured::scan(span.end(), rows, bytes, reverse);
+        }
         self.check_snapshot()?; // also for the rows that were not found
         let end = match stop {
             ScanStop::Exhausted => ScanEnd::Exhausted,
@@ -338,7 +363,9 @@ impl Session {
     pub fn insert(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Insert, EngineError> {
         let (mut view, rules) = self.prepare(f, key, Some(value))?;
         view.snapshot = self.written_at(&view);
+        let span = collie_obs::start::<RowInsert>();
         let outcome = f.insert(key, value, &view, &rules, &self.fates());
+        let ended = span.map(Span::end);
         if let Err(error) = self.check_snapshot() {
             if let InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } = outcome {
                 f.undo(pending); // N2
@@ -350,6 +377,9 @@ impl Session {
         }
         match outcome {
             InsertOutcome::Done(pending) | InsertOutcome::DoneAfter { pending, .. } => {
+                if let Some(ended) = ended {
+                    measured::row_insert(ended, &pending, value.len(), true);
+                }
                 self.shared.prune(f, pending.row());
                 self.note_stored(&pending);
                 self.writes.push(f.id(), pending);
@@ -379,7 +409,9 @@ impl Session {
     pub(crate) fn put(&mut self, f: &Family, key: &[u8], value: &[u8]) -> Result<Option<Blocker>, EngineError> {
         let (mut view, rules) = self.prepare(f, key, Some(value))?;
         view.snapshot = self.written_at(&view);
+        let span = collie_obs::start::<RowInsert>();
         let outcome = f.put(key, value, &view, &rules, &self.fates());
+        let ended = span.map(Span::end);
         if let Err(error) = self.check_snapshot() {
             if let PutOutcome::Done { pending, .. } = outcome {
                 f.undo(pending); // N2
@@ -389,6 +421,9 @@ impl Session {
         match outcome {
             PutOutcome::Done { pending, replaced, after } => {
                 self.saw(after);
+                if let Some(ended) = ended {
+                    measured::row_insert(ended, &pending, value.len(), false);
+                }
                 self.shared.prune(f, pending.row());
                 self.note_stored(&pending);
                 self.writes.push(f.id(), pending);
@@ -448,7 +483,9 @@ impl Session {
             Basis::Snapshot => collie_store::Basis::Snapshot,
             Basis::After(csn) => collie_store::Basis::After(csn),
         };
+        let span = measured::Writing::start(&what);
         let outcome = f.write(key, change, basis, &view, &rules, &self.fates());
+        let written = span.map(measured::Writing::end);
         if let Err(error) = self.check_snapshot() {
             match outcome {
                 WriteOutcome::Done(pending) => f.undo(pending), // N2
@@ -459,6 +496,9 @@ impl Session {
         }
         Ok(match outcome {
             WriteOutcome::Done(pending) => {
+                if let Some(written) = written {
+                    written.tell(&pending, value.map_or(0, <[u8]>::len));
+                }
                 self.shared.prune(f, pending.row());
                 self.note_stored(&pending);
                 self.writes.push(f.id(), pending);
@@ -704,6 +744,16 @@ impl Session {
     /// # Errors
     /// As there.
     pub fn commit_at(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
+        let span = collie_obs::start::<TxnCommit>();
+        let written = span.as_ref().map(|_| measured::Written::of(&self.redo));
+        let ack = self.commit_now(level)?;
+        if let (Some(span), Some(written)) = (span, written) {
+            written.committed(span, ack.csn().unwrap_or_default());
+        }
+        Ok(ack)
+    }
+
+    fn commit_now(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
         let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
         self.view = None;
         (self.checking, self.newest) = (false, None);
@@ -850,7 +900,12 @@ impl Session {
         if t.xid().is_some() {
             self.shared.aborts.add(1);
         }
+        let span = collie_obs::start::<TxnAbort>();
+        let written = span.as_ref().map(|_| measured::Written::of(&self.redo));
         self.undo(t);
+        if let (Some(span), Some(written)) = (span, written) {
+            written.undone(span);
+        }
     }
 
     /// Ends a transaction that is not in the log.

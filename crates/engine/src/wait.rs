@@ -100,6 +100,11 @@ impl Ack {
         self.needs.missing(&self.txns)
     }
 
+    /// Returns where the commit is in the log, if it wrote.
+    pub(crate) const fn csn(&self) -> Option<Lsn> {
+        self.receipt.csn
+    }
+
     fn finish(&mut self) -> Receipt {
         self.unconfirmed = self.needs.met(&self.txns);
         (self.locks, self.confirming) = (None, None);

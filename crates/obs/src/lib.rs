@@ -1,12 +1,80 @@
-//! Operating units and samples of them.
+//! Operating units, and samples of them from the running threads: what cost models learn from.
+//!
+//! One sample is one call of one unit, or a counted run of short calls: how long it took, what it was about in numbers, and with
+//! which probability it was taken. This crate only records. Somebody else makes the table of probabilities ([`publish`]), takes
+//! the samples out ([`Drain`]) and decides what becomes of them. No key, value, parameter or text of a statement enters a sample.
+//!
+//! | file | noun |
+//! |---|---|
+//! | `units`, `schema` | the units, declared once: types, [`UNITS`], document, golden file |
+//! | `sample`, `source` | what is told of a call, and for whom the thread worked |
+//! | `span`, `local` | what a call site does, and the thread's part behind it |
+//! | `countdown`, `draws`, `rates` | which calls are taken |
+//! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
+//! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
+//!
+//! # Invariants
+//! - RT1. Between start and stop of a measured call nothing waits, allocates or makes a system call; a thread's first sample makes
+//!   its lane before the time begins.
+//! - RT2. Every sample carries the probability it was drawn with, its unit's version and the number of its period.
+//! - RT3. A sample holds numbers of sizes, counts, codes and times only.
+//!
+//! ```
+//! # fn work() -> u64 { 4096 }
+//! use collie_obs::{Batch, Drain, LogFlush, RateTable, Situation, publish, start, word};
+//! let clock = || 0; // nanoseconds: the environment's clock
+//! let mut drain = Drain::open(&clock).expect("nobody else drains");
+//! publish(&RateTable::all(1.0));
+//! let span = start::<LogFlush>();
+//! let bytes = work();
+//! if let Some(span) = span {
+//!     span.stop_with(Default::default(), LogFlush { stream_bytes: word(bytes), ..LogFlush::default() }, [0, 0, bytes]);
+//! }
+//! let mut batch = Batch::new();
+//! drain.drain(clock(), Situation::default(), &mut batch);
+//! assert!(batch.samples.iter().all(|sample| sample.ou == 2 && sample.features[0] == 4096 && sample.p == 1.0));
+//! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "a model samples nothing: only the types are there"))]
 
+#[cfg(not(any(loom, shuttle)))]
+mod collector;
+#[cfg(not(any(loom, shuttle)))]
+mod context;
+mod countdown;
+#[cfg(not(any(loom, shuttle)))]
+mod drain;
+#[cfg(not(any(loom, shuttle)))]
+mod draws;
+mod local;
+mod measured;
+#[cfg(not(any(loom, shuttle)))]
+mod process;
+mod rates;
+#[cfg(not(any(loom, shuttle)))]
+mod recorder;
 mod sample;
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod sampler_tests;
+#[cfg(not(any(loom, shuttle)))]
+mod scale;
 mod schema;
 mod source;
+mod span;
 mod units;
 
+#[cfg(not(any(loom, shuttle)))]
+pub use context::{ContextRow, Situation};
+#[cfg(not(any(loom, shuttle)))]
+pub use drain::{Batch, Drain};
+#[cfg(any(loom, shuttle))]
+pub use local::offer_clock;
+#[cfg(not(any(loom, shuttle)))]
+pub use process::{offer_clock, publish, set_default_source};
+pub use rates::RateTable;
 pub use sample::{CALLS_MAX, FLAG_AFTER_DROPS, FLAG_INJECTED_CLOCK, Sample};
 pub use schema::{FEATURES_MAX, Features, FieldSchema, LABELS_MAX, UNIT_SLOTS, UnitSchema, word};
 pub use source::{SOURCES, Source};
+pub use span::{Ended, Run, SourceScope, Span, start, start_run, work_for};
 pub use units::*;

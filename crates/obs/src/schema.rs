@@ -45,11 +45,24 @@ pub trait Features: Copy {
     const ID: u8;
     /// Of its schema.
     const VERSION: u8;
+    /// Which of them a run of calls adds up: not codes, flags and shares.
+    const SUMMED: [bool; FEATURES_MAX];
     /// Labels beyond elapsed time, in the schema's order.
     type Labels: AsRef<[u64]>;
 
     /// Returns them in the schema's order, zeros behind.
     fn words(self) -> [u32; FEATURES_MAX];
+}
+
+/// Returns for each of a unit's features whether a run of calls adds it up.
+pub(crate) const fn summed(units: &[&str]) -> [bool; FEATURES_MAX] {
+    let mut summed = [false; FEATURES_MAX];
+    let mut at = 0;
+    while at < units.len() {
+        summed[at] = !matches!(units[at].as_bytes(), b"code" | b"flag" | b"percent");
+        at += 1;
+    }
+    summed
 }
 
 /// Returns `number` as a feature: at most `u32::MAX`, and 0 for what is negative.
@@ -79,6 +92,7 @@ macro_rules! units {
             impl Features for $type {
                 const ID: u8 = $id;
                 const VERSION: u8 = $version;
+                const SUMMED: [bool; FEATURES_MAX] = summed(&[$($unit),*]);
                 type Labels = [u64; { let names: &[&str] = &[$(stringify!($label)),*]; names.len() }];
 
                 #[inline]

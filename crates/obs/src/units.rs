@@ -3,20 +3,20 @@
 //! Ids are never reused; a change of meaning is a new version. Change this file, then `UPDATE_GOLDEN=1 cargo test -p collie-obs units`
 //! rewrites the golden file and the table in `docs/format.md`.
 
-use crate::schema::{ELAPSED, FEATURES_MAX, Features, FieldSchema, LABELS_MAX, UNIT_SLOTS, UnitSchema, units};
+use crate::schema::{ELAPSED, FEATURES_MAX, Features, FieldSchema, LABELS_MAX, UNIT_SLOTS, UnitSchema, summed, units};
 
 units! {
-    /// A record is reserved, copied and shown.
-    1 v 1 LogAppend = "LOG_APPEND" [""]
+    /// A record is reserved, copied and shown. `is_commit`: something is published with it; `workers`: writers there were at one time.
+    1 v 1 LogAppend = "LOG_APPEND" ["`Writer::append` and its like, one piece"]
     { bytes: "bytes", is_commit: "flag", workers: "count", ring_fill_pct: "percent" } + {}
 
     /// A flight of the log: place, write, sync. `io_mode` 0: write and sync; 1: write only; 2: sync only.
-    2 v 1 LogFlush = "LOG_FLUSH" [""]
+    2 v 1 LogFlush = "LOG_FLUSH" ["flights of the log; `records` 0"]
     { stream_bytes: "bytes", records: "count", flights: "count", us_since_last: "us", copies: "count", io_mode: "code" }
     + { write_ns: "ns", sync_ns: "ns", disk_bytes: "bytes" }
 
     /// A thread waits for the log to reach its commit. `level` 0: boundary; 1: written; 2: durable.
-    3 v 1 CommitWait = "COMMIT_WAIT" [""]
+    3 v 1 CommitWait = "COMMIT_WAIT" ["threads that wait for the log, not futures; with the flights they lead"]
     { level: "code", bytes_ahead: "bytes", flights: "count", waiters: "count", flush_ewma_us: "us" } + {}
 
     /// The boundary is computed from the slots.
@@ -24,15 +24,15 @@ units! {
     { slots: "count", black: "count", staged: "count" } + {}
 
     /// A transaction begins. `kind` 0: READ COMMITTED; 1: REPEATABLE READ; 2: SERIALIZABLE.
-    5 v 1 TxnBegin = "TXN_BEGIN" [""]
+    5 v 1 TxnBegin = "TXN_BEGIN" ["`Session::begin`"]
     { kind: "code", live_snapshots: "count" } + {}
 
     /// A transaction commits, without the waits for the log.
-    6 v 1 TxnCommit = "TXN_COMMIT" [""]
+    6 v 1 TxnCommit = "TXN_COMMIT" ["`Session::commit_at`"]
     { rows: "rows", redo_bytes: "bytes", chunks: "count", read_only: "flag" } + {}
 
     /// A transaction is undone.
-    7 v 1 TxnAbort = "TXN_ABORT" [""]
+    7 v 1 TxnAbort = "TXN_ABORT" ["`Session`"]
     { rows: "rows", redo_bytes: "bytes" } + {}
 
     /// A wait for another transaction's row lock.
@@ -40,39 +40,39 @@ units! {
     { strength: "code", queue_len: "count", holder_age_us: "us" } + {}
 
     /// A row is read by its key.
-    9 v 1 RowRead = "ROW_READ" [""]
+    9 v 1 RowRead = "ROW_READ" ["`Session::get`, `get_with`"]
     { key_bytes: "bytes", value_bytes: "bytes", chain_steps: "count", found: "flag" } + {}
 
-    /// A row is inserted.
-    10 v 1 RowInsert = "ROW_INSERT" [""]
+    /// A row is inserted; `unique` 0: put, whether there was one or not.
+    10 v 1 RowInsert = "ROW_INSERT" ["`Session::insert`; puts of the key-value interface"]
     { key_bytes: "bytes", value_bytes: "bytes", unique: "flag" } + { alloc_bytes: "bytes" }
 
     /// A row gets a new version.
-    11 v 1 RowUpdate = "ROW_UPDATE" [""]
+    11 v 1 RowUpdate = "ROW_UPDATE" ["`Session::write`; `retries` 0"]
     { key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", retries: "count" } + { alloc_bytes: "bytes" }
 
     /// A row is deleted.
-    12 v 1 RowDelete = "ROW_DELETE" [""]
+    12 v 1 RowDelete = "ROW_DELETE" ["`Session::write`"]
     { key_bytes: "bytes", chain_len: "count" } + {}
 
-    /// Rows of a range are visited.
-    13 v 1 Scan = "SCAN" [""]
+    /// Rows of a range are visited, with what is done to each.
+    13 v 1 Scan = "SCAN" ["`Session::scan`; `rows_examined`, `chain_steps` 0"]
     { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
 
     /// A statement's text becomes a tree.
-    14 v 1 Parse = "PARSE" [""]
+    14 v 1 Parse = "PARSE" ["`parse::statements`; `alloc_bytes` 0"]
     { text_bytes: "bytes", tokens: "count" } + { alloc_bytes: "bytes" }
 
     /// Parameters are bound to a statement.
-    15 v 1 Bind = "BIND" [""]
+    15 v 1 Bind = "BIND" ["Bind messages"]
     { params: "count", param_bytes: "bytes", cached_plan: "flag" } + {}
 
     /// A statement is planned. `path` 0: a row by its key; 1: a range; 2: anything else.
-    16 v 1 Plan = "PLAN" [""]
+    16 v 1 Plan = "PLAN" ["`plan::plan`; `predicates`, `path`, `alloc_bytes` 0"]
     { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
 
     /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else.
-    17 v 1 ExecuteRow = "EXECUTE_ROW" [""]
+    17 v 1 ExecuteRow = "EXECUTE_ROW" ["steps of an execution; `rows_examined`, `index_depth` 0"]
     { kind: "code", rows_examined: "rows", rows_written: "rows", index_depth: "count" } + {}
 
     /// A plan is run batch by batch.
@@ -84,15 +84,15 @@ units! {
     { rows: "rows", bytes: "bytes" } + {}
 
     /// Old versions are freed.
-    20 v 1 GcTick = "GC_TICK" [""]
+    20 v 1 GcTick = "GC_TICK" ["rounds of cleaning; `us_since_last` 0"]
     { rows_visited: "rows", versions_freed: "count", live_snapshots: "count", us_since_last: "us" } + { freed_bytes: "bytes" }
 
     /// Column families are written to their trees.
-    21 v 1 FlushLevels = "FLUSH_LEVELS" [""]
+    21 v 1 FlushLevels = "FLUSH_LEVELS" ["flushes to a tree"]
     { rows: "rows", bytes: "bytes", cfs: "count", level0_runs: "count" } + { disk_bytes: "bytes" }
 
-    /// Tables of a tree are merged.
-    22 v 1 Compact = "COMPACT" [""]
+    /// Tables of a tree are merged, which has `bytes_in` before. `level` 0: as far as its shape asks for; 1: all into one run.
+    22 v 1 Compact = "COMPACT" ["merges of a tree"]
     { bytes_in: "bytes", runs: "count", level: "count" } + { disk_bytes: "bytes" }
 
     /// Part of the log is sent to a replica.
@@ -100,7 +100,7 @@ units! {
     { bytes: "bytes", commits: "count", from_memory: "flag" } + {}
 
     /// Part of the log arrives at a replica: checked, appended to its own.
-    24 v 1 ReplReceive = "REPL_RECEIVE" [""]
+    24 v 1 ReplReceive = "REPL_RECEIVE" ["`Follower::receive`"]
     { bytes: "bytes", records: "count" } + {}
 
     /// A commit is applied, from its dispatch to the watermark.
@@ -108,7 +108,7 @@ units! {
     { rows: "rows", bytes: "bytes", cfs: "count", workers: "count", queue_rows: "rows", barrier: "flag" } + {}
 
     /// A row of the log is applied. `kind` 0: put; 1: delete.
-    26 v 1 ApplyRow = "APPLY_ROW" [""]
+    26 v 1 ApplyRow = "APPLY_ROW" ["lanes of a replica, in runs; `chain_len`, `queue_rows` 0"]
     { kind: "code", key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", queue_rows: "rows" } + {}
 
     /// A piece of a backup is made.
@@ -120,10 +120,15 @@ units! {
     { bytes: "bytes", segments: "count", threads: "count" } + { disk_bytes: "bytes" }
 
     /// An open puts in what the levels lack.
-    29 v 1 RecoverApply = "RECOVER_APPLY" [""]
+    29 v 1 RecoverApply = "RECOVER_APPLY" ["opens: reading and applying"]
     { rows: "rows", bytes: "bytes", appliers: "count" } + {}
 
     /// An open loads trees into memory.
-    30 v 1 LevelOpen = "LEVEL_OPEN" [""]
+    30 v 1 LevelOpen = "LEVEL_OPEN" ["opens; `bytes` those of the files"]
     { rows: "rows", bytes: "bytes", trees: "count" } + { disk_bytes: "bytes" }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+#[path = "units_tests.rs"]
+mod tests;

@@ -130,6 +130,11 @@ impl<I: OrderedIndex> Family<I> {
         self.index.with(key, |row| row.read(view, fates, pin)).flatten()
     }
 
+    /// Returns how many versions a read at `key` walks past, with the one it ends at: for who measures reads, after them.
+    pub fn read_steps(&self, key: &[u8], view: &View, fates: &impl Resolve, pin: &Pin) -> usize {
+        self.index.with(key, |row| row.read_steps(view, fates, pin)).unwrap_or(0)
+    }
+
     /// Inserts a row, or a new value where the row was deleted.
     pub fn insert(
         &self,

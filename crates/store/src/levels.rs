@@ -59,6 +59,7 @@ use std::{
 
 use collie_base::{CfId, Lsn};
 use collie_env::{Env, Files};
+use collie_obs::{Compact, word};
 use collie_sync::mutant;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
@@ -369,7 +370,7 @@ impl Levels {
         }
         let files = self.backend.files(tree);
         let compaction_due = files.new_runs >= usize::from(RUNS_DUE);
-        Ok(Flushed { table_bytes, runs: files.runs, compaction_due })
+        Ok(Flushed { table_bytes, runs: files.runs, new_runs: files.new_runs, compaction_due })
     }
 
     /// Merges a tree into one run that holds one entry per live key and nothing else. Its live entries stay the same.
@@ -581,8 +582,15 @@ impl Levels {
     }
 
     fn run_compaction(&self, job: &mut Job, known: &KnownTree, effort: Effort) -> Result<u64, LevelsError> {
+        let span = collie_obs::start::<Compact>();
+        let before = span.as_ref().map(|_| (self.backend.bytes(known.tree.id), self.backend.files(known.tree.id)));
         let bytes = self.guarded(known, |backend| backend.compact(known.tree.id, effort));
         let bytes = bytes.map_err(|error| self.fail(job, known, error))?;
+        if let (Some(span), Some((bytes_in, files))) = (span, before) {
+            let level = u32::from(effort == Effort::Full);
+            let compact = Compact { bytes_in: word(bytes_in), runs: word(files.runs), level };
+            span.stop_with(known.tree.flush.lsn, compact, [bytes]);
+        }
         for written in [&mut job.written, &mut *self.counters.lock()] {
             written.compactions += 1;
             written.compaction_bytes += bytes;

@@ -173,6 +173,24 @@ impl Row {
         None
     }
 
+    /// Returns how many versions [`Self::read`] walks past, with the one it ends at: for who measures reads, after them.
+    pub(crate) fn read_steps(&self, view: &View, fates: &impl Resolve, pin: &Pin) -> usize {
+        let mut steps = 0;
+        for (_, version) in walk(self.head.load(ord!("ROW_HEAD_LOAD", Acquire)), pin) {
+            steps += 1;
+            let ends = match version.fate(fates) {
+                _ if version.is_lock() => false,
+                Fate::Committed(csn) => is_visible(csn, view),
+                Fate::InProgress(xid) => Some(xid) == view.me && version.command < view.command,
+                _ => false,
+            };
+            if ends {
+                break;
+            }
+        }
+        steps
+    }
+
     /// Whether the row left the index, or is about to (R5).
     pub(crate) fn is_dead(&self) -> bool {
         self.head.load(Acquire) == DEAD

@@ -13,17 +13,22 @@
 //! ```
 
 pub mod epoch;
+mod lane;
+#[cfg(all(test, loom))]
+mod lane_loom;
 #[cfg(any(loom, shuttle))]
 pub mod model;
 mod padded;
 mod published;
 mod shim;
 mod striped;
+mod ticks;
 mod waiters;
 #[cfg(all(shuttle, not(loom)))]
 mod watched_cell;
 mod weaken;
 
+pub use lane::{LaneReader, LaneWriter, lane};
 pub use padded::Padded;
 pub use published::Published;
 pub use shim::{
@@ -31,6 +36,7 @@ pub use shim::{
     thread,
 };
 pub use striped::{StripedCounter, StripedCounters, stripe_below};
+pub use ticks::{has_invariant_ticks, ticks};
 pub use waiters::{Ticket, Waiters};
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]

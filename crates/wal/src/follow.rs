@@ -28,6 +28,7 @@ use std::{path::Path, sync::Arc};
 
 use collie_base::Lsn;
 use collie_env::Env;
+use collie_obs::{ReplReceive, Source, word, work_for};
 use parking_lot::Mutex;
 
 use crate::{
@@ -109,8 +110,10 @@ impl Follower {
     pub fn receive(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<Lsn, WalError> {
         let _one_at_a_time = self.intake.lock();
         let core = self.log.core();
+        let _scope = work_for(Source::Apply);
+        let span = collie_obs::start::<ReplReceive>();
         check_run(self.end(), start, prev_end, records)?;
-        self.check_records(start, prev_end, records)?;
+        let count = self.check_records(start, prev_end, records)?;
         let mut rest = records;
         if start > prev_end {
             core.look_for_room_to_follow()?;
@@ -126,13 +129,16 @@ impl Follower {
             core.flusher.poke(true);
             rest = &rest[piece.len()..];
         }
+        if let Some(span) = span {
+            span.stop_with(start, ReplReceive { bytes: word(records.len()), records: word(count) }, []);
+        }
         Ok(start.plus(records.len() as u64))
     }
 
-    /// Checks what F2 and F5 ask of the records of a run.
-    fn check_records(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<(), WalError> {
+    /// Checks what F2 and F5 ask of the records of a run; returns how many there are.
+    fn check_records(&self, start: Lsn, prev_end: Lsn, records: &[u8]) -> Result<u64, WalError> {
         let limit = self.log.core().options.frame_bytes_max();
-        let (mut at, mut rest) = (start, records);
+        let (mut at, mut rest, mut count) = (start, records, 0);
         while let Some(raw) = decode::record(rest) {
             if raw.bytes > limit {
                 return Err(WalError::BadStream {
@@ -148,8 +154,9 @@ impl Follower {
             }
             at = at.plus(raw.bytes);
             rest = &rest[usize::try_from(raw.bytes).expect("in memory")..];
+            count += 1;
         }
-        Ok(())
+        Ok(count)
     }
 
     /// Returns where the records end that were taken: what the next ones continue.

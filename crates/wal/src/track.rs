@@ -68,6 +68,8 @@ pub(crate) struct Legs {
     syncs: u64,
     /// Those of flights, and how long they took together, in nanoseconds.
     timed: (u64, u64),
+    /// Their mean with less weight for older ones, in nanoseconds.
+    took_ewma_ns: u64,
     /// What failed (K4).
     broken: Option<String>,
     /// Whether writing elsewhere failed too: nothing is placed ever again.
@@ -112,6 +114,13 @@ impl Legs {
     /// Notes how long the sync of a flight took that succeeded.
     pub(crate) fn took(&mut self, ns: u64) {
         self.timed = (self.timed.0 + 1, self.timed.1.saturating_add(ns));
+        let before = if self.timed.0 == 1 { ns } else { self.took_ewma_ns };
+        self.took_ewma_ns = before - before / 8 + ns / 8;
+    }
+
+    /// Returns about how long a sync of a flight takes, in nanoseconds: each weighs seven eighths of the one after it.
+    pub(crate) fn took_ewma_ns(&self) -> u64 {
+        self.took_ewma_ns
     }
 
     /// Returns how many syncs of flights succeeded, and how long they took together, in nanoseconds.

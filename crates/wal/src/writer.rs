@@ -13,6 +13,7 @@
 use std::sync::atomic::Ordering;
 
 use collie_base::Lsn;
+use collie_obs::{Ended, LogAppend, word};
 
 use crate::{
     Level, Log, Mark, RingKind, WalError, WriteOptions,
@@ -74,7 +75,7 @@ impl Writer {
             return self.append_pieces(tag, &parts.concat());
         }
         let head = RecordHead::new(usize::try_from(bytes).expect("at most a piece"), KIND_DATA, tag);
-        self.append_record(&Record::new(head, parts), |_| ())
+        self.append_record(&Record::new(head, parts), false, |_| ())
     }
 
     /// Appends one record of at most `wal.chunk_size` and calls `publish` with its position before the boundary passes
@@ -95,7 +96,7 @@ impl Writer {
             return Err(WalError::TooLarge { bytes: bytes.len() as u64, limit_bytes });
         }
         let head = RecordHead::new(bytes.len(), KIND_DATA, tag);
-        self.append_record(&Record::new(head, &[bytes]), publish)
+        self.append_record(&Record::new(head, &[bytes]), true, publish)
     }
 
     /// Appends a marker for a write that is not logged: it has a position in the order of commits, and readers yield a
@@ -115,19 +116,30 @@ impl Writer {
             return Err(WalError::TooLarge { bytes: note.len() as u64, limit_bytes: UNLOGGED_NOTE_MAX });
         }
         let head = RecordHead::new(note.len(), KIND_UNLOGGED, tag);
-        self.append_record(&Record::new(head, &[note]), publish)
+        self.append_record(&Record::new(head, &[note]), true, publish)
     }
 
+    /// Appends a record; `commits` when something is published with it.
     #[inline]
-    fn append_record<F: FnOnce(Lsn)>(&mut self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
+    fn append_record<F: FnOnce(Lsn)>(
+        &mut self,
+        record: &Record<'_>,
+        commits: bool,
+        publish: F,
+    ) -> Result<Appended, WalError> {
         let core = self.log.core();
         if !self.waits {
             core.look_for_room_in_the_ring(record.bytes())?;
         }
-        match &mut self.slot {
+        let span = collie_obs::start::<LogAppend>();
+        let appended = match &mut self.slot {
             Some(slot) => core.append(slot, record, publish),
             None => core.append_in_turn(record, publish),
+        };
+        if let (Some(span), Ok(appended)) = (span, &appended) {
+            core.tell_append(span.end(), appended, record.bytes(), commits);
         }
+        appended
     }
 }
 
@@ -144,6 +156,20 @@ impl Core {
             self.flusher.poke(true);
         }
         Ok(Appended { start, end })
+    }
+
+    /// Tells of an append that was measured.
+    #[cold]
+    #[inline(never)]
+    fn tell_append(&self, ended: Ended<LogAppend>, appended: &Appended, bytes: u64, commits: bool) {
+        let ahead = appended.end.get().saturating_sub(self.flusher.durable.load().get());
+        let append = LogAppend {
+            bytes: word(bytes),
+            is_commit: u32::from(commits),
+            workers: word(self.flusher.reserve.writers()),
+            ring_fill_pct: word(ahead * 100 / self.options.ring_bytes),
+        };
+        ended.tell(appended.start, append, []);
     }
 
     /// Appends through a shared slot.

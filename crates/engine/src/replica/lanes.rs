@@ -17,7 +17,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Map};
-use collie_store::{Family, LoggedWrite, Row, Superseded, pin};
+use collie_obs::{ApplyRow, CALLS_MAX, Run, Source, start_run, word, work_for};
+use collie_store::{Family, LoggedWrite, Pin, Row, Superseded, pin};
 use parking_lot::{Condvar, Mutex};
 
 use crate::EngineError;
@@ -252,39 +253,78 @@ impl Drop for Alarm<'_> {
     }
 }
 
-/// Applies the batches of a lane until there are no more.
-fn work(applying: &Applying, target: &dyn Target, lane: usize, mut worked: Worked) {
-    let alarm = Alarm(applying, target);
-    let (mut family, mut done): (Option<Arc<Family>>, Option<Batch>) = (None, None);
-    while let Some(batch) = applying.pop(lane, done.take()) {
-        let began_ns = target.now_ns();
+/// A lane's thread: what it keeps from write to write.
+struct Worker<'a> {
+    applying: &'a Applying,
+    target: &'a dyn Target,
+    worked: Worked,
+    family: Option<Arc<Family>>,
+}
+
+impl Worker<'_> {
+    /// Applies a batch.
+    fn apply(&mut self, batch: &Batch) {
         let (mut superseded, mut bytes) = (Vec::new(), 0);
         for places in batch.places.chunks(PIN_WRITES) {
             let pin = pin();
-            for place in places {
-                applying.watermark.begin(&mut worked, place.csn);
-                let family = match &family {
-                    Some(family) if family.id() == place.cf && !family.is_cleared() => family,
-                    _ => family.insert(target.families().get_or_make(place.cf)),
-                };
-                let write = LoggedWrite {
-                    key: &batch.bytes[place.key..place.value],
-                    value: place.is_put.then(|| &batch.bytes[place.value..place.end]),
-                    csn: place.csn,
-                    since: place.since,
-                    is_settled: true,
-                };
-                let Superseded { row, bytes: more } = family.apply(&write, &pin);
-                bytes += more;
-                if let Some(row) = row {
-                    target.prune(family, &row);
-                    superseded.push((place.csn, place.cf, row));
+            for places in places.chunks(usize::from(CALLS_MAX)) {
+                let run = start_run::<ApplyRow>();
+                for place in places {
+                    let Superseded { row, bytes: more } = self.write(batch, place, &pin);
+                    bytes += more;
+                    superseded.extend(row.map(|row| (place.csn, place.cf, row)));
+                }
+                if let Some(run) = run {
+                    tell_run(run, places);
                 }
             }
         }
-        target.garbage().superseded(bytes, superseded);
-        applying.watermark.finish(&mut worked);
-        applying.publish(target);
+        self.target.garbage().superseded(bytes, superseded);
+        self.applying.watermark.finish(&mut self.worked);
+        self.applying.publish(self.target);
+    }
+
+    fn write(&mut self, batch: &Batch, place: &Place, pin: &Pin) -> Superseded {
+        self.applying.watermark.begin(&mut self.worked, place.csn);
+        let family = match &self.family {
+            Some(family) if family.id() == place.cf && !family.is_cleared() => family,
+            _ => self.family.insert(self.target.families().get_or_make(place.cf)),
+        };
+        let write = LoggedWrite {
+            key: &batch.bytes[place.key..place.value],
+            value: place.is_put.then(|| &batch.bytes[place.value..place.end]),
+            csn: place.csn,
+            since: place.since,
+            is_settled: true,
+        };
+        let superseded = family.apply(&write, pin);
+        if let Some(row) = &superseded.row {
+            self.target.prune(family, row);
+        }
+        superseded
+    }
+}
+
+/// Tells of a run of writes that was measured.
+#[cold]
+fn tell_run(mut run: Run<ApplyRow>, places: &[Place]) {
+    for place in places {
+        let (key_bytes, value_bytes) = (word(place.value - place.key), word(place.end - place.value));
+        let row = ApplyRow { kind: u32::from(!place.is_put), key_bytes, value_bytes, ..ApplyRow::default() };
+        let _is_full = run.add(row); // runs are cut to what fits
+    }
+    run.stop_with(places.last().map_or(Lsn::ZERO, |place| place.csn), []);
+}
+
+/// Applies the batches of a lane until there are no more.
+fn work(applying: &Applying, target: &dyn Target, lane: usize, worked: Worked) {
+    let alarm = Alarm(applying, target);
+    let _scope = work_for(Source::Apply);
+    let mut worker = Worker { applying, target, worked, family: None };
+    let mut done = None;
+    while let Some(batch) = applying.pop(lane, done.take()) {
+        let began_ns = target.now_ns();
+        worker.apply(&batch);
         // Two looks at the clock for each batch, not for each write.
         applying.busy_ns.fetch_add(target.now_ns().saturating_sub(began_ns), Relaxed);
         done = Some(batch);

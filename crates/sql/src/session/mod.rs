@@ -53,6 +53,8 @@ mod referential;
 mod replicas;
 mod run;
 mod sampled;
+#[cfg(test)]
+mod samples_tests;
 pub mod settings;
 mod simple;
 mod standbys;

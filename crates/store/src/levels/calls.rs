@@ -133,6 +133,8 @@ pub struct Flushed {
     pub table_bytes: u64,
     /// Sorted runs that a reader must merge now.
     pub runs: usize,
+    /// Those of them that only a compaction makes fewer.
+    pub new_runs: usize,
     /// It is time to call [`crate::Levels::compact_due`].
     pub compaction_due: bool,
 }

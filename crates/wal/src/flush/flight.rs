@@ -11,6 +11,7 @@ use std::{
 
 use collie_base::Lsn;
 use collie_env::{File, fault_point};
+use collie_obs::{Ended, LogFlush, Source, word, work_for};
 
 use super::{
     Flusher,
@@ -44,6 +45,13 @@ struct Departed {
     path: PathBuf,
 }
 
+/// How long the parts of a flight took that is measured.
+#[derive(Debug, Default)]
+struct Times {
+    write_ns: u64,
+    sync_ns: u64,
+}
+
 impl Flusher {
     /// Takes a right to fly, if one is free.
     pub(crate) fn begin(&self, queue: &mut Queue, purpose: Purpose) -> Option<Right> {
@@ -56,7 +64,9 @@ impl Flusher {
         let target = if purpose == Purpose::SyncOnly { self.written.load() } else { boundary };
         let number = queue.flight;
         let began_ns = self.clock.now_ns();
-        queue.air.push_back(InAir { number, purpose, target, landed: false, began_ns });
+        let last_ns = std::mem::replace(&mut queue.last_began_ns, began_ns);
+        let since_last_ns = if last_ns == 0 { 0 } else { began_ns.saturating_sub(last_ns) };
+        queue.air.push_back(InAir { number, purpose, target, landed: false, began_ns, since_last_ns });
         Some(Right { number, purpose, description, target })
     }
 
@@ -76,11 +86,13 @@ impl Flusher {
     }
 
     fn fly_inner(&self, right: &Right) -> Result<(), WalError> {
+        let _scope = self.follows.then(|| work_for(Source::Apply));
         let mut course = self.course.lock();
         if self.mend(&mut course, right.target)? {
             // The rewrite covers what this flight was for, but for a closing frame.
             return if right.purpose == Purpose::Close { self.close_course(&mut course) } else { Ok(()) };
         }
+        let (span, before) = (collie_obs::start::<LogFlush>(), course.counts);
         let departed = match self.depart(&mut course, right) {
             Ok(Some(departed)) => departed,
             Ok(None) => return self.link_copies(&mut course, right),
@@ -92,9 +104,16 @@ impl Flusher {
             }
         };
         self.track.begin();
+        let placed = course.counts;
         drop(course);
-        let carried = self.carry_out(right, departed);
+        let mut times = span.is_some().then(Times::default);
+        let carried = self.carry_out(right, departed, times.as_mut());
         self.track.end();
+        if let (Some(span), Some(times), Ok(())) = (span, times, &carried) {
+            let stream_bytes = placed.stream_bytes - before.stream_bytes;
+            let disk_bytes = placed.file_bytes - before.file_bytes;
+            self.tell_flush(span.end(), right, stream_bytes, [times.write_ns, times.sync_ns, disk_bytes]);
+        }
         if carried.is_err() {
             // Unless another flight that met the same break has done it by now.
             let _mended = self.mend(&mut self.course.lock(), right.target)?;
@@ -155,14 +174,18 @@ impl Flusher {
     }
 
     /// Writes what was placed, and syncs; others may do so too.
-    fn carry_out(&self, right: &Right, departed: Departed) -> Result<(), WalError> {
+    fn carry_out(&self, right: &Right, departed: Departed, mut times: Option<&mut Times>) -> Result<(), WalError> {
         let Departed { placed, file, path } = departed;
         let leg = placed.as_ref().map(|placed| placed.leg);
         if let Some(placed) = placed {
             self.still_whole()?;
             let skipped = mistake!("WRITE_SKIPPED");
             fault_point!("wal.write");
+            let began_ns = times.is_some().then(|| self.clock.now_ns());
             let written = if skipped { Ok(()) } else { file.write_at(placed.offset, &placed.bytes) };
+            if let (Some(times), Some(began_ns)) = (&mut times, began_ns) {
+                times.write_ns = self.clock.now_ns().saturating_sub(began_ns);
+            }
             *self.buffers[right.description].lock() = placed.bytes;
             let mut legs = self.track.lock();
             written.map_err(|source| legs.fail(WalError::io("write", &path, source)))?;
@@ -180,6 +203,9 @@ impl Flusher {
             let began_ns = self.clock.now_ns();
             let synced = sync_file(&*file);
             let took_ns = self.clock.now_ns().saturating_sub(began_ns);
+            if let Some(times) = times {
+                times.sync_ns = took_ns;
+            }
             fault_point!("wal.synced");
             let mut legs = self.track.lock();
             synced.map_err(|source| legs.fail(WalError::io("sync", &path, source)))?;
@@ -190,6 +216,29 @@ impl Flusher {
             }
         }
         Ok(())
+    }
+
+    /// Tells of a flight that was measured; `labels` are the times of its write and sync, and its bytes on disk.
+    #[cold]
+    fn tell_flush(&self, ended: Ended<LogFlush>, right: &Right, stream_bytes: u64, labels: [u64; 3]) {
+        let (flights, since_last_ns) = {
+            let mut queue = self.queue.lock();
+            let flights = queue.air.iter().filter(|flight| !flight.landed).count();
+            (flights, queue.flying(right.number).since_last_ns)
+        };
+        let flush = LogFlush {
+            stream_bytes: word(stream_bytes),
+            records: 0,
+            flights: word(flights),
+            us_since_last: word(since_last_ns / 1_000),
+            copies: self.mirror.as_ref().map_or(1, |mirror| u32::from(mirror.counts().configured)),
+            io_mode: match right.purpose {
+                Purpose::Write | Purpose::Heartbeat => 1,
+                Purpose::SyncOnly => 2,
+                Purpose::Sync | Purpose::Close => 0,
+            },
+        };
+        ended.tell(right.target, flush, labels);
     }
 
     /// Ends a flight: wakes the next leader first, then those it covered.

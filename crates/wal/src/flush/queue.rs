@@ -60,6 +60,8 @@ pub(super) struct InAir {
     /// Whether it has landed, and only waits for those before it.
     pub(super) landed: bool,
     pub(super) began_ns: u64,
+    /// Since the flight before it began.
+    pub(super) since_last_ns: u64,
 }
 
 impl InAir {
@@ -78,6 +80,8 @@ pub(crate) struct Queue {
     pub(super) free: Vec<usize>,
     /// Number of the flight that began last.
     pub(crate) flight: u64,
+    /// When it began; 0 for none.
+    pub(super) last_began_ns: u64,
     pub(super) parked: [usize; LANES],
     pub(super) parked_written: usize,
     pub(super) durable_wakers: Wakers,
@@ -93,6 +97,7 @@ impl Queue {
             air: VecDeque::new(),
             free: (0..flights).rev().collect(),
             flight: 0,
+            last_began_ns: 0,
             parked: [0; LANES],
             parked_written: 0,
             durable_wakers: Wakers::new(),

@@ -6,6 +6,7 @@
 use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
+use collie_obs::{CommitWait, word};
 use parking_lot::MutexGuard;
 
 use super::{
@@ -33,6 +34,33 @@ impl Flusher {
             return Ok(());
         }
         assert!(self.reserve.has_reserved(lsn), "waits are for records that were appended");
+        let span = collie_obs::start::<CommitWait>();
+        let about = span.as_ref().map(|_| self.about_wait(mark, lsn));
+        let waited = self.wait_for(mark, lsn, purpose);
+        if let (Some(span), Some(about), Ok(())) = (span, about, &waited) {
+            span.stop_with(lsn, about, []);
+        }
+        waited
+    }
+
+    /// Returns what stands before a wait that is measured.
+    #[cold]
+    fn about_wait(&self, mark: Mark, lsn: Lsn) -> CommitWait {
+        let bytes_ahead = word(lsn.get().saturating_sub(self.mark(mark).get()));
+        let flush_ewma_us = word(self.track.lock().took_ewma_ns() / 1_000);
+        let queue = self.queue.lock();
+        let flights = queue.air.iter().filter(|flight| !flight.landed).count();
+        let futures = queue.durable_wakers.len() + queue.written_wakers.len();
+        let waiters = queue.parked.iter().sum::<usize>() + queue.parked_written + futures;
+        let level = match mark {
+            Mark::Boundary => 0,
+            Mark::Written => 1,
+            Mark::Durable => 2,
+        };
+        CommitWait { level, bytes_ahead, flights: word(flights), waiters: word(waiters), flush_ewma_us }
+    }
+
+    fn wait_for(&self, mark: Mark, lsn: Lsn, purpose: Purpose) -> Result<(), WalError> {
         if mark == Mark::Boundary {
             return self.wait_boundary(lsn);
         }

@@ -188,6 +188,11 @@ impl Reserve {
         }
     }
 
+    /// Returns how many writers with a slot of their own there were at one time.
+    pub(crate) fn writers(&self) -> u64 {
+        self.seats.own()
+    }
+
     /// Returns the next free position; at least that of any record whose `publish` has begun.
     pub(crate) fn next(&self) -> Lsn {
         match &self.rule {

@@ -96,6 +96,11 @@ impl Seats {
         Slot::new(index)
     }
 
+    /// Returns how many slots have, or had, a writer of their own.
+    pub(super) fn own(&self) -> u64 {
+        self.own.load(Ordering::Relaxed)
+    }
+
     /// Takes a slot back.
     pub(super) fn give_back(&self, slot: Slot) {
         if !slot.stranded {

@@ -1,0 +1,131 @@
+//! What the engine tells of calls that are measured (`collie_obs`): out of line, after the time has ended.
+//!
+//! Units that are one call of a session are here; those of threads in the background stand beside their work.
+
+use collie_base::Lsn;
+use collie_obs::{
+    Ended, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, start, word,
+};
+use collie_store::{Family, Pending, Pin, View};
+use collie_txn::{Isolation, Txns};
+
+use crate::Write;
+use crate::log::EngineLog;
+use crate::redo_buffer::RedoBuffer;
+use crate::writes::Fates;
+
+/// A read of a row by its key.
+#[cold]
+pub(crate) fn row_read(
+    ended: Ended<RowRead>,
+    (family, key): (&Family, &[u8]),
+    value_bytes: Option<usize>,
+    (view, fates, pin): (&View, &Fates<'_>, &Pin),
+) {
+    let chain_steps = word(family.read_steps(key, view, fates, pin));
+    let (value_bytes, found) = (word(value_bytes.unwrap_or(0)), u32::from(value_bytes.is_some()));
+    ended.tell(Lsn::ZERO, RowRead { key_bytes: word(key.len()), value_bytes, chain_steps, found }, []);
+}
+
+/// A row that was inserted; `unique`: only because there was none.
+#[cold]
+pub(crate) fn row_insert(ended: Ended<RowInsert>, pending: &Pending, value_bytes: usize, unique: bool) {
+    let (key_bytes, value_bytes) = (word(pending.row().key().len()), word(value_bytes));
+    let insert = RowInsert { key_bytes, value_bytes, unique: u32::from(unique) };
+    ended.tell(Lsn::ZERO, insert, [pending.bytes_with_row()]);
+}
+
+/// Rows of a range that were visited, with what the caller did to each.
+#[cold]
+pub(crate) fn scan(ended: Ended<Scan>, rows: usize, value_bytes: usize, reverse: bool) {
+    let (rows_returned, value_bytes, reverse) = (word(rows), word(value_bytes), u32::from(reverse));
+    ended.tell(Lsn::ZERO, Scan { rows_returned, value_bytes, reverse, ..Scan::default() }, []);
+}
+
+/// A write to a row that is there.
+#[derive(Debug)]
+pub(crate) enum Writing {
+    Update(Span<RowUpdate>),
+    Delete(Span<RowDelete>),
+}
+
+/// A [`Writing`] that is over.
+#[derive(Debug)]
+pub(crate) enum WroteRow {
+    Update(Ended<RowUpdate>),
+    Delete(Ended<RowDelete>),
+}
+
+impl Writing {
+    /// Begins to measure an update or a deletion; locks and moves are no units.
+    #[inline]
+    pub(crate) fn start(what: &Write<'_>) -> Option<Self> {
+        match what {
+            Write::Put(_) | Write::PutKeys(_) => start().map(Self::Update),
+            Write::Delete => start().map(Self::Delete),
+            Write::MoveTo { .. } | Write::Lock(_) => None,
+        }
+    }
+
+    pub(crate) fn end(self) -> WroteRow {
+        match self {
+            Self::Update(span) => WroteRow::Update(span.end()),
+            Self::Delete(span) => WroteRow::Delete(span.end()),
+        }
+    }
+}
+
+impl WroteRow {
+    /// The row has the version `pending`.
+    #[cold]
+    pub(crate) fn tell(self, pending: &Pending, value_bytes: usize) {
+        let row = pending.row();
+        let (key_bytes, chain_len) = (word(row.key().len()), word(row.version_count()));
+        match self {
+            Self::Update(ended) => {
+                let update = RowUpdate { key_bytes, value_bytes: word(value_bytes), chain_len, retries: 0 };
+                ended.tell(Lsn::ZERO, update, [pending.bytes_with_row()]);
+            }
+            Self::Delete(ended) => ended.tell(Lsn::ZERO, RowDelete { key_bytes, chain_len }, []),
+        }
+    }
+}
+
+/// A transaction that began.
+#[cold]
+pub(crate) fn txn_begin(ended: Ended<TxnBegin>, isolation: Isolation, txns: &Txns<EngineLog>) {
+    let kind = match isolation {
+        Isolation::ReadCommitted => 0,
+        Isolation::RepeatableRead => 1,
+        Isolation::Serializable => 2,
+    };
+    ended.tell(Lsn::ZERO, TxnBegin { kind, live_snapshots: word(txns.snapshots_held().0) }, []);
+}
+
+/// What a transaction has written, as its end is measured: the buffer is empty afterwards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    rows: u64,
+    redo_bytes: u64,
+    chunks: u64,
+}
+
+impl Written {
+    pub(crate) fn of(redo: &RedoBuffer) -> Self {
+        Self { rows: redo.position(), redo_bytes: redo.bytes_written(), chunks: redo.chunks() }
+    }
+
+    /// The transaction is committed, at `at` unless it wrote nothing.
+    #[cold]
+    pub(crate) fn committed(self, span: Span<TxnCommit>, at: Lsn) {
+        let Self { rows, redo_bytes, chunks } = self;
+        let (read_only, rows) = (u32::from(rows == 0), word(rows));
+        span.stop_with(at, TxnCommit { rows, redo_bytes: word(redo_bytes), chunks: word(chunks), read_only }, []);
+    }
+
+    /// The transaction is undone.
+    #[cold]
+    pub(crate) fn undone(self, span: Span<TxnAbort>) {
+        span.stop(TxnAbort { rows: word(self.rows), redo_bytes: word(self.redo_bytes) });
+    }
+}

@@ -1,0 +1,133 @@
+//! Operating units of the log and the engine, measured: alone in its program, since there is one sampler in a process.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+mod common;
+
+use std::path::Path;
+
+use collie_base::Lsn;
+use collie_engine::{Basis, Db, Env, Options, Outcome, Replica, ReplicaOptions, Seed, Write};
+use collie_env::{Clock as _, RealClock};
+use collie_obs::{Batch, Drain, MEASURED_IN, RateTable, Sample, Situation, Source, UNITS, publish, set_default_source};
+use collie_wal::ShipOptions;
+use common::{all, begin, next_statement, open_tiny, put, tiny};
+
+/// Units of statements, which are measured above the engine.
+const OF_SQL: std::ops::RangeInclusive<u8> = 14..=19;
+
+fn now_ns() -> u64 {
+    RealClock.now_ns()
+}
+
+/// Rows inserted, read, changed, deleted, scanned, rolled back, flushed, merged and cleaned, then an open that finds them.
+fn work_of_a_primary(dir: &Path) {
+    let open = || Db::open(dir, Options::small(), Env::real(), &mut |_| ()).unwrap().0;
+    let db = open();
+    let cf = db.create_family();
+    let f = db.family(cf);
+    let mut session = db.session().unwrap();
+    for round in 0..3_u8 {
+        begin(&mut session);
+        for key in 0..20_u8 {
+            put(&mut session, &f, &[round, key], &[key; 100]);
+        }
+        next_statement(&mut session);
+        assert!(session.get(&f, &[round, 3]).unwrap().is_some());
+        let changed = session.write(&f, &[round, 3], Basis::Snapshot, Write::Put(b"changed")).unwrap();
+        let deleted = session.write(&f, &[round, 4], Basis::Snapshot, Write::Delete).unwrap();
+        assert_eq!([changed, deleted], [Outcome::Done, Outcome::Done]);
+        session.commit(true).unwrap().block().unwrap();
+        db.log().unwrap().flush_wal(true).unwrap();
+        db.flush_cf(&[cf]).unwrap();
+    }
+    begin(&mut session);
+    put(&mut session, &f, b"undone", b"");
+    session.rollback();
+    begin(&mut session);
+    assert_eq!(all(&session, &f).len(), 57);
+    // What the flushes lack, for the next open to replay.
+    put(&mut session, &f, b"late", b"");
+    session.commit(true).unwrap().block().unwrap();
+    db.compact(cf).unwrap();
+    db.tick();
+    drop((session, f));
+    db.close().unwrap();
+    drop(db);
+    open().close().unwrap();
+}
+
+/// A commit that a replica receives and applies.
+fn work_of_a_replica() {
+    let (env, _disk) = Env::simulated(1);
+    let primary = open_tiny(env).unwrap().0;
+    let (env, _disk) = Env::simulated(2);
+    let (term, histories) = primary.histories();
+    let cluster_id = primary.cluster_id();
+    let dir = Path::new(common::DIR);
+    Seed { cluster_id, node_id: 99, term, histories, consistent_at: Lsn::ZERO }.plant(&env, dir).unwrap();
+    let replica = Replica::open(dir, tiny(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap().0;
+    let f = primary.family(primary.create_family());
+    let mut session = primary.session().unwrap();
+    begin(&mut session);
+    for key in 0..20_u8 {
+        put(&mut session, &f, &[key], b"shipped");
+    }
+    session.commit(false).unwrap().block().unwrap();
+    let log = primary.log().unwrap();
+    log.flush_wal(true).unwrap();
+    let mut shipper = log.ship("replica", ShipOptions::from(replica.end())).unwrap();
+    let mut bytes = Vec::new();
+    while let Some(shipment) = shipper.try_next(1 << 20, &mut bytes).unwrap() {
+        replica.receive(shipment.start, shipment.prev_end, &bytes).unwrap();
+        replica.set_show(shipment.durable);
+        bytes.clear();
+    }
+    let (_, here) = replica.state_hash().unwrap();
+    assert_eq!(here, primary.state_hash(&[]).unwrap().1);
+}
+
+/// Goal: every unit that the document calls measured, in the log and the engine, gives samples with numbers in them; one that is
+/// not gives none. Method: a primary's work in real files and a replica's, every call measured; what is known of the work
+/// is looked for in the samples.
+#[test]
+fn every_measured_unit_gives_samples() {
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    let dir = tempfile::tempdir().unwrap();
+    // Opened once without samples, which offers a clock where the processor has none.
+    Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap().0.close().unwrap();
+    set_default_source(Source::Calibration);
+    assert!(publish(&RateTable::all(1.0)));
+    work_of_a_primary(dir.path());
+    let mut batch = Batch::new();
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    let mut samples = std::mem::take(&mut batch.samples);
+    assert!(samples.iter().all(|sample| sample.source == Source::Calibration.number()));
+    work_of_a_replica();
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    samples.append(&mut batch.samples);
+    publish(&RateTable::off());
+
+    for (unit, place) in UNITS.iter().zip(MEASURED_IN).filter(|(unit, _)| !OF_SQL.contains(&unit.id)) {
+        let found = samples.iter().filter(|sample| sample.ou == unit.id).count();
+        assert_eq!(found > 0, !place.is_empty(), "{}: {found} samples, measured in {place:?}", unit.name);
+    }
+    let of = |unit: u8| samples.iter().filter(move |sample| sample.ou == unit);
+    let has = |unit: u8, is: &dyn Fn(&Sample) -> bool| {
+        assert!(of(unit).any(is), "{:#?}", of(unit).take(5).collect::<Vec<_>>());
+    };
+    assert!(samples.iter().all(|sample| sample.ou != 0 && sample.p > 0.0 && sample.calls > 0));
+    has(1, &|append| append.features[0] > 2_000 && append.lsn > 0); // a commit with twenty rows of a hundred bytes
+    has(2, &|flush| flush.features[0] > 2_000 && flush.labels[3] >= 4096 && flush.labels[0] >= flush.labels[1]);
+    has(6, &|commit| commit.features[0] == 22 && commit.features[1] > 2_000 && commit.features[3] == 0);
+    has(7, &|abort| abort.features[0] == 1);
+    has(9, &|read| read.features == [2, 100, 1, 1, 0, 0, 0, 0]);
+    has(10, &|insert| insert.features[..3] == [2, 100, 1] && insert.labels[1] > 100);
+    has(11, &|update| update.features[..2] == [2, 7] && update.features[2] > 0);
+    has(12, &|delete| delete.features[0] == 2);
+    has(13, &|scan| scan.features[1] == 57 && scan.features[4] == 0);
+    has(21, &|flush| flush.features[0] >= 19 && flush.features[2] == 1 && flush.labels[1] > 0);
+    has(22, &|merge| merge.features[0] > 0 && merge.features[2] == 1);
+    has(24, &|received| received.features[1] > 0 && received.source == Source::Apply.number());
+    has(26, &|run| run.calls == 16 && run.features[2] == 16 * 7 && run.source == Source::Apply.number());
+    has(30, &|loaded| loaded.features[0] > 50);
+}

@@ -1,0 +1,185 @@
+//! `Drain`: takes the samples out of the threads' lanes, in nanoseconds and with their context.
+//!
+//! One at a time in a process. Lowest priority: who is late loses samples, and nobody waits.
+
+use std::sync::Arc;
+
+use crate::collector::{Collector, PROCESS, ThreadLane};
+use crate::context::{ContextRow, SchedStat, Situation};
+use crate::sample::Sample;
+use crate::scale::{Cost, Scale, double};
+use crate::schema::UNIT_SLOTS;
+use crate::source::SOURCES;
+
+/// How often the cost of measuring is looked at again, in nanoseconds.
+const CALIBRATION_NS: u64 = 3_600_000_000_000;
+
+/// What a drain found. Reused: [`Drain::drain`] empties it first.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The samples, each thread's in its order.
+    pub samples: Vec<Sample>,
+    /// The rows of the period that ends, one per thread.
+    pub contexts: Vec<ContextRow>,
+    /// Samples taken, by unit and source.
+    pub taken: [[u64; SOURCES]; UNIT_SLOTS],
+    /// Samples dropped, by unit.
+    pub dropped: [u64; UNIT_SLOTS],
+    /// What the samples cost the threads that took them, in microseconds: an estimate from what one costs.
+    pub spent_us: f64,
+}
+
+impl Batch {
+    /// Makes an empty one.
+    pub const fn new() -> Self {
+        Self {
+            samples: Vec::new(),
+            contexts: Vec::new(),
+            taken: [[0; SOURCES]; UNIT_SLOTS],
+            dropped: [0; UNIT_SLOTS],
+            spent_us: 0.0,
+        }
+    }
+
+    /// Returns the share of a unit's samples that was lost, 0 to 1. Above a hundredth the batch should not be trusted for it.
+    pub fn dropped_share(&self, unit: u8) -> f64 {
+        let unit = usize::from(unit).min(UNIT_SLOTS - 1);
+        let (taken, dropped) = (self.taken[unit].iter().sum::<u64>(), self.dropped[unit]);
+        if dropped == 0 { 0.0 } else { double(dropped) / double(taken + dropped) }
+    }
+
+    fn clear(&mut self) {
+        self.samples.clear();
+        self.contexts.clear();
+        (self.taken, self.dropped, self.spent_us) = ([[0; SOURCES]; UNIT_SLOTS], [0; UNIT_SLOTS], 0.0);
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whose samples: the process's, or a test's.
+#[derive(Debug)]
+enum Owner {
+    Process,
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests make collectors of their own"))]
+    Own(Arc<Collector>),
+}
+
+impl std::ops::Deref for Owner {
+    type Target = Collector;
+
+    fn deref(&self) -> &Collector {
+        match self {
+            Self::Process => &PROCESS,
+            Self::Own(collector) => collector,
+        }
+    }
+}
+
+/// A lane, and the times of its thread at the last drain.
+#[derive(Debug)]
+struct Drained {
+    lane: ThreadLane,
+    seen: Option<SchedStat>,
+}
+
+/// The right to take samples.
+#[derive(Debug)]
+pub struct Drain {
+    collector: Owner,
+    lanes: Vec<Drained>,
+    scale: Scale,
+    cost: Cost,
+    calibrated_ns: u64,
+}
+
+impl Drain {
+    /// Takes the process's right to drain and compares clocks for about two milliseconds; `None` when somebody has it. `now_ns`
+    /// is the clock in which samples will be told.
+    pub fn open(now_ns: &dyn Fn() -> u64) -> Option<Self> {
+        Self::of(Owner::Process, now_ns)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_own(collector: &Arc<Collector>, now_ns: &dyn Fn() -> u64) -> Option<Self> {
+        Self::of(Owner::Own(Arc::clone(collector)), now_ns)
+    }
+
+    fn of(collector: Owner, now_ns: &dyn Fn() -> u64) -> Option<Self> {
+        if !collector.begin_draining() {
+            return None;
+        }
+        let scale = Scale::measure(&collector, now_ns);
+        let cost = Cost::measure(&collector);
+        Some(Self { collector, lanes: Vec::new(), scale, cost, calibrated_ns: now_ns() })
+    }
+
+    /// Ends a period: puts everything that the threads have recorded into `batch`. `now_ns` is what the clock says now.
+    ///
+    /// # Progress
+    /// Waits for nobody; a thread that records meanwhile is cut off at what its lane held.
+    pub fn drain(&mut self, now_ns: u64, situation: Situation, batch: &mut Batch) {
+        batch.clear();
+        self.scale.refine(self.collector.now(), now_ns);
+        if now_ns.saturating_sub(self.calibrated_ns) >= CALIBRATION_NS {
+            (self.cost, self.calibrated_ns) = (Cost::measure(&self.collector), now_ns);
+        }
+        let mut new = Vec::new();
+        self.collector.take_new(&mut new);
+        self.lanes.extend(new.into_iter().map(|lane| Drained { lane, seen: None }));
+        let ctx = self.collector.next_ctx();
+        let (scale, cost) = (self.scale, self.cost);
+        for drained in &mut self.lanes {
+            drained.take(&scale, &cost, batch);
+            let row = ContextRow { ctx, ended_ns: now_ns, situation, ..drained.context(batch) };
+            batch.contexts.push(row);
+        }
+        let before = self.lanes.len();
+        self.lanes.retain(|drained| !drained.lane.reader.is_over());
+        self.collector.removed(before - self.lanes.len());
+        self.collector.laneless.take(&mut batch.dropped);
+        batch.spent_us = double(batch.samples.len() as u64) * cost.sample_ticks * scale.ns_per_tick() / 1_000.0;
+    }
+
+    /// Returns what one sample costs the thread that takes it, in nanoseconds, as it was measured last.
+    pub fn sample_ns(&self) -> f64 {
+        self.cost.sample_ticks * self.scale.ns_per_tick()
+    }
+}
+
+impl Drained {
+    fn take(&mut self, scale: &Scale, cost: &Cost, batch: &mut Batch) {
+        // Not more than a lane holds: a thread that is faster than we are must not keep us.
+        for _ in 0..crate::recorder::LANE_SAMPLES {
+            let Some(mut sample) = self.lane.reader.pop() else { break };
+            sample.start = scale.moment_ns(sample.start);
+            sample.labels[0] = scale.length_ns(sample.labels[0].saturating_sub(cost.empty_ticks));
+            batch.taken[usize::from(sample.ou)][usize::from(sample.source)] += 1;
+            batch.samples.push(sample);
+        }
+    }
+
+    /// Returns the thread's part of its row.
+    fn context(&mut self, batch: &mut Batch) -> ContextRow {
+        let now = SchedStat::of(self.lane.system_thread);
+        let passed = match (now, self.seen) {
+            (Some(now), Some(seen)) => now.since(seen),
+            _ => SchedStat::default(),
+        };
+        self.seen = now.or(self.seen);
+        let dropped = self.lane.dropped.take(&mut batch.dropped);
+        let SchedStat { cpu_ns, run_wait_ns } = passed;
+        ContextRow { thread: self.lane.thread, cpu_ns, run_wait_ns, dropped, ..ContextRow::default() }
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        let lanes = std::mem::take(&mut self.lanes);
+        self.collector.end_draining(lanes.into_iter().map(|drained| drained.lane).collect());
+    }
+}

@@ -1,0 +1,101 @@
+//! What call sites use: the calling thread's part of the process's sampler.
+//!
+//! In a model nothing is ever sampled: a model looks at orders, and the sampler's own are modelled by themselves.
+
+#[cfg(not(any(loom, shuttle)))]
+use std::cell::RefCell;
+
+use crate::countdown::Countdown;
+use crate::measured::{Started, Told};
+#[cfg(not(any(loom, shuttle)))]
+use crate::{collector::PROCESS, recorder::Recorder};
+
+std::thread_local! {
+    static COUNTDOWN: Countdown = const { Countdown::new() };
+}
+
+#[cfg(not(any(loom, shuttle)))]
+std::thread_local! {
+    static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
+}
+
+/// Calls `with` with the thread's countdown.
+#[inline]
+pub(crate) fn with_countdown<R>(with: impl FnOnce(&Countdown) -> R) -> R {
+    COUNTDOWN.with(with)
+}
+
+/// Decides whether this call is measured.
+#[cfg(not(any(loom, shuttle)))]
+#[inline]
+pub(crate) fn begin(unit: u8) -> Option<Started> {
+    let base = PROCESS.rates().base(unit);
+    if base == 0 {
+        return None;
+    }
+    if COUNTDOWN.with(|countdown| countdown.passes(unit, base)) {
+        return None;
+    }
+    decide(unit, base)
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn begin(_unit: u8) -> Option<Started> {
+    None
+}
+
+#[cfg(not(any(loom, shuttle)))]
+#[cold]
+#[inline(never)]
+fn decide(unit: u8, base: u64) -> Option<Started> {
+    // A thread that is being torn down, or is recording just now, takes no sample.
+    RECORDER
+        .try_with(|recorder| {
+            let mut recorder = recorder.try_borrow_mut().ok()?;
+            if recorder.is_none() {
+                *recorder = PROCESS.register();
+            }
+            match recorder.as_mut() {
+                Some(recorder) => COUNTDOWN.with(|countdown| PROCESS.begin(countdown, recorder, unit, base)),
+                None => {
+                    PROCESS.laneless.add(unit);
+                    None
+                }
+            }
+        })
+        .ok()
+        .flatten()
+}
+
+/// Returns the sampler's time.
+#[cfg(not(any(loom, shuttle)))]
+#[inline]
+pub(crate) fn now() -> u64 {
+    PROCESS.now()
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn now() -> u64 {
+    0
+}
+
+/// Records a call that is over.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn record(started: Started, ended: u64, told: &Told<'_>) {
+    let sample = PROCESS.sample(started, ended, told);
+    // A thread that is being torn down loses it.
+    let _recorded = RECORDER.try_with(|recorder| {
+        if let Ok(mut recorder) = recorder.try_borrow_mut()
+            && let Some(recorder) = recorder.as_mut()
+        {
+            recorder.record(sample);
+        }
+    });
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn record(_: Started, _: u64, _: &Told<'_>) {}
+
+/// Takes no clock: a model has no time.
+#[cfg(any(loom, shuttle))]
+pub const fn offer_clock(_: fn() -> u64) {}

@@ -1,0 +1,82 @@
+//! The process's sampler through what call sites and the drain use. One test: it is one for the process.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use collie_base::Lsn;
+use collie_obs::{
+    ApplyRow, Batch, CALLS_MAX, Drain, LogFlush, RateTable, RowRead, Sample, Situation, Source, offer_clock, publish,
+    set_default_source, start, start_run, work_for,
+};
+
+static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
+
+/// A clock that goes on by a microsecond with each look.
+fn now_ns() -> u64 {
+    NOW_NS.fetch_add(1_000, Relaxed)
+}
+
+fn of(batch: &Batch, unit: u8) -> Vec<Sample> {
+    batch.samples.iter().filter(|sample| sample.ou == unit).copied().collect()
+}
+
+/// Goal: what a call site says arrives, whole, with its probability, source and run; what it does not stop leaves nothing. Method:
+/// two threads, spans, a run longer than one sample, a dropped span, an empty run, and off.
+#[test]
+fn call_sites_samples_arrive() {
+    offer_clock(now_ns);
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    assert!(Drain::open(&now_ns).is_none());
+    let mut batch = Batch::new();
+    assert!(start::<RowRead>().is_none(), "nobody asked for samples");
+    assert!(publish(&RateTable::all(1.0)), "a clock was offered");
+    set_default_source(Source::Local);
+    let read = RowRead { key_bytes: 8, value_bytes: 100, chain_steps: 1, found: 1 };
+    start::<RowRead>().expect("every call").stop(read);
+    let _not_stopped = start::<RowRead>();
+    let there = std::thread::spawn(|| {
+        let _scope = work_for(Source::Apply);
+        let flush = LogFlush { stream_bytes: 4096, io_mode: 2, ..LogFlush::default() };
+        start::<LogFlush>().expect("every call").stop_with(Lsn::new(8192), flush, [10, 20, 8192]);
+        let (mut rows, mut runs) = (0_u32, 0);
+        while rows < 20 {
+            let mut run = start_run::<ApplyRow>().expect("every run");
+            let row = |rows: u32| ApplyRow { kind: rows % 2, key_bytes: 10, ..ApplyRow::default() };
+            while rows < 20 {
+                rows += 1;
+                if run.add(row(rows)) {
+                    break;
+                }
+            }
+            run.stop();
+            runs += 1;
+        }
+        start_run::<ApplyRow>().expect("every run").stop();
+        runs
+    });
+    assert_eq!(there.join().expect("it ends"), 2);
+    drain.drain(now_ns(), Situation { commits_per_s: 7.0, ..Situation::default() }, &mut batch);
+
+    let [reads, flushes, rows] = [of(&batch, 9), of(&batch, 2), of(&batch, 26)];
+    assert_eq!((reads.len(), flushes.len(), rows.len()), (1, 1, 2));
+    assert_eq!((reads[0].source, reads[0].calls, &reads[0].features[..4]), (1, 1, &[8, 100, 1, 1][..]));
+    assert_eq!((flushes[0].source, flushes[0].lsn, &flushes[0].labels[1..]), (0, 8192, &[10, 20, 8192][..]));
+    assert_eq!((rows[0].calls, rows[1].calls), (CALLS_MAX, 20 - CALLS_MAX));
+    assert_eq!(
+        (rows[0].features[1], rows[1].features[1], rows[1].features[0]),
+        (160, 40, 0),
+        "sums; a code is the last"
+    );
+    assert_ne!(reads[0].thread, flushes[0].thread);
+    for sample in &batch.samples {
+        assert!((sample.p - 1.0).abs() < f32::EPSILON && sample.version == 1, "{sample:?}");
+        let row = batch.contexts.iter().find(|row| (row.ctx, row.thread) == (sample.ctx, sample.thread));
+        assert!(row.is_some_and(|row| (row.situation.commits_per_s - 7.0).abs() < f32::EPSILON), "RT2: {sample:?}");
+    }
+    assert_eq!(batch.taken[26], [2, 0, 0, 0]);
+    assert!(batch.spent_us > 0.0 && drain.sample_ns() > 0.0);
+
+    publish(&RateTable::off());
+    assert!(start::<RowRead>().is_none() && start_run::<ApplyRow>().is_none());
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    assert!(batch.samples.is_empty());
+}
