@@ -176,6 +176,11 @@ pub trait Files: Send + Sync + Debug {
         None
     }
 
+    /// Returns how many more bytes a user who is not root can write to the file system that holds `path`; `None` where that is not known.
+    fn free_bytes(&self, _path: &Path) -> Option<u64> {
+        None
+    }
+
     /// Returns the full name of `path`, which need not exist: absolute, and where the disk has them without symbolic links, so that
     /// it can be compared with others.
     ///

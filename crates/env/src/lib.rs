@@ -19,6 +19,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod background;
 mod clock;
 mod crash_point;
 mod fault_point;
@@ -35,6 +36,7 @@ mod sim_memory;
 
 use std::sync::Arc;
 
+pub use background::become_background;
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
 #[cfg(feature = "planted-bugs")]

@@ -137,6 +137,11 @@ impl Files for RealFiles {
         Some(found.f_blocks.saturating_mul(found.f_frsize))
     }
 
+    fn free_bytes(&self, path: &Path) -> Option<u64> {
+        let found = rustix::fs::statvfs(path).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let full = std::path::absolute(path)?;
         // What exists of it is looked up, the rest is as it is written.
@@ -298,6 +303,9 @@ mod tests {
         fs::create_dir(dir.path().join("in")).unwrap();
         assert_eq!(RealFiles.disk_bytes(&dir.path().join("in")), Some(bytes));
         assert_eq!(RealFiles.disk_bytes(&dir.path().join("absent")), None);
+        let free = RealFiles.free_bytes(dir.path()).unwrap();
+        assert!(free > 0 && free <= bytes, "{free} of {bytes}");
+        assert_eq!(RealFiles.free_bytes(&dir.path().join("absent")), None);
     }
 
     /// Goal: a lock given back is free at once, also while a forked child still has the file open. Method: a second

@@ -540,6 +540,11 @@ impl Files for SimFiles {
         false
     }
 
+    fn free_bytes(&self, _path: &Path) -> Option<u64> {
+        let state = self.0.lock();
+        state.capacity_bytes.map(|capacity| capacity.saturating_sub(state.disk.used_bytes()))
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock();
         if state.off {

@@ -1,0 +1,133 @@
+//! `evaluate`: how good packages are on samples (`collie train evaluate`).
+
+use std::path::Path;
+
+use collie_env::Env;
+use collie_obs::UnitSchema;
+use collie_train::model::{Coverage, Package, Samples};
+
+use crate::{
+    PackageDir, SampleDir, SamplesError,
+    columns::unit_of,
+    schema_hash,
+    training::{features_of, label_of, read_rows, samples_of, weight_of},
+};
+
+/// How a package does on samples.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The unit.
+    pub unit: &'static UnitSchema,
+    /// Which of its labels.
+    pub label: u8,
+    /// `ridge` or `trees`.
+    pub kind: &'static str,
+    /// The package's hash.
+    pub hash: u64,
+    /// Samples that it was judged by.
+    pub rows: u64,
+    /// Weighted mean absolute percentage error on them, 0.1 for 10 %; NaN without rows.
+    pub error: f64,
+    /// The error that the package tells of its own validation.
+    pub stated_error: f64,
+    /// Weighted part of the samples inside their interval, which is to be 0.9; NaN without rows.
+    pub coverage: f64,
+    /// By what factor an interval reaches above and below its prediction.
+    pub factor: f64,
+    /// Part of the samples that lay outside of what the model had seen.
+    pub clamped: f64,
+    /// Fewer than 850 of the last 1,000 samples were inside: decisions must not use the model.
+    pub is_stale: bool,
+}
+
+/// Judges every package of `models`, a directory or one file, by the newest `rows_max` samples of its unit under `data`, of all nodes or
+/// of one; oldest first, so that the last ones tell whether it is stale.
+///
+/// # Errors
+/// [`SamplesError::NoPackages`] and [`SamplesError::NoSamples`] where there are none; [`SamplesError::Package`] for a package that is damaged or
+/// of another schema than this program's.
+pub fn evaluate(
+    env: &Env,
+    data: &Path,
+    models: &Path,
+    node: Option<&str>,
+    rows_max: usize,
+) -> Result<Vec<Evaluation>, SamplesError> {
+    let packages = PackageDir::new(env.files.clone(), models);
+    let is_file = models.extension().is_some_and(|ending| ending == "package");
+    let paths = if is_file { vec![models.to_owned()] } else { packages.list()? };
+    if paths.is_empty() {
+        return Err(SamplesError::NoPackages { path: models.to_owned() });
+    }
+    let dir = SampleDir::new(env.files.clone(), data);
+    let mut names = dir.list()?;
+    names.retain(|name| name.unit != crate::CONTEXT_UNIT && node.is_none_or(|node| name.node == node));
+    if names.is_empty() {
+        return Err(SamplesError::NoSamples { dir: data.to_owned() });
+    }
+    let mut evaluations = Vec::with_capacity(paths.len());
+    for path in paths {
+        let package = packages.read(&path)?;
+        let unit = unit_for(&package, &path)?;
+        let mut rows = read_rows(&dir, unit, &names, rows_max).rows;
+        rows.sort_by_key(|row| row.time_us);
+        let mut coverage = Coverage::default();
+        let (mut inside, mut clamped, mut weights) = (0.0, 0.0, 0.0);
+        for row in &rows {
+            let predicted = package
+                .predict(&features_of(unit, row))
+                .map_err(|source| SamplesError::Package { path: path.clone(), source })?;
+            let is_inside = (predicted.low..=predicted.high).contains(&label_of(row, package.label.get()));
+            coverage.add(is_inside);
+            let weight = weight_of(row);
+            weights += weight;
+            inside += weight * f64::from(u8::from(is_inside));
+            clamped += weight * f64::from(u8::from(predicted.clamped));
+        }
+        let (samples, _) = samples_of(unit, package.label.get(), &rows)
+            .map_err(|source| SamplesError::Package { path: path.clone(), source })?;
+        evaluations.push(Evaluation {
+            unit,
+            label: package.label.get(),
+            kind: package.fitted.model.kind(),
+            hash: package.hash(),
+            rows: u64::try_from(rows.len()).expect("rows fit memory"),
+            error: percentage_error(&package, &samples),
+            stated_error: package.fitted.error(),
+            coverage: inside / weights,
+            factor: package.fitted.quantile_ln.exp(),
+            clamped: clamped / weights,
+            is_stale: coverage.is_stale(),
+        });
+    }
+    Ok(evaluations)
+}
+
+/// Finds a package's unit in this program.
+///
+/// # Errors
+/// [`SamplesError::Unit`] where there is none, [`SamplesError::Package`] where it has another schema.
+pub(crate) fn unit_for(package: &Package, path: &Path) -> Result<&'static UnitSchema, SamplesError> {
+    let (id, version) = (package.unit.get(), package.schema_version);
+    let unit = unit_of(id, version).ok_or_else(|| SamplesError::Unit { name: format!("{id} of version {version}") })?;
+    let expected = schema_hash(unit);
+    let is_label = usize::from(package.label.get()) < unit.labels.len();
+    if package.schema != expected || !is_label {
+        let source = collie_train::TrainError::Schema { found: package.schema, expected };
+        return Err(SamplesError::Package { path: path.to_owned(), source });
+    }
+    Ok(unit)
+}
+
+/// Returns the weighted mean absolute percentage error of a package, features brought into range, 0.1 for 10 %; NaN without rows.
+pub(crate) fn percentage_error(package: &Package, samples: &Samples) -> f64 {
+    let (mut error, mut weights) = (0.0, 0.0);
+    for row in 0..samples.len() {
+        let Ok((predicted_ln, _)) = package.fitted.predict_ln(samples.row(row)) else { return f64::NAN };
+        // Capped, as `train` does, so that one absurd prediction does not hide all others.
+        let ratio = (predicted_ln - samples.target_ln(row)).min(10.0).exp();
+        error += samples.weight(row) * (ratio - 1.0).abs();
+        weights += samples.weight(row);
+    }
+    error / weights
+}

@@ -1,0 +1,86 @@
+//! `Footer`: the key-value pairs of a file, which say where its rows come from.
+
+use collie_obs::UnitSchema;
+use collie_train::SchemaHash;
+
+use crate::{Hardware, complexity, schema_hash};
+
+/// Who takes samples: the same for all files of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Name of the cluster; empty where it has none.
+    pub cluster: String,
+    /// Name of the node. Letters, digits, `_`, `.` and `-` are kept in names of files, others become `_`.
+    pub node: String,
+    /// The program and its version.
+    pub build: String,
+    /// The machine.
+    pub hardware: Hardware,
+}
+
+impl Origin {
+    /// A node of which only the name is known.
+    pub fn unknown(node: &str) -> Self {
+        let build = concat!("collie ", env!("CARGO_PKG_VERSION")).to_owned();
+        Self { cluster: String::new(), node: node.to_owned(), build, hardware: Hardware::default() }
+    }
+}
+
+/// What the footer of a file says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Footer {
+    /// `cluster`.
+    pub cluster: String,
+    /// `node`.
+    pub node: String,
+    /// `build`.
+    pub build: String,
+    /// `hardware_tag`: hash of what the machine is; 0 where it is not known.
+    pub hardware_tag: u64,
+    /// `config_epoch`.
+    pub config_epoch: u64,
+    /// `schema_hash`; none in files of context rows.
+    pub schema: Option<SchemaHash>,
+}
+
+/// Returns the pairs of a file of `unit`, or of context rows where there is none.
+pub(crate) fn pairs(origin: &Origin, config_epoch: u64, unit: Option<&UnitSchema>) -> Vec<(String, String)> {
+    let mut pairs = vec![
+        ("cluster", origin.cluster.clone()),
+        ("node", origin.node.clone()),
+        ("build", origin.build.clone()),
+        ("hardware_tag", format!("{:016x}", origin.hardware.tag())),
+        ("hardware_facts", origin.hardware.facts.to_string()),
+        ("hardware_constants", origin.hardware.constants.to_string()),
+        ("config_epoch", config_epoch.to_string()),
+    ];
+    if let Some(unit) = unit {
+        let names =
+            |fields: &[collie_obs::FieldSchema]| fields.iter().map(|field| field.name).collect::<Vec<_>>().join(",");
+        pairs.push(("unit", unit.name.to_owned()));
+        pairs.push(("schema_hash", schema_hash(unit).to_string()));
+        pairs.push(("features", names(unit.features)));
+        let kinds: Vec<&str> = unit.features.iter().map(|field| field.unit).collect();
+        pairs.push(("feature_units", kinds.join(",")));
+        pairs.push(("labels", names(unit.labels)));
+        pairs.push(("complexity", complexity::told(unit)));
+    }
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+impl Footer {
+    /// Reads the pairs; what is missing or no number is empty or 0.
+    pub(crate) fn of_pairs(pairs: &[(String, String)]) -> Self {
+        let text = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        let hexadecimal = |key: &str| u64::from_str_radix(text(key)?, 16).ok();
+        let owned = |key: &str| text(key).unwrap_or_default().to_owned();
+        Self {
+            cluster: owned("cluster"),
+            node: owned("node"),
+            build: owned("build"),
+            hardware_tag: hexadecimal("hardware_tag").unwrap_or(0),
+            config_epoch: text("config_epoch").and_then(|text| text.parse().ok()).unwrap_or(0),
+            schema: hexadecimal("schema_hash").map(SchemaHash::new),
+        }
+    }
+}
