@@ -1,5 +1,6 @@
 # make run     builds and starts the server
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
+# make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
 # make histories  ten million random transactions, everything they saw checked
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
@@ -27,7 +28,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -42,8 +43,9 @@ tools:
 	@./tests/tools $(PACKAGES)
 	@test -x $(VENV)/bin/python || python3 -m venv $(VENV)
 	@$(VENV)/bin/python -c 'import psycopg' 2>/dev/null || $(VENV)/bin/pip install --quiet 'psycopg[binary]>=3.1,<4'
+	@cmp -s python/requirements.txt $(VENV)/python-requirements || { $(VENV)/bin/pip install --quiet -r python/requirements.txt && cp python/requirements.txt $(VENV)/python-requirements; }
 
-test: tools lint build unit model lab
+test: tools lint build unit python model lab
 	@echo "make test: everything passed"
 
 lint: run-tools
@@ -59,6 +61,12 @@ unit: tools build
 	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace $(MISTAKES)
 	for protocol in oracle help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib -- --skip lab_tests:: || exit 1; done
 	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib -- --skip lab_tests::
+
+# The fleet path in Python: style, and tests against the example program that `build` made.
+python: tools build
+	$(VENV)/bin/ruff check --no-cache python
+	$(VENV)/bin/ruff format --no-cache --check python
+	cd python && COLLIE_FLEET=$(abspath $(TARGET))/debug/examples/fleet ../$(VENV)/bin/python -m unittest discover -s tests -t .
 
 # Models of the concurrent parts on the real types, every interleaving up to the preemption bound.
 model: model-mixes
