@@ -16,6 +16,7 @@ mod restore;
 mod serve;
 mod shell;
 mod status;
+mod train;
 mod wal;
 
 use std::process::ExitCode;
@@ -81,6 +82,13 @@ enum Command {
         #[command(subcommand)]
         command: wal::Command,
     },
+    /// Fit cost models to the samples of a data directory, say how good they are, and what they turn on.
+    ///
+    /// Samples are files under DIR/samples/v1, models are files under DIR/models; a server need not run, and is not disturbed.
+    Train {
+        #[command(subcommand)]
+        command: train::Command,
+    },
     /// Measure a part of Collie beside its floor and its peers.
     Bench {
         #[command(subcommand)]
@@ -100,6 +108,7 @@ fn main() -> ExitCode {
         Command::Restore(args) => restore::run(&args),
         Command::Promote(args) => promote::run(&args),
         Command::Wal { command } => wal::run(command),
+        Command::Train { command } => train::run(command),
         Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),
     };
