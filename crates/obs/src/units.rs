@@ -60,19 +60,19 @@ units! {
     { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
 
     /// A statement's text becomes a tree.
-    14 v 1 Parse = "PARSE" ["`parse::statements`; `alloc_bytes` 0"]
+    14 v 1 Parse = "PARSE" [""]
     { text_bytes: "bytes", tokens: "count" } + { alloc_bytes: "bytes" }
 
     /// Parameters are bound to a statement.
-    15 v 1 Bind = "BIND" ["Bind messages"]
+    15 v 1 Bind = "BIND" [""]
     { params: "count", param_bytes: "bytes", cached_plan: "flag" } + {}
 
     /// A statement is planned. `path` 0: a row by its key; 1: a range; 2: anything else.
-    16 v 1 Plan = "PLAN" ["`plan::plan`; `predicates`, `path`, `alloc_bytes` 0"]
+    16 v 1 Plan = "PLAN" [""]
     { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
 
     /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else.
-    17 v 1 ExecuteRow = "EXECUTE_ROW" ["steps of an execution; `rows_examined`, `index_depth` 0"]
+    17 v 1 ExecuteRow = "EXECUTE_ROW" [""]
     { kind: "code", rows_examined: "rows", rows_written: "rows", index_depth: "count" } + {}
 
     /// A plan is run batch by batch.

@@ -11,8 +11,6 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use collie_obs::{ExecuteRow, word};
-
 use crate::{
     error::Result,
     exec::{
@@ -119,22 +117,6 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
-        let (span, before) = (collie_obs::start::<ExecuteRow>(), self.written);
-        let step = self.advance(cx, sink, max_rows)?;
-        if let Some(span) = span {
-            let kind = match &self.plan.root {
-                Root::Query(_) => 0,
-                Root::Insert(_) => 1,
-                Root::Update(_) => 2,
-                Root::Delete(_) => 3,
-            };
-            let rows_written = word(self.written.saturating_sub(before));
-            span.stop(ExecuteRow { kind, rows_written, ..ExecuteRow::default() });
-        }
-        Ok(step)
-    }
-
-    fn advance(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
         let Self {
             plan,
             params,

@@ -23,8 +23,7 @@ pub(crate) mod walk;
 pub mod code;
 pub mod node;
 
-use collie_base::{CfId, Lsn};
-use collie_obs::word;
+use collie_base::CfId;
 
 pub use explain::{explain, explain_with};
 pub use indexed::index_code;
@@ -48,16 +47,10 @@ pub struct PlanContext<'a> {
 /// # Errors
 /// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
 pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
-    let span = collie_obs::start::<collie_obs::Plan>();
     let mut planner = Planner::new(*cx);
     let root = planner.root(&analyzed.bound)?;
     for cte in &analyzed.modifying {
         planner.modifying(cte)?;
     }
-    let plan = planner.finish(root);
-    if let Some(span) = span {
-        let tables = word(analyzed.relations.len());
-        span.stop_with(Lsn::ZERO, collie_obs::Plan { tables, ..collie_obs::Plan::default() }, [0]);
-    }
-    Ok(plan)
+    Ok(planner.finish(root))
 }

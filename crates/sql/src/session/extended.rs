@@ -4,8 +4,6 @@
 
 use std::sync::Arc;
 
-use collie_obs::{Bind, word};
-
 use crate::{
     analyze::bound::ResultColumn,
     error::{Result, SqlError, SqlState},
@@ -89,9 +87,7 @@ impl Session {
         value_format: impl Fn(usize) -> u16,
         formats: Vec<u16>,
     ) -> Result<()> {
-        let span = collie_obs::start::<Bind>();
         let prepared = self.statement(statement)?;
-        let cached_plan = span.is_some() && self.has_plan(&prepared);
         self.begin_message(&prepared.text);
         if !portal.is_empty() && self.names.portals.contains_key(portal) {
             return Err(SqlError::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{portal}\" already exists")));
@@ -119,9 +115,8 @@ impl Session {
             ));
         }
         let context = self.text_context();
-        let (mut params, mut param_bytes) = (Vec::with_capacity(types.len()), 0);
+        let mut params = Vec::with_capacity(types.len());
         for (place, (bytes, oid)) in values.zip(types).enumerate() {
-            param_bytes += bytes.map_or(0, <[u8]>::len);
             params.push(match bytes {
                 None => Value::Null,
                 Some(bytes) if value_format(place) == 1 => io::binary_in(*oid, -1, bytes)?,
@@ -133,10 +128,6 @@ impl Session {
                     io::text_in(*oid, -1, text, &context)?
                 }
             });
-        }
-        if let Some(span) = span {
-            let (params, param_bytes, cached_plan) = (word(params.len()), word(param_bytes), u32::from(cached_plan));
-            span.stop(Bind { params, param_bytes, cached_plan });
         }
         let portal_made = Portal { prepared, planned, params, formats, rest: None, started: false };
         self.names.portals.insert(portal.to_owned(), portal_made);

@@ -53,8 +53,6 @@ mod referential;
 mod replicas;
 mod run;
 mod sampled;
-#[cfg(test)]
-mod samples_tests;
 pub mod settings;
 mod simple;
 mod standbys;

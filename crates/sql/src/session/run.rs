@@ -132,11 +132,6 @@ impl Session {
         Ok(Some(planned))
     }
 
-    /// Returns whether a plan is at hand for the catalog this session sees now.
-    pub(super) fn has_plan(&self, prepared: &Prepared) -> bool {
-        prepared.planned.lock().as_ref().is_some_and(|planned| planned.epoch == self.catalog().epoch)
-    }
-
     /// Returns whether the statement still takes and returns what its plan does, if it has one.
     fn same_result(&self, prepared: &Prepared) -> Result<bool> {
         let before = prepared.planned.lock().clone();
