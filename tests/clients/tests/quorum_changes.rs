@@ -70,8 +70,7 @@ fn a_promotion_in_the_middle_of_a_change_needs_both_lists() {
     let promoted = program::collie(&["promote", &c.url()], "").ok();
     assert!(promoted.starts_with("promoted: leads in term "), "{promoted}");
     let mut client = c.connect();
-    let over = "SELECT quorum = 'ANY 1 (b, c)' AND list_before IS NULL FROM collie_quorum";
-    nodes.until("the change is over", || value::<bool>(&mut client, over));
+    until_changed(&nodes, &mut client, "ANY 1 (b, c)");
     assert_eq!(value::<String>(&mut client, "SHOW synchronous_standby_names"), "ANY 1 (b, c)");
     put(&mut client, 10..20);
     let expected: Vec<i32> = (0..20).collect();
