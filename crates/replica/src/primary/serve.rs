@@ -25,7 +25,7 @@ use tokio::{
     select,
     sync::{Notify, watch},
     task::{JoinHandle, block_in_place},
-    time::{MissedTickBehavior, interval, sleep},
+    time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
 use super::{
@@ -54,6 +54,9 @@ const NEVER: Duration = Duration::from_secs(3600);
 
 /// How long a replica is given to take what is left when its primary stops.
 const CLOSE_TIME: Duration = Duration::from_secs(5);
+
+/// How long it is read on where nothing can be sent any more: what the replica said last may lie there.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// Bytes of records in one packet, about.
 const PACKET_BYTES: usize = 1 << 20;
@@ -261,7 +264,7 @@ impl<S: Source> Served<S> {
         &self,
         reading: Reading<C>,
         writing: &mut Writing<C>,
-        mut shipper: S::Shipper,
+        shipper: S::Shipper,
         (attached, greeting): (&Arc<Attached>, &Greeting),
         (term, acks): (Term, &Arc<Acks>),
         stop: &mut watch::Receiver<bool>,
@@ -269,14 +272,31 @@ impl<S: Source> Served<S> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
         // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
         let member = self.source.synchronous().map(|synchronous| (synchronous.connected(slot), self.source.clone()));
-        let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
         let successor =
             self.source.handing().map(|handing| Successor { handing: handing.clone(), slot: slot.to_owned(), node });
-        let mut news = successor.as_ref().map(|successor| successor.handing.watch());
+        let news = successor.as_ref().map(|successor| successor.handing.watch());
         let hearing =
             Hearing { acks: acks.clone(), attached: attached.clone(), env: self.env.clone(), member, successor };
         let taking = take_acks(reading, hearing, self.options.timeout);
-        let mut taking = Taking(tokio::spawn(taking));
+        let mut taking = Taking(Some(tokio::spawn(taking)));
+        let sent = self.send((&mut taking, news), writing, shipper, (attached, greeting), (term, acks), stop).await;
+        match sent {
+            Err(lost @ (LinkError::Io(_) | LinkError::Closed)) => Err(taking.last_word(lost).await),
+            sent => sent,
+        }
+    }
+
+    async fn send<C: Connection>(
+        &self,
+        (taking, mut news): (&mut Taking, Option<HandingWatch>),
+        writing: &mut Writing<C>,
+        mut shipper: S::Shipper,
+        (attached, greeting): (&Arc<Attached>, &Greeting),
+        (term, acks): (Term, &Arc<Acks>),
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), LinkError> {
+        let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
+        let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
         let behind = self.source.durable();
         let mut told_show = Lsn::ZERO;
         let mut heartbeats = interval(self.options.heartbeat);
@@ -315,7 +335,7 @@ impl<S: Source> Served<S> {
             // V6
             let is_idle = !sampled && offer.is_none() && closing.is_none() && at.sent >= self.source.durable();
             select! {
-                ended = &mut taking.0 => return ended.unwrap_or(Err(LinkError::Closed)),
+                ended = taking.ended() => return ended,
                 // V5
                 () = link::stopping(stop), if closing.is_none() => {
                     closing = Some(Ending { last: self.source.durable(), told: false });
@@ -482,21 +502,40 @@ struct Acks {
 
 /// The task that takes acks; it ends with its connection.
 #[derive(Debug)]
-struct Taking(JoinHandle<Result<(), LinkError>>);
+struct Taking(Option<JoinHandle<Result<(), LinkError>>>);
 
 impl Taking {
+    /// Waits until the replica is not heard any more; for ever once that was told.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    async fn ended(&mut self) -> Result<(), LinkError> {
+        let Some(handle) = &mut self.0 else { return std::future::pending().await };
+        let ended = handle.await;
+        self.0 = None;
+        ended.unwrap_or(Err(LinkError::Closed))
+    }
+
     /// Waits for something to be sent, as long as the replica is heard of (V4).
     async fn while_heard<T>(&mut self, sending: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
         select! {
             sent = sending => sent,
-            ended = &mut self.0 => Err(ended.ok().and_then(Result::err).unwrap_or(LinkError::Closed)),
+            ended = self.ended() => Err(ended.err().unwrap_or(LinkError::Closed)),
+        }
+    }
+
+    /// Returns why a connection ended on which nothing can be sent any more: what the replica said before it closed, or else `lost`.
+    async fn last_word(&mut self, lost: LinkError) -> LinkError {
+        match timeout(LAST_WORD, self.ended()).await {
+            Ok(Err(told @ LinkError::Told { .. })) => told,
+            _ => lost,
         }
     }
 }
 
 impl Drop for Taking {
     fn drop(&mut self) {
-        self.0.abort();
+        self.0.iter().for_each(JoinHandle::abort);
     }
 }
 
