@@ -20,8 +20,8 @@ fn figure(client: &mut Client, side: &str, column: &str) -> i64 {
 fn pair(nodes: &Nodes, more: &[&str]) -> [Server; 2] {
     let a = nodes.start(0, more);
     let mut client = a.connect();
-    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").unwrap();
-    client.batch_execute("INSERT INTO notes SELECT i FROM generate_series(0, 999) i").unwrap();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY)").expect("the primary answers");
+    client.batch_execute("INSERT INTO notes SELECT i FROM generate_series(0, 999) i").expect("the primary answers");
     let b = nodes.start(1, &[&["--replica-of", &nodes.addresses[0]], more].concat());
     let numbers: Vec<i32> = (0..1000).collect();
     nodes.until_shown("the replica follows", &b, &numbers);
@@ -30,16 +30,16 @@ fn pair(nodes: &Nodes, more: &[&str]) -> [Server; 2] {
 
 /// Reads by both protocols, inside and outside transactions: points, ranges and an aggregate.
 fn reads(client: &mut Client, rounds: i32) {
-    let point = client.prepare("SELECT n FROM notes WHERE n = $1").unwrap();
-    let range = client.prepare("SELECT n FROM notes WHERE n BETWEEN $1 AND $2").unwrap();
+    let point = client.prepare("SELECT n FROM notes WHERE n = $1").expect("the primary answers");
+    let range = client.prepare("SELECT n FROM notes WHERE n BETWEEN $1 AND $2").expect("the primary answers");
     for round in 0..rounds {
-        assert_eq!(client.query(&point, &[&round]).unwrap().len(), usize::from(round < 1000));
-        let found = client.query(&range, &[&10, &(10 + round % 7)]).unwrap().len();
+        assert_eq!(client.query(&point, &[&round]).expect("the primary answers").len(), usize::from(round < 1000));
+        let found = client.query(&range, &[&10, &(10 + round % 7)]).expect("the primary answers").len();
         assert_eq!(i32::try_from(found), Ok(1 + round % 7));
-        client.simple_query(&format!("SELECT count(*) FROM notes WHERE n < {round}")).unwrap();
-        let mut transaction = client.transaction().unwrap();
-        transaction.query(&point, &[&(round + 1)]).unwrap();
-        transaction.commit().unwrap();
+        client.simple_query(&format!("SELECT count(*) FROM notes WHERE n < {round}")).expect("the primary answers");
+        let mut transaction = client.transaction().expect("the primary answers");
+        transaction.query(&point, &[&(round + 1)]).expect("the primary answers");
+        transaction.commit().expect("the primary answers");
     }
 }
 

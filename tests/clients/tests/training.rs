@@ -21,7 +21,8 @@ fn pair() -> (Nodes, Server, Server) {
 
 /// Returns policy, state and grant.
 fn policy(client: &mut Client) -> (String, String, i64) {
-    let row = client.query_one("SELECT policy, state, grant_us_per_s FROM collie_training.policy", &[]).unwrap();
+    let row =
+        client.query_one("SELECT policy, state, grant_us_per_s FROM collie_training.policy", &[]).expect("it answers");
     (row.get(0), row.get(1), row.get(2))
 }
 
@@ -34,7 +35,7 @@ fn until_granted(nodes: &Nodes, client: &mut Client, when: &str) {
 fn said(client: &mut Client, change: &str, reason: &str) -> i64 {
     let count =
         "SELECT count(*) FROM collie_training.policy_log WHERE change = $1 AND reason LIKE '%' || $2::text || '%'";
-    client.query_one(count, &[&change, &reason]).unwrap().get(0)
+    client.query_one(count, &[&change, &reason]).expect("it answers").get(0)
 }
 
 /// Goal: a replica that is calm may collect, and says by what; a primary may not. A replica whose primary is not heard may not any more, and
