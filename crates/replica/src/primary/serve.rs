@@ -526,6 +526,9 @@ impl Taking {
 
     /// Returns why a connection ended on which nothing can be sent any more: what the replica said before it closed, or else `lost`.
     async fn last_word(&mut self, lost: LinkError) -> LinkError {
+        if self.0.is_none() {
+            return lost;
+        }
         match timeout(LAST_WORD, self.ended()).await {
             Ok(Err(told @ LinkError::Told { .. })) => told,
             _ => lost,
