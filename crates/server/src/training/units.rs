@@ -1,57 +1,19 @@
-//! Names of operating units and of the sources of their samples, by number. Ids are never given to anything else.
-//!
-//! Not what a sample of them holds.
+//! Operating units and sources of samples as switches name them: those of `collie_obs`, by the numbers of `collie_train`.
 
+use collie_obs::{Source, UNITS};
 use collie_train::{SourceId, UnitId};
 
-/// Units from 1 on.
-const UNITS: [&str; 30] = [
-    "LOG_APPEND",
-    "LOG_FLUSH",
-    "COMMIT_WAIT",
-    "BOUNDARY_SCAN",
-    "TXN_BEGIN",
-    "TXN_COMMIT",
-    "TXN_ABORT",
-    "LOCK_WAIT",
-    "ROW_READ",
-    "ROW_INSERT",
-    "ROW_UPDATE",
-    "ROW_DELETE",
-    "SCAN",
-    "PARSE",
-    "BIND",
-    "PLAN",
-    "EXECUTE_ROW",
-    "EXECUTE_BATCH",
-    "RESULT_SEND",
-    "GC_TICK",
-    "FLUSH_LEVELS",
-    "COMPACT",
-    "REPL_SEND",
-    "REPL_RECEIVE",
-    "APPLY_TXN",
-    "APPLY_ROW",
-    "BACKUP_CHUNK",
-    "RECOVER_SCAN",
-    "RECOVER_APPLY",
-    "LEVEL_OPEN",
-];
-
-/// Sources from 0 on.
-const SOURCES: [&str; 4] = ["apply", "local", "replayed_read", "calibration"];
-
 /// Reads of the primary that are run again: the source that is work which can wait.
-pub(super) const REPLAYED_READ: SourceId = SourceId::new(2);
+pub(super) const REPLAYED_READ: SourceId = SourceId::new(Source::ReplayedRead.number());
 
 /// Returns every unit with its name, by number.
 pub(super) fn units() -> impl Iterator<Item = (UnitId, &'static str)> {
-    (1..).map(UnitId::new).zip(UNITS)
+    UNITS.iter().map(|unit| (UnitId::new(unit.id), unit.name))
 }
 
 /// Returns every source with its name, by number.
 pub(super) fn sources() -> impl Iterator<Item = (SourceId, &'static str)> {
-    (0..).map(SourceId::new).zip(SOURCES)
+    Source::ALL.into_iter().map(|source| (SourceId::new(source.number()), source.name()))
 }
 
 /// Returns the name of a unit; `None` for a number that none has.
