@@ -89,7 +89,7 @@ pub(super) struct Pair {
     replica: Option<Follower>,
     primary: Server,
     /// The replica's, while it is stopped.
-    kept: Option<(Arc<Scratch>, u16)>,
+    kept: Option<Arc<Scratch>>,
     arm: Arm,
     name: String,
     waiting: Waiting,
@@ -371,7 +371,7 @@ impl Pair {
     /// It is stopped already.
     pub(super) fn stop_replica(&mut self) -> anyhow::Result<()> {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
-        self.kept = Some((replica.scratch(), replica.port()));
+        self.kept = Some(replica.scratch());
         Ok(())
     }
 
@@ -428,7 +428,7 @@ impl Pair {
     pub(super) fn kill_primary(&mut self) -> anyhow::Result<()> {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         let killed = std::mem::replace(&mut self.primary, replica);
-        self.kept = Some((killed.scratch(), killed.port()));
+        self.kept = Some(killed.scratch());
         killed.kill()
     }
 
@@ -470,10 +470,10 @@ impl Pair {
     /// # Errors
     /// It does not start; it runs.
     pub(super) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
-        let (scratch, port) = self.kept.take().context("the replica runs")?;
+        let scratch = self.kept.take().context("the replica runs")?;
         let plan = &settings.plan;
         self.replica = Some(Follower::Server(if self.is_peer() {
-            Server::postgresql_again(plan, scratch, self.primary.programs(), port)?
+            Server::postgresql_in(plan, scratch, self.primary.programs())?
         } else {
             let arguments = self.arm.arguments(settings, self.waiting);
             Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments))?

@@ -36,8 +36,10 @@ enum Brand {
     PostgreSql,
 }
 
-/// How long a replica may take: it copies its primary first.
+/// How long a replica may take: it copies its primary first. A peer's server may take as long.
 const FILL: Duration = Duration::from_secs(600);
+/// How many ports are tried.
+const PORTS: u32 = 5;
 /// A standby's slot on its primary.
 const SLOT: &str = "standby";
 
@@ -176,11 +178,11 @@ impl Server {
         let dir = reachable(&scratch)?;
         let (script, data) = (dir.join("pg_cluster.sh"), dir.join("data"));
         std::fs::write(&script, CLUSTER)?;
-        let port = free_port()?;
         let mut init = command(Path::new("bash"), true);
-        init.arg(&script).arg("init").arg(bin).arg(&data).arg(port.to_string()).arg(LOCKS).current_dir(&dir);
+        // Each start says its own port.
+        init.arg(&script).arg("init").arg(bin).arg(&data).arg("5432").arg(LOCKS).current_dir(&dir);
         succeed(&mut init)?;
-        Self::postgresql_in(plan, scratch, bin, port)
+        Self::postgresql_in(plan, scratch, bin)
     }
 
     /// Copies `primary` at so many bytes a second at the most, and starts the copy as a hot standby that follows it, with a slot.
@@ -189,47 +191,71 @@ impl Server {
     /// As of [`Self::postgresql`].
     pub(crate) fn postgresql_standby(plan: &Plan, primary: &Self, bytes_per_s: u64) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
-        let (dir, port) = (reachable(&scratch)?, free_port()?);
+        let dir = reachable(&scratch)?;
         let mut copy = command(&primary.bin.join("pg_basebackup"), true);
         copy.args(["-h", "127.0.0.1", "-U", "bench", "-X", "stream", "-c", "fast", "-R", "-C", "-S", SLOT, "-p"]);
         copy.arg(primary.port.to_string()).arg("-D").arg(dir.join("data")).current_dir(&dir);
         // Within what it takes.
         copy.arg(format!("--max-rate={}k", (bytes_per_s >> 10).clamp(32, 1 << 20)));
         succeed(&mut copy)?;
-        let settings = dir.join("data/postgresql.conf");
-        // The last one counts.
-        let text = std::fs::read_to_string(&settings)? + &format!("port = {port}\n");
-        std::fs::write(&settings, text)?;
-        Self::postgresql_in(plan, scratch, &primary.bin, port)
+        Self::postgresql_in(plan, scratch, &primary.bin)
     }
 
-    fn postgresql_in(plan: &Plan, scratch: Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
+    /// Starts what is in `scratch` on a port of its own.
+    ///
+    /// # Errors
+    /// It ends whatever the port, or is not ready for a long time; what it said is in the error.
+    pub(crate) fn postgresql_in(plan: &Plan, scratch: Arc<Scratch>, bin: &Path) -> anyhow::Result<Self> {
+        Self::postgresql_at(plan, &scratch, bin, free_port)
+    }
+
+    /// As [`Self::postgresql_in`]. Between the choice of a port and its use anybody may take it: then another one is tried.
+    fn postgresql_at(
+        plan: &Plan,
+        scratch: &Arc<Scratch>,
+        bin: &Path,
+        mut port: impl FnMut() -> anyhow::Result<u16>,
+    ) -> anyhow::Result<Self> {
+        let mut tried = 0;
+        loop {
+            let mut server = Self::postgresql_on(scratch, bin, port()?)?;
+            let begun = plan.now_ns();
+            while server.child.try_wait()?.is_none() {
+                // Nothing is sent to the port before it is known to be this server's.
+                if server.is_ready() {
+                    return Ok(server);
+                }
+                let waited = u128::from(plan.now_ns() - begun);
+                anyhow::ensure!(waited < FILL.as_nanos(), "it is not ready: {}", server.words().trim());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            tried += 1;
+            anyhow::ensure!(tried < PORTS, "it does not start: {}", server.words().trim());
+        }
+    }
+
+    /// Returns whether this process of PostgreSQL, not one that was killed here before, has said that it takes sessions: the first line of
+    /// its file is its number, the eighth how far it is.
+    fn is_ready(&self) -> bool {
+        let said = std::fs::read_to_string(self.scratch.path().join("data/postmaster.pid")).unwrap_or_default();
+        let [number, state] = [0, 7].map(|line| said.lines().nth(line).unwrap_or_default().trim());
+        number == self.child.id().to_string() && matches!(state, "ready" | "standby")
+    }
+
+    fn postgresql_on(scratch: &Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
         // Its programs take the directory from wherever they run.
         let dir = scratch.path().canonicalize()?;
         let log = std::fs::File::create(dir.join("words"))?;
         let child = command(&bin.join("postgres"), true)
             .arg("-D")
             .arg(dir.join("data"))
+            .arg("-p")
+            .arg(port.to_string())
             .current_dir(&dir)
             .stdout(log.try_clone()?)
             .stderr(log)
             .spawn()?;
-        let server = Self { brand: Brand::PostgreSql, child, port, bin: bin.to_owned(), scratch };
-        let begun = plan.now_ns();
-        while let Err(error) = server.connect() {
-            let waited = u128::from(plan.now_ns() - begun);
-            anyhow::ensure!(waited < START.as_nanos(), "it does not start: {error}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(server)
-    }
-
-    /// Starts the standby that was in `scratch` again, on the port it had.
-    ///
-    /// # Errors
-    /// As of [`Self::postgresql`].
-    pub(crate) fn postgresql_again(plan: &Plan, scratch: Arc<Scratch>, bin: &Path, port: u16) -> anyhow::Result<Self> {
-        Self::postgresql_in(plan, scratch, bin, port)
+        Ok(Self { brand: Brand::PostgreSql, child, port, bin: bin.to_owned(), scratch: Arc::clone(scratch) })
     }
 
     /// Returns its directory, which then outlives it.
@@ -345,5 +371,33 @@ impl Drop for Server {
             let _killed = self.child.kill();
         }
         let _ended = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a port that somebody took in between does not end a measurement (T123).
+    /// Method: the first port that is given is listened on, by somebody who never answers; the next one is free.
+    #[test]
+    fn a_port_that_is_taken_is_not_the_end() {
+        let Some(bin) = postgresql_programs() else {
+            assert!(std::env::var_os("COLLIE_REQUIRE_LAB").is_none(), "PostgreSQL is not installed");
+            return;
+        };
+        // Whoever PostgreSQL runs as must reach it.
+        let plan = Plan::new(Path::new("/var/tmp"), crate::Pace::Touch);
+        let first = Server::postgresql(&plan, &bin).unwrap();
+        let scratch = first.scratch();
+        first.kill().unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut ports = vec![free_port().unwrap(), taken.local_addr().unwrap().port()];
+        let again = Server::postgresql_at(&plan, &scratch, &bin, || Ok(ports.pop().unwrap())).unwrap();
+        assert!(ports.is_empty(), "the port that is taken was not tried");
+        assert_eq!(again.connect().unwrap().query_one("SELECT 1", &[]).unwrap().get::<_, i32>(0), 1);
+        let refused = Server::postgresql_at(&plan, &scratch, &bin, || Ok(taken.local_addr().unwrap().port()));
+        let said = refused.err().unwrap().to_string();
+        assert!(said.starts_with("it does not start: ") && said.contains("postmaster.pid"), "{said}");
     }
 }
