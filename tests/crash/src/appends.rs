@@ -32,13 +32,14 @@ use std::{
 use anyhow::{Context, ensure};
 use collie_engine::Isolation;
 use collie_env::{Clock, RealClock};
+use collie_netlab::Port;
 use postgres::NoTls;
 
 pub(crate) use checker::Order;
 use checker::{Facts, Rules};
 use client::{Client, Shared};
 use history::{History, Transaction};
-use standby::{Port, Standby};
+use standby::{Standby, settings_of_primary};
 
 use crate::{journal::Outcome, random::Random, server::Server};
 
@@ -229,13 +230,13 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
         let planted = plan.plant.iter().flat_map(|mistake| ["planted".to_owned(), mistake.clone()]);
         planted.collect::<Vec<_>>()
     };
-    let port = if plan.replica { Some(Port::free()?) } else { None };
+    let port = if plan.replica { Some(Port::keep()?) } else { None };
     let start = |life: u64| {
         let protocol = ["help", "oracle", "base"][usize::try_from((round + life) % 3)?];
         let ring = ["shared", "private"][usize::try_from(round / 2 % 2)?];
         let settings = [("ring", ring), ("ring_dir", &rings.path().display().to_string()), ("protocol", protocol)];
         let mut settings = settings.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
-        settings.extend(port.iter().flat_map(Port::settings));
+        settings.extend(port.iter().flat_map(settings_of_primary));
         Server::start_logged(&plan.server, &planted(), data, &settings, &dir.join("primary.log"))
     };
     let shared = Shared::new(plan.transactions);

@@ -4,7 +4,6 @@
 //! before the round begins, so that it opens although its primary is dead at that moment.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use collie_netlab::{Direction, Proxy, Weather};
+use collie_netlab::{Direction, Port, Proxy, Weather};
 use postgres::NoTls;
 
 use super::{
@@ -52,19 +51,9 @@ pub(crate) struct Standby {
     pub(crate) kills: u64,
 }
 
-/// What a primary needs so that it can be followed.
-pub(crate) struct Port(SocketAddr);
-
-impl Port {
-    /// Finds a port that nobody has, which a primary keeps over its lives.
-    pub(crate) fn free() -> anyhow::Result<Self> {
-        Ok(Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?))
-    }
-
-    /// The primary's further settings.
-    pub(crate) fn settings(&self) -> [String; 2] {
-        [format!("server.replica_listen={}", self.0), TIMEOUT.to_owned()]
-    }
+/// Further settings of a primary that is followed at `port` over its lives.
+pub(super) fn settings_of_primary(port: &Port) -> [String; 2] {
+    [format!("server.replica_listen={}", port.address()), TIMEOUT.to_owned()]
 }
 
 impl Standby {
@@ -76,7 +65,7 @@ impl Standby {
         seed: u64,
         primary: &Server,
     ) -> anyhow::Result<Self> {
-        let proxy = Proxy::start(port.0, seed)?;
+        let proxy = Proxy::start(port.address(), seed)?;
         let (ring_dir, follow) = (rings.display(), proxy.address());
         let settings = [format!("wal.ring_dir={ring_dir}"), format!("server.replica_of={follow}"), TIMEOUT.to_owned()];
         let mut standby = Self {

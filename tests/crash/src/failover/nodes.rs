@@ -4,7 +4,6 @@
 //! node can be cut off in one direction or in both; clients connect past them.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -12,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use collie_env::{Clock, RealClock};
-use collie_netlab::{Direction, Proxy};
+use collie_netlab::{Direction, Port, Proxy};
 use postgres::{Client, NoTls};
 
 use crate::server::Server;
@@ -47,7 +46,8 @@ pub(crate) struct Nodes {
     words: Words,
     dir: PathBuf,
     rings: PathBuf,
-    addresses: Vec<SocketAddr>,
+    /// Where each listens for replicas, in each of its lives.
+    listening: Vec<Port>,
     /// Of who asks, then of whom is asked.
     proxies: Vec<Vec<Option<Proxy>>>,
     servers: Vec<Option<Server>>,
@@ -59,21 +59,18 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Makes `COUNT` nodes below `dir`, none of them started.
     pub(crate) fn new(words: Words, dir: &Path, rings: &Path, seed: u64) -> anyhow::Result<Self> {
-        // All at once: a port that is free again may be given twice.
-        let listeners =
-            (0..COUNT).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<Vec<_>, _>>()?;
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+        let listening = (0..COUNT).map(|_| Port::keep()).collect::<Result<Vec<_>, _>>()?;
         let mut proxies = Vec::new();
         for from in 0..COUNT {
             let mut row = Vec::new();
-            for (to, address) in addresses.iter().enumerate() {
-                row.push(if from == to { None } else { Some(Proxy::start(*address, seed)?) });
+            for (to, port) in listening.iter().enumerate() {
+                row.push(if from == to { None } else { Some(Proxy::start(port.address(), seed)?) });
             }
             proxies.push(row);
         }
         let servers = (0..COUNT).map(|_| None).collect();
         let (dir, rings) = (dir.to_owned(), rings.to_owned());
-        Ok(Self { words, dir, rings, addresses, proxies, servers, frozen: [false; COUNT], died: 0 })
+        Ok(Self { words, dir, rings, listening, proxies, servers, frozen: [false; COUNT], died: 0 })
     }
 
     /// Returns a node's data directory.
@@ -92,7 +89,7 @@ impl Nodes {
             .collect();
         let mut settings = vec![
             format!("wal.ring_dir={}", self.rings.display()),
-            format!("server.replica_listen={}", self.addresses[node]),
+            format!("server.replica_listen={}", self.listening[node].address()),
             format!("replication.slot={}", NAMES[node]),
             format!("replication.peers={}", peers.join(",")),
         ];
