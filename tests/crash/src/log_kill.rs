@@ -15,6 +15,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::Path,
     process::{Command, Stdio},
+    sync::mpsc::{self, Sender},
     thread,
     time::Duration,
 };
@@ -29,6 +30,9 @@ use collie_wal::{
 use tempfile::TempDir;
 
 use crate::random::Random;
+
+/// How long a child is waited for to open its log and say something, on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What was acknowledged, by writer: number and end of its last record.
 type Acknowledged = BTreeMap<u64, (u64, Lsn)>;
@@ -96,9 +100,10 @@ struct Checks {
 
 impl Checks {
     fn cycle(&mut self, [dir, rings]: [&Path; 2], cycle: u64, writers: u64, random: &mut Random) -> anyhow::Result<()> {
-        // Every fourth child is killed while it opens the log.
-        let life_us = if cycle.is_multiple_of(4) { random.below(4_000) } else { 5_000 + random.below(120_000) };
-        let said = live([dir, rings], cycle, random.next(), writers, Duration::from_micros(life_us))?;
+        // Every fourth child is killed while it opens the log, the others some time after they have said something.
+        let opens = cycle.is_multiple_of(4);
+        let life_us = if opens { random.below(4_000) } else { random.below(120_000) };
+        let said = live([dir, rings], cycle, random.next(), writers, (opens, Duration::from_micros(life_us)))?;
         self.acknowledged += said.count;
         self.freed = self.freed.max(said.freed);
         // Opened without threads, so that nothing but the opening itself writes.
@@ -153,8 +158,14 @@ impl Checks {
     }
 }
 
-/// Runs a child for a while, kills it, and returns what it said.
-fn live([dir, rings]: [&Path; 2], cycle: u64, seed: u64, writers: u64, life: Duration) -> anyhow::Result<Said> {
+/// Runs a child for a while, from its start on or from its first word, kills it, and returns what it said.
+fn live(
+    [dir, rings]: [&Path; 2],
+    cycle: u64,
+    seed: u64,
+    writers: u64,
+    (from_start, life): (bool, Duration),
+) -> anyhow::Result<Said> {
     let program = std::env::current_exe()?;
     let mut child = Command::new(program)
         .args([
@@ -173,7 +184,10 @@ fn live([dir, rings]: [&Path; 2], cycle: u64, seed: u64, writers: u64, life: Dur
         .stdout(Stdio::piped())
         .spawn()?;
     let output = child.stdout.take().context("no standard output")?;
-    let listener = thread::spawn(move || listen(BufReader::new(output)));
+    let (speaks, spoke) = mpsc::channel();
+    let listener = thread::spawn(move || listen(BufReader::new(output), &speaks));
+    // A child that ends instead says so below.
+    let _its_first_word = if from_start { Ok(()) } else { spoke.recv_timeout(PATIENCE) };
     // The moment of the kill is the experiment itself, not a wait for something to happen.
     thread::sleep(life);
     let ended = child.try_wait()?;
@@ -186,13 +200,15 @@ fn live([dir, rings]: [&Path; 2], cycle: u64, seed: u64, writers: u64, life: Dur
     Ok(said)
 }
 
-fn listen(mut output: impl BufRead) -> anyhow::Result<Said> {
+/// Takes down what a child says; `speaks` hears of its first word.
+fn listen(mut output: impl BufRead, speaks: &Sender<()>) -> anyhow::Result<Said> {
     let (mut said, mut line) = (Said::default(), String::new());
     loop {
         line.clear();
         output.read_line(&mut line)?;
         // The last line may be cut off: it was not said.
         let Some(whole) = line.strip_suffix('\n') else { return Ok(said) };
+        let _nobody_waits = speaks.send(());
         let numbers: Result<Vec<u64>, _> = whole[1..].split_whitespace().map(str::parse).collect();
         match (whole.as_bytes()[0], numbers?.as_slice()) {
             (b'A', [writer, number, end]) => {
