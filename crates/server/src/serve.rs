@@ -566,8 +566,9 @@ async fn accept(
                         // What was applied before is read on.
                         Err(remedy) => {
                             let problem = stopped(&reason, &remedy).to_string();
+                            // Who reads the line may look at once.
+                            database.show_problem(problem.clone());
                             eprintln!("{problem}");
-                            database.show_problem(problem);
                         }
                     }
                 }
