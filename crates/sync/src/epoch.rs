@@ -33,12 +33,28 @@ unsafe impl<T: Send> Send for SendPtr<T> {}
 
 #[cfg(test)]
 #[cfg(not(loom))]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use std::sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        time::Duration,
     };
+
+    /// Waits until what was retired is freed: epochs are the process's, and a thread of any test beside this one may be pinned for as long as
+    /// a busy machine lets it stand.
+    pub(crate) fn until_freed(is_freed: impl Fn() -> bool) {
+        for _ in 0..30_000 {
+            if is_freed() {
+                return;
+            }
+            pin().flush();
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        panic!("never freed");
+    }
 
     struct Counted(Arc<AtomicUsize>);
 
@@ -59,12 +75,6 @@ mod tests {
         guard.flush();
         assert_eq!(drops.load(Ordering::Relaxed), 0);
         drop(guard);
-        for _ in 0..10_000 {
-            pin().flush();
-            if drops.load(Ordering::Relaxed) == 1 {
-                return;
-            }
-        }
-        panic!("never freed");
+        until_freed(|| drops.load(Ordering::Relaxed) == 1);
     }
 }

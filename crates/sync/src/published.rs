@@ -107,13 +107,7 @@ mod tests {
             (1..=2_000).for_each(|number| published.replace(pair(number)));
         });
         drop(published);
-        for _ in 0..100_000 {
-            crate::epoch::pin().flush();
-            if there.load(Relaxed) == 0 {
-                return;
-            }
-        }
-        panic!("{} values were never freed", there.load(Relaxed));
+        crate::epoch::tests::until_freed(|| there.load(Relaxed) == 0);
     }
 }
 
