@@ -414,8 +414,8 @@ fn transaction_lapped_by_the_ring_keeps_its_end() {
 }
 
 /// Goal: readers are never told of half a commit, nor of a stranger's, while the ring of 8 turns thousands of times.
-/// Method: two writers commit or abort pairs of versions through a shared slot each; a reader checks every pair at one
-/// snapshot; another ticks.
+/// Method: two writers commit or abort pairs of versions through a shared slot each, until they have done so often enough and a reader
+/// has looked meanwhile, which checks every pair at one snapshot, and ticks.
 #[test]
 fn readers_see_all_or_nothing_while_the_ring_turns() {
     struct Pair {
@@ -425,12 +425,15 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
     let txns = txns(8);
     let shelf: Arc<[collie_sync::Mutex<Option<Arc<Pair>>>; 2]> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
+    let [rounds, looked] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
     let writers: Vec<_> = (0..2)
         .map(|number| {
-            let (txns, shelf) = (Arc::clone(&txns), Arc::clone(&shelf));
+            let (txns, shelf, stop) = (Arc::clone(&txns), Arc::clone(&shelf), Arc::clone(&stop));
+            let rounds = Arc::clone(&rounds);
             std::thread::spawn(move || {
                 let mut session = txns.session().unwrap();
-                for round in 0..5_000 {
+                while !stop.load(Ordering::Acquire) {
+                    let round = rounds.fetch_add(1, Ordering::Relaxed);
                     let mut t = session.begin(Isolation::ReadCommitted, false);
                     let mut writes = Stamps::default();
                     let versions = [0, 1].map(|_| writes.write(&mut session, &mut t));
@@ -450,8 +453,8 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
         .collect();
     let reader = std::thread::spawn({
         let (txns, shelf, stop) = (Arc::clone(&txns), Arc::clone(&shelf), Arc::clone(&stop));
+        let looked = Arc::clone(&looked);
         move || {
-            let mut looked = 0_u64;
             while !stop.load(Ordering::Acquire) {
                 for slot in shelf.iter() {
                     let Some(pair) = slot.lock().clone() else { continue };
@@ -465,16 +468,19 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
                         }
                     });
                     assert_eq!(seen[0], seen[1], "half a commit at {}", held.snapshot());
-                    looked += 1;
+                    looked.fetch_add(1, Ordering::Relaxed);
                 }
                 txns.tick(Duration::ZERO);
             }
-            looked
         }
     });
-    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    let is_enough = || rounds.load(Ordering::Relaxed) >= 10_000 && looked.load(Ordering::Relaxed) >= 100;
+    while !is_enough() && !reader.is_finished() && !writers.iter().any(std::thread::JoinHandle::is_finished) {
+        std::thread::yield_now();
+    }
     stop.store(true, Ordering::Release);
-    assert!(reader.join().unwrap() > 0);
+    writers.into_iter().for_each(|writer| writer.join().unwrap());
+    reader.join().unwrap();
     txns.tick(Duration::ZERO);
     assert_eq!(txns.floor_xid(), txns.next_xid());
     assert_eq!(txns.map.sparse_len(), 0);
