@@ -481,9 +481,13 @@ fn unpacker_goes_on_behind_a_reader_with_its_unfinished_pieces() {
 }
 
 /// Goal: while a shipper is there, what nobody waits for becomes durable after its delay, not after `wal.flush_delay`,
-/// also when that wait had begun. Method: a `wal.flush_delay` of 10 s, which the test does not have.
+/// also when that wait had begun. Method: a `wal.flush_delay` of 10 s; a busy machine may need as long once, and not each time.
 #[test]
 fn shipper_hastens_the_flush_of_what_nobody_waits_for() {
+    assert!((0..3).any(|_| is_hastened()), "somebody waited for wal.flush_delay");
+}
+
+fn is_hastened() -> bool {
     let options = Options { threads: true, flush_delay: Duration::from_secs(10), ..Options::small() };
     let (log, _) = open(&SimFiles::new(), options);
     let mut writer = log.writer();
@@ -498,7 +502,7 @@ fn shipper_hastens_the_flush_of_what_nobody_waits_for() {
         assert!(shipper.next(1 << 20, &mut Vec::new()).unwrap().end <= end);
         eventually("the next is durable", || log.durable() >= end);
     }
-    assert!(RealClock.now_ns() - begun < 9_000_000_000, "somebody waited for wal.flush_delay");
+    RealClock.now_ns() - begun < 9_000_000_000
 }
 
 /// Goal: an asynchronous commit that falls into the silence after a flush begins its delay at once; it used to wait for

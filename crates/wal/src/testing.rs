@@ -39,7 +39,7 @@ impl Drop for Asks {
             // Nobody listens any more if it took too long.
             let _late = done.send(());
         });
-        if answer.recv_timeout(Duration::from_secs(20)).is_ok() {
+        if answer.recv_timeout(Duration::from_secs(60)).is_ok() {
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
     }
