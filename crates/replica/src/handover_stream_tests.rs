@@ -8,7 +8,7 @@ use crate::{
 };
 
 const NODE: u64 = 2;
-const WAIT: Duration = Duration::from_secs(20);
+const WAIT: Duration = PATIENCE;
 
 /// A replica that follows and wants to lead.
 async fn asking(setting: &Arc<Setting>, replica: &Arc<Node>) -> JoinHandle<Result<Lsn, String>> {

@@ -622,7 +622,7 @@ async fn cut_connections_and_flipped_bits_lose_nothing() {
 
 /// Goal: a link on which a packet takes longer than the timeout is slow, not silent: neither side gives the other up. Method: a record
 /// that takes three times the timeout, at a rate at which pieces of it come every hundredth of a second; then a replica that is as long
-/// in taking one, up to five times, since a busy machine may be silent too.
+/// in taking one, again and again for a while, since a busy machine may be silent too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_packet_that_takes_longer_than_the_timeout_arrives() {
     let silence = Duration::from_millis(500);
@@ -632,15 +632,12 @@ async fn a_packet_that_takes_longer_than_the_timeout_arrives() {
     let (following, told) = setting.follow(&replica, || Fault::Slow(256));
     until("everything", || replica.bytes() == primary.bytes()).await;
     *replica.takes.lock() = 3 * silence;
-    let mut kept = false;
-    for _ in 0..5 {
+    let (mut kept, begun) = (false, tokio::time::Instant::now());
+    while !kept && begun.elapsed() < PATIENCE {
         told.lock().clear();
         let end = primary.append(0, b"slow to take");
         until("what is slow to take", || setting.slots.stat(end, now_ns())[0].positions.applied == end).await;
-        kept |= !told.lock().iter().any(|told| matches!(told, Told::Lost { .. }));
-        if kept {
-            break;
-        }
+        kept = !told.lock().iter().any(|told| matches!(told, Told::Lost { .. }));
     }
     assert!(kept, "it was given up for being slow, each time: {told:?}");
     setting.stop(following).await;
@@ -814,7 +811,8 @@ async fn faults_at_one_position_mark_the_slot_until_it_is_passed() {
     assert!(stat().unwrap().problem.is_some_and(|why| why.contains("checksum")), "{:?}", stat());
     let news = setting.slots.keep(&Followed(primary.clone()), None, now_ns());
     assert!(news.iter().filter(|line| line.contains("slot north is failing")).count() == 1, "{news:?}");
-    assert!(setting.ended.lock().len() >= 3);
+    // The mark is there before the third stream is over.
+    until("three streams to end", || setting.ended.lock().len() >= 3).await;
     is_bad.store(0, Ordering::Relaxed);
     until("the record", || replica.bytes() == primary.bytes()).await;
     until("the mark to go", || stat().is_some_and(|stat| stat.state == SlotState::Streaming)).await;
