@@ -297,7 +297,7 @@ fn key_of_a_row_that_leaves_is_waited_for() {
             } else {
                 first.rollback();
             }
-            second.session.wait(blocker).block(Some(Duration::from_secs(20))).unwrap();
+            second.session.wait(blocker).block(Some(Duration::from_secs(60))).unwrap();
             let answer = match second.go_on(*running) {
                 Ok(Progress::Done(answer)) => Ok(answer.count),
                 Ok(Progress::Waits(..)) => panic!("{text} waits again"),

@@ -57,7 +57,7 @@ pub(super) fn finish(
 ) -> crate::error::Result<u64> {
     let (mut running, mut wait) = waiting;
     loop {
-        wait.block(Some(Duration::from_secs(10))).unwrap();
+        wait.block(Some(Duration::from_secs(60))).unwrap();
         match client.go_on(*running)? {
             Progress::Done(answer) => return Ok(answer.count),
             Progress::Waits(again, blocker) => {
@@ -222,7 +222,7 @@ fn for_update_shows_the_newest_version_in_the_old_order() {
     let Progress::Waits(running, blocker) = second.start(&plan, &[]).unwrap() else { panic!("it should wait") };
     let wait = second.session.wait(blocker);
     first.commit();
-    wait.block(Some(Duration::from_secs(10))).unwrap();
+    wait.block(Some(Duration::from_secs(60))).unwrap();
     let Progress::Done(answer) = second.go_on(*running).unwrap() else { panic!("it should end") };
     let rows = vec![vec![Value::Int4(2), Value::Int4(20)], vec![Value::Int4(1), Value::Int4(24)]];
     assert_eq!(answer.rows, rows);
@@ -275,7 +275,7 @@ fn transfers_of_four_threads_keep_the_sum() {
                         match progress {
                             Ok(Progress::Done(answer)) => break answer.count,
                             Ok(Progress::Waits(running, blocker)) => {
-                                if client.session.wait(blocker).block(Some(Duration::from_secs(20))).is_err() {
+                                if client.session.wait(blocker).block(Some(Duration::from_secs(60))).is_err() {
                                     break 0;
                                 }
                                 progress = client.go_on(*running);

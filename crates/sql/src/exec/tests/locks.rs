@@ -126,7 +126,7 @@ fn share_waits_for_a_writer_and_key_share_does_not() {
     let Progress::Waits(running, blocker) = locker.start(&plan, &[]).unwrap() else { panic!("it should wait") };
     let wait = locker.session.wait(blocker);
     writer.commit();
-    wait.block(Some(Duration::from_secs(10))).unwrap();
+    wait.block(Some(Duration::from_secs(60))).unwrap();
     let Progress::Done(answer) = locker.go_on(*running).unwrap() else { panic!("nobody else writes") };
     assert_eq!(answer.rows, vec![vec![Value::Int4(11)]]);
     assert!(!goes(&mut begun(&fixture), &fixture, "update t set a = 12 where id = 1"), "it is locked now");

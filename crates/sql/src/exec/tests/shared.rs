@@ -66,7 +66,7 @@ fn query_inside_waits_and_goes_on_with_the_newest_row() {
         let Progress::Waits(running, blocker) = client.start(&plan, &[]).unwrap() else { panic!("{text} should wait") };
         let wait = client.session.wait(blocker);
         holder.commit();
-        wait.block(Some(Duration::from_secs(10))).unwrap();
+        wait.block(Some(Duration::from_secs(60))).unwrap();
         let Progress::Done(answer) = client.go_on(*running).unwrap() else { panic!("nobody else writes") };
         assert_eq!(numbers(&answer.rows), expected, "{text}");
     }
@@ -137,7 +137,7 @@ fn data_modifying_expressions_run_to_their_end_through_waits() {
         let Progress::Waits(running, blocker) = client.start(&plan, &[]).unwrap() else { panic!("{text} should wait") };
         let wait = client.session.wait(blocker);
         holder.commit();
-        wait.block(Some(Duration::from_secs(10))).unwrap();
+        wait.block(Some(Duration::from_secs(60))).unwrap();
         let Progress::Done(answer) = client.go_on(*running).unwrap() else { panic!("nobody else writes") };
         assert_eq!(numbers(&answer.rows), expected, "{text}");
         client.commit();

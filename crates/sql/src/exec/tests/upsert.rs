@@ -52,7 +52,7 @@ fn run_waiting(client: &mut Client<'_>, fixture: &Fixture, text: &str) -> Result
         match progress {
             Progress::Done(answer) => return Ok(answer.count),
             Progress::Waits(running, blocker) => {
-                client.session.wait(blocker).block(Some(Duration::from_secs(20))).map_err(crate::exec::from_engine)?;
+                client.session.wait(blocker).block(Some(Duration::from_secs(60))).map_err(crate::exec::from_engine)?;
                 progress = client.go_on(*running)?;
             }
         }
@@ -338,7 +338,7 @@ fn counters_of_many_threads_keep_every_increment() {
                                     break answer.rows.iter().filter_map(|row| row[0].as_i32()).sum::<i32>();
                                 }
                                 Progress::Waits(running, blocker) => {
-                                    client.session.wait(blocker).block(Some(Duration::from_secs(20))).unwrap();
+                                    client.session.wait(blocker).block(Some(Duration::from_secs(60))).unwrap();
                                     progress = client.go_on(*running).unwrap();
                                 }
                             }
