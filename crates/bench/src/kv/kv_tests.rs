@@ -30,8 +30,7 @@ fn run(flags: &[&str]) -> (Vec<String>, anyhow::Result<Option<Report>>) {
 
 /// Makes a program that answers as db_bench does, and writes down what it was asked. Returns the flag that names it.
 fn planted_peer(dir: &Path) -> String {
-    use std::os::unix::fs::PermissionsExt as _;
-    let program = dir.join("db_bench");
+    let (text, program) = (dir.join("db_bench.sh"), dir.join("db_bench"));
     let script = "#!/bin/sh\n\
                   echo \"$@\" >> \"$(dirname \"$0\")/asked\"\n\
                   for flag in \"$@\"; do case \"$flag\" in --benchmarks=*) list=\"${flag#*=}\";; esac; done\n\
@@ -48,8 +47,10 @@ fn planted_peer(dir: &Path) -> String {
                   echo 'Min: 1  Median: 2.0  Max: 3.0'\n\
                   echo 'Percentiles: P50: 1.00 P75: 1.00 P99: 2.00 P99.9: 2.50 P99.99: 2.75';;\n\
                   esac; done\n";
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::write(&text, script).unwrap();
+    // By another process: a program that this one had open for writing while another test starts a child is busy.
+    let made = std::process::Command::new("install").args(["-m", "755"]).args([&text, &program]).status();
+    assert!(made.unwrap().success());
     format!("--peer=db_bench={}", program.display())
 }
 

@@ -94,7 +94,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let plan = Plan::new(dir.path(), Pace::Touch);
         let mut floors = Floors::new(&plan).unwrap();
-        floors.slice(&plan, Duration::from_millis(20)).unwrap();
+        // A busy machine may have no time for either in a slice.
+        while floors.trips.count() == 0 || floors.flushes.latencies.count() == 0 {
+            floors.slice(&plan, Duration::from_millis(20)).unwrap();
+        }
         let mut section = Section::new("rate", "?");
         floors.rows(&mut section);
         assert!(section.rows.len() == 2 && section.rows.iter().all(|row| row.median("p50_us").unwrap() > 0.0));

@@ -58,7 +58,7 @@ pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
     Ok(crate::measures::median(&all))
 }
 
-/// Takes samples until `stop`.
+/// Takes samples until `stop`, and one at least.
 ///
 /// # Errors
 /// The driver's; a row that does not arrive in a minute.
@@ -67,7 +67,7 @@ pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
     let mut samples = Vec::new();
-    while !stop.load(Relaxed) {
+    while samples.is_empty() || !stop.load(Relaxed) {
         let due_ns = clock.now_ns() + u64::try_from(EVERY.as_nanos())?;
         let behind = pair.behind(&mut primary)?;
         let wanted: i64 = primary.query_one(&write, &[])?.get(0);
