@@ -18,8 +18,14 @@ use crate::{
 const TESTER: &str = "/usr/lib/postgresql/15/lib/pgxs/src/test/isolation/isolationtester";
 /// Debian's package of it.
 const PACKAGE: &str = "postgresql-client-15";
-/// Seconds after which the tester cancels a step that does not end; after twice as many it gives up.
-const STEP_SECONDS: &str = "5";
+/// How long a spec may take, in seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// After which the tester cancels a step that does not end; after twice as many it gives up.
+    pub step: u32,
+    /// Of all of it.
+    pub whole: u32,
+}
 
 /// The tester and the specs.
 pub struct Specs {
@@ -68,16 +74,17 @@ impl Specs {
         found
     }
 
-    /// Runs a spec for so many seconds at the most, and returns what the tester printed.
+    /// Runs a spec within its limits, and returns what the tester printed.
     ///
     /// # Panics
     /// When the spec cannot be read or the tester not started.
-    pub fn run(&self, name: &str, server: &Server, seconds_max: u32) -> String {
+    pub fn run(&self, name: &str, server: &Server, limits: Limits) -> String {
         let spec = fs::read_to_string(self.folder.join("specs").join(format!("{name}.spec"))).expect("a spec");
         let place = format!("host=127.0.0.1 port={} user=collie dbname=collie", server.port());
         let application = format!("isolation/{name}");
-        let environment = [("PGISOLATIONTIMEOUT", STEP_SECONDS), ("PGAPPNAME", &application)];
-        let arguments = ["-c", "exec timeout \"$0\" \"$@\" 2>&1", &seconds_max.to_string(), TESTER, &place];
+        let (step, whole) = (limits.step.to_string(), limits.whole.to_string());
+        let environment = [("PGISOLATIONTIMEOUT", step.as_str()), ("PGAPPNAME", &application)];
+        let arguments = ["-c", "exec timeout \"$0\" \"$@\" 2>&1", &whole, TESTER, &place];
         run(Path::new("/bin/sh"), &arguments, &environment, &spec).out
     }
 }

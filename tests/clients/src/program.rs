@@ -10,7 +10,7 @@ use std::{
 use crate::server::{Server, binary};
 
 /// Seconds that a client program may run.
-const SECONDS_MAX: &str = "120";
+const SECONDS_MAX: &str = "300";
 
 /// What a program said and how it ended.
 #[derive(Debug)]

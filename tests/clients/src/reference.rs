@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::{
     program::{Done, run, run_merged},
+    session::PATIENCE,
     stopwatch::Stopwatch,
 };
 
@@ -59,7 +60,7 @@ impl Reference {
         let cluster = Self { child, dir };
         let watch = Stopwatch::start();
         while cluster.psql(&["-d", "postgres", "-c", "CREATE DATABASE collie TEMPLATE template0"], "").code != Some(0) {
-            assert!(watch.elapsed().as_secs() < 30, "PostgreSQL did not start in {}", cluster.dir.path().display());
+            assert!(watch.elapsed() < PATIENCE, "PostgreSQL did not start in {}", cluster.dir.path().display());
         }
         Some(cluster)
     }

@@ -18,7 +18,8 @@ use tempfile::TempDir;
 use crate::{session::PATIENCE, stopwatch::Stopwatch};
 
 /// A server that runs longer than this is killed: a test hangs in it.
-pub const LIFE: Duration = Duration::from_secs(90);
+/// Above all patience of one test together, on a machine with much else to do.
+pub const LIFE: Duration = Duration::from_secs(300);
 
 /// Returns the server's binary: `$COLLIE_BIN`, else the one that Cargo built beside the tests.
 ///
@@ -98,6 +99,8 @@ impl Default for Place {
 /// A server that was started and may not listen yet: a replica does once it is filled.
 pub struct Starting {
     child: Child,
+    /// Dropping it ends the watchdog.
+    alive: Sender<()>,
 }
 
 impl Starting {
@@ -123,23 +126,6 @@ impl Starting {
             .stderr(log)
             .spawn()
             .expect("the binary starts");
-        Self { child }
-    }
-
-    /// Waits until it listens.
-    ///
-    /// # Panics
-    /// When it does not come to; with what it said.
-    pub fn wait(self, place: &Place) -> Server {
-        let mut child = self.child;
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("standard output is a pipe");
-        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
-        let Some(address) = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok()) else {
-            let _ = child.kill();
-            let status = child.wait();
-            panic!("the server did not start ({status:?}): {line}{}", place.log());
-        };
         let (alive, dead) = mpsc::channel();
         let pid = pid_of(&child);
         thread::spawn(move || {
@@ -148,6 +134,23 @@ impl Starting {
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
+        Self { child, alive }
+    }
+
+    /// Waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not come to; with what it said.
+    pub fn wait(self, place: &Place) -> Server {
+        let Self { mut child, alive } = self;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("standard output can be read");
+        let Some(address) = line.trim().strip_prefix("listening on ").and_then(|address| address.parse().ok()) else {
+            let _ = child.kill();
+            let status = child.wait();
+            panic!("the server did not start ({status:?}): {line}{}", place.log());
+        };
         Server { child, address, place: None, _alive: alive }
     }
 
@@ -281,7 +284,7 @@ impl Server {
     pub fn config(&self) -> Config {
         let mut config = Config::new();
         config.host("127.0.0.1").port(self.port()).user("collie").dbname("collie");
-        config.connect_timeout(Duration::from_secs(20));
+        config.connect_timeout(PATIENCE);
         config
     }
 

@@ -10,7 +10,7 @@ use postgres::{Client, Error, types::FromSqlOwned};
 use crate::{server::Server, stopwatch::Stopwatch};
 
 /// How long what a test looks at may take to become so, on a machine with much else to do.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the one value that a statement gives.
 ///

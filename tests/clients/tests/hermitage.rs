@@ -19,7 +19,7 @@ use collie_clients_tests::{
 use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 /// How long a statement may take to end or to wait.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The levels, in the order in which [`Step::expected`] has them.
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];

@@ -13,14 +13,19 @@ use std::{
     thread,
 };
 
-use collie_clients_tests::{Server, isolation::Specs, not_run, program::run};
+use collie_clients_tests::{
+    Server,
+    isolation::{Limits, Specs},
+    not_run,
+    program::run,
+};
 
 /// The verdict on a spec that passes.
 const PASS: &str = "pass";
-/// Seconds that a spec which passes may take.
-const PASSING_SECONDS_MAX: u32 = 80;
-/// Seconds after which a spec that is not known to pass is given up: some wait for locks that never come.
-const OTHER_SECONDS_MAX: u32 = 10;
+/// Of a spec which passes.
+const PASSING: Limits = Limits { step: 60, whole: 240 };
+/// Of one that is not known to pass: some wait for locks that never come.
+const OTHER: Limits = Limits { step: 5, whole: 10 };
 
 /// Reads the contract: what is said of each spec.
 fn contract() -> BTreeMap<String, String> {
@@ -74,8 +79,8 @@ fn isolation_specs_pass_or_are_listed_with_what_they_lack() {
             scope.spawn(|| {
                 let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
                 while let Some(name) = next() {
-                    let seconds_max = if contract[&name] == PASS { PASSING_SECONDS_MAX } else { OTHER_SECONDS_MAX };
-                    let printed = specs.run(&name, &Server::fresh(), seconds_max);
+                    let limits = if contract[&name] == PASS { PASSING } else { OTHER };
+                    let printed = specs.run(&name, &Server::fresh(), limits);
                     if let Some(found) = judge(&name, &contract[&name], &printed, &specs.expected(&name)) {
                         let _ = wrong.lock().unwrap_or_else(PoisonError::into_inner).write_str(&found);
                     }
