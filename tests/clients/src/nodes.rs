@@ -1,10 +1,11 @@
 //! Nodes that know each other: each can lead, and the others follow.
 
-use std::{net::TcpListener, thread, time::Duration};
+use std::{thread, time::Duration};
 
+use collie_netlab::Port;
 use postgres::Client;
 
-use crate::{Place, Server, Stopwatch};
+use crate::{Place, Server, Stopwatch, program};
 
 /// How long something is waited for: far beyond what it takes on a slow, shared machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,6 +19,8 @@ pub struct Nodes {
     pub places: Vec<Place>,
     /// Where each listens for replicas.
     pub addresses: Vec<String>,
+    /// Kept while nobody listens there.
+    _ports: Vec<Port>,
 }
 
 impl Nodes {
@@ -26,11 +29,9 @@ impl Nodes {
     /// # Panics
     /// When there is no free port.
     pub fn new(count: usize) -> Self {
-        // All at once: a port that is free again may be given twice.
-        let listeners: Vec<TcpListener> =
-            (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-        let address = |listener: &TcpListener| listener.local_addr().expect("it has an address").to_string();
-        Self { places: (0..count).map(|_| Place::new()).collect(), addresses: listeners.iter().map(address).collect() }
+        let ports: Vec<Port> = (0..count).map(|_| Port::keep().expect("a free port")).collect();
+        let addresses = ports.iter().map(|port| port.address().to_string()).collect();
+        Self { places: (0..count).map(|_| Place::new()).collect(), addresses, _ports: ports }
     }
 
     /// Starts a node, always with the same words but for `more`.
@@ -44,6 +45,23 @@ impl Nodes {
         let peers = format!("replication.peers={}", peers.join(","));
         let all = [&["--replica-listen", &self.addresses[node], "--set", &slot, "--set", &peers], more].concat();
         Server::start_with(&self.places[node], &all)
+    }
+
+    /// Promotes one of two replicas, or, if it names the other one as further, that one: which of them has come further when their primary is
+    /// killed is up to the machine. Returns who leads, and who does not.
+    ///
+    /// # Panics
+    /// When neither is promoted.
+    pub fn promote_either<'s>(&self, servers: [&'s Server; 2], names: [&str; 2]) -> (&'s Server, &'s Server) {
+        let [one, other] = servers;
+        let tried = program::collie(&["promote", &one.url()], "");
+        if tried.code == Some(0) {
+            return (one, other);
+        }
+        let further = format!("{} has come further", names[1]);
+        assert!(tried.err.contains(&further), "{}{}\n{}", tried.out, tried.err, self.logs());
+        program::collie(&["promote", &other.url()], "").ok();
+        (other, one)
     }
 
     /// Returns what all of them wrote to standard error.

@@ -9,6 +9,7 @@ use collie_clients_tests::{
     session::{run, value},
     state,
 };
+use collie_netlab::Port;
 
 /// How long something is waited for: far beyond what it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,9 +105,8 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
 #[test]
 fn a_server_that_is_being_filled_lives_and_is_not_ready() {
     let (here, there) = (Place::new(), Place::new());
-    let port = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let primary = port.local_addr().expect("it has an address").to_string();
-    drop(port);
+    let port = Port::keep().expect("a free port");
+    let primary = port.address().to_string();
     let starting = Starting::begin(&there, &[], &[&HTTP[..], &["--replica-of", &primary]].concat());
     let address = Server::http_address(&there);
     assert_eq!(http::get(address, "/healthz").body, "ok\n");

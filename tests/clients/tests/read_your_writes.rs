@@ -1,6 +1,7 @@
 //! Read your writes: the token of a commit, as its client is told it, waited for on a replica; and what a failure leaves of it.
 
 use collie_clients_tests::{Place, Server, Wire, session::value, state, wire::startup};
+use collie_netlab::Port;
 use postgres::Client;
 
 /// Runs a statement that commits, and returns the token that is reported before the session is ready.
@@ -33,8 +34,10 @@ fn wait_for(client: &mut Client, token: &str) {
 #[test]
 fn a_client_reads_its_writes_on_a_replica() {
     let (here, there) = (Place::new(), Place::new());
-    let server = Server::start_with(&here, &["--replica-listen", "127.0.0.1:0"]);
-    let address = Server::replica_address(&here);
+    // It comes back to where its replica looks for it.
+    let port = Port::keep().unwrap();
+    let address = port.address().to_string();
+    let server = Server::start_with(&here, &["--replica-listen", &address]);
     let mut wire = connect(&server);
     let first = commit(&mut wire, "CREATE TABLE t (n int PRIMARY KEY)");
     let copy = Server::start_with(&there, &["--replica-of", &address]);

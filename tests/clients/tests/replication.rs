@@ -7,6 +7,7 @@ use std::{
 };
 
 use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
+use collie_netlab::Port;
 use postgres::{Client, NoTls};
 
 /// How long a replica is waited for: far beyond what it takes on a slow, shared machine.
@@ -123,8 +124,10 @@ fn lags_of_a_replica_are_intervals() {
 #[test]
 fn replica_has_the_primarys_rows_after_kills_of_either() {
     let (here, there) = (Place::new(), Place::new());
-    let server = primary(&here, "127.0.0.1:0");
-    let address = Server::replica_address(&here);
+    // It comes back to where its replica looks for it.
+    let port = Port::keep().unwrap();
+    let address = port.address().to_string();
+    let server = primary(&here, &address);
     let made = program::pgbench(&server, &["-i", "-s", "1", "-q"]);
     assert_eq!(made.code, Some(0), "{}{}", made.out, made.err);
     let mut client = server.connect();
@@ -137,19 +140,22 @@ fn replica_has_the_primarys_rows_after_kills_of_either() {
     let refused = copy.connect().batch_execute("INSERT INTO notes VALUES (2, 'no')").unwrap_err();
     assert_eq!(state(&refused), "25006", "{refused:?}");
 
-    let done = AtomicBool::new(false);
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
-        let reading = scope.spawn(|| {
-            let (mut client, mut reads) = (copy.connect(), 0);
+        scope.spawn(|| {
+            let mut client = copy.connect();
             while !done.load(Ordering::Relaxed) {
                 assert!(books_balance(&mut client).unwrap(), "half a transaction is shown");
-                reads += 1;
+                begun.store(true, Ordering::Relaxed);
             }
-            reads
         });
+        let start = Stopwatch::start();
+        while !begun.load(Ordering::Relaxed) {
+            assert!(start.elapsed() < PATIENCE, "the replica is not read: {}", there.log());
+            thread::sleep(Duration::from_millis(1));
+        }
         bench(&server);
         done.store(true, Ordering::Relaxed);
-        assert!(reading.join().unwrap() > 0);
     });
     client
         .batch_execute(

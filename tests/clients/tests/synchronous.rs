@@ -7,6 +7,7 @@ use std::{
 };
 
 use collie_clients_tests::{Place, Server, Stopwatch, program, session::value, state};
+use collie_netlab::Port;
 use postgres::{Client, NoTls, error::DbError};
 
 /// How long anything is waited for: far beyond what it takes on a slow, shared machine.
@@ -21,21 +22,22 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Starts a primary that asks for `quorum`, with a table that no replica was waited for.
-fn primary(place: &Place, quorum: &str, more: &[&str]) -> (Server, String) {
-    let quorum = format!("replication.quorum={quorum}");
-    let arguments = [&["--replica-listen", "127.0.0.1:0", "--set", &quorum], more].concat();
+/// Starts a primary that asks for `quorum`, with a table that no replica was waited for. The port is where it listens for replicas.
+fn primary(place: &Place, quorum: &str, more: &[&str]) -> (Server, Port) {
+    let port = Port::keep().expect("a free port");
+    let (address, quorum) = (port.address().to_string(), format!("replication.quorum={quorum}"));
+    let arguments = [&["--replica-listen", &address, "--set", &quorum], more].concat();
     let server = Server::start_with(place, &arguments);
-    let address = Server::replica_address(place);
     server
         .connect()
         .batch_execute("SET synchronous_commit = local; CREATE TABLE t (n int PRIMARY KEY)")
         .expect("no replica is waited for");
-    (server, address)
+    (server, port)
 }
 
-fn replica(place: &Place, primary: &str, slot: &str) -> Server {
-    Server::start_with(place, &["--replica-of", primary, "--set", &format!("replication.slot={slot}")])
+fn replica(place: &Place, primary: &Port, slot: &str) -> Server {
+    let (primary, slot) = (primary.address().to_string(), format!("replication.slot={slot}"));
+    Server::start_with(place, &["--replica-of", &primary, "--set", &slot])
 }
 
 /// A client, and the warnings that it gets.
@@ -67,8 +69,8 @@ fn rows(server: &Server) -> i64 {
 #[test]
 fn a_commit_waits_for_its_quorum_and_a_cancel_says_what_it_lacks() {
     let (here, one, other) = (Place::new(), Place::new(), Place::new());
-    let (server, address) = primary(&here, "ANY 1 (a, b)", &[]);
-    let (a, b) = (replica(&one, &address, "a"), replica(&other, &address, "b"));
+    let (server, port) = primary(&here, "ANY 1 (a, b)", &[]);
+    let (a, b) = (replica(&one, &port, "a"), replica(&other, &port, "b"));
     let (mut client, warnings) = warned(&server);
     let shown: String = value(&mut client, "SHOW synchronous_standby_names");
     assert_eq!(shown, "ANY 1 (a, b)");
@@ -101,7 +103,7 @@ fn a_commit_waits_for_its_quorum_and_a_cancel_says_what_it_lacks() {
     assert_eq!(rows(&server), 8, "it was answered, so it is shown");
     assert_eq!(insert(&mut local, &silent, 12), None, "who asks for no replica waits for none");
 
-    let a = replica(&one, &address, "a");
+    let a = replica(&one, &port, "a");
     assert_eq!(insert(&mut client, &warnings, 13), None, "the session goes on, and so does the quorum");
     until("the replica has all of it", || rows(&a) == 10);
     // A replica that gives up its connection at each commit and comes again looks well from outside.
@@ -135,7 +137,8 @@ fn a_commit_whose_time_for_replicas_is_over_stands() {
 #[test]
 fn degraded_commits_say_so_until_the_quorum_is_back() {
     let (here, there) = (Place::new(), Place::new());
-    let (server, address) = primary(&here, "a", &["--set", "replication.degrade=after 200ms"]);
+    // Above what a replica that is there may take to confirm a commit on a busy machine: it would be made do without again.
+    let (server, port) = primary(&here, "a", &["--set", "replication.degrade=after 5s"]);
     let (mut client, warnings) = warned(&server);
     for n in [1, 2, 3] {
         assert_eq!(insert(&mut client, &warnings, n).as_deref(), Some("01000"), "{}", here.log());
@@ -144,7 +147,7 @@ fn degraded_commits_say_so_until_the_quorum_is_back() {
     client.batch_execute("SET synchronous_commit = local").unwrap();
     assert_eq!(insert(&mut client, &warnings, 4), None, "it asked for no replica");
     client.batch_execute("SET synchronous_commit = on").unwrap();
-    let copy = replica(&there, &address, "a");
+    let copy = replica(&there, &port, "a");
     until("the quorum is back", || here.log().contains("replication is whole again"));
     assert_eq!(insert(&mut client, &warnings, 5), None);
     until("the replica has all of it", || rows(&copy) == 5);
@@ -174,8 +177,8 @@ fn set_quorum(client: &mut Client, list: &str) {
 #[test]
 fn who_is_asked_changes_while_commits_wait() {
     let (here, one, other) = (Place::new(), Place::new(), Place::new());
-    let (server, address) = primary(&here, "", &[]);
-    let (a, b) = (replica(&one, &address, "a"), replica(&other, &address, "b"));
+    let (server, port) = primary(&here, "", &[]);
+    let (a, b) = (replica(&one, &port, "a"), replica(&other, &port, "b"));
     let (mut client, warnings) = warned(&server);
     let mut boss = server.connect();
     assert_eq!(quorum(&mut boss), None);
@@ -213,7 +216,7 @@ fn who_is_asked_changes_while_commits_wait() {
     assert_eq!(status.code, Some(1), "commits wait");
     assert!(status.out.contains("quorum ANY 1 (b), and ANY 1 (a) until both have"), "{}", status.out);
 
-    let a = replica(&one, &address, "a");
+    let a = replica(&one, &port, "a");
     waits_for(&mut boss, "ANY 1 (b)");
     let (mut client, warnings, came) = waiting.join().expect("it is answered");
     assert_eq!(came, None, "it was confirmed by both");
@@ -234,18 +237,18 @@ fn who_is_asked_changes_while_commits_wait() {
 #[test]
 fn a_changed_list_outlives_a_kill_and_the_words_of_before() {
     let (here, there) = (Place::new(), Place::new());
-    let (server, address) = primary(&here, "", &[]);
+    let (server, port) = primary(&here, "", &[]);
     set_quorum(&mut server.connect(), "ANY 1 (a)");
     let both = standing("short", "ANY 1 (a)", Some(""));
     assert_eq!(quorum(&mut server.connect()), both, "no replica has the record");
     server.kill();
     let start = |list: &str| {
-        let quorum = format!("replication.quorum={list}");
+        let (address, quorum) = (port.address().to_string(), format!("replication.quorum={list}"));
         Server::start_with(&here, &["--replica-listen", &address, "--set", &quorum])
     };
     let server = start("");
     assert_eq!(quorum(&mut server.connect()), both, "{}", here.log());
-    let copy = replica(&there, &address, "a");
+    let copy = replica(&there, &port, "a");
     let mut boss = server.connect();
     until("the change is over", || quorum(&mut boss) == standing("whole", "ANY 1 (a)", None));
     let (mut client, warnings) = warned(&server);
