@@ -1,7 +1,7 @@
 //! Several real sessions at once: what isolation promises, and who waits for whom.
 //!
-//! A statement that must wait runs on a thread of its own. That it waits is shown by its answer not being there while a
-//! deadline passes; a slow machine can make such a check pass too easily, never fail.
+//! A statement that must wait runs on a thread of its own. That it waits is asked of the server (`pg_blocking_pids`), so that nothing goes on
+//! before it does, however slow the machine.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, also in its helpers")]
 
 use std::{
@@ -10,32 +10,43 @@ use std::{
     time::Duration,
 };
 
-use collie_clients_tests::{Server, Stopwatch, message, state};
+use collie_clients_tests::{
+    Server, Stopwatch, message,
+    session::{PATIENCE, pid, value},
+    state,
+};
 use postgres::{Client, Error};
 
 /// A statement on another thread, with its session.
 struct Running {
+    pid: i32,
     answer: Receiver<(Client, Result<u64, Error>)>,
 }
 
 impl Running {
     fn start(mut client: Client, sql: &str) -> Self {
-        let sql = sql.to_owned();
+        let (pid, sql) = (pid(&mut client), sql.to_owned());
         let (send, answer) = mpsc::channel();
         thread::spawn(move || {
             let result = client.execute(sql.as_str(), &[]);
             let _ = send.send((client, result));
         });
-        Self { answer }
+        Self { pid, answer }
     }
 
-    fn must_wait(&self) {
-        let answer = self.answer.recv_timeout(Duration::from_millis(200));
-        assert!(answer.is_err(), "it did not wait: {:?}", answer.map(|(_, result)| result));
+    /// Returns once others are in its way.
+    fn must_wait(&self, server: &Server) {
+        let (mut look, watch) = (server.connect(), Stopwatch::start());
+        let others = format!("SELECT cardinality(pg_blocking_pids({}))", self.pid);
+        while value::<i32>(&mut look, &others) == 0 {
+            let answer = self.answer.try_recv();
+            assert!(answer.is_err(), "it did not wait: {:?}", answer.map(|(_, result)| result));
+            assert!(watch.elapsed() < PATIENCE, "it neither waits nor ends");
+        }
     }
 
     fn end(self) -> (Client, Result<u64, Error>) {
-        self.answer.recv_timeout(Duration::from_secs(20)).expect("the statement ends")
+        self.answer.recv_timeout(PATIENCE).expect("the statement ends")
     }
 }
 
@@ -89,8 +100,8 @@ fn read_committed_waits_and_checks_the_condition_again() {
     first.batch_execute("BEGIN; UPDATE t SET n = n + 1").unwrap();
     let adds = Running::start(server.connect(), "UPDATE t SET n = n + 10 WHERE id = 1");
     let misses = Running::start(server.connect(), "UPDATE t SET n = n + 100 WHERE id = 2 AND n = 0");
-    adds.must_wait();
-    misses.must_wait();
+    adds.must_wait(&server);
+    misses.must_wait(&server);
     first.batch_execute("COMMIT").unwrap();
     assert_eq!(adds.end().1.unwrap(), 1);
     assert_eq!(misses.end().1.unwrap(), 0);
@@ -99,7 +110,7 @@ fn read_committed_waits_and_checks_the_condition_again() {
     // A deleted row is skipped.
     first.batch_execute("BEGIN; DELETE FROM t WHERE id = 1").unwrap();
     let gone = Running::start(server.connect(), "UPDATE t SET n = 5 WHERE id = 1");
-    gone.must_wait();
+    gone.must_wait(&server);
     first.batch_execute("COMMIT").unwrap();
     assert_eq!(gone.end().1.unwrap(), 0);
 }
@@ -122,7 +133,7 @@ fn repeatable_read_keeps_its_snapshot_and_ends_conflicts_with_40001() {
     assert_eq!(number(&mut second, "SELECT n FROM t WHERE id = 1"), 7);
     first.batch_execute("BEGIN; UPDATE t SET n = 8 WHERE id = 1").unwrap();
     let waits = Running::start(second, "UPDATE t SET n = n + 1 WHERE id = 1");
-    waits.must_wait();
+    waits.must_wait(&server);
     first.batch_execute("ROLLBACK").unwrap();
     let (mut second, result) = waits.end();
     assert_eq!(result.unwrap(), 1);
@@ -131,25 +142,29 @@ fn repeatable_read_keeps_its_snapshot_and_ends_conflicts_with_40001() {
     second.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t").unwrap();
     first.batch_execute("BEGIN; UPDATE t SET n = 9 WHERE id = 1").unwrap();
     let waits = Running::start(second, "DELETE FROM t WHERE id = 1");
-    waits.must_wait();
+    waits.must_wait(&server);
     first.batch_execute("COMMIT").unwrap();
     assert_eq!(state(&waits.end().1.unwrap_err()), "40001");
 }
 
 /// Goal: a deadlock ends within a second, for one side only, in both directions. Method: two sessions, two rows, crosswise; the
-/// fastest of some rounds is looked at, since a slow machine makes any one of them slow.
+/// fastest of some rounds is looked at, and of more on a slow machine, which makes any one of them slow.
 #[test]
 fn deadlock_is_found_within_a_second() {
     let server = Server::fresh();
     drop(accounts(&server));
-    let mut fastest = Duration::MAX;
-    for (mine, other) in [(1, 2), (2, 1), (1, 2), (2, 1)] {
+    let (all, mut fastest) = (Stopwatch::start(), Duration::MAX);
+    for (round, (mine, other)) in [(1, 2), (2, 1)].into_iter().cycle().enumerate() {
+        if round >= 4 && fastest < Duration::from_secs(1) {
+            break;
+        }
+        assert!(all.elapsed() < PATIENCE, "found after {fastest:?}");
         let mut first = server.connect();
         let mut second = server.connect();
         first.batch_execute(&format!("BEGIN; UPDATE t SET n = n + 1 WHERE id = {mine}")).unwrap();
         second.batch_execute(&format!("BEGIN; UPDATE t SET n = n + 1 WHERE id = {other}")).unwrap();
         let waits = Running::start(first, &format!("UPDATE t SET n = n + 1 WHERE id = {other}"));
-        waits.must_wait();
+        waits.must_wait(&server);
         let watch = Stopwatch::start();
         let result = second.execute(&format!("UPDATE t SET n = n + 1 WHERE id = {mine}"), &[]);
         fastest = fastest.min(watch.elapsed());
@@ -171,7 +186,6 @@ fn deadlock_is_found_within_a_second() {
         assert_eq!(message(&loser_error), "deadlock detected");
         winner.batch_execute("COMMIT").unwrap();
     }
-    assert!(fastest < Duration::from_secs(1), "found after {fastest:?}");
 }
 
 /// Goal: a row lock is given on when its holder rolls back or disconnects. Method: both.
@@ -181,13 +195,13 @@ fn row_lock_is_released_by_rollback_and_by_a_lost_connection() {
     let mut first = accounts(&server);
     first.batch_execute("BEGIN; UPDATE t SET n = 100 WHERE id = 1").unwrap();
     let waits = Running::start(server.connect(), "UPDATE t SET n = n + 1 WHERE id = 1");
-    waits.must_wait();
+    waits.must_wait(&server);
     first.batch_execute("ROLLBACK").unwrap();
     assert_eq!(waits.end().1.unwrap(), 1);
     assert_eq!(number(&mut first, "SELECT n FROM t WHERE id = 1"), 1);
     first.batch_execute("BEGIN; UPDATE t SET n = 100 WHERE id = 1").unwrap();
     let waits = Running::start(server.connect(), "UPDATE t SET n = n + 1 WHERE id = 1");
-    waits.must_wait();
+    waits.must_wait(&server);
     drop(first);
     let (mut client, result) = waits.end();
     assert_eq!(result.unwrap(), 1);
@@ -207,7 +221,7 @@ fn for_update_locks_and_plain_reads_do_not_wait() {
     assert_eq!(state(&busy), "55P03");
     assert_eq!(message(&busy), "could not obtain lock on row in relation \"t\"");
     let waits = Running::start(server.connect(), "SELECT n FROM t WHERE id = 1 FOR UPDATE");
-    waits.must_wait();
+    waits.must_wait(&server);
     first.batch_execute("COMMIT").unwrap();
     assert_eq!(waits.end().1.unwrap(), 1);
 }
@@ -228,7 +242,7 @@ fn share_locks_are_held_together_and_deadlock_when_both_write() {
     let read_only = reader.batch_execute("BEGIN READ ONLY; SELECT n FROM t FOR KEY SHARE").unwrap_err();
     assert_eq!(message(&read_only), "cannot execute SELECT FOR KEY SHARE in a read-only transaction");
     let waits = Running::start(first, "UPDATE t SET n = n + 1 WHERE id = 1");
-    waits.must_wait();
+    waits.must_wait(&server);
     let refused = second.batch_execute("UPDATE t SET n = n + 1 WHERE id = 1").unwrap_err();
     assert_eq!(state(&refused), "40P01");
     second.batch_execute("ROLLBACK").unwrap();
@@ -250,13 +264,13 @@ fn unique_violation_waits_for_the_other_transaction() {
     ] {
         first.batch_execute(&format!("BEGIN; {sql}")).unwrap();
         let waits = Running::start(server.connect(), other);
-        waits.must_wait();
+        waits.must_wait(&server);
         first.batch_execute("ROLLBACK").unwrap();
         assert_eq!(waits.end().1.unwrap(), 1, "{other}");
         first.batch_execute("DELETE FROM t WHERE id > 2").unwrap();
         first.batch_execute(&format!("BEGIN; {sql}")).unwrap();
         let waits = Running::start(server.connect(), other);
-        waits.must_wait();
+        waits.must_wait(&server);
         first.batch_execute("COMMIT").unwrap();
         assert_eq!(state(&waits.end().1.unwrap_err()), "23505", "{other}");
     }
@@ -292,13 +306,13 @@ fn ddl_and_users_of_a_table_wait_for_each_other() {
     let mut first = accounts(&server);
     first.batch_execute("BEGIN; SELECT * FROM t").unwrap();
     let waits = Running::start(server.connect(), "TRUNCATE t");
-    waits.must_wait();
+    waits.must_wait(&server);
     first.batch_execute("COMMIT").unwrap();
     waits.end().1.unwrap();
     assert_eq!(first.query("SELECT * FROM t", &[]).unwrap().len(), 0);
     first.batch_execute("BEGIN; CREATE INDEX t_n ON t (n)").unwrap();
     let waits = Running::start(server.connect(), "INSERT INTO t VALUES (1, 5, 1)");
-    waits.must_wait();
+    waits.must_wait(&server);
     let mut other = server.connect();
     assert_eq!(other.query("SELECT * FROM t", &[]).unwrap().len(), 0);
     first.batch_execute("COMMIT").unwrap();

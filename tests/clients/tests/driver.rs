@@ -2,7 +2,7 @@
 
 use std::{error::Error, io::Read, io::Write, time::Duration};
 
-use collie_clients_tests::{Server, Stopwatch, message, state};
+use collie_clients_tests::{Server, Stopwatch, message, session::PATIENCE, state};
 use postgres::{
     Client, NoTls, SimpleQueryMessage,
     types::{FromSql, IsNull, ToSql, Type, private::BytesMut, to_sql_checked},
@@ -313,10 +313,12 @@ fn cancel_stops_a_long_statement_and_leaves_the_session_usable() {
         canceller.join().unwrap();
         assert_eq!(state(&error), "57014", "{error:?}");
         assert_eq!(message(&error), "canceling statement due to user request");
-        assert!(watch.elapsed() < Duration::from_secs(10), "cancel took {:?}", watch.elapsed());
-        // The last cancel may still be on its way and hit the next statement; then the one after works.
-        let _ = client.simple_query("SELECT 1");
-        assert_eq!(one::<i32>(&mut client, "SELECT 1"), 1);
+        assert!(watch.elapsed() < PATIENCE, "cancel took {:?}", watch.elapsed());
+        // The last cancels may still be on their way and hit what comes next; then what comes after works.
+        while let Err(error) = client.simple_query("SELECT 1") {
+            assert_eq!(state(&error), "57014", "{error:?}");
+            assert!(watch.elapsed() < PATIENCE, "nothing runs any more");
+        }
     }
 }
 

@@ -3,10 +3,9 @@
 //! After each attack the server must still serve another session. Mistakes that other servers made have their own tests
 //! in `wire_regress.rs`.
 
-use std::time::Duration;
-
 use collie_clients_tests::{
     Server, Stopwatch, Wire,
+    session::PATIENCE,
     wire::{
         bind, bind_body, close_statement, closed_with, describe_portal, describe_statement, ended_with, execute, kinds,
         message, message_of_length, packet, parse, query, startup, states, sync,
@@ -400,6 +399,6 @@ fn connections_above_the_limit_are_refused() {
         if wire.message().is_some_and(|message| message.kind == b'R') {
             break;
         }
-        assert!(watch.elapsed() < Duration::from_secs(10), "the place is not free again");
+        assert!(watch.elapsed() < PATIENCE, "the place is not free again");
     }
 }

@@ -192,7 +192,12 @@ fn open_transactions_commit_in_time_or_are_ended() {
     nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
     let mut begins = a.connect();
     let begun = thread::spawn(move || begins.batch_execute("INSERT INTO notes VALUES (2)"));
-    assert_eq!(value::<i64>(&mut a.connect(), "SELECT count(*) FROM notes"), 0, "readers go on");
+    // Once it is there: a session that ends while it sends hears nothing.
+    let is_waiting =
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query = 'INSERT INTO notes VALUES (2)'";
+    let mut look = a.connect();
+    nodes.until("it begins", || value::<i64>(&mut look, is_waiting) == 1);
+    assert_eq!(value::<i64>(&mut look, "SELECT count(*) FROM notes"), 0, "readers go on");
     session::run(&mut open, "INSERT INTO notes VALUES (3)");
     assert!(!begun.is_finished(), "it waits");
     session::run(&mut open, "COMMIT");
@@ -205,7 +210,8 @@ fn open_transactions_commit_in_time_or_are_ended() {
     until_follows(&nodes, &a);
     let mut late = b.connect();
     session::run(&mut late, "BEGIN; INSERT INTO notes VALUES (4)");
-    let done = switch_over(&a, &["--timeout", "200ms"]);
+    // Its successor has as long to take over.
+    let done = switch_over(&a, &["--timeout", "3s"]);
     assert_eq!(done.code, Some(0), "{}{}\n{}", done.out, done.err, nodes.logs());
     let ended = simple_query(&mut late, "COMMIT").expect_err("its time was over");
     assert_eq!(state(&ended), "57P01", "{ended:?}");
@@ -221,13 +227,13 @@ fn open_transactions_commit_in_time_or_are_ended() {
 fn a_frozen_successor_leaves_the_primary_writing() {
     let nodes = Nodes::new(2);
     let (a, b) = two(&nodes, "CREATE TABLE notes (n int PRIMARY KEY)");
-    let mut open = a.connect();
+    let (mut open, mut waits) = (a.connect(), a.connect());
     session::run(&mut open, "BEGIN; INSERT INTO notes VALUES (1)");
     let url = b.url();
-    let switching = thread::spawn(move || program::collie(&["promote", "--switchover", "--timeout", "2s", &url], ""));
+    // As long as it may take until the open transaction is over.
+    let switching = thread::spawn(move || program::collie(&["promote", "--switchover", "--timeout", "10s", &url], ""));
     nodes.until("the primary is asked", || nodes.places[0].log().contains("handing over to b"));
     b.pause();
-    let mut waits = a.connect();
     let waiting = thread::spawn(move || waits.batch_execute("INSERT INTO notes VALUES (2)"));
     session::run(&mut open, "COMMIT");
     waiting.join().expect("it ends").expect("the primary goes on");
