@@ -121,11 +121,11 @@ fn a_quorum_that_is_missing_is_told() {
     assert!(strict == 503 && body.contains("warning: quorum: for "), "{strict} {body}");
 }
 
-/// Goal: a slot that has expired is told until it is dropped. Method: a replica that is killed, and an age of a second.
+/// Goal: a slot that has expired is told until it is dropped. Method: a replica that is killed, and an age that it had until it followed.
 #[test]
 fn an_expired_slot_is_told_until_it_is_dropped() {
     let (here, there) = (Place::new(), Place::new());
-    let server = Server::start_with(&here, &[&PRIMARY[..], &["--set", "replication.slot_age=1s"]].concat());
+    let server = Server::start_with(&here, &[&PRIMARY[..], &["--set", "replication.slot_age=5s"]].concat());
     let copy = replica(&there, &Server::replica_address(&here), "north");
     until_said(&server, 0, &["streaming"]);
     copy.kill();

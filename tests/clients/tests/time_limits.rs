@@ -11,7 +11,7 @@ use postgres::Client;
 
 const TEXT: u16 = 0;
 /// How long a statement may go on after its time: enough for a slow machine, and nothing beside what these statements would take.
-const SLACK: Duration = Duration::from_secs(20);
+const SLACK: Duration = Duration::from_secs(30);
 
 /// Runs `sql` and returns code and words of the error it ends with, which must come within [`SLACK`].
 fn fails(client: &mut Client, sql: &str) -> (String, String) {
@@ -29,6 +29,15 @@ fn error_of(messages: &[Message]) -> (String, String, String) {
     assert!(errors.next().is_none(), "{messages:?}");
     let field = |code| error.field(code).unwrap_or_default();
     (field(b'S'), field(b'C'), field(b'M'))
+}
+
+/// Runs a short statement, again when the short limit in force ends it, as it may on a machine that has much else to do.
+fn runs(client: &mut Client, sql: &str) {
+    let watch = Stopwatch::start();
+    while let Err(error) = client.batch_execute(sql) {
+        assert_eq!(state(&error), "57014", "{sql}: {error:?}");
+        assert!(watch.elapsed() < SLACK, "{sql} never comes to its end");
+    }
 }
 
 fn fatal(state: &str, what: &str) -> (String, String, String) {
@@ -63,7 +72,7 @@ fn statement_timeout_ends_every_long_statement() {
     ] {
         let expected = ("57014".to_owned(), "canceling statement due to statement timeout".to_owned());
         assert_eq!(fails(&mut client, sql), expected, "{sql}");
-        assert_eq!(client.query_one("SELECT 1", &[]).expect(sql).get::<_, i32>(0), 1);
+        runs(&mut client, "SELECT 1");
     }
     let mut wire = Wire::session(server.address());
     wire.query("SET statement_timeout = 50");
@@ -75,7 +84,7 @@ fn statement_timeout_ends_every_long_statement() {
     client.batch_execute("SET statement_timeout = 1").unwrap();
     let expected = ("57014".to_owned(), "canceling statement due to statement timeout".to_owned());
     assert_eq!(fails(&mut client, "CREATE INDEX ON t (n, id)"), expected);
-    client.batch_execute("RESET statement_timeout").unwrap();
+    runs(&mut client, "RESET statement_timeout");
     assert_eq!(client.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), 200_000);
 }
 
@@ -93,23 +102,23 @@ fn statement_timeout_takes_no_commit_back() {
             Err(error) => assert_eq!(state(&error), "57014"),
         }
     }
-    client.batch_execute("SET statement_timeout = 0").unwrap();
+    runs(&mut client, "SET statement_timeout = 0");
     assert_eq!(client.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), answered);
 }
 
 /// Goal: in the extended protocol each Execute has a time of its own, and so has each statement of a query string.
-/// Method: three sleeps of 200 ms under a limit of 400 ms, in one pipeline and in one string; then one that is too long.
+/// Method: eight sleeps of 0.4 s under a limit of 2.8 s, in one pipeline and in one string; then one that is too long.
 #[test]
 fn each_statement_has_a_time_of_its_own() {
     let server = Server::fresh();
     let mut wire = Wire::session(server.address());
-    wire.query("SET statement_timeout = '400ms'");
+    wire.query("SET statement_timeout = '2800ms'");
     let sleep = [bind("", "s", TEXT, &[], TEXT), execute("", 0)].concat();
-    wire.send(&[parse("s", "SELECT pg_sleep(0.2)", &[]), sleep.repeat(3), sync()].concat());
-    assert_eq!(kinds(&wire.until_ready()), "12DC2DC2DCZ");
-    let messages = wire.query("SELECT pg_sleep(0.2); SELECT pg_sleep(0.2); SELECT pg_sleep(0.2)");
-    assert_eq!(kinds(&messages), "TDCTDCTDCZ");
-    wire.send(&[parse("", "SELECT pg_sleep(5)", &[]), bind("", "", TEXT, &[], TEXT), execute("", 0), sync()].concat());
+    wire.send(&[parse("s", "SELECT pg_sleep(0.4)", &[]), sleep.repeat(8), sync()].concat());
+    assert_eq!(kinds(&wire.until_ready()), format!("1{}Z", "2DC".repeat(8)));
+    let messages = wire.query(&"SELECT pg_sleep(0.4);".repeat(8));
+    assert_eq!(kinds(&messages), format!("{}Z", "TDC".repeat(8)));
+    wire.send(&[parse("", "SELECT pg_sleep(25)", &[]), bind("", "", TEXT, &[], TEXT), execute("", 0), sync()].concat());
     let (severity, code, words) = error_of(&wire.until_ready());
     assert_eq!((&*severity, &*code), ("ERROR", "57014"), "{words}");
 }
@@ -122,14 +131,14 @@ fn limit_between_two_messages_ends_neither() {
     let server = Server::fresh();
     let mut clock = server.connect();
     let mut wire = Wire::session(server.address());
-    wire.query("SET statement_timeout = '250ms'");
-    for (seconds, answer) in [("0.1", "12DCZ"), ("5", "12EZ")] {
+    wire.query("SET statement_timeout = '2s'");
+    for (seconds, answer) in [("0.1", "12DCZ"), ("25", "12EZ")] {
         wire.send(&[parse("", &format!("SELECT pg_sleep({seconds})"), &[]), bind("", "", TEXT, &[], TEXT)].concat());
-        clock.batch_execute("SELECT pg_sleep(0.4)").unwrap();
+        clock.batch_execute("SELECT pg_sleep(2.2)").unwrap();
         wire.send(&[execute("", 0), sync()].concat());
         assert_eq!(kinds(&wire.until_ready()), answer);
     }
-    wire.query("SET statement_timeout = '250ms'");
+    wire.query("SET statement_timeout = 0");
 }
 
 /// Goal: the server's configuration gives every session its limits, and a session may have others. Method: limits for all by
@@ -143,9 +152,9 @@ fn limits_of_the_server_are_every_sessions_defaults() {
     assert_eq!([shown(&mut client, "lock_timeout"), shown(&mut client, "statement_timeout")], ["40ms", "1min"]);
     holder.batch_execute("SET lock_timeout = 0; SELECT pg_advisory_lock(1)").unwrap();
     assert_eq!(fails(&mut client, "SELECT pg_advisory_lock(1)").0, "55P03");
-    client.batch_execute("SET statement_timeout = 20; SET lock_timeout = 0").unwrap();
+    runs(&mut client, "SET lock_timeout = 0; SET statement_timeout = 20");
     assert_eq!(fails(&mut client, "SELECT pg_advisory_lock(1)").0, "57014");
-    client.batch_execute("RESET ALL").unwrap();
+    runs(&mut client, "RESET ALL");
     assert_eq!([shown(&mut client, "lock_timeout"), shown(&mut client, "statement_timeout")], ["40ms", "1min"]);
 }
 
@@ -167,15 +176,15 @@ fn earlier_of_lock_timeout_and_statement_timeout_is_reported() {
     ] {
         holder.batch_execute(&format!("BEGIN; {held}")).unwrap();
         for (lock_ms, statement_ms, expected) in
-            [(20, 0, &lock), (0, 20, &statement), (20, 10_000, &lock), (10_000, 20, &statement)]
+            [(20, 0, &lock), (0, 20, &statement), (20, 60_000, &lock), (60_000, 20, &statement)]
         {
             let limits = format!("SET lock_timeout = {lock_ms}; SET statement_timeout = {statement_ms}");
-            waiter.batch_execute(&limits).unwrap();
+            runs(&mut waiter, &limits);
             assert_eq!(&fails(&mut waiter, wanted), expected, "{wanted} under {limits}");
         }
         holder.batch_execute("ROLLBACK").unwrap();
     }
-    waiter.batch_execute("SET lock_timeout = '10s'; SET statement_timeout = '10s'").unwrap();
+    runs(&mut waiter, "SET lock_timeout = '60s'; SET statement_timeout = '60s'");
     waiter.batch_execute("UPDATE t SET n = 3 WHERE id = 1").unwrap();
 }
 
@@ -188,13 +197,13 @@ fn limits_have_the_life_that_set_gives_them() {
     let show =
         |client: &mut Client, name: &str| -> String { client.query_one(&format!("SHOW {name}"), &[]).unwrap().get(0) };
     assert_eq!(show(&mut client, "statement_timeout"), "2min");
-    client.batch_execute("BEGIN; SET LOCAL statement_timeout = '30ms'").unwrap();
-    assert_eq!(show(&mut client, "statement_timeout"), "30ms");
-    assert_eq!(fails(&mut client, "SELECT pg_sleep(5)").0, "57014");
+    client.batch_execute("BEGIN; SET LOCAL statement_timeout = '1s'").unwrap();
+    assert_eq!(show(&mut client, "statement_timeout"), "1s");
+    assert_eq!(fails(&mut client, "SELECT pg_sleep(25)").0, "57014");
     assert_eq!(fails(&mut client, "SELECT 1").0, "25P02");
     client.batch_execute("ROLLBACK").unwrap();
     assert_eq!(show(&mut client, "statement_timeout"), "2min");
-    client.batch_execute("SELECT pg_sleep(0.1)").unwrap();
+    client.batch_execute("SELECT pg_sleep(1.1)").unwrap();
     assert_eq!(show(&mut client, "deadlock_timeout"), "1s");
     assert_eq!(fails(&mut client, "SET lock_timeout = -1").0, "22023");
     assert_eq!(fails(&mut client, "SET lock_timeout = '5 parsecs'").0, "22023");
@@ -209,14 +218,15 @@ fn idle_clients_are_ended() {
     other.batch_execute("CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
     for (limits, state, what) in [
         ("SET idle_in_transaction_session_timeout = '100ms'", "25P03", "idle-in-transaction"),
-        ("SET transaction_timeout = '100ms'", "25P04", "transaction"),
-        ("SET transaction_timeout = '100ms'; SET idle_in_transaction_session_timeout = '5s'", "25P04", "transaction"),
+        ("SET transaction_timeout = '1s'", "25P04", "transaction"),
+        ("SET transaction_timeout = '1s'; SET idle_in_transaction_session_timeout = '60s'", "25P04", "transaction"),
     ] {
         let mut wire = Wire::session(server.address());
         wire.query(limits);
-        wire.query("BEGIN");
-        wire.query("DELETE FROM t WHERE id = 1");
-        other.batch_execute("SET lock_timeout = '5s'").unwrap();
+        // At once: between two messages a busy machine would let the time pass.
+        wire.send(&[query("BEGIN"), query("DELETE FROM t WHERE id = 1")].concat());
+        assert_eq!([kinds(&wire.until_ready()), kinds(&wire.until_ready())], ["CZ", "CZ"]);
+        other.batch_execute("SET lock_timeout = '60s'").unwrap();
         other.batch_execute("BEGIN; SELECT * FROM t WHERE id = 1 FOR UPDATE; COMMIT").unwrap();
         assert_eq!(error_of(&wire.until_closed()), fatal(state, what));
         assert_eq!(other.query_one("SELECT count(*) FROM t", &[]).unwrap().get::<_, i64>(0), 1);
@@ -242,15 +252,15 @@ fn transaction_timeout_ends_the_session() {
     let server = Server::fresh();
     for prelude in ["SELECT 1", "BEGIN"] {
         let mut wire = Wire::session(server.address());
-        wire.query("SET transaction_timeout = '200ms'");
+        wire.query("SET transaction_timeout = '1s'");
         wire.query(prelude);
         wire.send(&query("SELECT pg_sleep(30)"));
         assert_eq!(error_of(&wire.until_closed()), fatal("25P04", "transaction"));
     }
     let mut client = server.connect();
-    client.batch_execute("SET transaction_timeout = '300ms'").unwrap();
-    for _ in 0..6 {
-        client.batch_execute("BEGIN; SELECT pg_sleep(0.1); COMMIT").unwrap();
+    client.batch_execute("SET transaction_timeout = '3s'").unwrap();
+    for _ in 0..12 {
+        client.batch_execute("BEGIN; SELECT pg_sleep(0.3); COMMIT").unwrap();
     }
 }
 
