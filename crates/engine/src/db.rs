@@ -431,9 +431,10 @@ impl Db {
         self.shared.txns.log().followed().and_then(|followed| followed.time.at(followed.shown.position()))
     }
 
-    /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)).
+    /// Returns whether the database follows the log of another one ([`Replica`](crate::Replica)). Once it says no of one that is promoted,
+    /// [`Db::histories`] has the new term.
     pub fn is_replica(&self) -> bool {
-        self.shared.txns.log().followed().is_some()
+        self.shared.is_replica()
     }
 
     /// Returns whether the database is a replica that may show more than its primary has let be seen: what its log had when it was opened,

@@ -142,6 +142,11 @@ impl EngineLog {
         }
     }
 
+    /// Returns whether a log is followed, or was until it became this database's own.
+    pub(crate) const fn has_followed(&self) -> bool {
+        matches!(self.backing, Backing::Following { .. })
+    }
+
     /// Returns the log that is appended to, if there is one.
     #[inline]
     fn open(&self) -> Option<&Open> {

@@ -208,7 +208,13 @@ impl Shared {
         self.promoted.get().map_or(&self.control, |promoted| &promoted.control)
     }
 
-    /// Writes are possible from here on: the log that was followed is this database's own.
+    /// Returns whether the log is another one's. That of one that is promoted may be its own a moment before it is a replica no more: who it is
+    /// changes with that, at once.
+    pub(crate) fn is_replica(&self) -> bool {
+        self.promoted.get().is_none() && self.txns.log().has_followed()
+    }
+
+    /// It is no replica from here on: the log that was followed is this database's own.
     pub(crate) fn promoted(&self, promoted: Promoted) {
         assert!(self.promoted.set(promoted).is_ok(), "a replica is promoted once");
     }

@@ -76,6 +76,30 @@ fn primary() -> (Db, Session) {
     (db, open)
 }
 
+/// Goal: whoever sees that a replica is none any more sees in which term it leads: never that of the primary that it followed (T146).
+/// Method: another thread looks at both without a pause while replicas are promoted.
+#[test]
+fn promoted_replica_is_never_seen_in_its_old_term() {
+    let (primary, _unfinished) = primary();
+    let term = Term::new(primary.histories().0.get() + 1);
+    for node in 0..20 {
+        let disk = SimFiles::new();
+        let replica = replica_of(&primary, &disk, NODE + node);
+        ship(&primary, &replica);
+        let db = replica.db().unwrap();
+        let (looks, looking) = mpsc::channel();
+        let looker = thread::spawn(move || {
+            looks.send(()).unwrap();
+            while db.is_replica() {}
+            db.histories().0
+        });
+        looking.recv().unwrap();
+        replica.promote(term).unwrap();
+        assert_eq!(looker.join().unwrap(), term, "replica {node}");
+        replica.close().unwrap();
+    }
+}
+
 /// Goal: a replica becomes a primary where it stands: sessions and snapshots that are open go on, sessions write, what had not ended
 /// never happened, ids of transactions and positions go on above; it takes no records any more; its replicas follow the jump, and the
 /// directory opens as a primary's from then on and as nothing else before. Method: a promotion in the middle of a large transaction,

@@ -599,9 +599,10 @@ impl Replica {
         drop(phase); // ends the workers
         let Some(open) = self.0.open.get() else { return self.0.own.close() };
         open.followed.shown.close();
-        let was_promoted = !open.db.is_replica();
+        // Also of one whose promotion failed behind that.
+        let is_own = open.db.shared.txns.log().followed().is_none();
         let closed = open.db.close();
-        if was_promoted { closed } else { closed.and(self.0.own.close()) }
+        if is_own { closed } else { closed.and(self.0.own.close()) }
     }
 }
 
