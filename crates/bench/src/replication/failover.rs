@@ -22,6 +22,8 @@ const LOAD: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two attempts at the first write.
 const AGAIN: Duration = Duration::from_millis(5);
+/// After a failure.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Target.
 const WITHIN_S: f64 = 3.0;
 
@@ -60,8 +62,13 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
         let mut cycles = Vec::new();
         for cycle in 0..settings.cycles {
             settings.plan.say(&format!("{}: failover {} of {}", pair.name(), cycle + 1, settings.cycles));
-            cycles
-                .push(cycle_of(pair, settings).with_context(|| format!("failover {} of {}", cycle + 1, pair.name()))?);
+            let done = cycle_of(pair, settings);
+            // The servers go with their words when this returns: one that is about to say something may.
+            let words = || {
+                std::thread::sleep(LAST_WORDS);
+                format!("failover {} of {}: {}", cycle + 1, pair.name(), pair.words())
+            };
+            cycles.push(done.with_context(words)?);
         }
         all.push(cycles);
     }

@@ -442,6 +442,21 @@ impl Pair {
         Ok(())
     }
 
+    /// Returns the last things that its servers said, those of the primary first.
+    pub(super) fn words(&self) -> String {
+        let last = |server: &Server| {
+            let words = server.words();
+            let lines: Vec<_> = words.lines().collect();
+            lines[lines.len().saturating_sub(8)..].join("; ")
+        };
+        let replica = self.follower().and_then(|follower| follower.server().map(last));
+        format!(
+            "the primary said: {}; the replica: {}",
+            last(&self.primary),
+            replica.unwrap_or_else(|error| error.to_string())
+        )
+    }
+
     /// Has the primary that was killed follow the one that was promoted: Collie's comes back where it is, PostgreSQL's standby is made
     /// anew.
     ///
