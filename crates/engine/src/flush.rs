@@ -41,7 +41,7 @@ use collie_base::{CfId, Lsn, Map, Xid};
 use collie_obs::{Ended, FlushLevels, word};
 use collie_store::{Edit, Family, FlushAt, FlushEntry, Flushed, Levels, TreeId, TreeState, Unflushed};
 use collie_txn::{CommitLog as _, Txns};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::EngineError;
 use crate::carry::Carry;
@@ -97,7 +97,7 @@ pub(crate) struct Base {
     pub(crate) jobs: Jobs,
     /// Trees of flushes that failed (F4).
     uncertain: Mutex<BTreeSet<TreeId>>,
-    /// Held by who gives up log (F1).
+    /// Held by who gives up log (F1), and by whom it must stay for.
     cut: Mutex<()>,
     /// Flushes of one call that run at a time.
     side_by_side: usize,
@@ -404,6 +404,11 @@ impl Base {
         let mut old: Vec<(Lsn, CfId, u64)> = old.filter(|(since, ..)| *since < below).collect();
         old.sort_unstable();
         old.into_iter().map(|(_, cf, bytes)| (cf, bytes)).collect()
+    }
+
+    /// Has the log stay as it is, for as long as what is returned lives.
+    pub(crate) fn keep_log(&self) -> MutexGuard<'_, ()> {
+        self.cut.lock()
     }
 
     /// Gives up the log that nobody needs, if that is `step_bytes` or more since the last time. Returns from where on

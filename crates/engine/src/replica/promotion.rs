@@ -99,11 +99,14 @@ impl Inner {
         // From here on nothing is received any more, whatever comes of it: a failure ends the replica until it is opened again.
         let ended = std::mem::replace(&mut *phase, Phase::Over(EngineError::Closed));
         drop(ended); // ends the workers
+        // A flush beside this gives up none of the log: not while it is opened, nor by the old one's hand.
+        let kept = shared.writable_base()?.keep_log();
         let became = self.begin_history(log, open, term, &mut control, &place);
         let wal = became.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
         *open.following.control.lock() = control.clone();
         let log = shared.txns.log();
         log.promote(wal, self.options.log.slots);
+        drop(kept);
         let began = shared.log_xid_limit_now();
         began.inspect_err(|error| *phase = Phase::Over(error.clone()))?;
         let time_marks = shared.time_marks_from(time_us);
@@ -157,3 +160,8 @@ impl Inner {
         Ok(wal)
     }
 }
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+#[path = "promotion_tests.rs"]
+mod tests;
