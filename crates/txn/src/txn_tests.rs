@@ -476,7 +476,7 @@ fn readers_see_all_or_nothing_while_the_ring_turns() {
     });
     let is_enough = || rounds.load(Ordering::Relaxed) >= 10_000 && looked.load(Ordering::Relaxed) >= 100;
     while !is_enough() && !reader.is_finished() && !writers.iter().any(std::thread::JoinHandle::is_finished) {
-        std::thread::yield_now();
+        std::thread::park_timeout(Duration::from_millis(1));
     }
     stop.store(true, Ordering::Release);
     writers.into_iter().for_each(|writer| writer.join().unwrap());
