@@ -59,6 +59,8 @@ pub struct Server {
     address: SocketAddr,
     http: Option<HttpPort>,
     life: Life,
+    /// Kept from before anybody is told that it listens.
+    signals: Signals,
 }
 
 /// What stays the same from one life of the database to the next.
@@ -373,7 +375,7 @@ impl Server {
     /// so (57P03).
     ///
     /// # Errors
-    /// When the address is not on loopback or not free, or the directory cannot be opened.
+    /// When the address is not on loopback or not free, the directory cannot be opened, or signals cannot be caught.
     pub fn start(
         config: Config,
         data: &Path,
@@ -437,7 +439,9 @@ impl Server {
             return Err(ServeError::Replication { message: "opening was stopped".to_owned() });
         };
         drop(starting);
-        Ok((Self { runtime, listener, ground, address, http, life }, report))
+        // Whoever is told that it listens may stop it at once.
+        let signals = runtime.block_on(async { Signals::catch() })?;
+        Ok((Self { runtime, listener, ground, address, http, life, signals }, report))
     }
 
     /// Returns whether it follows a primary.
@@ -477,10 +481,9 @@ impl Server {
     /// (`replication.auto_rebuild`): sessions end, and clients are told to come again (57P03) until it is there.
     ///
     /// # Errors
-    /// When signals cannot be caught, the log cannot be flushed, or a replica cannot go on.
+    /// When the log cannot be flushed, or a replica cannot go on.
     pub fn run(self) -> Result<Stopped, ServeError> {
-        let Self { runtime, listener, mut ground, mut life, http, .. } = self;
-        let mut signals = runtime.block_on(async { Signals::catch() })?;
+        let Self { runtime, listener, mut ground, mut life, http, mut signals, .. } = self;
         let mut listener = Some(listener);
         let result = loop {
             let over = runtime.block_on(accept(&mut listener, &mut life, &mut ground, &mut signals));

@@ -136,6 +136,17 @@ fn sigterm_ends_idle_and_busy_sessions_in_order() {
     assert_eq!(left, 0);
 }
 
+/// Goal: a server that is stopped as soon as it says that it listens ends in order (T140): who was told may stop it. Method: SIGTERM behind that
+/// line, again and again.
+#[test]
+fn a_server_that_has_just_come_to_listen_stops_in_order() {
+    let place = Place::new();
+    for _ in 0..10 {
+        let status = Server::start(&place).stop();
+        assert_eq!(status.code(), Some(0), "{status:?}\n{}", place.log());
+    }
+}
+
 /// Goal: a killed server loses at most the newest asynchronous commits, and keeps a prefix of them. Method: count up with
 /// synchronous_commit = off, kill, compare; one synchronous commit pins all before it.
 #[test]
