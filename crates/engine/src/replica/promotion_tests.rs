@@ -24,8 +24,7 @@ fn promotion_waits_for_whoever_gives_up_log() {
     let seed = Seed { cluster_id: primary.cluster_id(), node_id: 9, term, histories, consistent_at: Lsn::ZERO };
     let (env, _disk) = Env::simulated(2);
     seed.plant(&env, Path::new(DIR)).unwrap();
-    let (replica, _) =
-        Replica::open(Path::new(DIR), open(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap();
+    let (replica, _) = Replica::open(Path::new(DIR), open(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap();
     let log = primary.log().unwrap();
     log.flush_wal(true).unwrap();
     let mut shipper = log.ship("nine", ShipOptions::from(replica.end())).unwrap();
