@@ -4,9 +4,13 @@
 //! in one statement, one for update; by itself or in a transaction, read-only or not; undoes an append by a savepoint; rolls
 //! back now and then. All by prepared statements of the extended protocol.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -136,10 +140,16 @@ impl Statements {
     }
 }
 
+const NO_REASON: &str = "a transaction is refused for a reason that it cannot have";
+/// Before a replica is asked again.
+const LATER: Duration = Duration::from_millis(10);
+
 /// Why a transaction did not go on.
 enum Stop {
     /// The server refused it, as it may.
     Refused,
+    /// A replica that does not show yet what it was opened with (57P03): it is to be asked again.
+    Later(postgres::Error),
     /// The connection is gone.
     Gone,
     /// Nothing that may happen.
@@ -153,8 +163,10 @@ impl From<postgres::Error> for Stop {
             [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED, SqlState::UNIQUE_VIOLATION];
         if may_happen.contains(&state) {
             Self::Refused
+        } else if state == SqlState::CANNOT_CONNECT_NOW {
+            Self::Later(error)
         } else {
-            Self::Wrong(anyhow::Error::new(error).context("a transaction is refused for a reason that it cannot have"))
+            Self::Wrong(anyhow::Error::new(error).context(NO_REASON))
         }
     }
 }
@@ -233,12 +245,13 @@ impl Client {
             self.shared.ended.fetch_add(u64::from(self.replica.is_none()), Ordering::SeqCst);
             match stopped {
                 Ok(()) => {}
-                Err(Stop::Refused) => match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
-                    Ok(()) => {}
-                    Err(Stop::Wrong(error)) => return Err(error),
-                    Err(_) => break,
-                },
-                Err(Stop::Gone) => break,
+                Err(Stop::Refused) if self.roll_back()? => {}
+                // Nobody but a replica may say so.
+                Err(Stop::Later(_)) if self.replica.is_some() && self.roll_back()? => thread::sleep(LATER),
+                Err(Stop::Later(error)) if self.replica.is_none() => {
+                    return Err(anyhow::Error::new(error).context(NO_REASON));
+                }
+                Err(Stop::Refused | Stop::Later(_) | Stop::Gone) => break,
                 Err(Stop::Wrong(error)) => {
                     let last = history.last().map(ToString::to_string).unwrap_or_default();
                     return Err(error.context(last));
@@ -246,6 +259,15 @@ impl Client {
             }
         }
         Ok(history)
+    }
+
+    /// Ends a transaction that was refused; returns whether the connection is still there.
+    fn roll_back(&mut self) -> anyhow::Result<bool> {
+        match self.connection.batch_execute("ROLLBACK").map_err(Stop::from) {
+            Ok(()) => Ok(true),
+            Err(Stop::Wrong(error)) => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     fn below(&mut self, bound: usize) -> usize {
@@ -315,7 +337,7 @@ impl Client {
         transaction.outcome = match ended {
             Ok(()) => Outcome::Acknowledged,
             Err(Stop::Gone) => Outcome::Unknown,
-            Err(Stop::Refused | Stop::Wrong(_)) => Outcome::Aborted,
+            Err(Stop::Refused | Stop::Later(_) | Stop::Wrong(_)) => Outcome::Aborted,
         };
         ended
     }
