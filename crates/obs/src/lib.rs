@@ -8,14 +8,14 @@
 //! |---|---|
 //! | `units`, `schema` | the units, declared once: types, [`UNITS`], document, golden file |
 //! | `sample`, `source` | what is told of a call, and for whom the thread worked |
-//! | `span`, `local` | what a call site does, and the thread's part behind it |
+//! | `span`, `wait`, `local` | what a call site does, and the thread's part behind it |
 //! | `countdown`, `draws`, `rates` | which calls are taken |
 //! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
 //! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
 //!
 //! # Invariants
 //! - RT1. Between start and stop of a measured call nothing waits, allocates or makes a system call; a thread's first sample makes
-//!   its lane before the time begins.
+//!   its lane before the time begins, or, of a wait that ends on it, after the time has ended.
 //! - RT2. Every sample carries the probability it was drawn with, its unit's version and the number of its period.
 //! - RT3. A sample holds numbers of sizes, counts, codes and times only.
 //!
@@ -63,6 +63,7 @@ mod schema;
 mod source;
 mod span;
 mod units;
+mod wait;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use context::{ContextRow, Situation};
@@ -78,3 +79,4 @@ pub use schema::{FEATURES_MAX, Features, FieldSchema, LABELS_MAX, UNIT_SLOTS, Un
 pub use source::{SOURCES, Source};
 pub use span::{Ended, Run, SourceScope, Span, start, start_run, work_for};
 pub use units::*;
+pub use wait::{Wait, start_wait};

@@ -85,13 +85,26 @@ pub(crate) fn record(started: Started, ended: u64, told: &Told<'_>) {
     let sample = PROCESS.sample(started, ended, told);
     // A thread that is being torn down loses it.
     let _recorded = RECORDER.try_with(|recorder| {
-        if let Ok(mut recorder) = recorder.try_borrow_mut()
-            && let Some(recorder) = recorder.as_mut()
-        {
-            recorder.record(sample);
+        let Ok(mut recorder) = recorder.try_borrow_mut() else { return };
+        // A wait may end on a thread that has not begun to measure anything.
+        if recorder.is_none() {
+            *recorder = PROCESS.register();
+        }
+        match recorder.as_mut() {
+            Some(recorder) => recorder.record(sample),
+            None => PROCESS.laneless.add(sample.ou),
         }
     });
 }
+
+/// Counts a sample of `unit` that was begun and is given up.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn drop_one(unit: u8) {
+    PROCESS.laneless.add(unit);
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn drop_one(_unit: u8) {}
 
 #[cfg(any(loom, shuttle))]
 pub(crate) const fn record(_: Started, _: u64, _: &Told<'_>) {}

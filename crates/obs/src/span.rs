@@ -37,6 +37,12 @@ pub fn start<F: Features>() -> Option<Span<F>> {
 }
 
 impl<F: Features> Span<F> {
+    /// Has the time of the call begin now: for what is to be told of it and had to be asked for before.
+    #[inline]
+    pub fn restart(&mut self) {
+        self.started.ticks = local::now();
+    }
+
     /// Ends the call.
     #[inline]
     pub fn stop(self, features: F)
@@ -75,6 +81,35 @@ impl<F: Features> Ended<F> {
     pub fn tell(self, at: Lsn, features: F, labels: F::Labels) {
         record::<F>(self.started, self.ended, at, 1, features.words(), &labels);
     }
+
+    /// Tells of it as a run of `calls`, one after the other with nothing between them: as many as are counted, at most [`CALLS_MAX`].
+    /// One without calls leaves no sample. Progress: allocates nothing that `calls` does not.
+    pub fn tell_run(self, at: Lsn, calls: impl Iterator<Item = F>, labels: F::Labels) {
+        let mut run = Sums::default();
+        for call in calls.take(usize::from(CALLS_MAX)) {
+            run.add(call);
+        }
+        if run.calls > 0 {
+            record::<F>(self.started, self.ended, at, run.calls, run.words, &labels);
+        }
+    }
+}
+
+/// What the calls of a run add up to.
+#[derive(Debug, Default)]
+struct Sums {
+    calls: u16,
+    words: [u32; FEATURES_MAX],
+}
+
+impl Sums {
+    #[inline]
+    fn add<F: Features>(&mut self, features: F) {
+        for ((sum, word), is_summed) in self.words.iter_mut().zip(features.words()).zip(F::SUMMED) {
+            *sum = if is_summed { sum.saturating_add(word) } else { word };
+        }
+        self.calls = self.calls.saturating_add(1).min(CALLS_MAX);
+    }
 }
 
 /// A run of short calls that is measured as one: up to [`CALLS_MAX`], one after the other with nothing between them.
@@ -82,14 +117,13 @@ impl<F: Features> Ended<F> {
 #[must_use = "a run that is not stopped leaves no sample"]
 pub struct Run<F> {
     span: Span<F>,
-    calls: u16,
-    sums: [u32; FEATURES_MAX],
+    sums: Sums,
 }
 
 /// Begins to measure a run of calls, if it is this run's turn: the probability is that of runs. Progress: as [`start`].
 #[inline]
 pub fn start_run<F: Features>() -> Option<Run<F>> {
-    Some(Run { span: start::<F>()?, calls: 0, sums: [0; FEATURES_MAX] })
+    Some(Run { span: start::<F>()?, sums: Sums::default() })
 }
 
 impl<F: Features> Run<F> {
@@ -97,11 +131,8 @@ impl<F: Features> Run<F> {
     #[inline]
     #[must_use = "a run has an end"]
     pub fn add(&mut self, features: F) -> bool {
-        for ((sum, word), is_summed) in self.sums.iter_mut().zip(features.words()).zip(F::SUMMED) {
-            *sum = if is_summed { sum.saturating_add(word) } else { word };
-        }
-        self.calls = self.calls.saturating_add(1).min(CALLS_MAX);
-        self.calls == CALLS_MAX
+        self.sums.add(features);
+        self.sums.calls == CALLS_MAX
     }
 
     /// Ends the run. One without calls leaves no sample.
@@ -116,9 +147,9 @@ impl<F: Features> Run<F> {
     /// Ends the run, the last call of which is about the position `at` of the log. One without calls leaves no sample.
     #[inline]
     pub fn stop_with(self, at: Lsn, labels: F::Labels) {
-        if self.calls > 0 {
+        if self.sums.calls > 0 {
             let Ended { started, ended, .. } = self.span.end();
-            record::<F>(started, ended, at, self.calls, self.sums, &labels);
+            record::<F>(started, ended, at, self.sums.calls, self.sums.words, &labels);
         }
     }
 }
@@ -126,7 +157,7 @@ impl<F: Features> Run<F> {
 /// Out of line: of what a call site has inlined nothing but the look whether it is its turn.
 #[cold]
 #[inline(never)]
-fn record<F: Features>(
+pub(crate) fn record<F: Features>(
     started: Started,
     ended: u64,
     at: Lsn,

@@ -3,7 +3,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use collie_obs::{ApplyRow, LogFlush, RateTable, RowRead, Source, publish, start, start_run, work_for};
+use collie_obs::{
+    ApplyRow, LockWait, LogFlush, RateTable, RowRead, Source, publish, start, start_run, start_wait, work_for,
+};
 
 /// Counts what the calling thread allocates.
 struct Counting;
@@ -41,6 +43,10 @@ fn calls() {
     }
     if let Some(span) = start::<LogFlush>() {
         span.stop_with(Default::default(), LogFlush::default(), [1, 2, 3]);
+    }
+    if let Some(mut wait) = start_wait::<LockWait>() {
+        wait.restart();
+        wait.stop_with(Default::default(), LockWait::default(), []);
     }
     if let Some(mut run) = start_run::<ApplyRow>() {
         while !run.add(ApplyRow { key_bytes: 8, ..ApplyRow::default() }) {}

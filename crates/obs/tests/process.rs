@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_base::Lsn;
 use collie_obs::{
-    ApplyRow, Batch, CALLS_MAX, Drain, LogFlush, RateTable, RowRead, Sample, Situation, Source, offer_clock, publish,
-    set_default_source, start, start_run, work_for,
+    ApplyRow, Batch, CALLS_MAX, Drain, LockWait, LogFlush, RateTable, RowRead, Sample, Situation, Source, offer_clock,
+    publish, set_default_source, start, start_run, start_wait, work_for,
 };
 
 static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
@@ -19,8 +19,9 @@ fn of(batch: &Batch, unit: u8) -> Vec<Sample> {
     batch.samples.iter().filter(|sample| sample.ou == unit).copied().collect()
 }
 
-/// Goal: what a call site says arrives, whole, with its probability, source and run; what it does not stop leaves nothing. Method:
-/// two threads, spans, a run longer than one sample, a dropped span, an empty run, and off.
+/// Goal: what a call site says arrives, whole, with its probability, source and run; what it does not stop leaves nothing; a wait may
+/// end on another thread, and one that is given up counts as dropped. Method: two threads, spans, a run longer than one sample, a
+/// dropped span, an empty run, a wait that moves to a thread which measures nothing else, and off.
 #[test]
 fn call_sites_samples_arrive() {
     offer_clock(now_ns);
@@ -51,13 +52,22 @@ fn call_sites_samples_arrive() {
             runs += 1;
         }
         start_run::<ApplyRow>().expect("every run").stop();
+        let calls = (0..3).map(|number| ApplyRow { kind: number, queue_rows: 5, ..ApplyRow::default() });
+        start::<ApplyRow>().expect("every run").end().tell_run(Lsn::new(128), calls, []);
+        start::<ApplyRow>().expect("every run").end().tell_run(Lsn::new(128), std::iter::empty(), []);
         runs
     });
     assert_eq!(there.join().expect("it ends"), 2);
+    let mut wait = start_wait::<LockWait>().expect("every wait");
+    wait.restart();
+    let about = LockWait { strength: 3, queue_len: 2, holder_age_us: 0 };
+    std::thread::spawn(move || wait.stop_with(Lsn::new(64), about, [])).join().expect("it ends");
+    start_wait::<LockWait>().expect("every wait").give_up();
+    let _not_ended = start_wait::<LockWait>();
     drain.drain(now_ns(), Situation { commits_per_s: 7.0, ..Situation::default() }, &mut batch);
 
     let [reads, flushes, rows] = [of(&batch, 9), of(&batch, 2), of(&batch, 26)];
-    assert_eq!((reads.len(), flushes.len(), rows.len()), (1, 1, 2));
+    assert_eq!((reads.len(), flushes.len(), rows.len()), (1, 1, 3));
     assert_eq!((reads[0].source, reads[0].calls, &reads[0].features[..4]), (1, 1, &[8, 100, 1, 1][..]));
     assert_eq!((flushes[0].source, flushes[0].lsn, &flushes[0].labels[1..]), (0, 8192, &[10, 20, 8192][..]));
     assert_eq!((rows[0].calls, rows[1].calls), (CALLS_MAX, 20 - CALLS_MAX));
@@ -66,13 +76,17 @@ fn call_sites_samples_arrive() {
         (160, 40, 0),
         "sums; a code is the last"
     );
+    assert_eq!((rows[2].calls, rows[2].lsn, &rows[2].features[..5]), (3, 128, &[2, 0, 0, 0, 15][..]));
     assert_ne!(reads[0].thread, flushes[0].thread);
+    let [wait] = of(&batch, 8)[..] else { panic!("one wait has ended") };
+    assert_eq!((wait.source, wait.lsn, &wait.features[..3]), (1, 64, &[3, 2, 0][..]), "of the thread that began");
+    assert!(wait.thread != reads[0].thread && batch.dropped[8] == 1, "{wait:?}, {:?}", batch.dropped);
     for sample in &batch.samples {
         assert!((sample.p - 1.0).abs() < f32::EPSILON && sample.version == 1, "{sample:?}");
         let row = batch.contexts.iter().find(|row| (row.ctx, row.thread) == (sample.ctx, sample.thread));
         assert!(row.is_some_and(|row| (row.situation.commits_per_s - 7.0).abs() < f32::EPSILON), "RT2: {sample:?}");
     }
-    assert_eq!(batch.taken[26], [2, 0, 0, 0]);
+    assert_eq!(batch.taken[26], [3, 0, 0, 0]);
     assert!(batch.spent_us > 0.0 && drain.sample_ns() > 0.0);
 
     publish(&RateTable::off());
