@@ -12,7 +12,7 @@ pub struct Advisory(pub(crate) collie_txn::Advisory);
 impl Advisory {
     /// Takes a lock and returns `None`; or returns what to wait for before asking again.
     pub fn ask(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Option<WaitFuture> {
-        self.0.ask(target, mode, scope).map(WaitFuture)
+        self.0.ask(target, mode, scope).map(|wait| WaitFuture::new(wait, None))
     }
 
     /// Takes a lock if nobody is in the way; returns whether it did.

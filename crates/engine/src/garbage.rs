@@ -13,7 +13,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use collie_base::{CfId, LiveSnapshots, Lsn};
 use collie_obs::{GcTick, word};
@@ -51,6 +52,9 @@ pub(crate) struct Garbage {
     held_rows: AtomicUsize,
     /// Of old versions (G2).
     bytes: StripedCounter,
+    /// When the last round began, and how long after the one before it: only told, nothing is read through them.
+    round_began_us: AtomicU64,
+    since_last_us: AtomicU64,
 }
 
 fn signed(bytes: u64) -> i64 {
@@ -109,6 +113,14 @@ impl Garbage {
         u64::try_from(self.bytes.sum()).unwrap_or(0)
     }
 
+    /// Takes note that a round begins at `now`.
+    pub(crate) fn note_round(&self, now: Duration) {
+        let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        let last_us = self.round_began_us.swap(now_us, Relaxed);
+        let since_last_us = if last_us == 0 { 0 } else { now_us.saturating_sub(last_us) };
+        self.since_last_us.store(since_last_us, Relaxed);
+    }
+
     /// Cleans rows and returns how many: those superseded below `up`, and those that waited for a snapshot that is gone.
     pub(crate) fn clean(&self, families: &Families, live: &LiveSnapshots, reach: Reach) -> usize {
         let span = collie_obs::start::<GcTick>();
@@ -160,7 +172,8 @@ impl Garbage {
         if let Some(span) = span {
             let (rows_visited, versions_freed) = (word(cleaned), word(versions));
             let live_snapshots = word(live.below_up().len());
-            let tick = GcTick { rows_visited, versions_freed, live_snapshots, us_since_last: 0 };
+            let us_since_last = word(self.since_last_us.load(Relaxed));
+            let tick = GcTick { rows_visited, versions_freed, live_snapshots, us_since_last };
             span.stop_with(live.up(), tick, [freed]);
         }
         cleaned

@@ -2,12 +2,13 @@
 //!
 //! Units that are one call of a session are here; those of threads in the background stand beside their work.
 
-use collie_base::Lsn;
+use collie_base::{LockStrength, Lsn};
 use collie_obs::{
-    Ended, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, start, word,
+    Ended, LockWait, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, Wait, start,
+    start_wait, word,
 };
 use collie_store::{Family, Pending, Pin, View};
-use collie_txn::{Isolation, Txns};
+use collie_txn::{Blocker, Isolation, RowWish, Txns};
 
 use crate::Write;
 use crate::log::EngineLog;
@@ -35,11 +36,41 @@ pub(crate) fn row_insert(ended: Ended<RowInsert>, pending: &Pending, value_bytes
     ended.tell(Lsn::ZERO, insert, [pending.bytes_with_row()]);
 }
 
-/// Rows of a range that were visited, with what the caller did to each.
+/// Rows of a range that were looked at, those of them that were visited, and what the caller did to each.
 #[cold]
-pub(crate) fn scan(ended: Ended<Scan>, rows: usize, value_bytes: usize, reverse: bool) {
-    let (rows_returned, value_bytes, reverse) = (word(rows), word(value_bytes), u32::from(reverse));
-    ended.tell(Lsn::ZERO, Scan { rows_returned, value_bytes, reverse, ..Scan::default() }, []);
+pub(crate) fn scan(ended: Ended<Scan>, [examined, visited]: [usize; 2], value_bytes: usize, reverse: bool) {
+    let (rows_examined, rows_returned) = (word(examined), word(visited));
+    let (value_bytes, reverse) = (word(value_bytes), u32::from(reverse));
+    ended.tell(Lsn::ZERO, Scan { rows_examined, rows_returned, value_bytes, chain_steps: 0, reverse }, []);
+}
+
+/// A wait for a row that is measured: it may end on another thread.
+#[derive(Debug)]
+pub(crate) struct MeasuredLockWait {
+    wait: Wait<LockWait>,
+    strength: LockStrength,
+}
+
+impl MeasuredLockWait {
+    /// Begins to measure the wait for `blocker`; those for tables are no unit.
+    #[inline]
+    pub(crate) fn start(blocker: &Blocker) -> Option<Self> {
+        let Blocker::Row(RowWish { strength, .. }) = blocker else { return None };
+        Some(Self { wait: start_wait()?, strength: *strength })
+    }
+
+    /// The wait is over; it began behind so many others.
+    #[cold]
+    pub(crate) fn tell(self, ahead: usize) {
+        let Self { wait, strength } = self;
+        let strength = match strength {
+            LockStrength::KeyShare => 0,
+            LockStrength::Share => 1,
+            LockStrength::NoKeyUpdate => 2,
+            LockStrength::Update => 3,
+        };
+        wait.stop_with(Lsn::ZERO, LockWait { strength, queue_len: word(ahead), holder_age_us: 0 }, []);
+    }
 }
 
 /// A write to a row that is there.

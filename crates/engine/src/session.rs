@@ -327,9 +327,10 @@ impl Session {
         };
         let view = self.view()?;
         let span = collie_obs::start::<Scan>();
-        let stop = f.scan(request, view, &self.fates(), &mut visit);
+        let mut examined = 0;
+        let stop = f.scan_counting(request, view, &self.fates(), &mut visit, &mut examined);
         if let Some(span) = span {
-            measured::scan(span.end(), rows, bytes, reverse);
+            measured::scan(span.end(), [examined, rows], bytes, reverse);
         }
         self.check_snapshot()?; // also for the rows that were not found
         let end = match stop {
@@ -676,7 +677,8 @@ impl Session {
 
     /// Joins the queue for what is in the way. Call again what said to wait once this resolves.
     pub fn wait(&self, b: Blocker) -> WaitFuture {
-        WaitFuture(self.txn.wait_while(&b, || self.is_in_the_way(&b)))
+        let measured = measured::MeasuredLockWait::start(&b);
+        WaitFuture::new(self.txn.wait_while(&b, || self.is_in_the_way(&b)), measured)
     }
 
     /// Returns whether the holder of a row still is in the way: it may have rolled back to a savepoint.

@@ -416,6 +416,7 @@ impl Shared {
     fn clean(&self, reach: Reach) -> usize {
         // A copy: the list is read under a pin, which must not last as long as cleaning does.
         let live = self.txns.with_live(Clone::clone);
+        self.garbage.note_round(self.now());
         self.garbage.clean(&self.families, &live, reach)
     }
 

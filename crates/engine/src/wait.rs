@@ -13,6 +13,7 @@ use collie_txn::{Gate, TableLocksHeld, Txns, Wait, WaitLimit};
 use collie_wal::Reached;
 
 use crate::log::EngineLog;
+use crate::measured::MeasuredLockWait;
 use crate::needs::{Missing, Needs};
 use crate::settled::{CommitLevel, Confirm, ConfirmWait};
 use crate::{EngineError, Receipt};
@@ -23,12 +24,19 @@ use crate::{EngineError, Receipt};
 /// Dropping it leaves the queue and hands on.
 #[must_use = "a wait that is dropped leaves the queue"]
 #[derive(Debug)]
-pub struct WaitFuture(pub(crate) Wait);
+pub struct WaitFuture {
+    wait: Wait,
+    measured: Option<MeasuredLockWait>,
+}
 
 impl WaitFuture {
+    pub(crate) fn new(wait: Wait, measured: Option<MeasuredLockWait>) -> Self {
+        Self { wait, measured }
+    }
+
     /// Returns what ends this wait, and no other, with [`EngineError::LockTimeout`], from any thread.
     pub fn limit(&self) -> WaitLimit {
-        self.0.limit()
+        self.wait.limit()
     }
 
     /// Waits on this thread.
@@ -36,7 +44,13 @@ impl WaitFuture {
     /// # Errors
     /// [`EngineError::Deadlock`], [`EngineError::Cancelled`], and [`EngineError::LockTimeout`] after `timeout`.
     pub fn block(self, timeout: Option<Duration>) -> Result<(), EngineError> {
-        Ok(self.0.block(timeout)?)
+        let Self { wait, measured } = self;
+        let ahead = wait.ahead();
+        wait.block(timeout)?;
+        if let Some(measured) = measured {
+            measured.tell(ahead);
+        }
+        Ok(())
     }
 }
 
@@ -44,7 +58,14 @@ impl Future for WaitFuture {
     type Output = Result<(), EngineError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map_err(EngineError::from)
+        let this = &mut *self;
+        let polled = Pin::new(&mut this.wait).poll(cx);
+        if matches!(polled, Poll::Ready(Ok(())))
+            && let Some(measured) = this.measured.take()
+        {
+            measured.tell(this.wait.ahead());
+        }
+        polled.map_err(EngineError::from)
     }
 }
 

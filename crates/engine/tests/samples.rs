@@ -3,10 +3,13 @@
 
 mod common;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use collie_base::Lsn;
-use collie_engine::{Basis, Db, Env, Options, Outcome, Replica, ReplicaOptions, Seed, Write};
+use collie_engine::{
+    Basis, CheckpointOptions, Db, Env, Family, Options, Outcome, Replica, ReplicaOptions, Seed, Write,
+};
 use collie_env::{Clock as _, RealClock};
 use collie_obs::{Batch, Drain, MEASURED_IN, RateTable, Sample, Situation, Source, UNITS, publish, set_default_source};
 use collie_wal::ShipOptions;
@@ -19,10 +22,29 @@ fn now_ns() -> u64 {
     RealClock.now_ns()
 }
 
-/// Rows inserted, read, changed, deleted, scanned, rolled back, flushed, merged and cleaned, then an open that finds them.
+/// Opens a database in real files.
+fn open(dir: &Path) -> Db {
+    Db::open(dir, Options::small(), Env::real(), &mut |_| ()).unwrap().0
+}
+
+/// A session waits for a row that another one has written, until that is rolled back.
+fn wait_for_a_row(db: &Db, f: &Family, key: &[u8]) {
+    let (mut holder, mut waiter) = (db.session().unwrap(), db.session().unwrap());
+    begin(&mut holder);
+    begin(&mut waiter);
+    assert_eq!(holder.write(f, key, Basis::Snapshot, Write::Put(b"held")).unwrap(), Outcome::Done);
+    let met = waiter.write(f, key, Basis::Snapshot, Write::Put(b"later")).unwrap();
+    let Outcome::Wait(blocker) = met else { panic!("nobody is in the way: {met:?}") };
+    let wait = waiter.wait(blocker);
+    holder.rollback();
+    wait.block(None).unwrap();
+    waiter.rollback();
+}
+
+/// Rows inserted, read, changed, deleted, scanned, rolled back, waited for, flushed, merged, cleaned and copied, then an open that finds
+/// them.
 fn work_of_a_primary(dir: &Path) {
-    let open = || Db::open(dir, Options::small(), Env::real(), &mut |_| ()).unwrap().0;
-    let db = open();
+    let db = open(dir);
     let cf = db.create_family();
     let f = db.family(cf);
     let mut session = db.session().unwrap();
@@ -49,11 +71,42 @@ fn work_of_a_primary(dir: &Path) {
     put(&mut session, &f, b"late", b"");
     session.commit(true).unwrap().block().unwrap();
     db.compact(cf).unwrap();
-    db.tick();
+    for _ in 0..3 {
+        db.tick();
+    }
+    wait_for_a_row(&db, &f, &[0, 3]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let copy = CheckpointOptions { copy: true };
+    db.checkpoint(&elsewhere.path().join("copy"), copy, &mut |_| ControlFlow::Continue(())).unwrap();
     drop((session, f));
     db.close().unwrap();
     drop(db);
-    open().close().unwrap();
+    open(dir).close().unwrap();
+}
+
+/// Of a unit whose probability is 0 there are no samples, whatever the others have.
+fn unit_that_is_off_gives_none(dir: &Path, drain: &mut Drain, batch: &mut Batch) {
+    const ROW_READ: u8 = 9;
+    let mut table = RateTable::all(1.0);
+    Source::ALL.into_iter().for_each(|source| table.set(ROW_READ, source, 0.0));
+    let db = open(dir);
+    drain.drain(now_ns(), Situation::default(), batch);
+    assert!(publish(&table));
+    let f = db.family(db.create_family());
+    let mut session = db.session().unwrap();
+    begin(&mut session);
+    put(&mut session, &f, b"key", b"value");
+    next_statement(&mut session);
+    assert!(session.get(&f, b"key").unwrap().is_some());
+    session.commit(true).unwrap().block().unwrap();
+    drain.drain(now_ns(), Situation::default(), batch);
+    publish(&RateTable::off());
+    assert_eq!((batch.taken[usize::from(ROW_READ)], batch.dropped[usize::from(ROW_READ)]), ([0; 4], 0));
+    for on in [5, 6, 10] {
+        assert!(batch.taken[on].iter().sum::<u64>() > 0, "unit {on}");
+    }
+    drop((session, f));
+    db.close().unwrap();
 }
 
 /// A commit that a replica receives and applies.
@@ -87,14 +140,14 @@ fn work_of_a_replica() {
 }
 
 /// Goal: every unit that the document calls measured, in the log and the engine, gives samples with numbers in them; one that is
-/// not gives none. Method: a primary's work in real files and a replica's, every call measured; what is known of the work
-/// is looked for in the samples.
+/// not gives none, nor does one whose probability is 0. Method: a primary's work in real files and a replica's, every call measured;
+/// what is known of the work is looked for in the samples; once more with one unit off.
 #[test]
 fn every_measured_unit_gives_samples() {
     let mut drain = Drain::open(&now_ns).expect("nobody else drains");
     let dir = tempfile::tempdir().unwrap();
     // Opened once without samples, which offers a clock where the processor has none.
-    Db::open(dir.path(), Options::small(), Env::real(), &mut |_| ()).unwrap().0.close().unwrap();
+    open(dir.path()).close().unwrap();
     set_default_source(Source::Calibration);
     assert!(publish(&RateTable::all(1.0)));
     work_of_a_primary(dir.path());
@@ -106,6 +159,7 @@ fn every_measured_unit_gives_samples() {
     drain.drain(now_ns(), Situation::default(), &mut batch);
     samples.append(&mut batch.samples);
     publish(&RateTable::off());
+    unit_that_is_off_gives_none(dir.path(), &mut drain, &mut batch);
 
     for (unit, place) in UNITS.iter().zip(MEASURED_IN).filter(|(unit, _)| !OF_SQL.contains(&unit.id)) {
         let found = samples.iter().filter(|sample| sample.ou == unit.id).count();
@@ -118,18 +172,27 @@ fn every_measured_unit_gives_samples() {
     assert!(samples.iter().all(|sample| sample.ou != 0 && sample.p > 0.0 && sample.calls > 0));
     has(1, &|append| append.features[0] > 2_000 && append.lsn > 0); // a commit with twenty rows of a hundred bytes
     has(2, &|flush| flush.features[0] > 2_000 && flush.labels[3] >= 4096 && flush.labels[0] >= flush.labels[1]);
+    has(4, &|scan| scan.features[0] > 0);
+    has(8, &|wait| wait.features[..3] == [2, 0, 0]);
     has(6, &|commit| commit.features[0] == 22 && commit.features[1] > 2_000 && commit.features[3] == 0);
     has(7, &|abort| abort.features[0] == 1);
     has(9, &|read| read.features == [2, 100, 1, 1, 0, 0, 0, 0]);
     has(10, &|insert| insert.features[..3] == [2, 100, 1] && insert.labels[1] > 100);
     has(11, &|update| update.features[..2] == [2, 7] && update.features[2] > 0);
     has(12, &|delete| delete.features[0] == 2);
-    has(13, &|scan| scan.features[1] == 57 && scan.features[4] == 0);
+    has(13, &|scan| scan.features[0] >= 57 && scan.features[1] == 57 && scan.features[4] == 0);
+    has(20, &|round| round.features[3] > 0);
     has(21, &|flush| flush.features[0] >= 19 && flush.features[2] == 1 && flush.labels[1] > 0);
     has(22, &|merge| merge.features[0] > 0 && merge.features[2] == 1);
     has(24, &|received| received.features[1] > 0 && received.source == Source::Apply.number());
+    has(23, &|shipped| shipped.features[0] > 160);
+    has(25, &|applied| applied.features[..4] == [20, 160, 1, applied.features[3]] && applied.features[3] > 0);
+    assert!(of(25).all(|applied| applied.source == Source::Apply.number()));
+    has(27, &|piece| piece.features[1] > 0);
+    has(28, &|scan| scan.features[1] > 0 && scan.features[2] == 1 && scan.labels[1] > 0);
     has(26, &|run| {
-        run.calls > 1 && run.features[2] == u32::from(run.calls) * 7 && run.source == Source::Apply.number()
+        let calls = u32::from(run.calls);
+        calls > 1 && run.features[2] == calls * 7 && run.features[3] >= calls && run.source == Source::Apply.number()
     });
     has(30, &|loaded| loaded.features[0] > 50);
 }

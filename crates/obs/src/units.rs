@@ -16,11 +16,11 @@ units! {
     + { write_ns: "ns", sync_ns: "ns", disk_bytes: "bytes" }
 
     /// A thread waits for the log to reach its commit. `level` 0: boundary; 1: written; 2: durable.
-    3 v 1 CommitWait = "COMMIT_WAIT" ["threads that wait for the log, not futures; with the flights they lead"]
+    3 v 1 CommitWait = "COMMIT_WAIT" ["threads and futures that wait for the log; a thread's with the flights it leads"]
     { level: "code", bytes_ahead: "bytes", flights: "count", waiters: "count", flush_ewma_us: "us" } + {}
 
     /// The boundary is computed from the slots.
-    4 v 1 BoundaryScan = "BOUNDARY_SCAN" [""]
+    4 v 1 BoundaryScan = "BOUNDARY_SCAN" ["`Reserve::advance`: before flights, and for who asks how far the log is"]
     { slots: "count", black: "count", staged: "count" } + {}
 
     /// A transaction begins. `kind` 0: READ COMMITTED; 1: REPEATABLE READ; 2: SERIALIZABLE.
@@ -35,8 +35,9 @@ units! {
     7 v 1 TxnAbort = "TXN_ABORT" ["`Session`"]
     { rows: "rows", redo_bytes: "bytes" } + {}
 
-    /// A wait for another transaction's row lock.
-    8 v 1 LockWait = "LOCK_WAIT" [""]
+    /// A wait for another transaction's row lock. `strength` 0: FOR KEY SHARE; 1: FOR SHARE; 2: FOR NO KEY UPDATE; 3: FOR UPDATE;
+    /// `queue_len`: those who wait for the row already.
+    8 v 1 LockWait = "LOCK_WAIT" ["`Session::wait`, threads and futures; `holder_age_us` 0"]
     { strength: "code", queue_len: "count", holder_age_us: "us" } + {}
 
     /// A row is read by its key.
@@ -56,35 +57,36 @@ units! {
     { key_bytes: "bytes", chain_len: "count" } + {}
 
     /// Rows of a range are visited, with what is done to each.
-    13 v 1 Scan = "SCAN" ["`Session::scan`; `rows_examined`, `chain_steps` 0"]
+    13 v 1 Scan = "SCAN" ["`Session::scan`; `chain_steps` 0"]
     { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
 
     /// A statement's text becomes a tree.
-    14 v 1 Parse = "PARSE" [""]
+    14 v 1 Parse = "PARSE" ["`parse::statements`; `alloc_bytes` 0"]
     { text_bytes: "bytes", tokens: "count" } + { alloc_bytes: "bytes" }
 
     /// Parameters are bound to a statement.
-    15 v 1 Bind = "BIND" [""]
+    15 v 1 Bind = "BIND" ["Bind messages"]
     { params: "count", param_bytes: "bytes", cached_plan: "flag" } + {}
 
-    /// A statement is planned. `path` 0: a row by its key; 1: a range; 2: anything else.
-    16 v 1 Plan = "PLAN" [""]
+    /// A statement is planned. `predicates`: terms of its conditions; `path` 0: a row by its key; 1: a range; 2: anything else.
+    16 v 1 Plan = "PLAN" ["`plan::plan`; `alloc_bytes` 0"]
     { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
 
-    /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else.
-    17 v 1 ExecuteRow = "EXECUTE_ROW" [""]
+    /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else. `rows_examined`: rows that its
+    /// operators took in, those of inner ones counted again by outer ones; `rows_written`: with a result or without.
+    17 v 1 ExecuteRow = "EXECUTE_ROW" ["steps of an execution, up to a lock or a full output; `index_depth` 0"]
     { kind: "code", rows_examined: "rows", rows_written: "rows", index_depth: "count" } + {}
 
     /// A plan is run batch by batch.
     18 v 1 ExecuteBatch = "EXECUTE_BATCH" [""]
     { operators: "count", rows_in: "rows", rows_out: "rows", bytes_in: "bytes", batches: "count" } + { peak_bytes: "bytes" }
 
-    /// Rows of a result are written for the client.
-    19 v 1 ResultSend = "RESULT_SEND" [""]
+    /// Rows of a result are handed to the system for the client, with what else waits for it.
+    19 v 1 ResultSend = "RESULT_SEND" ["`Remote::flush`, without the wait for a client that is slow"]
     { rows: "rows", bytes: "bytes" } + {}
 
     /// Old versions are freed.
-    20 v 1 GcTick = "GC_TICK" ["rounds of cleaning; `us_since_last` 0"]
+    20 v 1 GcTick = "GC_TICK" ["rounds of cleaning"]
     { rows_visited: "rows", versions_freed: "count", live_snapshots: "count", us_since_last: "us" } + { freed_bytes: "bytes" }
 
     /// Column families are written to their trees.
@@ -96,27 +98,28 @@ units! {
     { bytes_in: "bytes", runs: "count", level: "count" } + { disk_bytes: "bytes" }
 
     /// Part of the log is sent to a replica.
-    23 v 1 ReplSend = "REPL_SEND" [""]
+    23 v 1 ReplSend = "REPL_SEND" ["`Shipper::try_next`, without the socket; `commits` 0"]
     { bytes: "bytes", commits: "count", from_memory: "flag" } + {}
 
     /// Part of the log arrives at a replica: checked, appended to its own.
     24 v 1 ReplReceive = "REPL_RECEIVE" ["`Follower::receive`"]
     { bytes: "bytes", records: "count" } + {}
 
-    /// A commit is applied, from its dispatch to the watermark.
-    25 v 1 ApplyTxn = "APPLY_TXN" [""]
+    /// A commit is applied, from its dispatch to the watermark. `cfs`: at most 16 are told apart; `queue_rows`: that wait in front of it;
+    /// `barrier`: it changes the catalog, so those before it are waited for.
+    25 v 1 ApplyTxn = "APPLY_TXN" ["commits that a replica takes, until its watermark has passed them"]
     { rows: "rows", bytes: "bytes", cfs: "count", workers: "count", queue_rows: "rows", barrier: "flag" } + {}
 
     /// A row of the log is applied. `kind` 0: put; 1: delete.
-    26 v 1 ApplyRow = "APPLY_ROW" ["lanes of a replica, in runs; `chain_len`, `queue_rows` 0"]
+    26 v 1 ApplyRow = "APPLY_ROW" ["lanes of a replica, in runs"]
     { kind: "code", key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", queue_rows: "rows" } + {}
 
     /// A piece of a backup is made.
-    27 v 1 BackupChunk = "BACKUP_CHUNK" [""]
+    27 v 1 BackupChunk = "BACKUP_CHUNK" ["pieces of files copied for a checkpoint, a backup or from one; `rows` 0"]
     { rows: "rows", bytes: "bytes" } + {}
 
     /// An open reads the log.
-    28 v 1 RecoverScan = "RECOVER_SCAN" [""]
+    28 v 1 RecoverScan = "RECOVER_SCAN" ["opens of a log: reading all its files; `threads` 1"]
     { bytes: "bytes", segments: "count", threads: "count" } + { disk_bytes: "bytes" }
 
     /// An open puts in what the levels lack.

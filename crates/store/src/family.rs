@@ -270,6 +270,18 @@ impl<I: OrderedIndex> Family<I> {
 
     /// Visits the rows in view in order. `visit` runs under a pin: it must not wait.
     pub fn scan(&self, request: ScanRequest<'_>, view: &View, fates: &impl Resolve, visit: &mut Visit<'_>) -> ScanStop {
+        self.scan_counting(request, view, fates, visit, &mut 0)
+    }
+
+    /// As [`Family::scan`], and adds to `examined` how many rows were looked at, in view or not.
+    pub fn scan_counting(
+        &self,
+        request: ScanRequest<'_>,
+        view: &View,
+        fates: &impl Resolve,
+        visit: &mut Visit<'_>,
+        examined: &mut usize,
+    ) -> ScanStop {
         let ScanRequest { span, limit } = request;
         assert!(limit > 0, "a scan wants at least one row");
         let mut left = limit;
@@ -294,6 +306,7 @@ impl<I: OrderedIndex> Family<I> {
                     found.push((last_start, keys.len(), value));
                 }
             });
+            *examined += seen;
             for (start, end, value) in found {
                 left -= 1;
                 if visit(&keys[start..end], value).is_break() || left == 0 {

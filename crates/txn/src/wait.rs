@@ -90,12 +90,19 @@ pub struct Wait {
     id: OwnerId,
     waiter: Arc<Waiter>,
     for_what: WaitFor,
+    ahead: usize,
     ended: bool,
 }
 
 impl Wait {
-    pub(crate) fn new(owner: Arc<Owner>, id: OwnerId, waiter: Arc<Waiter>, for_what: WaitFor) -> Self {
-        Self { owner, id, waiter, for_what, ended: false }
+    pub(crate) fn new(owner: Arc<Owner>, id: OwnerId, waiter: Arc<Waiter>, for_what: WaitFor, ahead: usize) -> Self {
+        Self { owner, id, waiter, for_what, ahead, ended: false }
+    }
+
+    /// Returns how many others were in the row's queue when this one began; 0 for a table.
+    #[must_use]
+    pub fn ahead(&self) -> usize {
+        self.ahead
     }
 
     /// Returns what ends this wait when its time is over.

@@ -623,3 +623,19 @@ fn row_is_handed_on_under_contention() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     assert!(txns.locks.waits.lock().rows.is_empty());
 }
+
+/// Goal: a wait knows how many others were in the row's queue before it, itself not counted when it looks again, and none for a table.
+/// Method: three in the queue of one row, the second of them twice; one for another row, one for a table.
+#[test]
+fn waits_know_how_many_are_ahead_of_them() {
+    let txns = txns();
+    let [mut holder, first, second, third, elsewhere, mut table] = clients(&txns);
+    let wait = first.wait_row(1, &holder);
+    let mut again = second.wait_row(1, &holder);
+    assert_eq!([wait.ahead(), again.ahead()], [0, 1]);
+    again = second.wait_row(1, &holder);
+    let last = third.wait_row(1, &holder);
+    assert_eq!([again.ahead(), last.ahead(), elsewhere.wait_row(2, &holder).ahead()], [1, 2, 0]);
+    assert!(matches!(holder.lock(T1, TableLockMode::AccessExclusive), TableLock::Granted));
+    assert_eq!(table.wait_table(T1, TableLockMode::AccessShare).ahead(), 0);
+}

@@ -133,6 +133,7 @@ impl Locks {
             Blocker::Row(wish) => WaitFor::Row(wish.row.clone()),
             Blocker::Table { target, mode } => WaitFor::Table(*target, *mode),
         };
+        let mut ahead = 0;
         {
             let mut waits = self.waits.lock();
             if let Some(Parked { for_what: old, waiter }) = waits.waiting.get(&id).cloned() {
@@ -148,6 +149,8 @@ impl Locks {
                         self.leave_place(&mut waits, id, &mut wakes);
                     }
                     owner.queued.store(true, Ordering::Relaxed);
+                    let has_place = usize::from(waits.places.contains_key(&id)); // in this queue, by now
+                    ahead = waits.rows.get(&wish.row).map_or(0, |queue| queue.entries.len() - has_place);
                     self.join_row(&mut waits, id, wish, &waiter, still_held)
                 }
                 Blocker::Table { target, mode } => {
@@ -165,7 +168,7 @@ impl Locks {
             }
         }
         wakes.run();
-        Wait::new(Arc::clone(owner), id, waiter, for_what)
+        Wait::new(Arc::clone(owner), id, waiter, for_what, ahead)
     }
 
     /// Ends the wait of `id`, which has just begun to wait for `blocker`, if that closes a cycle.

@@ -67,6 +67,11 @@ impl FrameTail {
         self.position
     }
 
+    /// Returns whether it takes frames from memory, not from files.
+    pub(crate) fn reads_memory(&self) -> bool {
+        self.frames.is_none()
+    }
+
     /// Moves the cursor; see [`Consumers::advance`](crate::consumers::Consumers::advance).
     pub(crate) fn advance(&self, lsn: Lsn, restart: Lsn) -> Result<(), WalError> {
         let flusher = &self.core.flusher;

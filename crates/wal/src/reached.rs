@@ -11,7 +11,7 @@ use std::{
 
 use collie_base::Lsn;
 
-use crate::{Mark, WalError, core::Core};
+use crate::{Mark, WalError, core::Core, flush::MeasuredWait};
 
 /// The future of [`Log::reached`].
 #[derive(Debug)]
@@ -22,11 +22,13 @@ pub struct Reached {
     lsn: Lsn,
     /// The number under which its waker lies, once it left one.
     id: Option<u64>,
+    /// Since the first poll that found it something to wait for, if it is measured.
+    measured: Option<MeasuredWait>,
 }
 
 impl Reached {
     pub(crate) fn new(core: Arc<Core>, mark: Mark, lsn: Lsn) -> Self {
-        Self { core, mark, lsn, id: None }
+        Self { core, mark, lsn, id: None, measured: None }
     }
 }
 
@@ -40,13 +42,25 @@ impl Future for Reached {
             if this.mark == Mark::Boundary {
                 flusher.poke(false);
             }
-            return Poll::Ready(Ok(()));
+            return Poll::Ready(Ok(this.reached()));
         }
         assert!(flusher.reserve.has_reserved(this.lsn), "waits are for records that were appended");
+        if this.id.is_none() {
+            this.measured = flusher.measure_wait(this.mark, this.lsn);
+        }
         match flusher.register(this.mark, this.lsn, &mut this.id, context.waker()) {
-            Ok(true) => Poll::Ready(Ok(())),
+            Ok(true) => Poll::Ready(Ok(this.reached())),
             Ok(false) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Reached {
+    /// Tells of the wait that is over, if it was measured.
+    fn reached(&mut self) {
+        if let Some((wait, about)) = self.measured.take() {
+            wait.stop_with(self.lsn, about, []);
         }
     }
 }

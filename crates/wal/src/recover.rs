@@ -19,6 +19,7 @@ use std::{
 
 use collie_base::Lsn;
 use collie_env::{Access, Env};
+use collie_obs::{RecoverScan, word};
 
 use crate::{
     Options, RecoveryMode, RingKind, WalError,
@@ -74,6 +75,17 @@ pub(crate) struct Opened {
     pub(crate) lost_above: Option<Lsn>,
 }
 
+/// Tells of a scan of the files that was measured.
+#[cold]
+fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Survey) {
+    let ended = span.end();
+    let bytes: u64 = found.spans.iter().map(|span| span.until.unwrap_or(span.segment_bytes)).sum();
+    let beside: u64 = found.leftovers.iter().map(|leftover| leftover.file_bytes).sum();
+    let disk_bytes = found.spans.iter().map(|span| span.segment_bytes).sum::<u64>() + beside;
+    let scan = RecoverScan { bytes: word(bytes), segments: word(found.spans.len()), threads: 1 };
+    ended.tell(found.start(), scan, [disk_bytes]);
+}
+
 /// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
 /// the new incarnation. `follows`: its records come from another log.
 pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool) -> Result<Opened, WalError> {
@@ -86,7 +98,11 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
         })
     };
     let mut notes = Vec::new();
+    let span = collie_obs::start::<RecoverScan>();
     let (gathered, mut found, ring) = survey_with_ring(env, dir, options, &mut notes, look)?;
+    if let Some(span) = span.filter(|_| !found.spans.is_empty()) {
+        tell_scan(span, &found);
+    }
     if let Some(error) = found.damage_error() {
         if options.recovery_mode != RecoveryMode::PointInTime {
             return Err(error);

@@ -26,6 +26,7 @@ use std::{
 };
 
 use collie_base::Lsn;
+use collie_obs::{ReplSend, word};
 
 use crate::{
     LagPolicy, TailOptions, WalError,
@@ -178,6 +179,16 @@ impl Shipper {
     /// # Progress
     /// Short mutexes; blocks on reading files when it has fallen behind what is in memory, on nothing else.
     pub fn try_next(&mut self, most_bytes: usize, out: &mut Vec<u8>) -> Result<Option<Shipment>, WalError> {
+        let (span, before) = (collie_obs::start::<ReplSend>(), out.len());
+        let shipment = self.gather(most_bytes, out)?;
+        if let (Some(span), Some(shipment)) = (span, &shipment) {
+            let (bytes, from_memory) = (word(out.len() - before), u32::from(self.frames.reads_memory()));
+            span.stop_with(shipment.start, ReplSend { bytes, commits: 0, from_memory }, []);
+        }
+        Ok(shipment)
+    }
+
+    fn gather(&mut self, most_bytes: usize, out: &mut Vec<u8>) -> Result<Option<Shipment>, WalError> {
         let (before, prev_end, mut start) = (out.len(), self.position, None);
         loop {
             let taken = out.len() - before;

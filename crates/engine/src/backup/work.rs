@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use collie_base::checksum::crc32c;
 use collie_env::{Access, Env, Files};
+use collie_obs::{BackupChunk, Span, word};
 
 use super::manifest::{ListedFile, PIECE_BYTES};
 use crate::EngineError;
@@ -78,15 +79,29 @@ impl<'a> Work<'a> {
 
     /// Hands the file to `visit` piece by piece; returns its length.
     pub(super) fn read(&mut self, path: &Path, visit: EachPiece<'_>) -> Result<u64, EngineError> {
+        self.pieces(path, visit, || None)
+    }
+
+    /// As [`Work::read`]; each piece, with what `visit` does to it, is measured if `start` says so.
+    fn pieces(
+        &mut self,
+        path: &Path,
+        visit: EachPiece<'_>,
+        start: impl Fn() -> Option<Span<BackupChunk>>,
+    ) -> Result<u64, EngineError> {
         let failed = |error| EngineError::io("read", path.to_owned(), error);
         let file = self.files().open(path, Access::Read).map_err(failed)?;
         let (mut at, mut piece) = (0, vec![0; PIECE_BYTES]);
         loop {
+            let span = start();
             let count = file.read_at(at, &mut piece).map_err(failed)?;
             if count == 0 {
                 return Ok(at);
             }
             visit(at, &piece[..count])?;
+            if let Some(span) = span {
+                span.stop(BackupChunk { rows: 0, bytes: word(count) });
+            }
             at += count as u64;
             self.step(count as u64)?;
         }
@@ -106,10 +121,11 @@ impl<'a> Work<'a> {
     pub(super) fn copy(&mut self, from: &Path, to: &Path, check: EachPiece<'_>) -> Result<u64, EngineError> {
         let failed = |error| EngineError::io("write", to.to_owned(), error);
         let target = self.files().create(to).map_err(failed)?;
-        let bytes = self.read(from, &mut |at, piece| {
+        let mut visit = |at, piece: &[u8]| {
             check(at, piece)?;
             target.write_at(at, piece).map_err(failed)
-        })?;
+        };
+        let bytes = self.pieces(from, &mut visit, collie_obs::start)?;
         target.sync_data().map_err(failed)?;
         Ok(bytes)
     }

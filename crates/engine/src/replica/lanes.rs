@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use collie_base::{CfId, Lsn, Map};
-use collie_obs::{ApplyRow, CALLS_MAX, Run, Source, start_run, word, work_for};
+use collie_obs::{ApplyRow, CALLS_MAX, Ended, Source, Span, start, word, work_for};
 use collie_store::{Family, LoggedWrite, Pin, Row, Superseded, pin};
 use parking_lot::{Condvar, Mutex};
 
@@ -26,6 +26,7 @@ use crate::families::Families;
 use crate::garbage::Garbage;
 use crate::redo::Op;
 use crate::replica::ApplyStat;
+use crate::replica::measured_commits::{Ahead, MeasuredCommit, MeasuredCommits};
 use crate::replica::watermark::{Dispatched, Watermark, Worked};
 
 /// Bytes of writes that wait in all queues together.
@@ -128,6 +129,8 @@ pub(crate) struct Applying {
     queues: Box<[Queue]>,
     queue_bytes_max: usize,
     queued_bytes: AtomicU64,
+    queued_rows: AtomicU64,
+    measured: MeasuredCommits,
     /// For how long workers were at batches that they have done, in nanoseconds.
     busy_ns: AtomicU64,
     commits: AtomicU64,
@@ -156,6 +159,8 @@ impl Applying {
             queues: (0..count).map(|_| Queue::default()).collect(),
             queue_bytes_max: queue_bytes / count,
             queued_bytes: AtomicU64::new(0),
+            queued_rows: AtomicU64::new(0),
+            measured: MeasuredCommits::new(),
             busy_ns: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             is_broken: AtomicBool::new(false),
@@ -189,6 +194,7 @@ impl Applying {
     /// Moves the watermark after one of its words was stored, and tells who waits.
     fn publish(&self, target: &dyn Target) {
         let applied = self.watermark.publish();
+        self.measured.passed(|| self.watermark.applied());
         target.applied(applied);
         drop(self.idle.lock()); // whoever looked before this and waits is there to be told
         self.moved.notify_all();
@@ -197,7 +203,7 @@ impl Applying {
     /// Hands a batch over; waits while the queues are full (L2).
     fn push(&self, dispatched: &mut Dispatched, lane: usize, batch: Batch) -> Batch {
         let queue = &self.queues[lane];
-        let size = batch.size();
+        let (size, rows) = (batch.size(), batch.places.len());
         let mut inner = queue.inner.lock();
         while !inner.batches.is_empty() && inner.bytes + size > self.queue_bytes_max && !self.is_broken() {
             queue.emptied.wait(&mut inner);
@@ -205,6 +211,7 @@ impl Applying {
         self.watermark.hand(dispatched, lane, || inner.batches.push_back(batch));
         inner.bytes += size;
         self.queued_bytes.fetch_add(size as u64, Relaxed);
+        self.queued_rows.fetch_add(rows as u64, Relaxed);
         let spare = inner.spare.pop().unwrap_or_default();
         drop(inner);
         queue.filled.notify_one();
@@ -219,6 +226,7 @@ impl Applying {
             let size = done.size();
             inner.bytes -= size;
             self.queued_bytes.fetch_sub(size as u64, Relaxed);
+            self.queued_rows.fetch_sub(done.places.len() as u64, Relaxed);
             if inner.spare.len() < SPARE_BATCHES {
                 done.clear();
                 inner.spare.push(done);
@@ -268,14 +276,15 @@ impl Worker<'_> {
         for places in batch.places.chunks(PIN_WRITES) {
             let pin = pin();
             for places in places.chunks(usize::from(CALLS_MAX)) {
-                let run = start_run::<ApplyRow>();
+                let (span, before) = (start::<ApplyRow>(), superseded.len());
                 for place in places {
                     let Superseded { row, bytes: more } = self.write(batch, place, &pin);
                     bytes += more;
                     superseded.extend(row.map(|row| (place.csn, place.cf, row)));
                 }
-                if let Some(run) = run {
-                    tell_run(run, places);
+                if let Some(ended) = span.map(Span::end) {
+                    let older = superseded[before..].iter().map(|(_, _, row)| row.version_count().saturating_sub(1));
+                    tell_run(ended, places, self.applying.queued_rows.load(Relaxed), older.sum());
                 }
             }
         }
@@ -305,15 +314,17 @@ impl Worker<'_> {
     }
 }
 
-/// Tells of a run of writes that was measured.
+/// Tells of a run of writes that was measured, with so many rows in the queues, and so many versions below those that it wrote.
 #[cold]
-fn tell_run(mut run: Run<ApplyRow>, places: &[Place]) {
-    for place in places {
+fn tell_run(ended: Ended<ApplyRow>, places: &[Place], queued_rows: u64, older: usize) {
+    let (queue_rows, mut older) = (word(queued_rows), word(older));
+    let calls = places.iter().map(|place| {
         let (key_bytes, value_bytes) = (word(place.value - place.key), word(place.end - place.value));
-        let row = ApplyRow { kind: u32::from(!place.is_put), key_bytes, value_bytes, ..ApplyRow::default() };
-        let _is_full = run.add(row); // runs are cut to what fits
-    }
-    run.stop_with(places.last().map_or(Lsn::ZERO, |place| place.csn), []);
+        // Of a run only the sums count.
+        let chain_len = std::mem::take(&mut older).saturating_add(1);
+        ApplyRow { kind: u32::from(!place.is_put), key_bytes, value_bytes, chain_len, queue_rows }
+    });
+    ended.tell_run(places.last().map_or(Lsn::ZERO, |place| place.csn), calls, []);
 }
 
 /// Applies the batches of a lane until there are no more.
@@ -339,6 +350,8 @@ pub(crate) struct Lanes {
     target: Arc<dyn Target>,
     dispatched: Dispatched,
     filling: Vec<Batch>,
+    /// The commit whose writes are being taken, if it is measured.
+    measuring: Option<MeasuredCommit>,
     /// For its hash function.
     hash: Map<(), ()>,
     threads: Vec<JoinHandle<()>>,
@@ -355,7 +368,7 @@ impl Lanes {
         let Hands { dispatched, workers, start: taken } = hands;
         let filling = workers.iter().map(|_| Batch::default()).collect();
         let (hash, threads) = (Map::default(), Vec::new());
-        let mut lanes = Self { applying, target, dispatched, filling, hash, threads, taken };
+        let mut lanes = Self { applying, target, dispatched, filling, measuring: None, hash, threads, taken };
         for (lane, worked) in workers.into_iter().enumerate() {
             let (applying, target) = (Arc::clone(&lanes.applying), Arc::clone(&lanes.target));
             let name = format!("collie-apply-{lane}");
@@ -365,8 +378,20 @@ impl Lanes {
         Ok(lanes)
     }
 
+    /// A commit comes: its writes, and then [`Lanes::note_commit`].
+    pub(crate) fn begin_commit(&mut self) {
+        let applying = &self.applying;
+        self.measuring = MeasuredCommit::start(|| Ahead {
+            workers: applying.queues.len(),
+            queue_rows: applying.queued_rows.load(Relaxed),
+        });
+    }
+
     /// Takes a write that was committed at `csn` and needs the log from `since` on.
     pub(crate) fn put(&mut self, op: &Op<'_>, csn: Lsn, since: Lsn) {
+        if let Some(measuring) = &mut self.measuring {
+            measuring.note(op);
+        }
         let lane = self.lane_of(op);
         self.filling[lane].push(op, csn, since);
         if self.filling[lane].is_full() {
@@ -374,9 +399,12 @@ impl Lanes {
         }
     }
 
-    /// Counts a commit whose writes were taken.
-    pub(crate) fn note_commit(&self) {
+    /// Counts the commit at `csn`, whose writes were taken; `is_barrier`: those before it were waited for.
+    pub(crate) fn note_commit(&mut self, csn: Lsn, is_barrier: bool) {
         self.applying.commits.fetch_add(1, Relaxed);
+        if let Some(measured) = self.measuring.take() {
+            self.applying.measured.put(measured, csn, is_barrier);
+        }
     }
 
     /// Returns whose key it is (L1).

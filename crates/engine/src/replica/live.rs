@@ -192,6 +192,7 @@ impl<F: Follow> Live<F> {
         }
         match Redo::decode(tag, body).map_err(|error| damage(error.what))? {
             Redo::Commit { xid, chunks, first_chunk, ops } => {
+                self.lanes.begin_commit();
                 self.note_xid(xid);
                 let open = self.unfinished.take(xid);
                 if chunks > 0 || open.is_some() || first_chunk != Lsn::ZERO {
@@ -214,7 +215,7 @@ impl<F: Follow> Live<F> {
                 } else {
                     self.write(ops, &mut writing)?;
                 }
-                self.lanes.note_commit();
+                self.lanes.note_commit(lsn, writes_catalog);
                 if writes_catalog {
                     self.lanes.drain()?;
                     self.rename(end)?;

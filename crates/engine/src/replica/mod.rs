@@ -13,6 +13,7 @@
 //! | `live.rs` | [`Live`](live::Live): the dispatcher, which takes records |
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
+//! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): commits that are measured, on their way to the watermark |
 //! | `apply_stat.rs` | [`ApplyStat`]: what applying has cost and done |
 //! | `watermark.rs` | [`Watermark`](watermark::Watermark): below which position everything is applied |
 //! | `replay_time.rs` | [`ReplayTime`](replay_time::ReplayTime): how new what is shown is, by the primary's calendar |
@@ -29,6 +30,7 @@ mod held_state;
 pub(crate) mod holes;
 pub(crate) mod lanes;
 pub(crate) mod live;
+pub(crate) mod measured_commits;
 pub(crate) mod promotion;
 pub(crate) mod replay_time;
 #[expect(clippy::module_inception, reason = "the noun of the folder")]

@@ -55,7 +55,7 @@ use parking_lot::{Condvar, Mutex};
 
 #[cfg(test)]
 pub(crate) use self::keeper::{KEEPER_SILENT, KEEPER_SLEEPS};
-pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose};
+pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose, wait::MeasuredWait};
 use self::{
     haste::Delays,
     keeper::KEEPER_BUSY,

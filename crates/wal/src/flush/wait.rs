@@ -6,7 +6,7 @@
 use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
-use collie_obs::{CommitWait, word};
+use collie_obs::{CommitWait, Wait, start_wait, word};
 use parking_lot::MutexGuard;
 
 use super::{
@@ -14,6 +14,9 @@ use super::{
     queue::{Purpose, Queue, lane},
 };
 use crate::{Mark, WalError, reserve::State, stall::STALL_NS};
+
+/// A wait that is measured, and what is told of it.
+pub(crate) type MeasuredWait = (Wait<CommitWait>, CommitWait);
 
 /// How long a wait goes on before it looks for what is in its way.
 const STALL: Duration = Duration::from_nanos(STALL_NS);
@@ -34,13 +37,21 @@ impl Flusher {
             return Ok(());
         }
         assert!(self.reserve.has_reserved(lsn), "waits are for records that were appended");
-        let span = collie_obs::start::<CommitWait>();
-        let about = span.as_ref().map(|_| self.about_wait(mark, lsn));
+        let measured = self.measure_wait(mark, lsn);
         let waited = self.wait_for(mark, lsn, purpose);
-        if let (Some(span), Some(about), Ok(())) = (span, about, &waited) {
-            span.stop_with(lsn, about, []);
+        if let (Some((wait, about)), Ok(())) = (measured, &waited) {
+            wait.stop_with(lsn, about, []);
         }
         waited
+    }
+
+    /// Begins to measure a wait, if it is its turn, with what stands before it.
+    #[inline]
+    pub(crate) fn measure_wait(&self, mark: Mark, lsn: Lsn) -> Option<MeasuredWait> {
+        let mut wait = start_wait()?;
+        let about = self.about_wait(mark, lsn);
+        wait.restart(); // what is asked takes locks
+        Some((wait, about))
     }
 
     /// Returns what stands before a wait that is measured.

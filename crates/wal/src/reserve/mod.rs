@@ -27,6 +27,7 @@
 use std::{task::Waker, time::Duration};
 
 use collie_base::Lsn;
+use collie_obs::{BoundaryScan, Span};
 use collie_sync::mutant;
 
 use crate::{Options, Protocol, WalError, format::RecordHead, options::RECORD_OVERHEAD, ring::Ring, ring_file::Home};
@@ -142,6 +143,22 @@ impl<'a> Record<'a> {
     }
 }
 
+/// Moves the boundary as far as it goes, and tells of it.
+#[cold]
+fn advance_measured(slots: &Slots, span: Span<BoundaryScan>) -> Lsn {
+    let mut about = BoundaryScan::default();
+    let scan = slots.scan_noting(Limit::Next, None, |colour| {
+        about.slots += 1;
+        match colour {
+            Colour::Black => about.black += 1,
+            Colour::Staged => about.staged += 1,
+            Colour::White => {}
+        }
+    });
+    span.stop_with(scan.boundary, about, []);
+    scan.boundary
+}
+
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "one per log; a box would put a load in front of every word")]
 enum Rule {
@@ -213,7 +230,11 @@ impl Reserve {
 
     /// Moves the boundary as far as it goes and returns it.
     pub(crate) fn advance(&self) -> Lsn {
-        self.slots().map_or_else(|| self.boundary(), |slots| slots.scan(Limit::Next, None).boundary)
+        let Some(slots) = self.slots() else { return self.boundary() };
+        match collie_obs::start::<BoundaryScan>() {
+            None => slots.scan(Limit::Next, None).boundary,
+            Some(span) => advance_measured(slots, span),
+        }
     }
 
     /// Returns whether the log is complete up to `lsn`: a look at every slot in use, unless that is known already.

@@ -247,6 +247,12 @@ impl Slots {
 
     /// Looks at every flag and moves the boundary to what is complete.
     pub(super) fn scan(&self, limit: Limit, own: Option<Own>) -> Scan {
+        self.scan_noting(limit, own, |_colour| ())
+    }
+
+    /// As [`Slots::scan`], for somebody who wants to know the colour of each flag that is looked at.
+    #[inline(always)]
+    pub(super) fn scan_noting(&self, limit: Limit, own: Option<Own>, mut note: impl FnMut(Colour)) -> Scan {
         let load_limit = || match limit {
             Limit::Next => self.next(),
             Limit::End(end) => end,
@@ -261,6 +267,7 @@ impl Slots {
                     Some(own) if own.index == index => own.flag,
                     _ => self.flag(index),
                 };
+                note(flag.colour());
                 if flag.colour() != Colour::Black {
                     complete = Some(complete.map_or(flag.lsn(), |lowest| lowest.min(flag.lsn())));
                 } else if blocker.is_none_or(|lowest| flag.lsn() < lowest.flag.lsn()) {
