@@ -99,27 +99,50 @@ pub(crate) struct Run<'a> {
     pub(crate) held: &'a mut Held,
     /// Operands of the simple CASEs being evaluated.
     pub(crate) operands: Vec<Value>,
-    /// Rows since the start of the step.
-    pub(crate) ticks: u32,
+    /// How much the step has done.
+    pub(crate) share: &'a mut Share,
+}
+
+/// Rows that a step has handled.
+#[derive(Debug, Default)]
+pub(crate) struct Share {
+    /// Since the step began, or since it took another share.
+    ticks: u32,
+    /// Rows read by their key, and those of shares before this one.
+    beside: u64,
+}
+
+impl Share {
+    /// Returns how many rows the step's operators took in.
+    pub(crate) fn rows(&self) -> u64 {
+        self.beside + u64::from(self.ticks)
+    }
 }
 
 impl Run<'_> {
     /// Counts a row; every 256 rows, fails when the statement was cancelled.
     pub(crate) fn tick(&mut self) -> Result<()> {
-        self.ticks = self.ticks.wrapping_add(1);
-        if self.ticks.is_multiple_of(256) { check_cancel(self.cancel) } else { Ok(()) }
+        let ticks = self.share.ticks.wrapping_add(1);
+        self.share.ticks = ticks;
+        if ticks.is_multiple_of(256) { check_cancel(self.cancel) } else { Ok(()) }
+    }
+
+    /// Counts a row that was read by its key: no part of a share, for it is one row.
+    pub(crate) fn note_row(&mut self) {
+        self.share.beside += 1;
     }
 }
 
 impl Run<'_> {
     /// Returns whether this step has done its share: the caller should let others run.
     pub(crate) fn is_spent(&self) -> bool {
-        self.ticks >= STEP_ROWS
+        self.share.ticks >= STEP_ROWS
     }
 
     /// Takes another share in the same step, where the work cannot stop: inside an expression or a shared subquery.
     pub(crate) fn go_on(&mut self) -> Result<()> {
-        self.ticks = 0;
+        self.share.beside += u64::from(self.share.ticks);
+        self.share.ticks = 0;
         check_cancel(self.cancel)
     }
 }

@@ -11,10 +11,12 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
+use collie_obs::{ExecuteRow, word};
+
 use crate::{
     error::Result,
     exec::{
-        context::{ExecContext, RowSink, Run, Step},
+        context::{ExecContext, RowSink, Run, Share, Step},
         cte::{self, CteState},
         foreign::{Event, Events},
         held::Held,
@@ -117,6 +119,29 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
+        let (span, before, mut share) = (collie_obs::start::<ExecuteRow>(), self.written, Share::default());
+        let step = self.advance(cx, sink, max_rows, &mut share)?;
+        if let Some(span) = span {
+            let kind = match &self.plan.root {
+                Root::Query(_) => 0,
+                Root::Insert(_) => 1,
+                Root::Update(_) => 2,
+                Root::Delete(_) => 3,
+            };
+            let (rows_examined, rows_written) = (word(share.rows()), word(self.written.saturating_sub(before)));
+            span.stop(ExecuteRow { kind, rows_examined, rows_written, index_depth: 0 });
+        }
+        Ok(step)
+    }
+
+    /// Does what [`Execution::step`] says; `share` is how much that was.
+    fn advance(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        sink: &mut dyn RowSink,
+        max_rows: u64,
+        share: &mut Share,
+    ) -> Result<Step> {
         let Self {
             plan,
             params,
@@ -148,7 +173,7 @@ impl Execution {
             events,
             held,
             operands: Vec::new(),
-            ticks: 0,
+            share,
         };
         super::context::check_cancel(run.cancel)?;
         while let Some(ahead) = plan.ahead.get(*prepared) {

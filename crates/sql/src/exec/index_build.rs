@@ -16,7 +16,7 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::{
         computed::key_of,
-        context::{ExecContext, Run, check_cancel},
+        context::{ExecContext, Run, Share, check_cancel},
         dml::key_text,
         entry::{self, Keyed},
         error::from_engine,
@@ -185,7 +185,8 @@ fn for_each_row(
     let family = cx.db.family(from.cf);
     let width = from.relation.columns.len();
     // Expressions of an index call immutable functions only: they need no statement around them.
-    let (plan, mut events, mut held) = (Plan::nothing(), Events::default(), Held::default());
+    let (plan, mut events, mut held, mut share) =
+        (Plan::nothing(), Events::default(), Held::default(), Share::default());
     let mut run = Run {
         db: cx.db,
         session: &mut *cx.session,
@@ -201,7 +202,7 @@ fn for_each_row(
         events: &mut events,
         held: &mut held,
         operands: Vec::new(),
-        ticks: 0,
+        share: &mut share,
     };
     let mut after: Option<Vec<u8>> = None;
     loop {

@@ -66,11 +66,6 @@ pub(crate) fn single_prefix(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'
     Ok(true)
 }
 
-/// Returns whether each column of the prefix has one value.
-pub(crate) fn is_single(access: &IndexAccess) -> bool {
-    matches!(&access.prefix, Prefix::Product(terms) if terms.iter().all(|term| matches!(term, Term::One(_))))
-}
-
 /// Computes all prefixes, in key order, without repetition.
 pub(crate) fn prefixes(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<u8>> = match &access.prefix {

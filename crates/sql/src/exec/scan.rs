@@ -100,7 +100,7 @@ impl ScanState {
     ) -> Result<Pull> {
         if let Access::Index(access) = &scan.access
             && access.point
-            && keyspan::is_single(access)
+            && access.is_single()
         {
             if std::mem::replace(&mut self.started, true) {
                 return Ok(Pull::End);
@@ -161,6 +161,7 @@ impl ScanState {
             None => return Ok(Pull::End),
             Some(loaded) => loaded?,
         }
+        run.note_row();
         if let Some(slot) = target.key_slot {
             frame[slot] = Value::bytea(&self.key);
         }

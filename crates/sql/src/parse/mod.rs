@@ -26,6 +26,9 @@ mod tests;
 
 use std::ops::Range;
 
+use collie_base::Lsn;
+use collie_obs::word;
+
 pub use ast::*;
 pub use normal::{Literal, NormalForm, normal_form};
 
@@ -76,13 +79,21 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
         )
         .hint("Send the statements in several query strings."));
     }
+    let span = collie_obs::start::<collie_obs::Parse>();
     let shape = scan::shape(text);
     if shape.expansion > EXPANSION_BYTES_MAX {
         return Err(too_complex("multiple-column assignments repeat too much of the statement", Pos::NONE));
     }
-    if shape.depth <= DEPTH_INLINE {
-        return parse_here(text);
+    let parsed = if shape.depth <= DEPTH_INLINE { parse_here(text) } else { parse_deep(text) };
+    if let (Some(span), Ok(_)) = (span, &parsed) {
+        let (text_bytes, tokens) = (word(text.len()), word(shape.tokens));
+        span.stop_with(Lsn::ZERO, collie_obs::Parse { text_bytes, tokens }, [0]);
     }
+    parsed
+}
+
+/// Parses on a thread with a large stack.
+fn parse_deep(text: &str) -> Result<Vec<Statement>> {
     std::thread::scope(|scope| {
         let worker = std::thread::Builder::new()
             .name("collie-parse-deep".into())

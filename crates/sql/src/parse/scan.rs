@@ -30,6 +30,8 @@ pub(super) struct Shape {
     pub(super) depth: u64,
     /// Upper bound on the bytes of text in the grammar's tree, repeated parts counted as often as they are repeated.
     pub(super) expansion: u64,
+    /// Its tokens.
+    pub(super) tokens: u64,
 }
 
 /// What opened a level.
@@ -103,13 +105,14 @@ pub(super) fn shape(text: &str) -> Shape {
     let mut tokens = Tokens::new(text);
     let mut levels = Vec::with_capacity(16);
     levels.push(Level::new(Opener::Text, 1));
-    let mut shape = Shape { depth: 0, expansion: 0 };
+    let mut shape = Shape { depth: 0, expansion: 0, tokens: 0 };
     let (mut last, mut closed_items) = (Token::Semicolon, 1);
     let mut start = 0;
     while let Some(token) = tokens.next() {
         let bottom = levels.len() == 1;
         let Some(level) = levels.last_mut() else { break };
         level.tokens += 1;
+        shape.tokens += 1;
         let bytes = u64::try_from(tokens.at - start).unwrap_or(u64::MAX);
         shape.expansion =
             shape.expansion.saturating_add(bytes.saturating_mul(level.repeats).saturating_mul(level.segment_repeats));

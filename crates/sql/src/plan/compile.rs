@@ -55,6 +55,8 @@ pub(crate) struct Planner<'a> {
     modifying: Vec<usize>,
     /// Whether a common table expression may wait, by its address in the bound tree.
     waits: Map<usize, bool>,
+    /// Terms of WHERE conditions so far.
+    pub(crate) predicates: usize,
 }
 
 impl<'a> Planner<'a> {
@@ -68,6 +70,7 @@ impl<'a> Planner<'a> {
             ahead: Vec::new(),
             modifying: Vec::new(),
             waits: Map::default(),
+            predicates: 0,
         }
     }
 

@@ -17,13 +17,15 @@ mod fold;
 mod indexed;
 mod join;
 mod modify;
+mod path;
 mod select;
 pub(crate) mod walk;
 
 pub mod code;
 pub mod node;
 
-use collie_base::CfId;
+use collie_base::{CfId, Lsn};
+use collie_obs::word;
 
 pub use explain::{explain, explain_with};
 pub use indexed::index_code;
@@ -47,10 +49,18 @@ pub struct PlanContext<'a> {
 /// # Errors
 /// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
 pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
+    let span = collie_obs::start::<collie_obs::Plan>();
     let mut planner = Planner::new(*cx);
     let root = planner.root(&analyzed.bound)?;
     for cte in &analyzed.modifying {
         planner.modifying(cte)?;
     }
-    Ok(planner.finish(root))
+    let predicates = planner.predicates;
+    let plan = planner.finish(root);
+    if let Some(span) = span {
+        let ended = span.end();
+        let (tables, predicates) = (word(analyzed.relations.len()), word(predicates));
+        ended.tell(Lsn::ZERO, collie_obs::Plan { tables, predicates, path: path::path_code(&plan) }, [0]);
+    }
+    Ok(plan)
 }

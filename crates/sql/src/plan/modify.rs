@@ -11,7 +11,6 @@ use crate::{
     plan::{
         code::Code,
         compile::{Level, Planner},
-        conjunct::split,
         indexed::BoundIndexes,
         join::Inputs,
         node::{
@@ -213,8 +212,7 @@ impl Planner<'_> {
         exprs.extend(update.checks.iter().map(|(_, expr)| expr));
         let live = update.table.live_columns().map(|(place, _)| place);
         let inputs = inputs(&update.ranges, &update.from, &exprs, live, key_slot);
-        let mut conjuncts = Vec::new();
-        split(update.filter.as_ref(), &mut conjuncts);
+        let conjuncts = self.terms(update.filter.as_ref());
         let joined = self.join_tree(&inputs, &update.from, conjuncts, 0, None)?;
         let conditions = recheck_conditions(Some(&update.from), update.filter.as_ref());
         let base = self.level().bases[0];
@@ -238,8 +236,7 @@ impl Planner<'_> {
         let exprs: Vec<&Expr> = delete.filter.iter().chain(&delete.returning).collect();
         let bound = BoundIndexes::of(&delete.table, self.cx.catalog)?;
         let inputs = inputs(&delete.ranges, &delete.from, &exprs, bound.all_places().into_iter(), key_slot);
-        let mut conjuncts = Vec::new();
-        split(delete.filter.as_ref(), &mut conjuncts);
+        let conjuncts = self.terms(delete.filter.as_ref());
         let joined = self.join_tree(&inputs, &delete.from, conjuncts, 0, None)?;
         let conditions = recheck_conditions(Some(&delete.from), delete.filter.as_ref());
         let base = self.level().bases[0];

@@ -266,6 +266,13 @@ pub struct IndexAccess {
     pub point: bool,
 }
 
+impl IndexAccess {
+    /// Returns whether each column of the prefix has one value.
+    pub(crate) fn is_single(&self) -> bool {
+        matches!(&self.prefix, Prefix::Product(terms) if terms.iter().all(|term| matches!(term, Term::One(_))))
+    }
+}
+
 /// Values of the first columns of an index.
 #[derive(Debug)]
 pub enum Prefix {

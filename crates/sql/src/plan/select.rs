@@ -99,6 +99,14 @@ impl Planner<'_> {
         }
     }
 
+    /// Splits the WHERE condition of a level into its terms, and counts them.
+    pub(crate) fn terms<'e>(&mut self, filter: Option<&'e Expr>) -> Vec<Conjunct<'e>> {
+        let mut terms = Vec::new();
+        split(filter, &mut terms);
+        self.predicates += terms.len();
+        terms
+    }
+
     fn select(&mut self, select: &Select) -> Result<QueryPlan> {
         let mut level = level_of(&select.ranges)?;
         let needed = needed_columns(&select.ranges, |visit| walk_select(select, 0, visit));
@@ -126,8 +134,7 @@ impl Planner<'_> {
         let wanted_keys = wanted_keys(select);
         let wanted =
             wanted_keys.as_ref().map(|(range, keys)| Wanted { range: *range, keys, limited: select.limit.is_some() });
-        let mut conjuncts = Vec::new();
-        split(select.filter.as_ref(), &mut conjuncts);
+        let conjuncts = self.terms(select.filter.as_ref());
         let (mut node, ordered) = match &select.from {
             Some(from) => {
                 let joined = self.join_tree(inputs, from, conjuncts, 0, wanted.as_ref())?;

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use collie_obs::{Bind, word};
+
 use crate::{
     analyze::bound::ResultColumn,
     error::{Result, SqlError, SqlState},
@@ -87,6 +89,7 @@ impl Session {
         value_format: impl Fn(usize) -> u16,
         formats: Vec<u16>,
     ) -> Result<()> {
+        let span = collie_obs::start::<Bind>();
         let prepared = self.statement(statement)?;
         self.begin_message(&prepared.text);
         if !portal.is_empty() && self.names.portals.contains_key(portal) {
@@ -95,7 +98,7 @@ impl Session {
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
         }
-        let planned = self.planned(&prepared)?;
+        let (planned, cached_plan) = self.found_or_planned(&prepared)?.unzip();
         let (types, columns) =
             planned.as_ref().map_or((&[][..], 0), |p| (&p.analyzed.parameters[..], p.analyzed.columns.len()));
         if values.len() != types.len() {
@@ -115,8 +118,9 @@ impl Session {
             ));
         }
         let context = self.text_context();
-        let mut params = Vec::with_capacity(types.len());
+        let (mut params, mut param_bytes) = (Vec::with_capacity(types.len()), 0);
         for (place, (bytes, oid)) in values.zip(types).enumerate() {
+            param_bytes += bytes.map_or(0, <[u8]>::len);
             params.push(match bytes {
                 None => Value::Null,
                 Some(bytes) if value_format(place) == 1 => io::binary_in(*oid, -1, bytes)?,
@@ -128,6 +132,11 @@ impl Session {
                     io::text_in(*oid, -1, text, &context)?
                 }
             });
+        }
+        if let Some(span) = span {
+            let (params, param_bytes, cached_plan) =
+                (word(params.len()), word(param_bytes), u32::from(cached_plan == Some(true)));
+            span.stop(Bind { params, param_bytes, cached_plan });
         }
         let portal_made = Portal { prepared, planned, params, formats, rest: None, started: false };
         self.names.portals.insert(portal.to_owned(), portal_made);

@@ -114,6 +114,11 @@ impl Session {
     /// Returns a plan of a prepared statement for the catalog this session sees now; `None` for a statement that is
     /// not planned.
     pub(super) fn planned(&self, prepared: &Prepared) -> Result<Option<Arc<Planned>>> {
+        Ok(self.found_or_planned(prepared)?.map(|(planned, _)| planned))
+    }
+
+    /// As [`Session::planned`], and whether the plan was there.
+    pub(super) fn found_or_planned(&self, prepared: &Prepared) -> Result<Option<(Arc<Planned>, bool)>> {
         let Some(stmt) = &prepared.stmt else { return Ok(None) };
         if Verb::of(stmt).is_none() {
             return Ok(None);
@@ -121,7 +126,7 @@ impl Session {
         let catalog = self.catalog();
         let found = prepared.planned.lock().clone();
         if let Some(planned) = found.filter(|planned| planned.epoch == catalog.epoch) {
-            return Ok(Some(planned));
+            return Ok(Some((planned, true)));
         }
         let planned = self.plan(stmt, &prepared.declared)?;
         let mut kept = prepared.planned.lock();
@@ -129,7 +134,7 @@ impl Session {
             return Err(result_type_changed());
         }
         *kept = Some(planned.clone());
-        Ok(Some(planned))
+        Ok(Some((planned, false)))
     }
 
     /// Returns whether the statement still takes and returns what its plan does, if it has one.

@@ -1,0 +1,237 @@
+//! Operating units of statements, measured: alone in its program, since there is one sampler in a process, under an allocator that
+//! counts.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Wake, Waker};
+
+use collie_engine::Options;
+use collie_env::{Clock as _, Env, RealClock};
+use collie_obs::{Batch, Drain, MEASURED_IN, RateTable, Sample, Situation, Source, UNITS, publish};
+use collie_sql::analyze::bound::ResultColumn;
+use collie_sql::error::{Report, Result, SqlError};
+use collie_sql::session::settings::Settings;
+use collie_sql::session::{Client, CopyInput, Database, Formats, NoticeLevel, Session};
+use collie_sql::types::Value;
+use collie_sql::types::io::TextContext;
+
+/// Units of statements, as far as this crate has them: rows are sent by the server.
+const OF_SQL: std::ops::RangeInclusive<u8> = 14..=18;
+const PARSE: u8 = 14;
+const BIND: u8 = 15;
+const PLAN: u8 = 16;
+const EXECUTE_ROW: u8 = 17;
+
+/// Counts what the calling thread allocates.
+struct Counting;
+
+std::thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: hands every call on to the system's allocator as it came; the counter is a thread's own word.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _counted = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promises are the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// One test at a time: the sampler is the process's.
+static SAMPLER: Mutex<()> = Mutex::new(());
+
+fn sampler() -> MutexGuard<'static, ()> {
+    SAMPLER.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn now_ns() -> u64 {
+    RealClock.now_ns()
+}
+
+/// Takes answers and counts their rows.
+#[derive(Default)]
+struct Counter {
+    rows: usize,
+}
+
+impl Client for Counter {
+    fn columns(&mut self, _: &[ResultColumn], _: &Formats) {}
+    fn row(&mut self, _: &[Value], _: &[ResultColumn], _: &Formats, _: &TextContext) -> Result<()> {
+        self.rows += 1;
+        Ok(())
+    }
+    fn complete(&mut self, _: &str) {}
+    fn empty(&mut self) {}
+    fn suspended(&mut self) {}
+    fn notice(&mut self, _: NoticeLevel, _: &Report) {}
+    fn error(&mut self, error: &SqlError, text: &str) {
+        panic!("{text}: {error}");
+    }
+    fn parameter(&mut self, _: &str, _: &str) {}
+    fn copy_in(&mut self, _: usize) {}
+    fn copy_out(&mut self, _: usize) {}
+    fn copy_data(&mut self, _: &[u8]) {}
+    fn copy_done(&mut self) {}
+    fn is_full(&self) -> bool {
+        false
+    }
+    async fn drain(&mut self) -> Result<()> {
+        Ok(())
+    }
+    async fn next_copy(&mut self) -> Result<CopyInput> {
+        Ok(CopyInput::Done)
+    }
+}
+
+/// Polls a future to its end on this thread.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return done;
+        }
+        std::thread::park();
+    }
+}
+
+/// Runs statements and returns how many rows they gave.
+fn run(session: &mut Session, text: &str) -> usize {
+    let mut client = Counter::default();
+    block_on(session.simple_query(text, &mut client));
+    client.rows
+}
+
+/// Binds parameters to the statement `s`, runs it, and ends the message.
+fn run_prepared(session: &mut Session, values: &[&[u8]]) -> usize {
+    let mut client = Counter::default();
+    session.bind("", "s", values.iter().map(|value| Some(*value)), |_| 0, Vec::new()).unwrap();
+    block_on(session.execute("", 0, &mut client)).unwrap();
+    block_on(session.sync(&mut client)).unwrap();
+    client.rows
+}
+
+/// A database with a table of three rows, and a session.
+fn open() -> (tempfile::TempDir, Arc<Database>, Session) {
+    let directory = tempfile::tempdir().unwrap();
+    let (database, _) =
+        Database::open(directory.path(), Options::small(), Env::real(), Settings::default(), &mut |_| ()).unwrap();
+    let mut session = database.connect("collie", "test", None).unwrap();
+    run(&mut session, "CREATE TABLE t (id int PRIMARY KEY, v text)");
+    run(&mut session, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')");
+    (directory, database, session)
+}
+
+/// Goal: every unit of statements that the document calls measured gives samples with the statement's numbers, one that is not gives
+/// none, nor does one whose probability is 0. Method: statements of each kind, one prepared and bound, every call measured; once more
+/// with one unit off.
+#[test]
+fn every_measured_unit_of_statements_gives_samples() {
+    const TEXT: &str = "UPDATE t SET v = v || $1 WHERE id = $2";
+    let _alone = sampler();
+    let (_directory, database, mut session) = open();
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    let mut batch = Batch::new();
+    assert!(publish(&RateTable::all(1.0)));
+    assert_eq!(run(&mut session, "SELECT count(*) FROM t, t u"), 1);
+    assert_eq!(run(&mut session, "SELECT v FROM t WHERE id BETWEEN 2 AND 3 AND v <> 'x'"), 2);
+    run(&mut session, "INSERT INTO t VALUES (4, 'd'), (5, 'e'), (6, 'f')");
+    run(&mut session, "DELETE FROM t WHERE id > 4");
+    session.parse("s", TEXT, &[]).unwrap();
+    run_prepared(&mut session, &[b"more", b"1"]);
+    publish(&RateTable::off());
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+
+    for (unit, place) in UNITS.iter().zip(MEASURED_IN).filter(|(unit, _)| OF_SQL.contains(&unit.id)) {
+        let found = batch.samples.iter().filter(|sample| sample.ou == unit.id).count();
+        assert_eq!(found > 0, !place.is_empty(), "{}: {found} samples, measured in {place:?}", unit.name);
+    }
+    let has = |unit: u8, is: &dyn Fn(&Sample) -> bool| {
+        let of_unit = batch.samples.iter().filter(|sample| sample.ou == unit).collect::<Vec<_>>();
+        assert!(of_unit.iter().any(|sample| is(sample)), "unit {unit}: {of_unit:#?}");
+    };
+    let text_bytes = u32::try_from(TEXT.len()).unwrap();
+    has(PARSE, &|parsed| parsed.features[0] == text_bytes && parsed.features[1] > 8);
+    has(BIND, &|bound| bound.features[..3] == [2, 5, 1]);
+    // Tables, predicates, path: the join, the range, the row by its key.
+    has(PLAN, &|planned| planned.features[0] >= 1 && planned.features[1..3] == [0, 2]);
+    has(PLAN, &|planned| planned.features[0] == 1 && planned.features[2] == 1 && planned.features[1] >= 2);
+    has(PLAN, &|planned| planned.features[..3] == [1, 1, 0]);
+    // Kind, rows examined, rows written.
+    has(EXECUTE_ROW, &|run| run.features[0] == 0 && run.features[1] >= 9);
+    has(EXECUTE_ROW, &|run| run.features[0] == 1 && run.features[2] == 3);
+    has(EXECUTE_ROW, &|run| run.features[..3] == [2, 1, 1]);
+    has(EXECUTE_ROW, &|run| run.features[0] == 3 && run.features[1] >= 2 && run.features[2] == 2);
+
+    let mut table = RateTable::all(1.0);
+    Source::ALL.into_iter().for_each(|source| table.set(EXECUTE_ROW, source, 0.0));
+    publish(&table);
+    run_prepared(&mut session, &[b"again", b"2"]);
+    publish(&RateTable::off());
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    let taken = |unit: u8| batch.taken[usize::from(unit)].iter().sum::<u64>();
+    assert_eq!([taken(BIND), taken(EXECUTE_ROW)], [1, 0], "one is off");
+    drop(session);
+    database.close().unwrap();
+}
+
+/// Goal: measuring statements allocates nothing (RT1). Method: the same statements, bound and planned anew, with these units off and
+/// with every call measured: this thread's allocations are as many.
+#[test]
+fn measuring_statements_allocates_nothing() {
+    const EXPLAINED: &str = "EXPLAIN SELECT v FROM t WHERE id = 2";
+    let _alone = sampler();
+    let (_directory, database, mut session) = open();
+    session.parse("s", "SELECT v FROM t WHERE id = $1", &[]).unwrap();
+    let mut statements = |rounds: u32| {
+        let before = ALLOCATIONS.with(Cell::get);
+        for _ in 0..rounds {
+            assert_eq!(run_prepared(&mut session, &[b"2"]), 1);
+            assert_eq!(collie_sql::parse::statements(EXPLAINED).unwrap().len(), 1);
+            assert!(run(&mut session, EXPLAINED) > 0);
+        }
+        ALLOCATIONS.with(Cell::get) - before
+    };
+    let mut table = RateTable::off();
+    for unit in [PARSE, BIND, PLAN, EXECUTE_ROW] {
+        Source::ALL.into_iter().for_each(|source| table.set(unit, source, 1.0));
+    }
+    // Buffers have their sizes, the caches their entries, and the thread its lane.
+    statements(20);
+    publish(&table);
+    statements(20);
+    publish(&RateTable::off());
+    let off = statements(50);
+    assert!(off > 0, "the counter counts");
+    publish(&table);
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    let on = statements(50);
+    publish(&RateTable::off());
+    let mut batch = Batch::new();
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    for unit in [PARSE, BIND, PLAN, EXECUTE_ROW] {
+        assert!(batch.taken[usize::from(unit)].iter().sum::<u64>() >= 50, "unit {unit} was measured");
+    }
+    assert_eq!(on, off, "allocations of fifty rounds, measured and not");
+    drop(session);
+    database.close().unwrap();
+}
