@@ -42,14 +42,14 @@ impl Future for Reached {
             if this.mark == Mark::Boundary {
                 flusher.poke(false);
             }
-            return Poll::Ready(Ok(this.reached()));
+            return this.reached();
         }
         assert!(flusher.reserve.has_reserved(this.lsn), "waits are for records that were appended");
         if this.id.is_none() {
             this.measured = flusher.measure_wait(this.mark, this.lsn);
         }
         match flusher.register(this.mark, this.lsn, &mut this.id, context.waker()) {
-            Ok(true) => Poll::Ready(Ok(this.reached())),
+            Ok(true) => this.reached(),
             Ok(false) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
@@ -57,11 +57,12 @@ impl Future for Reached {
 }
 
 impl Reached {
-    /// Tells of the wait that is over, if it was measured.
-    fn reached(&mut self) {
+    /// The wait is over: tells of it, if it was measured.
+    fn reached(&mut self) -> Poll<Result<(), WalError>> {
         if let Some((wait, about)) = self.measured.take() {
             wait.stop_with(self.lsn, about, []);
         }
+        Poll::Ready(Ok(()))
     }
 }
 
