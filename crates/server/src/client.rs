@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use collie_obs::{ResultSend, Span, word};
 use collie_sql::{
     analyze::bound::ResultColumn,
     builtin,
@@ -34,6 +35,8 @@ pub(crate) struct Remote {
     pub(crate) is_ready: bool,
     /// The client was told of an error that ends its session.
     pub(crate) ended: bool,
+    /// Rows in `output`.
+    rows: u64,
 }
 
 impl Remote {
@@ -45,6 +48,7 @@ impl Remote {
             warnings_only: false,
             is_ready: false,
             ended: false,
+            rows: 0,
         }
     }
 
@@ -63,10 +67,24 @@ impl Remote {
     /// Sends what waits.
     pub(crate) async fn flush(&mut self) -> std::io::Result<()> {
         if !self.output.is_empty() {
-            self.socket.write_all(self.output.bytes()).await?;
+            let sent = collie_obs::start::<ResultSend>().map_or(0, |span| self.send_measured(span));
+            self.socket.write_all(&self.output.bytes()[sent..]).await?;
             self.output.clear();
+            self.rows = 0;
         }
         Ok(())
+    }
+
+    /// Hands the system what it takes at once, and returns how much that is. Measured unless it takes nothing: a wait for a client
+    /// that does not read is not the work that the unit is about.
+    #[cold]
+    fn send_measured(&self, span: Span<ResultSend>) -> usize {
+        // An error comes again with the next write.
+        let sent = self.socket.try_write(self.output.bytes()).unwrap_or(0);
+        if sent > 0 {
+            span.stop(ResultSend { rows: word(self.rows), bytes: word(sent) });
+        }
+        sent
     }
 
     /// Ends the connection in order: what was sent can still be read.
@@ -130,7 +148,7 @@ impl Client for Remote {
     }
 
     fn row(&mut self, values: &[Value], columns: &[ResultColumn], formats: &Formats, text: &TextContext) -> Result<()> {
-        self.output.data_row(columns.len(), |place, out| {
+        let written = self.output.data_row(columns.len(), |place, out| {
             let value = &values[place];
             if value.is_null() {
                 return Ok(false);
@@ -142,7 +160,9 @@ impl Client for Remote {
                 text_io::text_out(value, oid, text, out);
             }
             Ok(true)
-        })
+        });
+        self.rows += u64::from(written.is_ok());
+        written
     }
 
     fn complete(&mut self, tag: &str) {
@@ -233,4 +253,65 @@ pub(crate) fn protocol_error(error: &collie_wire::WireError) -> SqlError {
         state = code;
     }
     SqlError::new(SqlState(state), error.message.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use collie_env::{Clock as _, RealClock};
+    use collie_obs::{Batch, Drain, RateTable, Situation, offer_clock, publish};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// How long this may take on a machine that does much else.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    fn now_ns() -> u64 {
+        RealClock.now_ns()
+    }
+
+    /// Goal: a measured send is a sample of RESULT_SEND with its rows and bytes, and what arrives is what was to be sent. Method: rows of
+    /// no columns over a real socket, again until one was taken: the sampler is the process's, and a socket is not ready at once.
+    #[test]
+    fn measured_send_tells_its_rows_and_bytes_and_arrives() {
+        const ROWS: u32 = 3;
+        offer_clock(now_ns);
+        let began_ns = now_ns();
+        let patience = |what: &str| assert!(Duration::from_nanos(now_ns() - began_ns) < PATIENCE, "{what}");
+        let mut drain = loop {
+            match Drain::open(&now_ns) {
+                Some(drain) => break drain,
+                None => std::thread::yield_now(),
+            }
+            patience("another test drains");
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let mut remote = Remote::new(listener.accept().await.unwrap().0, 1 << 20);
+            let mut batch = Batch::new();
+            loop {
+                publish(&RateTable::all(1.0));
+                for _ in 0..ROWS {
+                    remote.row(&[], &[], &[], &TextContext::default()).unwrap();
+                }
+                remote.complete("SELECT 3");
+                let sent = remote.output.bytes().to_vec();
+                remote.flush().await.unwrap();
+                let mut arrived = vec![0; sent.len()];
+                client.read_exact(&mut arrived).await.unwrap();
+                assert!(arrived == sent && remote.output.is_empty() && remote.rows == 0);
+                drain.drain(now_ns(), Situation::default(), &mut batch);
+                let told = |features: &[u32]| features[..2] == [ROWS, word(sent.len())];
+                if batch.samples.iter().any(|sample| sample.ou == 19 && told(&sample.features)) {
+                    break;
+                }
+                patience("no sample");
+            }
+        });
+        publish(&RateTable::off());
+    }
 }
