@@ -18,6 +18,8 @@ pub(super) enum Kind {
     Exchange,
     /// Anything else that is locked, `mfence` included.
     OtherLocked,
+    /// Enters the kernel.
+    SystemCall,
     /// `xchg bx, bx`, which does nothing: begin or end of what is looked at.
     Mark,
 }
@@ -84,7 +86,9 @@ impl Instruction {
         let plain = Self { kind: Kind::Plain, repeats: false, operand: None };
         let of = |kind| Self { kind, ..plain };
         match byte(at) {
+            0xCD if byte(at + 1) == 0x80 => of(Kind::SystemCall),
             0x0F => match byte(at + 1) {
+                0x05 | 0x34 => of(Kind::SystemCall),
                 0xC0 | 0xC1 if locked => of(Kind::Add),
                 0xAE if !repeated && !short && byte(at + 2) & 0xF8 == 0xF0 => of(Kind::OtherLocked),
                 0x80..=0x8F => of(Kind::Branch),
@@ -164,6 +168,11 @@ mod tests {
         assert_eq!((kind(&[0x75, 0x10]), kind(&[0x0F, 0x85, 0, 1, 0, 0])), (Kind::Branch, Kind::Branch));
         assert_eq!((kind(&[0x66, 0x87, 0xDB]), kind(&[0x66, 0x87, 0xD9])), (Kind::Mark, Kind::Plain));
         assert_eq!(kind(&[0x66, 0x45, 0x87, 0xDB]), Kind::Plain);
+        // syscall; sysenter; int 0x80; int3
+        for bytes in [&[0x0F, 0x05][..], &[0x0F, 0x34], &[0xCD, 0x80]] {
+            assert_eq!(kind(bytes), Kind::SystemCall, "{bytes:x?}");
+        }
+        assert_eq!(kind(&[0xCC]), Kind::Plain);
         // rep movsb; rep stosq; movsb; pause
         let repeats = |bytes: &[u8]| Instruction::decode(bytes).repeats;
         assert!(repeats(&[0xF3, 0xA4]) && repeats(&[0xF3, 0x48, 0xAB]));

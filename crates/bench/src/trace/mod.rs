@@ -13,6 +13,8 @@
 //!   traced does not block signals.
 //! - X3. Counts are of instructions in user mode between the two marks, the marks left out; an instruction that repeats
 //!   (`rep movsb`) counts once.
+//! - X4. What is told of the allocator are steps at addresses that one allocation ran through when it was learned. Every allocation
+//!   begins as that one did, so zero says that none was made; other numbers are no count of allocations.
 //!
 //! Linux on x86-64 only; where there is something else, or the kernel refuses, the figures say so.
 //!

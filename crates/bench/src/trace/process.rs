@@ -3,14 +3,15 @@
 //! | request                       | answers                                                                       |
 //! |-------------------------------|-------------------------------------------------------------------------------|
 //! | none, at the start            | `ready`                                                                       |
-//! | `count THREAD WINDOWS`        | `attached`; `counted I,A,X,O ...`, a group a window                           |
+//! | `count THREAD WINDOWS`        | `attached`; `counted I,A,X,O,S,M ...`, a group a window                       |
+//! | `learn THREAD`                | `attached`; `learned COUNT`: what the first of two windows ran and the second did not is the allocator |
 //! | `has PLACE`                   | `yes` or `no`                                                                 |
 //! | `hold THREAD PLACE MILLIS`    | `attached`; `held`; after `go`, or in time, `told` or `expired`; or `missed`  |
 //! | `hold ... step`               | as above, but a step at a time, and nothing is answered any more              |
 //!
 //! Instead of any of these: `refused WHY`, and the thread runs on. A place is known from the last window that was counted.
 
-use std::{fs::File, io, os::fd::AsFd};
+use std::{collections::BTreeSet, fs::File, io, os::fd::AsFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -18,7 +19,7 @@ use super::{
     instruction::Kind,
     tracee::Tracee,
     tracer::{read_line, write_line},
-    window::{Place, Window},
+    window::{Counts, Place, Window},
 };
 
 /// Steps after which a thread that has not come to its mark is let go: far beyond any append.
@@ -53,14 +54,15 @@ impl Talk {
 
 /// Answers until the input ends.
 pub(super) fn serve() -> anyhow::Result<()> {
-    let (talk, mut window) = (Talk::open()?, Window::default());
+    let (talk, mut window, mut allocator) = (Talk::open()?, Window::default(), BTreeSet::new());
     // On a line of its own, whatever a test runner has printed.
     talk.say("\nready")?;
     while let Some(line) = read_line(&talk.from)? {
         let words: Vec<&str> = line.split(' ').collect();
         let done = match words[..] {
             ["go"] => Ok(()),
-            ["count", thread, windows] => count(&talk, &mut window, thread.parse()?, windows.parse()?),
+            ["count", thread, windows] => count(&talk, (&mut window, &allocator), thread.parse()?, windows.parse()?),
+            ["learn", thread] => learn(&talk, &mut allocator, thread.parse()?),
             ["has", place] => {
                 let has = window.stop(place_of(place)?).is_some();
                 talk.say(if has { "yes" } else { "no" })
@@ -123,15 +125,29 @@ fn watch(tracee: &mut Tracee, begin: u64) -> io::Result<Window> {
     Ok(window)
 }
 
-fn count(talk: &Talk, last: &mut Window, thread: i32, windows: usize) -> io::Result<()> {
+/// Watches a window with an allocation, and the same without one.
+fn learn(talk: &Talk, allocator: &mut BTreeSet<u64>, thread: i32) -> io::Result<()> {
+    let mut tracee = Tracee::attach(thread)?;
+    talk.say("attached")?;
+    let mut next = || -> io::Result<BTreeSet<u64>> {
+        let begin = to_mark(&mut tracee, step_over)?;
+        Ok(watch(&mut tracee, begin)?.addresses())
+    };
+    let (with, without) = (next()?, next()?);
+    *allocator = &with - &without;
+    drop(tracee);
+    talk.say(&format!("learned {}", allocator.len()))
+}
+
+fn count(talk: &Talk, (last, allocator): (&mut Window, &BTreeSet<u64>), thread: i32, windows: usize) -> io::Result<()> {
     let mut tracee = Tracee::attach(thread)?;
     talk.say("attached")?;
     let mut line = "counted".to_owned();
     for _ in 0..windows {
         let begin = to_mark(&mut tracee, step_over)?;
         *last = watch(&mut tracee, begin)?;
-        let counts = last.counts();
-        line.push_str(&format!(" {},{},{},{}", counts.instructions, counts.adds, counts.exchanges, counts.others));
+        let Counts { instructions, adds, exchanges, others, system_calls, allocator } = last.counts(allocator);
+        line.push_str(&format!(" {instructions},{adds},{exchanges},{others},{system_calls},{allocator}"));
     }
     // Before the answer: who reads it may look whether the thread is traced.
     drop(tracee);

@@ -119,6 +119,22 @@ fn loops_count_by_their_rounds_and_repeating_copies_once() {
     assert_eq!(to, from);
 }
 
+/// Goal: an entry into the kernel and an allocation are seen, and neither where there is none. Method: a yield, a box, a sum.
+#[test]
+fn system_calls_and_allocations_are_seen() {
+    let Some(tracer) = tracer() else { return };
+    tracer.learn_allocator().unwrap();
+    // The first ones may fill what the allocator keeps at hand.
+    let last = |work: &mut dyn FnMut()| tracer.count(3, &mut || work()).unwrap()[2];
+    assert_eq!(last(&mut std::thread::yield_now).system_calls, 1);
+    let boxed = last(&mut || drop(std::hint::black_box(Box::new(std::hint::black_box([7_u8; 40])))));
+    assert!(boxed.allocator > 0 && boxed.system_calls == 0, "{boxed:?}");
+    let sum = last(&mut || {
+        std::hint::black_box(std::hint::black_box(1_u64) + 1);
+    });
+    assert_eq!((sum.allocator, sum.system_calls), (0, 0), "{sum:?}");
+}
+
 /// Goal: whose record is staged holds up nobody, whose is not even published holds up everybody who waits; appending goes
 /// on in both. Method: a thread of the helping log is held at either place until told, and the other asks how far the log
 /// is complete: no time is measured.

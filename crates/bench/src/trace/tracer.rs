@@ -152,6 +152,27 @@ impl Tracer {
         all.then_some(counts).ok_or_else(|| unexpected(&line))
     }
 
+    /// Learns which code an allocation runs through, so that [`Tracer::count`] tells steps in it.
+    ///
+    /// # Errors
+    /// The kernel refuses, or nothing was found.
+    pub(crate) fn learn_allocator(&self) -> io::Result<()> {
+        let bytes = std::cell::Cell::new(64);
+        let mut allocate = || drop(std::hint::black_box(Vec::<u8>::with_capacity(std::hint::black_box(bytes.get()))));
+        // What happens once only is over then.
+        allocate();
+        allocate();
+        self.ask(&format!("learn {}", this_thread()))?;
+        marked(&mut allocate);
+        bytes.set(0);
+        marked(&mut allocate);
+        let line = self.hear()?;
+        match line.strip_prefix("learned ").map(str::parse::<usize>) {
+            Some(Ok(1..)) => Ok(()),
+            _ => Err(unexpected(&line)),
+        }
+    }
+
     /// Returns whether the last one counted passed `place`.
     ///
     /// # Errors
@@ -251,7 +272,8 @@ fn unexpected(answer: &str) -> io::Error {
 fn parse(group: &str) -> Option<Counts> {
     let mut numbers = group.split(',').map(|number| number.parse().ok());
     let mut next = || numbers.next().flatten();
-    Some(Counts { instructions: next()?, adds: next()?, exchanges: next()?, others: next()? })
+    let (instructions, adds, exchanges, others) = (next()?, next()?, next()?, next()?);
+    Some(Counts { instructions, adds, exchanges, others, system_calls: next()?, allocator: next()? })
 }
 
 impl Drop for Tracer {

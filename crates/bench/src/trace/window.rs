@@ -15,6 +15,10 @@ pub(crate) struct Counts {
     pub(crate) exchanges: u64,
     /// Anything else that is locked.
     pub(crate) others: u64,
+    /// Entries into the kernel.
+    pub(crate) system_calls: u64,
+    /// Of all, those in the code that an allocation ran through ([`Tracer::learn_allocator`](super::Tracer::learn_allocator)).
+    pub(crate) allocator: u64,
 }
 
 impl Counts {
@@ -57,6 +61,8 @@ pub(super) use steps::Window;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod steps {
+    use std::collections::BTreeSet;
+
     use super::{super::instruction::Kind, Counts, Place};
 
     /// One step of the thread: an instruction, or one round of one that repeats.
@@ -106,16 +112,24 @@ mod steps {
             self.whitened = self.whitened.or(self.steps.len().checked_sub(1));
         }
 
-        pub(in super::super) fn counts(&self) -> Counts {
-            let count = |wanted: fn(&Step) -> bool| {
+        /// Counts the steps; those in `allocator` by address.
+        pub(in super::super) fn counts(&self, allocator: &BTreeSet<u64>) -> Counts {
+            let count = |wanted: &dyn Fn(&Step) -> bool| {
                 self.steps.iter().filter(|step| !step.again).filter(|step| wanted(step)).count() as u64
             };
             Counts {
-                instructions: count(|_| true),
-                adds: count(|step| step.kind == Kind::Add),
-                exchanges: count(|step| step.kind == Kind::Exchange),
-                others: count(|step| step.kind == Kind::OtherLocked),
+                instructions: count(&|_| true),
+                adds: count(&|step| step.kind == Kind::Add),
+                exchanges: count(&|step| step.kind == Kind::Exchange),
+                others: count(&|step| step.kind == Kind::OtherLocked),
+                system_calls: count(&|step| step.kind == Kind::SystemCall),
+                allocator: count(&|step| allocator.contains(&step.at)),
             }
+        }
+
+        /// Returns the addresses that were executed.
+        pub(in super::super) fn addresses(&self) -> BTreeSet<u64> {
+            self.steps.iter().map(|step| step.at).collect()
         }
 
         /// Returns how to stop at `place`, if the append has one.
@@ -189,7 +203,8 @@ mod steps {
             let base = window(&lock_free, None);
             let stops = |window: &Window| Place::ALL.map(|place| window.stop(place));
             assert_eq!(stops(&base), [stop(12, 0, 0), None, stop(12, 0, 2), stop(16, 0, 0)]);
-            assert_eq!(base.counts(), Counts { instructions: 8, adds: 1, exchanges: 1, others: 0 });
+            let expected = Counts { instructions: 8, adds: 1, exchanges: 1, ..Counts::default() };
+            assert_eq!(base.counts(&BTreeSet::new()), expected);
 
             let staged = [
                 (11, Add),
@@ -215,7 +230,7 @@ mod steps {
             ];
             let mutex = window(&locked, None);
             assert_eq!(stops(&mutex), [stop(13, 0, 0), None, stop(13, 0, 1), stop(16, 0, 0)]);
-            assert_eq!(mutex.counts().locked(), 2);
+            assert_eq!(mutex.counts(&BTreeSet::new()).locked(), 2);
 
             // White by a store that no exchange announced: only the position is known.
             let linked = window(&[(10, Plain), (11, Add), (12, Plain), (13, Plain)], None);
@@ -228,8 +243,19 @@ mod steps {
         fn rounds_of_one_instruction_count_once() {
             use Kind::Plain;
             let steps = [(76, Plain), (77, Plain), (77, Plain), (77, Plain), (78, Plain), (76, Plain), (77, Plain)];
-            assert_eq!(window(&steps, None).counts().instructions, 5);
-            assert_eq!(window(&[(5, Plain), (5, Plain)], None).counts().instructions, 2);
+            let none = BTreeSet::new();
+            assert_eq!(window(&steps, None).counts(&none).instructions, 5);
+            assert_eq!(window(&[(5, Plain), (5, Plain)], None).counts(&none).instructions, 2);
+        }
+
+        /// Goal: entries into the kernel and steps of the allocator are counted among the others. Method: a window with both.
+        #[test]
+        fn system_calls_and_steps_of_the_allocator_are_counted() {
+            let steps = [(1, Kind::Plain), (2, Kind::SystemCall), (8, Kind::Plain), (9, Kind::Plain)];
+            let counts = window(&steps, None).counts(&BTreeSet::from([8, 9, 10]));
+            let expected = Counts { instructions: 4, system_calls: 1, allocator: 2, ..Counts::default() };
+            assert_eq!(counts, expected);
+            assert_eq!(window(&steps, None).addresses(), BTreeSet::from([1, 2, 8, 9]));
         }
     }
 }
