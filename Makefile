@@ -9,6 +9,7 @@
 # make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
 # make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
 # make bench-replication  a replica's delay, beside PostgreSQL's, more than an hour (BENCH=--short: 25 minutes): docs/bench/replication.md, plots
+# make bench-training  what collecting for models costs, about half a minute: docs/bench/training.md, plot
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -28,7 +29,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-compare
+.PHONY: run test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -142,6 +143,11 @@ bench-replication: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
 	$(TARGET)/release/collie bench replication $(BENCH) --dir $(DIR) --json docs/bench/replication.json --plots docs/bench --readme docs/bench/replication.md --targets README.md
+
+bench-training: run-tools
+	$(CARGO) build --release -p collie
+	mkdir -p docs/bench
+	$(TARGET)/release/collie bench training $(BENCH) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

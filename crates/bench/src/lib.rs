@@ -3,7 +3,7 @@
 //! # What it is
 //! `collie bench log` calls [`log_bench`] with a [`Plan`], `collie bench txn` calls [`txn_bench`],
 //! `collie bench index` [`index_bench`], `collie bench kv` [`kv_bench`], `collie bench tpcc` [`tpcc_bench`], `collie bench replication`
-//! [`replication_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
+//! [`replication_bench`], `collie bench training` [`training_bench`], and all print the [`Report`]. Transactions are measured in the embedded engine, and over the wire beside PostgreSQL on the same machine
 //! (`txn`, `servers`). Of the log: in memory, Collie's own log and the
 //! protocols of its relatives (`protocols`) carry the same records through the same ring into a sink that drops them
 //! (`harness`, `collie`); on disk, commits stand beside a loop that writes 4 KiB and syncs. What an append executes, and what
@@ -51,6 +51,8 @@ mod subjects;
 mod thread_time;
 mod tpcc;
 mod trace;
+mod training;
+mod training_bench;
 mod txn;
 mod txn_bench;
 mod write_each;
@@ -80,4 +82,5 @@ pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
 pub use tpcc::{Pacing, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
+pub use training_bench::training_bench;
 pub use txn_bench::txn_bench;

@@ -32,7 +32,7 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 17] = [
+const PLOTS: [Plot; 18] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -201,6 +201,16 @@ const PLOTS: [Plot; 17] = [
         title: "Replay flat out, by the peak that wrote the log on the same cores: below 1 a replica falls behind",
         x: "threads that write rows",
         y: "replay / peak",
+        wanted: any,
+    },
+    Plot {
+        section: "sample",
+        figure: "call_ns",
+        bar: None,
+        file: "training-sample.svg",
+        title: "Cost of a measured call of nothing, by the probability that it is a sample",
+        x: "probability",
+        y: "ns",
         wanted: any,
     },
 ];

@@ -12,7 +12,7 @@ use anyhow::Context;
 use collie_bench::{
     KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram,
     draw, index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench, replication_estimate,
-    replication_targets, sections_in_markdown, tpcc_bench, trace_thread, txn_bench, write_between,
+    replication_targets, sections_in_markdown, tpcc_bench, trace_thread, training_bench, txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -80,6 +80,13 @@ pub(crate) enum Command {
     /// two with --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others are
     /// asked: exit code 1 at the end. Exit code 0 also when targets are missed, or PostgreSQL is not there.
     Replication(ReplicationArgs),
+    /// Measure what collecting for models costs: one sample of an operating unit, and a call that none is taken of.
+    ///
+    /// Questions: sample. Each case stands beside an empty loop, two readings of the processor's counter, and a sampler that makes six
+    /// system calls, all of the same run; system calls and allocations are counted an instruction at a time where the kernel lets a
+    /// child trace its parent. A missed target is marked LOST. Takes half a minute, five seconds with --quick. Use a release build on a
+    /// machine that does nothing else. Exit code 0 also when targets are missed: they are findings, not failures.
+    Training(TrainingArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
     TraceThread,
@@ -155,6 +162,26 @@ pub(crate) struct IndexArgs {
     json: Option<PathBuf>,
     /// Write targets and tables into FILE, between the lines `<!-- bench index begin -->` and `<!-- bench index end -->`; a
     /// FILE without them gets a section at its end.
+    #[arg(long, value_name = "FILE")]
+    readme: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TrainingArgs {
+    /// Ask these questions only: sample.
+    #[arg(value_name = "QUESTION")]
+    questions: Vec<String>,
+    /// Three short runs a case instead of five long ones.
+    #[arg(long)]
+    quick: bool,
+    /// Write all figures as JSON into FILE; keys carry units.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw plots as SVG files into DIR.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Write targets and tables into FILE, between the lines `<!-- bench training begin -->` and `<!-- bench training end -->`; a FILE
+    /// without them gets a section at its end.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
@@ -410,6 +437,7 @@ const REPLICATION: Part =
     Part { name: "replication", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const REPLICATION_TARGETS: Part =
     Part { name: "replication-targets", heading: "Replication", text: |report| Ok(replication_targets(report)) };
+const TRAINING: Part = Part { name: "training", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
 
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -466,6 +494,10 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(Plan::new(&args.dir, Pace::Full), run, &REPLICATION, kept)
+        }
+        Command::Training(TrainingArgs { questions, quick, json, plots, readme }) => {
+            let plan = Plan { only: questions, ..Plan::new(Path::new("."), pace(quick)) };
+            measure(plan, training_bench, &TRAINING, Kept { json, plots, readme })
         }
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {

@@ -1,0 +1,368 @@
+//! What does a sample cost the thread that takes it, and a call that none is taken of?
+//!
+//! A call site with nothing between its start and its stop, in bursts that a lane holds, emptied between them and outside the measured
+//! time. Beside it stand, from the same run: an empty loop, the two readings of the processor's counter that no sample can do without,
+//! and a sampler that makes six system calls. What a call executes is counted an instruction at a time, apart from the time.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use collie_base::Lsn;
+use collie_env::{Clock as _, RealClock};
+use collie_obs::{
+    ApplyRow, Batch, CALLS_MAX, Drain, LogFlush, RateTable, RowRead, Situation, offer_clock, publish, start, start_run,
+};
+use collie_sync::{has_invariant_ticks, ticks};
+
+use super::six_calls::SixCalls;
+use crate::{
+    Plan, Section,
+    measures::{float, median},
+    report::{Figure, Row},
+    trace::{Counts, Tracer},
+};
+
+/// Samples of a burst: a lane holds 4096.
+const BURST_SAMPLES: f32 = 3_000.0;
+/// Most calls of a burst: short enough that most are over before the scheduler takes the processor away.
+const BURST_CALLS_MAX: f32 = 400_000.0;
+/// Bursts that touch what is used and are not counted.
+const WARM_BURSTS: usize = 3;
+const TIME: Duration = Duration::from_millis(300);
+/// Calls that are executed an instruction at a time.
+const TRACED: u64 = 100;
+/// What a sample may cost, in nanoseconds.
+const SAMPLE_NS_MAX: f64 = 150.0;
+
+const READINGS: &str = "two readings of the counter (floor)";
+const SIX_CALLS: &str = "six system calls";
+
+/// What is done in each round of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Readings,
+    /// A call with features.
+    Call,
+    /// One with features and as many labels as there can be.
+    Labels,
+    /// A run of as many calls as there can be.
+    Run,
+    SixCalls,
+}
+
+/// What stands in a row.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    kind: Kind,
+    subject: &'static str,
+    what: &'static str,
+    /// With which probability Collie takes a sample.
+    p: f32,
+}
+
+static CASES: [Case; 11] = [
+    Case { kind: Kind::Nothing, subject: "empty loop (floor)", what: "one round", p: 0.0 },
+    Case { kind: Kind::Readings, subject: READINGS, what: "both", p: 0.0 },
+    Case { kind: Kind::Call, subject: "collie", what: "off", p: 0.0 },
+    Case { kind: Kind::Call, subject: "collie", what: "p = 0.0001", p: 0.0001 },
+    Case { kind: Kind::Call, subject: "collie", what: "p = 0.001", p: 0.001 },
+    Case { kind: Kind::Call, subject: "collie", what: "p = 0.01", p: 0.01 },
+    Case { kind: Kind::Call, subject: "collie", what: "p = 0.1", p: 0.1 },
+    Case { kind: Kind::Call, subject: "collie", what: "p = 1", p: 1.0 },
+    Case { kind: Kind::Labels, subject: "collie, four labels", what: "p = 1", p: 1.0 },
+    Case { kind: Kind::Run, subject: "collie, a run of 16 calls", what: "p = 1", p: 1.0 },
+    Case { kind: Kind::SixCalls, subject: SIX_CALLS, what: "every call", p: 1.0 },
+];
+
+impl Case {
+    /// Returns how many calls a burst has: about as many samples as a lane holds, and not more.
+    fn burst_calls(&self) -> u32 {
+        let calls = if self.p > 0.0 { (BURST_SAMPLES / self.p).min(BURST_CALLS_MAX) } else { BURST_CALLS_MAX };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two small constants")]
+        {
+            calls as u32
+        }
+    }
+
+    fn is_every_call_sampled(&self) -> bool {
+        self.p >= 1.0 && self.kind != Kind::SixCalls
+    }
+}
+
+/// What is to be done with the calls of a case.
+trait Visit {
+    type Out;
+
+    /// `call` is given the number of its round.
+    fn visit(self, call: impl FnMut(u32)) -> Self::Out;
+}
+
+/// Calls `visit` with what the case does in each round. Each has code of its own, so that nothing is called through a pointer.
+fn with_call<V: Visit>(kind: Kind, six: Option<&mut SixCalls>, visit: V) -> Option<V::Out> {
+    Some(match kind {
+        Kind::Nothing => visit.visit(|number| {
+            black_box(number);
+        }),
+        Kind::Readings => visit.visit(|number| {
+            black_box((number, ticks(), ticks()));
+        }),
+        Kind::Call => visit.visit(|number| {
+            if let Some(span) = start::<RowRead>() {
+                span.stop(RowRead { key_bytes: black_box(number), value_bytes: 100, chain_steps: 1, found: 1 });
+            }
+        }),
+        Kind::Labels => visit.visit(|number| {
+            if let Some(span) = start::<LogFlush>() {
+                let flush = LogFlush { stream_bytes: black_box(number), flights: 1, copies: 1, ..LogFlush::default() };
+                span.stop_with(Lsn::new(4096), flush, [1, 2, 3]);
+            }
+        }),
+        Kind::Run => visit.visit(|number| {
+            if let Some(mut run) = start_run::<ApplyRow>() {
+                for call in 0..u32::from(CALLS_MAX) {
+                    let _is_full =
+                        run.add(ApplyRow { key_bytes: black_box(number), kind: call, ..ApplyRow::default() });
+                }
+                run.stop();
+            }
+        }),
+        Kind::SixCalls => {
+            let six = six?;
+            visit.visit(|_| six.sample().expect("it was asked before"))
+        }
+    })
+}
+
+/// Takes out what bursts have left, between them.
+struct Emptied {
+    drain: Drain,
+    batch: Batch,
+    taken: u64,
+    dropped: u64,
+}
+
+impl Emptied {
+    fn empty(&mut self) {
+        self.drain.drain(now_ns(), Situation::default(), &mut self.batch);
+        self.taken += self.batch.samples.len() as u64;
+        self.dropped += self.batch.dropped.iter().sum::<u64>();
+    }
+}
+
+fn now_ns() -> u64 {
+    RealClock.now_ns()
+}
+
+/// Runs bursts for a while; nanoseconds per call of the middle one.
+struct Bursts<'a> {
+    plan: &'a Plan,
+    case: &'a Case,
+    emptied: &'a mut Emptied,
+}
+
+impl Visit for Bursts<'_> {
+    type Out = f64;
+
+    fn visit(self, mut call: impl FnMut(u32)) -> f64 {
+        let Self { plan, case, emptied } = self;
+        let (calls, limit_ns) = (case.burst_calls(), plan.time(TIME).as_nanos());
+        let mut burst = || {
+            let begun_ns = plan.now_ns();
+            for number in 0..calls {
+                call(black_box(number));
+            }
+            let took_ns = plan.now_ns() - begun_ns;
+            emptied.empty();
+            took_ns
+        };
+        for _ in 0..WARM_BURSTS {
+            burst();
+        }
+        let (mut spent_ns, mut bursts_ns) = (0_u128, Vec::new());
+        while spent_ns < limit_ns || bursts_ns.is_empty() {
+            let took_ns = burst();
+            spent_ns += u128::from(took_ns);
+            bursts_ns.push(float(took_ns) / f64::from(calls));
+        }
+        median(&bursts_ns)
+    }
+}
+
+/// Executes calls an instruction at a time.
+struct Traced<'a> {
+    tracer: &'a Tracer,
+    count: usize,
+}
+
+impl Visit for Traced<'_> {
+    type Out = std::io::Result<Vec<Counts>>;
+
+    fn visit(self, mut call: impl FnMut(u32)) -> Self::Out {
+        let mut one = || call(black_box(7));
+        // What happens once only is over then: the thread has its lane.
+        (0..self.count).for_each(|_| one());
+        self.tracer.count(self.count, &mut one)
+    }
+}
+
+/// Returns what the calls of each case execute.
+fn trace(plan: &Plan, six: &mut Option<SixCalls>, emptied: &mut Emptied) -> Result<Vec<Option<Vec<Counts>>>, String> {
+    let tracer = plan.tracer()?;
+    let count = usize::try_from(plan.amount(TRACED).max(3)).map_err(|error| error.to_string())?;
+    let says = |error: std::io::Error| error.to_string();
+    tracer.learn_allocator().map_err(says)?;
+    let mut all = Vec::new();
+    for case in &CASES {
+        plan.say(&format!("sample: {}, {}, instruction by instruction", case.subject, case.what));
+        publish(&RateTable::all(case.p));
+        let traced = with_call(case.kind, six.as_mut(), Traced { tracer: &tracer, count });
+        emptied.empty();
+        all.push(traced.transpose().map_err(says)?);
+    }
+    Ok(all)
+}
+
+/// Returns the largest of a count over all calls: one that allocates only now and then is found.
+fn most(counts: &[Counts], of: fn(&Counts) -> u64) -> u64 {
+    counts.iter().map(of).max().unwrap_or(0)
+}
+
+fn with_counts(row: Row, counts: Option<&[Counts]>) -> Row {
+    const NOT_AVAILABLE: Figure = Figure::Absent("not available");
+    let of = |of: fn(&Counts) -> u64| counts.map_or(NOT_AVAILABLE, |counts| Figure::Count(most(counts, of)));
+    row.figure("instructions_per_call", of(|counts| counts.instructions))
+        .figure("system_calls_per_call", of(|counts| counts.system_calls))
+        .figure("allocator_steps_per_call", of(|counts| counts.allocator))
+}
+
+/// Measures the cases in turn, run by run.
+///
+/// # Errors
+/// Somebody else in this process takes samples.
+pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+    let question =
+        "what does a sample cost the thread that takes it, and a call that none is taken of? (a call of nothing)";
+    let mut section = Section::new("sample", question);
+    offer_clock(now_ns);
+    let drain = Drain::open(&now_ns).context("somebody else in this process takes samples")?;
+    let mut emptied = Emptied { drain, batch: Batch::new(), taken: 0, dropped: 0 };
+    let mut six = SixCalls::new();
+    let mut costs = CASES.map(|_| Vec::new());
+    for run in 0..plan.runs() {
+        for (case, costs) in CASES.iter().zip(&mut costs) {
+            plan.say(&format!("sample: {}, {}, run {}", case.subject, case.what, run + 1));
+            publish(&RateTable::all(case.p));
+            let bursts = Bursts { plan, case, emptied: &mut emptied };
+            costs.extend(with_call(case.kind, six.as_mut(), bursts));
+        }
+    }
+    let traced = trace(plan, &mut six, &mut emptied);
+    publish(&RateTable::off());
+    let floor =
+        |kind: Kind| CASES.iter().zip(&costs).find(|(case, _)| case.kind == kind).map(|(_, costs)| median(costs));
+    let (nothing_ns, readings_ns) = (floor(Kind::Nothing).unwrap_or(0.0), floor(Kind::Readings).unwrap_or(0.0));
+    for (at, (case, costs)) in CASES.iter().zip(&costs).enumerate() {
+        let row = Row::new(case.subject, case.what, "memory", "none").at(f64::from(case.p));
+        if costs.is_empty() {
+            section.rows.push(row.figure("call_ns", Figure::Absent("not available")));
+            continue;
+        }
+        let counts = traced.as_ref().ok().and_then(|traced| traced[at].as_deref());
+        let mut row = with_counts(row.runs("call_ns", costs), counts);
+        let ns = median(costs);
+        match case.kind {
+            Kind::Nothing | Kind::Readings => {}
+            _ if case.p < 1.0 => row = row.beside("empty loop", ns / nothing_ns),
+            _ => row = row.beside(READINGS, ns / readings_ns),
+        }
+        if case.is_every_call_sampled() {
+            row = row.target("<= 150 ns", ns <= SAMPLE_NS_MAX);
+            if let Some(counts) = counts {
+                row = row.target("0 system calls", most(counts, |counts| counts.system_calls) == 0);
+                row = row.target("0 allocations", most(counts, |counts| counts.allocator) == 0);
+            }
+        }
+        section.rows.push(row);
+    }
+    note(&mut section, &emptied, &six, &traced.map(drop));
+    Ok(section)
+}
+
+/// Says what has to be known of the figures.
+fn note(section: &mut Section, emptied: &Emptied, six: &Option<SixCalls>, traced: &Result<(), String>) {
+    let notes = &mut section.notes;
+    let Emptied { drain, taken, dropped, .. } = emptied;
+    notes.push(format!(
+        "{taken} samples were taken out, {dropped} dropped; the drain's own estimate is {:.1} ns a sample",
+        drain.sample_ns()
+    ));
+    notes.push("samples are taken out by the same thread, between bursts: their memory stays in its cache".to_owned());
+    if !has_invariant_ticks() {
+        notes.push("the processor's counter is of no use here: samples read the system's clock".to_owned());
+    }
+    if six.is_none() {
+        notes.push(format!("{SIX_CALLS}: the system gives this process no counter of its own thread"));
+    }
+    match traced {
+        Ok(()) => notes.push(
+            "instructions, system calls and steps of the allocator are counted one at a time: the most of any call"
+                .to_owned(),
+        ),
+        Err(why) => notes.push(format!("instructions, system calls and allocations were not traced: {why}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: every case has a row with its cost, what stands beside it and its targets, and the sampler is off afterwards; a question that
+    /// there is not names those that there are. Method: a touch with a tracer of this program; no figure is judged but the number of
+    /// system calls, which no machine changes.
+    #[test]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+    fn every_case_has_a_row_and_the_sampler_is_off_afterwards() {
+        use crate::{Pace, trace::tracer_of_tests, training_bench};
+        let plan = Plan { tracer: Some(tracer_of_tests()), ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
+        let wrong = Plan { only: vec!["samples".to_owned()], ..plan.clone() };
+        assert_eq!(training_bench(&wrong).unwrap_err().to_string(), "no question samples: use sample");
+        let report = training_bench(&plan).unwrap();
+        assert!(start::<RowRead>().is_none(), "it is off");
+        let rows = report.rows("sample").expect("it was asked");
+        assert_eq!((rows.len(), report.failed()), (CASES.len(), vec![]), "{rows:?}");
+        let is_traced = crate::trace::tracer_of_tests_or_not_run().is_some();
+        for (row, case) in rows.iter().zip(&CASES) {
+            let Some(ns) = row.median("call_ns") else {
+                assert!(case.kind == Kind::SixCalls, "{row:?}");
+                continue;
+            };
+            assert!(
+                ns > 0.0 && row.beside.is_empty() == matches!(case.kind, Kind::Nothing | Kind::Readings),
+                "{row:?}"
+            );
+            let targets = if !case.is_every_call_sampled() {
+                0
+            } else if is_traced {
+                3
+            } else {
+                1
+            };
+            assert_eq!(row.targets.len(), targets, "{row:?}");
+            let system_calls = if case.kind == Kind::SixCalls { 6.0 } else { 0.0 };
+            assert!(!is_traced || row.median("system_calls_per_call") == Some(system_calls), "{row:?}");
+        }
+    }
+
+    /// Goal: a burst leaves no more samples than a lane holds, with room for chance. Method: every case, six standard errors above.
+    #[test]
+    fn bursts_fit_into_a_lane() {
+        const LANE_SAMPLES: f64 = 4096.0;
+        for case in &CASES {
+            let (calls, p) = (f64::from(case.burst_calls()), f64::from(case.p));
+            let most = calls * p + 6.0 * (calls * p * (1.0 - p)).sqrt();
+            assert!(calls >= 1_000.0 && most <= LANE_SAMPLES, "{case:?}: {calls} calls, {most} samples");
+        }
+    }
+}
