@@ -1,9 +1,9 @@
-//! `become_background`: a process that takes only what nobody else wants.
+//! `become_background`: a process that takes only what nobody else wants; `end_with_parent`: one that does not outlive who started it.
 #![allow(unsafe_code, reason = "one system call that rustix does not offer")]
 
 use std::io;
 
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 
 /// Gives this thread, and those that it starts from now on, processor time only where nobody else wants it (`SCHED_IDLE`), and the process
 /// no more than `memory_bytes` of memory of its own; past that allocations fail, which ends a Rust program. There is no way back, which is
@@ -20,6 +20,14 @@ pub fn become_background(memory_bytes: u64) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Has this process killed when the thread that started it ends, however that ends.
+///
+/// # Errors
+/// What the operating system says.
+pub fn end_with_parent() -> io::Result<()> {
+    Ok(set_parent_process_death_signal(Some(Signal::KILL))?)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod background;
+mod child;
 mod clock;
 mod crash_point;
 mod fault_point;
@@ -36,7 +37,8 @@ mod sim_memory;
 
 use std::sync::Arc;
 
-pub use background::become_background;
+pub use background::{become_background, end_with_parent};
+pub use child::{ChildEnd, ChildProcess};
 pub use clock::{Clock, RealClock, SimClock};
 pub use crash_point::{CrashPoint, Limits, Picks};
 #[cfg(feature = "planted-bugs")]

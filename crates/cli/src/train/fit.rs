@@ -19,14 +19,15 @@ pub(crate) struct Args {
     /// This unit only, by name or number; may be repeated.
     #[arg(long, value_name = "UNIT")]
     unit: Vec<String>,
-    /// Take only processor time that nobody else wants and 512 MiB of memory, and leave models alone of whose samples less than a tenth
-    /// are new: how a server runs it beside itself.
+    /// Take only processor time that nobody else wants and 512 MiB of memory, leave models alone of whose samples less than a tenth are new,
+    /// and end with whoever started it: how a server runs it beside itself.
     #[arg(long)]
     child: bool,
 }
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.child {
+        collie_env::end_with_parent().context("cannot follow the process that started it")?;
         collie_env::become_background(CHILD_MEMORY_BYTES).context("cannot become a background process")?;
     }
     let models = args.place.models();
