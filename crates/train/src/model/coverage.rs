@@ -25,6 +25,16 @@ impl Coverage {
         self.inside += usize::from(is_inside);
     }
 
+    /// Returns which part of the newest samples lay inside; `None` before there is any.
+    pub fn share(&self) -> Option<f64> {
+        (!self.newest.is_empty()).then(|| self.inside as f64 / self.newest.len() as f64)
+    }
+
+    /// Returns how many samples count.
+    pub fn samples(&self) -> usize {
+        self.newest.len()
+    }
+
     /// Returns whether decisions must not use the model: fewer than 85 % of the last 1,000 samples were inside. A model with fewer
     /// samples is not judged yet.
     pub fn is_stale(&self) -> bool {
@@ -40,6 +50,7 @@ mod tests {
     #[test]
     fn a_model_is_stale_below_its_coverage() {
         let mut coverage = Coverage::default();
+        assert_eq!(coverage.share(), None);
         (0..150).for_each(|_| coverage.add(false));
         (0..850).for_each(|_| coverage.add(true));
         assert!(!coverage.is_stale(), "850 of 1000");
@@ -47,6 +58,7 @@ mod tests {
         assert!(!coverage.is_stale(), "the same 850");
         coverage.add(false);
         assert!(coverage.is_stale(), "849");
+        assert_eq!((coverage.share(), coverage.samples()), (Some(0.849), 1000));
         (0..149).for_each(|_| coverage.add(true));
         (0..1000).for_each(|_| coverage.add(true));
         assert!(!coverage.is_stale());
