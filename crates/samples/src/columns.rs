@@ -32,7 +32,7 @@ pub fn schema_hash(unit: &UnitSchema) -> SchemaHash {
 }
 
 /// Finds a unit of this program by number and version.
-pub(crate) fn unit_of(id: u8, version: u8) -> Option<&'static UnitSchema> {
+pub fn unit_of(id: u8, version: u8) -> Option<&'static UnitSchema> {
     collie_obs::UNITS.iter().find(|unit| unit.id == id && unit.version == version)
 }
 

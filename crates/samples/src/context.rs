@@ -1,4 +1,6 @@
-//! `Context`: what is too dear to measure with every sample, once per thread and drain. Samples point to it by `ctx`.
+//! Files of context rows: what is too dear to measure with every sample, once per thread and drain. Samples point to them by `ctx`.
+
+use collie_obs::ContextRow;
 
 use crate::table::{Column, Kind, Table, Values};
 
@@ -8,35 +10,13 @@ pub const CONTEXT_UNIT: u8 = 0;
 /// Version of the columns below.
 pub const CONTEXT_VERSION: u8 = 1;
 
-/// What a thread and its node were doing in one period between two drains.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Context {
-    /// The number by which samples point here, with their thread; it may come again after 2^32 periods.
-    pub ctx: u32,
-    /// The thread, as in its samples.
-    pub thread: u16,
+/// A context row and when it was drained.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Drained {
     /// When the period ended, in us since 1970.
-    pub time_us: u64,
-    /// The same in ns of the clock by which samples say their `start`.
-    pub ended_ns: u64,
-    /// How long the thread ran in it, in ns.
-    pub cpu_ns: u64,
-    /// How long it could have run and did not, in ns: tells "slow" from "was not running".
-    pub run_wait_ns: u64,
-    /// Samples of the thread that were dropped in it.
-    pub dropped: u64,
-    /// Commits per second of the node.
-    pub commits_per_s: f32,
-    /// Work per time and worker of the node, 1 for full.
-    pub utilisation: f32,
-    /// Sessions that ran a statement.
-    pub running_sessions: u32,
-    /// Which configuration was in force; it grows with each change.
-    pub config_epoch: u64,
-    /// What the policy was doing, in its own code.
-    pub policy_state: u32,
-    /// The replica's delay, in us; 0 on a primary.
-    pub delay_us: f32,
+    pub(crate) time_us: u64,
+    /// The row.
+    pub(crate) row: ContextRow,
 }
 
 /// The columns of a file of context rows.
@@ -56,45 +36,38 @@ const COLUMNS: [Column; 13] = [
     Column { name: "delay_us", kind: Kind::F32 },
 ];
 
-impl Context {
-    /// Returns rows as a table, in the order of `COLUMNS`.
-    pub(crate) fn table(rows: &[Self], footer: Vec<(String, String)>) -> Table {
-        let whole = |of: fn(&Self) -> u64| Values::Whole(rows.iter().map(of).collect());
-        let real = |of: fn(&Self) -> f32| Values::Real(rows.iter().map(of).collect());
-        let values = vec![
-            whole(|row| u64::from(row.ctx)),
-            whole(|row| u64::from(row.thread)),
-            whole(|row| row.time_us),
-            whole(|row| row.ended_ns),
-            whole(|row| row.cpu_ns),
-            whole(|row| row.run_wait_ns),
-            whole(|row| row.dropped),
-            real(|row| row.commits_per_s),
-            real(|row| row.utilisation),
-            whole(|row| u64::from(row.running_sessions)),
-            whole(|row| row.config_epoch),
-            whole(|row| u64::from(row.policy_state)),
-            real(|row| row.delay_us),
-        ];
-        Table { columns: COLUMNS.to_vec(), values, footer }
-    }
+/// Returns rows as a table, in the order of `COLUMNS`.
+pub(crate) fn table(rows: &[Drained], footer: Vec<(String, String)>) -> Table {
+    let whole = |of: fn(&Drained) -> u64| Values::Whole(rows.iter().map(of).collect());
+    let real = |of: fn(&Drained) -> f32| Values::Real(rows.iter().map(of).collect());
+    let values = vec![
+        whole(|drained| u64::from(drained.row.ctx)),
+        whole(|drained| u64::from(drained.row.thread)),
+        whole(|drained| drained.time_us),
+        whole(|drained| drained.row.ended_ns),
+        whole(|drained| drained.row.cpu_ns),
+        whole(|drained| drained.row.run_wait_ns),
+        whole(|drained| drained.row.dropped),
+        real(|drained| drained.row.situation.commits_per_s),
+        real(|drained| drained.row.situation.utilisation),
+        whole(|drained| u64::from(drained.row.situation.running_sessions)),
+        whole(|drained| drained.row.situation.config_epoch),
+        whole(|drained| u64::from(drained.row.situation.policy_state)),
+        real(|drained| drained.row.situation.delay_us),
+    ];
+    Table { columns: COLUMNS.to_vec(), values, footer }
 }
 
 #[cfg(test)]
 mod tests {
+    use collie_obs::Situation;
+
     use super::*;
 
     /// Goal: each number of a row is in its own column. Method: a row of numbers unlike each other, written, read and compared by name.
     #[test]
     fn context_rows_read_back_by_name() {
-        let row = Context {
-            ctx: 1,
-            thread: 2,
-            time_us: 3,
-            ended_ns: 4,
-            cpu_ns: 5,
-            run_wait_ns: 6,
-            dropped: 7,
+        let situation = Situation {
             commits_per_s: 8.0,
             utilisation: 9.0,
             running_sessions: 10,
@@ -102,7 +75,8 @@ mod tests {
             policy_state: 12,
             delay_us: 13.0,
         };
-        let bytes = Context::table(&[row], Vec::new()).encode().unwrap();
+        let row = ContextRow { ctx: 1, thread: 2, ended_ns: 4, cpu_ns: 5, run_wait_ns: 6, dropped: 7, situation };
+        let bytes = table(&[Drained { time_us: 3, row }], Vec::new()).encode().unwrap();
         let read = Table::decode(bytes, &COLUMNS).unwrap();
         let numbers: Vec<f64> = read
             .values

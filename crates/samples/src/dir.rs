@@ -9,10 +9,11 @@ use std::{
 use collie_env::{Files, read_all};
 
 use crate::{
-    FileName, SampleFile, SamplesError,
+    FileName, SampleFile, SamplesError, StoredFile,
     columns::unit_of,
     file,
     name::{ROOT, TEMPORARY},
+    stored::rows_of,
 };
 
 /// No file is larger: 64k rows of 20 numbers are 8 MiB before they are compressed.
@@ -45,6 +46,21 @@ impl SampleDir {
         self.walk(|_, name| names.extend(name))?;
         names.sort_unstable();
         Ok(names)
+    }
+
+    /// Returns the newest `files_max` files with their sizes, newest first.
+    ///
+    /// Cost: three small reads of each.
+    ///
+    /// # Errors
+    /// As `list`.
+    pub fn stored(&self, files_max: usize) -> Result<Vec<StoredFile>, SamplesError> {
+        let stored = |name: FileName| {
+            let file = self.files.open(&name.path(&self.data), collie_env::Access::Read).ok();
+            let bytes = file.as_ref().and_then(|file| file.len().ok()).unwrap_or(0);
+            StoredFile { rows: file.and_then(|file| rows_of(&*file, bytes)), name, bytes }
+        };
+        Ok(self.list()?.into_iter().rev().take(files_max).map(stored).collect())
     }
 
     /// Returns files that were never finished.

@@ -107,7 +107,7 @@ pub fn evaluate(
 ///
 /// # Errors
 /// [`SamplesError::Unit`] where there is none, [`SamplesError::Package`] where it has another schema.
-pub(crate) fn unit_for(package: &Package, path: &Path) -> Result<&'static UnitSchema, SamplesError> {
+pub fn unit_for(package: &Package, path: &Path) -> Result<&'static UnitSchema, SamplesError> {
     let (id, version) = (package.unit.get(), package.schema_version);
     let unit = unit_of(id, version).ok_or_else(|| SamplesError::Unit { name: format!("{id} of version {version}") })?;
     let expected = schema_hash(unit);

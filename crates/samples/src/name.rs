@@ -27,7 +27,7 @@ pub struct FileName {
 }
 
 /// Returns a node's name with what has a meaning in paths taken out.
-pub(crate) fn safe_node(node: &str) -> String {
+pub fn safe_node(node: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-') { c } else { '_' };
     let name: String = node.chars().take(64).map(safe).collect();
     if name.is_empty() || name.starts_with('.') { format!("_{name}") } else { name }

@@ -9,11 +9,12 @@ use std::{
 };
 
 use collie_env::Env;
-use collie_obs::Sample;
+use collie_obs::{ContextRow, Sample};
 
 use crate::{
-    CONTEXT_UNIT, CONTEXT_VERSION, Context, FileName, Origin, SampleDir, SampleRow, SamplesError,
+    CONTEXT_UNIT, CONTEXT_VERSION, FileName, Origin, SampleDir, SampleRow, SamplesError,
     columns::unit_of,
+    context::{self, Drained},
     file, footer,
     name::{day_of, safe_node},
     publish::publish,
@@ -77,7 +78,7 @@ pub struct SampleSink {
     options: SinkOptions,
     // What waits.
     samples: BTreeMap<(u8, u8), Waiting<SampleRow>>,
-    contexts: Waiting<Context>,
+    contexts: Waiting<Drained>,
     config_epoch: u64,
     // What is on disk.
     stock: Stock,
@@ -144,8 +145,8 @@ impl SampleSink {
         }
     }
 
-    /// Takes context rows.
-    pub fn add_contexts(&mut self, rows: &[Context]) {
+    /// Takes the context rows of a period that has just ended.
+    pub fn add_contexts(&mut self, rows: &[ContextRow]) {
         if self.is_stopped() {
             self.dropped_rows += count(rows.len());
             return;
@@ -153,7 +154,8 @@ impl SampleSink {
         if self.contexts.rows.is_empty() {
             self.contexts.since_ns = self.env.clock.now_ns();
         }
-        self.contexts.rows.extend_from_slice(rows);
+        let time_us = u64::try_from(self.env.clock.wall_us()).unwrap_or(0);
+        self.contexts.rows.extend(rows.iter().map(|row| Drained { time_us, row: *row }));
         if self.contexts.rows.len() >= self.options.file_rows_max {
             self.close_contexts();
         }
@@ -246,7 +248,7 @@ impl SampleSink {
             return;
         }
         let rows = std::mem::take(&mut self.contexts.rows);
-        let table = Context::table(&rows, footer::pairs(&self.origin, self.config_epoch, None));
+        let table = context::table(&rows, footer::pairs(&self.origin, self.config_epoch, None));
         let bytes = table.encode().map_err(|error| error.to_string());
         self.write((CONTEXT_UNIT, CONTEXT_VERSION), rows.len(), bytes);
     }

@@ -186,7 +186,7 @@ fn a_changed_configuration_closes_files() {
     let mut sink = bench.open(SinkOptions::default());
     sink.set_config_epoch(4);
     sink.add(&samples(13, 1));
-    sink.add_contexts(&[Context { ctx: 1, ..Context::default() }]);
+    sink.add_contexts(&[ContextRow { ctx: 1, ..ContextRow::default() }]);
     sink.set_config_epoch(5);
     sink.add(&samples(13, 2));
     sink.finish();

@@ -50,7 +50,7 @@ pub(crate) fn read_rows(dir: &SampleDir, unit: &UnitSchema, names: &[FileName], 
 }
 
 /// Returns a sample's features as numbers of one call: sums over a run are divided by its calls, codes and flags are not.
-pub(crate) fn features_of(unit: &UnitSchema, row: &SampleRow) -> Vec<f64> {
+pub fn features_of(unit: &UnitSchema, row: &SampleRow) -> Vec<f64> {
     let calls = f64::from(row.sample.calls.max(1));
     let fields = unit.features.iter().zip(row.sample.features);
     fields
@@ -62,13 +62,13 @@ pub(crate) fn features_of(unit: &UnitSchema, row: &SampleRow) -> Vec<f64> {
 }
 
 /// Returns a label as a number of one call. One of 0 counts as 1: models learn its logarithm.
-pub(crate) fn label_of(row: &SampleRow, label: u8) -> f64 {
+pub fn label_of(row: &SampleRow, label: u8) -> f64 {
     let value = row.sample.labels.get(usize::from(label)).copied().unwrap_or(0);
     value.max(1) as f64 / f64::from(row.sample.calls.max(1))
 }
 
 /// Returns how many calls a sample stands for: 1 / p, at most [`WEIGHT_MAX`].
-pub(crate) fn weight_of(row: &SampleRow) -> f64 {
+pub fn weight_of(row: &SampleRow) -> f64 {
     let weight = f64::from(row.sample.p).recip();
     if weight.is_finite() && weight > 0.0 { weight.min(WEIGHT_MAX) } else { 1.0 }
 }
