@@ -65,6 +65,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     config.engine.read_only = args.read_only;
     config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
+    config.trainer = std::env::current_exe().ok();
     let env = Env::real();
     let mut recovery = Recovery::new(&*env.clock);
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;

@@ -6,7 +6,11 @@
 mod keys;
 mod training;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use collie_base::{Lsn, Xid};
 use collie_engine::{Compression, Options};
@@ -112,6 +116,8 @@ pub struct Config {
     pub replication: Replication,
     /// How much it collects.
     pub training: Training,
+    /// The program that fits models beside the server, called with `train fit --child`: `collie` itself. `None`: nothing is fitted.
+    pub trainer: Option<PathBuf>,
     /// The engine's options.
     pub engine: Options,
     /// Settings every session starts with.
@@ -132,6 +138,7 @@ impl Default for Config {
             worker_threads: 0,
             replication: Replication::default(),
             training: Training::default(),
+            trainer: None,
             engine,
             session: Settings::default(),
             given: Vec::new(),
@@ -530,6 +537,9 @@ mod tests {
             ("training.read_share=101%", "expected 0 to 100%"),
             ("training.samples_bytes=4k", "expected bytes"),
             ("training.samples_bytes=1KiB", "expected 1MiB or more"),
+            ("training.samples=maybe", "expected one of on, off"),
+            ("training.fit_interval=soon", "expected a time"),
+            ("training.shadow_time=721h", "expected 0 to 30 days"),
             ("training.apply=always", "expected one of off, propose, canary"),
         ] {
             let error = Config::default().set_pair(pair).unwrap_err().to_string();

@@ -39,7 +39,7 @@ use crate::{
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
-    training::{Training, shown},
+    training::{Collector, Training, Whose, shown},
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -89,6 +89,8 @@ struct Life {
     replica_address: Option<SocketAddr>,
     /// Its terms.
     node: Node,
+    /// Who collects samples, unless nothing can be written.
+    collector: Option<Collector>,
 }
 
 /// How a server ended.
@@ -328,8 +330,13 @@ impl Life {
             None => None,
         };
         let replica_address = replicas.as_ref().map(Replicas::address);
+        let collector = (!report.read_only).then(|| {
+            let (name, cluster) = (name_of(config, node.db.node_id()), node.db.cluster_id());
+            let whose = Whose::of(data, cluster, name, config.trainer.clone());
+            Collector::start(training.clone(), &database, whose, env)
+        });
         stage.open(database.clone());
-        Ok(Some((Self { database, replicas, following, replica_address, node }, report)))
+        Ok(Some((Self { database, replicas, following, replica_address, node, collector }, report)))
     }
 
     /// Ends this life and begins the next: closes the database, does with the directory what it is `over` for, and opens it as what it
@@ -341,8 +348,10 @@ impl Life {
         ground: &mut Ground,
         signals: &mut Signals,
     ) -> Result<Option<Self>, ServeError> {
-        let Self { database, following, node, .. } = self;
+        let Self { database, following, node, collector, .. } = self;
         let node = node.db.node_id();
+        // Before anything is closed or moved (C1 of `collector`).
+        collector.into_iter().for_each(Collector::end);
         let primary = following.as_ref().map(|following| following.primary().to_owned());
         if let Some(following) = following {
             following.close(runtime)?;
@@ -503,7 +512,8 @@ impl Server {
             }
             drop(starting);
         };
-        let Life { database, following, .. } = life;
+        let Life { database, following, collector, .. } = life;
+        collector.into_iter().for_each(Collector::end);
         let closed = match following {
             Some(following) => following.close(&runtime),
             None => Ok(()),

@@ -268,16 +268,34 @@ pub const KEYS: &[Key] = &[
         "Which rule says, ten times a second, how much work a replica may spend on collecting. headroom: what its apply workers have left of 85 %, less what the delay says. A primary spends none. Whatever the rule, nothing is collected while the primary is not heard for 1 s (so replication.heartbeat has to be shorter), or the delay is too long. SELECT * FROM collie_training.policy shows it.",
     ),
     key(
+        "training.fit_interval",
+        Kind::Time,
+        "1h",
+        "How often a replica fits models to its samples, by `collie train fit` beside the server, if a tenth of them is new: up to 30 days. 0: never. A primary never does.",
+    ),
+    key(
         "training.read_share",
         Kind::Share,
         "0.01",
         "Part of a primary's read-only statements that are sent to replicas, to be run again there: 0 to 100%. 0: none.",
     ),
     key(
+        "training.samples",
+        Kind::Word(&["on", "off"]),
+        "on",
+        "Whether samples of operating units are taken and kept in the folder samples of the data directory: on a replica within what training.collection_policy grants, on a primary a thousandth of calls.",
+    ),
+    key(
         "training.samples_bytes",
         Kind::Bytes,
         "4GiB",
-        "Size of a server's files of samples at which the oldest go: 1MiB or more. Nothing writes any yet.",
+        "Size of a server's files of samples at which the oldest go: 1MiB or more.",
+    ),
+    key(
+        "training.shadow_time",
+        Kind::Time,
+        "1h",
+        "For how long a package that was put into models/incoming is judged on samples before it is used, or refused: up to 30 days.",
     ),
     key(
         "txn.first_xid",

@@ -28,6 +28,12 @@ pub struct Training {
     pub read_share: f64,
     /// `training.apply`.
     pub apply: Mode,
+    /// `training.samples`.
+    pub samples: bool,
+    /// `training.fit_interval`; `None`: never.
+    pub fit_interval: Option<Duration>,
+    /// `training.shadow_time`.
+    pub shadow_time: Duration,
 }
 
 impl Default for Training {
@@ -41,6 +47,9 @@ impl Default for Training {
             samples_bytes: 4 << 30,
             read_share: 0.01,
             apply: Mode::Propose,
+            samples: true,
+            fit_interval: Some(Duration::from_secs(3600)),
+            shadow_time: Duration::from_secs(3600),
         }
     }
 }
@@ -99,6 +108,23 @@ impl Training {
             "training.collection_policy" => {
                 let names = || PolicyKind::ALL.map(PolicyKind::name).join(", ");
                 self.policy = PolicyKind::named(value).ok_or_else(|| format!("expected one of {}", names()))?;
+            }
+            "training.fit_interval" => {
+                let interval = time()?;
+                within(interval <= Duration::from_secs(30 * 86_400), "0 to 30 days")?;
+                self.fit_interval = (!interval.is_zero()).then_some(interval);
+            }
+            "training.samples" => {
+                self.samples = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("expected one of on, off".to_owned()),
+                }
+            }
+            "training.shadow_time" => {
+                let time = time()?;
+                within(time <= Duration::from_secs(30 * 86_400), "0 to 30 days")?;
+                self.shadow_time = time;
             }
             "training.read_share" => {
                 let part = share()?;

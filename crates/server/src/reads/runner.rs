@@ -20,6 +20,7 @@ use std::{
 use collie_base::Lsn;
 use collie_engine::CancelHandle;
 use collie_env::Env;
+use collie_obs::{Source, work_for};
 use collie_replica::reads::{DueRead, ReadInbox};
 use collie_sql::{
     catalog::system::ReadsRow,
@@ -101,6 +102,7 @@ impl ReadRunner {
         let thread = std::thread::Builder::new().name("collie-reads".to_owned()).spawn(move || {
             let _running = Running(&this);
             collie_env::give_way();
+            let _scope = work_for(Source::ReplayedRead);
             runtime.block_on(this.run(database, &elastic));
         });
         if let Err(error) = thread {

@@ -5,7 +5,8 @@
 //!   is whole and on disk: half a backup never opens.
 //! - A2. The old directory is `DIR.collie-before` from just before that until just after. Whatever a crash leaves, [`settle`] makes of
 //!   it one directory: the new one if it has its name, else the old one. Both are there at once, so there has to be room for both.
-//! - A3. What was set aside in `diverged` moves on with the directory's name. The file `promise`, by which a node keeps its word
+//! - A3. What was set aside in `diverged` moves on with the directory's name, as do `samples` and `models`, which tell of the machine and not of
+//!   the rows. The file `promise`, by which a node keeps its word
 //!   (replication.md R8), is in the new directory before that has its name.
 //! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
 //!
@@ -13,7 +14,7 @@
 //! |---|---|---|---|
 //! | a database | none | before anything was renamed | nothing; it is filled anew once the primary says so again |
 //! | none | the old one | between the two renames | the old one gets its name back |
-//! | the new one | the old one, or a part of it | after both | `diverged` moves on, the rest is removed |
+//! | the new one | the old one, or a part of it | after both | `diverged`, `samples` and `models` move on, the rest is removed |
 //!
 //! Checked by the tests here: a power cut at every call to the disk.
 
@@ -32,8 +33,8 @@ use tokio::time::sleep;
 
 use crate::{ServeError, config::Config};
 
-/// Where what was set aside of a log is kept.
-const DIVERGED: &str = "diverged";
+/// Where what was set aside of a log is kept, and what was learned.
+const MOVED_ON: [&str; 3] = ["diverged", "samples", "models"];
 
 /// What a node has promised.
 const PROMISE: &str = "promise";
@@ -102,9 +103,11 @@ pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
         return env.files.replace(&before, data).map_err(failed("give its name back to", data));
     }
     // A3
-    let (old, new) = (before.join(DIVERGED), data.join(DIVERGED));
-    if is_there(env, &old)? && !is_there(env, &new)? {
-        env.files.replace(&old, &new).map_err(failed("move on", &new))?;
+    for name in MOVED_ON {
+        let (old, new) = (before.join(name), data.join(name));
+        if is_there(env, &old)? && !is_there(env, &new)? {
+            env.files.replace(&old, &new).map_err(failed("move on", &new))?;
+        }
     }
     remove(env, &before)
 }
@@ -242,19 +245,21 @@ mod tests {
     }
 
     /// Goal: A1 to A3: at whatever moment the power goes, there is one directory afterwards, the old one or the new one, whole, with what
-    /// was set aside of a log; and a second power cut while that is mended changes nothing. Method: a power cut at every call of the
+    /// was set aside of a log and what was learned; and a second power cut while that is mended changes nothing. Method: a power cut at every call of the
     /// exchange, in several states of the disk, and at every call of the mending.
     #[test]
     fn an_exchange_of_directories_leaves_one_of_them() {
         let data = Path::new(DATA);
         let mut met = [0; 2];
         for (call, again, seed) in
-            (1..18).flat_map(|call| (1..6).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
+            (1..24).flat_map(|call| (1..10).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
         {
             let (env, disk) = Env::simulated(seed);
             put(&env, &data.join("control"), b"old");
             put(&env, &data.join("wal/1"), b"old log");
             put(&env, &data.join("diverged/1"), b"set aside");
+            put(&env, &data.join("samples/1"), b"learned");
+            put(&env, &data.join("models/1"), b"learned");
             put(&env, &data.join("promise"), b"term 7");
             put(&env, &partial_of(data).join("control"), b"new");
             disk.fail_call(disk.calls() + call, Fault::PowerCut);
@@ -277,6 +282,10 @@ mod tests {
                 Some(&b"set aside"[..]),
                 "call {call}, {again}, seed {seed}"
             );
+            for learned in ["samples/1", "models/1"] {
+                let found = read(&env, &data.join(learned));
+                assert_eq!(found.as_deref(), Some(&b"learned"[..]), "call {call}, {again}, seed {seed}: {learned}");
+            }
             assert_eq!(
                 read(&env, &data.join("promise")).as_deref(),
                 Some(&b"term 7"[..]),

@@ -32,8 +32,8 @@ impl Controller {
         Self { governor: Governor::new(kind, settings, cores), tokens: Tokens::default(), windows }
     }
 
-    /// Takes what was measured since the last tick.
-    pub(super) fn tick(&mut self, signals: &Signals) -> Decided {
+    /// Takes what was measured since the last tick, and what samples cost now, in us per second: work that can wait gets of the rest.
+    pub(super) fn tick(&mut self, signals: &Signals, samples_us_per_s: f64) -> Decided {
         let grant = self.governor.tick(signals);
         let signals = signals.sanitized();
         let is_stale = signals.is_stale();
@@ -47,8 +47,7 @@ impl Controller {
         Decided {
             signals,
             collect_us_per_s: grant.collect_us_per_s,
-            // Nothing else takes of the grant yet.
-            elastic_us_per_s: self.tokens.elastic_us_per_s(grant, 0.0),
+            elastic_us_per_s: self.tokens.elastic_us_per_s(grant, samples_us_per_s),
             halt: self.governor.halt(),
             state,
         }
@@ -96,7 +95,7 @@ mod tests {
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
         let (mut granted, mut silent) = (0, 0);
         for (tick, (signals, recorded)) in recorded("headroom").into_iter().enumerate() {
-            let decided = controller.tick(&signals);
+            let decided = controller.tick(&signals, 0.0);
             let (collect, elastic) = (decided.collect_us_per_s, decided.elastic_us_per_s);
             assert!((collect - recorded).abs() <= 1e-6 * recorded.abs(), "tick {tick}: {collect} for {recorded}");
             assert!((0.0..=collect).contains(&elastic), "tick {tick}: {elastic} of {collect}");
@@ -115,13 +114,15 @@ mod tests {
     fn waiting_apply_threads_come_first() {
         let calm = Signals { delay_us: 300.0, ..Signals::default() };
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
-        (0..40).for_each(|_| _ = controller.tick(&calm));
-        let before = controller.tick(&calm);
+        (0..40).for_each(|_| _ = controller.tick(&calm, 0.0));
+        let before = controller.tick(&calm, 0.0);
         let crowded = Signals { run_queue_us_p99: 5000.0, ..calm };
-        let after = controller.tick(&crowded);
+        let after = controller.tick(&crowded, 0.0);
         assert!(after.elastic_us_per_s < before.elastic_us_per_s, "{after:?}");
         assert!(after.collect_us_per_s > after.elastic_us_per_s);
-        let calmed = controller.tick(&calm);
+        let calmed = controller.tick(&calm, 0.0);
         assert!(calmed.elastic_us_per_s > after.elastic_us_per_s, "{calmed:?}");
+        let left = calmed.collect_us_per_s - 1.0;
+        assert!(controller.tick(&calm, left).elastic_us_per_s <= 1.0 + 1e-6, "samples come before work that can wait");
     }
 }

@@ -39,7 +39,7 @@ impl Granted {
 
 /// Returns `us` without its fraction; what is no number, or below 0, is 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the conversion saturates")]
-fn whole(us: f64) -> u64 {
+pub(super) fn whole(us: f64) -> u64 {
     us as u64
 }
 

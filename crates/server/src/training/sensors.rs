@@ -7,10 +7,10 @@ use collie_env::Env;
 use collie_replica::database::{DelaysHeard, EngineTarget};
 use collie_train::policy::{Signals, TICK_US};
 
-use super::run_queue::RunQueue;
+use super::{run_queue::RunQueue, state::Training};
 
-/// What work that can wait could use, in us per second: it takes one core at the most. Nothing else asks for anything yet.
-const OFFERED_US_PER_S: f64 = 1e6;
+/// What work that can wait could use, in us per second: it takes one core at the most.
+const ELASTIC_US_PER_S: f64 = 1e6;
 
 /// One look at all counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -23,6 +23,10 @@ struct Look {
     heard_ns: Option<u64>,
     /// `None`: not known.
     run_queue_us: Option<f64>,
+    /// What samples have cost apply threads.
+    spent_us: f64,
+    /// What samples of every call would cost, in us per second.
+    wanted_us_per_s: f64,
 }
 
 fn us(ns: u64) -> f64 {
@@ -44,9 +48,8 @@ impl Look {
             age_us: us(self.oldest_ns),
             commits_per_s: commits as f64 * 1e6 / elapsed_us,
             busy_us: busy_us * TICK_US / elapsed_us,
-            // Nothing is collected by apply threads yet.
-            spent_us: 0.0,
-            offered_us_per_s: OFFERED_US_PER_S,
+            spent_us: (self.spent_us - before.spent_us).max(0.0) * TICK_US / elapsed_us,
+            offered_us_per_s: ELASTIC_US_PER_S + self.wanted_us_per_s,
             heartbeat_us: self.heard_ns.map_or(f64::INFINITY, |heard_ns| us(self.at_ns.saturating_sub(heard_ns))),
             // No number: it counts as what grants least.
             run_queue_us_p99: self.run_queue_us.unwrap_or(f64::NAN),
@@ -60,6 +63,7 @@ impl Look {
 pub(crate) struct Sensors {
     replica: Replica,
     target: Arc<EngineTarget>,
+    training: Arc<Training>,
     env: Env,
     run_queue: RunQueue,
     before: Look,
@@ -67,8 +71,9 @@ pub(crate) struct Sensors {
 
 impl Sensors {
     /// Looks at a replica from now on.
-    pub(crate) fn new(replica: Replica, target: Arc<EngineTarget>, env: Env) -> Self {
-        let mut sensors = Self { replica, target, env, run_queue: RunQueue::default(), before: Look::default() };
+    pub(crate) fn new(replica: Replica, target: Arc<EngineTarget>, training: Arc<Training>, env: Env) -> Self {
+        let (run_queue, before) = (RunQueue::default(), Look::default());
+        let mut sensors = Self { replica, target, training, env, run_queue, before };
         sensors.before = sensors.look();
         sensors
     }
@@ -82,6 +87,8 @@ impl Sensors {
             oldest_ns: self.target.oldest_unapplied_ns(at_ns),
             heard_ns: self.target.last_heard().map(|(_, heard_ns)| heard_ns),
             run_queue_us: self.run_queue.longest_us(),
+            spent_us: self.training.collection().apply_spent_us(),
+            wanted_us_per_s: self.training.collection().wanted_us_per_s(),
         }
     }
 
@@ -120,6 +127,17 @@ mod tests {
             assert!((signals.busy_us - 20_000.0).abs() < 1e-6, "{ticks} ticks: {}", signals.busy_us);
             assert_eq!((signals.run_queue_us_p99, signals.heartbeat_us), (7.0, 0.0));
         }
+    }
+
+    /// Goal: what samples cost apply threads is told apart from their work, and what all of them would cost is offered. Method: 300 us in three
+    /// ticks, beside work that can wait.
+    #[test]
+    fn what_samples_cost_is_told() {
+        let (before, mut after) = (look(1000, 0, 0), look(1300, 0, 50));
+        (after.spent_us, after.wanted_us_per_s) = (300.0, 2500.0);
+        let signals = after.signals_since(&before);
+        assert!((signals.spent_us - 100.0).abs() < 1e-6, "{}", signals.spent_us);
+        assert_eq!(signals.offered_us_per_s, ELASTIC_US_PER_S + 2500.0);
     }
 
     /// Goal: D is the mean of what was told in the tick, or what was told last; a primary that was never heard is infinitely far, and what

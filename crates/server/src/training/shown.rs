@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use collie_sql::catalog::system::{self, ModelRow, PolicyChange, PolicyRow, SwitchRow};
+use collie_sql::catalog::system::{
+    self, HardwareRow, ModelRow, PolicyChange, PolicyRow, PredictionRow, SampleFileRow, SwitchRow, UnitRow,
+};
 use tokio::task::block_in_place;
 
 use super::state::Training;
@@ -24,7 +26,23 @@ impl system::Training for Shown {
     }
 
     fn models(&self) -> Vec<ModelRow> {
-        block_in_place(|| self.0.models())
+        block_in_place(|| self.0.collection().model_rows())
+    }
+
+    fn units(&self) -> Vec<UnitRow> {
+        self.0.collection().units()
+    }
+
+    fn sample_files(&self) -> Vec<SampleFileRow> {
+        block_in_place(|| self.0.collection().files())
+    }
+
+    fn predictions(&self) -> Vec<PredictionRow> {
+        self.0.collection().judge.newest()
+    }
+
+    fn hardware(&self) -> Option<HardwareRow> {
+        self.0.collection().hardware()
     }
 
     fn set_option(&self, name: &str, value: &str) -> Result<(), String> {

@@ -1,14 +1,15 @@
 //! [`Training`]: what a server knows of its training, from its start to its stop: over all lives of its database.
 //!
-//! Order of locks: `inner` alone. What is granted is written under it, so that no tick grants anything after the end of its life (A1).
+//! Order of locks: `inner`, then those of the collection and of the sampler, each alone. What is granted and what is sampled are written
+//! under the first, so that no tick grants anything after the end of its life (A1).
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod collecting;
+
+use std::{path::Path, sync::Arc};
 
 use collie_env::Env;
-use collie_sql::catalog::system::{ModelRow, PolicyChange, PolicyRow, SwitchRow};
+use collie_obs::{RateTable, Source};
+use collie_sql::catalog::system::{PolicyChange, PolicyRow, SwitchRow};
 use collie_train::{
     budget::Switches,
     policy::{ElasticBudget, Halt, PolicyKind, Signals, Windows},
@@ -16,10 +17,11 @@ use collie_train::{
 use parking_lot::Mutex;
 
 use super::{
+    collection::Collection,
     controller::{Controller, Decided},
     granted::Granted,
     log::Log,
-    models,
+    sampler::{Process, Sampler},
     switch::Switch,
     units::{REPLAYED_READ, sources, units},
 };
@@ -29,12 +31,15 @@ use crate::{
 };
 
 /// The settings that change while the server runs, beside `training.switch`.
-const LIVE: [&str; 5] = [
+const LIVE: [&str; 8] = [
     "training.collection_cpu",
     "training.collection_delay_bound",
     "training.collection_delay_floor",
     "training.collection_delay_max",
     "training.collection_policy",
+    "training.fit_interval",
+    "training.samples",
+    "training.shadow_time",
 ];
 
 /// A time in which a primary is followed.
@@ -52,6 +57,8 @@ struct Run {
 #[derive(Debug)]
 struct Inner {
     settings: config::Training,
+    /// Which settings are in force: when the server was started, or they were changed last, in ms since 1970.
+    config_epoch: u64,
     /// While a primary is followed.
     run: Option<Run>,
     lives: u64,
@@ -69,8 +76,14 @@ pub(crate) struct Training {
     granted: Granted,
     env: Env,
     cores: u32,
-    models: PathBuf,
+    sampler: Arc<dyn Sampler>,
+    collection: Collection,
     inner: Mutex<Inner>,
+}
+
+/// Returns the time in ms since 1970.
+fn epoch(env: &Env) -> u64 {
+    u64::try_from(env.clock.wall_us() / 1000).unwrap_or(0)
 }
 
 /// Says why nothing is granted.
@@ -86,13 +99,25 @@ const fn reason(halt: Halt) -> &'static str {
 impl Training {
     /// Of a server on a machine with `cores`, whose directory is `data`. Nothing is granted.
     pub(crate) fn new(settings: config::Training, cores: usize, data: &Path, env: Env) -> Self {
+        Self::over(settings, cores, data, env, Arc::new(Process))
+    }
+
+    /// The same, with a sampler.
+    pub(super) fn over(
+        settings: config::Training,
+        cores: usize,
+        data: &Path,
+        env: Env,
+        sampler: Arc<dyn Sampler>,
+    ) -> Self {
         Self {
             granted: Granted::default(),
-            env,
             cores: u32::try_from(cores).unwrap_or(u32::MAX),
-            models: data.join("models"),
+            sampler,
+            collection: Collection::new(data, &env),
             inner: Mutex::new(Inner {
                 settings,
+                config_epoch: epoch(&env),
                 run: None,
                 lives: 0,
                 switches: Switches::default(),
@@ -100,6 +125,7 @@ impl Training {
                 halts: [0; Halt::ALL.len()],
                 log: Log::default(),
             }),
+            env,
         }
     }
 
@@ -130,9 +156,23 @@ impl Training {
         let life = Life(inner.lives);
         let controller = self.controller(&inner);
         inner.run = Some(Run { life, controller, decided: None });
-        self.granted.take_back();
+        self.take_back();
+        self.sampler.work_for(Source::Local);
+        self.collection.begin_role();
+        self.collection.fitting.allow();
         self.note(&mut inner, "role", "replica", "it follows a primary");
         life
+    }
+
+    /// Grants nothing from now on, and has nothing sampled (A1, A3).
+    fn take_back(&self) {
+        self.granted.take_back();
+        self.sample_nothing();
+    }
+
+    fn sample_nothing(&self) {
+        self.sampler.publish(&RateTable::off());
+        self.collection.change(|figures| figures.rates = Default::default());
     }
 
     /// Nothing is granted from now on, whoever ticks (A1).
@@ -150,8 +190,11 @@ impl Training {
     }
 
     fn end_run(&self, inner: &mut Inner, reason: &str) {
-        self.granted.take_back();
+        self.take_back();
+        self.collection.fitting.forbid();
         if let Some(run) = inner.run.take() {
+            self.sampler.work_for(Source::Calibration);
+            self.collection.begin_role();
             inner.windows = run.controller.windows();
             self.note(inner, "role", "collects nothing", reason);
         }
@@ -163,11 +206,15 @@ impl Training {
         let inner = &mut *guard;
         let Some(run) = inner.run.as_mut().filter(|run| run.life == life) else { return false };
         let halted = run.decided.and_then(|decided| decided.halt);
-        let decided = run.controller.tick(signals);
+        let decided = run.controller.tick(signals, self.collection.spent_us_per_s());
         run.decided = Some(decided);
         let is_wanted = units().any(|(unit, _)| inner.switches.is_on(unit, REPLAYED_READ));
         let elastic_us_per_s = if is_wanted { decided.elastic_us_per_s } else { 0.0 };
         self.granted.publish(decided.collect_us_per_s, elastic_us_per_s);
+        if self.granted.collect_us_per_s() == 0 {
+            // A3: a control window begins with the tick that says so.
+            self.sample_nothing();
+        }
         if decided.halt != halted {
             match decided.halt {
                 Some(halt) => {
@@ -183,6 +230,10 @@ impl Training {
 
     /// Returns how much may be collected now.
     pub(super) fn policy(&self) -> PolicyRow {
+        self.collection.fill(self.policy_alone())
+    }
+
+    fn policy_alone(&self) -> PolicyRow {
         let inner = self.inner.lock();
         let windows = inner.run.as_ref().map_or(inner.windows, |run| run.controller.windows());
         let common = PolicyRow {
@@ -239,11 +290,6 @@ impl Training {
         units().flat_map(row).collect()
     }
 
-    /// Returns the packages of models.
-    pub(super) fn models(&self) -> Vec<ModelRow> {
-        models::all(&self.models, &*self.env.files)
-    }
-
     /// Changes a setting until the server stops.
     ///
     /// # Errors
@@ -266,12 +312,17 @@ impl Training {
         let mut settings = inner.settings.clone();
         settings.set(name, value).map_err(|wanted| format!("{name} = {value}: {wanted}"))?;
         if settings != inner.settings {
+            let is_same_rule = (settings.policy, settings.policy_settings())
+                == (inner.settings.policy, inner.settings.policy_settings());
             inner.settings = settings;
-            // Whatever was granted went by other rules.
-            self.granted.take_back();
-            let controller = self.controller(&inner);
-            if let Some(run) = &mut inner.run {
-                (run.controller, run.decided) = (controller, None);
+            inner.config_epoch = epoch(&self.env).max(inner.config_epoch + 1);
+            if !is_same_rule {
+                // Whatever was granted went by other rules.
+                self.take_back();
+                let controller = self.controller(&inner);
+                if let Some(run) = &mut inner.run {
+                    (run.controller, run.decided) = (controller, None);
+                }
             }
             self.note(&mut inner, "setting", format!("{name} = {value}"), "collie_set_option");
         }

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use collie_env::SimClock;
 
 use super::*;
+use crate::training::{
+    rates::{May, Rates},
+    sampler::tests::Told,
+};
 
 const CALM: Signals = Signals {
     delay_us: 300.0,
@@ -19,9 +23,15 @@ const CALM: Signals = Signals {
 };
 
 fn training() -> Training {
+    sampled().0
+}
+
+/// The same, with what it tells the sampler.
+fn sampled() -> (Training, Arc<Told>) {
     let clock = Arc::new(SimClock::new());
     let env = Env { clock, ..Env::simulated(1).0 };
-    Training::new(config::Training::default(), 4, "/data".as_ref(), env)
+    let told = Arc::new(Told::default());
+    (Training::over(config::Training::default(), 4, "/data".as_ref(), env, told.clone()), told)
 }
 
 /// Ticks until something is granted.
@@ -158,6 +168,7 @@ fn a_source_that_is_off_gets_nothing() {
         let (collect, elastic) = granted(&training);
         assert!(collect > 0 && (elastic > 0) == is_on, "{switch}: {collect}, {elastic}");
         assert_eq!(training.elastic().rate_us_per_s(), elastic);
+        assert_eq!(training.may_fit(), (true, true), "a fit waits for nobody's reads");
     }
 }
 
@@ -184,13 +195,75 @@ fn windows_out_of_bound_are_counted() {
 #[test]
 fn a_file_that_is_no_package_is_shown_as_refused() {
     let training = training();
-    assert_eq!(training.models(), []);
+    assert_eq!(training.collection().model_rows(), []);
     let files = &training.env.files;
     files.create_dir_all("/data/models".as_ref()).unwrap();
     for name in ["ou=13-label=0.package", "notes.txt"] {
-        files.create(&training.models.join(name)).unwrap().write_at(0, b"no package").unwrap();
+        files.create(&Path::new("/data/models").join(name)).unwrap().write_at(0, b"no package").unwrap();
     }
-    let [row] = &training.models()[..] else { panic!("{:?}", training.models()) };
+    let rows = training.collection().model_rows();
+    let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!((&*row.file, &row.model), ("ou=13-label=0.package", &None));
     assert!(row.refused.is_some());
+}
+
+/// Goal: A1, A3: units are sampled within what is granted, from the sources of the role; a halt, a control window, a promotion and somebody who
+/// takes back all of it stop sampling at once, and nothing that was decided for a replica outlasts it. Method: decisions of [`Rates`]
+/// beside ticks, on a replica, through each of these, and on what it becomes.
+#[test]
+fn sampling_ends_with_what_was_granted() {
+    let (training, told) = sampled();
+    let mut rates = Rates::default();
+    let mut decide = |is_kept| {
+        let mut seen = None;
+        training.decide_rates(is_kept, |may, switches| {
+            seen = Some(may);
+            rates.decide(may, switches, &|_| (1.0, 1.0))
+        });
+        seen
+    };
+    let p = |source| told.table().get(13, source);
+    assert_eq!((decide(true), told.source()), (Some(May::Calibrate), Source::Calibration));
+    assert!(p(Source::Calibration) > 0.0 && p(Source::Local) == 0.0);
+    let life = training.begin();
+    assert_eq!((told.table(), told.source()), (RateTable::off(), Source::Local));
+    calm(&training, life);
+    let half = granted(&training).0 as f64 / 2.0;
+    assert_eq!(decide(true), Some(May::Collect { us_per_s: half }));
+    assert!(p(Source::Local) > 0.0 && p(Source::Apply) > 0.0 && p(Source::Calibration) == 0.0);
+    training.tick(life, &Signals { heartbeat_us: 2e6, ..CALM });
+    assert_eq!(told.table(), RateTable::off(), "in the tick that shows it");
+    calm(&training, life);
+    assert_eq!((decide(false), told.table()), (Some(May::Nothing), RateTable::off()), "nobody keeps samples");
+    decide(true);
+    training.set_option("training.collection_cpu", "10%").unwrap();
+    assert_eq!(told.table(), RateTable::off(), "other rules");
+    calm(&training, life);
+    decide(true);
+    assert_ne!(told.table(), RateTable::off());
+    training.stop("it is promoted");
+    assert_eq!((told.table(), told.source()), (RateTable::off(), Source::Calibration));
+    decide(true);
+    assert!(p(Source::Calibration) > 0.0 && p(Source::Local) == 0.0 && p(Source::Apply) == 0.0);
+    training.stop_sampling();
+    assert_eq!(told.table(), RateTable::off());
+}
+
+/// Goal: context rows say what the policy does and under which configuration; a changed setting is another one, and one that no policy goes by
+/// takes back nothing. Method: a replica before and after its first grant; settings of both kinds.
+#[test]
+fn context_says_what_the_policy_does() {
+    let training = training();
+    assert_eq!(training.situation(), None, "a primary's is for others to say");
+    let life = training.begin();
+    let code = || training.situation().expect("a replica").policy_state;
+    assert_eq!(code(), 1);
+    calm(&training, life);
+    let situation = training.situation().expect("a replica");
+    assert_eq!((situation.policy_state, situation.commits_per_s, situation.delay_us), (4, 1000.0, 300.0));
+    training.set_option("training.fit_interval", "10min").unwrap();
+    let after = training.situation().expect("a replica");
+    assert!(granted(&training).0 > 0 && after.policy_state == 4 && after.config_epoch > situation.config_epoch);
+    training.tick(life, &Signals { heartbeat_us: 2e6, ..CALM });
+    assert_eq!(code(), 6);
 }

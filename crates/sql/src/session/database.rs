@@ -335,6 +335,11 @@ impl Database {
         }
     }
 
+    /// Returns how many sessions are running a statement.
+    pub fn running_sessions(&self) -> usize {
+        self.running.load(Ordering::Relaxed)
+    }
+
     /// Returns who is connected, by process id.
     pub fn connected(&self) -> Vec<(u32, Connected)> {
         let mut all: Vec<_> = self.connected.lock().iter().map(|(pid, session)| (*pid, session.clone())).collect();

@@ -23,6 +23,9 @@ use crate::{
     types::{SqlType, Value, oid},
 };
 
+/// `SET collie.training_switch = 'SCAN:replayed_read=off'`: the option `training.switch` of the running server.
+const SWITCH: &str = "collie.training_switch";
+
 fn text_column(name: &str) -> ResultColumn {
     ResultColumn { name: name.to_owned(), ty: SqlType::new(oid::TEXT), origin: None }
 }
@@ -115,6 +118,14 @@ impl Session {
             ("transaction_read_only", Some(value)) => {
                 let on = super::settings::parse_bool(value).ok_or_else(|| invalid("transaction_read_only", value))?;
                 self.transaction_modes(&[ast::TransactionMode::ReadOnly(on)])
+            }
+            // No setting of the session: it holds for the server, as the option does.
+            (SWITCH, Some(value)) => {
+                if set.local {
+                    let text = format!("{SWITCH} holds for the server: it cannot be set for a transaction alone");
+                    return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text));
+                }
+                self.set_option(&ast::SetOption { name: "training.switch".to_owned(), value: value.to_owned() })
             }
             (name, value) => self.set_in_transaction(name, value, set.local, client),
         }

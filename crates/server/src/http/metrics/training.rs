@@ -1,8 +1,8 @@
-//! How much a replica may collect, and whether its delay stays inside the bound.
+//! How much a replica may collect, whether its delay stays inside the bound, and what was collected.
 
 use std::time::Duration;
 
-use collie_sql::catalog::system::PolicyRow;
+use collie_sql::catalog::system::{PolicyRow, UnitRow};
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
@@ -29,4 +29,24 @@ pub(super) fn policy(out: &mut Exposition, row: &PolicyRow) {
     count("collie_training_unknown_windows_total", help, row.unknown_windows.into());
     let samples = row.halts.iter().map(|(reason, count)| ([("reason", *reason)], (*count).into()));
     out.each("collie_training_halts_total", Kind::Counter, "How often collection was halted.", samples);
+    let is_collecting = row.samples == "collecting";
+    out.one("collie_training_collecting", Kind::Gauge, "Whether samples are kept.", is_collecting);
+    let mut count = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Counter, help, figure);
+    let help = "Time that taking and keeping samples has cost.";
+    count("collie_training_samples_seconds_total", help, work(row.samples_spent_us));
+    count("collie_training_rows_written_total", "Rows of samples in files.", row.samples_written.into());
+    count("collie_training_rows_lost_total", "Those that could not be written.", row.samples_lost.into());
+    out.one("collie_training_samples_bytes", Kind::Gauge, "Files of samples.", row.samples_bytes);
+    let fits = row.fits.iter().map(|(result, count)| ([("result", *result)], (*count).into()));
+    out.each("collie_training_fits_total", Kind::Counter, "Fits of models, by how they ended.", fits);
+}
+
+/// Adds how each unit is sampled.
+pub(super) fn units(out: &mut Exposition, rows: &[UnitRow]) {
+    let mut each = |name: &str, help: &str, figure: &dyn Fn(&UnitRow) -> u64| {
+        out.each(name, Kind::Counter, help, rows.iter().map(|row| ([("unit", row.unit)], figure(row).into())));
+    };
+    each("collie_training_samples_total", "Samples of operating units.", &|row| row.by_source.iter().sum());
+    let help = "Samples that nobody took in time.";
+    each("collie_training_samples_dropped_total", help, &|row| row.dropped);
 }

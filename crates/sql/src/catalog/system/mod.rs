@@ -10,7 +10,7 @@
 //! | `output` | how a row is put together by column names, and what a look-up asks for |
 //! | `relation_rows`, `builtin_rows`, `session_rows`, `lock_rows`, `store_rows`, `view_rows`, `information_schema` | the rows |
 //! | `functions`, `object_names` | the functions; `reg*` types and visibility |
-//! | `training` | the rows of `collie_training` |
+//! | `training`, `collected` | the rows of `collie_training` |
 //! | `definition`, `name`, `role`, `size` | texts of definitions, names and their quoting, who owns what, estimates |
 //!
 //! # Invariants
@@ -22,6 +22,7 @@
 
 mod advisory;
 mod builtin_rows;
+mod collected;
 mod definition;
 mod doing;
 mod functions;
@@ -50,6 +51,7 @@ mod system_tests;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+pub use collected::{HardwareRow, PredictionRow, SampleFileRow, UnitRow};
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token};
 pub(crate) use definition::key_expression_text;

@@ -1,12 +1,17 @@
-//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, which models there are, and
-//! what became of sampled reads.
+//! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, what was collected, which models
+//! there are, and what became of sampled reads.
 //!
 //! What it shows is somebody else's ([`Training`]); without that the relations are empty. `decisions` is empty in any case: nothing
 //! makes decisions yet.
 //!
 //! Checked by `system_tests`.
 
-use super::{SessionFacts, output::Output, reads};
+use super::{
+    SessionFacts,
+    collected::{self, HardwareRow, PredictionRow, SampleFileRow, UnitRow},
+    output::Output,
+    reads,
+};
 use crate::{catalog::snapshot::COLLIE_TRAINING, types::Value};
 
 /// What a server knows of its training.
@@ -22,6 +27,18 @@ pub trait Training: Send + Sync {
 
     /// The packages of models that are there. Reads a few files.
     fn models(&self) -> Vec<ModelRow>;
+
+    /// How each unit is sampled, by number.
+    fn units(&self) -> Vec<UnitRow>;
+
+    /// The newest files of samples, newest first. Reads a little of each.
+    fn sample_files(&self) -> Vec<SampleFileRow>;
+
+    /// What models said of the newest samples, oldest first.
+    fn predictions(&self) -> Vec<PredictionRow>;
+
+    /// The machine; `None`: it was not looked at yet.
+    fn hardware(&self) -> Option<HardwareRow>;
 
     /// Changes the setting `name`, which begins with `training.`, until the server stops.
     ///
@@ -67,6 +84,20 @@ pub struct PolicyRow {
     pub unknown_windows: u64,
     /// How often collection was halted, by the reason.
     pub halts: Vec<(&'static str, u64)>,
+    /// What becomes of samples: `starting`, `collecting`, `off` or `stopped`.
+    pub samples: &'static str,
+    /// Why they are not collected.
+    pub samples_reason: Option<String>,
+    /// What taking and keeping them has cost since the server was started, in microseconds.
+    pub samples_spent_us: u64,
+    /// Rows of samples and of their context that are in files of this process.
+    pub samples_written: u64,
+    /// Rows that were dropped since they could not be written.
+    pub samples_lost: u64,
+    /// Bytes of all files of samples.
+    pub samples_bytes: u64,
+    /// Fits that were begun, by how they ended: `done`, `failed`, `killed`.
+    pub fits: Vec<(&'static str, u64)>,
 }
 
 /// A change of what may be collected.
@@ -74,7 +105,7 @@ pub struct PolicyRow {
 pub struct PolicyChange {
     /// When, in microseconds since 2000-01-01.
     pub at_us: i64,
-    /// What it is about: `role`, `grant`, `setting`, `switch`.
+    /// What it is about: `role`, `grant`, `setting`, `switch`, `unit`, `samples`, `fit`, `model`.
     pub subject: &'static str,
     /// What changed.
     pub change: String,
@@ -104,8 +135,16 @@ pub struct ModelRow {
     pub file: String,
     /// What is in it, unless it was refused.
     pub model: Option<Model>,
+    /// What is done with it: `active`, `shadow` (it is judged before it is used), `refused`, `unused`.
+    pub state: &'static str,
     /// Why it was refused.
     pub refused: Option<String>,
+    /// Part of the newest samples inside the interval that it gave, which is to be 0.9; `None` before there were any.
+    pub coverage: Option<f64>,
+    /// Mean absolute percentage error on the newest samples, 0.1 for 10 %.
+    pub error_seen: Option<f64>,
+    /// Whether decisions do without it: fewer than 85 % of the last 1,000 samples were inside.
+    pub is_stale: bool,
 }
 
 /// What a package says of its model.
@@ -133,15 +172,15 @@ pub struct Model {
     pub hash: u64,
 }
 
-fn int(number: u64) -> Value {
+pub(super) fn int(number: u64) -> Value {
     Value::Int8(i64::try_from(number).unwrap_or(i64::MAX))
 }
 
-fn float(number: Option<f64>) -> Value {
+pub(super) fn float(number: Option<f64>) -> Value {
     number.map_or(Value::Null, Value::Float8)
 }
 
-fn byte(number: u8) -> Value {
+pub(super) fn byte(number: u8) -> Value {
     Value::Int4(i32::from(number))
 }
 
@@ -167,6 +206,10 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
             ]);
         }),
         "models" => training.models().into_iter().for_each(|row| push_model(row, out)),
+        "units" => training.units().into_iter().for_each(|row| collected::push_unit(row, out)),
+        "samples" => training.sample_files().into_iter().for_each(|row| collected::push_file(row, out)),
+        "predictions" => training.predictions().iter().for_each(|row| collected::push_prediction(row, out)),
+        "hardware" => training.hardware().into_iter().for_each(|row| collected::push_hardware(row, out)),
         _ => {}
     }
     true
@@ -190,6 +233,12 @@ fn policy(row: &PolicyRow, out: &mut Output<'_>) {
         ("windows", int(row.windows)),
         ("out_windows", int(row.out_windows)),
         ("unknown_windows", int(row.unknown_windows)),
+        ("samples", Value::text(row.samples)),
+        ("samples_reason", row.samples_reason.clone().map_or(Value::Null, Into::into)),
+        ("samples_spent_us", int(row.samples_spent_us)),
+        ("samples_written", int(row.samples_written)),
+        ("samples_lost", int(row.samples_lost)),
+        ("samples_bytes", int(row.samples_bytes)),
     ]);
 }
 
@@ -203,7 +252,8 @@ fn push_change(change: PolicyChange, out: &mut Output<'_>) {
     ]);
 }
 
-fn push_model(ModelRow { file, model, refused }: ModelRow, out: &mut Output<'_>) {
+fn push_model(row: ModelRow, out: &mut Output<'_>) {
+    let ModelRow { file, model, state, refused, coverage, error_seen, is_stale } = row;
     let of = |value: fn(&Model) -> Value| model.as_ref().map_or(Value::Null, value);
     out.push([
         ("file", file.into()),
@@ -219,6 +269,10 @@ fn push_model(ModelRow { file, model, refused }: ModelRow, out: &mut Output<'_>)
         ("trained_to", of(|model| Value::TimestampTz(model.trained.1))),
         ("hash", of(|model| format!("{:016x}", model.hash).into())),
         ("refused", refused.map_or(Value::Null, Into::into)),
+        ("state", Value::text(state)),
+        ("coverage", float(coverage)),
+        ("error_seen", float(error_seen)),
+        ("is_stale", Value::Bool(is_stale)),
     ]);
 }
 

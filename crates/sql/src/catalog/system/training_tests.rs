@@ -26,6 +26,13 @@ impl Training for FakeTraining {
             out_windows: 1,
             unknown_windows: 2,
             halts: vec![("silent", 3)],
+            samples: "stopped",
+            samples_reason: Some("no room".to_owned()),
+            samples_spent_us: 5,
+            samples_written: 6,
+            samples_lost: 7,
+            samples_bytes: 8,
+            fits: vec![("done", 1)],
         }
     }
     fn changes(&self) -> Vec<PolicyChange> {
@@ -50,7 +57,60 @@ impl Training for FakeTraining {
         };
         let refused = Some("not a model package: magic".to_owned());
         let (file, bad) = ("ou=13-label=0.package".to_owned(), "ou=14-label=0.package".to_owned());
-        vec![ModelRow { file, model: Some(model), refused: None }, ModelRow { file: bad, model: None, refused }]
+        let whole = ModelRow {
+            file,
+            model: Some(model),
+            state: "active",
+            refused: None,
+            coverage: Some(0.5),
+            error_seen: Some(0.25),
+            is_stale: true,
+        };
+        vec![whole, ModelRow { file: bad, state: "refused", refused, ..ModelRow::default() }]
+    }
+    fn units(&self) -> Vec<UnitRow> {
+        vec![UnitRow {
+            unit_id: 13,
+            unit: "SCAN",
+            p: 0.5,
+            by_source: [1, 2, 3, 4],
+            kept: 9,
+            dropped: 1,
+            calls_per_s: None,
+            cost_us_per_s: 1.5,
+            error: Some(0.25),
+            is_stale: Some(false),
+            is_shed: true,
+        }]
+    }
+    fn sample_files(&self) -> Vec<SampleFileRow> {
+        let file = SampleFileRow {
+            unit_id: 13,
+            unit: Some("SCAN"),
+            version: 1,
+            day: 20_260_131,
+            node: "n1".to_owned(),
+            seq: 7,
+            rows: Some(3),
+            bytes: 900,
+        };
+        vec![file, SampleFileRow { node: "n1".to_owned(), seq: 6, ..SampleFileRow::default() }]
+    }
+    fn predictions(&self) -> Vec<PredictionRow> {
+        let row = PredictionRow {
+            unit_id: 13,
+            unit: "SCAN",
+            hash: 0xAB,
+            predicted: 2.0,
+            low: 1.0,
+            high: 4.0,
+            seen: 4.0,
+            ..PredictionRow::default()
+        };
+        vec![row.clone(), PredictionRow { seen: 5.0, is_clamped: true, ..row }]
+    }
+    fn hardware(&self) -> Option<HardwareRow> {
+        Some(HardwareRow { tag: 0xAB, properties: vec![("cores", "2".to_owned()), ("call_ns", "95.5".to_owned())] })
     }
     fn set_option(&self, name: &str, _: &str) -> std::result::Result<(), String> {
         Err(format!("{name} is fixed here"))
@@ -90,5 +150,30 @@ fn training_is_shown() {
             "ou=14-label=0.package|NULL|NULL|NULL|NULL|NULL|NULL|NULL|not a model package: magic",
         ]
     );
+    let columns = ["samples", "samples_reason", "samples_spent_us", "samples_written", "samples_lost", "samples_bytes"];
+    assert_eq!(read("policy", &columns), ["stopped|no room|5|6|7|8"]);
+    let columns = ["file", "state", "coverage", "error_seen", "is_stale"];
+    let expected = ["ou=13-label=0.package|active|0.5|0.25|t", "ou=14-label=0.package|refused|NULL|NULL|f"];
+    assert_eq!(read("models", &columns), expected);
     assert_eq!(read("decisions", &["id", "setting", "verdict"]), [""; 0]);
+}
+
+/// Goal: what was collected has rows with the right columns, also what is not known of it. Method: a unit, a file and one that is damaged, a
+/// prediction that held and one that did not, the machine.
+#[test]
+fn what_was_collected_is_shown() {
+    let facts = shop();
+    let read = |name: &str, columns: &[&str]| read(&facts, &format!("collie_training.{name}"), ("", ""), columns);
+    let columns =
+        ["unit_id", "unit", "p", "samples", "apply", "local", "replayed_read", "calibration", "kept", "dropped"];
+    assert_eq!(read("units", &columns), ["13|SCAN|0.5|10|1|2|3|4|9|1"]);
+    let columns = ["calls_per_s", "cost_us_per_s", "error", "is_stale", "is_shed"];
+    assert_eq!(read("units", &columns), ["NULL|1.5|0.25|f|t"]);
+    let columns = ["unit_id", "unit", "version", "day", "node", "seq", "rows", "bytes"];
+    assert_eq!(read("samples", &columns), ["13|SCAN|1|20260131|n1|7|3|900", "0|NULL|0|0|n1|6|NULL|0"]);
+    let columns = ["at", "unit", "label", "predicted", "low", "high", "seen", "is_inside", "is_clamped", "hash"];
+    let row = |seen: &str| format!("2000-01-01 00:00:00+00|SCAN|0|2|1|4|{seen}|00000000000000ab");
+    assert_eq!(read("predictions", &columns), [row("4|t|f"), row("5|f|t")]);
+    let expected = ["00000000000000ab|cores|2", "00000000000000ab|call_ns|95.5"];
+    assert_eq!(read("hardware", &["tag", "property", "value"]), expected);
 }

@@ -1,0 +1,136 @@
+//! [`Training`] as those see it who collect, and those who use what was learned.
+
+use std::sync::Arc;
+
+use collie_obs::{RateTable, Situation};
+use collie_samples::SampleRow;
+use collie_train::{
+    LabelId, UnitId,
+    budget::{Switched, Switches},
+};
+
+use super::Training;
+use crate::{
+    config,
+    training::{collection::Collection, models::Loaded, rates::May, units::name_of},
+};
+
+/// The part of C that samples may cost. They come first, and work that can wait gets what they leave; without a limit units that are called
+/// often would leave nothing.
+const SAMPLES_PART: f64 = 0.5;
+
+/// What the policy is doing, as context rows have it: the place of its word.
+const STATES: [&str; 10] =
+    ["primary", "starting", "off", "control", "collecting", "held", "silent", "far", "above_maximum", "calming"];
+
+/// Returns a number in 32 bits; one that is too large is infinite.
+#[expect(clippy::cast_possible_truncation, reason = "what a row shows has few digits")]
+fn single(number: f64) -> f32 {
+    number as f32
+}
+
+impl Training {
+    /// Returns what was collected and learned.
+    pub(in crate::training) fn collection(&self) -> &Collection {
+        &self.collection
+    }
+
+    /// Returns the models in use.
+    #[allow(dead_code, reason = "for those who decide by models")]
+    pub(crate) fn loaded(&self) -> Arc<Loaded> {
+        self.collection.models.loaded()
+    }
+
+    /// Returns whether a model no longer holds for what comes in, so that decisions do without it.
+    #[allow(dead_code, reason = "for those who decide by models")]
+    pub(crate) fn is_stale(&self, unit: UnitId, label: LabelId) -> bool {
+        self.collection.judge.of(unit, label).2
+    }
+
+    /// Returns the newest samples of a unit, at most a thousand, oldest first.
+    #[allow(dead_code, reason = "for those who decide by models")]
+    pub(crate) fn newest(&self, unit: UnitId) -> Vec<SampleRow> {
+        self.collection.recent.of(unit)
+    }
+
+    /// Returns the settings in force, and since when, in ms since 1970.
+    pub(in crate::training) fn settings(&self) -> (config::Training, u64) {
+        let inner = self.inner.lock();
+        (inner.settings.clone(), inner.config_epoch)
+    }
+
+    /// Adds a change to the log that views show.
+    pub(in crate::training) fn tell(
+        &self,
+        subject: &'static str,
+        change: impl Into<String>,
+        reason: impl Into<String>,
+    ) {
+        self.note(&mut self.inner.lock(), subject, change, reason);
+    }
+
+    /// Uses what lies in the folder of models from now on, and tells what is refused; returns how many are in use.
+    pub(in crate::training) fn load_models(&self) -> usize {
+        let (count, refused) = self.collection.models.load();
+        for refused in refused {
+            eprintln!("model package {} is not used: {}", refused.file, refused.why);
+            self.tell("model", format!("{} is refused", refused.file), refused.why);
+        }
+        count
+    }
+
+    /// Has `decide` say with what probabilities units are sampled from now on, by what may be; `is_kept` says whether anybody keeps samples.
+    /// Nothing of it outlasts the life in which it was decided (A1).
+    pub(in crate::training) fn decide_rates(
+        &self,
+        is_kept: bool,
+        decide: impl FnOnce(May, &Switches) -> (RateTable, Vec<Switched>),
+    ) {
+        let mut inner = self.inner.lock();
+        let may = match &inner.run {
+            _ if !is_kept => May::Nothing,
+            None => May::Calibrate,
+            Some(_) => May::Collect { us_per_s: SAMPLES_PART * self.granted.collect_us_per_s() as f64 },
+        };
+        let switches = inner.switches;
+        let (table, changes) = decide(may, &switches);
+        self.sampler.publish(&table);
+        for change in changes {
+            let name = name_of(change.unit).unwrap_or("?");
+            let (what, why) = match change.on {
+                true => ("is sampled again", "the grant pays for it"),
+                false => ("is left out", "the grant does not pay for it, and it tells least for its cost"),
+            };
+            self.note(&mut inner, "unit", format!("{name} {what}"), why);
+        }
+    }
+
+    /// Has nothing sampled: nobody collects any more (A3).
+    pub(in crate::training) fn stop_sampling(&self) {
+        let _no_tick_meanwhile = self.inner.lock();
+        self.sample_nothing();
+    }
+
+    /// Returns what a context row says of a replica; of a primary `None`.
+    pub(in crate::training) fn situation(&self) -> Option<Situation> {
+        let row = self.policy();
+        let epoch = self.inner.lock().config_epoch;
+        let code = STATES.iter().position(|state| *state == row.state);
+        let single = |number: Option<f64>| number.map_or(0.0, single);
+        (row.state != "primary").then(|| Situation {
+            commits_per_s: single(row.commits_per_s),
+            utilisation: single(row.utilisation),
+            config_epoch: epoch,
+            policy_state: code.and_then(|code| u32::try_from(code).ok()).unwrap_or(u32::MAX),
+            delay_us: single(row.delay_us),
+            ..Situation::default()
+        })
+    }
+
+    /// Returns whether a primary is followed, and whether work that can wait may have any time, be there sampled reads or not.
+    pub(in crate::training) fn may_fit(&self) -> (bool, bool) {
+        let inner = self.inner.lock();
+        let decided = inner.run.as_ref().and_then(|run| run.decided);
+        (inner.run.is_some(), decided.is_some_and(|decided| decided.elastic_us_per_s > 0.0))
+    }
+}

@@ -1,0 +1,152 @@
+//! What was collected of operating units, as `units`, `samples`, `predictions` and `hardware` of `collie_training` show it.
+//!
+//! Plain rows: whoever collects makes them.
+
+use super::{
+    output::Output,
+    training::{byte, float, int},
+};
+use crate::types::Value;
+
+/// How an operating unit is sampled. Counts are since the server was started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnitRow {
+    /// The unit's number.
+    pub unit_id: u8,
+    /// Its name.
+    pub unit: &'static str,
+    /// With which probability a call is sampled now.
+    pub p: f64,
+    /// Samples taken, by source in the order of their numbers: `apply`, `local`, `replayed_read`, `calibration`.
+    pub by_source: [u64; 4],
+    /// Samples that were kept when frequent kinds of calls were thinned.
+    pub kept: u64,
+    /// Samples lost since nobody took them in time.
+    pub dropped: u64,
+    /// Calls per second, as samples tell; `None`: it was not sampled yet.
+    pub calls_per_s: Option<f64>,
+    /// What its samples cost, in microseconds per second.
+    pub cost_us_per_s: f64,
+    /// Mean absolute percentage error of its model of elapsed time on the newest samples, 0.1 for 10 %; `None` without a model or samples.
+    pub error: Option<f64>,
+    /// Whether that model is stale.
+    pub is_stale: Option<bool>,
+    /// Whether it is left out since the grant does not pay for it.
+    pub is_shed: bool,
+}
+
+/// A file of samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampleFileRow {
+    /// The unit's number; 0 for context rows.
+    pub unit_id: u8,
+    /// The unit's name, if it is known here.
+    pub unit: Option<&'static str>,
+    /// Version of its schema.
+    pub version: u8,
+    /// The day on which it was closed, as YYYYMMDD in UTC.
+    pub day: u32,
+    /// The node that made it.
+    pub node: String,
+    /// Its number there.
+    pub seq: u64,
+    /// Rows; `None` for a file that is damaged.
+    pub rows: Option<u64>,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What a model said of a sample.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PredictionRow {
+    /// When the sample was drained, in microseconds since 2000-01-01.
+    pub at_us: i64,
+    /// The unit's number.
+    pub unit_id: u8,
+    /// Its name.
+    pub unit: &'static str,
+    /// Which label.
+    pub label: u8,
+    /// The model's package.
+    pub hash: u64,
+    /// What was predicted, in the label's unit.
+    pub predicted: f64,
+    /// Lower end of the interval that is to hold nine tenths.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// What it was.
+    pub seen: f64,
+    /// Whether the sample lay outside of what the model had seen.
+    pub is_clamped: bool,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HardwareRow {
+    /// Hash of what it says of itself; files of samples and packages have it.
+    pub tag: u64,
+    /// Name and value: what it says of itself, then what was measured.
+    pub properties: Vec<(&'static str, String)>,
+}
+
+pub(super) fn push_unit(row: UnitRow, out: &mut Output<'_>) {
+    let [apply, local, replayed_read, calibration] = row.by_source.map(int);
+    out.push([
+        ("unit_id", byte(row.unit_id)),
+        ("unit", Value::text(row.unit)),
+        ("p", Value::Float8(row.p)),
+        ("samples", int(row.by_source.iter().sum())),
+        ("apply", apply),
+        ("local", local),
+        ("replayed_read", replayed_read),
+        ("calibration", calibration),
+        ("kept", int(row.kept)),
+        ("dropped", int(row.dropped)),
+        ("calls_per_s", float(row.calls_per_s)),
+        ("cost_us_per_s", Value::Float8(row.cost_us_per_s)),
+        ("error", float(row.error)),
+        ("is_stale", row.is_stale.map_or(Value::Null, Value::Bool)),
+        ("is_shed", Value::Bool(row.is_shed)),
+    ]);
+}
+
+pub(super) fn push_file(row: SampleFileRow, out: &mut Output<'_>) {
+    out.push([
+        ("unit_id", byte(row.unit_id)),
+        ("unit", row.unit.map_or(Value::Null, Value::text)),
+        ("version", byte(row.version)),
+        ("day", int(row.day.into())),
+        ("node", row.node.into()),
+        ("seq", int(row.seq)),
+        ("rows", row.rows.map_or(Value::Null, int)),
+        ("bytes", int(row.bytes)),
+    ]);
+}
+
+pub(super) fn push_prediction(row: &PredictionRow, out: &mut Output<'_>) {
+    let is_inside = (row.low..=row.high).contains(&row.seen);
+    out.push([
+        ("at", Value::TimestampTz(row.at_us)),
+        ("unit_id", byte(row.unit_id)),
+        ("unit", Value::text(row.unit)),
+        ("label", byte(row.label)),
+        ("predicted", Value::Float8(row.predicted)),
+        ("low", Value::Float8(row.low)),
+        ("high", Value::Float8(row.high)),
+        ("seen", Value::Float8(row.seen)),
+        ("is_inside", Value::Bool(is_inside)),
+        ("is_clamped", Value::Bool(row.is_clamped)),
+        ("hash", format!("{:016x}", row.hash).into()),
+    ]);
+}
+
+pub(super) fn push_hardware(row: HardwareRow, out: &mut Output<'_>) {
+    for (property, value) in row.properties {
+        out.push([
+            ("tag", format!("{:016x}", row.tag).into()),
+            ("property", Value::text(property)),
+            ("value", value.into()),
+        ]);
+    }
+}
