@@ -17,6 +17,7 @@
 pub mod checksum;
 pub mod codec;
 mod ids;
+mod latencies;
 mod live_snapshots;
 mod lock_strength;
 mod lsn;
@@ -24,6 +25,7 @@ mod map;
 mod remedy;
 
 pub use ids::{CfId, HistoryId, Term, Xid};
+pub use latencies::Latencies;
 pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};

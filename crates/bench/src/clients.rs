@@ -11,9 +11,8 @@ use std::{
 use collie_wal::{Level, Log, WalError};
 
 use crate::{
-    Plan,
+    Latencies, Plan,
     disk_floor::FloorSlice,
-    latency::Latencies,
     measures::{float, per_s},
 };
 

@@ -4,7 +4,7 @@ use std::{io, path::Path, sync::Arc, time::Duration};
 
 use collie_env::{Env, File};
 
-use crate::latency::Latencies;
+use crate::Latencies;
 
 /// Bytes of the file: long enough that a run does not write one place twice in a row.
 const FILE_BYTES: u64 = 64 << 20;

@@ -31,7 +31,6 @@ mod index_bench;
 #[cfg(test)]
 mod index_bench_tests;
 mod kv;
-mod latency;
 mod log_bench;
 mod machine;
 mod measures;
@@ -64,12 +63,12 @@ mod protocols_tests;
 #[cfg(test)]
 mod txn_bench_tests;
 
+pub use collie_base::Latencies;
 pub use disk_floor::{DiskFloor, FloorSlice};
 pub use files::Scratch;
 pub use index::memory::index_memory;
 pub use index_bench::index_bench;
 pub use kv::{KvFlags, UsageError, kv_bench};
-pub use latency::Latencies;
 pub use log_bench::{log_bench, section_names};
 pub use machine::Machine;
 pub use plan::{Pace, Plan};

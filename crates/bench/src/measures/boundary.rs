@@ -7,8 +7,7 @@ use std::{
 
 use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float};
 use crate::{
-    Plan, Section,
-    latency::Latencies,
+    Latencies, Plan, Section,
     report::{Figure, Row},
     subject::{Append, Subject},
     subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},

@@ -17,8 +17,7 @@ use std::{
 
 use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, micros};
 use crate::{
-    Pace, Plan, Section,
-    latency::Latencies,
+    Latencies, Pace, Plan, Section,
     report::{Figure, Row},
     subject::{Append, Subject},
     subjects::{ALL, Kind, OWN, Setup, Visit, with_subject},

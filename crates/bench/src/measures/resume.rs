@@ -12,7 +12,7 @@ use std::{
 use collie_wal::{Level, Log, WalError};
 
 use super::{RING, disk_options, median, micros};
-use crate::{Plan, Section, failing_files::FailingFiles, latency::Latencies, report::Row};
+use crate::{Latencies, Plan, Section, failing_files::FailingFiles, report::Row};
 
 const CLIENTS: [usize; 2] = [1, 64];
 const SIZE: usize = 100;

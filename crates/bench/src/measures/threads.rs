@@ -13,9 +13,8 @@ use collie_sync::Padded;
 
 use super::{FLUSH_BYTES, NOT_BUILT, RING, RING_BYTES, float, median, micros, per_s};
 use crate::{
-    Plan, Section,
+    Latencies, Plan, Section,
     counters::context_switches,
-    latency::Latencies,
     record::Head,
     report::{Figure, Row},
     ring::Ring,

@@ -8,7 +8,7 @@ use anyhow::Context;
 
 use super::pair::Pair;
 use super::settings::ReplicationSettings;
-use crate::latency::Latencies;
+use crate::Latencies;
 use crate::tpcc::sleep_until;
 
 /// What all clients together did in the measured time.

@@ -6,8 +6,7 @@ use anyhow::Context;
 
 use super::Server;
 use crate::{
-    Plan, Scratch,
-    latency::Latencies,
+    Latencies, Plan, Scratch,
     measures::{float, micros},
 };
 

@@ -16,7 +16,7 @@ use super::scale::DISTRICTS;
 use super::settings::{TpccSettings, TpccTarget};
 use super::tables::{Tables, Wire};
 use super::target::Target;
-use crate::latency::Latencies;
+use crate::Latencies;
 use crate::measures::{float, micros, per_s};
 use crate::report::{Figure, Report, Row, Section, Series};
 use crate::servers::{PEER, Servers};

@@ -2,7 +2,7 @@
 
 use super::request::Kind;
 use super::target::Answer;
-use crate::latency::Latencies;
+use crate::Latencies;
 
 /// Of one kind.
 #[derive(Clone, Debug, Default)]

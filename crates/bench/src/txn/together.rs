@@ -9,8 +9,7 @@ use std::{
 };
 
 use crate::{
-    Plan,
-    latency::Latencies,
+    Latencies, Plan,
     measures::{float, median, per_s},
     thread_time::ThreadTime,
 };

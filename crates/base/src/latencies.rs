@@ -39,6 +39,12 @@ impl Latencies {
         self.max_ns = self.max_ns.max(ns);
     }
 
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.buckets.fill(0);
+        (self.count, self.max_ns) = (0, 0);
+    }
+
     /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, others) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -110,6 +116,8 @@ mod tests {
         }
         assert_eq!((low.count(), low.max_ns()), (1000, 1_000_000));
         assert_eq!(low.at(9_990, 10_000), low.at_per_mille(999));
+        low.clear();
+        assert_eq!((low.count(), low.max_ns(), low.at_per_mille(500)), (0, 0, 0));
         assert_eq!(Latencies::default().at_per_mille(500), 0);
     }
 }
