@@ -33,8 +33,8 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::RowIds,
     session::{
-        Session, activity::Activity, cache::PlanCache, referential::Questions, sampled::Sampling, settings::Settings,
-        timer::Timer,
+        Session, activity::Activity, cache::PlanCache, commit_times::CommitTimes, referential::Questions,
+        sampled::Sampling, settings::Settings, timer::Timer,
     },
 };
 
@@ -70,6 +70,8 @@ pub struct Database {
     pub(super) training: OnceLock<Box<dyn system::Training>>,
     /// Reads that are taken for replicas.
     pub(super) sampling: Sampling,
+    /// How long they waited.
+    pub(super) commit_times: CommitTimes,
     /// What commits ask of replicas.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// Runs what blocks its thread for long.
@@ -193,6 +195,7 @@ impl Database {
             node_state: OnceLock::new(),
             training: OnceLock::new(),
             sampling: Sampling::default(),
+            commit_times: CommitTimes::default(),
             replicas: OnceLock::new(),
             env,
             catalog: ArcSwap::from_pointee(catalog),

@@ -21,7 +21,7 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
         system::{
-            self, ActivityRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReadsRow, ReplayRow,
+            self, ActivityRow, CommitsRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReadsRow, ReplayRow,
             SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training, Trouble,
         },
     },
@@ -201,6 +201,10 @@ impl SessionFacts for Facts<'_> {
 
     fn following(&self) -> Option<FollowingRow> {
         self.database.following()
+    }
+
+    fn commit_times(&self) -> CommitsRow {
+        self.database.commit_times()
     }
 
     fn replayed_reads(&self) -> Vec<ReadsRow> {

@@ -15,6 +15,7 @@
 //! | `definition.rs`, `table/` | CREATE, DROP, ALTER, TRUNCATE |
 //! | `foreign_key.rs` | foreign keys: their definition, and what depends on a table |
 //! | `referential.rs` | foreign keys: their checks and actions |
+//! | `commit_times.rs` | how long commits waited |
 //! | `replicas.rs` | what a commit waits for, and what the client is told |
 //! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
@@ -31,6 +32,7 @@ pub mod activity;
 mod cache;
 mod checkpoint;
 mod client;
+mod commit_times;
 mod copy;
 pub mod copy_format;
 mod database;

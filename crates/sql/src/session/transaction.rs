@@ -321,6 +321,7 @@ impl Session {
             return Ok(());
         }
         let level = self.settings.effective().synchronous_commit;
+        let begun_ns = self.database.env.clock.now_ns();
         let mut ack = match self.engine.commit_at(level) {
             Ok(ack) => ack,
             Err(error) => {
@@ -341,6 +342,9 @@ impl Session {
             publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }
         let (receipt, told) = acknowledged?;
+        if level.is_synchronous() && receipt.csn.is_some() {
+            self.database.commit_times.note(begun_ns, self.database.env.clock.now_ns());
+        }
         if let Some(end) = receipt.end {
             (self.last_commit, self.is_commit_told) = (Some(end), false);
         }

@@ -33,6 +33,7 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     node::build(&mut out);
     node::readiness(&mut out, is_ready(&database.health()));
     node::identity(&mut out, &database.node());
+    node::commits(&mut out, &database.commit_times());
     node::sessions(&mut out, database, limits);
     let figures = database.store_figures();
     log::positions(&mut out, database.engine());

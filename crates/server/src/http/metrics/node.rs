@@ -1,9 +1,9 @@
 //! Who the server is, its transactions and sessions.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use collie_sql::{
-    catalog::system::{NodeRow, State},
+    catalog::system::{CommitsRow, NodeRow, State},
     session::Database,
 };
 
@@ -34,6 +34,14 @@ pub(super) fn identity(out: &mut Exposition, node: &NodeRow) {
     let (commits, aborts) = (node.commits, node.aborts);
     out.one("collie_commits_total", Kind::Counter, "Transactions that wrote and committed.", commits);
     out.one("collie_aborts_total", Kind::Counter, "Transactions that had begun to write and were rolled back.", aborts);
+}
+
+/// How long the newest commits waited.
+pub(super) fn commits(out: &mut Exposition, row: &CommitsRow) {
+    let quantiles = [("0.5", row.p50_us), ("0.99", row.p99_us), ("1", row.max_us)];
+    let samples = quantiles.map(|(quantile, us)| ([("quantile", quantile)], Duration::from_micros(us).into()));
+    let help = "Percentiles of how long commits of the last ten to twenty seconds waited; 0: there were none.";
+    out.each("collie_recent_commit_seconds", Kind::Gauge, help, samples);
 }
 
 /// Who is connected.

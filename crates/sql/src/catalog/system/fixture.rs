@@ -180,6 +180,9 @@ impl SessionFacts for FakeSession {
             missing,
         })
     }
+    fn commit_times(&self) -> super::CommitsRow {
+        super::CommitsRow { noted: 40, p50_us: 900, p99_us: 4000, max_us: 4100 }
+    }
     fn replayed_reads(&self) -> Vec<super::ReadsRow> {
         let primary = super::ReadsRow {
             side: "primary",

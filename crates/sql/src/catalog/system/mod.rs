@@ -23,6 +23,7 @@
 mod advisory;
 mod builtin_rows;
 mod collected;
+mod commits;
 mod definition;
 mod doing;
 mod functions;
@@ -54,6 +55,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 pub use collected::{HardwareRow, PredictionRow, SampleFileRow, UnitRow};
 use collie_base::{CfId, Lsn, Xid};
 use collie_engine::{AdvisoryScope, LockPicture, LockTarget, TableLockMode, XidFate, kv::Token};
+pub use commits::CommitsRow;
 pub(crate) use definition::key_expression_text;
 pub use doing::{Doing, State};
 pub(crate) use name::object as object_name;
@@ -137,6 +139,8 @@ pub trait SessionFacts {
     fn quorum(&self) -> Option<QuorumRow>;
     /// Whom the database follows, if it does.
     fn following(&self) -> Option<FollowingRow>;
+    /// How long commits waited.
+    fn commit_times(&self) -> CommitsRow;
     /// What became of sampled reads.
     fn replayed_reads(&self) -> Vec<ReadsRow>;
     /// What somebody should know of the running database.

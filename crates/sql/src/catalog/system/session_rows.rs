@@ -9,7 +9,7 @@ use collie_base::Xid;
 use collie_engine::{Awaited, LockTarget, LockWait};
 
 use super::{
-    SessionFacts, State,
+    SessionFacts, State, commits,
     functions::lsn,
     output::Output,
     redundancy,
@@ -49,6 +49,7 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "collie_slots" => own_slots(facts, out),
         "collie_replication_delay" => delays(facts, out),
         "collie_node" => node(facts, out),
+        "collie_commits" => commits::fill(facts, out),
         "collie_quorum" => redundancy::quorum(facts, out),
         "collie_following" => redundancy::following(facts, out),
         "collie_health" => redundancy::health(facts, out),

@@ -640,6 +640,10 @@ fn session_relations_show_the_session() {
         ["replica|00000000000000ab|3|0/10|0/20|5|replay has stopped"]
     );
     assert_eq!(
+        read(&facts, "collie_commits", ("", ""), &["commits", "aborts", "noted", "p50_us", "p99_us", "max_us"]),
+        ["5|2|40|900|4000|4100"]
+    );
+    assert_eq!(
         read(&facts, "collie_health", ("", ""), &["severity", "subject", "reason"]),
         ["warning|slot|south is expired"]
     );
