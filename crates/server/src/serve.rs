@@ -426,13 +426,13 @@ impl Server {
         let listener = Arc::new(listener);
         let stage = Arc::<Stage>::default();
         let limits = Limits { connections_max: config.max_connections };
-        let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits);
+        let env = Env::real();
+        let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits, env.clock.clone());
         let http = config.http.map(bind).transpose()?;
         if let Some(http) = &http {
             eprintln!("listening for HTTP on {}", http.address());
         }
         let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
-        let env = Env::real();
         let may_follow = config.replication.primary.is_some() || !config.replication.peers.0.is_empty();
         let exchange = match config.engine.read_only {
             _ if may_follow => Exchange::Possible,

@@ -156,7 +156,7 @@ pub const KEYS: &[Key] = &[
         "server.http",
         Kind::Text,
         "",
-        "Address of /healthz, /readyz and /metrics over HTTP, such as 127.0.0.1:8433. Only loopback until there is authentication. Empty: none. The flag --http wins.",
+        "Address of the console page, /healthz, /readyz and /metrics over HTTP, such as 127.0.0.1:8433. Only loopback until there is authentication. Empty: none. The flag --http wins.",
     ),
     key(
         "server.listen",

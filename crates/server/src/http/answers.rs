@@ -5,6 +5,8 @@
 //! | `/healthz` | 200 as long as the process runs |
 //! | `/readyz` | 200 when clients are served, else 503; a line for each reason and each warning. With `?strict` warnings count as reasons |
 //! | `/metrics` | the figures, in Prometheus' text format |
+//! | `/`, `/console/..` | a page that shows them, and its files |
+//! | `/console.json` | what the page shows |
 //!
 //! # Invariants
 //! - Q1. Figures are gathered by one thread at a time, besides those that run sessions; whoever asks waits [`GATHER_TIME`] at most: a
@@ -12,14 +14,22 @@
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
+use collie_env::Clock;
 use collie_sql::catalog::system::{Severity, Trouble};
 use hyper::{
     Method, Response, StatusCode, Uri,
-    header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{
+        ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderMap,
+        HeaderValue, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
+    },
 };
 use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
 
-use super::{Stage, metrics};
+use super::{
+    Stage,
+    console::{self, Page},
+    metrics,
+};
 
 /// How long figures are waited for.
 const GATHER_TIME: Duration = Duration::from_secs(3);
@@ -28,6 +38,8 @@ const TEXT: &str = "text/plain; charset=utf-8";
 
 /// What Prometheus takes for its text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+const JSON: &str = "application/json; charset=utf-8";
 
 /// What the server may take, for those who watch how much it does.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +52,7 @@ pub(crate) struct Limits {
 pub(super) struct Answers {
     stage: Arc<Stage>,
     limits: Limits,
+    clock: Arc<dyn Clock>,
     /// Taken by who gathers (Q1).
     gathering: Arc<Semaphore>,
     /// [`GATHER_TIME`].
@@ -49,13 +62,19 @@ pub(super) struct Answers {
 /// Nobody has answered in time.
 struct Late;
 
+impl Late {
+    fn words() -> String {
+        format!("the log or the store has not answered for {} s", GATHER_TIME.as_secs())
+    }
+}
+
 impl Answers {
-    pub(super) fn new(stage: Arc<Stage>, limits: Limits) -> Self {
-        Self { stage, limits, gathering: Arc::new(Semaphore::new(1)), patience: GATHER_TIME }
+    pub(super) fn new(stage: Arc<Stage>, limits: Limits, clock: Arc<dyn Clock>) -> Self {
+        Self { stage, limits, clock, gathering: Arc::new(Semaphore::new(1)), patience: GATHER_TIME }
     }
 
     /// Answers a request.
-    pub(super) async fn answer(&self, method: &Method, uri: &Uri) -> Response<String> {
+    pub(super) async fn answer(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Response<String> {
         if ![Method::GET, Method::HEAD].contains(method) {
             let mut answer = said(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD are answered\n".to_owned());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
@@ -65,7 +84,15 @@ impl Answers {
             "/healthz" => said(StatusCode::OK, TEXT, "ok\n".to_owned()),
             "/readyz" => self.readyz(uri.query() == Some("strict")).await,
             "/metrics" => self.metrics().await,
-            _ => said(StatusCode::NOT_FOUND, TEXT, "there are /healthz, /readyz and /metrics\n".to_owned()),
+            "/console.json" if console::is_for_here(headers) => self.console(headers).await,
+            path => match console::page(path) {
+                Some(page) if console::is_for_here(headers) => shown(page),
+                None if path != "/console.json" => {
+                    let there = "there are /, /console.json, /healthz, /readyz and /metrics\n";
+                    said(StatusCode::NOT_FOUND, TEXT, there.to_owned())
+                }
+                _ => misdirected(),
+            },
         }
     }
 
@@ -76,10 +103,7 @@ impl Answers {
         };
         match self.gather(move || database.health()).await {
             Ok(troubles) => readiness(&troubles, is_strict),
-            Err(Late) => {
-                let why = format!("the log or the store has not answered for {} s", GATHER_TIME.as_secs());
-                readiness(&[failure(why)], is_strict)
-            }
+            Err(Late) => readiness(&[failure(Late::words())], is_strict),
         }
     }
 
@@ -91,11 +115,28 @@ impl Answers {
         };
         match gathered {
             Ok(text) => said(StatusCode::OK, EXPOSITION, text),
-            Err(Late) => {
-                let why = format!("the log or the store has not answered for {} s\n", GATHER_TIME.as_secs());
-                said(StatusCode::SERVICE_UNAVAILABLE, TEXT, why)
-            }
+            Err(Late) => said(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Late::words())),
         }
+    }
+
+    /// What the page shows; pages of this machine may read it across origins.
+    async fn console(&self, headers: &HeaderMap) -> Response<String> {
+        let clock = self.clock.clone();
+        let at_us = move || clock.now_ns() / 1000;
+        let gathered = match self.stage.now() {
+            Ok(database) => self.gather(move || console::figures(&database, at_us()).to_string()).await,
+            Err(closed) => Ok(console::without_database(&closed, at_us()).to_string()),
+        };
+        let mut answer = match gathered {
+            Ok(text) => said(StatusCode::OK, JSON, text),
+            Err(Late) => said(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{}\n", Late::words())),
+        };
+        let given = answer.headers_mut();
+        given.insert(VARY, HeaderValue::from_static("Origin"));
+        if let Some(origin) = console::allowed_origin(headers) {
+            given.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        }
+        answer
     }
 
     /// Runs `look` on a thread of its own (Q1).
@@ -129,12 +170,28 @@ fn readiness(troubles: &[Trouble], is_strict: bool) -> Response<String> {
     said(if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, TEXT, text)
 }
 
+/// The answer to a request under a name that may be somebody else's.
+fn misdirected() -> Response<String> {
+    let why = "this is answered under names of this machine only: 127.0.0.1, [::1], localhost\n";
+    said(StatusCode::MISDIRECTED_REQUEST, TEXT, why.to_owned())
+}
+
+/// A file of the page.
+fn shown(page: Page) -> Response<String> {
+    let mut answer = said(StatusCode::OK, page.kind, page.text.to_owned());
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(console::POLICY));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    answer
+}
+
 fn said(status: StatusCode, kind: &'static str, text: String) -> Response<String> {
     let mut answer = Response::new(text);
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
@@ -145,6 +202,8 @@ pub(super) fn is_ready(troubles: &[Trouble]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use collie_env::Env;
+
     use super::*;
 
     fn warning() -> Trouble {
@@ -168,7 +227,7 @@ mod tests {
     fn a_look_that_hangs_holds_up_one_thread() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            let mut answers = Answers::new(Arc::default(), Limits { connections_max: 1 });
+            let mut answers = Answers::new(Arc::default(), Limits { connections_max: 1 }, Env::real().clock);
             answers.patience = Duration::from_millis(20);
             let (go, wait) = std::sync::mpsc::channel::<()>();
             assert!(answers.gather(move || wait.recv()).await.is_err(), "it hangs");

@@ -6,10 +6,12 @@
 //! | `port.rs` | [`HttpPort`]: the listener, and what a connection may take |
 //! | `stage.rs` | [`Stage`]: the database that is open, or why none is |
 //! | `answers.rs` | what is asked for, and what is answered |
+//! | `console` | a page that shows how the server does, and its figures as JSON |
 //! | `exposition.rs` | Prometheus' text format |
 //! | `metrics` | the figures, by subject: from views and counters that are there anyway |
 
 mod answers;
+mod console;
 mod exposition;
 mod metrics;
 mod port;

@@ -9,6 +9,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
+use collie_env::Clock;
 use hyper::{Request, body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{
@@ -57,6 +58,7 @@ impl HttpPort {
         address: SocketAddr,
         stage: Arc<Stage>,
         limits: Limits,
+        clock: Arc<dyn Clock>,
     ) -> Result<Self, ServeError> {
         if !address.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address, flag: "--http" });
@@ -67,7 +69,7 @@ impl HttpPort {
         };
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let task = runtime.spawn(accept(listener, Arc::new(Answers::new(stage, limits))));
+        let task = runtime.spawn(accept(listener, Arc::new(Answers::new(stage, limits, clock))));
         Ok(Self { address, task })
     }
 
@@ -103,7 +105,7 @@ async fn accept(listener: TcpListener, answers: Arc<Answers>) {
 async fn connection(socket: TcpStream, answers: Arc<Answers>) {
     let service = service_fn(|request: Request<Incoming>| {
         let answers = answers.clone();
-        async move { Ok::<_, Infallible>(answers.answer(request.method(), request.uri()).await) }
+        async move { Ok::<_, Infallible>(answers.answer(request.method(), request.uri(), request.headers()).await) }
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false).max_buf_size(HEAD_BYTES_MAX);
