@@ -79,7 +79,7 @@ pub use replication::{
 };
 pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
-pub use tpcc::{Pacing, TpccSettings, TpccTarget, tpcc_bench};
+pub use tpcc::{LoadDone, Pacing, TpccLoad, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
 pub use training_bench::training_bench;
 pub use txn_bench::txn_bench;

@@ -9,6 +9,7 @@ mod bench;
 mod checkpoint;
 mod config;
 mod copying;
+mod demo;
 mod progress;
 mod promote;
 mod render;
@@ -89,6 +90,13 @@ enum Command {
         #[command(subcommand)]
         command: train::Command,
     },
+    /// See Collie at work: a primary, a replica and a load, started for it, and a page that shows them.
+    ///
+    /// Prints the address of the page, then a line every few seconds: commits, delay of the replica beside its bound, what is granted to
+    /// collection, samples, models, decisions, reads replayed. Needs nothing but this program, and no port of your own; leaves nothing
+    /// behind unless --keep. The tables are TPC-C's at a hundredth of its rows, and grow with the load: a demo that is forgotten ends,
+    /// with that reason, once they take up 1 GiB, after hours.
+    Demo(demo::Args),
     /// Measure a part of Collie beside its floor and its peers.
     Bench {
         #[command(subcommand)]
@@ -109,6 +117,7 @@ fn main() -> ExitCode {
         Command::Promote(args) => promote::run(&args),
         Command::Wal { command } => wal::run(command),
         Command::Train { command } => train::run(command),
+        Command::Demo(args) => demo::run(&args),
         Command::Bench { command } => bench::run(command),
         Command::Config(args) => config::run(&args),
     };

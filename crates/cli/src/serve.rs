@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
+use anyhow::Context as _;
 use collie_env::Env;
 use collie_server::{Server, config::Config};
 
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     /// Address for SQL clients [default: 127.0.0.1:5433].
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Address of /healthz, /readyz and /metrics over HTTP, such as 127.0.0.1:8433; without it there is none.
+    /// Address of a page that shows how it does, and of /healthz, /readyz and /metrics, over HTTP, such as 127.0.0.1:8433; without it there is none.
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
     /// Address for replicas and for questions about who leads; without it none are served.
@@ -37,6 +38,25 @@ pub(crate) struct Args {
     /// Commits carry what replay in the order of begins needs: for `collie bench replication`.
     #[arg(long, hide = true)]
     note_commit_times: bool,
+    /// Stop in order once the process of this id, which started this one, has ended: for `collie demo`.
+    #[arg(long, hide = true, value_name = "PID")]
+    with_parent: Option<i32>,
+}
+
+/// Has this process stop in order when its parent ends, or fails if that has happened already.
+#[cfg(target_os = "linux")]
+fn end_with(parent: i32) -> anyhow::Result<()> {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    set_parent_process_death_signal(Some(Signal::TERM)).context("cannot be told of the parent's end")?;
+    let is_there = getppid().map(Pid::as_raw_pid) == Some(parent);
+    anyhow::ensure!(is_there, "the process that started this one has ended");
+    Ok(())
+}
+
+/// Nobody tells it there.
+#[cfg(not(target_os = "linux"))]
+fn end_with(_parent: i32) -> anyhow::Result<()> {
+    Ok(())
 }
 
 /// Puts the settings together: defaults, file, `--set`.
@@ -52,6 +72,9 @@ pub(crate) fn settings(file: Option<&PathBuf>, set: &[String]) -> anyhow::Result
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(parent) = args.with_parent {
+        end_with(parent)?;
+    }
     let mut config = settings(args.config.as_ref(), &args.set)?;
     if let Some(listen) = args.listen {
         config.listen = listen;

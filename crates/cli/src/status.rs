@@ -127,7 +127,7 @@ fn asked(quorum: &Row) -> String {
 }
 
 /// Returns a time in microseconds for people.
-fn time(us: &str) -> String {
+pub(crate) fn time(us: &str) -> String {
     match us.parse::<u64>() {
         Err(_) => "-".to_owned(),
         Ok(us) if us < 10_000 => format!("{us} us"),

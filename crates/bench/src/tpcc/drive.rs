@@ -67,8 +67,8 @@ pub(crate) struct Run {
 struct Shared<'a> {
     course: Course,
     clock: &'a dyn Clock,
-    /// Fails, or is over: nothing new is begun.
-    stop: AtomicBool,
+    /// Fails, or is over, or somebody has had enough of it: nothing new is begun.
+    stop: &'a AtomicBool,
     ready: Barrier,
     /// Set once all are ready.
     began_ns: OnceLock<u64>,
@@ -110,12 +110,26 @@ fn nanos(time: Duration) -> u64 {
 /// # Errors
 /// The first of a transaction, but for those that are run again.
 pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>) -> anyhow::Result<Run> {
+    drive_until(target, course, clock, &AtomicBool::new(false))
+}
+
+/// Runs one course on `target`, to its end or until somebody sets `stop`, which then takes the tenth of a second that threads rest at a time.
+/// It is set at the end in any case.
+///
+/// # Errors
+/// As of [`drive`].
+pub(crate) fn drive_until(
+    target: &dyn Target,
+    course: Course,
+    clock: &Arc<dyn Clock>,
+    stop: &AtomicBool,
+) -> anyhow::Result<Run> {
     let deliverers = if course.deferred { course.clients.div_ceil(CLIENTS_PER_DELIVERER) } else { 0 };
     let threads = usize::try_from(course.clients + deliverers)? + 1;
     let shared = Shared {
         course,
         clock: &**clock,
-        stop: AtomicBool::new(false),
+        stop,
         ready: Barrier::new(threads),
         began_ns: OnceLock::new(),
         go: Barrier::new(threads),
@@ -145,8 +159,10 @@ pub(crate) fn drive(target: &dyn Target, course: Course, clock: &Arc<dyn Clock>)
         };
         let log = position(shared.warm_ns()).and_then(|from| Ok(position(shared.end_ns())? - from));
         shared.stop.store(true, Relaxed);
-        let mut run = Run { from_ns: shared.warm_ns(), ns: nanos(course.time), ..Run::default() };
-        run.backlog = shared.arrivals.left(shared.end_ns() - shared.began_ns());
+        let ended_ns = shared.end_ns().min(clock.now_ns());
+        let ns = ended_ns.saturating_sub(shared.warm_ns());
+        let mut run = Run { from_ns: shared.warm_ns(), ns, ..Run::default() };
+        run.backlog = shared.arrivals.left(ended_ns - shared.began_ns());
         let mut failed = None;
         for thread in running {
             match thread.join() {
@@ -182,7 +198,10 @@ fn client(
             if asked_ns >= shared.end_ns() {
                 break;
             }
-            sleep_until(shared.clock, asked_ns);
+            rest_until(shared, asked_ns);
+            if shared.stop.load(Relaxed) {
+                break;
+            }
         }
         let request = terminal.next();
         let mut think = Duration::ZERO;
@@ -223,10 +242,14 @@ fn deliverer(shared: &Shared<'_>, target: &dyn Target, queue: &Mutex<Receiver<De
 /// Pauses, but not beyond the end of the run.
 fn pause(shared: &Shared<'_>, time: Duration) {
     if !time.is_zero() {
-        let due_ns = shared.clock.now_ns() + nanos(time);
-        while !shared.stop.load(Relaxed) && shared.clock.now_ns() < due_ns {
-            sleep_until(shared.clock, due_ns.min(shared.clock.now_ns() + SECOND_NS / 10));
-        }
+        rest_until(shared, shared.clock.now_ns() + nanos(time));
+    }
+}
+
+/// Rests until `due_ns`, or the end of the run.
+fn rest_until(shared: &Shared<'_>, due_ns: u64) {
+    while !shared.stop.load(Relaxed) && shared.clock.now_ns() < due_ns {
+        sleep_until(shared.clock, due_ns.min(shared.clock.now_ns() + SECOND_NS / 10));
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `embedded.rs`, `layout.rs` | the engine in this process, its keys and values |
 //! | `tables.rs`, `schema.rs`, `numeric.rs` | a database of SQL: its tables and statements |
 //! | `line.rs`, `own.rs` | a session of it: at a server, or of the SQL layer in this process |
+//! | `load.rs` | the mix at a steady rate, to look at: no measurement |
 //! | `books.rs` | the consistency conditions |
 //! | `settings.rs`, `study.rs` | what is asked for; the runs and their report |
 //!
@@ -26,6 +27,7 @@ mod drive;
 mod embedded;
 mod layout;
 mod line;
+mod load;
 mod numeric;
 mod own;
 mod pace;
@@ -45,6 +47,7 @@ mod tpcc_tests;
 pub(crate) use drive::{Course, Run, drive};
 pub(crate) use embedded::Embedded;
 pub(crate) use line::{Cells, Line, Lines};
+pub use load::{LoadDone, TpccLoad};
 pub(crate) use own::{OwnLine, OwnLines, OwnStatement};
 pub use pace::Pacing;
 pub(crate) use pace::sleep_until;

@@ -2,7 +2,8 @@
 //! program's tests run it over the wire.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use collie_engine::Options;
@@ -10,7 +11,7 @@ use collie_env::Env;
 
 use super::books::{self, Books, Payments, Verdict};
 use super::chance::Constants;
-use super::drive::{Course, drive};
+use super::drive::{Course, drive, drive_until};
 use super::embedded::Embedded;
 use super::pace::Pacing;
 use super::population::Population;
@@ -154,12 +155,15 @@ struct Fake {
     refuses: bool,
     /// Fails this kind for good.
     fails: Option<Kind>,
+    /// Set at the first request.
+    stops: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
 struct FakeSession {
     refuses: bool,
     fails: Option<Kind>,
+    stops: Option<Arc<AtomicBool>>,
     refused: bool,
 }
 
@@ -167,6 +171,9 @@ impl Session for FakeSession {
     fn run(&mut self, request: &Request) -> Result<Answer, Failure> {
         if self.fails == Some(request.kind()) {
             return Err(Failure::Other(anyhow::anyhow!("it is broken")));
+        }
+        if let Some(stop) = &self.stops {
+            stop.store(true, Relaxed);
         }
         self.refused = self.refuses && !self.refused;
         match (self.refused, request.kind()) {
@@ -199,7 +206,8 @@ impl Target for Fake {
     }
 
     fn connect(&self) -> anyhow::Result<Box<dyn Session>> {
-        Ok(Box::new(FakeSession { refuses: self.refuses, fails: self.fails, refused: false }))
+        let Self { refuses, fails, stops } = self;
+        Ok(Box::new(FakeSession { refuses: *refuses, fails: *fails, stops: stops.clone(), refused: false }))
     }
 
     fn reader(&self) -> anyhow::Result<Box<dyn Reader + '_>> {
@@ -230,7 +238,7 @@ fn course(pacing: Pacing, deferred: bool) -> Course {
 fn refused_transactions_are_run_again_and_counted() {
     let clock = Env::real().clock;
     for deferred in [false, true] {
-        let run = drive(&Fake { refuses: true, fails: None }, course(Pacing::FlatOut, deferred), &clock).unwrap();
+        let run = drive(&Fake { refuses: true, ..Fake::default() }, course(Pacing::FlatOut, deferred), &clock).unwrap();
         for kind in Kind::ALL {
             let of = run.tally.of(kind);
             let (ended, refused) = (of.latencies.count(), [of.conflicts, of.deadlocks]);
@@ -248,7 +256,7 @@ fn refused_transactions_are_run_again_and_counted() {
 fn failing_transaction_ends_the_run() {
     let clock = Env::real().clock;
     for (kind, deferred) in [(Kind::Payment, true), (Kind::Delivery, false), (Kind::Delivery, true)] {
-        let target = Fake { refuses: false, fails: Some(kind) };
+        let target = Fake { fails: Some(kind), ..Fake::default() };
         let error = drive(&target, course(Pacing::FlatOut, deferred), &clock).unwrap_err();
         assert_eq!(format!("{error:#}"), format!("{} failed: it is broken", kind.name()));
     }
@@ -259,6 +267,21 @@ fn failing_transaction_ends_the_run() {
 fn rate_is_what_was_asked_for() {
     let run = drive(&Fake::default(), course(Pacing::Rate(1_000.0), false), &Env::real().clock).unwrap();
     assert!(run.tally.ended() <= 220, "{} ended of 220 that were due", run.tally.ended());
+}
+
+/// Goal: a run without an end is over once somebody stops it, and its figures are of the time that it took. Method: a target that stops it at
+/// its first request.
+#[test]
+fn stopped_run_is_over() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let target = Fake { stops: Some(Arc::clone(&stop)), ..Fake::default() };
+    let years = Duration::from_secs(1 << 28);
+    let course = Course { warm_up: Duration::ZERO, time: years, ..course(Pacing::Rate(50.0), false) };
+    let run = drive_until(&target, course, &Env::real().clock, &stop).unwrap();
+    assert!((1..=u64::from(course.clients)).contains(&run.tally.ended()), "{run:?}");
+    assert!(u128::from(run.ns) < years.as_nanos(), "{run:?}");
+    let due = 1 + run.ns / 20_000_000;
+    assert!(run.backlog <= due, "{run:?}: {due} were due");
 }
 
 /// Goal: what a terminal shows is computed as specified. Method: numbers by hand.
