@@ -27,7 +27,7 @@ TRANSACTIONS ?= 10000000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 # What tests build has the mistakes in it that tests plant: each is asleep until it is asked for by name. Nothing that is run or measured has.
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
-PACKAGES := libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
+PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
 .PHONY: run test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 

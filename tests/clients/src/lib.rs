@@ -2,16 +2,18 @@
 //!
 //! What the tests in `tests/` share: [`Place`] is a data directory that goes when the test ends, [`Server`] a running
 //! server, [`program`] runs psql, pgbench and Python, [`session`] has what tests do with a
-//! driver's session, [`nodes`] starts servers that know each other, [`http`] asks for health and figures, [`metrics`] reads these strictly, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
+//! driver's session, [`nodes`] starts servers that know each other, [`http`] asks for health and figures, [`Browser`] reads pages, [`Demo`] is `collie demo`, [`metrics`] reads these strictly, [`Wire`] speaks the protocol byte by byte, [`isolation`] runs PostgreSQL's isolation specs, [`reference`] is a private PostgreSQL to compare with. Not an in-process server: nothing here links the database.
 //!
 //! # Invariants
 //! - H1. Every server is killed when its value is dropped, and after [`server::LIFE`] in any case, so that a hung
 //!   statement fails its test instead of stopping the run.
-//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver, PostgreSQL's
+//! - H2. A missing program fails the test with the Debian package that holds it. Only Python's driver, Chromium, PostgreSQL's
 //!   server binaries, the isolation tester with its specs, and the right to mount a tmpfs in a namespace may be absent, and not under
 //!   `COLLIE_REQUIRE_LAB=1`.
 #![forbid(unsafe_code)]
 
+pub mod browser;
+pub mod demo;
 pub mod http;
 pub mod isolation;
 pub mod metrics;
@@ -23,6 +25,8 @@ pub mod session;
 pub mod stopwatch;
 pub mod wire;
 
+pub use browser::Browser;
+pub use demo::Demo;
 pub use program::{Done, Psql};
 pub use server::{Place, Refused, Server, Starting};
 pub use stopwatch::Stopwatch;
