@@ -1,5 +1,4 @@
 //! `collie bench training` as a program.
-#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
 
 mod common;
 

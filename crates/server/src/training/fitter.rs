@@ -182,7 +182,7 @@ mod tests {
                 panic!("it fails")
             };
             assert!(why.contains("2"), "its words are those: {why}");
-            let wait_ns = 3600 * SECOND_NS << failures.min(5);
+            let wait_ns = (3600 * SECOND_NS) << failures.min(5);
             assert!(!fitter.is_due(now_ns + wait_ns - 1, HOUR, 80, 0));
             assert!(fitter.is_due(now_ns + wait_ns, HOUR, 80, 0));
             now_ns += wait_ns;
