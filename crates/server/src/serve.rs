@@ -330,7 +330,9 @@ impl Life {
             None => None,
         };
         let replica_address = replicas.as_ref().map(Replicas::address);
-        let collector = (!report.read_only).then(|| {
+        // What is left of a damaged log is looked at, and nothing is learned from that.
+        let is_whole = following.is_some() || !report.read_only;
+        let collector = is_whole.then(|| {
             let (name, cluster) = (name_of(config, node.db.node_id()), node.db.cluster_id());
             let whose = Whose::of(data, cluster, name, config.trainer.clone());
             Collector::start(training.clone(), &database, whose, env)
