@@ -68,7 +68,7 @@ mod tests {
         let html = page("/").expect("the page itself").text;
         let mut asked = 0;
         for Page { path, text, .. } in PAGES.iter().filter(|page| page.kind == SCRIPT) {
-            for marker in ["byId(\"", "show(\"", "fill(\"", "fill(\n    \"", "asTheyAre(\""] {
+            for marker in ["byId(\"", "show(\"", "fill(\"", "fill(\n    \""] {
                 for rest in text.split(marker).skip(1) {
                     let id = rest.split('"').next().unwrap_or_default();
                     assert!(html.contains(&format!("id=\"{id}\"")), "{path} fills {id}");

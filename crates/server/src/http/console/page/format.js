@@ -44,6 +44,9 @@ export const cores = (us) => (isNumber(us) ? `${number(us / 1e6)} cores` : NONE)
 /** Text as it is. */
 export const text = (value) => (value === null || value === undefined || value === "" ? NONE : String(value));
 
+/** A day that is a number, 20260131, as 2026-01-31. */
+export const day = (value) => (isNumber(value) ? String(value).replace(/^(\d{4})(\d\d)(\d\d)$/, "$1-$2-$3") : NONE);
+
 /** A moment of a view, "2026-01-31 12:00:00.5+00", without its day if that is today. */
 export function moment(value) {
   if (typeof value !== "string") return NONE;

@@ -1,6 +1,6 @@
 // What the tables show: which columns of which views, and what is said where there is nothing.
 
-import { bytes, cores, isNumber, moment, number, percent, text, time } from "./format.js";
+import { bytes, cores, day, isNumber, moment, number, percent, text, time } from "./format.js";
 import { bar, fill } from "./tables.js";
 
 const plain = (title, name) => ({ title, of: (row) => text(row[name]) });
@@ -138,15 +138,26 @@ function replicas(leader) {
   fill("replicas", columns, leader.rows("replication"), missing(leader, "replication", "No replica follows it."));
 }
 
-/** Rows of a view whose columns are its own: each as it is called. */
-function asTheyAre(id, server, view, why) {
-  const rows = server.rows(view);
-  const columns = server.columns(view).map((name) => ({
-    title: name.replaceAll("_", " "),
-    of: (row) => (name.endsWith("bytes") ? bytes(row[name]) : isNumber(row[name]) ? number(row[name]) : text(row[name])),
-    kind: rows.every((row) => row[name] === null || isNumber(row[name])) ? "number" : "long",
-  }));
-  fill(id, columns, rows, missing(server, view, why));
+function hardware(server) {
+  fill(
+    "hardware",
+    [plain("property", "property"), long("value", "value"), plain("tag", "tag")],
+    server.rows("hardware"),
+    missing(server, "hardware", "What machine it is was not measured yet."),
+  );
+}
+
+function files(server) {
+  const columns = [
+    { title: "unit", of: (row) => (row.unit_id === 0 ? "context" : text(row.unit ?? row.unit_id)) },
+    count("version", "version"),
+    { title: "day", of: (row) => day(row.day), kind: "number" },
+    plain("node", "node"),
+    { title: "file", of: (row) => text(row.seq), kind: "number" },
+    count("rows", "rows"),
+    size("size", "bytes"),
+  ];
+  fill("samples", columns, server.rows("samples"), missing(server, "samples", "No files of samples yet."));
 }
 
 /** Shows everything of the two servers; `own` is this page's, either of the others may be null. */
@@ -159,6 +170,6 @@ export function showTables(own, leader, follower) {
   log(subject);
   reads(servers);
   replicas(leader);
-  asTheyAre("hardware", subject, "hardware", "What machine it is was not measured yet.");
-  asTheyAre("samples", subject, "samples", "No files of samples yet.");
+  hardware(subject);
+  files(subject);
 }
