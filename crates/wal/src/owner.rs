@@ -20,7 +20,7 @@ impl Owner {
 
     /// Starts the keeper, the preparer, and the watch of the copies, where there are several.
     pub(crate) fn start_threads(&self) -> Result<(), WalError> {
-        self.spawn("wal-keeper", |core| core.flusher.run_keeper(&core.options))?;
+        self.spawn("wal-keeper", |core| core.flusher.run_keeper())?;
         self.spawn("wal-preparer", |core| {
             core.flusher.segments.run_preparer(|| {
                 core.flusher.refresh_full();

@@ -152,7 +152,7 @@ impl Core {
         }
         let start = self.flusher.reserve.append(slot, self, record, publish)?;
         let end = start.plus(record.bytes());
-        if end.bytes_since(self.flusher.durable.load()) >= self.flusher.limit {
+        if end.bytes_since(self.flusher.durable.load()) >= self.flusher.flush_bytes() {
             self.flusher.poke(true);
         }
         Ok(Appended { start, end })

@@ -8,11 +8,17 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 
 use super::Flusher;
+use crate::{Log, WalError};
+
+/// The longest haste, as of `wal.flush_delay`.
+const DELAY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 struct Asked {
     delays: BTreeMap<u64, Duration>,
     next_id: u64,
+    /// What counts in place of what was asked for, since somebody changed it.
+    instead: Option<Duration>,
 }
 
 /// The delays that were asked for.
@@ -20,9 +26,16 @@ struct Asked {
 pub(super) struct Delays(Mutex<Asked>);
 
 impl Delays {
+    /// Returns the shortest one, or what counts in its place; `None` when none is asked for.
+    fn haste(&self) -> Option<Duration> {
+        let asked = self.0.lock();
+        let shortest = asked.delays.values().copied().min()?;
+        Some(asked.instead.unwrap_or(shortest))
+    }
+
     /// Returns the shortest one, if it is below `usual`.
     pub(super) fn shortest(&self, usual: Duration) -> Duration {
-        self.0.lock().delays.values().copied().fold(usual, Duration::min)
+        self.haste().map_or(usual, |haste| haste.min(usual))
     }
 }
 
@@ -55,5 +68,66 @@ impl Flusher {
         // It may be in the middle of a longer wait.
         self.poke(true);
         Haste { delays, id }
+    }
+}
+
+impl Log {
+    /// Returns how soon what nobody waits for is flushed because somebody follows closely ([`ShipOptions::flush_delay`]); `None` while
+    /// nobody does.
+    ///
+    /// # Progress
+    /// A short mutex.
+    ///
+    /// [`ShipOptions::flush_delay`]: crate::ShipOptions::flush_delay
+    pub fn haste(&self) -> Option<Duration> {
+        self.flusher().delays.haste()
+    }
+
+    /// Changes that for all who follow now or will, until the log is closed, whatever they ask for.
+    ///
+    /// # Errors
+    /// `InvalidOptions` for zero and above 10 s; nothing has changed then.
+    ///
+    /// # Progress
+    /// Short mutexes.
+    pub fn set_haste(&self, delay: Duration) -> Result<(), WalError> {
+        if delay.is_zero() || delay > DELAY_MAX {
+            return Err(WalError::options("replication.flush_delay is out of bounds: use more than 0, at most 10 s"));
+        }
+        self.flusher().delays.0.lock().instead = Some(delay);
+        // It may be in the middle of a longer wait.
+        self.flusher().poke(true);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_env::Env;
+
+    use super::*;
+    use crate::Options;
+
+    /// Goal: the shortest delay that is asked for counts, or what somebody changed it to, for those who come later too; and only while
+    /// somebody asks. Method: two who follow, a change, one who comes after it; a shorter usual delay.
+    #[test]
+    fn haste_is_the_shortest_or_what_it_was_changed_to() {
+        let (env, _disk) = Env::simulated(1);
+        let options = Options { threads: false, ..Options::small() };
+        let (log, _) = Log::open(&env, "/log".as_ref(), options).unwrap();
+        let ms = Duration::from_millis;
+        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
+        let follows = [log.flusher().hurry(ms(7)), log.flusher().hurry(ms(5)), log.flusher().hurry(Duration::ZERO)];
+        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (Some(ms(5)), ms(5)));
+        for bad in [Duration::ZERO, Duration::from_secs(11)] {
+            log.set_haste(bad).unwrap_err();
+        }
+        log.set_haste(ms(8)).unwrap();
+        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (Some(ms(8)), ms(8)));
+        assert_eq!(log.flusher().delays.shortest(ms(2)), ms(2));
+        drop(follows);
+        assert_eq!((log.haste(), log.flusher().delays.shortest(ms(9))), (None, ms(9)));
+        let _later = log.flusher().hurry(ms(3));
+        assert_eq!(log.haste(), Some(ms(8)));
     }
 }

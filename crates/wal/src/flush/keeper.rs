@@ -25,7 +25,7 @@ use super::{
     Flusher,
     queue::{Purpose, Queue, Wakers},
 };
-use crate::{Options, reserve::State};
+use crate::reserve::State;
 
 /// The keeper runs, or will look again soon.
 pub(super) const KEEPER_BUSY: u8 = 0;
@@ -42,7 +42,7 @@ const SILENCE: Duration = Duration::from_millis(100);
 
 impl Flusher {
     /// Runs the keeper until the queue says stop.
-    pub(crate) fn run_keeper(&self, options: &Options) {
+    pub(crate) fn run_keeper(&self) {
         let mut queue = self.queue.lock();
         while !queue.stop {
             if queue.state != State::Open {
@@ -55,12 +55,12 @@ impl Flusher {
             if let Some((_, lsn)) = needed.filter(|(_, lsn)| *lsn > boundary) {
                 // A flight would not help them: a writer is still between its reservation and the end of its copy.
                 drop(queue);
-                let _there = self.reserve.wait_boundary(lsn, Some(options.flush_delay));
+                let _there = self.reserve.wait_boundary(lsn, Some(self.flush_delay()));
                 queue = self.queue.lock();
                 continue;
             }
             let needed = needed.map(|(purpose, _)| purpose);
-            let due = needed.or((pending >= self.limit).then_some(Purpose::Sync));
+            let due = needed.or((pending >= self.flush_bytes()).then_some(Purpose::Sync));
             if let Some(right) = due.and_then(|purpose| self.begin(&mut queue, purpose)) {
                 drop(queue);
                 // A failure has poisoned the log, which is how everybody hears of it.
@@ -80,7 +80,7 @@ impl Flusher {
                     self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
                     continue;
                 }
-                let time = if delayed { self.delays.shortest(options.flush_delay) } else { SILENCE };
+                let time = if delayed { self.delays.shortest(self.flush_delay()) } else { SILENCE };
                 let timed_out = self.keeper_poked.wait_for(&mut queue, time).timed_out();
                 self.keeper.store(KEEPER_BUSY, Ordering::Relaxed);
                 let purpose = if delayed { Purpose::Sync } else { Purpose::Heartbeat };
@@ -122,7 +122,7 @@ impl Flusher {
     /// Wakes the keeper if it has nothing to do, or also if it waits for its delay, after an append that nobody waits for.
     #[inline(never)]
     pub(crate) fn poke(&self, also_delayed: bool) {
-        if self.manual && self.reserve.next().bytes_since(self.durable.load()) < self.limit {
+        if self.manual && self.reserve.next().bytes_since(self.durable.load()) < self.flush_bytes() {
             return; // it would look and sleep again
         }
         fence(Ordering::SeqCst);

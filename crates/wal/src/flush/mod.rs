@@ -30,6 +30,7 @@
 //! | `wait` | threads and futures that wait, and who is woken | W2, W3 |
 //! | `keeper` | the thread that leads for those who do not | W3 |
 //! | `haste` | who wants what nobody waits for flushed sooner | |
+//! | `patience` | how long and how much of it may wait | |
 //!
 //! Checked by the concurrency test, the fault sweep, the crash lab and `flights_tests`.
 
@@ -37,6 +38,7 @@ mod flight;
 mod haste;
 mod keeper;
 mod mend;
+mod patience;
 mod queue;
 mod wait;
 
@@ -59,6 +61,7 @@ pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose, wait::Measure
 use self::{
     haste::Delays,
     keeper::KEEPER_BUSY,
+    patience::Patience,
     queue::{LANES, Queue},
 };
 use crate::{
@@ -82,10 +85,9 @@ pub(crate) struct Flusher {
     pub(crate) segments: Segments,
     /// Whether the records come from another log: nothing is appended, and everything is flushed at once.
     pub(crate) follows: bool,
-    /// Whether nothing is flushed that nobody asked for, below `limit` (`wal.manual_wal_flush`).
+    /// Whether nothing is flushed that nobody asked for, below `flush_bytes` (`wal.manual_wal_flush`).
     manual: bool,
-    /// Bytes at which what nobody waits for is flushed without a delay.
-    pub(crate) limit: u64,
+    patience: Patience,
     warnings: Warnings,
     clock: Arc<dyn Clock>,
     stalls: Mutex<Stalls>,
@@ -126,18 +128,13 @@ impl Flusher {
         env: &Env,
     ) -> Self {
         let (start, flights) = (course.issued, course.files.len());
-        let limit = match options {
-            _ if follows => 1,
-            Options { manual_wal_flush: true, ring_bytes, .. } => ring_bytes / 2,
-            Options { flush_bytes, .. } => *flush_bytes,
-        };
         let recent = Recent::new(options.recent_bytes, start, &course.path, course.offset);
         Self {
             reserve,
             segments,
             follows,
             manual: options.manual_wal_flush,
-            limit,
+            patience: Patience::new(options, follows),
             warnings: options.warnings.clone(),
             clock: env.clock.clone(),
             stalls: Mutex::default(),

@@ -1,0 +1,169 @@
+//! `Patience`: for how long, and how much of, what nobody waits for may stay in memory (`wal.flush_delay`, `wal.flush_bytes`): the two
+//! settings of the log that change while it is open.
+//!
+//! Each number stands for itself and carries nothing, so both are Relaxed: an append or the keeper goes by the old one a little longer.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+use super::Flusher;
+use crate::{Log, Options, WalError};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Patience {
+    delay_us: AtomicU64,
+    bytes: AtomicU64,
+}
+
+fn us(delay: Duration) -> u64 {
+    u64::try_from(delay.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Patience {
+    /// As `options` say; of a log that follows another everything is flushed at once, and of one that is flushed by hand at half a ring.
+    pub(super) fn new(options: &Options, follows: bool) -> Self {
+        let bytes = match options {
+            _ if follows => 1,
+            Options { manual_wal_flush: true, ring_bytes, .. } => ring_bytes / 2,
+            Options { flush_bytes, .. } => *flush_bytes,
+        };
+        Self { delay_us: AtomicU64::new(us(options.flush_delay)), bytes: AtomicU64::new(bytes) }
+    }
+}
+
+impl Flusher {
+    /// Returns how long what nobody waits for may stay in memory.
+    pub(crate) fn flush_delay(&self) -> Duration {
+        Duration::from_micros(self.patience.delay_us.load(Relaxed))
+    }
+
+    /// Returns at how many bytes what nobody waits for is flushed without a delay.
+    #[inline]
+    pub(crate) fn flush_bytes(&self) -> u64 {
+        self.patience.bytes.load(Relaxed)
+    }
+
+    /// Changes how long what nobody waits for may stay in memory.
+    pub(crate) fn set_flush_delay(&self, delay: Duration) {
+        self.patience.delay_us.store(us(delay), Relaxed);
+        // It may be in the middle of a longer wait.
+        self.poke(true);
+    }
+
+    /// Changes at how many bytes what nobody waits for is flushed.
+    ///
+    /// # Errors
+    /// `InvalidOptions` where this number is not what says so.
+    pub(crate) fn set_flush_bytes(&self, bytes: u64) -> Result<(), WalError> {
+        if self.follows {
+            return Err(WalError::options("wal.flush_bytes: a log that follows another is flushed at once"));
+        }
+        if self.manual {
+            return Err(WalError::options("wal.flush_bytes: with wal.manual_wal_flush half a ring is the limit"));
+        }
+        self.patience.bytes.store(bytes, Relaxed);
+        self.poke(true);
+        Ok(())
+    }
+}
+
+impl Log {
+    /// Returns how long bytes that nobody waits for may stay in memory (`wal.flush_delay`).
+    ///
+    /// # Progress
+    /// Wait-free: one load.
+    pub fn flush_delay(&self) -> Duration {
+        self.flusher().flush_delay()
+    }
+
+    /// Changes `wal.flush_delay` until the log is closed: what is waiting already is flushed by the new one too.
+    ///
+    /// # Errors
+    /// `InvalidOptions` outside of 1 ms to 10 s; nothing has changed then.
+    ///
+    /// # Durability
+    /// What nobody waited for and a crash can lose is what is younger than this.
+    ///
+    /// # Progress
+    /// Short mutexes.
+    pub fn set_flush_delay(&self, delay: Duration) -> Result<(), WalError> {
+        Options { flush_delay: delay, ..self.core().options.clone() }.validate()?;
+        self.flusher().set_flush_delay(delay);
+        Ok(())
+    }
+
+    /// Returns at how many bytes what nobody waits for is flushed without a delay (`wal.flush_bytes`).
+    ///
+    /// # Progress
+    /// Wait-free: one load.
+    pub fn flush_bytes(&self) -> u64 {
+        self.flusher().flush_bytes()
+    }
+
+    /// Changes `wal.flush_bytes` until the log is closed.
+    ///
+    /// # Errors
+    /// `InvalidOptions` outside of 4 KiB to half the ring, of a log that follows another, and with `wal.manual_wal_flush`; nothing has
+    /// changed then.
+    ///
+    /// # Progress
+    /// Short mutexes.
+    pub fn set_flush_bytes(&self, bytes: u64) -> Result<(), WalError> {
+        Options { flush_bytes: bytes, ..self.core().options.clone() }.validate()?;
+        self.flusher().set_flush_bytes(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_env::Env;
+
+    use super::*;
+    use crate::{Mark, log_tests::eventually};
+
+    /// Goal: how long and how much may wait changes while the log is open, a keeper that is in the middle of a long delay goes by the
+    /// shorter one, and what no log could be opened with is refused. Method: a record that nobody waits for under a delay of ten seconds,
+    /// then twenty under one of a millisecond; bounds on either side; a log without threads, of which only the numbers are looked at.
+    #[test]
+    fn delay_and_bytes_change_while_the_log_is_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = Options { flush_delay: Duration::from_secs(10), ..Options::small() };
+        let (log, _) = Log::open(&Env::real(), dir.path(), long).unwrap();
+        let mut writer = log.writer();
+        let mut write = || {
+            let end = writer.append(1, &[b"nobody waits"]).unwrap().end;
+            log.flush_soon();
+            end
+        };
+        let (mut end, mut flushes) = (write(), 0);
+        log.set_flush_delay(Duration::from_millis(1)).unwrap();
+        assert_eq!(log.flush_delay(), Duration::from_millis(1));
+        // One after the other: with ten seconds each it would take longer than anybody waits.
+        eventually("twenty flushes for nobody", || {
+            if log.is_reached(Mark::Durable, end) {
+                (end, flushes) = (write(), flushes + 1);
+            }
+            flushes == 20
+        });
+        for (delay_us, bytes) in [(999, 4095), (10_000_001, (128 << 10) + 1)] {
+            log.set_flush_delay(Duration::from_micros(delay_us)).unwrap_err();
+            log.set_flush_bytes(bytes).unwrap_err();
+        }
+        assert_eq!((log.flush_delay(), log.flush_bytes()), (Duration::from_millis(1), 64 << 10));
+        log.set_flush_bytes(4 << 10).unwrap();
+        assert_eq!(log.flush_bytes(), 4 << 10);
+    }
+
+    /// Goal: bytes that are flushed by hand keep their limit. Method: `wal.manual_wal_flush`.
+    #[test]
+    fn bytes_of_a_log_that_is_flushed_by_hand_do_not_change() {
+        let (env, _disk) = Env::simulated(1);
+        let options = Options { manual_wal_flush: true, threads: false, ..Options::small() };
+        let (log, _) = Log::open(&env, "/log".as_ref(), options).unwrap();
+        log.set_flush_bytes(4 << 10).unwrap_err();
+        assert_eq!(log.flush_bytes(), 128 << 10, "half the ring");
+    }
+}
