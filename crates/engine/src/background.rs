@@ -16,16 +16,17 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::shared::Shared;
 
-/// Between two rounds of the collector while there is work.
-const TICK_MIN: Duration = Duration::from_millis(2);
-/// Between two rounds after a long time without.
+/// Before the first round of any thread.
+const FIRST: Duration = Duration::from_millis(2);
+/// Between two rounds of the collector after a long time without work, unless the interval with it is longer.
 const TICK_MAX: Duration = Duration::from_millis(64);
 
 /// Returns the rounds of the collector.
 pub(crate) fn collector() -> impl FnMut(&Shared) -> Duration + Send {
-    let mut pause = TICK_MIN;
+    let mut pause = Duration::ZERO;
     move |shared| {
-        pause = if shared.tick() > 0 { TICK_MIN } else { (pause * 2).min(TICK_MAX) };
+        let interval = shared.live.gc_interval();
+        pause = if shared.tick() > 0 { interval } else { (pause * 2).clamp(interval, TICK_MAX.max(interval)) };
         pause
     }
 }
@@ -53,7 +54,7 @@ impl Background {
         let signal = Arc::new(Signal::default());
         let heard = Arc::clone(&signal);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            let mut pause = TICK_MIN;
+            let mut pause = FIRST;
             loop {
                 let mut stop = heard.stop.lock();
                 if !*stop {

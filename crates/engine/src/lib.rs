@@ -88,6 +88,7 @@ pub mod kv;
 mod large;
 mod load;
 mod log;
+mod live_options;
 mod log_limit;
 mod log_place;
 mod log_room;

@@ -17,7 +17,6 @@ pub(crate) struct LogLimit {
     /// 0: none. Changed while the database is open; it carries nothing, so Relaxed.
     asked: AtomicU64,
     // Constant after open.
-    write_buffer_bytes: u64,
     segment_bytes: u64,
     /// Of the choice that is made when none was asked for.
     auto_bytes_max: u64,
@@ -33,7 +32,6 @@ impl LogLimit {
         let files = log.max_segments.saturating_sub(log.spares.saturating_add(3)) / 2;
         Self {
             asked: AtomicU64::new(options.max_total_wal_size),
-            write_buffer_bytes: options.write_buffer_size,
             segment_bytes: log.segment_bytes,
             auto_bytes_max: disk_bytes.map_or(u64::MAX, |bytes| bytes / 4).min(*AUTO_BYTES.end()),
             bytes_max: u64::from(files).saturating_mul(log.segment_bytes),
@@ -45,11 +43,11 @@ impl LogLimit {
         self.asked.store(bytes, Relaxed);
     }
 
-    /// Returns the limit of a database with so many families, in bytes.
-    pub(crate) fn bytes(&self, families: u64) -> u64 {
+    /// Returns the limit of a database with so many families, each with so many bytes unflushed at the most, in bytes.
+    pub(crate) fn bytes(&self, families: u64, write_buffer_bytes: u64) -> u64 {
         let chosen = match self.asked.load(Relaxed) {
             0 => {
-                let unflushed = families.saturating_mul(self.write_buffer_bytes).saturating_mul(8);
+                let unflushed = families.saturating_mul(write_buffer_bytes).saturating_mul(8);
                 unflushed.max(*AUTO_BYTES.start()).min(self.auto_bytes_max)
             }
             asked => asked,
@@ -67,7 +65,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn limit(asked: u64, disk_bytes: Option<u64>, max_segments: u32) -> LogLimit {
-        let mut options = Options { max_total_wal_size: asked, write_buffer_size: 64 * MIB, ..Options::default() };
+        let mut options = Options { max_total_wal_size: asked, ..Options::default() };
         (options.log.segment_bytes, options.log.max_segments, options.log.spares) = (64 * MIB, max_segments, 2);
         LogLimit::new(&options, disk_bytes)
     }
@@ -77,21 +75,21 @@ mod tests {
     #[test]
     fn log_limit_is_what_was_asked_or_the_formula_within_disk_and_files() {
         let auto = limit(0, None, 1024);
-        assert_eq!([1, 10, 1000].map(|families| auto.bytes(families)), [GIB, 5 * GIB, 16 * GIB]);
-        assert_eq!(limit(0, Some(8 * GIB), 1024).bytes(1000), 2 * GIB, "a quarter of the file system");
-        assert_eq!(limit(0, Some(2 * GIB), 1024).bytes(1), 512 * MIB);
-        assert_eq!(limit(1, Some(2 * GIB), 1024).bytes(1000), 128 * MIB, "two segments");
+        assert_eq!([1, 10, 1000].map(|families| auto.bytes(families, 64 * MIB)), [GIB, 5 * GIB, 16 * GIB]);
+        assert_eq!(limit(0, Some(8 * GIB), 1024).bytes(1000, 64 * MIB), 2 * GIB, "a quarter of the file system");
+        assert_eq!(limit(0, Some(2 * GIB), 1024).bytes(1, 64 * MIB), 512 * MIB);
+        assert_eq!(limit(1, Some(2 * GIB), 1024).bytes(1000, 64 * MIB), 128 * MIB, "two segments");
         assert_eq!(
-            limit(500 * MIB, Some(GIB), 1024).bytes(1),
+            limit(500 * MIB, Some(GIB), 1024).bytes(1, 64 * MIB),
             500 * MIB,
             "what was asked is not corrected by the disk"
         );
         // 8 files: two limits of one file each would fit; the floor is two.
-        assert_eq!(limit(500 * MIB, None, 8).bytes(1), 128 * MIB);
-        assert_eq!(limit(500 * MIB, None, 15).bytes(1), 5 * 64 * MIB);
+        assert_eq!(limit(500 * MIB, None, 8).bytes(1, 64 * MIB), 128 * MIB);
+        assert_eq!(limit(500 * MIB, None, 15).bytes(1, 64 * MIB), 5 * 64 * MIB);
         auto.ask(300 * MIB);
-        assert_eq!(auto.bytes(1000), 300 * MIB);
+        assert_eq!(auto.bytes(1000, 64 * MIB), 300 * MIB);
         auto.ask(0);
-        assert_eq!(auto.bytes(1), GIB);
+        assert_eq!(auto.bytes(1, 64 * MIB), GIB);
     }
 }

@@ -49,6 +49,9 @@ pub struct Options {
     pub memory_limit: u64,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
+    /// Between two rounds of the garbage collector while it finds some: 1 ms to 1 s. Long after the last they are up to 64 ms apart, or
+    /// as far as this says. Default 2 ms.
+    pub gc_interval: Duration,
     /// Bytes of log at which the column family that needs its oldest part is flushed; 0 chooses: four times what all families
     /// may have unflushed, twice over, within 1 and 16 GiB and a quarter of the log's file system. Two segments at the least, and so
     /// little that twice as much fits into [`max_segments`](collie_wal::Options::max_segments). From one and a half times of it on
@@ -79,6 +82,15 @@ pub struct Options {
     pub background: bool,
 }
 
+/// Refuses an interval of the collector that is out of bounds.
+pub(crate) fn check_gc_interval(interval: Duration) -> Result<(), EngineError> {
+    if (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&interval) {
+        return Ok(());
+    }
+    let value = format!("{}us", interval.as_micros());
+    Err(EngineError::BadOption { name: "store.gc_interval".into(), value, wanted: "1ms to 1s".into() })
+}
+
 impl Default for Options {
     fn default() -> Self {
         let txn = collie_txn::Options::default();
@@ -96,6 +108,7 @@ impl Default for Options {
             max_snapshot_age: None,
             memory_limit: 0,
             write_buffer_size: 64 << 20,
+            gc_interval: Duration::from_millis(2),
             max_total_wal_size: 0,
             recovery_threads: 0,
             compaction_threads: JOBS_DEFAULT,
@@ -124,6 +137,7 @@ impl Options {
                 wanted: format!("1 to {JOBS_MAX}"),
             });
         }
+        check_gc_interval(self.gc_interval)?;
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use crate::families::Families;
 use crate::flush::{Base, Parts};
 use crate::flush_figures::FlushCause;
 use crate::garbage::{Garbage, Reach};
+use crate::live_options::LiveOptions;
 use crate::log::EngineLog;
 use crate::log_limit::LogLimit;
 use crate::log_place::LogPlace;
@@ -49,8 +50,7 @@ pub(crate) struct Shared {
     pub(crate) env: Env,
     /// The levels; `None` in a database opened read-only.
     pub(crate) base: Option<Base>,
-    /// [`Options::write_buffer_size`].
-    write_buffer_bytes: u64,
+    pub(crate) live: LiveOptions,
     log_limit: LogLimit,
     segment_bytes: u64,
     /// Writers wait for it while flushes are behind.
@@ -120,7 +120,7 @@ impl Shared {
             memory: MemoryLimit::new(options, env),
             env: env.clone(),
             base: None,
-            write_buffer_bytes: options.write_buffer_size,
+            live: LiveOptions::new(options),
             log_limit,
             segment_bytes: options.log.segment_bytes,
             room: LogRoom::new(options.background, options.log.warnings.clone()),
@@ -376,7 +376,7 @@ impl Shared {
 
     /// Returns the longest that the log should get, in bytes (`wal.max_total_wal_size`).
     pub(crate) fn log_bytes_max(&self) -> u64 {
-        self.log_limit.bytes(self.families.len())
+        self.log_limit.bytes(self.families.len(), self.live.write_buffer_bytes())
     }
 
     /// Changes `wal.max_total_wal_size`; 0 chooses. The next look of the flusher goes by it.
@@ -391,7 +391,8 @@ impl Shared {
         let parts = self.parts();
         let old_bytes = self.garbage.bytes();
         let all = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
-        let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= self.write_buffer_bytes;
+        let write_buffer_bytes = self.live.write_buffer_bytes();
+        let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= write_buffer_bytes;
         let due: Vec<CfId> =
             self.families.all().iter().filter(|family| is_due(family)).map(|family| family.id()).collect();
         base.flush(&due, if all { FlushCause::Memory } else { FlushCause::Size }, &parts)?;

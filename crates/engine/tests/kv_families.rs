@@ -340,3 +340,45 @@ fn limit_of_the_log_changes_while_the_database_is_open() {
     db.set_option("wal.max_total_wal_size", "0").unwrap();
     assert_eq!(db.engine().log_bytes_max(), chosen);
 }
+
+/// Goal: what decides how often flushes and the collector come changes while the database is open, and the flusher goes by it; what an
+/// open would refuse is refused, and changes nothing. Method: each option by its name; a family that is flushed once its buffer is small.
+#[test]
+fn buffers_and_intervals_change_while_the_database_is_open() {
+    let (env, _disk) = Env::simulated(4);
+    let db = open(env);
+    let cf = db.create_cf("t", CfOptions::default()).unwrap();
+    db.put(&cf, b"key", vec![7_u8; 20_000], &SYNC).unwrap();
+    assert!(!db.engine().flush_due().unwrap(), "far below a buffer");
+    let log = db.engine().log().expect("it keeps a log");
+    let now = || {
+        (
+            db.engine().write_buffer_size(),
+            db.engine().gc_interval().as_micros(),
+            log.flush_delay().as_micros(),
+            log.flush_bytes(),
+        )
+    };
+    let before = now();
+    for (name, value) in [
+        ("store.gc_interval", "900us"),
+        ("store.gc_interval", "2s"),
+        ("store.write_buffer_size", "many"),
+        ("wal.flush_delay", "1us"),
+        ("wal.flush_bytes", "1"),
+        ("wal.flush_bytes", "1GiB"),
+    ] {
+        assert_eq!(db.set_option(name, value).unwrap_err().kind(), ErrorKind::InvalidArgument, "{name} = {value}");
+    }
+    assert_eq!(now(), before);
+    for (name, value) in [
+        ("store.gc_interval", "8ms"),
+        ("store.write_buffer_size", "16KiB"),
+        ("wal.flush_delay", "3ms"),
+        ("wal.flush_bytes", "8KiB"),
+    ] {
+        db.set_option(name, value).unwrap();
+    }
+    assert_eq!(now(), (16 << 10, 8000, 3000, 8 << 10));
+    assert!(db.engine().flush_due().unwrap(), "above the buffer of now");
+}

@@ -365,8 +365,9 @@ impl Db {
         self.inner.engine.flush_cf(&ids)
     }
 
-    /// Changes an option of the open database, by its name and from text, as [`Options::set`] takes them: `wal.max_total_wal_size` is
-    /// the one that can be changed. In force at once, until the database is closed.
+    /// Changes an option of the open database, by its name and from text, as [`Options::set`] takes them: `store.gc_interval`,
+    /// `store.write_buffer_size`, `wal.flush_bytes`, `wal.flush_delay` and `wal.max_total_wal_size` can be changed. In force at once, until
+    /// the database is closed.
     ///
     /// # Errors
     /// [`EngineError::UnknownOption`]; [`EngineError::BadOption`] for a value that it cannot take, and for an option that is read by an
@@ -374,14 +375,22 @@ impl Db {
     pub fn set_option(&self, name: &str, value: &str) -> Result<(), EngineError> {
         let mut given = Options::default();
         given.set(name, value)?;
-        if name != "wal.max_total_wal_size" {
-            let wanted = "a value when the database is opened: of one that is open only wal.max_total_wal_size changes";
-            return Err(EngineError::BadOption { name: name.into(), value: value.into(), wanted: wanted.into() });
+        let engine = &self.inner.engine;
+        let what = "wal.flush_delay or wal.flush_bytes, and wal.enabled = false: there is no log to flush";
+        let log = || engine.log().ok_or(EngineError::InvalidArgument { what });
+        match name {
+            "store.gc_interval" => engine.set_gc_interval(given.store.gc_interval)?,
+            "store.write_buffer_size" => engine.set_write_buffer_size(given.store.write_buffer_size),
+            "wal.flush_bytes" => log()?.set_flush_bytes(given.wal.flush_bytes)?,
+            "wal.flush_delay" => log()?.set_flush_delay(given.wal.flush_delay)?,
+            "wal.max_total_wal_size" if engine.shared.has_no_log() => return Err(NO_LOG_TO_BOUND),
+            "wal.max_total_wal_size" => engine.set_max_total_wal_size(given.wal.max_total_wal_size),
+            _ => {
+                let wanted = "a value when the database is opened: of one that is open only store.gc_interval, \
+                              store.write_buffer_size, wal.flush_bytes, wal.flush_delay and wal.max_total_wal_size change";
+                return Err(EngineError::BadOption { name: name.into(), value: value.into(), wanted: wanted.into() });
+            }
         }
-        if self.inner.engine.shared.has_no_log() {
-            return Err(NO_LOG_TO_BOUND);
-        }
-        self.inner.engine.set_max_total_wal_size(given.wal.max_total_wal_size);
         Ok(())
     }
 

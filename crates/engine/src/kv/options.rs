@@ -39,6 +39,8 @@ pub struct StoreOptions {
     pub recovery_threads: usize,
     /// Bytes of unflushed rows at which a column family is flushed to its levels, about. Default 64 MiB.
     pub write_buffer_size: u64,
+    /// Time between two rounds of the garbage collector while it finds some, 1 ms to 1 s. Default 2 ms.
+    pub gc_interval: Duration,
     /// How tables are stored that are written from now on; the others are read as they are. Default LZ4.
     pub compression: Compression,
     /// Flushes at one time, each with the merge that it makes due: 1 to 64, above four only as many as the process may have files
@@ -112,13 +114,14 @@ impl Default for Options {
 }
 
 /// Every name that [`Options::set`] knows.
-const NAMES: [&str; 29] = [
+const NAMES: [&str; 30] = [
     "create_if_missing",
     "read_only",
     "store.allow_replication_holes",
     "store.avoid_flush_at_close",
     "store.compaction_threads",
     "store.compression",
+    "store.gc_interval",
     "store.memory_limit",
     "store.recovery_threads",
     "store.write_buffer_size",
@@ -169,6 +172,7 @@ impl Options {
                 memory_limit: options.memory_limit,
                 recovery_threads: options.recovery_threads,
                 write_buffer_size: options.write_buffer_size,
+                gc_interval: options.gc_interval,
                 compression: options.levels.compression,
                 compaction_threads: options.compaction_threads,
                 avoid_flush_at_close: options.avoid_flush_at_close,
@@ -210,6 +214,7 @@ impl Options {
             memory_limit: store.memory_limit,
             recovery_threads: store.recovery_threads,
             write_buffer_size: store.write_buffer_size,
+            gc_interval: store.gc_interval,
             compaction_threads: store.compaction_threads,
             levels: LevelOptions { compression: store.compression, ..LevelOptions::default() },
             avoid_flush_at_close: store.avoid_flush_at_close,
@@ -268,6 +273,7 @@ impl Options {
             "store.compression" => {
                 self.store.compression = word(&Compression::NAMES, value).map_err(|wanted| bad(&wanted))?;
             }
+            "store.gc_interval" => self.store.gc_interval = time()?,
             "store.memory_limit" => self.store.memory_limit = bytes()?,
             "store.recovery_threads" => self.store.recovery_threads = count()?,
             "store.write_buffer_size" => self.store.write_buffer_size = bytes()?,
@@ -397,6 +403,7 @@ mod tests {
             "true",
             "9",
             "none",
+            "7ms",
             "3GiB",
             "3",
             "32MiB",

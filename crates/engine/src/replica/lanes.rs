@@ -1,7 +1,8 @@
 //! `Lanes`: workers that apply row writes, each of the keys that are its own; their queues, and who waits for the watermark.
 //!
 //! # Invariants
-//! - L1. All writes of a key go to one lane, in the order of the log: a hash of family and key says which.
+//! - L1. All writes of a key go to one lane, in the order of the log: a hash of family and key says which. Over how many lanes they are
+//!   spread changes only while every write that was handed over is in place.
 //! - L2. The queues hold [`QUEUE_BYTES`] together, and one batch more each: whoever hands over more waits. Nobody waits for a reader.
 //! - L3. A worker that cannot go on says so before it ends; whoever waits for it is told.
 //!
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -127,6 +128,8 @@ pub(crate) trait Target: Send + Sync + std::fmt::Debug + 'static {
 pub(crate) struct Applying {
     watermark: Watermark,
     queues: Box<[Queue]>,
+    /// Over how many lanes writes are to be spread, 1 or more: the first ones. Carries nothing, so Relaxed.
+    spread: AtomicUsize,
     queue_bytes_max: usize,
     queued_bytes: AtomicU64,
     queued_rows: AtomicU64,
@@ -157,6 +160,7 @@ impl Applying {
         let applying = Self {
             watermark,
             queues: (0..count).map(|_| Queue::default()).collect(),
+            spread: AtomicUsize::new(count),
             queue_bytes_max: queue_bytes / count,
             queued_bytes: AtomicU64::new(0),
             queued_rows: AtomicU64::new(0),
@@ -183,7 +187,17 @@ impl Applying {
     /// Returns what the workers have done.
     pub(crate) fn stat(&self) -> ApplyStat {
         let busy = Duration::from_nanos(self.busy_ns.load(Relaxed));
-        ApplyStat { workers: self.queues.len(), busy, commits: self.commits.load(Relaxed) }
+        ApplyStat { workers: self.spread.load(Relaxed), busy, commits: self.commits.load(Relaxed) }
+    }
+
+    /// Returns how many workers there are, whether or not they have anything to do.
+    pub(crate) fn workers_max(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Has writes spread over so many lanes, at the most over as many as there are: from the next position on that is dispatched.
+    pub(crate) fn spread_over(&self, lanes: usize) {
+        self.spread.store(lanes.clamp(1, self.queues.len()), Relaxed);
     }
 
     /// Returns whether a worker has ended before its time (L3).
@@ -352,6 +366,8 @@ pub(crate) struct Lanes {
     filling: Vec<Batch>,
     /// The commit whose writes are being taken, if it is measured.
     measuring: Option<MeasuredCommit>,
+    /// Over how many lanes writes are spread now.
+    spread: usize,
     /// For its hash function.
     hash: Map<(), ()>,
     threads: Vec<JoinHandle<()>>,
@@ -366,9 +382,10 @@ impl Lanes {
     /// The system's, when no thread can be had.
     pub(crate) fn start(applying: Arc<Applying>, hands: Hands, target: Arc<dyn Target>) -> std::io::Result<Self> {
         let Hands { dispatched, workers, start: taken } = hands;
-        let filling = workers.iter().map(|_| Batch::default()).collect();
+        let filling: Vec<Batch> = workers.iter().map(|_| Batch::default()).collect();
+        let spread = filling.len();
         let (hash, threads) = (Map::default(), Vec::new());
-        let mut lanes = Self { applying, target, dispatched, filling, measuring: None, hash, threads, taken };
+        let mut lanes = Self { applying, target, dispatched, filling, measuring: None, spread, hash, threads, taken };
         for (lane, worked) in workers.into_iter().enumerate() {
             let (applying, target) = (Arc::clone(&lanes.applying), Arc::clone(&lanes.target));
             let name = format!("collie-apply-{lane}");
@@ -409,7 +426,7 @@ impl Lanes {
 
     /// Returns whose key it is (L1).
     fn lane_of(&self, op: &Op<'_>) -> usize {
-        let lanes = self.filling.len() as u64;
+        let lanes = self.spread as u64;
         if lanes == 1 {
             return 0;
         }
@@ -432,10 +449,20 @@ impl Lanes {
     /// Says that every write of commits below `end` was taken (W1 of the watermark).
     pub(crate) fn dispatch(&mut self, end: Lsn) {
         self.hand_all();
+        self.follow_spread();
         if end > self.taken {
             self.taken = end;
             self.applying.watermark.dispatch(end);
             self.applying.publish(&*self.target);
+        }
+    }
+
+    /// Spreads writes from here on over as many lanes as is asked for, once those that were taken are in place (L1).
+    fn follow_spread(&mut self) {
+        let asked = self.applying.spread.load(Relaxed);
+        // A worker that has ended is told of by the next `check`.
+        if asked != self.spread && self.drain().is_ok() {
+            self.spread = asked;
         }
     }
 

@@ -494,6 +494,33 @@ impl Replica {
         self.0.open.get().map(|open| ShownWait::new(&open.followed.shown, lsn).telling(&open.db.shared))
     }
 
+    /// Returns how many workers row writes can be spread over: those that were started; 0 as long as nothing may be shown.
+    pub fn apply_workers_max(&self) -> usize {
+        self.0.open.get().map_or(0, |open| open.applying.workers_max())
+    }
+
+    /// Has row writes applied by so many of the workers that were started, until it is closed. The others wait for work meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::BadOption`] for none, for more than there are, and as long as nothing may be shown.
+    ///
+    /// # Progress
+    /// Wait-free. Replay changes over after its next packet, once what it has handed over is in place.
+    pub fn set_apply_workers(&self, workers: usize) -> Result<(), EngineError> {
+        let most = self.apply_workers_max();
+        match self.0.open.get() {
+            Some(open) if (1..=most).contains(&workers) => {
+                open.applying.spread_over(workers);
+                Ok(())
+            }
+            _ => Err(EngineError::BadOption {
+                name: "replication.apply_workers".into(),
+                value: workers.to_string(),
+                wanted: format!("1 to {most}, the workers that were started"),
+            }),
+        }
+    }
+
     /// Returns how many row writes were handed to workers since there is something to show.
     pub fn row_writes(&self) -> u64 {
         match &*self.0.phase.lock() {

@@ -329,11 +329,14 @@ struct Way {
     held_bytes_max: usize,
     /// Records of each packet, over and over.
     packets: Vec<u8>,
+    /// Over how many lanes writes are to be spread after each packet, over and over.
+    spread: Vec<u8>,
 }
 
 impl Way {
     fn plain(workers: usize) -> Self {
-        Self { workers, queue_bytes: QUEUE_BYTES, held_bytes_max: HELD_BYTES_MAX, packets: vec![1] }
+        let spread = vec![u8::MAX];
+        Self { workers, queue_bytes: QUEUE_BYTES, held_bytes_max: HELD_BYTES_MAX, packets: vec![1], spread }
     }
 }
 
@@ -384,13 +387,14 @@ fn settle(world: &World, live: &Live<World>) {
 /// Replays a log and compares every position that is shown meanwhile, and the end, with the map. Returns the state hash.
 fn check(log: &Log, way: &Way) -> u64 {
     let (world, mut live) = follow(log, way, Map::default());
-    let mut packets = way.packets.iter().cycle();
+    let (mut packets, mut spread) = (way.packets.iter().cycle(), way.spread.iter().cycle());
     let mut left = 0;
     let mut last = Lsn::ZERO;
     for made in &log.records {
         live.take(made.as_record()).unwrap();
         if left == 0 {
             left = *packets.next().unwrap();
+            world.applying.spread_over(usize::from(*spread.next().unwrap()));
             live.flush();
             let applied = world.applying.applied();
             assert!(applied >= last && applied <= live.position(), "R3: {last}, then {applied}");
@@ -472,8 +476,15 @@ fn step() -> impl Strategy<Value = Step> {
 fn way() -> impl Strategy<Value = Way> {
     let queue_bytes = prop_oneof![Just(0), 1..2000_usize, Just(QUEUE_BYTES)];
     let held = prop_oneof![Just(0), 1..200_usize, Just(HELD_BYTES_MAX)];
-    (1..5_usize, queue_bytes, held, proptest::collection::vec(0..6_u8, 1..5)).prop_map(
-        |(workers, queue_bytes, held_bytes_max, packets)| Way { workers, queue_bytes, held_bytes_max, packets },
+    let some = |each: std::ops::Range<u8>| proptest::collection::vec(each, 1..5);
+    (1..5_usize, queue_bytes, held, some(0..6), some(1..5)).prop_map(
+        |(workers, queue_bytes, held_bytes_max, packets, spread)| Way {
+            workers,
+            queue_bytes,
+            held_bytes_max,
+            packets,
+            spread,
+        },
     )
 }
 
@@ -481,9 +492,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     /// Goal: D1 to D3, L1, U1, U3, R3 to R5: parallel replay, replay by one worker, recovery and the map agree, whatever the number of
-    /// workers, the packets, the room of the queues and what is read back; every position shown meanwhile is a state that was; what
-    /// is superseded is freed and what is new is flushed. Method: random logs, catalog commits, large transactions, re-logs and new
-    /// histories among them.
+    /// workers, over how many of them writes are spread meanwhile, the packets, the room of the queues and what is read back; every
+    /// position shown meanwhile is a state that was; what is superseded is freed and what is new is flushed. Method: random logs, catalog
+    /// commits, large transactions, re-logs and new histories among them.
     #[test]
     fn parallel_replay_serial_replay_and_recovery_leave_what_was_committed(
         steps in proptest::collection::vec(step(), 1..60), way in way(),

@@ -1,0 +1,98 @@
+//! `LiveOptions`: options of the store that change while the database is open.
+//!
+//! Each number stands for itself and carries nothing, so all are Relaxed; the next round of whoever goes by one sees it.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use crate::options::check_gc_interval;
+use crate::{Db, EngineError, Options};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct LiveOptions {
+    /// [`Options::write_buffer_size`].
+    write_buffer_bytes: AtomicU64,
+    /// [`Options::gc_interval`].
+    gc_interval_us: AtomicU64,
+}
+
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl LiveOptions {
+    /// As a database is opened.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self {
+            write_buffer_bytes: AtomicU64::new(options.write_buffer_size),
+            gc_interval_us: AtomicU64::new(us(options.gc_interval)),
+        }
+    }
+
+    pub(crate) fn write_buffer_bytes(&self) -> u64 {
+        self.write_buffer_bytes.load(Relaxed)
+    }
+
+    pub(crate) fn gc_interval(&self) -> Duration {
+        Duration::from_micros(self.gc_interval_us.load(Relaxed))
+    }
+}
+
+impl Db {
+    /// Returns at how many bytes of unflushed rows a family is flushed ([`Options::write_buffer_size`]).
+    pub fn write_buffer_size(&self) -> u64 {
+        self.shared.live.write_buffer_bytes()
+    }
+
+    /// Changes [`Options::write_buffer_size`] until the database is closed: the flusher's next look goes by it, and so does the length of
+    /// log that is chosen where none was asked for.
+    pub fn set_write_buffer_size(&self, bytes: u64) {
+        self.shared.live.write_buffer_bytes.store(bytes, Relaxed);
+    }
+
+    /// Returns the time between two rounds of the garbage collector while it finds some ([`Options::gc_interval`]).
+    pub fn gc_interval(&self) -> Duration {
+        self.shared.live.gc_interval()
+    }
+
+    /// Changes [`Options::gc_interval`] until the database is closed.
+    ///
+    /// # Errors
+    /// [`EngineError::BadOption`] outside of 1 ms to 1 s; nothing has changed then.
+    pub fn set_gc_interval(&self, interval: Duration) -> Result<(), EngineError> {
+        check_gc_interval(interval)?;
+        self.shared.live.gc_interval_us.store(us(interval), Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
+mod tests {
+    use collie_env::Env;
+
+    use super::*;
+    use crate::background::collector;
+
+    /// Goal: the collector's rounds are as far apart as is asked for now, and no asked-for pause is cut down to the longest of its own.
+    /// Method: the pauses that rounds of an idle and of a busy database ask for, before and after a change; values out of bounds.
+    #[test]
+    fn the_collector_goes_by_the_interval_of_now() {
+        let (env, _disk) = Env::simulated(1);
+        let options = Options { background: false, ..Options::small() };
+        let (db, _) = Db::open("/data".as_ref(), options, env, &mut |_| ()).unwrap();
+        let ms = Duration::from_millis;
+        let mut round = collector();
+        let pauses: Vec<Duration> = (0..9).map(|_| round(&db.shared)).collect();
+        assert_eq!(pauses.last(), Some(&ms(64)), "{pauses:?}");
+        db.set_gc_interval(ms(100)).unwrap();
+        assert_eq!((round(&db.shared), db.gc_interval()), (ms(100), ms(100)));
+        db.set_gc_interval(ms(1)).unwrap();
+        assert!(round(&db.shared) <= ms(64));
+        for bad in [Duration::from_micros(999), ms(1001)] {
+            db.set_gc_interval(bad).unwrap_err();
+        }
+        assert_eq!(db.gc_interval(), ms(1));
+    }
+}
