@@ -24,6 +24,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("catalog_record", targets::catalog_record),
     ("config", targets::config),
     ("copy_input", targets::copy_input),
+    ("decision_journal", targets::decision_journal),
     ("interval_text", targets::interval_text),
     ("key_codec", targets::key_codec),
     ("log_cursors", targets::log_cursors),

@@ -117,6 +117,19 @@ pub(crate) fn backup_manifest(bytes: &[u8]) {
     }
 }
 
+/// A journal of decisions: also records whose checksums fit, so that what is behind them is reached.
+pub(crate) fn decision_journal(bytes: &[u8]) {
+    collie_train::decision::fuzz_journal(bytes);
+    let mut sealed = collie_train::decision::journal_header();
+    for body in bytes.chunks(150) {
+        let length = u32::try_from(body.len()).expect("a short piece");
+        sealed.extend_from_slice(&length.to_le_bytes());
+        sealed.extend_from_slice(&crc32c(body).to_le_bytes());
+        sealed.extend_from_slice(body);
+    }
+    collie_train::decision::fuzz_journal(&sealed);
+}
+
 /// A model package, as it is and with the hash and the checksum that would make it hold.
 pub(crate) fn model_package(bytes: &[u8]) {
     collie_train::model::fuzz_package(bytes);

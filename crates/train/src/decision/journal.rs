@@ -44,6 +44,27 @@ impl Verdict {
         matches!(self, Self::Trial | Self::Canary { .. })
     }
 
+    /// Returns whether the new value was kept.
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::Kept { .. })
+    }
+
+    /// Every word of [`Verdict::word`].
+    pub const WORDS: [&str; 7] = ["proposed", "trial", "canary", "kept", "rejected", "rolled back", "interrupted"];
+
+    /// Returns the verdict in a word or two, for views.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Trial => "trial",
+            Self::Canary { .. } => "canary",
+            Self::Kept { .. } => "kept",
+            Self::Rejected { .. } | Self::RejectedLate => "rejected",
+            Self::Worse | Self::Loss | Self::Guarded(_) => "rolled back",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
     /// Returns whether a canary ended with the old value.
     pub const fn is_rollback(self) -> bool {
         matches!(self, Self::Worse | Self::Loss | Self::Guarded(_) | Self::Interrupted)
@@ -90,17 +111,23 @@ impl fmt::Display for Row {
         if let Some(p) = self.trial_p {
             write!(f, ", trial p = {p:.4}")?;
         }
-        match self.verdict {
-            Verdict::Proposed => write!(f, "; proposed, not applied"),
-            Verdict::Trial => write!(f, "; on trial"),
-            Verdict::Canary { until_s } => write!(f, "; canary until {until_s}"),
-            Verdict::Kept { gain } => write!(f, "; kept, {} seen", per_cent(gain)),
-            Verdict::Rejected { p } => write!(f, "; rejected: the trial is not better than chance, p = {p:.4}"),
-            Verdict::RejectedLate => write!(f, "; rejected: the replica fell behind on trial"),
-            Verdict::Worse => write!(f, "; rolled back: worse than the baseline"),
-            Verdict::Loss => write!(f, "; rolled back: a loss above 3 %"),
-            Verdict::Guarded(guard) => write!(f, "; rolled back: {guard}"),
-            Verdict::Interrupted => write!(f, "; rolled back: the process ended or another node took over"),
+        write!(f, "; {}", self.verdict)
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proposed => write!(f, "proposed, not applied"),
+            Self::Trial => write!(f, "on trial"),
+            Self::Canary { until_s } => write!(f, "canary until {until_s}"),
+            Self::Kept { gain } => write!(f, "kept, {:+.1} % seen", 100.0 * gain),
+            Self::Rejected { p } => write!(f, "rejected: the trial is not better than chance, p = {p:.4}"),
+            Self::RejectedLate => write!(f, "rejected: the replica fell behind on trial"),
+            Self::Worse => write!(f, "rolled back: worse than the baseline"),
+            Self::Loss => write!(f, "rolled back: a loss above 3 %"),
+            Self::Guarded(guard) => write!(f, "rolled back: {guard}"),
+            Self::Interrupted => write!(f, "rolled back: the process ended or another node took over"),
         }
     }
 }

@@ -115,6 +115,26 @@ impl Decisions {
         self.cool_until_s = self.cool_until_s.max(row.at_s.saturating_add(COOL_DOWN_S));
     }
 
+    /// Changes what is done with proposals from now on. A change in flight goes on: [`Decisions::interrupt`] ends it.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// Returns what is done with proposals.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Returns whether the change in flight is on trial: its values take turns.
+    pub fn is_on_trial(&self) -> bool {
+        matches!(&self.in_flight, Some(InFlight { stage: Stage::Trial(_), .. }))
+    }
+
+    /// Ends the change in flight with its old value, since whoever watched it is about to do something else. Nothing when none is.
+    pub fn interrupt(&mut self, now_s: u64) -> Vec<Action> {
+        self.end(Verdict::Interrupted, now_s)
+    }
+
     /// Returns the change in flight.
     pub fn in_flight(&self) -> Option<&Row> {
         self.in_flight.as_ref().map(|change| &change.row)

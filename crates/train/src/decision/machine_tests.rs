@@ -167,3 +167,32 @@ fn stray_measurements_do_nothing() {
     pass_trial(&mut decisions, 1040);
     assert_eq!(decisions.trial_pair(pair, false, &baseline(), 1041), []);
 }
+
+/// Goal: a change that nobody watches any more ends with its old value at once, on trial and in the canary, and counts as rolled back only
+/// where the primary had it. Method: an interrupt in each stage; three of them in the canary within a day.
+#[test]
+fn an_interrupted_change_ends_with_its_old_value() {
+    let mut decisions = canary();
+    let proposal = sound();
+    let (setting, old) = (proposal.setting, proposal.old);
+    assert_eq!(decisions.interrupt(1), []);
+    decisions.propose(&proposal, 1000).unwrap();
+    assert!(decisions.is_on_trial());
+    let actions = decisions.interrupt(1001);
+    assert_eq!((actions[0], rows(&actions)[0].verdict), (Action::EndTrial { setting, old }, Verdict::Interrupted));
+    let mut now_s = 1001;
+    for _ in 0..3 {
+        now_s += COOL_DOWN_S;
+        decisions.propose(&proposal, now_s).unwrap();
+        pass_trial(&mut decisions, now_s);
+        assert!(!decisions.is_on_trial());
+        let actions = decisions.interrupt(now_s);
+        assert_eq!(
+            (actions[0], rows(&actions)[0].verdict),
+            (Action::Set { setting, value: old }, Verdict::Interrupted)
+        );
+    }
+    assert_eq!(decisions.propose(&proposal, now_s + COOL_DOWN_S), Err(Refusal::Quarantined));
+    decisions.set_mode(Mode::Off);
+    assert_eq!((decisions.mode(), decisions.propose(&proposal, now_s + 90_000)), (Mode::Off, Err(Refusal::Off)));
+}

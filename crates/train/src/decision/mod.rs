@@ -9,7 +9,7 @@
 //! [`Decisions`] is a state machine over plain values. It is told what was measured and what time it is; what it wants done comes back
 //! as [`Action`]s in the order in which they have to be done. What it knew is in its journal, from which a new process goes on.
 //!
-//! Not here: reading or writing settings, measuring, the journal's table.
+//! Not here: reading or writing settings, measuring, the journal's file. What its bytes are is here (`journal_bytes.rs`).
 //!
 //! # Invariants
 //! - RT8. Only a [`Setting`] can change, so nothing that concerns durability, quorum or security; and none that somebody set by hand.
@@ -20,8 +20,10 @@
 //!
 //! Checked by the tests beside each part and by `tests/decisions.rs`, in which models with the wrong sign propose.
 
+mod entry;
 mod gain;
 mod journal;
+mod journal_bytes;
 mod machine;
 mod mixture;
 mod permutation;
@@ -31,8 +33,10 @@ mod setting;
 mod trial;
 mod watch;
 
+pub use entry::{Entry, Moved, changes, kept_values};
 pub use gain::{Gain, UnitForecast, predicted_gain};
 pub use journal::{Row, Verdict};
+pub use journal_bytes::{JOURNAL_NAME, Journal, fuzz_journal, journal_header, read_journal, sample_journal};
 pub use machine::{Action, Decisions, Mode};
 pub use mixture::Mixture;
 pub use permutation::{Pair, permutation_p};

@@ -40,6 +40,8 @@ pub enum Guard {
     SetByHand,
     /// A measurement is not there.
     Blind,
+    /// The server did not take the value.
+    Refused,
 }
 
 impl fmt::Display for Guard {
@@ -51,6 +53,7 @@ impl fmt::Display for Guard {
             Self::Disk => "the disk near full",
             Self::SetByHand => "the setting was set by hand",
             Self::Blind => "nothing could be measured",
+            Self::Refused => "the server did not take the value",
         })
     }
 }
