@@ -33,8 +33,15 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::RowIds,
     session::{
-        Session, activity::Activity, cache::PlanCache, commit_times::CommitTimes, referential::Questions,
-        sampled::Sampling, settings::Settings, timer::Timer,
+        Session,
+        activity::Activity,
+        cache::PlanCache,
+        commit_times::CommitTimes,
+        latency::{Answered, Latencies},
+        referential::Questions,
+        sampled::Sampling,
+        settings::Settings,
+        timer::Timer,
     },
 };
 
@@ -55,6 +62,8 @@ pub struct Database {
     pub(super) next_oid: AtomicU32,
     /// Sessions that are running a statement now.
     pub(super) running: AtomicUsize,
+    /// How long answers took.
+    pub(super) latencies: Latencies,
     connected: Mutex<Map<u32, Connected>>,
     next_pid: AtomicU32,
     /// Ends what takes too long.
@@ -206,6 +215,7 @@ impl Database {
             epoch: AtomicU64::new(2),
             next_oid: AtomicU32::new(loaded.next_oid),
             running: AtomicUsize::new(0),
+            latencies: Latencies::default(),
             connected: Mutex::default(),
             next_pid: AtomicU32::new(1),
             followed: Mutex::default(),
@@ -352,6 +362,11 @@ impl Database {
 
     pub(super) fn disconnect(&self, pid: u32) {
         self.connected.lock().remove(&pid);
+    }
+
+    /// Returns how many messages were answered since the database was opened, and how long that took.
+    pub fn answered(&self) -> Answered {
+        self.latencies.seen()
     }
 
     /// Returns the engine.

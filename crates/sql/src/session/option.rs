@@ -11,6 +11,9 @@ use crate::{
     session::Session,
 };
 
+/// Sections whose settings are the server's, not the engine's.
+const SERVERS: [&str; 2] = ["training.", "replication."];
+
 impl Session {
     /// Changes an option. Everybody may, as everybody may do everything.
     pub(super) fn set_option(&mut self, option: &ast::SetOption) -> Result<()> {
@@ -18,9 +21,13 @@ impl Session {
             return self.database.set_quorum(&option.value);
         }
         let ast::SetOption { name, value } = option;
-        let changed = match self.database.training().filter(|_| name.starts_with("training.")) {
-            Some(training) => training.set_option(name, value),
-            None => kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string()),
+        let mut of_engine = || kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string());
+        let changed = match self.database.training() {
+            Some(training) if SERVERS.iter().any(|section| name.starts_with(section)) => {
+                training.set_option(name, value)
+            }
+            Some(training) => training.set_by_hand(name, &mut of_engine),
+            None => of_engine(),
         };
         changed.map_err(|error| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, error))
     }

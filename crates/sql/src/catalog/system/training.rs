@@ -1,8 +1,7 @@
 //! The schema `collie_training`: how much a replica may collect and why, which units may be sampled, what was collected, which models
 //! there are, and what became of sampled reads.
 //!
-//! What it shows is somebody else's ([`Training`]); without that the relations are empty. `decisions` is empty in any case: nothing
-//! makes decisions yet.
+//! What it shows is somebody else's ([`Training`]); without that the relations are empty.
 //!
 //! Checked by `system_tests`.
 
@@ -40,11 +39,57 @@ pub trait Training: Send + Sync {
     /// The machine; `None`: it was not looked at yet.
     fn hardware(&self) -> Option<HardwareRow>;
 
-    /// Changes the setting `name`, which begins with `training.`, until the server stops.
+    /// Returns the changes of settings that models proposed, oldest first.
+    fn decisions(&self) -> Vec<DecisionRow> {
+        Vec::new()
+    }
+
+    /// Returns the settings that decisions may be about here, with their values in force: us, bytes or a count.
+    fn decided_settings(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Changes the setting `name`, which begins with `training.` or `replication.`, until the server stops.
     ///
     /// # Errors
     /// It is unknown, is read at start only, or cannot have that value; in words.
     fn set_option(&self, name: &str, value: &str) -> Result<(), String>;
+
+    /// Calls `set`, which changes the engine's setting of that name, in a moment at which no decision changes it; if that succeeds none does
+    /// afterwards: it was set by hand.
+    ///
+    /// # Errors
+    /// Those of `set`.
+    fn set_by_hand(&self, _name: &str, set: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+        set()
+    }
+}
+
+/// A change of a setting that a model proposed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DecisionRow {
+    /// Its number.
+    pub id: u64,
+    /// When its last verdict was, in microseconds since 2000-01-01.
+    pub at_us: i64,
+    /// The setting's key.
+    pub setting: &'static str,
+    /// The value before, in us, bytes or a count.
+    pub old: f64,
+    /// The value that is tried.
+    pub new: f64,
+    /// The package of the model.
+    pub model_hash: u64,
+    /// By which part costs were predicted to fall: lower end, expected, upper end.
+    pub gain: (f64, f64, f64),
+    /// Probability of the trial, once it passed.
+    pub trial_p: Option<f64>,
+    /// The gain that was seen, of one that was kept.
+    pub observed_gain: Option<f64>,
+    /// How far it has come, a word or two.
+    pub verdict: &'static str,
+    /// Why.
+    pub reason: String,
 }
 
 /// How much may be collected. Times are in microseconds; what is not known, or the policy does not have, is `None`.
@@ -205,6 +250,7 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
                 ("is_on", Value::Bool(row.is_on)),
             ]);
         }),
+        "decisions" => training.decisions().into_iter().for_each(|row| push_decision(row, out)),
         "models" => training.models().into_iter().for_each(|row| push_model(row, out)),
         "units" => training.units().into_iter().for_each(|row| collected::push_unit(row, out)),
         "samples" => training.sample_files().into_iter().for_each(|row| collected::push_file(row, out)),
@@ -249,6 +295,25 @@ fn push_change(change: PolicyChange, out: &mut Output<'_>) {
         ("change", change.change.into()),
         ("reason", change.reason.into()),
         ("grant_us_per_s", int(change.grant_us_per_s)),
+    ]);
+}
+
+fn push_decision(row: DecisionRow, out: &mut Output<'_>) {
+    let (low, expected, high) = row.gain;
+    out.push([
+        ("id", int(row.id)),
+        ("at", Value::TimestampTz(row.at_us)),
+        ("setting", Value::text(row.setting)),
+        ("old_value", Value::Float8(row.old)),
+        ("new_value", Value::Float8(row.new)),
+        ("model_hash", format!("{:016x}", row.model_hash).into()),
+        ("gain_low", Value::Float8(low)),
+        ("gain", Value::Float8(expected)),
+        ("gain_high", Value::Float8(high)),
+        ("trial_p", float(row.trial_p)),
+        ("observed_gain", float(row.observed_gain)),
+        ("verdict", Value::text(row.verdict)),
+        ("reason", row.reason.into()),
     ]);
 }
 

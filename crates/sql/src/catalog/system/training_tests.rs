@@ -112,13 +112,28 @@ impl Training for FakeTraining {
     fn hardware(&self) -> Option<HardwareRow> {
         Some(HardwareRow { tag: 0xAB, properties: vec![("cores", "2".to_owned()), ("call_ns", "95.5".to_owned())] })
     }
+    fn decisions(&self) -> Vec<DecisionRow> {
+        let row = DecisionRow {
+            id: 3,
+            setting: "wal.flush_delay",
+            old: 10_000.0,
+            new: 5000.0,
+            model_hash: 0xAB,
+            gain: (0.05, 0.1, 0.2),
+            verdict: "canary",
+            reason: "canary until 900".to_owned(),
+            ..DecisionRow::default()
+        };
+        let (trial_p, observed_gain) = (Some(0.01), Some(0.125));
+        vec![row.clone(), DecisionRow { id: 4, trial_p, observed_gain, verdict: "kept", ..row }]
+    }
     fn set_option(&self, name: &str, _: &str) -> std::result::Result<(), String> {
         Err(format!("{name} is fixed here"))
     }
 }
 
 /// Goal: what a server knows of its training has rows with the right columns. Method: a policy, a change, a switch, a model and a
-/// file that is none; decisions, of which there are none.
+/// file that is none; a decision under way and one that is kept.
 #[test]
 fn training_is_shown() {
     let facts = shop();
@@ -155,7 +170,12 @@ fn training_is_shown() {
     let columns = ["file", "state", "coverage", "error_seen", "is_stale"];
     let expected = ["ou=13-label=0.package|active|0.5|0.25|t", "ou=14-label=0.package|refused|NULL|NULL|f"];
     assert_eq!(read("models", &columns), expected);
-    assert_eq!(read("decisions", &["id", "setting", "verdict"]), [""; 0]);
+    let columns = ["id", "at", "setting", "old_value", "new_value", "model_hash", "gain_low", "gain", "gain_high"];
+    let change = "2000-01-01 00:00:00+00|wal.flush_delay|10000|5000|00000000000000ab|0.05|0.1|0.2";
+    assert_eq!(read("decisions", &columns), [format!("3|{change}"), format!("4|{change}")]);
+    let columns = ["trial_p", "observed_gain", "verdict", "reason"];
+    let expected = ["NULL|NULL|canary|canary until 900", "0.01|0.125|kept|canary until 900"];
+    assert_eq!(read("decisions", &columns), expected);
 }
 
 /// Goal: what was collected has rows with the right columns, also what is not known of it. Method: a unit, a file and one that is damaged, a
