@@ -1,5 +1,6 @@
 //! `collie train`: cost models from samples. Wiring and printing; what is fitted and how good it is, `collie_samples` says.
 
+mod decision;
 mod evaluate;
 mod explain;
 mod fit;
@@ -21,7 +22,7 @@ pub(crate) enum Command {
     Fit(fit::Args),
     /// Say how far each model is off on samples, and how many lay inside their interval.
     Evaluate(evaluate::Args),
-    /// Show what a model was made of and which features its predictions turn on.
+    /// Show what a model was made of and which features its predictions turn on; or what became of a decision, and why.
     Explain(explain::Args),
 }
 

@@ -8,6 +8,7 @@ use std::{
 
 use collie_env::{Env, Random as _, SimRandom};
 use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit};
+use collie_train::decision::sample_journal;
 use serde_json::Value;
 
 /// Writes row reads that take 50 ns per step of the version chain, with a tenth of noise.
@@ -84,7 +85,10 @@ fn what_cannot_be_done_is_one_line() {
     check(&["fit"], Some(dir.path()), "no samples in");
     check(&["evaluate"], Some(dir.path()), "make them with collie train fit");
     check(&["fit", "--unit", "NONE"], Some(dir.path()), "as in SCAN or 13");
-    check(&["explain", "17"], None, "no journal of decisions");
+    check(&["explain", "17"], None, "say whose with --data DIR");
+    check(&["explain", "17"], Some(dir.path()), "decisions");
+    std::fs::write(dir.path().join("decisions"), sample_journal()).unwrap();
+    check(&["explain", "17"], Some(dir.path()), "there is no decision 17 in it");
     let bad = dir.path().join("bad.package");
     std::fs::write(&bad, b"COLLIEMP, or so it says").unwrap();
     check(&["explain", bad.to_str().unwrap()], None, "fit the model anew");
@@ -94,4 +98,28 @@ fn what_cannot_be_done_is_one_line() {
         (few.status.code(), text(&few.stdout).as_str()),
         (Some(1), "ROW_READ elapsed_ns: 20 samples, at least 50 are needed\n")
     );
+}
+
+/// Goal: a decision is explained by its rows and by the calls that its prediction is of. Method: the journal of one that a guard ended, in words
+/// and JSON.
+#[test]
+fn a_decision_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("decisions"), sample_journal()).unwrap();
+    let told = text(&train(&["explain", "1"], Some(dir.path())).stdout);
+    for part in [
+        "decision   1: wal.flush_delay 10000us -> 5000us",
+        "predicted  10.0 % (5.0 % to 20.0 %)",
+        "trial      p = 0.0100",
+        "rolled back: memory near its limit",
+        "LOG_FLUSH: 100.0 -> 200.0 calls a second, 9.0 -> 4.0 us each",
+        "stream_bytes",
+    ] {
+        assert!(told.contains(part), "{part} is not in:\n{told}");
+    }
+    let explained: Value =
+        serde_json::from_slice(&train(&["explain", "1", "--json"], Some(dir.path())).stdout).unwrap();
+    let verdicts: Vec<&Value> = explained["rows"].as_array().unwrap().iter().map(|row| &row["verdict"]).collect();
+    assert_eq!(verdicts, ["trial", "canary", "rolled back"]);
+    assert_eq!(explained["units"][0]["features"][0]["name"], "stream_bytes");
 }

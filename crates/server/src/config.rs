@@ -327,6 +327,12 @@ impl Config {
             "store.compression" => {
                 self.engine.levels.compression = if value == "none" { Compression::None } else { Compression::Lz4 };
             }
+            "store.gc_interval" => {
+                self.engine.gc_interval = time()?;
+                if !(Duration::from_millis(1)..=Duration::from_secs(1)).contains(&self.engine.gc_interval) {
+                    return Err(bad("expected 1ms to 1s"));
+                }
+            }
             "store.memory_limit" => self.engine.memory_limit = bytes()?,
             "store.recovery_threads" => self.engine.recovery_threads = size(16)?,
             "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
@@ -511,6 +517,7 @@ mod tests {
             ("wal.ring_size=big", "expected bytes"),
             ("store.compaction_threads=0", "expected 1 to 64"),
             ("store.compaction_threads=65", "expected 1 to 64"),
+            ("store.gc_interval=2s", "expected 1ms to 1s"),
             ("wal.enabled=false", "a server keeps a log"),
             ("store.compression=snappy", "expected one of none, lz4"),
             ("wal.protocol=fast", "expected one of oracle, base, help"),

@@ -11,10 +11,11 @@ use std::{
 };
 
 use collie_base::{Lsn, Term};
-use collie_engine::{OpenProgress, OpenReport, Options};
+use collie_engine::{OpenProgress, OpenReport, Options, Replica};
 use collie_env::{Env, FileLock};
 use collie_replica::{
     Difference,
+    database::EngineTarget,
     standby::{Cloned, Ended},
     term::Terms,
 };
@@ -39,7 +40,7 @@ use crate::{
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
-    training::{Collector, Training, Whose, shown},
+    training::{Collector, LiveGauge, LiveKnobs, NoSamples, Training, Whose, decide, shown},
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -193,6 +194,24 @@ fn fill(
     Ok(true)
 }
 
+/// Decides about the settings of a database that was opened, until it goes.
+fn decide_about(
+    database: &Arc<Database>,
+    applying: Option<(Replica, Arc<EngineTarget>)>,
+    config: &Config,
+    training: &Arc<Training>,
+    env: &Env,
+    runtime: &Runtime,
+) {
+    let replica = applying.as_ref().map(|(replica, _)| replica.clone());
+    let knobs = LiveKnobs::new(database, replica, config.engine.log.ring_bytes);
+    let gauge = LiveGauge::new(database, applying, config.replication.ready_delay, env.clone());
+    // Nothing in a server takes samples yet.
+    let (life, told) = training.deciding().begin(Arc::new(knobs), Box::new(gauge), Arc::new(NoSamples));
+    told.iter().for_each(|line| eprintln!("{line}"));
+    runtime.spawn(decide(training.clone(), life));
+}
+
 impl Life {
     /// Opens the directory; fills it before if it is a replica's, and is empty or its primary cannot bring it up to date. `None` if a
     /// signal came first.
@@ -309,6 +328,10 @@ impl Life {
             let peers = config.replication.peers.clone();
             let name = name_of(config, node.db.node_id());
             runtime.spawn(announce(node.terms.clone(), peers, name, node.db.clone()));
+        }
+        if !config.engine.read_only {
+            let applying = following.as_ref().map(Following::applying);
+            decide_about(&database, applying, config, training, env, runtime);
         }
         if quorum {
             database.ask_replicas(ReplicasAsked {
@@ -444,6 +467,7 @@ impl Server {
         let held = guard(data, exchange, &env)?;
         let (patience, healing) = Default::default();
         let training = Arc::new(Training::new(config.training.clone(), cores, data, env.clone()));
+        training.deciding().note_given(config.given.iter().map(|(key, _)| *key));
         let mut ground =
             Ground { config, data: data.to_owned(), env, patience, stage, healing, training, _guard: held };
         let Some((life, report)) = Life::open(&runtime, &mut ground, None, progress)? else {

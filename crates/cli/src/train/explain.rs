@@ -2,19 +2,21 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::bail;
 use collie_env::Env;
 use collie_samples::Explanation;
 use serde_json::json;
 
-use super::{per_cent, text};
+use super::{decision, per_cent, text};
 use crate::render::Table;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A model's package, as in DIR/models/ou=13-label=0.package.
-    #[arg(value_name = "PACKAGE")]
+    /// A model's package, as in DIR/models/ou=13-label=0.package, or the number of a decision, as collie_training.decisions has it.
+    #[arg(value_name = "PACKAGE or ID")]
     package: PathBuf,
+    /// Data directory with the decision.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// One JSON object.
     #[arg(long)]
     json: bool,
@@ -22,10 +24,8 @@ pub(crate) struct Args {
 
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let asked = text(&args.package);
-    if asked.bytes().all(|byte| byte.is_ascii_digit()) && !args.package.exists() {
-        bail!(
-            "decision {asked}: no journal of decisions is written yet; name a package, as in DIR/models/ou=13-label=0.package"
-        );
+    if let Some(id) = asked.parse().ok().filter(|_| !args.package.exists()) {
+        return decision::run(id, args.data.as_deref(), args.json);
     }
     let explained = collie_samples::explain(&Env::real(), &args.package)?;
     if args.json {

@@ -42,7 +42,7 @@ pub const KEYS: &[Key] = &[
         "replication.apply_workers",
         Kind::Count,
         "0",
-        "Threads of a replica that apply row writes, at most 16. 0: as many as there are cores, 8 at most.",
+        "Threads of a replica that apply row writes, at most 16. 0: as many as there are cores, 8 at most. CALL collie_set_option('replication.apply_workers', '1') has fewer of those that were started work, and all of them again.",
     ),
     key(
         "replication.auto_rebuild",
@@ -66,7 +66,7 @@ pub const KEYS: &[Key] = &[
         "replication.flush_delay",
         Kind::Time,
         "500us",
-        "While a replica is connected, the log is flushed when the oldest byte that nobody waits for is so old: how long an asynchronous commit takes to leave for the replica. 0: as wal.flush_delay says.",
+        "While a replica is connected, the log is flushed when the oldest byte that nobody waits for is so old: how long an asynchronous commit takes to leave for the replica. 0: as wal.flush_delay says. CALL collie_set_option changes it while the server runs, to more than 0.",
     ),
     key(
         "replication.heartbeat",
@@ -214,6 +214,12 @@ pub const KEYS: &[Key] = &[
         "How the tables of the levels are stored that are written from now on, by flushes and merges. What is there is read as it is.",
     ),
     key(
+        "store.gc_interval",
+        Kind::Time,
+        "2ms",
+        "Time between two rounds of the garbage collector while it finds old versions to free: 1ms to 1s. When it finds none they come less often, every 64ms at the least. CALL collie_set_option changes it while the server runs.",
+    ),
+    key(
         "store.memory_limit",
         Kind::Bytes,
         "0",
@@ -229,13 +235,13 @@ pub const KEYS: &[Key] = &[
         "store.write_buffer_size",
         Kind::Bytes,
         "64MiB",
-        "Unflushed rows of a table or index at which it is flushed to its levels, about.",
+        "Unflushed rows of a table or index at which it is flushed to its levels, about. CALL collie_set_option changes it while the server runs.",
     ),
     key(
         "training.apply",
         Kind::Word(&["off", "propose", "canary"]),
         "propose",
-        "What becomes of changes of settings that models propose: nothing, a row that says so, or a trial with the new value in memory. Nothing proposes any yet.",
+        "What becomes of changes of settings that models propose: nothing (and what was kept before is not used), a row in collie_training.decisions that says so, or a trial with the new value in memory, second by second in turn with the old one, then ten minutes of it under watch, then it is kept. Only wal.flush_delay (1 to 40 ms), replication.flush_delay, wal.flush_bytes, store.gc_interval, store.write_buffer_size and, on a replica, replication.apply_workers, and none that somebody has set. CALL collie_set_option('training.apply', 'off') ends a change at once. The server takes no samples yet, so that nothing is proposed.",
     ),
     key(
         "training.collection_cpu",
@@ -358,12 +364,17 @@ pub const KEYS: &[Key] = &[
         "1",
         "Log writes and syncs at one time, 1 to 8. More help where the device syncs in parallel.",
     ),
-    key("wal.flush_bytes", Kind::Bytes, "1MiB", "The log is flushed when so much waits that nobody waits for."),
+    key(
+        "wal.flush_bytes",
+        Kind::Bytes,
+        "1MiB",
+        "The log is flushed when so much waits that nobody waits for; at most half of wal.ring_size. CALL collie_set_option changes it while the server runs.",
+    ),
     key(
         "wal.flush_delay",
         Kind::Time,
         "10ms",
-        "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose.",
+        "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose. 1ms to 10s. CALL collie_set_option changes it while the server runs.",
     ),
     key("wal.frame_size", Kind::Bytes, "1MiB", "Most log bytes in one write."),
     key(

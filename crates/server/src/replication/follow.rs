@@ -209,6 +209,11 @@ impl Following {
         self.ticking = Some(runtime.spawn(tick(training, life, sensors)));
     }
 
+    /// Returns what applies the primary's log here, and what hears of it.
+    pub(crate) fn applying(&self) -> (Replica, Arc<EngineTarget>) {
+        (self.replica.clone(), self.candidate.target.clone())
+    }
+
     /// Returns what can make it a primary.
     pub(crate) fn candidate(&self) -> &Arc<Candidate> {
         &self.candidate

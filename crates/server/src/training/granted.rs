@@ -37,10 +37,10 @@ impl Granted {
     }
 }
 
-/// Returns `us` without its fraction; what is no number, or below 0, is 0.
+/// Returns a number without its fraction; what is none, or below 0, is 0.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the conversion saturates")]
-pub(super) fn whole(us: f64) -> u64 {
-    us as u64
+pub(super) fn whole(number: f64) -> u64 {
+    number as u64
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@
 //! | `fitter.rs`, `fitting.rs` | when a fit runs, and the process that it is |
 //! | `collection.rs` | [`Collection`](collection::Collection): all of that as views read it |
 //! | `switch.rs`, `units.rs` | switches by name, and the names of units and sources |
+//! | `decisions/` | which settings are tried, kept and put back, once a second |
 //! | `log.rs` | the newest changes |
 //! | `shown.rs` | what views show and settings change |
 //!
@@ -41,6 +42,7 @@
 mod collection;
 mod collector;
 mod controller;
+mod decisions;
 mod fitter;
 mod fitting;
 #[cfg(test)]
@@ -64,6 +66,7 @@ mod units;
 
 pub(crate) use self::{
     collector::{Collector, Whose},
+    decisions::{LiveGauge, LiveKnobs, NoSamples, decide},
     sensors::Sensors,
     shown::shown,
     state::Training,

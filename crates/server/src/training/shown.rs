@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use collie_sql::catalog::system::{
-    self, HardwareRow, ModelRow, PolicyChange, PolicyRow, PredictionRow, SampleFileRow, SwitchRow, UnitRow,
+    self, DecisionRow, HardwareRow, ModelRow, PolicyChange, PolicyRow, PredictionRow, SampleFileRow, SwitchRow, UnitRow,
 };
 use tokio::task::block_in_place;
 
@@ -45,8 +45,20 @@ impl system::Training for Shown {
         self.0.collection().hardware()
     }
 
+    fn decisions(&self) -> Vec<DecisionRow> {
+        self.0.deciding().rows()
+    }
+
+    fn decided_settings(&self) -> Vec<(&'static str, u64)> {
+        self.0.deciding().values()
+    }
+
     fn set_option(&self, name: &str, value: &str) -> Result<(), String> {
-        self.0.set_option(name, value)
+        block_in_place(|| self.0.set_option(name, value))
+    }
+
+    fn set_by_hand(&self, name: &str, set: &mut dyn FnMut() -> Result<(), String>) -> Result<(), String> {
+        self.0.deciding().set_by_hand(name, set)
     }
 }
 

@@ -12,6 +12,7 @@ use collie_obs::{RateTable, Source};
 use collie_sql::catalog::system::{PolicyChange, PolicyRow, SwitchRow};
 use collie_train::{
     budget::Switches,
+    decision::Setting,
     policy::{ElasticBudget, Halt, PolicyKind, Signals, Windows},
 };
 use parking_lot::Mutex;
@@ -19,6 +20,7 @@ use parking_lot::Mutex;
 use super::{
     collection::Collection,
     controller::{Controller, Decided},
+    decisions::Deciding,
     granted::Granted,
     log::Log,
     sampler::{Process, Sampler},
@@ -26,7 +28,7 @@ use super::{
     units::{REPLAYED_READ, sources, units},
 };
 use crate::{
-    config::{self, find},
+    config::{self, Config, find},
     replication::EPOCH_DIFFERENCE,
 };
 
@@ -78,6 +80,7 @@ pub(crate) struct Training {
     cores: u32,
     sampler: Arc<dyn Sampler>,
     collection: Collection,
+    deciding: Deciding,
     inner: Mutex<Inner>,
 }
 
@@ -110,11 +113,13 @@ impl Training {
         env: Env,
         sampler: Arc<dyn Sampler>,
     ) -> Self {
+        let deciding = Deciding::new(env.clone(), data, settings.apply);
         Self {
             granted: Granted::default(),
             cores: u32::try_from(cores).unwrap_or(u32::MAX),
             sampler,
             collection: Collection::new(data, &env),
+            deciding,
             inner: Mutex::new(Inner {
                 settings,
                 config_epoch: epoch(&env),
@@ -127,6 +132,11 @@ impl Training {
             }),
             env,
         }
+    }
+
+    /// Returns who decides about settings.
+    pub(crate) fn deciding(&self) -> &Deciding {
+        &self.deciding
     }
 
     /// Returns the processor time of work that can wait, of which reads are run again.
@@ -175,8 +185,9 @@ impl Training {
         self.collection.change(|figures| figures.rates = Default::default());
     }
 
-    /// Nothing is granted from now on, whoever ticks (A1).
+    /// Nothing is granted from now on, whoever ticks (A1), and what was tried is put back.
     pub(crate) fn stop(&self, reason: &str) {
+        self.deciding.interrupt();
         let mut inner = self.inner.lock();
         self.end_run(&mut inner, reason);
     }
@@ -290,6 +301,22 @@ impl Training {
         units().flat_map(row).collect()
     }
 
+    /// Changes what becomes of proposals, until the server stops.
+    fn set_apply(&self, value: &str) -> Result<(), String> {
+        let name = "training.apply";
+        let mut given = Config::default();
+        given.set(name, value).map_err(|error| error.to_string())?;
+        let mut inner = self.inner.lock();
+        let is_changed = inner.settings.apply != given.training.apply;
+        inner.settings.apply = given.training.apply;
+        if is_changed {
+            self.note(&mut inner, "setting", format!("{name} = {value}"), "collie_set_option");
+        }
+        drop(inner);
+        self.deciding.set_mode(given.training.apply);
+        Ok(())
+    }
+
     /// Changes a setting until the server stops.
     ///
     /// # Errors
@@ -303,10 +330,24 @@ impl Training {
             }
             return Ok(());
         }
+        if let Some(setting @ (Setting::ApplyWorkers | Setting::ReplicationFlushDelay)) = Setting::of_key(name) {
+            let mut given = Config::default();
+            given.set(name, value).map_err(|error| error.to_string())?;
+            let given = given.replication;
+            let is_time = setting == Setting::ReplicationFlushDelay;
+            let number = if is_time { given.flush_delay.as_micros() as f64 } else { given.apply_workers as f64 };
+            return self.deciding.set_replication(setting, number);
+        }
+        if name == "training.apply" {
+            return self.set_apply(value);
+        }
         let key = find(name).map_err(|error| error.to_string())?;
         if !LIVE.contains(&key.name) {
             let live = LIVE.join(", ");
-            return Err(format!("{name} is read when the server starts: training.switch, {live} change while it runs"));
+            return Err(format!(
+                "{name} is read when the server starts: replication.apply_workers, replication.flush_delay, training.apply, \
+                 training.switch, {live} change while it runs"
+            ));
         }
         let mut inner = self.inner.lock();
         let mut settings = inner.settings.clone();

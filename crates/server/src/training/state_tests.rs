@@ -127,7 +127,11 @@ fn settings_change_while_it_runs_or_are_refused() {
         ("training.collection_policy", "pilot", "expected one of none, always"),
         ("training.read_share", "0.5", "training.read_share is read when the server starts"),
         ("training.samples_bytes", "1GiB", "is read when the server starts"),
-        ("training.apply", "canary", "is read when the server starts"),
+        ("training.apply", "always", "expected one of off, propose, canary"),
+        ("replication.apply_workers", "17", "expected 0 to 16"),
+        ("replication.apply_workers", "2", "no database is open"),
+        ("replication.flush_delay", "soon", "expected a time"),
+        ("replication.slots", "2", "is read when the server starts"),
         ("training.collection_cpus", "1", "did you mean training.collection_cpu?"),
         ("training.switch", "SKIM:local=on", "there is no unit SKIM"),
     ] {
@@ -135,6 +139,11 @@ fn settings_change_while_it_runs_or_are_refused() {
         assert!(error.contains(part), "{name} = {value}: {error}");
     }
     assert_eq!(said(&training).len(), 3, "what is refused changes nothing");
+    for mode in ["off", "canary", "canary"] {
+        training.set_option("training.apply", mode).unwrap();
+    }
+    let modes = ["training.apply = off", "training.apply = canary"].map(|change| ("setting", change.to_owned()));
+    assert_eq!(said(&training)[3..], modes);
 }
 
 /// Goal: switches are shown as they are put, whatever policy is in force, and outlast a promotion. Method: one off, then the next life.

@@ -21,7 +21,8 @@ impl Session {
             return self.database.set_quorum(&option.value);
         }
         let ast::SetOption { name, value } = option;
-        let mut of_engine = || kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string());
+        let mut of_engine =
+            || kv::Db::over(&self.database.db).set_option(name, value).map_err(|error| error.to_string());
         let changed = match self.database.training() {
             Some(training) if SERVERS.iter().any(|section| name.starts_with(section)) => {
                 training.set_option(name, value)

@@ -7,7 +7,7 @@
 //! | `store.rs` | memory, rows, flushes and levels, family by family |
 //! | `reads.rs` | sampled reads |
 //! | `redundancy.rs` | replicas, slots, the quorum, and whom a replica follows |
-//! | `training.rs` | how much a replica may collect, and what was collected |
+//! | `training.rs` | how much a replica may collect, what was collected, and what was decided about settings |
 //!
 //! What each means: `docs/http.md`, which the clients' tests compare with what is answered.
 
@@ -52,6 +52,7 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     if let Some(shown) = database.training() {
         training::policy(&mut out, &shown.policy());
         training::units(&mut out, &shown.units());
+        training::decisions(&mut out, &shown.decisions(), &shown.decided_settings());
     }
     reads::replayed(&mut out, &database.replayed_reads());
     out.text()

@@ -1,8 +1,9 @@
-//! How much a replica may collect, whether its delay stays inside the bound, and what was collected.
+//! How much a replica may collect, whether its delay stays inside the bound, what was collected, and what was decided about settings.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use collie_sql::catalog::system::{PolicyRow, UnitRow};
+use collie_sql::catalog::system::{DecisionRow, PolicyRow, UnitRow};
+use collie_train::decision::Verdict;
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
@@ -49,4 +50,16 @@ pub(super) fn units(out: &mut Exposition, rows: &[UnitRow]) {
     each("collie_training_samples_total", "Samples of operating units.", &|row| row.by_source.iter().sum());
     let help = "Samples that nobody took in time.";
     each("collie_training_samples_dropped_total", help, &|row| row.dropped);
+}
+
+/// Adds changes by how far they came, and the values in force of the settings that they may be about.
+pub(super) fn decisions(out: &mut Exposition, rows: &[DecisionRow], settings: &[(&'static str, u64)]) {
+    let mut counts: BTreeMap<&str, u64> = Verdict::WORDS.into_iter().map(|word| (word, 0)).collect();
+    rows.iter().for_each(|row| *counts.entry(row.verdict).or_default() += 1);
+    let samples = counts.into_iter().map(|(verdict, count)| ([("verdict", verdict)], count.into()));
+    let help = "Changes of settings that models proposed and the journal has, by how far they came.";
+    out.each("collie_training_decisions", Kind::Gauge, help, samples);
+    let samples = settings.iter().map(|(setting, value)| ([("setting", *setting)], (*value).into()));
+    let help = "Values in force of the settings that decisions may change here: us, bytes or a count.";
+    out.each("collie_training_setting", Kind::Gauge, help, samples);
 }

@@ -1,0 +1,305 @@
+//! [`Decider`]: the change in flight on one node, a second at a time: measures, asks the state machine, does what it says in its order.
+//!
+//! | it says | done | fails |
+//! |---|---|---|
+//! | journal a row that begins something | written and synced | the change ends with the old value; the row of its end is owed |
+//! | journal a row that ends a change | the same | owed (C4); one that would have kept a value puts the old one back |
+//! | put a value | in memory, unless somebody set it by hand | an old one is put again each second, a new one ends the change |
+
+use std::sync::Arc;
+
+use collie_train::decision::{
+    Action, Decisions, Entry, Guard, Mode, Moved, Proposal, Row, Setting, Verdict, kept_values,
+};
+
+use super::{
+    baseline::Baseline,
+    effect::Change,
+    forecast::{Forecast, forecast},
+    gauge::{Gauge, Second},
+    hands::Hands,
+    journal_file::JournalFile,
+    knobs::Knobs,
+    predictor::Predictor,
+    switchback::Switchback,
+};
+
+/// Between two looks for something to propose, in seconds.
+const LOOK_EVERY_S: u64 = 10;
+/// What a value is multiplied by, to be looked at.
+const STEPS: [f64; 2] = [2.0, 0.5];
+
+/// What a decider works with.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) knobs: Arc<dyn Knobs>,
+    pub(super) gauge: Box<dyn Gauge>,
+    pub(super) predictor: Arc<dyn Predictor>,
+    pub(super) hands: Arc<Hands>,
+    pub(super) journal: JournalFile,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct Decider {
+    parts: Parts,
+    machine: Decisions,
+    /// Of the change on trial.
+    switchback: Option<Switchback>,
+    /// Of the canary.
+    baseline: Option<Baseline>,
+    /// Rows that could not be written.
+    owed: Vec<Row>,
+    /// An old value that could not be put.
+    unrestored: Option<(Setting, f64)>,
+    /// What moved the prediction of the change that is proposed.
+    moved: Vec<Moved>,
+    next_look_s: u64,
+}
+
+impl Decider {
+    /// Goes on from the journal: a change that was in flight has ended, and values that were kept are put.
+    pub(super) fn new(parts: Parts, mode: Mode, now_s: u64) -> Self {
+        let rows: Vec<Row> = parts.journal.entries().iter().map(|entry| entry.row).collect();
+        let (machine, actions) = Decisions::recover(mode, &rows, now_s);
+        let mut decider = Self {
+            parts,
+            machine,
+            switchback: None,
+            baseline: None,
+            owed: Vec::new(),
+            unrestored: None,
+            moved: Vec::new(),
+            next_look_s: now_s + LOOK_EVERY_S,
+        };
+        decider.perform(actions, now_s);
+        if mode != Mode::Off {
+            for (setting, value) in kept_values(decider.parts.journal.entries()) {
+                decider.put_kept(setting, value);
+            }
+        }
+        decider
+    }
+
+    fn put_kept(&self, setting: Setting, value: f64) {
+        let (low, high) = self.parts.knobs.range(setting);
+        if (low..=high).contains(&value) && self.parts.knobs.value(setting) != Some(value) {
+            // What cannot be put, or not in this role, leaves the configured value.
+            let _as_configured = self.put(setting, value);
+        }
+    }
+
+    /// Returns every row, oldest first.
+    pub(super) fn entries(&self) -> &[Entry] {
+        self.parts.journal.entries()
+    }
+
+    /// Returns the settings that this node has, with their values.
+    pub(super) fn values(&self) -> Vec<(Setting, f64)> {
+        Setting::ALL.into_iter().filter_map(|setting| Some((setting, self.parts.knobs.value(setting)?))).collect()
+    }
+
+    /// Returns whether the database is still there.
+    pub(super) fn is_open(&self) -> bool {
+        self.parts.knobs.is_open()
+    }
+
+    /// Returns whether a change is in flight.
+    #[cfg(test)]
+    pub(super) fn is_busy(&self) -> bool {
+        self.machine.in_flight().is_some()
+    }
+
+    /// Changes what is done with proposals; off ends a change in flight.
+    pub(super) fn set_mode(&mut self, mode: Mode, now_s: u64) {
+        self.machine.set_mode(mode);
+        if mode == Mode::Off {
+            let actions = self.machine.interrupt(now_s);
+            self.perform(actions, now_s);
+        }
+    }
+
+    /// Puts the old value back at once, since the node is about to be something else (C3). The row is written by the next tick: the disk
+    /// need not be waited for.
+    pub(super) fn interrupt(&mut self, now_s: u64) {
+        for action in self.machine.interrupt(now_s) {
+            match action {
+                Action::Journal(row) => self.owed.push(row),
+                Action::EndTrial { setting, old } | Action::Set { setting, value: old } => self.restore(setting, old),
+                Action::StartTrial(_) | Action::WriteConfiguration { .. } => {}
+            }
+        }
+        (self.switchback, self.baseline) = (None, None);
+    }
+
+    /// Takes the second that has passed.
+    pub(super) fn tick(&mut self, now_s: u64) {
+        let second = self.parts.gauge.read();
+        self.settle();
+        if let Some(row) = self.machine.in_flight().copied() {
+            self.go_on(&row, &second, now_s);
+        } else if now_s >= self.next_look_s && self.owed.is_empty() && self.unrestored.is_none() {
+            self.next_look_s = now_s + LOOK_EVERY_S;
+            self.look(now_s);
+        }
+        if let (Some(switchback), Some(row)) = (&self.switchback, self.machine.in_flight().copied()) {
+            let value = switchback.value();
+            if self.put(row.setting, value).is_err() {
+                let actions = self.machine.guard(Guard::Refused, now_s);
+                self.perform(actions, now_s);
+            }
+        }
+    }
+
+    /// Does what could not be done before.
+    fn settle(&mut self) {
+        if let Some((setting, old)) = self.unrestored.take() {
+            self.restore(setting, old);
+        }
+        while let Some(row) = self.owed.first().copied() {
+            if self.parts.journal.add(row.into()).is_err() {
+                return;
+            }
+            self.owed.remove(0);
+        }
+    }
+
+    fn go_on(&mut self, row: &Row, second: &Second, now_s: u64) {
+        let actions = if self.parts.hands.hold(row.setting) {
+            self.machine.guard(Guard::SetByHand, now_s)
+        } else if let Some(guard) = second.guard {
+            self.machine.guard(guard, now_s)
+        } else if let Some(switchback) = &mut self.switchback {
+            match switchback.add(*second) {
+                Some((pair, is_delay_held)) => {
+                    let baseline = switchback.baseline();
+                    self.baseline = Some(baseline);
+                    self.machine.trial_pair(pair, is_delay_held, &baseline.watch(), now_s)
+                }
+                None => self.machine.tick(now_s),
+            }
+        } else if let Some(baseline) = &self.baseline {
+            if baseline.is_failing(second) {
+                self.machine.guard(Guard::Errors, now_s)
+            } else if !second.is_delay_held {
+                self.machine.guard(Guard::ReplicaDelay, now_s)
+            } else {
+                self.machine.canary_window(baseline.window(second), now_s)
+            }
+        } else {
+            self.machine.guard(Guard::Blind, now_s)
+        };
+        self.perform(actions, now_s);
+    }
+
+    /// Proposes the change that is worth most, if one is worth enough.
+    fn look(&mut self, now_s: u64) {
+        if self.machine.mode() == Mode::Off {
+            return;
+        }
+        let Some((change, forecast)) = self.best() else { return };
+        let Change { setting, old, new } = change;
+        let proposal = Proposal {
+            setting,
+            old,
+            new,
+            range: self.parts.knobs.range(setting),
+            is_set_by_hand: self.parts.hands.hold(setting),
+            gain: forecast.gain,
+            model_hash: forecast.model_hash,
+            is_model_stale: forecast.is_stale,
+        };
+        if let Ok(actions) = self.machine.propose(&proposal, now_s) {
+            self.moved = forecast.moved;
+            self.perform(actions, now_s);
+        }
+    }
+
+    fn best(&self) -> Option<(Change, Forecast)> {
+        let Parts { knobs, predictor, hands, .. } = &self.parts;
+        let free = Setting::ALL.into_iter().filter(|setting| !hands.hold(*setting));
+        let steps = free.filter_map(|setting| Some((setting, knobs.value(setting)?))).flat_map(|(setting, old)| {
+            let (low, high) = knobs.range(setting);
+            STEPS.map(|step| Change { setting, old, new: (old * step).ceil() }).into_iter().filter(move |change| {
+                (low..=high).contains(&change.new) && change.new >= old / 2.0 && change.new != old
+            })
+        });
+        let worth = steps.filter_map(|change| Some((change, forecast(&change, &**predictor)?)));
+        worth.max_by(|(_, one), (_, other)| one.gain.low.total_cmp(&other.gain.low))
+    }
+
+    /// Does what the machine says, in its order; what comes after something that failed is not done.
+    fn perform(&mut self, actions: Vec<Action>, now_s: u64) {
+        for action in actions {
+            match action {
+                Action::Journal(row) => {
+                    let moved = std::mem::take(&mut self.moved);
+                    if self.parts.journal.add(Entry { row, moved }).is_err() {
+                        return self.unwritten(row, now_s);
+                    }
+                    if !row.verdict.is_open() {
+                        (self.switchback, self.baseline) = (None, None);
+                    }
+                }
+                Action::StartTrial(_) => {
+                    self.switchback = self.machine.in_flight().map(|row| Switchback::new(row.old, row.new));
+                }
+                Action::EndTrial { setting, old } => {
+                    self.switchback = None;
+                    self.restore(setting, old);
+                }
+                Action::Set { setting, value } => {
+                    let is_new = self.machine.in_flight().is_some_and(|row| row.new == value);
+                    if !is_new {
+                        self.restore(setting, value);
+                    } else if self.put(setting, value).is_err() {
+                        let actions = self.machine.guard(Guard::Refused, now_s);
+                        return self.perform(actions, now_s);
+                    }
+                }
+                // The row that keeps it is what an open goes by.
+                Action::WriteConfiguration { .. } => {}
+            }
+        }
+    }
+
+    /// A row could not be written: nothing goes on as if it had been.
+    fn unwritten(&mut self, row: Row, now_s: u64) {
+        match row.verdict {
+            Verdict::Trial | Verdict::Canary { .. } => {
+                let actions = self.machine.guard(Guard::Disk, now_s);
+                // Not `perform`: the disk is asked again by the next tick.
+                for action in actions {
+                    match action {
+                        Action::Journal(end) => self.owed.push(end),
+                        Action::EndTrial { setting, old } | Action::Set { setting, value: old } => {
+                            self.restore(setting, old);
+                        }
+                        Action::StartTrial(_) | Action::WriteConfiguration { .. } => {}
+                    }
+                }
+            }
+            Verdict::Kept { .. } => {
+                self.restore(row.setting, row.old);
+                self.owed.push(Row { verdict: Verdict::Guarded(Guard::Disk), ..row });
+            }
+            _ => self.owed.push(row),
+        }
+        (self.switchback, self.baseline) = (None, None);
+    }
+
+    fn put(&self, setting: Setting, value: f64) -> Result<(), String> {
+        let Parts { knobs, hands, .. } = &self.parts;
+        hands.unless_set(setting, || knobs.put(setting, value))
+    }
+
+    fn restore(&mut self, setting: Setting, old: f64) {
+        if self.put(setting, old).is_err() {
+            self.unrestored = Some((setting, old));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "decider_tests.rs"]
+mod tests;
