@@ -1,5 +1,9 @@
 //! `Latencies`: counts of durations in buckets that are at most 1/64 wide, so percentiles of millions cost 30 KiB.
 
+mod shared;
+
+pub use shared::SharedLatencies;
+
 const SUB_BITS: u32 = 6;
 const SUBS: u64 = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
@@ -9,12 +13,13 @@ const BUCKETS: usize = (64 - SUB_BITS as usize + 1) << SUB_BITS;
 pub struct Latencies {
     buckets: Box<[u64]>,
     count: u64,
+    sum_ns: u64,
     max_ns: u64,
 }
 
 impl Default for Latencies {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, max_ns: 0 }
+        Self { buckets: vec![0; BUCKETS].into_boxed_slice(), count: 0, sum_ns: 0, max_ns: 0 }
     }
 }
 
@@ -36,13 +41,14 @@ impl Latencies {
     pub fn record(&mut self, ns: u64) {
         self.buckets[bucket(ns)] += 1;
         self.count += 1;
+        self.sum_ns = self.sum_ns.wrapping_add(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.buckets.fill(0);
-        (self.count, self.max_ns) = (0, 0);
+        (self.count, self.sum_ns, self.max_ns) = (0, 0, 0);
     }
 
     /// Adds the counts of `other`.
@@ -51,7 +57,27 @@ impl Latencies {
             *mine += others;
         }
         self.count += other.count;
+        self.sum_ns = self.sum_ns.wrapping_add(other.sum_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
+    }
+
+    /// Returns what was counted since `before`, an earlier copy of the same. The longest is known to 1/64 only.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let pairs = self.buckets.iter().zip(&before.buckets);
+        let buckets: Box<[u64]> = pairs.map(|(now, before)| now.saturating_sub(*before)).collect();
+        let longest = buckets.iter().rposition(|count| *count > 0);
+        Self {
+            count: buckets.iter().sum(),
+            sum_ns: self.sum_ns.wrapping_sub(before.sum_ns),
+            max_ns: longest.map_or(0, |bucket| highest(bucket).min(self.max_ns)),
+            buckets,
+        }
+    }
+
+    /// Returns how long one took in the mean; `None` of none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
     }
 
     /// Returns how many were counted.
@@ -119,5 +145,22 @@ mod tests {
         low.clear();
         assert_eq!((low.count(), low.max_ns(), low.at_per_mille(500)), (0, 0, 0));
         assert_eq!(Latencies::default().at_per_mille(500), 0);
+        assert_eq!((low.mean_ns(), Latencies::default().mean_ns()), (None, None));
+    }
+
+    /// Goal: a difference of two copies has what came in between and nothing else. Method: long ones before, 1 to 1000 us after, against the
+    /// exact figures; the difference of a copy with itself.
+    #[test]
+    fn a_difference_is_of_what_came_in_between() {
+        let mut latencies = Latencies::default();
+        (0..50).for_each(|_| latencies.record(1_000_000_000));
+        let before = latencies.clone();
+        (1..=1000).for_each(|us| latencies.record(us * 1000));
+        let between = latencies.since(&before);
+        assert_eq!((between.count(), between.mean_ns()), (1000, Some(500_500.0)));
+        let (p99, max) = (between.at_per_mille(990), between.max_ns());
+        assert!((990_000..1_010_000).contains(&p99) && (1_000_000..1_016_000).contains(&max), "{p99}, {max}");
+        let none = before.since(&before);
+        assert_eq!((none.count(), none.max_ns(), none.mean_ns()), (0, 0, None));
     }
 }

@@ -1,6 +1,6 @@
 //! Ids, log positions, byte codec, checksums, lock strengths and remedies: the words every other crate speaks.
 //!
-//! Knows no file, no thread, no clock and no unsafe code. What is here is a plain value.
+//! Knows no file, no thread, no clock and no unsafe code. What is here is a plain value, or counts plain values.
 //!
 //! ```
 //! use collie_base::{Lsn, codec::Reader};
@@ -25,7 +25,7 @@ mod map;
 mod remedy;
 
 pub use ids::{CfId, HistoryId, Term, Xid};
-pub use latencies::Latencies;
+pub use latencies::{Latencies, SharedLatencies};
 pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};

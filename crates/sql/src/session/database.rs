@@ -20,7 +20,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Lsn, Map};
+use collie_base::{CfId, Latencies, Lsn, Map, SharedLatencies};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
@@ -33,15 +33,8 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::RowIds,
     session::{
-        Session,
-        activity::Activity,
-        cache::PlanCache,
-        commit_times::CommitTimes,
-        latency::{Answered, Latencies},
-        referential::Questions,
-        sampled::Sampling,
-        settings::Settings,
-        timer::Timer,
+        Session, activity::Activity, cache::PlanCache, commit_times::CommitTimes, referential::Questions,
+        sampled::Sampling, settings::Settings, timer::Timer,
     },
 };
 
@@ -63,7 +56,7 @@ pub struct Database {
     /// Sessions that are running a statement now.
     pub(super) running: AtomicUsize,
     /// How long answers took.
-    pub(super) latencies: Latencies,
+    pub(super) latencies: SharedLatencies,
     connected: Mutex<Map<u32, Connected>>,
     next_pid: AtomicU32,
     /// Ends what takes too long.
@@ -215,7 +208,7 @@ impl Database {
             epoch: AtomicU64::new(2),
             next_oid: AtomicU32::new(loaded.next_oid),
             running: AtomicUsize::new(0),
-            latencies: Latencies::default(),
+            latencies: SharedLatencies::default(),
             connected: Mutex::default(),
             next_pid: AtomicU32::new(1),
             followed: Mutex::default(),
@@ -364,9 +357,10 @@ impl Database {
         self.connected.lock().remove(&pid);
     }
 
-    /// Returns how many messages were answered since the database was opened, and how long that took.
-    pub fn answered(&self) -> Answered {
-        self.latencies.seen()
+    /// Returns how many messages of clients were answered since the database was opened, and how long that took. One of the extended
+    /// protocol counts from its last Execute to its answer.
+    pub fn answered(&self) -> Latencies {
+        self.latencies.copy()
     }
 
     /// Returns the engine.

@@ -9,7 +9,6 @@
 //! |---|---|
 //! | `database.rs` | what all sessions share |
 //! | `activity.rs` | what a session does, as others see it |
-//! | `latency.rs` | how long answers took |
 //! | `simple.rs`, `extended.rs` | the two ways statements arrive |
 //! | `run.rs` | one planned statement: plan, lock, re-check, snapshot, step |
 //! | `transaction.rs` | blocks, savepoints, commit |
@@ -45,7 +44,6 @@ mod facts;
 mod following;
 mod foreign_key;
 mod health;
-mod latency;
 mod limits;
 mod named;
 mod option;
@@ -73,7 +71,6 @@ pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
 use collie_base::Lsn;
 use collie_engine::{Advisory, CancelHandle};
 pub use database::{Blocking, Connected, DATABASE, Database, OpenError, no_database};
-pub use latency::Answered;
 pub use limits::IdleLimit;
 use limits::Limits;
 pub use position::COMMIT_PARAMETER;
@@ -230,7 +227,8 @@ impl Session {
         let application = self.settings.get("application_name");
         let now = self.database.now();
         // The wall may have been set back meanwhile: such an answer counts as fast.
-        self.database.latencies.note(self.pid, u64::try_from(now - self.statement_time).unwrap_or(0));
+        let us = u64::try_from(now - self.statement_time).unwrap_or(0);
+        self.database.latencies.record(self.pid, us.saturating_mul(1000));
         self.identity.activity.end(state, now, self.transaction.began(), application);
     }
 

@@ -5,10 +5,11 @@ use std::{
     time::Duration,
 };
 
+use collie_base::Latencies;
 use collie_engine::Replica;
 use collie_env::Env;
 use collie_replica::database::{DelaysHeard, EngineTarget};
-use collie_sql::session::{Answered, Database};
+use collie_sql::session::Database;
 use collie_train::decision::Guard;
 
 use super::gauge::{Gauge, Second};
@@ -22,7 +23,7 @@ const ENDED_MIN: u64 = 20;
 #[derive(Clone, Debug, Default)]
 struct Look {
     at_ns: u64,
-    answered: Answered,
+    answered: Latencies,
     /// Transactions that committed and that were rolled back.
     ended: (u64, u64),
     applied: u64,
@@ -112,8 +113,9 @@ fn second(before: &Look, now: &Look, is_replica: bool) -> Second {
         (now.applied.saturating_sub(before.applied), delay_us, delay_us)
     } else {
         let answered = now.answered.since(&before.answered);
-        let us = |us: Option<f64>| us.unwrap_or(f64::NAN);
-        (answered.count(), us(answered.mean_us()), us(answered.quantile_us(0.99)))
+        let us = |ns: Option<f64>| ns.map_or(f64::NAN, |ns| ns / 1e3);
+        let p99_ns = (answered.count() > 0).then(|| answered.at_per_mille(990) as f64);
+        (answered.count(), us(answered.mean_ns()), us(p99_ns))
     };
     Second { throughput: count as f64 / seconds, mean_us, p99_us, aborted, is_delay_held: true, guard: None }
 }
