@@ -78,7 +78,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             let sample = collie_engine::sample_backup_manifest();
             vec![sample[..100].to_vec(), sample]
         }
-        "decision_journal" => vec![collie_train::decision::sample_journal()],
+        "decision_journal" => vec![collie_train::decision::sample_journal(), collie_train::decision::journal_header()],
         "manifest" => vec![collie_store::sample_manifest(), collie_store::sample_manifest()[..200].to_vec()],
         "model_package" => [false, true].map(|of_trees| sample_package(of_trees).encode()).into(),
         "redo_record" => redo_record(),

@@ -98,6 +98,7 @@ brief! {
     catalog_record: 100_000, "a damaged catalog row is an error.";
     config: 50_000, "any settings are taken or refused.";
     copy_input: 150_000, "any COPY data ends in rows or an error.";
+    decision_journal: 60_000, "a damaged journal of decisions is read up to the damage or refused, and what is read survives a round trip.";
     interval_text: 60_000, "any text is an interval, which prints and reads back, or an error.";
     key_codec: 100_000, "a damaged key is an error, and one that is read survives a round trip.";
     log_cursors: 100_000, "a damaged file of cursors is an error, and one that is read survives a round trip.";

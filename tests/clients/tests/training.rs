@@ -108,7 +108,7 @@ fn settings_change_while_it_runs_or_are_refused_by_name() {
     for (call, part) in [
         ("'training.read_share', '0.5'", "training.read_share is read when the server starts"),
         ("'training.samples_bytes', '1GiB'", "training.samples_bytes is read when the server starts"),
-        ("'training.apply', 'canary'", "training.apply is read when the server starts"),
+        ("'training.apply', 'always'", "expected one of off, propose, canary"),
         ("'training.collection_cpu', '101%'", "training.collection_cpu = 101%: expected more than 0, at most 100%"),
         ("'training.collection_policy', 'pilot'", "expected one of none, always"),
         ("'training.colection_cpu', '1'", "did you mean training.collection_cpu?"),

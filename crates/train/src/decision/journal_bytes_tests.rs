@@ -102,7 +102,7 @@ fn journals_have_their_documented_bytes() {
 #[test]
 fn what_cannot_be_is_refused() {
     let good = rows().remove(0);
-    let read = |entry: &Entry| read_journal(&written(&[entry.clone()])).unwrap().entries.len();
+    let read = |entry: &Entry| read_journal(&written(std::slice::from_ref(entry))).unwrap().entries.len();
     assert_eq!(read(&good), 1);
     for row in [
         Row { old: f64::NAN, ..good.row },
