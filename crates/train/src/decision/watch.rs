@@ -126,7 +126,10 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use collie_env::SimRandom;
+
     use super::*;
+    use crate::numbers::unit_interval;
 
     fn watch(window: impl Fn(u32) -> Window) -> (u32, WatchVerdict) {
         let mut watch = Watch::new(0.0009, 0.0009);
@@ -157,5 +160,48 @@ mod tests {
         let none = Window { latency_loss: f64::NAN, ..gain };
         assert_eq!(watch(|n| if n > 10 { none } else { gain }), (15, WatchVerdict::Blind));
         assert!(matches!(watch(|n| if n % 5 == 0 { gain } else { none }), (_, WatchVerdict::Keep(_))));
+    }
+
+    /// Returns how a watch ends, and after how many windows, of a change that is worth `gain` in both measures, where the 99th percentile of a
+    /// second differs by `noise` from that of others, and throughput by a third of it. The baseline is twenty seconds, as a trial has them.
+    fn noisy(seed: u64, noise: f64, gain: f64) -> (u32, WatchVerdict) {
+        let chance = SimRandom::new(seed);
+        // A sum of twelve uniform numbers has a deviation of 1.
+        let normal = || (0..12).map(|_| unit_interval(&chance)).sum::<f64>() - 6.0;
+        let second =
+            |gain: f64| ((noise * normal()).exp() / (1.0 + gain), (noise / 3.0 * normal()).exp() * (1.0 + gain));
+        let usual: Vec<(f64, f64)> = (0..20).map(|_| second(0.0)).collect();
+        let spread = |of: fn(&(f64, f64)) -> f64| {
+            let mean = usual.iter().map(of).sum::<f64>() / 20.0;
+            (mean, 2.0 * usual.iter().map(|second| (of(second) / mean - 1.0).powi(2)).sum::<f64>() / 19.0)
+        };
+        let ((p99, p99_variance), (throughput, throughput_variance)) = (spread(|all| all.0), spread(|all| all.1));
+        let mut watch = Watch::new(p99_variance, throughput_variance);
+        let window = |(now_p99, now): (f64, f64)| Window {
+            latency_loss: now_p99 / p99 - 1.0,
+            throughput_loss: 1.0 - now / throughput,
+        };
+        (1..)
+            .map(|n| (n, watch.add(window(second(gain)))))
+            .find(|(_, verdict)| *verdict != WatchVerdict::Open)
+            .expect("a watch ends")
+    }
+
+    /// Goal: harm is never kept, however noisy the server, and seldom lasts for ten seconds; good is kept where it is larger than the noise,
+    /// and else it is not (decision 0126). Method: a hundred watches of each kind.
+    #[test]
+    fn noise_costs_gains_and_keeps_no_harm() {
+        let ends = |noise, gain| (1..=100).map(|seed| noisy(seed, noise, gain)).collect::<Vec<_>>();
+        let kept = |noise, gain| {
+            let is_kept = |(_, verdict): &(u32, WatchVerdict)| matches!(verdict, WatchVerdict::Keep(_));
+            ends(noise, gain).iter().filter(|end| is_kept(end)).count()
+        };
+        for noise in [0.01, 0.03, 0.1, 0.2] {
+            assert_eq!(kept(noise, -0.05), 0, "{noise}");
+            let slow = ends(noise, -0.05).iter().filter(|(windows, _)| *windows > 10).count();
+            assert!(slow <= 10, "{noise}: {slow} last for more than ten seconds");
+        }
+        let gains = [(0.03, 0.15), (0.1, 0.15), (0.2, 0.15), (0.1, 0.05)].map(|(noise, gain)| kept(noise, gain));
+        assert!(gains[0] == 100 && gains[1] >= 70 && gains[2] <= 30 && gains[3] <= 20, "{gains:?}");
     }
 }
