@@ -192,30 +192,32 @@ impl Decider {
         self.perform(actions, now_s);
     }
 
-    /// Proposes the change that is worth most, if one is worth enough.
+    /// Proposes the change that is worth most of those that may be made, if one is worth enough.
     fn look(&mut self, now_s: u64) {
         if self.machine.mode() == Mode::Off {
             return;
         }
-        let Some((change, forecast)) = self.best() else { return };
-        let Change { setting, old, new } = change;
-        let proposal = Proposal {
-            setting,
-            old,
-            new,
-            range: self.parts.knobs.range(setting),
-            is_set_by_hand: self.parts.hands.hold(setting),
-            gain: forecast.gain,
-            model_hash: forecast.model_hash,
-            is_model_stale: forecast.is_stale,
-        };
-        if let Ok(actions) = self.machine.propose(&proposal, now_s) {
-            self.moved = forecast.moved;
-            self.perform(actions, now_s);
+        for (Change { setting, old, new }, forecast) in self.worth_most() {
+            let proposal = Proposal {
+                setting,
+                old,
+                new,
+                range: self.parts.knobs.range(setting),
+                is_set_by_hand: self.parts.hands.hold(setting),
+                gain: forecast.gain,
+                model_hash: forecast.model_hash,
+                is_model_stale: forecast.is_stale,
+            };
+            // A setting that is left alone, or a model that is stale, does not keep another change from being made.
+            if let Ok(actions) = self.machine.propose(&proposal, now_s) {
+                self.moved = forecast.moved;
+                return self.perform(actions, now_s);
+            }
         }
     }
 
-    fn best(&self) -> Option<(Change, Forecast)> {
+    /// Returns the changes of which anything is foretold, those worth most first.
+    fn worth_most(&self) -> Vec<(Change, Forecast)> {
         let Parts { knobs, predictor, hands, .. } = &self.parts;
         let free = Setting::ALL.into_iter().filter(|setting| !hands.hold(*setting));
         let steps = free.filter_map(|setting| Some((setting, knobs.value(setting)?))).flat_map(|(setting, old)| {
@@ -224,8 +226,9 @@ impl Decider {
                 (low..=high).contains(&change.new) && change.new >= old / 2.0 && change.new != old
             })
         });
-        let worth = steps.filter_map(|change| Some((change, forecast(&change, &**predictor)?)));
-        worth.max_by(|(_, one), (_, other)| one.gain.low.total_cmp(&other.gain.low))
+        let mut worth: Vec<_> = steps.filter_map(|change| Some((change, forecast(&change, &**predictor)?))).collect();
+        worth.sort_by(|(_, one), (_, other)| other.gain.low.total_cmp(&one.gain.low));
+        worth
     }
 
     /// Does what the machine says, in its order; what comes after something that failed is not done.

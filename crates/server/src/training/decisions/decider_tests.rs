@@ -5,7 +5,7 @@ use std::path::Path;
 use collie_env::{Env, Fault, SimFiles};
 
 use super::{
-    super::world::{CONFIGURED, DIR, Models, World},
+    super::world::{CONFIGURED, DIR, Models, World, after_power_cut},
     *,
 };
 
@@ -24,7 +24,7 @@ fn decider(env: &Env, world: &World, hands: Arc<Hands>, mode: Mode, gain: f64, n
     let (journal, told) = JournalFile::open(env.clone(), Path::new(DIR)).expect("a journal");
     assert_eq!(told, None);
     let (knobs, gauge) = (Arc::new(world.clone()), Box::new(world.clone()));
-    Decider::new(Parts { knobs, gauge, predictor: Arc::new(Models { gain }), hands, journal }, mode, now_s)
+    Decider::new(Parts { knobs, gauge, predictor: Arc::new(Models::promise(gain)), hands, journal }, mode, now_s)
 }
 
 impl Node {
@@ -65,7 +65,7 @@ impl Node {
 
     /// The power goes, and comes back: the disk as it may be then, the settings as they are configured.
     fn after_power_cut(&self, seed: u64, mode: Mode) -> Self {
-        let disk = self.disk.power_cut(seed);
+        let disk = after_power_cut(&self.disk, seed);
         let env = Env::over(disk.clone(), seed);
         let world = World::new(disk.clone(), seed, 0.0);
         let decider = decider(&env, &world, Arc::default(), mode, 0.0, self.now_s + 1);
@@ -122,7 +122,7 @@ fn a_good_change_is_kept_over_a_restart() {
     assert_eq!(node.after_power_cut(1, Mode::Canary).world.delay(), NEW);
     assert_eq!(node.after_power_cut(1, Mode::Propose).world.delay(), NEW);
     assert_eq!(node.after_power_cut(1, Mode::Off).world.delay(), OLD);
-    let disk = node.disk.power_cut(1);
+    let disk = after_power_cut(&node.disk, 1);
     let (world, hands) = (World::new(disk.clone(), 1, 0.0), Arc::<Hands>::default());
     hands.note_given(["wal.flush_delay"]);
     decider(&Env::over(disk, 1), &world, hands, Mode::Canary, 0.2, 9000);
@@ -290,4 +290,21 @@ fn an_old_value_that_is_refused_is_put_later() {
     node.world.0.lock().refuses = None;
     node.tick();
     assert_eq!(node.world.delay(), OLD);
+}
+
+/// Goal: a setting that is left alone does not keep others from being changed. Method: two settings that promise the same; each change of the
+/// first is rolled back by a guard, three times, and comes no more.
+#[test]
+fn a_setting_in_quarantine_does_not_stand_before_others() {
+    let mut node = Node::new(19, 0.15, 0.2);
+    node.decider.parts.predictor = Arc::new(Models { gain: 0.2, flush_bytes: 1_000_000.0 });
+    for _ in 0..3 {
+        node.until_canary();
+        node.world.0.lock().guard = Some(Guard::Memory);
+        node.tick();
+        node.world.0.lock().guard = None;
+        assert_eq!(node.verdict(), Some(Verdict::Guarded(Guard::Memory)));
+    }
+    node.until(|verdict| verdict == Verdict::Trial);
+    assert_eq!(node.decider.entries().last().map(|entry| entry.row.setting), Some(Setting::FlushBytes));
 }

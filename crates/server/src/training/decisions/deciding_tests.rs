@@ -10,7 +10,7 @@ use super::{
 };
 
 fn begin(deciding: &Deciding, world: &World) -> (OpenLife, Option<String>) {
-    deciding.begin(Arc::new(world.clone()), Box::new(world.clone()), Arc::new(Models { gain: 0.2 }))
+    deciding.begin(Arc::new(world.clone()), Box::new(world.clone()), Arc::new(Models::promise(0.2)))
 }
 
 /// Goal: a life ends with the next one and with its database; what somebody set by hand outlasts both. Method: two lives, a tick of the

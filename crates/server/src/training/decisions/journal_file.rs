@@ -103,7 +103,7 @@ impl JournalFile {
 mod tests {
     use collie_train::decision::{Gain, Row, Setting, kept_values};
 
-    use super::*;
+    use super::{super::world::after_power_cut, *};
 
     fn row(id: u64, setting: Setting, verdict: Verdict) -> Entry {
         let gain = Gain { low: 0.1, expected: 0.2, high: 0.3 };
@@ -128,7 +128,7 @@ mod tests {
             let count = journal.entries().len();
             assert_eq!(count, 1 + usize::from(is_added));
             for seed in 0..20 {
-                let (after, _) = JournalFile::open(Env::over(disk.power_cut(seed), 1), dir).unwrap();
+                let (after, _) = JournalFile::open(Env::over(after_power_cut(&disk, seed), 1), dir).unwrap();
                 assert!(
                     after.entries().len() >= count && after.entries()[..count] == *journal.entries(),
                     "call {call}"

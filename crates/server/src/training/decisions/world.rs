@@ -22,6 +22,12 @@ pub(super) const DIR: &str = "/data";
 /// What is configured: 10 ms and 1 MiB.
 pub(super) const CONFIGURED: [(Setting, f64); 2] =
     [(Setting::FlushDelay, 10_000.0), (Setting::FlushBytes, 1_048_576.0)];
+/// Returns a disk as a power cut now may leave it. The one that is there goes on.
+pub(super) fn after_power_cut(disk: &SimFiles, seed: u64) -> SimFiles {
+    let point = disk.crash_point();
+    point.state(&point.drawn(&SimRandom::new(seed)))
+}
+
 /// Deviation of a second's figures.
 const NOISE: f64 = 0.01;
 
@@ -92,7 +98,7 @@ impl Knobs for World {
         }
         if !CONFIGURED.contains(&(setting, value)) {
             let (journal, _) =
-                JournalFile::open(Env::over(state.disk.power_cut(1), 1), Path::new(DIR)).expect("a journal");
+                JournalFile::open(Env::over(after_power_cut(&state.disk, 1), 1), Path::new(DIR)).expect("a journal");
             let named = journal.entries().iter().rev().map(|entry| entry.row).find(|row| row.setting == setting);
             let row = named.expect("C1: a row before the value");
             assert!(row.verdict.is_open() || row.verdict.is_kept(), "C1: {row}");
@@ -127,6 +133,15 @@ impl Gauge for World {
 #[derive(Debug)]
 pub(super) struct Models {
     pub(super) gain: f64,
+    /// Of each flush. From 0.8 MiB on it is the bytes that end it as well, so that twice as many are worth as much.
+    pub(super) flush_bytes: f64,
+}
+
+impl Models {
+    /// Of flushes of half the bytes that are configured.
+    pub(super) fn promise(gain: f64) -> Self {
+        Self { gain, flush_bytes: 500_000.0 }
+    }
 }
 
 impl Predictor for Models {
@@ -134,7 +149,7 @@ impl Predictor for Models {
         if unit.name != "LOG_FLUSH" {
             return Recent::default();
         }
-        let call = Call { features: vec![500_000.0, 0.0, 1.0, 10_000.0, 1.0, 0.0], weight: 10.0 };
+        let call = Call { features: vec![self.flush_bytes, 0.0, 1.0, 10_000.0, 1.0, 0.0], weight: 10.0 };
         Recent { calls_per_s: 100.0, calls: vec![call; 64] }
     }
 
