@@ -40,7 +40,7 @@ use crate::{
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
-    training::{Collector, LiveGauge, LiveKnobs, NoSamples, Training, Whose, decide, shown},
+    training::{Collector, LiveGauge, LiveKnobs, Training, Whose, decide, shown},
 };
 
 /// How long sessions are given to finish what they run when the server stops.
@@ -206,8 +206,7 @@ fn decide_about(
     let replica = applying.as_ref().map(|(replica, _)| replica.clone());
     let knobs = LiveKnobs::new(database, replica, config.engine.log.ring_bytes);
     let gauge = LiveGauge::new(database, applying, config.replication.ready_delay, env.clone());
-    // Nothing in a server takes samples yet.
-    let (life, told) = training.deciding().begin(Arc::new(knobs), Box::new(gauge), Arc::new(NoSamples));
+    let (life, told) = training.deciding().begin(Arc::new(knobs), Box::new(gauge), training.clone());
     told.iter().for_each(|line| eprintln!("{line}"));
     runtime.spawn(decide(training.clone(), life));
 }

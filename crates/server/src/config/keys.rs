@@ -241,7 +241,7 @@ pub const KEYS: &[Key] = &[
         "training.apply",
         Kind::Word(&["off", "propose", "canary"]),
         "propose",
-        "What becomes of changes of settings that models propose: nothing (and what was kept before is not used), a row in collie_training.decisions that says so, or a trial with the new value in memory, second by second in turn with the old one, then ten minutes of it under watch, then it is kept. Only wal.flush_delay (1 to 40 ms), replication.flush_delay, wal.flush_bytes, store.gc_interval, store.write_buffer_size and, on a replica, replication.apply_workers, and none that somebody has set. CALL collie_set_option('training.apply', 'off') ends a change at once. The server takes no samples yet, so that nothing is proposed.",
+        "What becomes of changes of settings that models propose: nothing (and what was kept before is not used), a row in collie_training.decisions that says so, or a trial with the new value in memory, second by second in turn with the old one, then ten minutes of it under watch, then it is kept. Only wal.flush_delay (1 to 40 ms), replication.flush_delay, wal.flush_bytes, store.gc_interval, store.write_buffer_size and, on a replica, replication.apply_workers, and none that somebody has set. CALL collie_set_option('training.apply', 'off') ends a change at once.",
     ),
     key(
         "training.collection_cpu",

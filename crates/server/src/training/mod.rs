@@ -66,7 +66,7 @@ mod units;
 
 pub(crate) use self::{
     collector::{Collector, Whose},
-    decisions::{LiveGauge, LiveKnobs, NoSamples, decide},
+    decisions::{LiveGauge, LiveKnobs, decide},
     sensors::Sensors,
     shown::shown,
     state::Training,

@@ -30,7 +30,7 @@ pub(super) const PACKAGE_BYTES_MAX: u64 = 4 << 20;
 
 /// Models in use. Never changed.
 #[derive(Debug, Default)]
-pub(crate) struct Loaded {
+pub(super) struct Loaded {
     packages: BTreeMap<(UnitId, LabelId), (Package, u64)>,
 }
 
@@ -40,8 +40,7 @@ impl Loaded {
     /// features, or the call lies outside of what the model has seen, so that no decision should go by it.
     ///
     /// Cost: about a microsecond and one allocation. Pure.
-    #[allow(dead_code, reason = "for those who decide by models")]
-    pub(crate) fn predict(&self, unit: UnitId, label: LabelId, features: &[f64]) -> Option<(f64, f64, f64)> {
+    pub(super) fn predict(&self, unit: UnitId, label: LabelId, features: &[f64]) -> Option<(f64, f64, f64)> {
         let (_, Prediction { value, low, high, clamped }) = self.prediction(unit, label, features)?;
         (!clamped).then_some((value, low, high))
     }
@@ -53,7 +52,7 @@ impl Loaded {
     }
 
     /// Returns what names the model's package, as the journal of decisions does.
-    pub(crate) fn hash(&self, unit: UnitId, label: LabelId) -> Option<u64> {
+    pub(super) fn hash(&self, unit: UnitId, label: LabelId) -> Option<u64> {
         self.packages.get(&(unit, label)).map(|(_, hash)| *hash)
     }
 

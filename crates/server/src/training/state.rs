@@ -4,6 +4,7 @@
 //! under the first, so that no tick grants anything after the end of its life (A1).
 
 mod collecting;
+mod predicting;
 
 use std::{path::Path, sync::Arc};
 

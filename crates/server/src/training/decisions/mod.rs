@@ -14,7 +14,7 @@
 //! | `deciding.rs` | [`Deciding`]: what a server knows of its decisions, from its start to its stop |
 //! | `decider.rs` | [`Decider`](decider::Decider): one life's change in flight, a second at a time |
 //! | `forecast.rs`, `effect.rs` | what models say that a change is worth, and what a change does to the calls of a unit |
-//! | `predictor.rs` | what is asked of samples and models |
+//! | `predictor.rs` | what is asked of samples and models (`Training` answers, `state/predicting.rs`) |
 //! | `switchback.rs`, `baseline.rs` | seconds under two values in turn, and what the old value's were like |
 //! | `gauge.rs`, `live_gauge.rs` | a second of the server |
 //! | `knobs.rs`, `live_knobs.rs` | settings that change while it runs |
@@ -53,5 +53,5 @@ pub(crate) use self::{
     deciding::{Deciding, decide},
     live_gauge::LiveGauge,
     live_knobs::LiveKnobs,
-    predictor::NoSamples,
+    predictor::{Call, Predictor, Recent},
 };

@@ -37,25 +37,3 @@ pub(crate) trait Predictor: Send + Sync + Debug {
     /// Returns whether the model holds too few of the new samples in its intervals.
     fn is_stale(&self, unit: &UnitSchema) -> bool;
 }
-
-/// Of a server that takes no samples: nothing is proposed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NoSamples;
-
-impl Predictor for NoSamples {
-    fn recent(&self, _: &UnitSchema) -> Recent {
-        Recent::default()
-    }
-
-    fn predict(&self, _: &UnitSchema, _: &[f64]) -> Option<Prediction> {
-        None
-    }
-
-    fn model_hash(&self, _: &UnitSchema) -> Option<u64> {
-        None
-    }
-
-    fn is_stale(&self, _: &UnitSchema) -> bool {
-        false
-    }
-}

@@ -1,18 +1,12 @@
-//! [`Training`] as those see it who collect, and those who use what was learned.
-
-use std::sync::Arc;
+//! [`Training`] as those see it who collect.
 
 use collie_obs::{RateTable, Situation};
-use collie_samples::SampleRow;
-use collie_train::{
-    LabelId, UnitId,
-    budget::{Switched, Switches},
-};
+use collie_train::budget::{Switched, Switches};
 
 use super::Training;
 use crate::{
     config,
-    training::{collection::Collection, models::Loaded, rates::May, units::name_of},
+    training::{collection::Collection, rates::May, units::name_of},
 };
 
 /// The part of C that samples may cost. They come first, and work that can wait gets what they leave; without a limit units that are called
@@ -33,24 +27,6 @@ impl Training {
     /// Returns what was collected and learned.
     pub(in crate::training) fn collection(&self) -> &Collection {
         &self.collection
-    }
-
-    /// Returns the models in use.
-    #[allow(dead_code, reason = "for those who decide by models")]
-    pub(crate) fn loaded(&self) -> Arc<Loaded> {
-        self.collection.models.loaded()
-    }
-
-    /// Returns whether a model no longer holds for what comes in, so that decisions do without it.
-    #[allow(dead_code, reason = "for those who decide by models")]
-    pub(crate) fn is_stale(&self, unit: UnitId, label: LabelId) -> bool {
-        self.collection.judge.of(unit, label).2
-    }
-
-    /// Returns the newest samples of a unit, at most a thousand, oldest first.
-    #[allow(dead_code, reason = "for those who decide by models")]
-    pub(crate) fn newest(&self, unit: UnitId) -> Vec<SampleRow> {
-        self.collection.recent.of(unit)
     }
 
     /// Returns the settings in force, and since when, in ms since 1970.
