@@ -1,23 +1,35 @@
 //! Settings that change while a real server runs, by a person or by a decision, and what a crash leaves of them.
 
-use std::fs;
+use std::{fs, time::Duration};
 
 use collie_clients_tests::{
-    Place, Server, http,
-    metrics::Metrics,
+    Place, Server, Stopwatch, http,
+    metrics::{Labels, Metrics},
     nodes::{Nodes, numbers, put},
     session::{run, value},
     state,
 };
-use collie_train::decision::{Entry, JOURNAL_NAME, Row, Verdict, journal_header, read_journal, sample_journal};
+use collie_env::{Env, Random as _, SimRandom};
+use collie_samples::{PackageDir, complexity_of, schema_hash, unit_of};
+use collie_train::{
+    LabelId, UnitId,
+    decision::{Entry, JOURNAL_NAME, Row, Verdict, journal_header, read_journal, sample_journal},
+    model::{FitOptions, Package, Sample, Samples, fit},
+};
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 
+/// A decision takes more than a minute: samples, then forty seconds of a trial.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+fn metrics(place: &Place) -> Metrics {
+    let answer = http::get(Server::http_address(place), "/metrics");
+    Metrics::read(&answer.body).unwrap_or_else(|error| panic!("{error}\n{}", answer.body))
+}
+
 /// Returns the value in force of a setting that decisions may be about; `None`: the node has it not.
 fn in_force(place: &Place, setting: &str) -> Option<f64> {
-    let answer = http::get(Server::http_address(place), "/metrics");
-    let metrics = Metrics::read(&answer.body).unwrap_or_else(|error| panic!("{error}\n{}", answer.body));
-    metrics.labelled("collie_training_setting", &[("setting", setting)])
+    metrics(place).labelled("collie_training_setting", &[("setting", setting)])
 }
 
 /// Writes a journal that ends with `verdict` of a change of `wal.flush_delay` from 10 ms to 5 ms.
@@ -137,4 +149,105 @@ fn apply_workers_change_while_a_replica_follows() {
     assert!(value::<bool>(&mut client, "SELECT pg_promote(true, 60)"), "{}", nodes.logs());
     assert_eq!(in_force(&nodes.places[1], WORKERS), None);
     assert_eq!(in_force(&nodes.places[1], "wal.flush_delay"), Some(10_000.0), "its log is its own now");
+}
+
+/// Units that decisions ask models of.
+const ASKED: [u8; 5] = [2, 9, 20, 21, 22];
+
+/// Puts models with the wrong sign into a data directory: the more a call has to do, the less time they say that it takes.
+fn put_wrong_models(place: &Place) {
+    let packages = PackageDir::new(Env::real().files, &place.data().join("models"));
+    for number in ASKED {
+        let unit = unit_of(number, 1).expect("a unit");
+        let chance = SimRandom::new(u64::from(number));
+        let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0)).expect("as many as a sample has");
+        for time_us in 0..600 {
+            let doublings = || (chance.u64() >> 11) as f64 / (1_u64 << 53) as f64 * 30.0;
+            let features: Vec<f64> = unit.features.iter().map(|_| doublings().exp2().floor() - 1.0).collect();
+            let label = features.iter().fold(1e9, |label, feature| label / (1.0 + feature).sqrt());
+            samples.push(Sample { features: &features, label, weight: 1.0, time_us }).expect("plain numbers");
+        }
+        let package = Package {
+            unit: UnitId::new(unit.id),
+            label: LabelId::new(0),
+            schema_version: unit.version,
+            schema: schema_hash(unit),
+            hardware: vec![7],
+            fitted: fit(&samples, &FitOptions::default()).expect("there are enough rows"),
+        };
+        packages.store(&package).expect("a disk that works");
+    }
+}
+
+/// Returns the values in force, and how many changes have each verdict.
+fn settings_and_verdicts(place: &Place) -> (Vec<(Labels, f64)>, impl Fn(&str) -> f64) {
+    let metrics = metrics(place);
+    let settings = metrics.all["collie_training_setting"].samples.clone().into_iter().collect();
+    let count = move |verdict: &str| metrics.labelled("collie_training_decisions", &[("verdict", verdict)]);
+    (settings, move |verdict: &str| count(verdict).expect("every verdict is there"))
+}
+
+/// Has a server with models of the wrong sign decide under a load that does well or badly by the value in force, until a change has ended with
+/// `verdict`: how long a statement sleeps is what `harm` says of whether a canary is under way and whether a setting is changed. Then the old
+/// values are in force, and they are after a restart.
+fn wrong_models_end_with(verdict: &str, harm: impl Fn(bool, bool) -> Option<f64>) {
+    let place = Place::new();
+    Server::start_with(&place, &HTTP).kill();
+    put_wrong_models(&place);
+    let server = Server::start_with(&place, &[&HTTP[..], &["--set", "training.apply=canary"]].concat());
+    let (before, _) = settings_and_verdicts(&place);
+    let (mut writer, mut reader) = (server.connect(), server.connect());
+    run(&mut writer, "CREATE TABLE notes (n int PRIMARY KEY, v int)");
+    run(&mut writer, "INSERT INTO notes SELECT n, 0 FROM generate_series(0, 99) n");
+    // A snapshot of before has its reader pass the versions that came since: what a collector's interval is about.
+    run(&mut reader, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM notes");
+    (0..10).for_each(|_| run(&mut writer, "UPDATE notes SET v = v + 1"));
+    let reads = "SELECT sum((SELECT v FROM notes WHERE n = g % 100)) FROM generate_series(1, 500) g";
+    let start = Stopwatch::start();
+    let (mut is_changed_on_trial, mut was_canary) = (false, false);
+    loop {
+        let (now, count) = settings_and_verdicts(&place);
+        if count(verdict) > 0.0 {
+            break;
+        }
+        let said = "SELECT string_agg(setting || ' ' || reason, '; ') FROM collie_training.decisions";
+        assert!(count("kept") == 0.0 && start.elapsed() < PATIENCE, "{:?}", value::<Option<String>>(&mut writer, said));
+        was_canary |= count("canary") > 0.0;
+        is_changed_on_trial |= now != before && count("trial") > 0.0;
+        match harm(count("canary") > 0.0, now != before).filter(|_| count("trial") + count("canary") > 0.0) {
+            Some(seconds) => run(&mut reader, &format!("SELECT pg_sleep({seconds})")),
+            None => assert_eq!(value::<i64>(&mut reader, reads), 0),
+        }
+    }
+    assert!(is_changed_on_trial, "a value was tried");
+    assert_eq!(was_canary, verdict == "rolled back");
+    let (after, count) = settings_and_verdicts(&place);
+    assert_eq!((&after, count("kept")), (&before, 0.0));
+    let ended = format!(
+        "SELECT count(*) FROM collie_training.decisions WHERE verdict = '{verdict}' AND old_value <> new_value"
+    );
+    assert_eq!(value::<i64>(&mut writer, &ended), 1);
+    server.kill();
+    let server = Server::start_with(&place, &[&HTTP[..], &["--set", "training.apply=canary"]].concat());
+    let (after, _) = settings_and_verdicts(&place);
+    assert_eq!(after, before);
+    assert_eq!(value::<i64>(&mut server.connect(), &ended), 1);
+}
+
+/// Goal: models with the wrong sign, on a real server that they are asked on, change nothing: what they propose and does badly on trial is
+/// rejected. Method: a load that is slow while a value is changed.
+#[test]
+fn wrong_models_are_rejected_by_the_trial() {
+    wrong_models_end_with("rejected", |_, is_changed| is_changed.then_some(0.25));
+}
+
+/// Goal: the same of a change that looks good on trial and is not: it is rolled back. Method: a load that is slow under the old value while there
+/// is a trial, and slower under the new one afterwards.
+#[test]
+fn wrong_models_that_pass_the_trial_are_rolled_back() {
+    wrong_models_end_with("rolled back", |is_canary, is_changed| match (is_canary, is_changed) {
+        (false, false) => Some(0.25),
+        (true, true) => Some(0.6),
+        _ => None,
+    });
 }
