@@ -1,27 +1,30 @@
 //! `training_bench`: all sections of `collie bench training`, in order.
 
-use crate::{Machine, Plan, Report, Section, training::sample};
+use crate::replication::answer;
+use crate::training::{sample, settings::TrainingSettings};
+use crate::{Machine, Report, Section};
 
-type Measure = fn(&Plan) -> anyhow::Result<Section>;
+type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
 const SECTIONS: [(&str, Measure); 1] = [("sample", sample::measure)];
 
-/// Measures what collecting for models costs, as `plan` says. A section that fails says so in the report ([`Report::failed`]), and
-/// the others are measured.
+/// Asks the questions of `settings` about collecting for models, in order. One that fails, or panics, says so in the report
+/// ([`Report::failed`]), and the others are asked. After each, `so_far` is called with what is known by then.
 ///
 /// # Errors
-/// An unknown section.
-pub fn training_bench(plan: &Plan) -> anyhow::Result<Report> {
-    for only in &plan.only {
-        let known = SECTIONS.map(|(name, _)| name);
-        anyhow::ensure!(known.contains(&only.as_str()), "no question {only}: use {}", known.join(", "));
-    }
-    let mut sections = Vec::new();
+/// An unknown question, settings without meaning; a directory that cannot be made; the first of `so_far`.
+pub fn training_bench(
+    settings: &TrainingSettings,
+    so_far: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
+) -> anyhow::Result<Report> {
+    settings.check(&SECTIONS.map(|(name, _)| name))?;
+    let plan = &settings.plan;
+    plan.env.files.create_dir_all(&plan.dir)?;
+    let (machine, runs) = (Machine::of(&plan.dir), usize::try_from(settings.runs)?);
+    let mut report = Report { machine, runs, sections: Vec::new() };
     for (name, measure) in SECTIONS.iter().filter(|(name, _)| plan.wants(name)) {
-        sections.push(measure(plan).unwrap_or_else(|error| Section {
-            failure: Some(format!("{error:#}")),
-            ..Section::new(name, "nothing was found out")
-        }));
+        report.sections.push(answer(name, || measure(settings)));
+        so_far(&report)?;
     }
-    Ok(Report { machine: Machine::of(&plan.dir), runs: plan.runs(), sections })
+    Ok(report)
 }

@@ -11,8 +11,9 @@ use std::{
 use anyhow::Context;
 use collie_bench::{
     KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram,
-    draw, index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench, replication_estimate,
-    replication_targets, sections_in_markdown, tpcc_bench, trace_thread, training_bench, txn_bench, write_between,
+    TrainingSettings, draw, index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench,
+    replication_estimate, replication_targets, sections_in_markdown, tpcc_bench, trace_thread, training_bench,
+    txn_bench, write_between,
 };
 use indicatif::ProgressBar;
 
@@ -171,9 +172,33 @@ pub(crate) struct TrainingArgs {
     /// Ask these questions only: sample.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
-    /// Three short runs a case instead of five long ones.
+    /// Warehouses of TPC-C.
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
+    warehouses: u32,
+    /// Sessions of TPC-C.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    clients: u32,
+    /// Length of a run.
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    time: Duration,
+    /// Time before each run that is not counted.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = seconds)]
+    warm_up: Duration,
+    /// Runs of each arm: as many pairs.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    runs: u32,
+    /// Six runs of at most a second on one warehouse: intervals get wider.
+    #[arg(long, conflicts_with = "quick")]
+    short: bool,
+    /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
     #[arg(long)]
     quick: bool,
+    /// Seed of the rows, the requests and the intervals.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    seed: u64,
+    /// Directory for data, on the disk in question. What is made there is removed at the end.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
     /// Write all figures as JSON into FILE; keys carry units.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -378,6 +403,33 @@ impl ReplicationArgs {
     }
 }
 
+/// Reads a number of seconds, which may have a fraction.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+impl TrainingArgs {
+    fn settings(&self) -> TrainingSettings {
+        let plan = Plan { only: self.questions.clone(), ..Plan::new(&self.dir, Pace::Full) };
+        let settings = TrainingSettings {
+            plan,
+            warehouses: self.warehouses,
+            clients: self.clients,
+            warm_up: self.warm_up,
+            time: self.time,
+            runs: self.runs,
+            seed: self.seed,
+            ..TrainingSettings::new(&self.dir)
+        };
+        match (self.quick, self.short) {
+            (true, _) => settings.quick(),
+            (_, true) => settings.short(),
+            _ => settings,
+        }
+    }
+}
+
 impl TpccArgs {
     fn settings(&self) -> anyhow::Result<TpccSettings> {
         let target = |name: &String| match name.as_str() {
@@ -482,11 +534,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let run = |plan: &Plan| {
                 let settings = ReplicationSettings { plan: plan.clone(), ..settings.clone() };
                 // What was found out is kept, whatever becomes of the questions behind.
-                let report = replication_bench(&settings, &mut |so_far| {
-                    let name = so_far.sections.last().map_or("nothing", |section| section.name);
-                    eprintln!("{name}: answered");
-                    json.as_deref().map_or(Ok(()), |path| write_json(so_far, path))
-                })?;
+                let report = replication_bench(&settings, &mut |so_far| keep_so_far(so_far, json.as_deref()))?;
                 if let Some((path, text)) = targets {
                     write_part(&report, &REPLICATION_TARGETS, path, text)?;
                 }
@@ -495,9 +543,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(Plan::new(&args.dir, Pace::Full), run, &REPLICATION, kept)
         }
-        Command::Training(TrainingArgs { questions, quick, json, plots, readme }) => {
-            let plan = Plan { only: questions, ..Plan::new(Path::new("."), pace(quick)) };
-            measure(plan, training_bench, &TRAINING, Kept { json, plots, readme })
+        Command::Training(args) => {
+            let (settings, json) = (args.settings(), args.json.clone());
+            let run = |plan: &Plan| {
+                let settings = TrainingSettings { plan: plan.clone(), ..settings.clone() };
+                training_bench(&settings, &mut |so_far| keep_so_far(so_far, json.as_deref()))
+            };
+            let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
+            measure(settings.plan.clone(), run, &TRAINING, kept)
         }
         Command::TraceThread => trace_thread().map(|()| ExitCode::SUCCESS),
         Command::Log(LogArgs { quick, dir, only, json, plots, readme }) => {
@@ -564,6 +617,13 @@ fn keep(
     // Only now: what the others found out is kept.
     anyhow::ensure!(report.failed().is_empty(), "not measured to the end: {}", report.failed().join(", "));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that one more question is answered, and keeps what is known by then, whatever becomes of those behind it.
+fn keep_so_far(so_far: &Report, json: Option<&Path>) -> anyhow::Result<()> {
+    let name = so_far.sections.last().map_or("nothing", |section| section.name);
+    eprintln!("{name}: answered");
+    json.map_or(Ok(()), |path| write_json(so_far, path))
 }
 
 fn write_json(report: &Report, path: &Path) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use crate::{DiskFloor, FloorSlice, Latencies, Plan, Scratch, measures::micros};
 const MESSAGE: usize = 64;
 
 /// Both, in slices between the runs.
-pub(super) struct Floors {
+pub(crate) struct Floors {
     disk: DiskFloor,
     flushes: FloorSlice,
     near: TcpStream,
@@ -27,7 +27,7 @@ impl Floors {
     ///
     /// # Errors
     /// What the operating system says.
-    pub(super) fn new(plan: &Plan) -> anyhow::Result<Self> {
+    pub(crate) fn new(plan: &Plan) -> anyhow::Result<Self> {
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let disk = DiskFloor::create(&plan.env, scratch.path())?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -47,7 +47,7 @@ impl Floors {
     ///
     /// # Errors
     /// What the operating system says.
-    pub(super) fn slice(&mut self, plan: &Plan, time: Duration) -> anyhow::Result<()> {
+    pub(crate) fn slice(&mut self, plan: &Plan, time: Duration) -> anyhow::Result<()> {
         plan.say("floors");
         let flushes = self.disk.slice(time / 2).context("the disk's floor")?;
         self.flushes = std::mem::take(&mut self.flushes).and(&flushes);
@@ -64,13 +64,13 @@ impl Floors {
 
     /// Returns what a commit cannot be below that waits for a flush here and, if `far`, for one more and a round trip to it: medians, in
     /// microseconds.
-    pub(super) fn commit_us(&self, far: bool) -> f64 {
+    pub(crate) fn commit_us(&self, far: bool) -> f64 {
         let flush = micros(self.flushes.latencies.at_per_mille(500));
         if far { 2.0 * flush + micros(self.trips.at_per_mille(500)) } else { flush }
     }
 
     /// Adds a row of each.
-    pub(super) fn rows(&self, section: &mut Section) {
+    pub(crate) fn rows(&self, section: &mut Section) {
         for (what, of) in
             [("4 KiB written and synced", &self.flushes.latencies), ("64 B over the loopback and back", &self.trips)]
         {

@@ -8,7 +8,7 @@ use crate::servers::Server;
 use crate::tpcc::{Cells as _, Line as _, Lines as _, OwnLine, OwnStatement};
 
 /// What follows a primary.
-pub(super) enum Follower {
+pub(crate) enum Follower {
     /// A server, as users run it.
     Server(Server),
     /// A replayer in this process.
@@ -20,7 +20,7 @@ impl Follower {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn server(&self) -> anyhow::Result<&Server> {
+    pub(crate) fn server(&self) -> anyhow::Result<&Server> {
         match self {
             Self::Server(server) => Ok(server),
             Self::Thesis(_) => anyhow::bail!("a replica in this process is no server"),
@@ -31,7 +31,7 @@ impl Follower {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn into_server(self) -> anyhow::Result<Server> {
+    pub(crate) fn into_server(self) -> anyhow::Result<Server> {
         match self {
             Self::Server(server) => Ok(server),
             Self::Thesis(_) => anyhow::bail!("a replica in this process is no server"),
@@ -42,7 +42,7 @@ impl Follower {
     ///
     /// # Errors
     /// The driver's; a replica that has stopped.
-    pub(super) fn look(&self, text: &str) -> anyhow::Result<Look> {
+    pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
         match self {
             Self::Server(server) => {
                 let mut session = server.connect()?;
@@ -61,7 +61,7 @@ impl Follower {
     ///
     /// # Errors
     /// Why it has.
-    pub(super) fn ensure_alive(&self) -> anyhow::Result<()> {
+    pub(crate) fn ensure_alive(&self) -> anyhow::Result<()> {
         match self {
             Self::Server(_) => Ok(()),
             Self::Thesis(thesis) => thesis.ensure_alive(),
@@ -70,7 +70,7 @@ impl Follower {
 }
 
 /// A session with a prepared statement that returns one number.
-pub(super) enum Look {
+pub(crate) enum Look {
     Server(Box<Client>, Statement),
     Own(Box<OwnLine>, OwnStatement),
 }
@@ -80,7 +80,7 @@ impl Look {
     ///
     /// # Errors
     /// The driver's; there is not one row.
-    pub(super) fn number(&mut self) -> anyhow::Result<i64> {
+    pub(crate) fn number(&mut self) -> anyhow::Result<i64> {
         match self {
             Self::Server(session, statement) => Ok(session.query_one(statement, &[])?.get(0)),
             Self::Own(session, statement) => {

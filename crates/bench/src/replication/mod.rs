@@ -26,18 +26,18 @@ mod capacity;
 mod catchup;
 mod estimate;
 mod failover;
-mod floors;
+pub(crate) mod floors;
 mod follower;
 mod live;
-mod pair;
-mod rate;
+pub(crate) mod pair;
+pub(crate) mod rate;
 mod settings;
 mod small;
 mod sync;
 mod targets;
 mod thesis;
 mod time;
-mod watch;
+pub(crate) mod watch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -96,7 +96,7 @@ pub fn replication_bench(
 }
 
 /// Returns what `measure` found out, or a section that says why it found nothing (B3).
-fn answer(name: &'static str, measure: impl FnOnce() -> anyhow::Result<Section>) -> Section {
+pub(crate) fn answer(name: &'static str, measure: impl FnOnce() -> anyhow::Result<Section>) -> Section {
     // What it borrowed is read only; whatever it started goes as it unwinds.
     let measured = catch_unwind(AssertUnwindSafe(measure)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());

@@ -30,7 +30,7 @@ const LISTED: &[&str] = &["--set", "replication.quorum=ANY 1 (standby)"];
 
 /// Whose pair it is, and how its replica replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arm {
+pub(crate) enum Arm {
     /// By rows, with as many workers as there are by default: what users get.
     Collie,
     /// By rows, with so many workers.
@@ -76,15 +76,29 @@ impl Arm {
 
 /// How far behind a primary sees its replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Behind {
+pub(crate) struct Behind {
     /// In time, on the primary's clock, in microseconds; `None` where it does not say.
-    pub(super) us: Option<f64>,
+    pub(crate) us: Option<f64>,
     /// In bytes of the log that the replica's readers do not see yet.
-    pub(super) bytes: f64,
+    pub(crate) bytes: f64,
+}
+
+/// What a pair's servers are started with beside what those of every pair are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Launch {
+    /// What the pair is called in tables; empty for the name of its arm.
+    pub(crate) name: String,
+    /// Arguments of the primary, and of the replica.
+    pub(crate) primary: Vec<String>,
+    pub(crate) replica: Vec<String>,
+    /// On which core each has to stay, the primary first; `None`: wherever the scheduler puts them.
+    pub(crate) cores: Option<[usize; 2]>,
+    /// There is no replica, and nobody waits for one.
+    pub(crate) alone: bool,
 }
 
 /// A primary and its replica.
-pub(super) struct Pair {
+pub(crate) struct Pair {
     /// `None` while it is stopped. Goes first (P1).
     replica: Option<Follower>,
     primary: Server,
@@ -93,11 +107,12 @@ pub(super) struct Pair {
     arm: Arm,
     name: String,
     waiting: Waiting,
+    launch: Launch,
 }
 
 /// Whether commits may wait for the replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     No,
     Yes,
 }
@@ -107,7 +122,7 @@ pub(super) enum Waiting {
 ///
 /// # Errors
 /// Collie's do not start.
-pub(super) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
+pub(crate) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<Vec<Pair>> {
     let mut pairs = vec![collie(settings, Waiting::No)?];
     if settings.peer {
         match peer(settings, Waiting::No) {
@@ -122,29 +137,39 @@ pub(super) fn pairs(settings: &ReplicationSettings, section: &mut Section) -> an
 ///
 /// # Errors
 /// It does not start; it has no list of replicas that are waited for.
-pub(super) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
-    collie_arm(settings, Arm::Collie, waiting)
+pub(crate) fn collie(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+    collie_arm(settings, Arm::Collie, waiting, Launch::default())
 }
 
 /// Starts the pair of `arm`, for whose replica nobody waits.
 ///
 /// # Errors
 /// It is not installed, or does not start.
-pub(super) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<Pair> {
-    if arm == Arm::Peer { peer(settings, Waiting::No) } else { collie_arm(settings, arm, Waiting::No) }
+pub(crate) fn start(settings: &ReplicationSettings, arm: Arm) -> anyhow::Result<Pair> {
+    if arm == Arm::Peer { peer(settings, Waiting::No) } else { launch(settings, arm, Launch::default()) }
 }
 
-fn collie_arm(settings: &ReplicationSettings, arm: Arm, waiting: Waiting) -> anyhow::Result<Pair> {
+/// As [`start`], of an arm of Collie's, with what `launch` says besides.
+///
+/// # Errors
+/// It does not start.
+pub(crate) fn launch(settings: &ReplicationSettings, arm: Arm, launch: Launch) -> anyhow::Result<Pair> {
+    collie_arm(settings, arm, Waiting::No, launch)
+}
+
+fn collie_arm(settings: &ReplicationSettings, arm: Arm, waiting: Waiting, launch: Launch) -> anyhow::Result<Pair> {
     settings.plan.say("starting a primary and a replica");
-    let arguments = arm.arguments(settings, waiting);
+    let arguments = [arm.arguments(settings, waiting), launch.primary.clone()].concat();
     let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
-    let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments))?;
-    let mut pair = Pair { replica: None, primary, kept: None, arm, name: arm.name(), waiting };
-    pair.replica = Some(if arm == Arm::Thesis {
-        Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))
-    } else {
-        Follower::Server(pair.new_replica(settings)?)
-    });
+    let core = launch.cores.map(|[primary, _]| primary);
+    let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments), core)?;
+    let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };
+    let mut pair = Pair { replica: None, primary, kept: None, arm, name, waiting, launch };
+    pair.replica = match arm {
+        _ if pair.launch.alone => None,
+        Arm::Thesis => Some(Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))),
+        _ => Some(Follower::Server(pair.new_replica(settings)?)),
+    };
     pair.until_even(settings)?;
     Ok(pair)
 }
@@ -157,12 +182,13 @@ fn words(arguments: &[String]) -> Vec<&str> {
 ///
 /// # Errors
 /// It is not installed, or does not start.
-pub(super) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
+pub(crate) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::Result<Pair> {
     settings.plan.say("starting PostgreSQL and a standby");
     let bin = postgresql_programs().context("none under /usr/lib/postgresql")?;
     let primary = Server::postgresql(&settings.plan, &bin)?;
     let arm = Arm::Peer;
-    let mut pair = Pair { replica: None, primary, kept: None, arm, name: arm.name(), waiting };
+    let (name, launch) = (arm.name(), Launch::default());
+    let mut pair = Pair { replica: None, primary, kept: None, arm, name, waiting, launch };
     pair.replica = Some(Follower::Server(pair.new_replica(settings)?));
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
@@ -175,21 +201,21 @@ fn program(settings: &ReplicationSettings) -> anyhow::Result<&Path> {
 
 impl Pair {
     /// Returns its name in tables.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// Returns whether targets are asked of it: of what users get.
-    pub(super) fn has_targets(&self) -> bool {
+    pub(crate) fn has_targets(&self) -> bool {
         self.arm == Arm::Collie
     }
 
-    pub(super) fn is_peer(&self) -> bool {
+    pub(crate) fn is_peer(&self) -> bool {
         self.primary.is_peer()
     }
 
     /// Returns where the primary keeps the log in memory.
-    pub(super) fn ring(&self) -> &'static str {
+    pub(crate) fn ring(&self) -> &'static str {
         self.primary.ring()
     }
 
@@ -203,13 +229,17 @@ impl Pair {
         if self.is_peer() {
             return Server::postgresql_standby(plan, &self.primary, settings.backup_bytes_per_s);
         }
-        let scratch = Arc::new(Scratch::new(&plan.env, &plan.dir)?);
-        let arguments = self.arm.arguments(settings, self.waiting);
-        Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments))
+        self.new_replica_in(settings, Arc::new(Scratch::new(&plan.env, &plan.dir)?))
+    }
+
+    fn new_replica_in(&self, settings: &ReplicationSettings, scratch: Arc<Scratch>) -> anyhow::Result<Server> {
+        let arguments = [self.arm.arguments(settings, self.waiting), self.launch.replica.clone()].concat();
+        let core = self.launch.cores.map(|[_, replica]| replica);
+        Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments), core)
     }
 
     /// Returns TPC-C's line to the primary.
-    pub(super) fn target(&self) -> Wire {
+    pub(crate) fn target(&self) -> Wire {
         Wire::new(self.name(), self.ring(), self.primary.config(), self.arm.isolation(), true)
     }
 
@@ -217,7 +247,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's; the replica is stopped, or no server.
-    pub(super) fn connect_replica(&self) -> anyhow::Result<Client> {
+    pub(crate) fn connect_replica(&self) -> anyhow::Result<Client> {
         let server = self.follower()?.server()?;
         server.connect().with_context(|| format!("{}: cannot connect to the replica", self.name()))
     }
@@ -226,7 +256,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's; the replica is stopped.
-    pub(super) fn look(&self, text: &str) -> anyhow::Result<Look> {
+    pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
         self.follower()?.look(text).with_context(|| format!("{}: cannot look at the replica", self.name()))
     }
 
@@ -234,7 +264,7 @@ impl Pair {
     ///
     /// # Errors
     /// Why it has.
-    pub(super) fn ensure_follows(&self) -> anyhow::Result<()> {
+    pub(crate) fn ensure_follows(&self) -> anyhow::Result<()> {
         self.follower()?.ensure_alive()
     }
 
@@ -242,7 +272,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's.
-    pub(super) fn connect(&self) -> anyhow::Result<Client> {
+    pub(crate) fn connect(&self) -> anyhow::Result<Client> {
         self.primary.connect().with_context(|| format!("{}: cannot connect to the primary", self.name()))
     }
 
@@ -250,7 +280,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's.
-    pub(super) fn behind(&self, primary: &mut Client) -> anyhow::Result<Option<Behind>> {
+    pub(crate) fn behind(&self, primary: &mut Client) -> anyhow::Result<Option<Behind>> {
         let text = if self.is_peer() {
             "SELECT (extract(epoch FROM replay_lag) * 1e6)::float8, \
              pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::float8 FROM pg_stat_replication WHERE state = 'streaming'"
@@ -261,11 +291,14 @@ impl Pair {
         Ok(rows.first().map(|row| Behind { us: row.get(0), bytes: row.get::<_, Option<f64>>(1).unwrap_or(f64::MAX) }))
     }
 
-    /// Waits until the replica shows what the primary had when this was called (P2).
+    /// Waits until the replica shows what the primary had when this was called (P2); of a pair that has none, for nothing.
     ///
     /// # Errors
     /// The driver's; it is not in five minutes.
-    pub(super) fn until_even(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn until_even(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+        if self.launch.alone {
+            return Ok(());
+        }
         let clock = &settings.plan.env.clock;
         let begun = clock.now_ns();
         let mut primary = self.connect()?;
@@ -300,7 +333,7 @@ impl Pair {
     ///
     /// # Errors
     /// The driver's; what was loaded is not consistent.
-    pub(super) fn load(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn load(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let (plan, target) = (&settings.plan, self.target());
         let population = Population::new(settings.scale(), settings.seed, plan.env.clock.wall_us());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -313,12 +346,12 @@ impl Pair {
     ///
     /// # Errors
     /// As of [`drive`].
-    pub(super) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
+    pub(crate) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
         self.load_of(settings, run, pacing)()
     }
 
     /// Returns what runs TPC-C on the primary, wherever it is called.
-    pub(super) fn load_of(
+    pub(crate) fn load_of(
         &self,
         settings: &ReplicationSettings,
         run: u32,
@@ -329,11 +362,11 @@ impl Pair {
         move || drive(&target, course, &clock).with_context(|| format!("on {}", target.name()))
     }
 
-    /// Checks the twelve conditions on both, and that both add up to the same (P2).
+    /// Checks the twelve conditions on both, and that both add up to the same (P2); of a pair without a replica, those of the primary.
     ///
     /// # Errors
     /// What does not hold; the driver's.
-    pub(super) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
+    pub(crate) fn check(&self, settings: &ReplicationSettings, section: &mut Section) -> anyhow::Result<()> {
         settings.plan.say(&format!("{}: consistency on both", self.name()));
         self.until_even(settings)?;
         let of = |target: &dyn Target, whose: &str| {
@@ -341,6 +374,13 @@ impl Pair {
             verdict.ensure(&format!("{}'s {whose}", self.name()), "after the runs")?;
             books::sums(target, &settings.scale()).map(|sums| (verdict, sums))
         };
+        let things = |verdict: &books::Verdict| verdict.checked.iter().sum::<u64>();
+        if self.launch.alone {
+            let (verdict, _sums) = of(&self.target(), "primary")?;
+            let conditions = "all twelve consistency conditions of TPC-C hold";
+            section.notes.push(format!("{}: {conditions}, of {} things", self.name(), things(&verdict)));
+            return Ok(());
+        }
         let replica: Box<dyn Target> = match self.follower()? {
             Follower::Server(server) => {
                 Box::new(Wire::new(self.name(), self.ring(), server.config(), "READ COMMITTED", true))
@@ -355,13 +395,13 @@ impl Pair {
             "{}: all twelve consistency conditions of TPC-C hold on the primary and on the replica, of {} things, and both add up to \
              the same",
             self.name(),
-            primary.0.checked.iter().sum::<u64>()
+            things(&primary.0)
         ));
         Ok(())
     }
 
     /// Returns whether the replica is stopped.
-    pub(super) fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.replica.is_none()
     }
 
@@ -369,7 +409,7 @@ impl Pair {
     ///
     /// # Errors
     /// It is stopped already.
-    pub(super) fn stop_replica(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn stop_replica(&mut self) -> anyhow::Result<()> {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         self.kept = Some(replica.scratch());
         Ok(())
@@ -379,7 +419,7 @@ impl Pair {
     ///
     /// # Errors
     /// It does not start; one runs.
-    pub(super) fn fill_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn fill_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let kept = self.kept.take().context("the replica runs")?;
         drop(kept);
         let mut primary = self.connect()?;
@@ -417,7 +457,7 @@ impl Pair {
     }
 
     /// Returns how to open a session on the primary.
-    pub(super) fn primary_config(&self) -> postgres::Config {
+    pub(crate) fn primary_config(&self) -> postgres::Config {
         self.primary.config()
     }
 
@@ -425,7 +465,7 @@ impl Pair {
     ///
     /// # Errors
     /// The replica is stopped; the operating system's.
-    pub(super) fn kill_primary(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn kill_primary(&mut self) -> anyhow::Result<()> {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         let killed = std::mem::replace(&mut self.primary, replica);
         self.kept = Some(killed.scratch());
@@ -436,14 +476,14 @@ impl Pair {
     ///
     /// # Errors
     /// It says that it is none; the driver's.
-    pub(super) fn promote(&self) -> anyhow::Result<()> {
+    pub(crate) fn promote(&self) -> anyhow::Result<()> {
         let promoted: bool = self.connect()?.query_one("SELECT pg_promote()", &[])?.get(0);
         anyhow::ensure!(promoted, "{}: the replica was not promoted", self.name());
         Ok(())
     }
 
     /// Returns the last things that its servers said, those of the primary first.
-    pub(super) fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let last = |server: &Server| {
             let words = server.words();
             let lines: Vec<_> = words.lines().collect();
@@ -462,7 +502,7 @@ impl Pair {
     ///
     /// # Errors
     /// It does not start.
-    pub(super) fn rejoin(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn rejoin(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         if !self.is_peer() {
             return self.start_replica(settings);
         }
@@ -472,11 +512,24 @@ impl Pair {
         self.list_standby(settings)
     }
 
+    /// Returns the ids of both processes, the primary's first.
+    ///
+    /// # Errors
+    /// The replica is stopped, or in this process.
+    pub(crate) fn processes(&self) -> anyhow::Result<[u32; 2]> {
+        Ok([self.primary.process(), self.follower()?.server()?.process()])
+    }
+
+    /// Returns where the primary's files are.
+    pub(crate) fn primary_directory(&self) -> &Path {
+        self.primary.directory()
+    }
+
     /// Returns where the replica's files are.
     ///
     /// # Errors
     /// It is stopped.
-    pub(super) fn replica_directory(&self) -> anyhow::Result<&Path> {
+    pub(crate) fn replica_directory(&self) -> anyhow::Result<&Path> {
         Ok(self.follower()?.server()?.directory())
     }
 
@@ -484,21 +537,20 @@ impl Pair {
     ///
     /// # Errors
     /// It does not start; it runs.
-    pub(super) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
+    pub(crate) fn start_replica(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         let scratch = self.kept.take().context("the replica runs")?;
         let plan = &settings.plan;
         self.replica = Some(Follower::Server(if self.is_peer() {
             Server::postgresql_in(plan, scratch, self.primary.programs())?
         } else {
-            let arguments = self.arm.arguments(settings, self.waiting);
-            Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments))?
+            self.new_replica_in(settings, scratch)?
         }));
         Ok(())
     }
 }
 
 /// Returns how a run goes.
-pub(super) fn course(settings: &ReplicationSettings, run: u32, pacing: Pacing) -> Course {
+pub(crate) fn course(settings: &ReplicationSettings, run: u32, pacing: Pacing) -> Course {
     Course {
         scale: settings.scale(),
         seed: settings.seed,

@@ -16,10 +16,10 @@ const LEFT_OVER: f64 = 0.01;
 const GROWTH_US: f64 = 1_000.0;
 
 /// One run of one rate.
-pub(super) struct Watched {
-    pub(super) run: Run,
+pub(crate) struct Watched {
+    pub(crate) run: Run,
     /// Within the measured time only.
-    pub(super) samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
 }
 
 /// Runs of one case, at most, until there is something in one: short ones on a machine that does other things may be empty.
@@ -41,7 +41,7 @@ fn until_some<T>(
 ///
 /// # Errors
 /// As of the driver.
-pub(super) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
+pub(crate) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
     let mut all = Vec::new();
     for run in 0..settings.runs {
         settings.plan.say(&format!("{}: flat out, run {} of {}", pair.name(), run + 1, settings.runs));
@@ -59,7 +59,7 @@ pub(super) fn peak(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Resul
 ///
 /// # Errors
 /// As of the driver and the watcher.
-pub(super) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per_s: f64) -> anyhow::Result<Watched> {
+pub(crate) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per_s: f64) -> anyhow::Result<Watched> {
     until_some(settings, || {
         let (run, mut samples) = watched(pair, settings, || pair.drive(settings, run, Pacing::Poisson(per_s)))?;
         samples.retain(|sample| (run.from_ns..run.from_ns + run.ns).contains(&sample.at_ns));
@@ -68,7 +68,7 @@ pub(super) fn at_rate(pair: &Pair, settings: &ReplicationSettings, run: u32, per
     })
 }
 
-pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
     let mut section = Section::new(
         "rate",
         format!(
@@ -186,7 +186,7 @@ impl Standing {
 }
 
 /// Adds what samples come to, by the primary's clock and as a client sees it.
-pub(super) fn delays(row: Row, runs: &[&[Sample]]) -> Row {
+pub(crate) fn delays(row: Row, runs: &[&[Sample]]) -> Row {
     let of = |pick: &dyn Fn(&[Sample]) -> Option<Summary>| runs.iter().filter_map(|of| pick(of)).collect::<Vec<_>>();
     let clock = of(&|samples| Summary::of(by_clock(samples)));
     let seen = of(&|samples| Summary::of(samples.iter().map(|sample| sample.seen_us)));

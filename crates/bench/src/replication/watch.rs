@@ -28,13 +28,13 @@ const LOOKS: u32 = 200;
 
 /// One look at both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// When its row was committed, on the benchmark's clock.
-    pub(super) at_ns: u64,
+    pub(crate) at_ns: u64,
     /// As the primary said before (W1).
-    pub(super) behind: Option<Behind>,
+    pub(crate) behind: Option<Behind>,
     /// From the answer to the commit until the row was seen on the replica (W2), in microseconds.
-    pub(super) seen_us: f64,
+    pub(crate) seen_us: f64,
 }
 
 /// Makes the row that is watched, and waits until the replica has it. Returns the median time of a look at it, in microseconds: what
@@ -42,7 +42,7 @@ pub(super) struct Sample {
 ///
 /// # Errors
 /// The driver's.
-pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
+pub(crate) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Result<f64> {
     pair.connect()?.batch_execute(
         "CREATE TABLE IF NOT EXISTS watched (id int PRIMARY KEY, n bigint NOT NULL); \
          INSERT INTO watched VALUES (1, 0) ON CONFLICT DO NOTHING",
@@ -62,7 +62,7 @@ pub(super) fn prepare(pair: &Pair, settings: &ReplicationSettings) -> anyhow::Re
 ///
 /// # Errors
 /// The driver's; a row that does not arrive in a minute.
-pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
+pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBool) -> anyhow::Result<Vec<Sample>> {
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
@@ -92,7 +92,7 @@ pub(super) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
 ///
 /// # Errors
 /// The load's first; those of [`watch`].
-pub(super) fn watched<T>(
+pub(crate) fn watched<T>(
     pair: &Pair,
     settings: &ReplicationSettings,
     load: impl FnOnce() -> anyhow::Result<T>,
@@ -109,17 +109,17 @@ pub(super) fn watched<T>(
 
 /// What samples come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Summary {
-    pub(super) mean: f64,
-    pub(super) sd: f64,
-    pub(super) p50: f64,
-    pub(super) p99: f64,
-    pub(super) max: f64,
+pub(crate) struct Summary {
+    pub(crate) mean: f64,
+    pub(crate) sd: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) max: f64,
 }
 
 impl Summary {
     /// Of values in any order; `None` of none.
-    pub(super) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut sorted: Vec<f64> = values.into_iter().collect();
         sorted.sort_unstable_by(f64::total_cmp);
         let (&max, count) = (sorted.last()?, crate::txn::count_of(sorted.len()));
@@ -131,12 +131,12 @@ impl Summary {
 }
 
 /// The delays of the samples, by the primary's clock where it says them.
-pub(super) fn by_clock(samples: &[Sample]) -> impl Iterator<Item = f64> {
+pub(crate) fn by_clock(samples: &[Sample]) -> impl Iterator<Item = f64> {
     samples.iter().filter_map(|sample| sample.behind.and_then(|behind| behind.us))
 }
 
 /// Returns by how much the mean delay of the last third of the samples is above that of the first, in microseconds: as a client sees it.
-pub(super) fn growth_us(samples: &[Sample]) -> f64 {
+pub(crate) fn growth_us(samples: &[Sample]) -> f64 {
     let third = (samples.len() / 3).max(1).min(samples.len());
     let mean = |part: &[Sample]| {
         part.iter().map(|sample| sample.seen_us).sum::<f64>() / crate::txn::count_of(part.len().max(1))

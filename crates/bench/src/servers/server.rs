@@ -67,6 +67,13 @@ fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|of| of.uid() == 0)
 }
 
+/// Has `command` run on `core` alone, with every thread of it.
+fn pinned(command: &Command, core: usize) -> Command {
+    let mut pinned = Command::new("taskset");
+    pinned.args(["--cpu-list", &core.to_string()]).arg(command.get_program()).args(command.get_args());
+    pinned
+}
+
 /// Makes a command that goes when this process does, as root's or as nobody special's.
 fn command(program: &Path, as_account: bool) -> Command {
     let mut command = Command::new("setpriv");
@@ -105,15 +112,21 @@ impl Server {
     /// # Errors
     /// It does not start, or ends before it listens.
     pub(super) fn collie(plan: &Plan, program: &Path, bin: &Path) -> anyhow::Result<Self> {
-        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, &[], START)
+        Self::collie_in(Arc::new(Scratch::new(&plan.env, &plan.dir)?), program, bin, &[], (None, START))
     }
 
-    /// Starts `program` in `scratch` with further `arguments`, which have it listen for replicas.
+    /// Starts `program` in `scratch` with further `arguments`, such as those that have it listen for replicas; on `core` alone, if one is
+    /// named.
     ///
     /// # Errors
     /// As of [`Self::collie`].
-    pub(crate) fn collie_primary(scratch: Arc<Scratch>, program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
-        Self::collie_in(scratch, program, Path::new(""), arguments, START)
+    pub(crate) fn collie_primary(
+        scratch: Arc<Scratch>,
+        program: &Path,
+        arguments: &[&str],
+        core: Option<usize>,
+    ) -> anyhow::Result<Self> {
+        Self::collie_in(scratch, program, Path::new(""), arguments, (core, START))
     }
 
     /// Starts `program` in `scratch` as a replica of `primary`, filled from it where there is nothing yet.
@@ -125,10 +138,11 @@ impl Server {
         program: &Path,
         primary: &Self,
         arguments: &[&str],
+        core: Option<usize>,
     ) -> anyhow::Result<Self> {
         let address = primary.replica_address()?;
         let arguments = [&["--replica-of", &address], arguments].concat();
-        Self::collie_in(scratch, program, Path::new(""), &arguments, FILL)
+        Self::collie_in(scratch, program, Path::new(""), &arguments, (core, FILL))
     }
 
     fn collie_in(
@@ -136,10 +150,13 @@ impl Server {
         program: &Path,
         bin: &Path,
         arguments: &[&str],
-        patience: Duration,
+        (core, patience): (Option<usize>, Duration),
     ) -> anyhow::Result<Self> {
         let log = std::fs::File::create(scratch.path().join("words"))?;
-        let mut child = command(program, false)
+        let command = command(program, false);
+        let mut command = core.map_or(command, |core| pinned(&command, core));
+        let mut child = command
+            .stdin(Stdio::null())
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .arg("--data")

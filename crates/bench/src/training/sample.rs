@@ -15,6 +15,7 @@ use collie_obs::{
 };
 use collie_sync::{has_invariant_ticks, ticks};
 
+use super::settings::TrainingSettings;
 use super::six_calls::SixCalls;
 use crate::{
     Plan, Section,
@@ -241,7 +242,8 @@ fn with_counts(row: Row, counts: Option<&[Counts]>) -> Row {
 ///
 /// # Errors
 /// Somebody else in this process takes samples.
-pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
+pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+    let plan = &settings.plan;
     let question =
         "what does a sample cost the thread that takes it, and a call that none is taken of? (a call of nothing)";
     let mut section = Section::new("sample", question);
@@ -250,7 +252,7 @@ pub(crate) fn measure(plan: &Plan) -> anyhow::Result<Section> {
     let mut emptied = Emptied { drain, batch: Batch::new(), taken: 0, dropped: 0 };
     let mut six = SixCalls::new();
     let mut costs = CASES.map(|_| Vec::new());
-    for run in 0..plan.runs() {
+    for run in 0..settings.runs {
         for (case, costs) in CASES.iter().zip(&mut costs) {
             plan.say(&format!("sample: {}, {}, run {}", case.subject, case.what, run + 1));
             publish(&RateTable::all(case.p));
@@ -325,10 +327,15 @@ mod tests {
     #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
     fn every_case_has_a_row_and_the_sampler_is_off_afterwards() {
         use crate::{Pace, trace::tracer_of_tests, training_bench};
-        let plan = Plan { tracer: Some(tracer_of_tests()), ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
-        let wrong = Plan { only: vec!["samples".to_owned()], ..plan.clone() };
-        assert_eq!(training_bench(&wrong).unwrap_err().to_string(), "no question samples: use sample");
-        let report = training_bench(&plan).unwrap();
+        let asked = |question: &str| {
+            let only = vec![question.to_owned()];
+            let plan = Plan { tracer: Some(tracer_of_tests()), only, ..Plan::new(&std::env::temp_dir(), Pace::Touch) };
+            let settings = TrainingSettings { plan, runs: 1, ..TrainingSettings::new(&std::env::temp_dir()) };
+            training_bench(&settings, &mut |_| Ok(()))
+        };
+        let wrong = asked("samples").unwrap_err().to_string();
+        assert!(wrong.starts_with("no question samples: use sample"), "{wrong}");
+        let report = asked("sample").unwrap();
         assert!(start::<RowRead>().is_none(), "it is off");
         let rows = report.rows("sample").expect("it was asked");
         assert_eq!((rows.len(), report.failed()), (CASES.len(), vec![]), "{rows:?}");

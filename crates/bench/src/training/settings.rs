@@ -1,0 +1,95 @@
+//! `TrainingSettings`: what `collie bench training` is to do.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::replication::ReplicationSettings;
+use crate::{Pace, Plan};
+
+/// What is asked, and how.
+#[derive(Clone)]
+pub struct TrainingSettings {
+    /// Clock, files, which questions, the program that serves, where files are made, and who is told what is being done.
+    pub plan: Plan,
+    /// Warehouses of TPC-C.
+    pub warehouses: u32,
+    /// A hundredth of the rows of each warehouse, and short cases: shows that it works.
+    pub small: bool,
+    /// Sessions of TPC-C.
+    pub clients: u32,
+    /// Before each run, not counted.
+    pub warm_up: Duration,
+    /// Of each run.
+    pub time: Duration,
+    /// Runs of each arm: as many pairs of runs.
+    pub runs: u32,
+    /// Of all that is drawn.
+    pub seed: u64,
+}
+
+impl TrainingSettings {
+    /// The defaults, with files in `dir`.
+    pub fn new(dir: &Path) -> Self {
+        Self {
+            plan: Plan::new(dir, Pace::Full),
+            warehouses: 2,
+            small: false,
+            clients: 8,
+            warm_up: Duration::from_millis(500),
+            time: Duration::from_secs(2),
+            runs: 10,
+            seed: 1,
+        }
+    }
+
+    /// Fewer and shorter runs on fewer warehouses: intervals get wider.
+    #[must_use]
+    pub fn short(self) -> Self {
+        Self { warehouses: 1, time: self.time.min(Duration::from_secs(1)), runs: 6, ..self }
+    }
+
+    /// Makes every case as short as it can be, on a hundredth of the rows: shows that it works. Figures mean nothing.
+    #[must_use]
+    pub fn quick(self) -> Self {
+        Self {
+            plan: Plan { pace: Pace::Quick, ..self.plan },
+            warehouses: 1,
+            small: true,
+            clients: self.clients.min(4),
+            warm_up: Duration::from_millis(100),
+            time: Duration::from_secs(1),
+            runs: 2,
+            ..self
+        }
+    }
+
+    /// Returns what a primary and its replica are measured with: a `time` of its own where a question says so.
+    pub(crate) fn replication(&self) -> ReplicationSettings {
+        ReplicationSettings {
+            plan: self.plan.clone(),
+            questions: Vec::new(),
+            warehouses: self.warehouses,
+            small: self.small,
+            clients: self.clients,
+            warm_up: self.warm_up,
+            time: self.time,
+            runs: self.runs,
+            seed: self.seed,
+            ..ReplicationSettings::new(&self.plan.dir)
+        }
+    }
+
+    /// Says what is wrong with them.
+    ///
+    /// # Errors
+    /// It says so.
+    pub(crate) fn check(&self, questions: &[&str]) -> anyhow::Result<()> {
+        for only in &self.plan.only {
+            anyhow::ensure!(questions.contains(&only.as_str()), "no question {only}: use {}", questions.join(", "));
+        }
+        anyhow::ensure!((1..=1_000).contains(&self.warehouses), "warehouses are between 1 and 1000");
+        anyhow::ensure!(self.clients > 0 && self.runs > 0, "at least one client and one run");
+        anyhow::ensure!(!self.time.is_zero(), "a run takes time");
+        Ok(())
+    }
+}
