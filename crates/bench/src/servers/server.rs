@@ -153,8 +153,10 @@ impl Server {
         (core, patience): (Option<usize>, Duration),
     ) -> anyhow::Result<Self> {
         let log = std::fs::File::create(scratch.path().join("words"))?;
-        let command = command(program, false);
-        let mut command = core.map_or(command, |core| pinned(&command, core));
+        let mut command = command(program, false);
+        if let Some(core) = core {
+            command = pinned(&command, core);
+        }
         let mut child = command
             .stdin(Stdio::null())
             .args(["serve", "--listen", "127.0.0.1:0"])
