@@ -12,6 +12,7 @@
 //! | `countdown`, `draws`, `rates` | which calls are taken |
 //! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
 //! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
+//! | `beside` | what benchmarks have called beside each sample |
 //!
 //! # Invariants
 //! - RT1. Between start and stop of a measured call nothing waits, allocates or makes a system call; a thread's first sample makes
@@ -37,6 +38,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "a model samples nothing: only the types are there"))]
 
+#[cfg(not(any(loom, shuttle)))]
+mod beside;
 #[cfg(not(any(loom, shuttle)))]
 mod collector;
 #[cfg(not(any(loom, shuttle)))]
@@ -65,6 +68,8 @@ mod span;
 mod units;
 mod wait;
 
+#[cfg(not(any(loom, shuttle)))]
+pub use beside::{Beside, call_beside_samples};
 #[cfg(not(any(loom, shuttle)))]
 pub use context::{ContextRow, Situation};
 #[cfg(not(any(loom, shuttle)))]

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use crate::countdown::Countdown;
 use crate::measured::{Started, Told};
 #[cfg(not(any(loom, shuttle)))]
-use crate::{collector::PROCESS, recorder::Recorder};
+use crate::{beside, collector::PROCESS, recorder::Recorder};
 
 std::thread_local! {
     static COUNTDOWN: Countdown = const { Countdown::new() };
@@ -56,7 +56,12 @@ fn decide(unit: u8, base: u64) -> Option<Started> {
                 *recorder = PROCESS.register();
             }
             match recorder.as_mut() {
-                Some(recorder) => COUNTDOWN.with(|countdown| PROCESS.begin(countdown, recorder, unit, base)),
+                Some(recorder) => {
+                    let started = COUNTDOWN.with(|countdown| PROCESS.begin(countdown, recorder, unit, base))?;
+                    let Some(beside) = beside::get() else { return Some(started) };
+                    (beside.begins)();
+                    Some(Started { ticks: PROCESS.now(), ..started })
+                }
                 None => {
                     PROCESS.laneless.add(unit);
                     None
@@ -83,6 +88,9 @@ pub(crate) const fn now() -> u64 {
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn record(started: Started, ended: u64, told: &Told<'_>) {
     let sample = PROCESS.sample(started, ended, told);
+    if let Some(beside) = beside::get() {
+        (beside.ends)();
+    }
     // A thread that is being torn down loses it.
     let _recorded = RECORDER.try_with(|recorder| {
         let Ok(mut recorder) = recorder.try_borrow_mut() else { return };

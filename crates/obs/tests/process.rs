@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_base::Lsn;
 use collie_obs::{
-    ApplyRow, Batch, CALLS_MAX, Drain, LockWait, LogFlush, RateTable, RowRead, Sample, Situation, Source, offer_clock,
-    publish, set_default_source, start, start_run, start_wait, work_for,
+    ApplyRow, Batch, Beside, CALLS_MAX, Drain, LockWait, LogFlush, RateTable, RowRead, Sample, Situation, Source,
+    call_beside_samples, offer_clock, publish, set_default_source, start, start_run, start_wait, work_for,
 };
 
 static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
@@ -44,9 +44,33 @@ fn restarted_spans_have_no_time_before(drain: &mut Drain, batch: &mut Batch) {
     panic!("a restart changes nothing");
 }
 
+static BEGUN: AtomicU64 = AtomicU64::new(0);
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+/// What is beside samples is called once at each end of one that is taken and told of, its first call is not in the time, and it is there for
+/// good (the clock goes on by a microsecond with each look, and a call of ours by a second).
+fn what_is_beside_samples_is_called(drain: &mut Drain, batch: &mut Batch) {
+    let begins = || {
+        BEGUN.fetch_add(1, Relaxed);
+        NOW_NS.fetch_add(1_000_000_000, Relaxed);
+    };
+    let ends = || {
+        ENDED.fetch_add(1, Relaxed);
+    };
+    assert!(call_beside_samples(Beside { begins, ends }) && !call_beside_samples(Beside { begins, ends }));
+    start::<RowRead>().expect("every call").stop(RowRead::default());
+    let _given_up = start::<RowRead>();
+    publish(&RateTable::off());
+    assert!(start::<RowRead>().is_none());
+    assert_eq!((BEGUN.load(Relaxed), ENDED.load(Relaxed)), (2, 1));
+    drain.drain(now_ns(), Situation::default(), batch);
+    let [read] = of(batch, 9)[..] else { panic!("one call") };
+    assert!(read.labels[0] < 500_000_000, "{read:?}");
+}
+
 /// Goal: what a call site says arrives, whole, with its probability, source and run; what it does not stop leaves nothing; a wait may
 /// end on another thread, and one that is given up counts as dropped. Method: two threads, spans, a run longer than one sample, a
-/// dropped span, an empty run, a wait that moves to a thread which measures nothing else, a restart, and off.
+/// dropped span, an empty run, a wait that moves to a thread which measures nothing else, a restart, what is called beside samples, and off.
 #[test]
 fn call_sites_samples_arrive() {
     offer_clock(now_ns);
@@ -115,6 +139,7 @@ fn call_sites_samples_arrive() {
     assert!(batch.spent_us > 0.0 && drain.sample_ns() > 0.0);
 
     restarted_spans_have_no_time_before(&mut drain, &mut batch);
+    what_is_beside_samples_is_called(&mut drain, &mut batch);
     publish(&RateTable::off());
     assert!(start::<RowRead>().is_none() && start_run::<ApplyRow>().is_none());
     drain.drain(now_ns(), Situation::default(), &mut batch);
