@@ -495,6 +495,13 @@ impl Server {
         self.life.database.engine().note_commit_times();
     }
 
+    /// Has every call of an operating unit sampled from now on while it is a primary, where samples are kept: no setting, so that no file
+    /// turns it on (RT6 is then not true of it).
+    #[doc(hidden)]
+    pub fn sample_everything(&self) {
+        self.ground.training.sample_everything();
+    }
+
     /// Returns the address where those who watch it are answered, if they are.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(HttpPort::address)

@@ -38,6 +38,8 @@ pub(super) enum May {
     Nothing,
     /// A primary's share.
     Calibrate,
+    /// Every call of a primary, whatever that costs: for a benchmark that shows what (R3 and RT6 do not hold).
+    Everything,
     /// What a replica's samples may cost.
     Collect {
         /// In us per second.
@@ -49,7 +51,7 @@ impl May {
     const fn sources(self) -> &'static [Source] {
         match self {
             Self::Nothing => &[],
-            Self::Calibrate => &[Source::Calibration],
+            Self::Calibrate | Self::Everything => &[Source::Calibration],
             Self::Collect { .. } => &[Source::Apply, Source::Local, Source::ReplayedRead],
         }
     }
@@ -137,6 +139,7 @@ impl Rates {
         let (shares, changes) = match may {
             May::Nothing => (Vec::new(), Vec::new()),
             May::Calibrate => (self.calibrate(&on), Vec::new()),
+            May::Everything => (on.iter().map(|unit| (*unit, 1.0)).collect(), Vec::new()),
             // A control window, or a halt: what was shed stays so, and is no news.
             May::Collect { us_per_s } if us_per_s <= 0.0 => (Vec::new(), Vec::new()),
             May::Collect { us_per_s } => self.collect(&on, us_per_s, worth),
@@ -145,7 +148,8 @@ impl Rates {
         self.seen.iter_mut().for_each(|seen| seen.p = 0.0);
         for (unit, wanted) in shares {
             let seen = &mut self.seen[usize::from(unit)];
-            let most = seen.calls_per_s().map_or(1.0, |calls| SAMPLES_PER_S_MAX / calls);
+            let is_bounded = may != May::Everything;
+            let most = seen.calls_per_s().filter(|_| is_bounded).map_or(1.0, |calls| SAMPLES_PER_S_MAX / calls);
             let p = stepped(wanted.min(most));
             for source in may.sources().iter().filter(|source| is_on(unit, **source)) {
                 table.set(unit, *source, p);

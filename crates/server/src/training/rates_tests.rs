@@ -87,6 +87,21 @@ fn a_primary_is_calibrated_within_its_part() {
     assert!((2000.0..=CALIBRATION_US_PER_S).contains(&load.costs_us_per_s()), "{}", load.costs_us_per_s());
 }
 
+/// Goal: a benchmark's primary has every call sampled, however often units are called and whatever that costs, from its own source, but for
+/// what somebody has switched off; and it is calibrated again afterwards. Method: more calls than R3 allows samples of; one switch.
+#[test]
+fn every_call_is_sampled_where_a_benchmark_says_so() {
+    let mut load = Load::new(&[(READ, 1e6)], Source::Calibration);
+    let mut switches = Switches::default();
+    Switch::parse("GC_TICK:*=off").unwrap().put(&mut switches);
+    let table = load.ticks(50, May::Everything, &switches);
+    let of = |unit, source| table.get(unit, source);
+    assert_eq!([of(READ, Source::Calibration), of(LOG_APPEND, Source::Calibration)], [1.0, 1.0]);
+    assert_eq!([of(GC, Source::Calibration), of(READ, Source::Local)], [0.0, 0.0]);
+    let table = load.ticks(1, May::Calibrate, &switches);
+    assert!(table.get(READ, Source::Calibration) <= stepped(PROBABILITY_MIN));
+}
+
 /// Goal: R1, R2: a replica is sampled from its own sources, and not where somebody switched that off; a unit that is off from all of them
 /// takes nothing of what may be spent. Method: one switch, then all of a unit.
 #[test]

@@ -6,7 +6,13 @@
 mod collecting;
 mod predicting;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use collie_env::Env;
 use collie_obs::{RateTable, Source};
@@ -82,6 +88,8 @@ pub(crate) struct Training {
     sampler: Arc<dyn Sampler>,
     collection: Collection,
     deciding: Deciding,
+    /// Whether a primary samples every call: a benchmark's.
+    everything: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -121,6 +129,7 @@ impl Training {
             sampler,
             collection: Collection::new(data, &env),
             deciding,
+            everything: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 settings,
                 config_epoch: epoch(&env),
@@ -138,6 +147,11 @@ impl Training {
     /// Returns who decides about settings.
     pub(crate) fn deciding(&self) -> &Deciding {
         &self.deciding
+    }
+
+    /// Has a primary sample every call from its next tick on, for good.
+    pub(crate) fn sample_everything(&self) {
+        self.everything.store(true, Relaxed);
     }
 
     /// Returns the processor time of work that can wait, of which reads are run again.

@@ -1,5 +1,7 @@
 //! [`Training`] as those see it who collect.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use collie_obs::{RateTable, Situation};
 use collie_train::budget::{Switched, Switches};
 
@@ -65,6 +67,7 @@ impl Training {
         let mut inner = self.inner.lock();
         let may = match &inner.run {
             _ if !is_kept => May::Nothing,
+            None if self.everything.load(Relaxed) => May::Everything,
             None => May::Calibrate,
             Some(_) => May::Collect { us_per_s: SAMPLES_PART * self.granted.collect_us_per_s() as f64 },
         };
