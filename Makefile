@@ -9,7 +9,7 @@
 # make bench-kv       the key-value engine beside RocksDB's db_bench, about ten minutes: docs/bench/kv.md, plots
 # make bench-tpcc     TPC-C on the engine and beside PostgreSQL, about nine minutes: docs/bench/tpcc.md
 # make bench-replication  a replica's delay, beside PostgreSQL's, more than an hour (BENCH=--short: 25 minutes): docs/bench/replication.md, plots
-# make bench-training  what collecting for models costs, about half a minute: docs/bench/training.md, plot
+# make bench-training  what collecting for models costs, half an hour and more (BENCH=--short: less): docs/bench/training.md, plots
 # make bench-compare  the log beside other log libraries; builds and tests them first
 # make model-long  the long form of the models
 # make sizes   the largest source files
@@ -147,7 +147,7 @@ bench-replication: run-tools
 bench-training: run-tools
 	$(CARGO) build --release -p collie
 	mkdir -p docs/bench
-	$(TARGET)/release/collie bench training $(BENCH) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
+	$(TARGET)/release/collie bench training $(BENCH) --dir $(DIR) --json docs/bench/training.json --plots docs/bench --readme docs/bench/training.md
 
 # The peers have a workspace and a lock file of their own.
 bench-compare:

@@ -25,7 +25,7 @@ struct Curves {
     y: &'static str,
 }
 
-const CURVES: [Curves; 3] = [
+const CURVES: [Curves; 5] = [
     Curves {
         section: "time",
         line: "seen_running_mean_us",
@@ -34,6 +34,28 @@ const CURVES: [Curves; 3] = [
         tenfold: false,
         file: "replication-time.svg",
         title: "Delay of a replica at 80 % of flat out, as a client sees it: seconds of all runs, running mean; ticks: Delivery",
+        x: "seconds",
+        y: "us",
+    },
+    Curves {
+        section: "time",
+        line: "delay_second_us",
+        points: None,
+        marks: None,
+        tenfold: false,
+        file: "training-time.svg",
+        title: "Delay of a replica that collects at 80 % of the knee, by the primary's clock: seconds of all runs, one after the other",
+        x: "seconds",
+        y: "us",
+    },
+    Curves {
+        section: "fig-1-1",
+        line: "delay_second_us",
+        points: None,
+        marks: None,
+        tenfold: false,
+        file: "training-fig-1-1.svg",
+        title: "Delay of a replica that samples everything by six system calls, as a client sees it, second by second",
         x: "seconds",
         y: "us",
     },

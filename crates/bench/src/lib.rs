@@ -81,6 +81,6 @@ pub use report::{Beside, Figure, Report, Row, Section, Series, Target};
 pub use spread::Spread;
 pub use tpcc::{LoadDone, Pacing, TpccLoad, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
-pub use training::settings::TrainingSettings;
+pub use training::{beside::beside_samples, settings::TrainingSettings};
 pub use training_bench::training_bench;
 pub use txn_bench::txn_bench;

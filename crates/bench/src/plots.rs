@@ -32,7 +32,16 @@ fn without_hog(row: &Row) -> bool {
     !row.case.contains("hog")
 }
 
-const PLOTS: [Plot; 18] = [
+/// A row of `collie bench training` that says which policy collects.
+fn by_policy(row: &Row) -> bool {
+    row.subject.contains("(P")
+}
+
+fn without_policy(row: &Row) -> bool {
+    !by_policy(row)
+}
+
+const PLOTS: [Plot; 20] = [
     Plot {
         section: "append",
         figure: "append_ns",
@@ -181,7 +190,7 @@ const PLOTS: [Plot; 18] = [
         title: "Delay of a replica against the arrival rate of TPC-C, as a client sees it: mean, standard deviation above it",
         x: "transactions asked for a second",
         y: "us",
-        wanted: any,
+        wanted: without_policy,
     },
     Plot {
         section: "rate",
@@ -191,7 +200,7 @@ const PLOTS: [Plot; 18] = [
         title: "p99 of the delay of a replica against the arrival rate of TPC-C, as a client sees it",
         x: "transactions asked for a second",
         y: "us",
-        wanted: any,
+        wanted: without_policy,
     },
     Plot {
         section: "capacity",
@@ -201,6 +210,26 @@ const PLOTS: [Plot; 18] = [
         title: "Replay flat out, by the peak that wrote the log on the same cores: below 1 a replica falls behind",
         x: "threads that write rows",
         y: "replay / peak",
+        wanted: any,
+    },
+    Plot {
+        section: "rate",
+        figure: "delay_mean_us",
+        bar: Some("delay_sd_us"),
+        file: "training-rate.svg",
+        title: "Delay of a replica that collects, by the primary's clock, against the arrival rate of TPC-C: mean, deviation above it",
+        x: "transactions asked for a second",
+        y: "us",
+        wanted: by_policy,
+    },
+    Plot {
+        section: "fig-5-3",
+        figure: "loss_percent_ci95",
+        bar: None,
+        file: "training-fig-5-3.svg",
+        title: "Throughput of TPC-C that is lost by exporting so many metrics (points below 0 are left out)",
+        x: "metrics a transaction",
+        y: "%",
         wanted: any,
     },
     Plot {

@@ -1,12 +1,20 @@
 //! `training_bench`: all sections of `collie bench training`, in order.
 
 use crate::replication::answer;
-use crate::training::{sample, settings::TrainingSettings};
+use crate::training::{cost, delay, diverging, exported, knee, overhead, sample, settings::TrainingSettings};
 use crate::{Machine, Report, Section};
 
 type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 1] = [("sample", sample::measure)];
+const SECTIONS: [(&str, Measure); 7] = [
+    ("sample", sample::measure),
+    ("overhead", overhead::measure),
+    ("rate", knee::measure),
+    ("time", delay::measure),
+    ("cost", cost::measure),
+    ("fig-1-1", diverging::measure),
+    ("fig-5-3", exported::measure),
+];
 
 /// Asks the questions of `settings` about collecting for models, in order. One that fails, or panics, says so in the report
 /// ([`Report::failed`]), and the others are asked. After each, `so_far` is called with what is known by then.

@@ -81,12 +81,15 @@ pub(crate) enum Command {
     /// two with --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others are
     /// asked: exit code 1 at the end. Exit code 0 also when targets are missed, or PostgreSQL is not there.
     Replication(ReplicationArgs),
-    /// Measure what collecting for models costs: one sample of an operating unit, and a call that none is taken of.
+    /// Measure what collecting for models costs: one sample of an operating unit, a primary and its replica that collect.
     ///
-    /// Questions: sample. Each case stands beside an empty loop, two readings of the processor's counter, and a sampler that makes six
-    /// system calls, all of the same run; system calls and allocations are counted an instruction at a time where the kernel lets a
-    /// child trace its parent. A missed target is marked LOST. Takes half a minute, five seconds with --quick. Use a release build on a
-    /// machine that does nothing else. Exit code 0 also when targets are missed: they are findings, not failures.
+    /// Questions: sample (one sample beside an empty loop, two readings of the processor's counter and six system calls), overhead (a primary's
+    /// throughput, p99 and processor time by default and with every call sampled), rate (which rate a replica follows that collects), time
+    /// (how far behind it is), cost (all that collecting takes on both machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it;
+    /// what is collected is changed while they run, and ratios of paired runs are given with 95 % intervals (keys that end in _ci95). A missed
+    /// target is marked LOST. Takes half an hour; some minutes with --short or --quick. Use a release build on a machine that does
+    /// nothing else. A question that fails says so, and the others are asked: exit code 1 at the end. Exit code 0 also when targets
+    /// are missed: they are findings, not failures.
     Training(TrainingArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
@@ -169,7 +172,7 @@ pub(crate) struct IndexArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct TrainingArgs {
-    /// Ask these questions only: sample.
+    /// Ask these questions only: sample, overhead, rate, time, cost, fig-1-1, fig-5-3.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.

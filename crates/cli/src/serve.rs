@@ -38,6 +38,12 @@ pub(crate) struct Args {
     /// Commits carry what replay in the order of begins needs: for `collie bench replication`.
     #[arg(long, hide = true)]
     note_commit_times: bool,
+    /// While it leads, every call of an operating unit is sampled where samples are: for `collie bench training`.
+    #[arg(long, hide = true)]
+    sample_everything: bool,
+    /// Beside each sample so much more is done: own:TIMES or six-calls:TIMES, for `collie bench training`.
+    #[arg(long, hide = true, value_name = "KIND:TIMES")]
+    beside_samples: Option<String>,
     /// Stop in order once the process of this id, which started this one, has ended: for `collie demo`.
     #[arg(long, hide = true, value_name = "PID")]
     with_parent: Option<i32>,
@@ -93,6 +99,12 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut recovery = Recovery::new(&*env.clock);
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
     recovery.finish();
+    if let Some(what) = &args.beside_samples {
+        eprintln!("{}", collie_bench::beside_samples(what)?);
+    }
+    if args.sample_everything {
+        server.sample_everything();
+    }
     if args.note_commit_times {
         server.note_commit_times();
     }

@@ -222,7 +222,7 @@ fn noise(chance: &mut u64) -> String {
 }
 
 /// Returns the bytes of all files below `dir`; what goes meanwhile counts for nothing.
-fn bytes_in(dir: &Path) -> u64 {
+pub(crate) fn bytes_in(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
         Ok(of) if of.is_dir() => bytes_in(&entry.path()),

@@ -23,7 +23,7 @@
 //! - B3. A question that fails says so, and the others are asked.
 
 mod capacity;
-mod catchup;
+pub(crate) mod catchup;
 mod estimate;
 mod failover;
 pub(crate) mod floors;
@@ -32,7 +32,7 @@ mod live;
 pub(crate) mod pair;
 pub(crate) mod rate;
 mod settings;
-mod small;
+pub(crate) mod small;
 mod sync;
 mod targets;
 mod thesis;

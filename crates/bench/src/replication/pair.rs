@@ -520,6 +520,16 @@ impl Pair {
         Ok([self.primary.process(), self.follower()?.server()?.process()])
     }
 
+    /// Returns the id of the primary's process.
+    pub(crate) fn primary_process(&self) -> u32 {
+        self.primary.process()
+    }
+
+    /// Returns what the primary has said so far.
+    pub(crate) fn primary_words(&self) -> String {
+        self.primary.words()
+    }
+
     /// Returns where the primary's files are.
     pub(crate) fn primary_directory(&self) -> &Path {
         self.primary.directory()

@@ -13,7 +13,7 @@ use crate::tpcc::{Kind, Pacing, Run};
 /// A rate is sustained where no more of what was asked for is left over than this share of it.
 const LEFT_OVER: f64 = 0.01;
 /// A delay grows where its mean gets longer by this, from the first third of a run to the last.
-const GROWTH_US: f64 = 1_000.0;
+pub(crate) const GROWTH_US: f64 = 1_000.0;
 
 /// One run of one rate.
 pub(crate) struct Watched {

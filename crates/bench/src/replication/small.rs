@@ -1,5 +1,5 @@
-//! `write_rows`: clients that each update a row of their own, one commit after the other: what a level of `synchronous_commit` costs, and
-//! little else.
+//! `run_rows`: clients that each read or update a row of their own, one transaction after the other: what a level of `synchronous_commit`, or
+//! something else that every transaction passes, costs, and little else.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,16 +13,16 @@ use crate::tpcc::sleep_until;
 
 /// What all clients together did in the measured time.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    pub(super) latencies: Latencies,
-    pub(super) ns: u64,
+pub(crate) struct Written {
+    pub(crate) latencies: Latencies,
+    pub(crate) ns: u64,
 }
 
 /// Makes a row for each of so many clients.
 ///
 /// # Errors
 /// The driver's.
-pub(super) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
+pub(crate) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
     let mut primary = pair.connect()?;
     primary.batch_execute("CREATE TABLE small (id int PRIMARY KEY, n bigint NOT NULL)")?;
     primary.batch_execute(&format!("INSERT INTO small SELECT n, 0 FROM generate_series(1, {clients}) AS n"))?;
@@ -32,12 +32,26 @@ pub(super) fn prepare(pair: &Pair, clients: u32) -> anyhow::Result<()> {
 /// Lets `clients` write at `level`, as `synchronous_commit` names it.
 ///
 /// # Errors
-/// The driver's; the server has no such level. The first of all; the others then stop.
+/// As of [`run_rows`].
 pub(super) fn write_rows(
     pair: &Pair,
     settings: &ReplicationSettings,
     clients: u32,
     level: &str,
+) -> anyhow::Result<Written> {
+    run_rows(pair, settings, clients, level, &["UPDATE small SET n = n + 1 WHERE id = $1"])
+}
+
+/// Lets `clients` run `statements` in turn, each of which is given the client's row, at `level`.
+///
+/// # Errors
+/// The driver's; the server has no such level. The first of all; the others then stop.
+pub(crate) fn run_rows(
+    pair: &Pair,
+    settings: &ReplicationSettings,
+    clients: u32,
+    level: &str,
+    statements: &[&str],
 ) -> anyhow::Result<Written> {
     let clock = &*settings.plan.env.clock;
     let (ready, stop) = (Barrier::new(usize::try_from(clients)? + 1), AtomicBool::new(false));
@@ -46,17 +60,20 @@ pub(super) fn write_rows(
         let open = || -> anyhow::Result<_> {
             let mut session = pair.connect()?;
             session.batch_execute(&format!("SET synchronous_commit = {level}"))?;
-            let write = session.prepare("UPDATE small SET n = n + 1 WHERE id = $1")?;
-            Ok((session, write))
+            let prepared = statements.iter().map(|text| session.prepare(text)).collect::<Result<Vec<_>, _>>()?;
+            Ok((session, prepared))
         };
         let opened = open();
         // One that cannot begin lets the others go.
         ready.wait();
-        let (mut session, write) = opened.inspect_err(|_| stop.store(true, Relaxed))?;
+        let (mut session, prepared) = opened.inspect_err(|_| stop.store(true, Relaxed))?;
         let (id, mut latencies) = (id.cast_signed(), Latencies::default());
-        while !stop.load(Relaxed) {
+        for statement in prepared.iter().cycle() {
+            if stop.load(Relaxed) {
+                break;
+            }
             let begun = clock.now_ns();
-            session.execute(&write, &[&id]).inspect_err(|_| stop.store(true, Relaxed))?;
+            session.execute(statement, &[&id]).inspect_err(|_| stop.store(true, Relaxed))?;
             if measured.load(Relaxed) {
                 latencies.record(clock.now_ns() - begun);
             }

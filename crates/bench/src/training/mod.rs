@@ -5,13 +5,33 @@
 //! | `settings` | what is asked for |
 //! | `bootstrap` | what paired runs say of a ratio, and how sure that is |
 //! | `cores` | where a primary and its replica run |
+//! | `live` | settings that are changed while a server runs, and what it has collected |
+//! | `usage` | what a process has used of the machine |
+//! | `arms` | the policies that a pair is measured under |
 //! | `sample` | one sample of an operating unit, and a call that none is taken of |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
+//! | `beside` | the same, or Collie's own again, beside each sample of a server |
+//! | `overhead` | what collecting costs a primary |
+//! | `knee`, `delay` | which rate a replica follows that collects, and how far it is behind over time: questions `rate` and `time` |
+//! | `cost` | what collecting costs both machines |
+//! | `naive` | the sampler of six system calls in this process |
+//! | `diverging`, `exported` | figures 1.1 and 5.3 of the thesis: questions `fig-1-1` and `fig-5-3` |
 //!
 //! The sampler is the process's: a section that uses it leaves it off and its right to drain free.
 
+mod arms;
+pub(crate) mod beside;
 pub(crate) mod bootstrap;
 pub(crate) mod cores;
+pub(crate) mod cost;
+pub(crate) mod delay;
+pub(crate) mod diverging;
+pub(crate) mod exported;
+pub(crate) mod knee;
+mod live;
+mod naive;
+pub(crate) mod overhead;
 pub(crate) mod sample;
 pub(crate) mod settings;
 mod six_calls;
+mod usage;

@@ -1,0 +1,69 @@
+//! `Collecting`: the policies of collection that a pair is measured under, one after the other, while it runs.
+
+use std::time::Duration;
+
+use super::live::{Node, set};
+use super::settings::TrainingSettings;
+use crate::Section;
+use crate::replication::ReplicationSettings;
+use crate::replication::pair::{self, Arm, Launch, Pair};
+use crate::replication::watch;
+
+/// A policy begins anew when it is set: some ticks, and a control window, which says what the delay is without collection.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collecting {
+    /// P0.
+    Nothing,
+    /// P1: whatever is offered, up to `training.collection_cpu`.
+    Always,
+    /// P6, the default.
+    Headroom,
+}
+
+impl Collecting {
+    /// The first is what the others stand beside.
+    pub(crate) const ALL: [Self; 3] = [Self::Nothing, Self::Always, Self::Headroom];
+
+    /// Returns its name in tables.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "collection off (P0)",
+            Self::Always => "always (P1)",
+            Self::Headroom => "headroom (P6)",
+        }
+    }
+
+    /// Has the replica of `pair` collect so from now on.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn begin(self, settings: &TrainingSettings, pair: &Pair) -> anyhow::Result<()> {
+        let policy = match self {
+            Self::Nothing => "none",
+            Self::Always => "always",
+            Self::Headroom => "headroom",
+        };
+        set(pair, Node::Replica, "training.collection_policy", policy)?;
+        std::thread::sleep(SETTLE.min(settings.time));
+        Ok(())
+    }
+}
+
+/// Starts a pair that has TPC-C and the row that is watched, each process on a core of its own if there are two.
+///
+/// # Errors
+/// It does not start; the driver's.
+pub(crate) fn loaded_pair(
+    replication: &ReplicationSettings,
+    cores: Option<[usize; 2]>,
+    section: &mut Section,
+) -> anyhow::Result<Pair> {
+    super::cores::note_cores(section, cores);
+    let pair = pair::launch(replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
+    pair.load(replication)?;
+    let _look_us = watch::prepare(&pair, replication)?;
+    Ok(pair)
+}

@@ -1,0 +1,169 @@
+//! How far is a replica behind over time, with collection off, always on, and as the policy has it? At four fifths of the knee, window by
+//! window. Figure 5.2 of the thesis with arms.
+//!
+//! A window is a second. It is out if its mean delay is above B: a tenth more than the run of the same number without collection, or a
+//! millisecond more, whichever is more.
+
+use super::arms::{Collecting, loaded_pair};
+use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
+use super::cores::two_cores;
+use super::knee::knee;
+use super::settings::TrainingSettings;
+use crate::Section;
+use crate::measures::{median, per_s};
+use crate::replication::ReplicationSettings;
+use crate::replication::rate::{Watched, at_rate, delays};
+use crate::replication::watch::Sample;
+use crate::report::{Figure, Row, Series};
+use crate::txn::count_of;
+
+/// Of the knee without collection.
+const SHARE: f64 = 0.8;
+/// A run is so much longer than one of another question.
+const LONGER: u32 = 5;
+/// `training.collection_delay_bound` and `training.collection_delay_floor` as they are by default.
+const BOUND_SHARE: f64 = 0.1;
+const BOUND_FLOOR_US: f64 = 1_000.0;
+/// Of its windows, P6 has this share inside.
+const INSIDE_MIN: f64 = 0.99;
+const SECOND_NS: u64 = 1_000_000_000;
+
+pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+    let long = ReplicationSettings { time: settings.time * LONGER, ..settings.replication() };
+    let mut section = Section::new(
+        "time",
+        format!(
+            "how far is a replica that collects behind over time? (TPC-C, {} warehouses, {} % of the knee without collection, begun by chance, \
+             commits on disk, {} runs of {} s in balanced order; delay by the primary's clock, in windows of a second)",
+            settings.warehouses,
+            SHARE * 100.0,
+            settings.runs,
+            long.time.as_secs_f64()
+        ),
+    );
+    let replication = settings.replication();
+    let pair = loaded_pair(&replication, two_cores(), &mut section)?;
+    Collecting::Nothing.begin(settings, &pair)?;
+    let knees =
+        (0..settings.runs.min(3)).map(|run| knee(&pair, &replication, run)).collect::<anyhow::Result<Vec<_>>>()?;
+    let asked = SHARE * median(&knees);
+    let watched = in_balanced_order(Collecting::ALL.len(), settings.runs, |arm, run| {
+        let collecting = Collecting::ALL[arm];
+        settings.plan.say(&format!("time: {}, run {} of {}", collecting.name(), run + 1, settings.runs));
+        collecting.begin(settings, &pair)?;
+        at_rate(&pair, &long, run, asked)
+    })?;
+    Collecting::Nothing.begin(settings, &pair)?;
+    pair.check(&replication, &mut section)?;
+    let known = |of: &Watched| {
+        let windows = windows(&of.samples, of.run.from_ns, |sample| sample.behind.and_then(|behind| behind.us));
+        windows.into_iter().flatten().collect::<Vec<f64>>()
+    };
+    let windows: Vec<Vec<Vec<f64>>> = watched.iter().map(|runs| runs.iter().map(known).collect()).collect();
+    for (arm, collecting) in Collecting::ALL.into_iter().enumerate() {
+        let row = Row::new(collecting.name(), format!("{} % of the knee", SHARE * 100.0), "disk", pair.ring());
+        let row = row.at(asked).runs("asked_per_s", &[asked]);
+        section.rows.push(figures(settings, row, collecting, [&windows[arm], &windows[0]], &watched[arm]));
+        section.series.push(Series {
+            subject: collecting.name().to_owned(),
+            key: "delay_second_us",
+            points: windows[arm].iter().flatten().enumerate().map(|(at, us)| (count_of(at), *us)).collect(),
+        });
+    }
+    Ok(section)
+}
+
+/// Returns the mean delay of each second since `from_ns`, in microseconds; of one in which `delay` knows none, `None`.
+pub(crate) fn windows(samples: &[Sample], from_ns: u64, delay: impl Fn(&Sample) -> Option<f64>) -> Vec<Option<f64>> {
+    let mut all: Vec<(f64, f64)> = Vec::new();
+    for sample in samples {
+        let Some(us) = delay(sample) else { continue };
+        let second = usize::try_from(sample.at_ns.saturating_sub(from_ns) / SECOND_NS).expect("seconds of a run");
+        if all.len() <= second {
+            all.resize(second + 1, (0.0, 0.0));
+        }
+        all[second] = (all[second].0 + us, all[second].1 + 1.0);
+    }
+    all.into_iter().map(|(sum, count)| (count > 0.0).then(|| sum / count)).collect()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count_of(values.len()))
+}
+
+/// Returns B, of what the delay was without collection.
+fn bound_us(without_us: f64) -> f64 {
+    ((1.0 + BOUND_SHARE) * without_us).max(without_us + BOUND_FLOOR_US)
+}
+
+/// Returns which share of the windows of all runs are inside, each run by the one of the same number without collection; `None` if there are
+/// none.
+fn inside(with: &[Vec<f64>], without: &[Vec<f64>]) -> Option<f64> {
+    let (mut all, mut inside) = (0_usize, 0_usize);
+    for (with, without) in with.iter().zip(without) {
+        let Some(without_us) = mean(without) else { continue };
+        all += with.len();
+        inside += with.iter().filter(|us| **us <= bound_us(without_us)).count();
+    }
+    (all > 0).then(|| count_of(inside) / count_of(all))
+}
+
+fn figures(
+    settings: &TrainingSettings,
+    row: Row,
+    collecting: Collecting,
+    [with, without]: [&[Vec<f64>]; 2],
+    runs: &[Watched],
+) -> Row {
+    let row = row
+        .runs("txn_per_s", &runs.iter().map(|of| per_s(of.run.tally.ended(), of.run.ns)).collect::<Vec<_>>())
+        .figure("backlog_txns", Figure::Count(runs.iter().map(|of| of.run.backlog).max().unwrap_or(0)));
+    let mut row = delays(row, &runs.iter().map(|of| &of.samples[..]).collect::<Vec<_>>());
+    let share = inside(with, without);
+    row = match share {
+        Some(share) => row.runs("windows_inside_share", &[share]),
+        None => row.figure("windows_inside_share", Figure::Absent("not said")),
+    };
+    if collecting == Collecting::Nothing {
+        return row;
+    }
+    let means = |runs: &[Vec<f64>]| runs.iter().map(|of| mean(of).unwrap_or(0.0)).collect::<Vec<_>>();
+    if let Some(interval) = Interval::of(&paired_ratios(&means(with), &means(without)), settings.seed) {
+        row = row.figure("delay_ratio_ci95", interval.figure()).beside("collection off", interval.median);
+    }
+    if collecting == Collecting::Headroom {
+        row = row.target("99 % of windows inside B", share.is_some_and(|share| share >= INSIDE_MIN));
+    }
+    row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replication::pair::Behind;
+
+    fn sample(ms: u64, us: Option<f64>) -> Sample {
+        Sample { at_ns: 1_000 + ms * 1_000_000, behind: Some(Behind { us, bytes: 0.0 }), seen_us: 0.0 }
+    }
+
+    /// Goal: a window is the mean of a second, and one of which nothing is known is none. Method: samples of four seconds, the second of
+    /// which is silent and the third of which has none.
+    #[test]
+    fn windows_are_seconds() {
+        let samples = [sample(100, Some(10.0)), sample(900, Some(30.0)), sample(1_500, None), sample(3_000, Some(5.0))];
+        let clock = |sample: &Sample| sample.behind.and_then(|behind| behind.us);
+        assert_eq!(windows(&samples, 1_000, clock), [Some(20.0), None, None, Some(5.0)]);
+        assert_eq!(windows(&[], 1_000, clock), [] as [Option<f64>; 0]);
+    }
+
+    /// Goal: B is a tenth more or a millisecond more, and a run is judged by that of its number. Method: both sides of 10 ms; two runs whose
+    /// baselines differ; one without a baseline.
+    #[test]
+    fn windows_are_inside_the_bound_of_their_run() {
+        assert_eq!((bound_us(500.0), bound_us(20_000.0).round()), (1_500.0, 22_000.0));
+        let with = [vec![1_400.0, 1_600.0], vec![2_900.0, 3_000.0], vec![9.0]];
+        let without = [vec![400.0, 600.0], vec![2_000.0], vec![]];
+        assert_eq!(inside(&with, &without), Some(0.75));
+        assert_eq!(inside(&[vec![]], &[vec![1.0]]), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! Settings of collection that are changed while a server runs, so that both runs of a pair are of the same server with the same rows.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use postgres::Client;
+
+use crate::Plan;
+use crate::replication::pair::Pair;
+
+/// How long a server may take to do what it was told: its thread for samples looks every tenth of a second, and a second after its start.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Which server of a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Node {
+    Primary,
+    Replica,
+}
+
+impl Node {
+    /// Opens a session on it.
+    ///
+    /// # Errors
+    /// The driver's; there is no replica.
+    pub(crate) fn connect(self, pair: &Pair) -> anyhow::Result<Client> {
+        match self {
+            Self::Primary => pair.connect(),
+            Self::Replica => pair.connect_replica(),
+        }
+    }
+}
+
+/// Sets an option of `collie_set_option` on a node of `pair`.
+///
+/// # Errors
+/// The driver's; there is no such option.
+pub(crate) fn set(pair: &Pair, node: Node, name: &str, value: &str) -> anyhow::Result<()> {
+    let call = format!("CALL collie_set_option('{name}', '{value}')");
+    node.connect(pair)?.batch_execute(&call).with_context(|| format!("{}: {call}", pair.name()))
+}
+
+/// Turns samples of a node on or off, and waits until it is so.
+///
+/// # Errors
+/// The driver's; it is not so in a minute: the disk is full, or nobody takes samples out.
+pub(crate) fn set_samples(plan: &Plan, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
+    set(pair, node, "training.samples", if on { "on" } else { "off" })?;
+    let wanted = if on { "collecting" } else { "off" };
+    let (mut session, begun) = (node.connect(pair)?, plan.now_ns());
+    loop {
+        let row = session.query_one("SELECT samples, samples_reason FROM collie_training.policy", &[])?;
+        let (state, reason): (String, Option<String>) = (row.get(0), row.get(1));
+        if state == wanted {
+            return Ok(());
+        }
+        let waited = u128::from(plan.now_ns() - begun);
+        anyhow::ensure!(
+            waited < PATIENCE.as_nanos(),
+            "{}: samples are {state}, not {wanted}: {}",
+            pair.name(),
+            reason.unwrap_or_default()
+        );
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// What a node has collected since it was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Collected {
+    /// Samples that were taken, and those that were lost since nobody took them out in time.
+    pub(crate) samples: f64,
+    pub(crate) lost: f64,
+    /// What it says that they have cost, in microseconds.
+    pub(crate) spent_us: f64,
+}
+
+impl Collected {
+    /// Asks a node.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub(crate) fn of(pair: &Pair, node: Node) -> anyhow::Result<Self> {
+        let mut session = node.connect(pair)?;
+        let units =
+            session.query_one("SELECT sum(samples)::float8, sum(dropped)::float8 FROM collie_training.units", &[])?;
+        let policy = session.query_one("SELECT samples_spent_us::float8 FROM collie_training.policy", &[])?;
+        Ok(Self { samples: units.get(0), lost: units.get(1), spent_us: policy.get(0) })
+    }
+
+    /// Returns what came since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            samples: self.samples - before.samples,
+            lost: self.lost - before.lost,
+            spent_us: self.spent_us - before.spent_us,
+        }
+    }
+}

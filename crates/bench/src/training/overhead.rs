@@ -1,0 +1,224 @@
+//! What does collecting cost a primary? Its throughput, its latency and its processor time for each transaction with samples on, beside the same
+//! server without: as it is by default, with every call sampled, with every call sampled by six system calls, and where a replica collects.
+//!
+//! # What always holds
+//! - O1. Both runs of a pair are of one server with the same rows, with the same input drawn; only the setting differs. Arms that are alone
+//!   have no replica.
+//! - O2. No figure is given of a database whose conditions of TPC-C do not hold afterwards.
+
+use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
+use super::cores::{note_cores, two_cores};
+use super::live::{Collected, Node, set, set_samples};
+use super::settings::TrainingSettings;
+use super::usage::Usage;
+use crate::Section;
+use crate::measures::{float, median, micros, per_s};
+use crate::replication::pair::{self, Arm, Launch, Pair};
+use crate::replication::small;
+use crate::report::{Figure, Row, Series};
+use crate::tpcc::{Kind, Pacing};
+use crate::txn::count_of;
+
+/// Of throughput and p99 of a primary as it is by default.
+const COST_MAX: f64 = 0.005;
+/// What a client of the small load does, one after the other, each as a transaction of its own that does not wait for the disk.
+const SMALL: [&str; 2] = ["SELECT n FROM small WHERE id = $1", "UPDATE small SET n = n + 1 WHERE id = $1"];
+
+/// What stands in the rows of one server.
+struct Case {
+    subject: &'static str,
+    primary: &'static [&'static str],
+    /// Where collecting is turned on and off.
+    node: Node,
+    is_default: bool,
+}
+
+const CASES: [Case; 4] = [
+    Case { subject: "default (a thousandth of calls)", primary: &[], node: Node::Primary, is_default: true },
+    Case { subject: "every call", primary: &["--sample-everything"], node: Node::Primary, is_default: false },
+    Case {
+        subject: "every call, six system calls",
+        primary: &["--sample-everything", "--beside-samples", "six-calls:1"],
+        node: Node::Primary,
+        is_default: false,
+    },
+    Case { subject: "the replica collects", primary: &[], node: Node::Replica, is_default: false },
+];
+
+/// Which load a run was of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    Tpcc,
+    Small,
+}
+
+impl Load {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Tpcc => "TPC-C, commits on disk",
+            Self::Small => "half reads, half updates by key, commits in memory",
+        }
+    }
+
+    const fn level(self) -> &'static str {
+        match self {
+            Self::Tpcc => "disk",
+            Self::Small => "memory",
+        }
+    }
+}
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ran {
+    per_s: f64,
+    p99_us: f64,
+    cpu_us_per_txn: f64,
+    samples_per_txn: f64,
+    lost_share: f64,
+}
+
+pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+    let mut section = Section::new(
+        "overhead",
+        format!(
+            "what does collecting cost a primary? ({} warehouses, {} clients, flat out, {} pairs of runs of {} s, in turn off-on-on-off; \
+             ratios with by without, with the 95 % interval of their median)",
+            settings.warehouses,
+            settings.clients,
+            settings.runs,
+            settings.time.as_secs_f64()
+        ),
+    );
+    let cores = two_cores();
+    for case in &CASES {
+        one_case(settings, case, cores, &mut section)?;
+    }
+    note_cores(&mut section, cores);
+    section.notes.push(
+        "processor time is that of all threads of the primary's process for each transaction, of samples that are drained, thinned and written \
+         too; what a disk or the load takes from a run is not in it"
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+fn one_case(
+    settings: &TrainingSettings,
+    case: &Case,
+    cores: Option<[usize; 2]>,
+    section: &mut Section,
+) -> anyhow::Result<()> {
+    let replication = settings.replication();
+    let launch = Launch {
+        name: case.subject.to_owned(),
+        primary: case.primary.iter().map(|word| (*word).to_owned()).collect(),
+        cores,
+        alone: case.node == Node::Primary,
+        ..Launch::default()
+    };
+    let pair = pair::launch(&replication, Arm::Collie, launch)?;
+    pair.load(&replication)?;
+    small::prepare(&pair, settings.clients)?;
+    if case.node == Node::Replica {
+        // Whatever the primary does is in both runs.
+        set_samples(&settings.plan, &pair, Node::Primary, false)?;
+        pair.until_even(&replication)?;
+    }
+    for load in [Load::Tpcc, Load::Small] {
+        let ran = in_balanced_order(2, settings.runs, |arm, run| {
+            let with = arm == 1;
+            let state = if with { "with" } else { "without" };
+            settings.plan.say(&format!("{}, {state}: run {} of {}", case.subject, run + 1, settings.runs));
+            turn(settings, &pair, case.node, with)?;
+            one_run(settings, &pair, case.node, load, run)
+        })?;
+        rows(settings, case, load, &pair, &ran, section);
+    }
+    turn(settings, &pair, case.node, false)?;
+    pair.check(&replication, section)?;
+    if case.primary.contains(&"--beside-samples") {
+        section.notes.extend(said(&pair, "beside each sample"));
+    }
+    Ok(())
+}
+
+/// Returns what the primary said that begins so.
+pub(crate) fn said(pair: &Pair, begins: &str) -> Option<String> {
+    let words = pair.primary_words();
+    words.lines().find(|line| line.starts_with(begins)).map(|line| format!("{}: {line}", pair.name()))
+}
+
+/// Turns collecting on or off.
+fn turn(settings: &TrainingSettings, pair: &Pair, node: Node, on: bool) -> anyhow::Result<()> {
+    match node {
+        Node::Primary => set_samples(&settings.plan, pair, node, on),
+        Node::Replica => set(pair, node, "training.collection_policy", if on { "headroom" } else { "none" }),
+    }
+}
+
+fn one_run(settings: &TrainingSettings, pair: &Pair, node: Node, load: Load, run: u32) -> anyhow::Result<Ran> {
+    let replication = settings.replication();
+    let process = pair.primary_process();
+    let (collected, used) = (Collected::of(pair, node)?, Usage::of(process)?);
+    // Processor time and samples are of the whole run, with its warm-up, and so is the count that they are given by.
+    let (ended, ns, p99_ns, of_all) = match load {
+        Load::Tpcc => {
+            let done = pair.drive(&replication, run, Pacing::FlatOut)?;
+            let whole = done.ns + u64::try_from(settings.warm_up.as_nanos())?;
+            let of_all = float(done.tally.ended()) * float(whole) / float(done.ns.max(1));
+            (done.tally.ended(), done.ns, done.tally.of(Kind::NewOrder).latencies.at_per_mille(990), of_all)
+        }
+        Load::Small => {
+            let done = small::run_rows(pair, &replication, settings.clients, "off", &SMALL)?;
+            let whole = done.ns + u64::try_from(settings.warm_up.as_nanos())?;
+            let of_all = float(done.latencies.count()) * float(whole) / float(done.ns.max(1));
+            (done.latencies.count(), done.ns, done.latencies.at_per_mille(990), of_all)
+        }
+    };
+    anyhow::ensure!(ended > 0, "{}: nothing ended in a run of {:?}", pair.name(), settings.time);
+    let (used, collected) = (Usage::of(process)?.since(used), Collected::of(pair, node)?.since(collected));
+    Ok(Ran {
+        per_s: per_s(ended, ns),
+        p99_us: micros(p99_ns),
+        cpu_us_per_txn: micros(used.cpu_ns) / of_all,
+        samples_per_txn: (collected.samples + collected.lost) / of_all,
+        lost_share: if collected.lost > 0.0 { collected.lost / (collected.samples + collected.lost) } else { 0.0 },
+    })
+}
+
+fn rows(settings: &TrainingSettings, case: &Case, load: Load, pair: &Pair, ran: &[Vec<Ran>], section: &mut Section) {
+    let each = |arm: usize, figure: fn(&Ran) -> f64| ran[arm].iter().map(figure).collect::<Vec<_>>();
+    let figures = |row: Row, arm: usize| {
+        row.runs("txn_per_s", &each(arm, |of| of.per_s))
+            .runs("p99_us", &each(arm, |of| of.p99_us))
+            .runs("cpu_us_per_txn", &each(arm, |of| of.cpu_us_per_txn))
+            .runs("samples_per_txn", &each(arm, |of| of.samples_per_txn))
+            .runs("lost_share", &each(arm, |of| of.lost_share))
+    };
+    let row = |what: &str| Row::new(case.subject, format!("{}, {what}", load.name()), load.level(), pair.ring());
+    section.rows.push(figures(row("without"), 0));
+    let mut with = figures(row("with"), 1);
+    let ratio = |figure: fn(&Ran) -> f64| paired_ratios(&each(1, figure), &each(0, figure));
+    let ratios = [
+        ("throughput_ratio_ci95", ratio(|of| of.per_s)),
+        ("p99_ratio_ci95", ratio(|of| of.p99_us)),
+        ("cpu_ratio_ci95", ratio(|of| of.cpu_us_per_txn)),
+    ];
+    let subject = format!("{}, {}", case.subject, load.name());
+    for (key, ratios) in &ratios {
+        with = match Interval::of(ratios, settings.seed) {
+            Some(interval) => with.figure(key, interval.figure()),
+            None => with.figure(key, Figure::Absent("nothing ended")),
+        };
+        let points = ratios.iter().enumerate().map(|(run, ratio)| (count_of(run), *ratio)).collect();
+        section.series.push(Series { subject: subject.clone(), key, points });
+    }
+    if case.is_default {
+        let [throughput, p99, _cpu] = ratios.map(|(_, ratios)| if ratios.is_empty() { 0.0 } else { median(&ratios) });
+        with = with
+            .target("throughput: at most 0.5 % less", throughput >= 1.0 - COST_MAX)
+            .target("p99: at most 0.5 % more", p99 > 0.0 && p99 <= 1.0 + COST_MAX);
+    }
+    section.rows.push(with);
+}

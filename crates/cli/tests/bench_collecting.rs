@@ -1,0 +1,118 @@
+//! `collie bench training` as a program, with the questions that start servers: what collecting costs a primary and its replica.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
+
+use std::{path::Path, process::Command};
+
+use serde_json::Value;
+
+/// Asks `questions` as quickly as can be; the report, and whatever it was to keep in `kept`. Nothing is left.
+fn ask(questions: &[&str], kept: &Path) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let (json, document) = (kept.join("training.json"), kept.join("training.md"));
+    std::fs::write(&document, "# Training\n").unwrap();
+    let mut command = Command::new(common::COLLIE);
+    command.args(["bench", "training"]).args(questions).args(["--quick", "--dir"]).arg(dir.path());
+    command.arg("--json").arg(&json).arg("--readme").arg(&document).arg("--plots").arg(kept);
+    let done = common::run(&mut command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    for (at, question) in questions.iter().enumerate() {
+        let section = &report["sections"][at];
+        assert_eq!((&section["name"], &section["failure"]), (&Value::from(*question), &Value::Null), "{section}");
+    }
+    report
+}
+
+/// Returns the rows of a section that are `subject`'s.
+fn of<'a>(section: &'a Value, subject: &str) -> Vec<&'a Value> {
+    section["rows"].as_array().unwrap().iter().filter(|row| row["subject"] == subject).collect()
+}
+
+fn median(row: &Value, key: &str) -> f64 {
+    row["figures"][key]["median"].as_f64().unwrap_or_else(|| panic!("no {key} in {row}"))
+}
+
+/// Goal: on one server collecting is turned on and off, and what it takes is seen: nothing without, few samples by default, many where every call is
+/// sampled; a ratio has an interval, raw ratios are kept, and six system calls are where they were asked for. Method: the shortest run.
+#[test]
+fn what_collecting_costs_a_primary_is_measured() {
+    let kept = tempfile::tempdir().unwrap();
+    let report = ask(&["overhead"], kept.path());
+    let section = &report["sections"][0];
+    let samples =
+        |subject: &str| of(section, subject).iter().map(|row| median(row, "samples_per_txn")).collect::<Vec<_>>();
+    let rows = of(section, "every call, six system calls");
+    assert_eq!(rows.len(), 4, "{section}");
+    for subject in ["every call", "every call, six system calls"] {
+        let samples = samples(subject);
+        assert!(samples[0] < samples[1] / 10.0 && samples[1] > 5.0, "{subject}: {samples:?}");
+    }
+    let default = samples("default (a thousandth of calls)");
+    assert!(default[1] < samples("every call")[1] / 10.0, "{default:?}");
+    for row in rows.iter().skip(1).step_by(2) {
+        for key in ["throughput_ratio_ci95", "p99_ratio_ci95", "cpu_ratio_ci95"] {
+            let figure = &row["figures"][key];
+            let [low, middle, high] = ["low", "median", "high"].map(|end| figure[end].as_f64().unwrap());
+            assert!(0.0 < low && low <= middle && middle <= high, "{key} in {row}");
+        }
+    }
+    let targets = of(section, "default (a thousandth of calls)")[1]["targets"].as_array().unwrap().len();
+    assert_eq!((targets, of(section, "the replica collects").len()), (2, 4), "{section}");
+    assert!(section["series"].as_array().unwrap().iter().any(|series| series["key"] == "cpu_ratio_ci95"), "{section}");
+    let notes = section["notes"].to_string();
+    assert!(notes.contains("six system calls") && notes.matches("consistency conditions").count() == 4, "{notes}");
+}
+
+/// Goal: a pair is measured under each policy while it runs, and both nodes' use of the machine is found; plots and document are made. Method:
+/// the shortest runs of the three questions about a replica.
+#[test]
+fn a_replica_that_collects_is_measured_under_each_policy() {
+    let kept = tempfile::tempdir().unwrap();
+    let report = ask(&["rate", "time", "cost"], kept.path());
+    let [rate, time, cost] = [0, 1, 2].map(|at| &report["sections"][at]);
+    for policy in ["collection off (P0)", "always (P1)", "headroom (P6)"] {
+        let rows = of(rate, policy);
+        assert_eq!(rows.len(), 5, "{policy} in {rate}");
+        assert!(median(rows[0], "knee_per_s") > 0.0 && median(rows[1], "seen_mean_us") > 0.0, "{rate}");
+        let rows = of(time, policy);
+        assert_eq!(rows.len(), 1, "{policy} in {time}");
+        assert!(median(rows[0], "seen_mean_us") > 0.0, "{time}");
+    }
+    let headroom = |section| of(section, "headroom (P6)")[0]["targets"].as_array().unwrap().len();
+    assert_eq!((headroom(rate), headroom(time)), (1, 1));
+    for node in ["primary", "replica"] {
+        let rows = of(cost, node);
+        assert_eq!(rows.len(), 1, "{cost}");
+        assert!(median(rows[0], "txn_cpu_us_without") > 0.0, "{cost}");
+        assert!(rows[0]["figures"]["cpu_percent_of_a_core_ci95"]["median"].is_number(), "{cost}");
+    }
+    let text = std::fs::read_to_string(kept.path().join("training.md")).unwrap();
+    assert!(text.contains("<!-- bench training begin -->") && text.contains("knee_ratio_ci95"), "{text}");
+    assert!(!kept.path().join("replication-rate.svg").exists() && kept.path().join("training-rate.svg").is_file());
+}
+
+/// Goal: figures 1.1 and 5.3 are made: the replica by begin is sampled in the benchmark's process, Collie's under its policy, and exports are
+/// counted by transaction. Method: the shortest runs.
+#[test]
+fn figures_of_the_thesis_are_made() {
+    let kept = tempfile::tempdir().unwrap();
+    let report = ask(&["fig-1-1", "fig-5-3"], kept.path());
+    let [diverging, exported] = [0, 1].map(|at| &report["sections"][at]);
+    for subject in ["replay by begin (thesis)", "collie"] {
+        let rows = of(diverging, subject);
+        assert_eq!(rows.len(), 2, "{subject} in {diverging}");
+        assert!(rows.iter().all(|row| median(row, "seen_mean_us") > 0.0), "{diverging}");
+    }
+    let notes = diverging["notes"].to_string();
+    assert!(notes.contains("samples were taken") && !notes.contains(": 0 samples were taken"), "{notes}");
+    for kind in ["collie's sampler", "six system calls"] {
+        let rows = of(exported, kind);
+        let metrics: Vec<f64> = rows.iter().map(|row| median(row, "metrics_per_txn")).collect();
+        assert!(metrics.len() == 2 && metrics[0] > 5.0 && metrics[1] > 3.0 * metrics[0], "{kind}: {metrics:?}");
+    }
+    assert!(kept.path().join("training-fig-1-1.svg").is_file());
+}
