@@ -1,15 +1,14 @@
 //! Prints what each policy does to a replica's delay: `cargo run -p collie-train --example policies [seed ...]`.
 //!
 //! For every disturbance: the part of one-second windows out of bound, and in brackets the part of the offered collection that
-//! was done, both in per cent. A model (`tests/queue/mod.rs`), not the product. Five seeds unless others are named.
-
-#[path = "../tests/queue/mod.rs"]
-mod queue;
+//! was done, both in per cent. A model (`collie_train::queue`), not the product. Five seeds unless others are named.
 
 use std::process::ExitCode;
 
-use collie_train::policy::{Governor, Headroom, Policy, PolicyKind, Settings};
-use queue::{Disturbance, Tick};
+use collie_train::{
+    policy::{Governor, Headroom, Policy, PolicyKind, Settings},
+    queue::{self, Disturbance, Tick},
+};
 
 const NAMES: [&str; 9] = [
     "P1 always",

@@ -10,6 +10,7 @@
 //! | [`budget`] | a grant | a sampling probability for each operating unit |
 //! | [`model`] | samples of a unit | a prediction with an interval, as bytes that travel |
 //! | [`decision`] | a predicted gain | trial, canary, kept or rolled back, with a journal |
+//! | [`queue`] | a policy and a seed | what it would do to a replica's delay: a model to judge policies in |
 //!
 //! # Invariants (numbers as in the crate's README)
 //! - RT5. A stale heartbeat, a delay above its limit or four times its bound stops collection in that tick.
@@ -36,6 +37,7 @@ mod error;
 pub mod model;
 mod numbers;
 pub mod policy;
+pub mod queue;
 mod unit;
 
 pub use error::TrainError;

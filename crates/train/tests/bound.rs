@@ -1,14 +1,12 @@
 //! P6 keeps every window inside the bound under every disturbance, and the other policies do as they were found to do.
 //!
-//! The model is in `queue/mod.rs`. The figures to compare with are those of the first version of this model, in another language
+//! The model is `collie_train::queue`. The figures to compare with are those of the first version of this model, in another language
 //! with other random numbers: five seeds of it gave the ranges below.
 
-mod queue;
-
-use collie_train::policy::{
-    Aimd, Always, Governor, HardLimit, Headroom, Policy, PolicyKind, Settings, Sigma, Switchback,
+use collie_train::{
+    policy::{Aimd, Always, Governor, HardLimit, Headroom, Policy, PolicyKind, Settings, Sigma, Switchback},
+    queue::{self, Cell, Tick},
 };
-use queue::{Cell, Tick};
 
 /// 4,800 windows per policy. `cargo run --example policies` prints them, and takes others.
 const SEEDS: [u64; 5] = [1, 2, 3, 4, 5];

@@ -3,11 +3,12 @@
 //! `recorded/signals.tsv` has one tick per line: the signals, then what each policy of [`PolicyKind::ALL`] granted with its guards
 //! around it. `COLLIE_RECORD=1` writes the file anew, which only a decision to change a policy is a reason for.
 
-mod queue;
-
 use std::{cell::RefCell, fmt::Write as _, fs, path::Path, rc::Rc};
 
-use collie_train::policy::{Governor, PolicyKind, Settings, Signals};
+use collie_train::{
+    policy::{Governor, PolicyKind, Settings, Signals},
+    queue,
+};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/signals.tsv");
 
