@@ -4,7 +4,7 @@ use std::path::Path;
 
 use collie_env::Env;
 use collie_obs::UnitSchema;
-use collie_train::model::{Coverage, Package, Samples};
+use collie_train::model::{Coverage, Package, Samples, relative_error};
 
 use crate::{
     PackageDir, SampleDir, SamplesError,
@@ -124,9 +124,7 @@ pub(crate) fn percentage_error(package: &Package, samples: &Samples) -> f64 {
     let (mut error, mut weights) = (0.0, 0.0);
     for row in 0..samples.len() {
         let Ok((predicted_ln, _)) = package.fitted.predict_ln(samples.row(row)) else { return f64::NAN };
-        // Capped, as `train` does, so that one absurd prediction does not hide all others.
-        let ratio = (predicted_ln - samples.target_ln(row)).min(10.0).exp();
-        error += samples.weight(row) * (ratio - 1.0).abs();
+        error += samples.weight(row) * relative_error(predicted_ln, samples.target_ln(row));
         weights += samples.weight(row);
     }
     error / weights

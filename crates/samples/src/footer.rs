@@ -3,7 +3,7 @@
 use collie_obs::UnitSchema;
 use collie_train::SchemaHash;
 
-use crate::{Hardware, complexity, schema_hash};
+use crate::{Constants, Hardware, complexity, schema_hash};
 
 /// Who takes samples: the same for all files of a process.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,8 @@ pub struct Footer {
     pub build: String,
     /// `hardware_tag`: hash of what the machine is; 0 where it is not known.
     pub hardware_tag: u64,
+    /// `hardware_constants`: 0 what was not measured, or is not told.
+    pub constants: Constants,
     /// `config_epoch`.
     pub config_epoch: u64,
     /// `schema_hash`; none in files of context rows.
@@ -79,6 +81,7 @@ impl Footer {
             node: owned("node"),
             build: owned("build"),
             hardware_tag: hexadecimal("hardware_tag").unwrap_or(0),
+            constants: Constants::parse(text("hardware_constants").unwrap_or_default()),
             config_epoch: text("config_epoch").and_then(|text| text.parse().ok()).unwrap_or(0),
             schema: hexadecimal("schema_hash").map(SchemaHash::new),
         }

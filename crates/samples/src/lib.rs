@@ -67,4 +67,4 @@ pub use name::{FileName, safe_node};
 pub use packages::PackageDir;
 pub use sink::{SampleSink, SinkOptions, SinkState};
 pub use stored::StoredFile;
-pub use training::{WEIGHT_MAX, features_of, label_of, weight_of};
+pub use training::{WEIGHT_MAX, features_of, label_of, samples_of, weight_of};

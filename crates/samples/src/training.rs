@@ -77,7 +77,7 @@ pub fn weight_of(row: &SampleRow) -> f64 {
 ///
 /// # Errors
 /// What `train` says of a shape that no unit has.
-pub(crate) fn samples_of(unit: &UnitSchema, label: u8, rows: &[SampleRow]) -> Result<(Samples, u64), TrainError> {
+pub fn samples_of(unit: &UnitSchema, label: u8, rows: &[SampleRow]) -> Result<(Samples, u64), TrainError> {
     let mut samples = Samples::new(unit.features.len(), complexity_of(unit, label))?;
     let mut cut = 0;
     for row in rows {

@@ -51,14 +51,32 @@ impl Model {
     }
 }
 
+/// Returns by how much a prediction is off, relative to what was seen, both in ln: 0.1 for 10 %. Capped, so that one absurd prediction does
+/// not hide all others.
+pub fn relative_error(predicted_ln: f64, seen_ln: f64) -> f64 {
+    ((predicted_ln - seen_ln).min(10.0).exp() - 1.0).abs()
+}
+
 /// Returns the weighted mean absolute percentage error over `samples`, 0.1 for 10 %.
 pub(super) fn percentage_error(samples: &Samples, predict_ln: impl Fn(&[f64]) -> f64) -> f64 {
     let (mut error, mut weight) = (0.0, 0.0);
     for row in 0..samples.len() {
-        // A ratio of predicted to seen; capped so that one absurd prediction does not hide all others.
-        let ratio = (predict_ln(samples.row(row)) - samples.target_ln(row)).min(10.0).exp();
-        error += samples.weight(row) * (ratio - 1.0).abs();
+        error += samples.weight(row) * relative_error(predict_ln(samples.row(row)), samples.target_ln(row));
         weight += samples.weight(row);
     }
     if weight > 0.0 { error / weight } else { f64::INFINITY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: half and double are told by their size, and nothing absurd is larger than its cap. Method: known ratios.
+    #[test]
+    fn relative_errors_are_those_of_ratios() {
+        for (predicted, seen, error) in [(2.0_f64, 1.0_f64, 1.0), (1.0, 2.0, 0.5), (3.0, 3.0, 0.0)] {
+            assert!((relative_error(predicted.ln(), seen.ln()) - error).abs() < 1e-12);
+        }
+        assert_eq!(relative_error(900.0, 0.0), 10.0_f64.exp() - 1.0);
+    }
 }

@@ -29,7 +29,7 @@ mod trees;
 
 pub use affine::{Affine, CALIBRATION_MIN};
 pub use complexity::Complexity;
-pub use cost_model::{CostModel, Model};
+pub use cost_model::{CostModel, Model, relative_error};
 pub use coverage::Coverage;
 pub use fit::{FitOptions, Fitted, Prediction, RIDGE_ROWS, fit};
 pub use interval::{COVERAGE, conformal_quantile};

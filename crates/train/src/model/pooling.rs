@@ -6,13 +6,15 @@ use crate::TrainError;
 /// The part of a node's newest samples that both models are judged by.
 const JUDGED_SHARE: f64 = 0.2;
 
-/// How the two models do on a node, 0.1 for 10 %.
+/// How the models do on a node, 0.1 for 10 %.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeError {
     /// The node.
     pub node: u64,
     /// The model of all other nodes with the node's correction.
     pub pooled: f64,
+    /// The model of all other nodes as it is.
+    pub uncorrected: f64,
     /// The node's own model.
     pub own: f64,
 }
@@ -43,12 +45,12 @@ pub fn leave_one_node_out(
         let affine = Affine::fit(&calibration?);
         own.predict_ln(node.samples.row(0))?;
         let predict_own = |features: &[f64]| own.predict_ln(features).map_or(f64::INFINITY, |(ln, _)| ln);
-        let predict_pooled = |features: &[f64]| {
-            pooled.predict_ln(&with_hardware(features)).map_or(f64::INFINITY, |(ln, _)| affine.apply(ln))
-        };
+        let predict_pooled =
+            |features: &[f64]| pooled.predict_ln(&with_hardware(features)).map_or(f64::INFINITY, |(ln, _)| ln);
         errors.push(NodeError {
             node: node.node,
-            pooled: percentage_error(&newest, predict_pooled),
+            pooled: percentage_error(&newest, |features| affine.apply(predict_pooled(features))),
+            uncorrected: percentage_error(&newest, predict_pooled),
             own: percentage_error(&newest, predict_own),
         });
     }
@@ -102,11 +104,12 @@ mod tests {
         let alike: Vec<NodeSamples> = (1..=4).map(|number| node(number, 80, 0.5)).collect();
         let errors = judge(&alike);
         assert!(errors.iter().all(|error| error.pooled < 0.3), "the correction meets the speed: {errors:?}");
+        assert!(errors[0].uncorrected > 0.5, "the fastest node lies outside of the others: {errors:?}");
         let different: Vec<NodeSamples> =
             (1..=4).map(|number| node(number, 600, if number % 2 == 0 { 0.2 } else { 1.5 })).collect();
         let errors = judge(&different);
         assert!(!pooling_helps(&errors), "{errors:?}");
         assert!(!pooling_helps(&[]));
-        assert!(pooling_helps(&[NodeError { node: 1, pooled: 0.1, own: 0.2 }]));
+        assert!(pooling_helps(&[NodeError { node: 1, pooled: 0.1, uncorrected: 0.3, own: 0.2 }]));
     }
 }
