@@ -109,7 +109,7 @@ fn unit_that_is_off_gives_none(dir: &Path, drain: &mut Drain, batch: &mut Batch)
     db.close().unwrap();
 }
 
-/// A commit that a replica receives and applies.
+/// A commit that a replica receives and applies with three workers, then one with fewer: their number follows after the next packet.
 fn work_of_a_replica() {
     let (env, _disk) = Env::simulated(1);
     let primary = open_tiny(env).unwrap().0;
@@ -118,22 +118,26 @@ fn work_of_a_replica() {
     let cluster_id = primary.cluster_id();
     let dir = Path::new(common::DIR);
     Seed { cluster_id, node_id: 99, term, histories, consistent_at: Lsn::ZERO }.plant(&env, dir).unwrap();
-    let replica = Replica::open(dir, tiny(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap().0;
+    let options = ReplicaOptions { apply_workers: 3, ..ReplicaOptions::default() };
+    let replica = Replica::open(dir, tiny(), options, &env, &mut |_| ()).unwrap().0;
     let f = primary.family(primary.create_family());
     let mut session = primary.session().unwrap();
-    begin(&mut session);
-    for key in 0..20_u8 {
-        put(&mut session, &f, &[key], b"shipped");
-    }
-    session.commit(false).unwrap().block().unwrap();
     let log = primary.log().unwrap();
-    log.flush_wal(true).unwrap();
     let mut shipper = log.ship("replica", ShipOptions::from(replica.end())).unwrap();
     let mut bytes = Vec::new();
-    while let Some(shipment) = shipper.try_next(1 << 20, &mut bytes).unwrap() {
-        replica.receive(shipment.start, shipment.prev_end, &bytes).unwrap();
-        replica.set_show(shipment.durable);
-        bytes.clear();
+    for keys in [0..20_u8, 20..21, 21..22] {
+        begin(&mut session);
+        for key in keys {
+            put(&mut session, &f, &[key], b"shipped");
+        }
+        session.commit(false).unwrap().block().unwrap();
+        log.flush_wal(true).unwrap();
+        while let Some(shipment) = shipper.try_next(1 << 20, &mut bytes).unwrap() {
+            replica.receive(shipment.start, shipment.prev_end, &bytes).unwrap();
+            replica.set_show(shipment.durable);
+            bytes.clear();
+        }
+        replica.set_apply_workers(1).unwrap();
     }
     let (_, here) = replica.state_hash().unwrap();
     assert_eq!(here, primary.state_hash(&[]).unwrap().1);
@@ -186,7 +190,8 @@ fn every_measured_unit_gives_samples() {
     has(22, &|merge| merge.features[0] > 0 && merge.features[2] == 1);
     has(24, &|received| received.features[1] > 0 && received.source == Source::Apply.number());
     has(23, &|shipped| shipped.features[0] > 160);
-    has(25, &|applied| applied.features[..4] == [20, 160, 1, applied.features[3]] && applied.features[3] > 0);
+    has(25, &|applied| applied.features[..4] == [20, 160, 1, 3]);
+    has(25, &|applied| applied.features[..4] == [1, 8, 1, 1]);
     assert!(of(25).all(|applied| applied.source == Source::Apply.number()));
     has(27, &|piece| piece.features[1] > 0);
     has(28, &|scan| scan.features[1] > 0 && scan.features[2] == 1 && scan.labels[1] > 0);

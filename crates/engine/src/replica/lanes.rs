@@ -397,9 +397,9 @@ impl Lanes {
 
     /// A commit comes: its writes, and then [`Lanes::note_commit`].
     pub(crate) fn begin_commit(&mut self) {
-        let applying = &self.applying;
+        let (applying, workers) = (&self.applying, self.spread);
         self.measuring = MeasuredCommit::start(|| Ahead {
-            workers: applying.queues.len(),
+            workers,
             queue_rows: applying.queued_rows.load(Relaxed),
         });
     }
