@@ -118,7 +118,8 @@ fn work_of_a_replica() {
     let cluster_id = primary.cluster_id();
     let dir = Path::new(common::DIR);
     Seed { cluster_id, node_id: 99, term, histories, consistent_at: Lsn::ZERO }.plant(&env, dir).unwrap();
-    let options = ReplicaOptions { apply_workers: 3, ..ReplicaOptions::default() };
+    let mut options = ReplicaOptions::default();
+    options.apply_workers = 3;
     let replica = Replica::open(dir, tiny(), options, &env, &mut |_| ()).unwrap().0;
     let f = primary.family(primary.create_family());
     let mut session = primary.session().unwrap();
