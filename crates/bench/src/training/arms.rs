@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::live::{Node, set};
+use super::live::{Collected, Node, set, set_samples};
 use super::settings::TrainingSettings;
 use crate::Section;
 use crate::replication::ReplicationSettings;
@@ -52,7 +52,8 @@ impl Collecting {
     }
 }
 
-/// Starts a pair that has TPC-C and the row that is watched, each process on a core of its own if there are two.
+/// Starts a pair that has TPC-C and the row that is watched, and whose replica may take samples, each process on a core of its own if there
+/// are two.
 ///
 /// # Errors
 /// It does not start; the driver's.
@@ -65,5 +66,17 @@ pub(crate) fn loaded_pair(
     let pair = pair::launch(replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
     pair.load(replication)?;
     let _look_us = watch::prepare(&pair, replication)?;
+    // A replica that takes no samples would be as fast under each policy.
+    set_samples(&replication.plan, &pair, Node::Replica, true)?;
     Ok(pair)
+}
+
+/// Returns what `run` returned, and how many samples the replica of `pair` took meanwhile.
+///
+/// # Errors
+/// Those of `run`; the driver's.
+pub(crate) fn with_samples<T>(pair: &Pair, run: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(T, f64)> {
+    let before = Collected::of(pair, Node::Replica)?;
+    let done = run()?;
+    Ok((done, Collected::of(pair, Node::Replica)?.since(before).samples))
 }

@@ -4,7 +4,7 @@
 //! A window is a second. It is out if its mean delay is above B: a tenth more than the run of the same number without collection, or a
 //! millisecond more, whichever is more.
 
-use super::arms::{Collecting, loaded_pair};
+use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::two_cores;
 use super::knee::knee;
@@ -51,8 +51,12 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         let collecting = Collecting::ALL[arm];
         settings.plan.say(&format!("time: {}, run {} of {}", collecting.name(), run + 1, settings.runs));
         collecting.begin(settings, &pair)?;
-        at_rate(&pair, &long, run, asked)
+        with_samples(&pair, || at_rate(&pair, &long, run, asked))
     })?;
+    let samples: Vec<Vec<f64>> =
+        watched.iter().map(|runs| runs.iter().map(|(_, samples)| *samples).collect()).collect();
+    let watched: Vec<Vec<Watched>> =
+        watched.into_iter().map(|runs| runs.into_iter().map(|(watched, _)| watched).collect()).collect();
     Collecting::Nothing.begin(settings, &pair)?;
     pair.check(&replication, &mut section)?;
     let known = |of: &Watched| {
@@ -62,7 +66,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let windows: Vec<Vec<Vec<f64>>> = watched.iter().map(|runs| runs.iter().map(known).collect()).collect();
     for (arm, collecting) in Collecting::ALL.into_iter().enumerate() {
         let row = Row::new(collecting.name(), format!("{} % of the knee", SHARE * 100.0), "disk", pair.ring());
-        let row = row.at(asked).runs("asked_per_s", &[asked]);
+        let row = row.at(asked).runs("asked_per_s", &[asked]).runs("samples", &samples[arm]);
         section.rows.push(figures(settings, row, collecting, [&windows[arm], &windows[0]], &watched[arm]));
         section.series.push(Series {
             subject: collecting.name().to_owned(),

@@ -2,11 +2,12 @@
 //! system does, at 70 % of what it can replay, without and with a sampler that makes six system calls for each sample of everything; then
 //! Collie's replica at the same rate with the same sampler, which its policy governs. Figure 1.1 of the thesis.
 
-use super::arms::Collecting;
+use super::arms::{Collecting, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
 use super::delay::windows;
 use super::knee::knee;
+use super::live::{Node, set_samples};
 use super::naive::Naive;
 use super::settings::TrainingSettings;
 use crate::Section;
@@ -107,14 +108,18 @@ fn governed(
     let pair = pair::launch(&replication, Arm::Collie, Launch { replica, cores, ..Launch::default() })?;
     pair.load(&replication)?;
     let _look_us = prepare(&pair, &replication)?;
-    let arms = [Collecting::Nothing, Collecting::Headroom];
+    set_samples(&settings.plan, &pair, Node::Replica, true)?;
+    let (arms, mut taken) = ([Collecting::Nothing, Collecting::Headroom], 0.0);
     let watched = in_balanced_order(arms.len(), pairs, |arm, run| {
         settings.plan.say(&format!("fig-1-1: collie, {}: run {} of {pairs}", arms[arm].name(), run + 1));
         arms[arm].begin(settings, &pair)?;
-        at_rate(&pair, long, run, asked)
+        let (watched, samples) = with_samples(&pair, || at_rate(&pair, long, run, asked))?;
+        taken += samples;
+        Ok(watched)
     })?;
     Collecting::Nothing.begin(settings, &pair)?;
     pair.check(&replication, section)?;
+    section.notes.push(format!("collie: {taken:.0} samples were taken, under P6"));
     Ok(Arms { pair, what: ["collection off (P0)", "headroom (P6), six system calls"], watched })
 }
 

@@ -51,9 +51,10 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
             .map(|times| one_number(settings, (kind, word, *times), pairs, cores, &mut section))
             .collect::<anyhow::Result<Vec<_>>>()?;
         section.notes.push(match crossing(&points, LOSS_PERCENT) {
-            Some(metrics) => {
-                format!("{kind}: {LOSS_PERCENT} % of throughput are lost at {metrics:.0} metrics a transaction")
-            }
+            Some(metrics) => format!(
+                "{kind}: {LOSS_PERCENT} % of throughput are lost at {} {metrics:.0} metrics a transaction",
+                if points[0].loss_percent >= LOSS_PERCENT { "no more than" } else { "about" }
+            ),
             None => format!("{kind}: {LOSS_PERCENT} % of throughput are lost at none of these numbers"),
         });
     }

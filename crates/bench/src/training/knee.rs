@@ -4,7 +4,7 @@
 //! The knee is what primary and replica sustain together: transactions of a run flat out, by its time and the time that the replica then took
 //! to be even. So a replica that falls behind lowers it, whoever of the two is the slower one.
 
-use super::arms::{Collecting, loaded_pair};
+use super::arms::{Collecting, loaded_pair, with_samples};
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::two_cores;
 use super::settings::TrainingSettings;
@@ -42,10 +42,10 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         let collecting = Collecting::ALL[arm];
         settings.plan.say(&format!("rate: {}, flat out, run {} of {}", collecting.name(), run + 1, settings.runs));
         collecting.begin(settings, &pair)?;
-        knee(&pair, &replication, run)
+        with_samples(&pair, || knee(&pair, &replication, run))
     })?;
-    knee_rows(settings, &pair, &knees, &mut section);
-    watched_rows(settings, &pair, median(&knees[0]), &mut section)?;
+    let without = knee_rows(settings, &pair, &knees, &mut section);
+    watched_rows(settings, &pair, without, &mut section)?;
     Collecting::Nothing.begin(settings, &pair)?;
     pair.check(&replication, &mut section)?;
     Ok(section)
@@ -61,11 +61,17 @@ pub(crate) fn knee(pair: &Pair, settings: &ReplicationSettings, run: u32) -> any
     Ok(per_s(done.tally.ended(), done.ns + caught_up_ns))
 }
 
-fn knee_rows(settings: &TrainingSettings, pair: &Pair, knees: &[Vec<f64>], section: &mut Section) {
-    for (collecting, all) in Collecting::ALL.into_iter().zip(knees) {
-        let mut row = Row::new(collecting.name(), "the knee", "disk", pair.ring()).at(100.0).runs("knee_per_s", all);
+/// Adds a row for each policy; returns the knee without collection.
+fn knee_rows(settings: &TrainingSettings, pair: &Pair, runs: &[Vec<(f64, f64)>], section: &mut Section) -> f64 {
+    let knees = |arm: usize| runs[arm].iter().map(|(knee, _)| *knee).collect::<Vec<_>>();
+    for (arm, collecting) in Collecting::ALL.into_iter().enumerate() {
+        let samples: Vec<f64> = runs[arm].iter().map(|(_, samples)| *samples).collect();
+        let mut row = Row::new(collecting.name(), "the knee", "disk", pair.ring())
+            .at(100.0)
+            .runs("knee_per_s", &knees(arm))
+            .runs("samples", &samples);
         if collecting != Collecting::Nothing {
-            let ratios = paired_ratios(all, &knees[0]);
+            let ratios = paired_ratios(&knees(arm), &knees(0));
             if let Some(interval) = Interval::of(&ratios, settings.seed) {
                 row = row.figure("knee_ratio_ci95", interval.figure()).beside("collection off", interval.median);
                 if collecting == Collecting::Headroom {
@@ -77,6 +83,7 @@ fn knee_rows(settings: &TrainingSettings, pair: &Pair, knees: &[Vec<f64>], secti
         }
         section.rows.push(row);
     }
+    median(&knees(0))
 }
 
 /// Adds the delay at each rate under each policy.
