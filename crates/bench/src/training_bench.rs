@@ -1,16 +1,21 @@
 //! `training_bench`: all sections of `collie bench training`, in order.
 
 use crate::replication::answer;
-use crate::training::{cost, delay, diverging, exported, knee, overhead, sample, settings::TrainingSettings};
+use crate::training::{
+    active, cost, delay, diverging, exported, knee, overhead, policies, policies_model, sample, settings::TrainingSettings,
+};
 use crate::{Machine, Report, Section};
 
 type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 7] = [
+const SECTIONS: [(&str, Measure); 10] = [
     ("sample", sample::measure),
     ("overhead", overhead::measure),
     ("rate", knee::measure),
     ("time", delay::measure),
+    ("policies-model", policies_model::measure),
+    ("policies", policies::measure),
+    ("active", active::measure),
     ("cost", cost::measure),
     ("fig-1-1", diverging::measure),
     ("fig-5-3", exported::measure),

@@ -172,7 +172,7 @@ pub(crate) struct IndexArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct TrainingArgs {
-    /// Ask these questions only: sample, overhead, rate, time, cost, fig-1-1, fig-5-3.
+    /// Ask these questions only: sample, overhead, rate, time, policies-model, policies, active, cost, fig-1-1, fig-5-3.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.
@@ -196,6 +196,9 @@ pub(crate) struct TrainingArgs {
     /// Everything as short as it can be, on one warehouse with a hundredth of the rows: shows that it works.
     #[arg(long)]
     quick: bool,
+    /// Question active: draw of the sample files in the data directory DIR, too.
+    #[arg(long, value_name = "DIR")]
+    samples: Option<PathBuf>,
     /// Seed of the rows, the requests and the intervals.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
@@ -422,6 +425,7 @@ impl TrainingArgs {
             warm_up: self.warm_up,
             time: self.time,
             runs: self.runs,
+            samples: self.samples.clone(),
             seed: self.seed,
             ..TrainingSettings::new(&self.dir)
         };

@@ -49,3 +49,72 @@ fn what_a_sample_costs_is_measured_and_kept() {
     let wrong = common::run(Command::new(common::COLLIE).args(["bench", "training", "samples"]));
     assert!(wrong.code == Some(1) && wrong.err.contains("no question samples: use sample"), "{wrong:?}");
 }
+
+/// Runs a question in short and returns its section, which did not fail.
+fn asked(question: &str, more: &[&str]) -> Value {
+    let kept = tempfile::tempdir().unwrap();
+    let json = kept.path().join("training.json");
+    let mut command = Command::new(common::COLLIE);
+    command.args(["bench", "training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
+    let done = common::run(command.args(more));
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let section = report["sections"][0].clone();
+    assert_eq!((&section["name"], &section["failure"]), (&Value::from(question), &Value::Null), "{section}");
+    section
+}
+
+fn rows<'a>(section: &'a Value, subject: &str) -> Vec<&'a Value> {
+    section["rows"].as_array().unwrap().iter().filter(|row| row["subject"] == subject).collect()
+}
+
+/// Goal: every policy is run in the model of a queue under every disturbance, and the targets are those of P6 as a server runs it: the model has
+/// no noise but its seed's, so they are met here too. Method: the shortest run.
+#[test]
+fn policies_are_judged_in_the_model() {
+    let section = asked("policies-model", &["--seed", "3"]);
+    let (always, guarded) = (rows(&section, "P1 always"), rows(&section, "P6 headroom, with its guards"));
+    // Eight disturbances and all together, for two samplers.
+    assert_eq!((always.len(), guarded.len()), (18, 18));
+    let targets: Vec<&Value> = guarded.iter().flat_map(|row| row["targets"].as_array().unwrap()).collect();
+    assert_eq!(targets.len(), 4, "{section}");
+    assert!(targets.iter().all(|target| target["met"] == true), "{targets:?}");
+    let out = |row: &Value| row["figures"]["windows_out_pct"]["high"].as_f64().unwrap();
+    assert!(out(always[0]) > 50.0 && out(guarded[0]) == 0.0, "{section}");
+}
+
+/// Goal: policies are changed on a real replica, which is disturbed in each way, read and compared; nothing is granted in a halt. Method: the
+/// shortest run.
+#[test]
+fn policies_are_judged_on_a_pair() {
+    let section = asked("policies", &[]);
+    for policy in ["P0 none", "P1 always", "P6 headroom"] {
+        let rows = rows(&section, policy);
+        // Seven disturbances, and all of them.
+        assert_eq!(rows.len(), 8, "{section}");
+        assert!(rows[0]["figures"]["txn_per_s"]["median"].as_f64().is_some(), "{section}");
+    }
+    let headroom = rows(&section, "P6 headroom");
+    let targets = headroom[0]["targets"].as_array().unwrap();
+    assert_eq!((targets.len(), &targets[2]["met"]), (3, &Value::Bool(true)), "{section}");
+    assert!(headroom[0]["figures"]["windows"].as_u64().is_some_and(|windows| windows > 0), "{section}");
+    let granted = |rows: &[&Value]| rows[0]["figures"]["granted_us_per_s"]["median"].as_f64().unwrap();
+    assert!(granted(&rows(&section, "P0 none")) == 0.0 && granted(&rows(&section, "P1 always")) > 0.0, "{section}");
+}
+
+/// Goal: samples are counted by each arm, and files that are named are drawn from, or said to be missing. Method: the shortest run; a directory
+/// without samples.
+#[test]
+fn samples_are_counted_to_an_error() {
+    let section = asked("active", &[]);
+    assert_eq!(section["rows"].as_array().unwrap().len(), 6, "{section}");
+    for arm in ["uniform", "Neyman (P8)", "Neyman, buckets (P8, thinned)"] {
+        let row = &rows(&section, arm)[0]["figures"];
+        let of = |key: &str| row[key]["median"].as_f64().unwrap();
+        assert!(of("samples_kept") > 0.0 && of("samples_kept") <= of("samples_taken"), "{row}");
+    }
+    let empty = tempfile::tempdir().unwrap();
+    let mut command = Command::new(common::COLLIE);
+    let done = common::run(command.args(["bench", "training", "active", "--quick", "--samples"]).arg(empty.path()));
+    assert!(done.code != Some(0) && format!("{done:?}").contains("no unit has 1000 samples"), "{done:?}");
+}

@@ -44,6 +44,7 @@ mod target;
 #[cfg(test)]
 mod tpcc_tests;
 
+pub(crate) use chance::Chance;
 pub(crate) use drive::{Course, Run, drive};
 pub(crate) use embedded::Embedded;
 pub(crate) use line::{Cells, Line, Lines};

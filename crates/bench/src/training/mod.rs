@@ -9,6 +9,9 @@
 //! | `usage` | what a process has used of the machine |
 //! | `arms` | the policies that a pair is measured under |
 //! | `sample` | one sample of an operating unit, and a call that none is taken of |
+//! | `policies_model` | policies in a model of a replica's queue, under eight disturbances |
+//! | `policies` | policies on a pair that is disturbed |
+//! | `active` | how many samples models need, by who decides what is sampled |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
 //! | `beside` | the same, or Collie's own again, beside each sample of a server |
 //! | `overhead` | what collecting costs a primary |
@@ -19,6 +22,7 @@
 //!
 //! The sampler is the process's: a section that uses it leaves it off and its right to drain free.
 
+pub(crate) mod active;
 mod arms;
 pub(crate) mod beside;
 pub(crate) mod bootstrap;
@@ -31,6 +35,8 @@ pub(crate) mod knee;
 mod live;
 mod naive;
 pub(crate) mod overhead;
+pub(crate) mod policies;
+pub(crate) mod policies_model;
 pub(crate) mod sample;
 pub(crate) mod settings;
 mod six_calls;

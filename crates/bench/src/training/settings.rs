@@ -1,6 +1,6 @@
 //! `TrainingSettings`: what `collie bench training` is to do.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::replication::ReplicationSettings;
@@ -23,6 +23,8 @@ pub struct TrainingSettings {
     pub time: Duration,
     /// Runs of each arm: as many pairs of runs.
     pub runs: u32,
+    /// A data directory whose sample files question `active` draws of, besides units of its own.
+    pub samples: Option<PathBuf>,
     /// Of all that is drawn.
     pub seed: u64,
 }
@@ -38,6 +40,7 @@ impl TrainingSettings {
             warm_up: Duration::from_millis(500),
             time: Duration::from_secs(2),
             runs: 10,
+            samples: None,
             seed: 1,
         }
     }

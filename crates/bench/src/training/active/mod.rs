@@ -1,0 +1,134 @@
+//! How many samples does a model need that is as good as asked for? By who decides what is sampled: chance alone, P8, or P8 with counts of
+//! kinds of calls, as a replica does.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `population` | units, their calls, and by what models are judged |
+//! | `drawn` | units whose calls are drawn |
+//! | `recorded` | units of sample files |
+//! | `learn` | samples in stages, and the error after each |
+//!
+//! No server is started, and no call is executed: what a call costs is a number.
+
+mod drawn;
+mod learn;
+mod population;
+mod recorded;
+
+use anyhow::Context as _;
+
+use self::learn::{Arm, Reached, Step, learn, reached};
+use self::population::Population;
+use super::bootstrap::Interval;
+use super::settings::TrainingSettings;
+use crate::report::{Figure, Row, Section, Series};
+use crate::{Pace, Plan};
+
+/// Samples of the first stage.
+const FIRST: f64 = 200.0;
+/// So many times fewer are to be enough.
+const FEWER: f64 = 3.0;
+
+/// Returns how many samples are taken at most: doubled from the first stage on.
+fn taken_max(plan: &Plan) -> f64 {
+    let doublings = match plan.pace {
+        Pace::Full => 9,
+        Pace::Quick => 4,
+        Pace::Touch => 3,
+    };
+    FIRST * f64::from(1_u32 << doublings)
+}
+
+/// Answers the question.
+///
+/// # Errors
+/// Sample files that were named and cannot be read.
+pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+    let mut section = Section::new(
+        "active",
+        format!("how many samples do models of a given error need? (mean error of the units, {} seeds)", settings.runs),
+    );
+    let mut populations = vec![drawn::population()];
+    match &settings.samples {
+        Some(data) => populations.push(recorded::population(&settings.plan, data)?),
+        None => section.notes.push("no sample files were named (--samples): the units are drawn".to_owned()),
+    }
+    for population in &populations {
+        rows(settings, population, &mut section)?;
+    }
+    section.notes.push(
+        "error: that of each unit's model, absolute and summed over calls, by what these calls take altogether; then the mean of the units. \
+         A hundredth of the calls may be sampled; every unit's model is fitted anew after each doubling of the samples"
+            .to_owned(),
+    );
+    Ok(section)
+}
+
+fn rows(settings: &TrainingSettings, population: &Population, section: &mut Section) -> anyhow::Result<()> {
+    let most = taken_max(&settings.plan);
+    let mut curves: Vec<Vec<Vec<Step>>> = Vec::new();
+    for arm in Arm::ALL {
+        let mut of_arm = Vec::new();
+        for run in 0..settings.runs {
+            let (name, runs) = (arm.name(), settings.runs);
+            settings.plan.say(&format!("active: {}, {name}, seed {} of {runs}", population.name, run + 1));
+            of_arm.push(learn(population, arm, settings.seed + u64::from(run), FIRST, most)?);
+        }
+        curves.push(of_arm);
+    }
+    for error in &population.errors {
+        let ends: Vec<Vec<Reached>> =
+            curves.iter().map(|of| of.iter().map(|steps| reached(steps, *error)).collect()).collect();
+        let case = format!("{}, error {:.1} %", population.name, 100.0 * error);
+        for (arm, ends_of_arm) in Arm::ALL.into_iter().zip(&ends) {
+            section.rows.push(row(arm, &case, ends_of_arm, &ends[0], settings.seed)?);
+        }
+        let short = ends[0].iter().filter(|end| !end.is_reached).count();
+        if short > 0 {
+            section.notes.push(format!(
+                "{case}: sampled uniformly, it was not reached with {most} samples in {short} of {} runs: their ratios are at least those shown",
+                settings.runs
+            ));
+        }
+    }
+    for (arm, curves) in Arm::ALL.into_iter().zip(&curves) {
+        section.series.push(series(&format!("{}, {}", population.name, arm.name()), curves));
+    }
+    let names: Vec<&str> = population.units.iter().map(|unit| &*unit.name).collect();
+    section.notes.push(format!("{}: {}", population.name, names.join(", ")));
+    Ok(())
+}
+
+/// Returns by seed how many times fewer samples were enough than for `uniform`: 0 where they were not enough.
+fn fewer(ends: &[Reached], uniform: &[Reached], of: fn(&Reached) -> f64) -> Vec<f64> {
+    let times = |(end, uniform): (&Reached, &Reached)| if end.is_reached { of(uniform) / of(end) } else { 0.0 };
+    ends.iter().zip(uniform).map(times).collect()
+}
+
+fn row(arm: Arm, case: &str, ends: &[Reached], uniform: &[Reached], seed: u64) -> anyhow::Result<Row> {
+    let each = |of: fn(&Reached) -> f64| ends.iter().map(of).collect::<Vec<_>>();
+    let row = Row::new(arm.name(), case, "model", "-")
+        .runs("samples_kept", &each(|end| end.kept))
+        .runs("samples_taken", &each(|end| end.taken))
+        .figure("runs_that_reached_it", Figure::Count(ends.iter().filter(|end| end.is_reached).count() as u64));
+    if arm == Arm::Uniform {
+        return Ok(row);
+    }
+    let kept = Interval::of(&fewer(ends, uniform, |end| end.kept), seed).context("no runs")?;
+    let taken = Interval::of(&fewer(ends, uniform, |end| end.taken), seed).context("no runs")?;
+    let is_met = kept.low >= FEWER;
+    Ok(row
+        .figure("times_fewer_kept_ci95", kept.figure())
+        .figure("times_fewer_taken_ci95", taken.figure())
+        .target(format!(">= {FEWER} times fewer kept than uniform (low end of the interval)"), is_met))
+}
+
+/// Returns the median error after each stage, over the samples that were kept by then.
+fn series(subject: &str, curves: &[Vec<Step>]) -> Series {
+    let stages = curves.iter().map(Vec::len).min().unwrap_or(0);
+    let median = |stage: usize, of: fn(&Step) -> f64| {
+        crate::measures::median(&curves.iter().map(|steps| of(&steps[stage])).collect::<Vec<_>>())
+    };
+    let points = (0..stages).map(|stage| (median(stage, |step| step.kept), median(stage, |step| step.error)));
+    Series { subject: subject.to_owned(), key: "error_by_samples_kept", points: points.collect() }
+}

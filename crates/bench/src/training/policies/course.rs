@@ -1,0 +1,182 @@
+//! `Course`: one run of a policy: TPC-C at a rate, the disturbances one after the other, and what was seen meanwhile.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use collie_train::policy::PolicyKind;
+
+use super::disturbance::{Disturbance, Disturber, Lengths};
+use crate::Pace;
+use crate::replication::ReplicationSettings;
+use crate::replication::pair::Pair;
+use crate::tpcc::{Pacing, Run, sleep_until};
+use crate::training::settings::TrainingSettings;
+
+/// Between two looks at the delay, and at what the policy says.
+const DELAY_EVERY: Duration = Duration::from_millis(20);
+const POLICY_EVERY: Duration = Duration::from_millis(100);
+/// How long a change of the policy may take to be seen.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What the replica says of its policy.
+const POLICY: &str = "SELECT policy, state, grant_us_per_s::float8, windows, out_windows, unknown_windows, \
+                      (samples_spent_us + elastic_spent_us)::float8, samples_written FROM collie_training.policy";
+
+/// When a disturbance was.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Phase {
+    pub(super) begun_ns: u64,
+    /// When it was over.
+    pub(super) over_ns: u64,
+    /// When the next one began.
+    pub(super) ended_ns: u64,
+}
+
+/// What the primary said of its replica.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delay {
+    pub(super) at_ns: u64,
+    /// `None`: it is not connected.
+    pub(super) us: Option<f64>,
+}
+
+/// What the replica said of its policy. Counts are since it was started.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reading {
+    pub(super) state: String,
+    pub(super) grant_us_per_s: f64,
+    /// Windows that were judged by the policy's own bound, those of them that were out, and those that could not be judged.
+    pub(super) windows: [i64; 3],
+    pub(super) spent_us: f64,
+    pub(super) samples_written: i64,
+}
+
+/// All of one run.
+pub(super) struct Observed {
+    /// In the order of [`Disturbance::ALL`].
+    pub(super) phases: Vec<Phase>,
+    pub(super) delays: Vec<Delay>,
+    pub(super) readings: Vec<Reading>,
+    pub(super) run: Run,
+}
+
+/// A pair with everything that watches it.
+pub(super) struct Stage<'a> {
+    settings: &'a TrainingSettings,
+    pair: &'a Pair,
+    lengths: Lengths,
+}
+
+impl<'a> Stage<'a> {
+    /// Sets it.
+    pub(super) fn new(pair: &'a Pair, settings: &'a TrainingSettings) -> Self {
+        let lengths = match settings.plan.pace {
+            Pace::Full => Lengths { on: Duration::from_secs(1), after: Duration::from_millis(2_500) },
+            Pace::Quick | Pace::Touch => {
+                Lengths { on: Duration::from_millis(200), after: Duration::from_millis(1_000) }
+            }
+        };
+        Self { settings, pair, lengths }
+    }
+
+    /// Has the replica collect by `policy` from now on.
+    ///
+    /// # Errors
+    /// The driver's; it does not change.
+    pub(super) fn choose(&self, policy: PolicyKind) -> anyhow::Result<()> {
+        let mut replica = self.pair.connect_replica()?;
+        let call = format!("CALL collie_set_option('training.collection_policy', '{}')", policy.name());
+        replica.batch_execute(&call)?;
+        let begun_ns = self.settings.plan.now_ns();
+        loop {
+            let row = replica.query_one("SELECT policy, state FROM collie_training.policy", &[])?;
+            let (chosen, state): (String, String) = (row.get(0), row.get(1));
+            if chosen == policy.name() && state != "starting" {
+                return Ok(());
+            }
+            let waited = u128::from(self.settings.plan.now_ns() - begun_ns);
+            anyhow::ensure!(waited < PATIENCE.as_nanos(), "the policy is {chosen}, {state}: not {}", policy.name());
+            std::thread::sleep(DELAY_EVERY);
+        }
+    }
+
+    /// Runs TPC-C at so many transactions a second while `disturber` makes one disturbance after the other.
+    ///
+    /// # Errors
+    /// The driver's, the operating system's.
+    pub(super) fn course(&self, disturber: &mut Disturber<'_>, run: u32, rate: f64) -> anyhow::Result<Observed> {
+        let replication = self.settings.replication();
+        let phases = u32::try_from(Disturbance::ALL.len())?;
+        let time = (self.lengths.on + self.lengths.after) * phases;
+        let load = self.pair.load_of(&ReplicationSettings { time, ..replication }, run, Pacing::Poisson(rate));
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let load = scope.spawn(load);
+            let delays = scope.spawn(|| self.delays(&stop));
+            let readings = scope.spawn(|| self.readings(&stop));
+            let phases = self.phases(disturber);
+            // The load ends by itself.
+            let run = load.join().ok().context("the load panicked");
+            stop.store(true, Relaxed);
+            let delays = delays.join().ok().context("the watcher of delays panicked")??;
+            let readings = readings.join().ok().context("the watcher of the policy panicked")??;
+            Ok(Observed { phases: phases?, delays, readings, run: run?? })
+        })
+    }
+
+    fn sleep(&self, time: Duration) -> anyhow::Result<()> {
+        let clock = &*self.settings.plan.env.clock;
+        sleep_until(clock, clock.now_ns() + u64::try_from(time.as_nanos())?);
+        Ok(())
+    }
+
+    fn phases(&self, disturber: &mut Disturber<'_>) -> anyhow::Result<Vec<Phase>> {
+        let plan = &self.settings.plan;
+        self.sleep(self.settings.warm_up)?;
+        let mut phases = Vec::new();
+        for kind in Disturbance::ALL {
+            let begun_ns = plan.now_ns();
+            let due_ns = begun_ns + u64::try_from(self.lengths.on.as_nanos())?;
+            disturber.disturb(kind, due_ns).with_context(|| kind.name())?;
+            let over_ns = plan.now_ns();
+            // As long after what took longer than it should, too.
+            sleep_until(&*plan.env.clock, over_ns.max(due_ns));
+            self.sleep(self.lengths.after)?;
+            phases.push(Phase { begun_ns, over_ns, ended_ns: plan.now_ns() });
+        }
+        Ok(phases)
+    }
+
+    fn delays(&self, stop: &AtomicBool) -> anyhow::Result<Vec<Delay>> {
+        let (mut primary, mut all) = (self.pair.connect()?, Vec::new());
+        while !stop.load(Relaxed) {
+            let at_ns = self.settings.plan.now_ns();
+            let behind = self.pair.behind(&mut primary)?;
+            all.push(Delay { at_ns, us: behind.and_then(|behind| behind.us) });
+            self.sleep(DELAY_EVERY)?;
+        }
+        Ok(all)
+    }
+
+    fn readings(&self, stop: &AtomicBool) -> anyhow::Result<Vec<Reading>> {
+        let mut replica = self.pair.connect_replica()?;
+        let (policy, mut all) = (replica.prepare(POLICY)?, Vec::new());
+        // One at least, and one after the end.
+        loop {
+            let is_last = stop.load(Relaxed);
+            let row = replica.query_one(&policy, &[])?;
+            let number = |column: usize| row.get::<_, Option<i64>>(column).unwrap_or(0);
+            all.push(Reading {
+                state: row.get(1),
+                grant_us_per_s: row.get::<_, Option<f64>>(2).unwrap_or(0.0),
+                windows: [3, 4, 5].map(number),
+                spent_us: row.get::<_, Option<f64>>(6).unwrap_or(0.0),
+                samples_written: number(7),
+            });
+            if is_last {
+                return Ok(all);
+            }
+            self.sleep(POLICY_EVERY)?;
+        }
+    }
+}

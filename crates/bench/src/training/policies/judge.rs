@@ -1,0 +1,157 @@
+//! What windows of one run say against the same windows of a run without collection. Pure.
+//!
+//! Windows of one second are counted from the begin of each phase. How soon a run is back is looked at in steps of a fifth of a second from
+//! the end of the disturbance on.
+
+use collie_train::policy::Settings;
+use collie_train::queue::settled;
+
+use super::course::{Delay, Observed, Phase};
+use crate::measures::float;
+use crate::txn::count_of;
+
+/// Length of a window, and of a step after a disturbance, in ns.
+const WINDOW_NS: u64 = 1_000_000_000;
+const STEP_NS: u64 = 200_000_000;
+/// So many steps in a row inside the bound, and it is back.
+const SETTLED_STEPS: usize = 3;
+
+/// Mean delays of one phase, in us; `None` where the primary said nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Means {
+    pub(super) windows: Vec<Option<f64>>,
+    /// From the end of the disturbance on.
+    pub(super) steps: Vec<Option<f64>>,
+    /// Of the whole phase.
+    pub(super) all: Option<f64>,
+}
+
+fn mean(delays: &[Delay], from_ns: u64, until_ns: u64) -> Option<f64> {
+    let (mut sum, mut count) = (0.0, 0_usize);
+    for delay in delays.iter().filter(|delay| (from_ns..until_ns).contains(&delay.at_ns)) {
+        sum += delay.us?;
+        count += 1;
+    }
+    (count > 0).then(|| sum / count_of(count))
+}
+
+/// Cuts `from_ns..until_ns` into whole parts, and returns the mean of each.
+fn parts(delays: &[Delay], from_ns: u64, until_ns: u64, part_ns: u64) -> Vec<Option<f64>> {
+    let count = until_ns.saturating_sub(from_ns) / part_ns;
+    (0..count).map(|part| mean(delays, from_ns + part * part_ns, from_ns + (part + 1) * part_ns)).collect()
+}
+
+impl Means {
+    pub(super) fn of(delays: &[Delay], phase: &Phase) -> Self {
+        let Phase { begun_ns, over_ns, ended_ns, .. } = *phase;
+        Self {
+            windows: parts(delays, begun_ns, ended_ns, WINDOW_NS),
+            steps: parts(delays, over_ns, ended_ns, STEP_NS),
+            all: mean(delays, begun_ns, ended_ns),
+        }
+    }
+}
+
+/// Returns the means of each phase of a run.
+pub(super) fn means(of: &Observed) -> Vec<Means> {
+    of.phases.iter().map(|phase| Means::of(&of.delays, phase)).collect()
+}
+
+/// What is known of one phase of a run, or of several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) windows: usize,
+    /// Those that were out of bound.
+    pub(super) out: usize,
+    /// Windows in which one of both runs said nothing.
+    pub(super) unknown: usize,
+    /// By how much windows were above their limit, in ms times seconds.
+    pub(super) violation_ms_s: f64,
+    /// Until it was back, in seconds, infinite if it was not; a step that is not known is not inside.
+    pub(super) recovery_s: f64,
+}
+
+impl Verdict {
+    /// Judges a phase against the same phase without collection.
+    pub(super) fn of(with: &Means, without: &Means) -> Self {
+        let bound = Settings::default().bound;
+        let mut this = Self::default();
+        for pair in with.windows.iter().zip(&without.windows) {
+            let (Some(with), Some(without)) = pair else {
+                this.unknown += 1;
+                continue;
+            };
+            this.windows += 1;
+            this.out += usize::from(bound.is_out(*with, *without));
+            this.violation_ms_s += (with - bound.limit_us(*without)).max(0.0) / 1000.0;
+        }
+        let is_out = |(with, without): (&Option<f64>, &Option<f64>)| match (with, without) {
+            (Some(with), Some(without)) => bound.is_out(*with, *without),
+            _ => true,
+        };
+        let out: Vec<bool> = with.steps.iter().zip(&without.steps).map(is_out).collect();
+        let back = settled(&out, SETTLED_STEPS);
+        this.recovery_s = back.map_or(f64::INFINITY, |steps| count_of(steps) * float(STEP_NS) / float(WINDOW_NS));
+        this
+    }
+
+    /// Adds another: the longer recovery counts.
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            windows: self.windows + other.windows,
+            out: self.out + other.out,
+            unknown: self.unknown + other.unknown,
+            violation_ms_s: self.violation_ms_s + other.violation_ms_s,
+            recovery_s: self.recovery_s.max(other.recovery_s),
+        }
+    }
+
+    /// Returns the part of the windows that were out, in percent; `None` where none could be judged.
+    pub(super) fn out_pct(&self) -> Option<f64> {
+        (self.windows > 0).then(|| 100.0 * count_of(self.out) / count_of(self.windows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delays(of: impl Fn(u64) -> Option<f64>) -> Vec<Delay> {
+        (0..175).map(|at| Delay { at_ns: 7 + at * 20_000_000, us: of(at * 20) }).collect()
+    }
+
+    const PHASE: Phase = Phase { begun_ns: 7, over_ns: 1_000_000_007, ended_ns: 3_500_000_007 };
+
+    /// Goal: windows count from the begin of a phase, steps from the end of its disturbance, and what is not known is no delay. Method: a
+    /// delay that is its second, one moment of which nothing is said in the third.
+    #[test]
+    fn delays_are_cut_by_phase() {
+        let means = Means::of(&delays(|ms| (ms != 2_500).then_some(ms as f64 / 1000.0)), &PHASE);
+        assert_eq!(means.windows.len(), 3);
+        let [first, second, third] = means.windows[..] else { panic!("three") };
+        assert!((first.unwrap() - 0.49).abs() < 1e-9 && (second.unwrap() - 1.49).abs() < 1e-9 && third.is_none());
+        assert_eq!(means.steps.len(), 12);
+        assert!((means.steps[0].unwrap() - 1.09).abs() < 1e-9 && means.steps[7].is_none());
+        assert_eq!((means.all, mean(&[], 0, 9)), (None, None));
+    }
+
+    /// Goal: windows are judged by the same window without, and a run is back where it stays. Method: a run that is 9 ms above its limit for
+    /// 1.4 s after the disturbance, beside itself, and beside a calm one; one that never comes back; one of which nothing is known.
+    #[test]
+    fn a_run_is_judged_by_the_same_run_without() {
+        let calm = Means::of(&delays(|_| Some(500.0)), &PHASE);
+        let late = Means::of(&delays(|ms| Some(if (1_000..2_400).contains(&ms) { 10_500.0 } else { 500.0 })), &PHASE);
+        assert_eq!(Verdict::of(&late, &late).out_pct(), Some(0.0));
+        let verdict = Verdict::of(&late, &calm);
+        assert_eq!((verdict.windows, verdict.out, verdict.unknown), (3, 2, 0));
+        assert!((verdict.recovery_s - 1.4).abs() < 1e-9, "{verdict:?}");
+        // The second window is 9 ms above its limit of 1.5 ms, the third 0.4 * 10 - 1.
+        assert!((verdict.violation_ms_s - 12.0).abs() < 1e-6, "{verdict:?}");
+        let never = Means::of(&delays(|_| Some(10_500.0)), &PHASE);
+        assert_eq!(Verdict::of(&never, &calm).recovery_s, f64::INFINITY);
+        let silent = Verdict::of(&Means::of(&delays(|_| None), &PHASE), &calm);
+        assert_eq!((silent.out_pct(), silent.unknown, silent.recovery_s), (None, 3, f64::INFINITY));
+        let both = verdict.and(silent);
+        assert_eq!((both.windows, both.out, both.unknown, both.recovery_s), (3, 2, 3, f64::INFINITY));
+    }
+}
