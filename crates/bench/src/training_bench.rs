@@ -2,19 +2,22 @@
 
 use crate::replication::answer;
 use crate::training::{
-    active, cost, delay, diverging, exported, knee, overhead, policies, policies_model, sample, settings::TrainingSettings,
+    accuracy, active, cost, delay, diverging, exported, hardware, knee, overhead, policies, policies_model, sample,
+    settings::TrainingSettings,
 };
 use crate::{Machine, Report, Section};
 
 type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 10] = [
+const SECTIONS: [(&str, Measure); 12] = [
     ("sample", sample::measure),
     ("overhead", overhead::measure),
     ("rate", knee::measure),
     ("time", delay::measure),
     ("policies-model", policies_model::measure),
     ("policies", policies::measure),
+    ("accuracy", accuracy::measure),
+    ("hardware", hardware::measure),
     ("active", active::measure),
     ("cost", cost::measure),
     ("fig-1-1", diverging::measure),

@@ -172,7 +172,8 @@ pub(crate) struct IndexArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct TrainingArgs {
-    /// Ask these questions only: sample, overhead, rate, time, policies-model, policies, active, cost, fig-1-1, fig-5-3.
+    /// Ask these questions only: sample, overhead, rate, time, policies-model, policies, accuracy, hardware, active, cost, fig-1-1,
+    /// fig-5-3.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.

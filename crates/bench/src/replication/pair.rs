@@ -530,6 +530,16 @@ impl Pair {
         self.primary.words()
     }
 
+    /// Stops both, the replica first, and returns the directory of the primary, and of the replica if it runs: they stay for as long as
+    /// somebody holds them.
+    ///
+    /// # Errors
+    /// The replica is in this process.
+    pub(crate) fn stop(mut self) -> anyhow::Result<(Arc<Scratch>, Option<Arc<Scratch>>)> {
+        let replica = self.replica.take().map(Follower::into_server).transpose()?;
+        Ok((self.primary.scratch(), replica.map(|server| server.scratch())))
+    }
+
     /// Returns where the primary's files are.
     pub(crate) fn primary_directory(&self) -> &Path {
         self.primary.directory()

@@ -126,7 +126,7 @@ impl ReplicationSettings {
         }
     }
 
-    pub(super) fn scale(&self) -> Scale {
+    pub(crate) fn scale(&self) -> Scale {
         if self.small { Scale::small(self.warehouses) } else { Scale::standard(self.warehouses) }
     }
 

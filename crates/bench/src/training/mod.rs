@@ -12,6 +12,9 @@
 //! | `policies_model` | policies in a model of a replica's queue, under eight disturbances |
 //! | `policies` | policies on a pair that is disturbed |
 //! | `active` | how many samples models need, by who decides what is sampled |
+//! | `accuracy` | whether models of a replica's samples are as good as its primary's |
+//! | `hardware` | how well models of two machines predict a third |
+//! | `recording`, `recorded` | a load on servers whose samples are kept; what they left |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
 //! | `beside` | the same, or Collie's own again, beside each sample of a server |
 //! | `overhead` | what collecting costs a primary |
@@ -22,6 +25,7 @@
 //!
 //! The sampler is the process's: a section that uses it leaves it off and its right to drain free.
 
+pub(crate) mod accuracy;
 pub(crate) mod active;
 mod arms;
 pub(crate) mod beside;
@@ -31,12 +35,15 @@ pub(crate) mod cost;
 pub(crate) mod delay;
 pub(crate) mod diverging;
 pub(crate) mod exported;
+pub(crate) mod hardware;
 pub(crate) mod knee;
 mod live;
 mod naive;
 pub(crate) mod overhead;
 pub(crate) mod policies;
 pub(crate) mod policies_model;
+mod recorded;
+mod recording;
 pub(crate) mod sample;
 pub(crate) mod settings;
 mod six_calls;

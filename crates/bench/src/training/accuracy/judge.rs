@@ -1,0 +1,191 @@
+//! `Verdict`: models of one unit from three sources, each fitted to as many samples, judged by the same rows of a run that none of them has
+//! seen.
+
+use collie_train::TrainError;
+use collie_train::model::{FitOptions, Fitted, Samples, fit, relative_error};
+
+use super::equivalence::{BLOCKS, Equivalence, Judged, blocks_of, equivalence};
+use super::noise_floor::{NoiseFloor, noise_floor};
+use crate::training::bootstrap::{Interval, paired_ratios};
+use crate::training::recorded::evenly;
+
+/// With fewer samples of a source, or to be judged by, a unit is left out: a fit needs about as many.
+pub(super) const ROWS_MIN: usize = 60;
+
+/// Elapsed times of one unit's calls.
+pub(super) struct Sources {
+    /// Taken on the replica while the primary ran the load, and on that primary.
+    pub(super) replica: Samples,
+    pub(super) primary: Samples,
+    /// Taken on a server of its own, by the same load with another seed.
+    pub(super) offline: Samples,
+    /// Taken on a primary in another run, by which all are judged.
+    pub(super) held_out: Samples,
+}
+
+/// How far models of one source are off, 0.1 for 10 %.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Errors {
+    /// Fitted to as many samples as those of the other sources.
+    pub(super) equal: f64,
+    /// Fitted to everything that the source gave in the same time.
+    pub(super) all: f64,
+    /// How many samples that was.
+    pub(super) rows: usize,
+}
+
+/// What was found out about one unit.
+pub(super) struct Verdict {
+    /// To how many samples the models were fitted.
+    pub(super) rows: usize,
+    /// By how many they were judged.
+    pub(super) judged: usize,
+    pub(super) replica: Errors,
+    pub(super) primary: Errors,
+    /// `None`: the offline runner gave too few.
+    pub(super) offline: Option<Errors>,
+    /// Errors of the replica's model by those of the primary's, over blocks of time.
+    pub(super) ratio: Option<Interval>,
+    /// Whether the replica's model does as well as the primary's; `None`: the judged run has too few moments.
+    pub(super) equivalence: Option<Equivalence>,
+    /// What no model of these features gets below.
+    pub(super) floor: Option<NoiseFloor>,
+}
+
+impl Verdict {
+    /// Judges models of all sources; `Err` with the name of the first source that gave too little.
+    pub(super) fn of(sources: &Sources, seed: u64) -> Result<Self, &'static str> {
+        let Sources { replica, primary, offline, held_out } = sources;
+        for (name, samples) in [("the primary", primary), ("the held-out run", held_out), ("the replica", replica)] {
+            if samples.len() < ROWS_MIN {
+                return Err(name);
+            }
+        }
+        let offline = (offline.len() >= ROWS_MIN).then_some(offline);
+        let sources = [Some(replica), Some(primary), offline];
+        let rows = sources.iter().flatten().map(|samples| samples.len()).min().unwrap_or(0);
+        let judge = |samples: &Samples| errors_of(samples, rows, held_out).map_err(|_too_few| "a source");
+        let (of_replica, of_primary) = (judge(replica)?, judge(primary)?);
+        let judged: Vec<Judged> = (0..held_out.len())
+            .map(|row| Judged {
+                time_us: held_out.time_us(row),
+                weight: held_out.weight(row),
+                candidate: of_replica.each[row],
+                reference: of_primary.each[row],
+            })
+            .collect();
+        Ok(Self {
+            rows,
+            judged: held_out.len(),
+            replica: of_replica.errors,
+            primary: of_primary.errors,
+            offline: offline.map(judge).transpose()?.map(|of| of.errors),
+            ratio: ratio(&judged, seed),
+            equivalence: equivalence(&judged),
+            floor: noise_floor(held_out),
+        })
+    }
+}
+
+/// What one source's models come to.
+struct OfSource {
+    errors: Errors,
+    /// Of the model of equal samples, by judged row.
+    each: Vec<f64>,
+}
+
+/// Fits a model to `rows` of the samples and one to all, and judges both.
+fn errors_of(samples: &Samples, rows: usize, held_out: &Samples) -> Result<OfSource, TrainError> {
+    let options = FitOptions::default();
+    let each = errors(&fit(&evenly(samples, rows), &options)?, held_out);
+    let equal = mean(&each, held_out);
+    let all = if samples.len() == rows { equal } else { mean(&errors(&fit(samples, &options)?, held_out), held_out) };
+    Ok(OfSource { errors: Errors { equal, all, rows: samples.len() }, each })
+}
+
+/// Returns the relative error of each row.
+fn errors(model: &Fitted, judged: &Samples) -> Vec<f64> {
+    let of_row = |row: usize| {
+        let predicted = model.predict_ln(judged.row(row)).map_or(f64::INFINITY, |(predicted_ln, _)| predicted_ln);
+        relative_error(predicted, judged.target_ln(row))
+    };
+    (0..judged.len()).map(of_row).collect()
+}
+
+fn mean(each: &[f64], judged: &Samples) -> f64 {
+    let weights: f64 = judged.weights().iter().sum();
+    each.iter().zip(judged.weights()).map(|(error, weight)| error * weight).sum::<f64>() / weights
+}
+
+/// Returns the candidate's error by the reference's, block by block of time: the median with its interval.
+fn ratio(judged: &[Judged], seed: u64) -> Option<Interval> {
+    let times: Vec<u64> = judged.iter().map(|row| row.time_us).collect();
+    let blocks = blocks_of(&times, BLOCKS);
+    let sums = |of: fn(&Judged) -> f64| -> Vec<f64> {
+        let sum = |block: &Vec<usize>| block.iter().map(|row| judged[*row].weight * of(&judged[*row])).sum();
+        blocks.iter().map(sum).collect()
+    };
+    Interval::of(&paired_ratios(&sums(|row| row.candidate), &sums(|row| row.reference)), seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_env::{Random as _, SimRandom};
+    use collie_train::model::{Complexity, Sample};
+
+    use super::*;
+
+    /// Calls that take `factor` times a power of their one feature, with noise of a uniform tenth to either side.
+    fn calls(count: u32, factor: f64, seed: u64) -> Samples {
+        let chance = SimRandom::new(seed);
+        let mut samples = Samples::new(1, Complexity::Constant).unwrap();
+        for call in 0..count {
+            let feature = 1.0 + f64::from(u32::try_from(chance.below(64)).unwrap());
+            let noise = f64::from(u32::try_from(chance.u64() >> 32).unwrap()) / 2.0_f64.powi(32);
+            let label = factor * feature.powf(0.6) * (0.2 * (noise - 0.5)).exp();
+            let time_us = u64::from(call) * 10_000;
+            samples.push(Sample { features: &[feature], label, weight: 1.0, time_us }).unwrap();
+        }
+        samples
+    }
+
+    fn sources(replica: Samples) -> Sources {
+        Sources { replica, primary: calls(900, 50.0, 2), offline: calls(400, 50.0, 3), held_out: calls(800, 50.0, 4) }
+    }
+
+    /// Goal: a replica whose calls cost what the primary's do is shown to be as good; all are fitted to as many samples, and the floor is that
+    /// of the noise. Method: a known law with noise of +-10 % from four seeds: the mean of |e^x - 1| over it is 5.0 %.
+    #[test]
+    fn equal_sources_are_equivalent() {
+        let verdict = Verdict::of(&sources(calls(700, 50.0, 1)), 7).unwrap();
+        assert_eq!((verdict.rows, verdict.judged, verdict.replica.rows, verdict.primary.rows), (400, 800, 700, 900));
+        assert!(verdict.equivalence.unwrap().is_equivalent(), "{:?}", verdict.equivalence);
+        let floor = verdict.floor.unwrap();
+        assert!((floor.error - 0.05).abs() < 0.006, "{floor:?}");
+        for errors in [verdict.replica, verdict.primary, verdict.offline.unwrap()] {
+            assert!(errors.equal > 0.8 * floor.error && errors.equal < 1.3 * floor.error, "{errors:?}");
+        }
+        let ratio = verdict.ratio.unwrap();
+        assert!(ratio.low <= 1.05 && 0.95 <= ratio.high, "{ratio:?}");
+    }
+
+    /// Goal: a replica that is a fifth slower teaches a model that is told to be worse. Method: the same with a factor.
+    #[test]
+    fn a_slower_replica_is_told_from_the_primary() {
+        let verdict = Verdict::of(&sources(calls(700, 60.0, 1)), 7).unwrap();
+        assert!(!verdict.equivalence.unwrap().is_no_worse(), "{:?}", verdict.equivalence);
+        assert!((verdict.replica.equal - 0.2).abs() < 0.05 && verdict.ratio.unwrap().low > 2.0);
+    }
+
+    /// Goal: what is missing is named, and without an offline runner the others are judged. Method: each source cut to a few rows.
+    #[test]
+    fn too_few_samples_are_named() {
+        let few = || calls(59, 50.0, 5);
+        let all = || sources(calls(700, 50.0, 1));
+        assert_eq!(Verdict::of(&Sources { replica: few(), ..all() }, 7).err(), Some("the replica"));
+        assert_eq!(Verdict::of(&Sources { primary: few(), ..all() }, 7).err(), Some("the primary"));
+        assert_eq!(Verdict::of(&Sources { held_out: few(), ..all() }, 7).err(), Some("the held-out run"));
+        let verdict = Verdict::of(&Sources { offline: few(), ..all() }, 7).unwrap();
+        assert!(verdict.offline.is_none() && verdict.rows == 700);
+    }
+}

@@ -1,0 +1,171 @@
+//! `Recorded`: what a server's samples say of the time in which a load ran, read from the files that it left.
+//!
+//! # What always holds
+//! - D1. Only rows of the window count: samples of loading and of what came afterwards are not in it.
+//! - D2. A file that cannot be read is an error: figures of a part of the samples would look like all.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use collie_env::{Clock, Env};
+use collie_obs::UnitSchema;
+use collie_samples::{CONTEXT_UNIT, SampleDir, SampleRow, samples_of};
+use collie_train::model::Samples;
+use postgres::Client;
+
+use crate::Scratch;
+
+/// A server that is told to keep samples measures its machine first, and looks once a second whether it is.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Has the server of `client` keep samples from now on, and returns once it does.
+///
+/// # Errors
+/// The driver's; it does not within a minute.
+pub(crate) fn keep_samples(client: &mut Client, clock: &dyn Clock) -> anyhow::Result<()> {
+    client.batch_execute("CALL collie_set_option('training.samples', 'on')")?;
+    let begun_ns = clock.now_ns();
+    loop {
+        let state: String = client.query_one("SELECT samples::text FROM collie_training.policy", &[])?.get(0);
+        if state == "collecting" {
+            return Ok(());
+        }
+        let waited = u128::from(clock.now_ns() - begun_ns);
+        anyhow::ensure!(waited < PATIENCE.as_nanos(), "the server keeps no samples: {state}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// From when to when, in us since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// First.
+    pub(crate) from_us: u64,
+    /// Last.
+    pub(crate) to_us: u64,
+}
+
+impl Window {
+    /// Returns when `work` began and ended, with what it returned.
+    ///
+    /// # Errors
+    /// Those of `work`; the clock is before 1970.
+    pub(crate) fn of<T>(clock: &dyn Clock, work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<(Self, T)> {
+        let from_us = u64::try_from(clock.wall_us()).context("the clock is before 1970")?;
+        let done = work()?;
+        Ok((Self { from_us, to_us: u64::try_from(clock.wall_us())? }, done))
+    }
+
+    fn holds(&self, row: &SampleRow) -> bool {
+        (self.from_us..=self.to_us).contains(&row.time_us)
+    }
+}
+
+/// See the module's documentation.
+pub(crate) struct Recorded {
+    dir: SampleDir,
+    window: Window,
+    /// The directory goes with the last who holds it.
+    _scratch: Option<Arc<Scratch>>,
+}
+
+impl Recorded {
+    /// What a server that has ended left in `scratch`.
+    pub(crate) fn in_scratch(env: &Env, scratch: Arc<Scratch>, window: Window) -> Self {
+        Self { _scratch: Some(Arc::clone(&scratch)), ..Self::in_data(env, &scratch.path().join("data"), window) }
+    }
+
+    /// What lies in the data directory `data`.
+    pub(crate) fn in_data(env: &Env, data: &Path, window: Window) -> Self {
+        Self { dir: SampleDir::new(Arc::clone(&env.files), data), window, _scratch: None }
+    }
+
+    /// Returns the elapsed times of a unit's calls with their features, in the order of time: at most `rows_max`, evenly over the window.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn samples(&self, unit: &'static UnitSchema, rows_max: usize) -> anyhow::Result<Samples> {
+        let mut rows = Vec::new();
+        for name in self.dir.list()?.iter().filter(|name| (name.unit, name.version) == (unit.id, unit.version)) {
+            rows.extend(self.dir.read(name)?.rows.into_iter().filter(|row| self.window.holds(row)));
+        }
+        rows.sort_by_key(|row| row.time_us);
+        let (samples, _cut) = samples_of(unit, 0, &rows)?;
+        Ok(evenly(&samples, rows_max))
+    }
+
+    /// Returns the eight numbers of the machine that the samples were taken on.
+    ///
+    /// # Errors
+    /// There are no samples; a file cannot be read.
+    pub(crate) fn constants(&self) -> anyhow::Result<Vec<f64>> {
+        let names = self.dir.list()?;
+        let name = names.iter().rfind(|name| name.unit != CONTEXT_UNIT).context("the server kept no samples")?;
+        Ok(self.dir.read(name)?.footer.constants.named().map(|(_, value)| value).to_vec())
+    }
+}
+
+/// Returns `count` of the rows, or all where there are not more, evenly over their order.
+pub(crate) fn evenly(samples: &Samples, count: usize) -> Samples {
+    let all = samples.len();
+    if all <= count {
+        return samples.clone();
+    }
+    samples.select(&(0..count).map(|at| at * all / count).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_env::SimClock;
+    use collie_samples::{Constants, Hardware, Origin, SampleSink, SinkOptions, sample_of_unit, unit_of};
+
+    use super::*;
+
+    /// Goal: D1, and the rows of one unit alone, in order of time; what the machine is comes with them. Method: files of two units, one row
+    /// a millisecond on a simulated clock; windows that hold all, some and none.
+    #[test]
+    fn rows_of_the_window_are_read() {
+        let clock = Arc::new(SimClock::new());
+        let env = Env { clock: clock.clone(), ..Env::simulated(3).0 };
+        let constants = Constants { call_ns: 60.0, ..Constants::default() };
+        let origin = Origin { hardware: Hardware { constants, ..Hardware::default() }, ..Origin::unknown("n1") };
+        let mut sink = SampleSink::open(&env, "/data".as_ref(), origin, SinkOptions::default()).unwrap();
+        let begun_us = u64::try_from(env.clock.wall_us()).unwrap();
+        for row in 1..=10 {
+            clock.advance_ns(1_000_000);
+            sink.add(&[sample_of_unit(9, row), sample_of_unit(13, 1_000)]);
+        }
+        sink.finish();
+        let unit = unit_of(9, 1).unwrap();
+        let within = |from: u64, to: u64, rows_max| {
+            let window = Window { from_us: begun_us + from * 1_000, to_us: begun_us + to * 1_000 };
+            let recorded = Recorded::in_data(&env, "/data".as_ref(), window);
+            let samples = recorded.samples(unit, rows_max).unwrap();
+            samples.targets_ln().iter().map(|ln| ln.exp().round()).collect::<Vec<_>>()
+        };
+        assert_eq!(within(0, 99, 99), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]);
+        assert_eq!(within(3, 5, 99), [3.0, 4.0, 5.0]);
+        assert_eq!(within(0, 99, 5), [1.0, 3.0, 5.0, 7.0, 9.0]);
+        assert_eq!(within(20, 30, 5), [0.0; 0]);
+        let all = Recorded::in_data(&env, "/data".as_ref(), Window { from_us: 0, to_us: u64::MAX });
+        assert_eq!(all.constants().unwrap()[4], 60.0);
+        assert!(Recorded::in_data(&env, "/none".as_ref(), all.window).constants().is_err());
+    }
+
+    /// Goal: D2. Method: a file that loses its end.
+    #[test]
+    fn a_damaged_file_is_an_error() {
+        let (env, _disk) = Env::simulated(4);
+        let mut sink = SampleSink::open(&env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
+        sink.add(&[sample_of_unit(9, 5)]);
+        sink.finish();
+        let recorded = Recorded::in_data(&env, "/data".as_ref(), Window { from_us: 0, to_us: u64::MAX });
+        let unit = unit_of(9, 1).unwrap();
+        assert_eq!(recorded.samples(unit, 9).unwrap().len(), 1);
+        let path = recorded.dir.list().unwrap()[0].path("/data".as_ref());
+        let file = env.files.open(&path, collie_env::Access::ReadWrite).unwrap();
+        file.set_len(file.len().unwrap() - 1).unwrap();
+        assert!(recorded.samples(unit, 9).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! `collie bench training`, the questions about models, as a program.
+#![expect(clippy::unwrap_used, reason = "a test that cannot run has failed")]
+
+mod common;
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Runs one question as short as it can be, and returns its section.
+fn asked(question: &str) -> Value {
+    let kept = tempfile::tempdir().unwrap();
+    let json = kept.path().join("training.json");
+    let mut command = Command::new(common::COLLIE);
+    command.args(["bench", "training", question, "--quick", "--dir"]).arg(kept.path()).arg("--json").arg(&json);
+    let done = common::run(&mut command);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let section = report["sections"][0].clone();
+    assert_eq!((&section["name"], &section["failure"]), (&Value::from(question), &Value::Null), "{section}");
+    let left: Vec<_> = std::fs::read_dir(kept.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["training.json"], "nothing else stays");
+    section
+}
+
+fn rows_of(section: &Value) -> Vec<Value> {
+    section["rows"].as_array().unwrap().clone()
+}
+
+fn median(row: &Value, figure: &str) -> f64 {
+    row["figures"][figure]["median"].as_f64().unwrap_or_else(|| panic!("no {figure} in {row}"))
+}
+
+/// Goal: a replica's and its primary's models of at least one unit are fitted to real samples of a run, judged by another run, and tested
+/// against each other. Method: the shortest run with real servers; no figure is judged but that errors are above nothing.
+#[test]
+fn models_of_a_replica_are_judged_beside_those_of_its_primary() {
+    let section = asked("accuracy");
+    let rows = rows_of(&section);
+    let (all, units) = rows.split_last().unwrap();
+    assert_eq!(all["subject"], "all units", "{section}");
+    assert!(!units.is_empty() && all["targets"].as_array().unwrap().len() == 1, "{section}");
+    for unit in units {
+        assert!(median(unit, "replica_error_pct") > 0.0 && median(unit, "primary_error_pct") > 0.0, "{unit}");
+        assert!(unit["figures"]["rows"].as_u64().is_some_and(|rows| rows >= 60), "{unit}");
+        let tested = unit["figures"]["p_worse"]["median"].as_f64();
+        assert!(tested.is_none_or(|p| (0.0..=1.0).contains(&p)), "{unit}");
+    }
+    assert!(units.iter().any(|unit| unit["figures"]["p_worse"]["median"].is_f64()), "nothing was tested: {section}");
+}
+
+/// Goal: a machine is predicted from two others, with and without what was measured of them. Method: as above; the constants of three nodes
+/// are in the notes.
+#[test]
+fn a_machine_is_predicted_from_two_others() {
+    let section = asked("hardware");
+    let rows = rows_of(&section);
+    let middles: Vec<&Value> = rows.iter().filter(|row| row["subject"] == "all units").collect();
+    assert_eq!(middles.len(), 3, "{section}");
+    for row in &rows {
+        for figure in ["corrected_pct", "uncorrected_pct", "uncorrected_no_constants_pct", "own_pct"] {
+            assert!(median(row, figure) >= 0.0, "{row}");
+        }
+    }
+    let notes = section["notes"].as_array().unwrap();
+    let measured = notes.iter().filter_map(Value::as_str).find(|note| note.contains("integer_ns"));
+    let measured = measured.unwrap_or_else(|| panic!("no constants in {section}"));
+    assert!(!measured.contains("integer_ns 0.0"), "they were measured: {measured}");
+}
