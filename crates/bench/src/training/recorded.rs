@@ -4,38 +4,15 @@
 //! - D1. Only rows of the window count: samples of loading and of what came afterwards are not in it.
 //! - D2. A file that cannot be read is an error: figures of a part of the samples would look like all.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc};
 
 use anyhow::Context;
 use collie_env::{Clock, Env};
 use collie_obs::UnitSchema;
 use collie_samples::{CONTEXT_UNIT, SampleDir, SampleRow, samples_of};
 use collie_train::model::Samples;
-use postgres::Client;
 
 use crate::Scratch;
-
-/// A server that is told to keep samples measures its machine first, and looks once a second whether it is.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Has the server of `client` keep samples from now on, and returns once it does.
-///
-/// # Errors
-/// The driver's; it does not within a minute.
-pub(crate) fn keep_samples(client: &mut Client, clock: &dyn Clock) -> anyhow::Result<()> {
-    client.batch_execute("CALL collie_set_option('training.samples', 'on')")?;
-    let begun_ns = clock.now_ns();
-    loop {
-        let state: String = client.query_one("SELECT samples::text FROM collie_training.policy", &[])?.get(0);
-        if state == "collecting" {
-            return Ok(());
-        }
-        let waited = u128::from(clock.now_ns() - begun_ns);
-        anyhow::ensure!(waited < PATIENCE.as_nanos(), "the server keeps no samples: {state}");
-        std::thread::sleep(LOOK);
-    }
-}
 
 /// From when to when, in us since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

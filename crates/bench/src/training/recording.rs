@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::recorded::{Recorded, Window, keep_samples};
+use super::live::{Node, set_samples};
+use super::recorded::{Recorded, Window};
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 use crate::tpcc::Pacing;
@@ -24,9 +25,9 @@ pub(crate) fn record(
     per_s: f64,
 ) -> anyhow::Result<(Recorded, Option<Recorded>)> {
     let env = &with.plan.env;
-    keep_samples(&mut pair.connect()?, &*env.clock)?;
+    set_samples(&with.plan, &pair, Node::Primary, true)?;
     if !pair.is_alone() {
-        keep_samples(&mut pair.connect_replica()?, &*env.clock)?;
+        set_samples(&with.plan, &pair, Node::Replica, true)?;
     }
     with.plan.say(&format!("{}: recording", pair.name()));
     let (window, ()) = Window::of(&*env.clock, || {

@@ -398,10 +398,7 @@ impl Lanes {
     /// A commit comes: its writes, and then [`Lanes::note_commit`].
     pub(crate) fn begin_commit(&mut self) {
         let (applying, workers) = (&self.applying, self.spread);
-        self.measuring = MeasuredCommit::start(|| Ahead {
-            workers,
-            queue_rows: applying.queued_rows.load(Relaxed),
-        });
+        self.measuring = MeasuredCommit::start(|| Ahead { workers, queue_rows: applying.queued_rows.load(Relaxed) });
     }
 
     /// Takes a write that was committed at `csn` and needs the log from `since` on.

@@ -13,8 +13,9 @@ use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;
 
-/// A run is so much longer than one of another question: models need samples.
-const LONGER: u32 = 5;
+/// A run is so much longer than one of another question: models need samples. Where everything is as short as can be, less.
+const LONGER: u32 = 15;
+const SMALL_LONGER: u32 = 5;
 /// Of what the primary reaches flat out: taking all samples is not to fill it.
 const PERCENT: f64 = 50.0;
 /// Share of the primary's reads that a replica runs again where everything is as short as can be.
@@ -34,7 +35,8 @@ pub(super) struct Runs {
 
 /// What a run is done with.
 fn with(settings: &TrainingSettings, run: u64) -> ReplicationSettings {
-    let (time, seed) = (settings.time * LONGER, settings.seed + run);
+    let longer = if settings.small { SMALL_LONGER } else { LONGER };
+    let (time, seed) = (settings.time * longer, settings.seed + run);
     ReplicationSettings { time, runs: 1, seed, ..settings.replication() }
 }
 

@@ -11,8 +11,9 @@ use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;
 
-/// A run is so much longer than one of another question.
-const LONGER: u32 = 3;
+/// A run is so much longer than one of another question. Where everything is as short as can be, less.
+const LONGER: u32 = 10;
+const SMALL_LONGER: u32 = 3;
 /// Of what the slowest node reaches flat out.
 const PERCENT: f64 = 50.0;
 /// A disk in memory.
@@ -81,11 +82,12 @@ impl Runs {
     /// # Errors
     /// A server or a neighbour does not start; the driver's.
     pub(super) fn record(settings: &TrainingSettings) -> anyhow::Result<Self> {
+        let time = settings.time * if settings.small { SMALL_LONGER } else { LONGER };
         let short = |run: u64| ReplicationSettings { runs: 1, seed: settings.seed + run, ..settings.replication() };
         let mut known = None;
         let mut recorded = Vec::new();
         for (run, node) in (0..).zip(NODES.iter().rev()) {
-            let with = ReplicationSettings { time: settings.time * LONGER, ..short(run) };
+            let with = ReplicationSettings { time, ..short(run) };
             let (_neighbours, server) = node.start(&with)?;
             let per_s = match known {
                 Some(per_s) => per_s,
@@ -95,6 +97,6 @@ impl Runs {
             recorded.push(record(server, &with, per_s)?.0);
         }
         recorded.reverse();
-        Ok(Self { recorded, rate: known.unwrap_or_default(), seconds: (settings.time * LONGER).as_secs_f64() })
+        Ok(Self { recorded, rate: known.unwrap_or_default(), seconds: time.as_secs_f64() })
     }
 }
