@@ -252,15 +252,15 @@ fn sampling_ends_with_what_was_granted() {
     assert_ne!(told.table(), RateTable::off());
     training.stop("it is promoted");
     assert_eq!((told.table(), told.source()), (RateTable::off(), Source::Calibration));
+    decide(true);
+    assert!(p(Source::Calibration) > 0.0 && p(Source::Local) == 0.0 && p(Source::Apply) == 0.0);
+    training.stop_sampling();
+    assert_eq!(told.table(), RateTable::off());
     training.sample_everything();
     assert_eq!(decide(true), Some(May::Everything), "a benchmark's, on a primary");
     assert_eq!((decide(false), told.table()), (Some(May::Nothing), RateTable::off()), "nobody keeps samples");
     training.begin();
     assert!(matches!(decide(true), Some(May::Collect { .. })), "not on a replica");
-    decide(true);
-    assert!(p(Source::Calibration) > 0.0 && p(Source::Local) == 0.0 && p(Source::Apply) == 0.0);
-    training.stop_sampling();
-    assert_eq!(told.table(), RateTable::off());
 }
 
 /// Goal: context rows say what the policy does and under which configuration; a changed setting is another one, and one that no policy goes by

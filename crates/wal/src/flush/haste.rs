@@ -76,7 +76,7 @@ impl Log {
     /// nobody does.
     ///
     /// # Progress
-    /// A short mutex.
+    /// Short mutexes.
     ///
     /// [`ShipOptions::flush_delay`]: crate::ShipOptions::flush_delay
     pub fn haste(&self) -> Option<Duration> {
@@ -87,6 +87,9 @@ impl Log {
     ///
     /// # Errors
     /// `InvalidOptions` for zero and above 10 s; nothing has changed then.
+    ///
+    /// # Durability
+    /// As [`Log::set_flush_delay`], while somebody follows closely.
     ///
     /// # Progress
     /// Short mutexes.

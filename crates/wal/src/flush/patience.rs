@@ -109,6 +109,9 @@ impl Log {
     /// `InvalidOptions` outside of 4 KiB to half the ring, of a log that follows another, and with `wal.manual_wal_flush`; nothing has
     /// changed then.
     ///
+    /// # Durability
+    /// What nobody waited for and a crash can lose is at most about so many bytes, and younger than [`Log::flush_delay`].
+    ///
     /// # Progress
     /// Short mutexes.
     pub fn set_flush_bytes(&self, bytes: u64) -> Result<(), WalError> {
