@@ -92,7 +92,10 @@ impl Show<'_> {
         stops: &mut Stops,
     ) -> anyhow::Result<()> {
         let Self { primary, replica, clock, time } = self;
-        let views = Views::connect(&primary.url(), &replica.url()).await?;
+        let views = match Views::connect(&primary.url(), &replica.url()).await {
+            Ok(views) => views,
+            Err(error) => return Err(blame(error, primary, replica).await),
+        };
         let mut running = Running::begin(load, clients, rate);
         let begun_ns = clock.now_ns();
         let over = async {
