@@ -7,7 +7,7 @@ use collie_obs::{
     Ended, LockWait, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, Wait, start,
     start_wait, word,
 };
-use collie_store::{Family, Pending, Pin, View};
+use collie_store::{Family, Pending, Pin, ScanRequest, View};
 use collie_txn::{Blocker, Isolation, RowWish, Txns};
 
 use crate::Write;
@@ -36,12 +36,27 @@ pub(crate) fn row_insert(ended: Ended<RowInsert>, pending: &Pending, value_bytes
     ended.tell(Lsn::ZERO, insert, [pending.bytes_with_row()]);
 }
 
-/// Rows of a range that were looked at, those of them that were visited, and what the caller did to each.
+/// Versions are counted of so many rows of a scan that is measured, its first ones; the others are taken to be as those.
+const STEPS_OF_ROWS: usize = 64;
+
+/// Rows of `request` that were looked at, those of them that were visited, and how many bytes they had.
 #[cold]
-pub(crate) fn scan(ended: Ended<Scan>, [examined, visited]: [usize; 2], value_bytes: usize, reverse: bool) {
-    let (rows_examined, rows_returned) = (word(examined), word(visited));
-    let (value_bytes, reverse) = (word(value_bytes), u32::from(reverse));
-    ended.tell(Lsn::ZERO, Scan { rows_examined, rows_returned, value_bytes, chain_steps: 0, reverse }, []);
+pub(crate) fn scan(
+    ended: Ended<Scan>,
+    (family, request, reverse): (&Family, ScanRequest<'_>, bool),
+    [examined, visited, bytes]: [usize; 3],
+    (view, fates): (&View, &Fates<'_>),
+) {
+    let first = ScanRequest { limit: examined.clamp(1, STEPS_OF_ROWS), ..request };
+    let [rows, steps] = family.scan_steps(first, view, fates);
+    let scan = Scan {
+        rows_examined: word(examined),
+        rows_returned: word(visited),
+        value_bytes: word(bytes),
+        chain_steps: word(steps * examined / rows.max(1)),
+        reverse: u32::from(reverse),
+    };
+    ended.tell(Lsn::ZERO, scan, []);
 }
 
 /// A wait for a row that is measured: it may end on another thread.

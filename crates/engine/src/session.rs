@@ -330,7 +330,7 @@ impl Session {
         let mut examined = 0;
         let stop = f.scan_counting(request, view, &self.fates(), &mut visit, &mut examined);
         if let Some(span) = span {
-            measured::scan(span.end(), [examined, rows], bytes, reverse);
+            measured::scan(span.end(), (f, request, reverse), [examined, rows, bytes], (view, &self.fates()));
         }
         self.check_snapshot()?; // also for the rows that were not found
         let end = match stop {

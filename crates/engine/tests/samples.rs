@@ -185,7 +185,10 @@ fn every_measured_unit_gives_samples() {
     has(10, &|insert| insert.features[..3] == [2, 100, 1] && insert.labels[1] > 100);
     has(11, &|update| update.features[..2] == [2, 7] && update.features[2] > 0);
     has(12, &|delete| delete.features[0] == 2);
-    has(13, &|scan| scan.features[0] >= 57 && scan.features[1] == 57 && scan.features[4] == 0);
+    // Three rows have two versions, unless they were cleaned already.
+    has(13, &|scan| {
+        scan.features[0] >= 57 && scan.features[1] == 57 && scan.features[3] >= 57 && scan.features[4] == 0
+    });
     has(20, &|round| round.features[3] > 0);
     has(21, &|flush| flush.features[0] >= 19 && flush.features[2] == 1 && flush.labels[1] > 0);
     has(22, &|merge| merge.features[0] > 0 && merge.features[2] == 1);

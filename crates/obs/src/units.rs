@@ -57,7 +57,7 @@ units! {
     { key_bytes: "bytes", chain_len: "count" } + {}
 
     /// Rows of a range are visited, with what is done to each.
-    13 v 1 Scan = "SCAN" ["`Session::scan`; `chain_steps` 0"]
+    13 v 1 Scan = "SCAN" ["`Session::scan`; `chain_steps` of the first 64 rows, times as many as there were"]
     { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
 
     /// A statement's text becomes a tree.

@@ -135,6 +135,17 @@ impl<I: OrderedIndex> Family<I> {
         self.index.with(key, |row| row.read_steps(view, fates, pin)).unwrap_or(0)
     }
 
+    /// Returns how many of the first rows of `request` there are, at most its limit, and how many versions a scan walks past in them, with those
+    /// that it ends at: for who measures scans, after them.
+    pub fn scan_steps(&self, request: ScanRequest<'_>, view: &View, fates: &impl Resolve) -> [usize; 2] {
+        let (pin, mut rows, mut steps) = (pin(), 0, 0);
+        self.index.visit(request.span, request.limit, &mut |_, row| {
+            rows += 1;
+            steps += row.read_steps(view, fates, &pin);
+        });
+        [rows, steps]
+    }
+
     /// Inserts a row, or a new value where the row was deleted.
     pub fn insert(
         &self,

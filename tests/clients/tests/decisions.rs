@@ -152,7 +152,7 @@ fn apply_workers_change_while_a_replica_follows() {
 }
 
 /// Units that decisions ask models of.
-const ASKED: [u8; 5] = [2, 9, 20, 21, 22];
+const ASKED: [u8; 6] = [2, 9, 13, 20, 21, 22];
 
 /// Puts models with the wrong sign into a data directory: the more a call has to do, the less time they say that it takes.
 fn put_wrong_models(place: &Place) {

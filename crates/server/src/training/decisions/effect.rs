@@ -90,6 +90,15 @@ fn read(features: &mut Features<'_>, change: &Change) -> f64 {
     1.0
 }
 
+fn scan(features: &mut Features<'_>, change: &Change) -> f64 {
+    let rows = features.get("rows_examined");
+    if let Some(steps) = features.at("chain_steps") {
+        // As of a read: each row has one that it ends at.
+        *steps = if *steps > rows { rows + (*steps - rows) * change.factor() } else { *steps };
+    }
+    1.0
+}
+
 fn flush_levels(features: &mut Features<'_>, change: &Change) -> f64 {
     batch(features, change, &["rows", "bytes"])
 }
@@ -110,7 +119,7 @@ pub(super) fn effects(setting: Setting) -> Vec<(&'static UnitSchema, Effect)> {
     let of: &[(&str, Effect)] = match setting {
         Setting::FlushDelay | Setting::ReplicationFlushDelay => &[("LOG_FLUSH", flush_by_delay)],
         Setting::FlushBytes => &[("LOG_FLUSH", flush_by_bytes)],
-        Setting::GcInterval => &[("GC_TICK", collect), ("ROW_READ", read)],
+        Setting::GcInterval => &[("GC_TICK", collect), ("ROW_READ", read), ("SCAN", scan)],
         Setting::WriteBufferSize => &[("FLUSH_LEVELS", flush_levels), ("COMPACT", compact)],
         Setting::ApplyWorkers => &[("APPLY_TXN", apply)],
         Setting::RingSize | Setting::RecentSize => &[],
@@ -152,6 +161,9 @@ mod tests {
         assert_eq!(gc("GC_TICK", &[("rows_visited", 0.0)]), (1.0, vec![0.0]));
         assert_eq!(gc("ROW_READ", &[("chain_steps", 3.0)]), (1.0, vec![5.0]));
         assert_eq!(gc("ROW_READ", &[("chain_steps", 1.0)]), (1.0, vec![1.0]));
+        let scanned = [("chain_steps", 30.0), ("rows_examined", 10.0)];
+        assert_eq!(gc("SCAN", &scanned), (1.0, vec![50.0, 10.0]));
+        assert_eq!(gc("SCAN", &[("chain_steps", 10.0), ("rows_examined", 10.0)]), (1.0, vec![10.0, 10.0]));
         let buffer = |unit, values: &[(&str, f64)]| after(Setting::WriteBufferSize, unit, (64.0, 32.0), values);
         assert_eq!(buffer("FLUSH_LEVELS", &[("rows", 8.0), ("bytes", 80.0)]), (2.0, vec![4.0, 40.0]));
         assert_eq!(buffer("COMPACT", &[("bytes_in", 80.0), ("runs", 3.0)]), (2.0, vec![40.0, 3.0]));
