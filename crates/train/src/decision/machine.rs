@@ -155,6 +155,8 @@ impl Decisions {
         if self.quarantine.holds(proposal.setting, now_s) {
             return Err(Refusal::Quarantined);
         }
+        // A clock that was set back does not make it longer (D3).
+        self.cool_until_s = self.cool_until_s.min(now_s.saturating_add(COOL_DOWN_S));
         if now_s < self.cool_until_s {
             return Err(Refusal::CoolDown);
         }
@@ -219,6 +221,9 @@ impl Decisions {
 
     /// Takes the time, once a second also when nothing was measured: a change that is past its deadline is rolled back (D1).
     pub fn tick(&mut self, now_s: u64) -> Vec<Action> {
+        if let Some(change) = &mut self.in_flight {
+            change.until_s = change.until_s.min(now_s.saturating_add(DEADLINE_S)); // D3
+        }
         match &self.in_flight {
             Some(change) if now_s >= change.until_s => self.end(Verdict::Guarded(Guard::Blind), now_s),
             _ => Vec::new(),

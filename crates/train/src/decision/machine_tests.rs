@@ -196,3 +196,23 @@ fn an_interrupted_change_ends_with_its_old_value() {
     decisions.set_mode(Mode::Off);
     assert_eq!((decisions.mode(), decisions.propose(&proposal, now_s + 90_000)), (Mode::Off, Err(Refusal::Off)));
 }
+
+/// Goal: D3. Method: a year back after a change has ended, in the journal as well; a year back and forth while one is watched.
+#[test]
+fn a_clock_that_jumps_makes_nothing_last_longer() {
+    const YEAR_S: u64 = 31_536_000;
+    let (mut decisions, proposal) = (canary(), sound());
+    decisions.propose(&proposal, 2 * YEAR_S).unwrap();
+    let end = rows(&decisions.guard(Guard::Memory, 2 * YEAR_S));
+    for mut decisions in [decisions, Decisions::recover(Mode::Canary, &end, YEAR_S).0] {
+        assert_eq!(decisions.propose(&proposal, YEAR_S), Err(Refusal::CoolDown));
+        assert_eq!(decisions.propose(&proposal, YEAR_S + COOL_DOWN_S - 1), Err(Refusal::CoolDown));
+        assert!(decisions.propose(&proposal, YEAR_S + COOL_DOWN_S).is_ok());
+    }
+    for (now_s, ends) in [(YEAR_S, false), (YEAR_S + DEADLINE_S, true), (3 * YEAR_S, true)] {
+        let mut decisions = canary();
+        decisions.propose(&proposal, 2 * YEAR_S).unwrap();
+        pass_trial(&mut decisions, 2 * YEAR_S);
+        assert_eq!(decisions.tick(YEAR_S).len() + decisions.tick(now_s).len(), if ends { 2 } else { 0 }, "{now_s}");
+    }
+}

@@ -17,6 +17,8 @@
 //! - RT10. After a crash or a failover the old value is in force: a canary's value is only ever in memory.
 //! - D1. Every change in flight ends kept, rejected or rolled back, and says why.
 //! - D2. A setting that was rolled back three times within a day is left alone for a day.
+//! - D3. A clock that is set back makes nothing last longer than it says: deadlines, cool-downs and D2 count anew from the new time at the
+//!   latest. One that is set forward ends what is in flight.
 //!
 //! Checked by the tests beside each part and by `tests/decisions.rs`, in which models with the wrong sign propose.
 

@@ -27,9 +27,10 @@ impl Quarantine {
         }
     }
 
-    /// Returns whether a setting is left alone.
-    pub fn holds(&self, setting: Setting, now_s: u64) -> bool {
-        let Some(times) = self.rollbacks_s.get(&setting) else { return false };
+    /// Returns whether a setting is left alone. What is later than now was noted before the clock was set back, and counts as of now (D3).
+    pub fn holds(&mut self, setting: Setting, now_s: u64) -> bool {
+        let Some(times) = self.rollbacks_s.get_mut(&setting) else { return false };
+        times.iter_mut().for_each(|time| *time = (*time).min(now_s));
         let [first, .., last] = times.as_slice() else { return false };
         times.len() == ROLLBACKS_MAX && last.saturating_sub(*first) < SPAN_S && now_s.saturating_sub(*last) < SPAN_S
     }
@@ -39,7 +40,8 @@ impl Quarantine {
 mod tests {
     use super::*;
 
-    /// Goal: D2. Method: three rollbacks within a day, three that are further apart, and a day later.
+    /// Goal: D2. Method: three rollbacks within a day, three that are further apart, and a day later; three by a clock that
+    /// is nine days ahead.
     #[test]
     fn three_rollbacks_within_a_day_quarantine() {
         let held = |times: &[u64], now_s| {
@@ -52,6 +54,10 @@ mod tests {
         assert!(held(&[100, 200, 300], 300) && held(&[100, 200, 300], 300 + SPAN_S - 1));
         assert!(!held(&[100, 200, 300], 300 + SPAN_S));
         assert!(!held(&[0, 100, SPAN_S], SPAN_S));
+        let mut ahead = Quarantine::default();
+        (0..3).for_each(|hour| ahead.note(Setting::FlushDelay, 9 * SPAN_S + hour * 3600));
+        assert!(ahead.holds(Setting::FlushDelay, 100) && ahead.holds(Setting::FlushDelay, 99 + SPAN_S));
+        assert!(!ahead.holds(Setting::FlushDelay, 100 + SPAN_S), "D3: a day, whatever the clock was");
         assert!(held(&[0, SPAN_S, SPAN_S + 1, SPAN_S + 2], SPAN_S + 3));
     }
 }
