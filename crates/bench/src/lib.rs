@@ -82,5 +82,5 @@ pub use spread::Spread;
 pub use tpcc::{LoadDone, Pacing, TpccLoad, TpccSettings, TpccTarget, tpcc_bench};
 pub use trace::{TracerProgram, trace_thread};
 pub use training::{beside::beside_samples, settings::TrainingSettings};
-pub use training_bench::training_bench;
+pub use training_bench::{TRAINING_QUESTIONS, training_bench};
 pub use txn_bench::txn_bench;

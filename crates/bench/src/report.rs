@@ -281,6 +281,12 @@ impl Report {
         (targets().filter(|target| target.met).count(), targets().count())
     }
 
+    /// Returns each section as a report of its own.
+    pub fn by_section(&self) -> Vec<Self> {
+        let one = |section: &Section| Self { sections: vec![section.clone()], ..self.clone() };
+        self.sections.iter().map(one).collect()
+    }
+
     /// Returns the sections that could not be ended.
     pub fn failed(&self) -> Vec<&'static str> {
         self.sections.iter().filter(|section| section.failure.is_some()).map(|section| section.name).collect()

@@ -2,14 +2,14 @@
 
 use crate::replication::answer;
 use crate::training::{
-    accuracy, active, cost, delay, diverging, exported, hardware, knee, overhead, policies, policies_model, sample,
-    settings::TrainingSettings,
+    accuracy, active, cost, delay, diverging, exported, hardware, knee, overhead, policies, policies_model, safety,
+    sample, settings::TrainingSettings,
 };
 use crate::{Machine, Report, Section};
 
 type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 12] = [
+const SECTIONS: [(&str, Measure); 13] = [
     ("sample", sample::measure),
     ("overhead", overhead::measure),
     ("rate", knee::measure),
@@ -19,10 +19,21 @@ const SECTIONS: [(&str, Measure); 12] = [
     ("accuracy", accuracy::measure),
     ("hardware", hardware::measure),
     ("active", active::measure),
+    ("safety", safety::measure),
     ("cost", cost::measure),
     ("fig-1-1", diverging::measure),
     ("fig-5-3", exported::measure),
 ];
+
+/// The questions, in the order in which they are asked.
+pub const TRAINING_QUESTIONS: [&str; SECTIONS.len()] = {
+    let (mut names, mut at) = ([""; SECTIONS.len()], 0);
+    while at < names.len() {
+        names[at] = SECTIONS[at].0;
+        at += 1;
+    }
+    names
+};
 
 /// Asks the questions of `settings` about collecting for models, in order. One that fails, or panics, says so in the report
 /// ([`Report::failed`]), and the others are asked. After each, `so_far` is called with what is known by then.
@@ -33,7 +44,7 @@ pub fn training_bench(
     settings: &TrainingSettings,
     so_far: &mut dyn FnMut(&Report) -> anyhow::Result<()>,
 ) -> anyhow::Result<Report> {
-    settings.check(&SECTIONS.map(|(name, _)| name))?;
+    settings.check(&TRAINING_QUESTIONS)?;
     let plan = &settings.plan;
     plan.env.files.create_dir_all(&plan.dir)?;
     let (machine, runs) = (Machine::of(&plan.dir), usize::try_from(settings.runs)?);

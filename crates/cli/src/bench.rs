@@ -1,21 +1,25 @@
 //! `collie bench`: runs a benchmark, prints its table, and keeps what is asked for.
 
+mod kept;
+
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use anyhow::Context;
 use collie_bench::{
     KvFlags, Pace, Pacing, Plan, ReplayScheme, ReplicationSettings, Report, TpccSettings, TpccTarget, TracerProgram,
-    TrainingSettings, draw, index_bench, index_memory, kv_bench, log_bench, protocols_table, replication_bench,
-    replication_estimate, replication_targets, sections_in_markdown, tpcc_bench, trace_thread, training_bench,
-    txn_bench, write_between,
+    TrainingSettings, index_bench, index_memory, kv_bench, log_bench, replication_bench, replication_estimate,
+    tpcc_bench, trace_thread, training_bench, txn_bench,
 };
 use indicatif::ProgressBar;
+
+use self::kept::{
+    Document, INDEX, KV, Kept, LOG, Part, REPLICATION, REPLICATION_TARGETS, TPCC, TRAINING, TXN, keep_so_far, print,
+};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -85,11 +89,12 @@ pub(crate) enum Command {
     ///
     /// Questions: sample (one sample beside an empty loop, two readings of the processor's counter and six system calls), overhead (a primary's
     /// throughput, p99 and processor time by default and with every call sampled), rate (which rate a replica follows that collects), time
-    /// (how far behind it is), cost (all that collecting takes on both machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it;
-    /// what is collected is changed while they run, and ratios of paired runs are given with 95 % intervals (keys that end in _ci95). A missed
-    /// target is marked LOST. Takes half an hour; some minutes with --short or --quick. Use a release build on a machine that does
-    /// nothing else. A question that fails says so, and the others are asked: exit code 1 at the end. Exit code 0 also when targets
-    /// are missed: they are findings, not failures.
+    /// (how far behind it is), policies-model and policies (under disturbances, in a model and on a pair), accuracy, hardware and active (of
+    /// models, and the samples that they need), safety (what faults in the midst of a decision leave), cost (all that collecting takes on both
+    /// machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it; what is collected is changed while they run, and ratios of
+    /// paired runs are given with 95 % intervals (keys that end in _ci95). A missed target is marked LOST. All together take an hour; some
+    /// minutes with --short or --quick. Use a release build on a machine that does nothing else. A question that fails says so, and the others
+    /// are asked: exit code 1 at the end. Exit code 0 also when targets are missed: they are findings, not failures.
     Training(TrainingArgs),
     /// Look at a thread of the process that started this one: the other end of `bench log`, no use by itself.
     #[command(hide = true)]
@@ -206,14 +211,14 @@ pub(crate) struct TrainingArgs {
     /// Directory for data, on the disk in question. What is made there is removed at the end.
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Write all figures as JSON into FILE; keys carry units.
+    /// Write all figures as JSON into FILE; keys carry units. Those of other questions that are in FILE stay.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw plots as SVG files into DIR.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write targets and tables into FILE, between the lines `<!-- bench training begin -->` and `<!-- bench training end -->`; a FILE
-    /// without them gets a section at its end.
+    /// Write targets and tables into FILE, those of each question between the lines `<!-- bench training QUESTION begin -->` and
+    /// `<!-- bench training QUESTION end -->`; a FILE without them gets a section at its end. Those of other questions stay.
     #[arg(long, value_name = "FILE")]
     readme: Option<PathBuf>,
 }
@@ -475,31 +480,6 @@ impl TpccArgs {
     }
 }
 
-/// What is done with a report besides printing it.
-struct Kept {
-    json: Option<PathBuf>,
-    plots: Option<PathBuf>,
-    readme: Option<PathBuf>,
-}
-
-/// A part of a document that a benchmark writes.
-struct Part {
-    name: &'static str,
-    heading: &'static str,
-    text: fn(&Report) -> anyhow::Result<String>,
-}
-
-const LOG: Part = Part { name: "protocols", heading: "Beside other protocols", text: protocols_table };
-const TXN: Part = Part { name: "txn", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-const KV: Part = Part { name: "kv", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-const TPCC: Part = Part { name: "tpcc", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-const REPLICATION: Part =
-    Part { name: "replication", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-const REPLICATION_TARGETS: Part =
-    Part { name: "replication-targets", heading: "Replication", text: |report| Ok(replication_targets(report)) };
-const TRAINING: Part = Part { name: "training", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-const INDEX: Part = Part { name: "index", heading: "Figures", text: |report| Ok(sections_in_markdown(report)) };
-
 pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
     let pace = |quick| if quick { Pace::Quick } else { Pace::Full };
     match command {
@@ -519,13 +499,13 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             }
             Ok(flags) => {
                 let [json, plots, readme] = flags.kept();
-                let readme = read_before(readme, &KV)?;
+                let kept = Kept { json, plots, readme }.read(&KV)?;
                 let mut said = Ok(());
                 let mut say = |line: &str| said = print(&format!("{line}\n"));
                 let program = std::env::current_exe().ok();
                 let report = kv_bench(&flags, &collie_env::Env::real(), program.as_deref(), &mut say)?;
                 said?;
-                report.map_or(Ok(ExitCode::SUCCESS), |report| keep(&report, &KV, json, plots, readme))
+                report.map_or(Ok(ExitCode::SUCCESS), |report| kept.keep(&report))
             }
         },
         Command::Tpcc(args) => {
@@ -537,15 +517,14 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Replication(args) => {
             let settings = args.settings();
             say_how_long(&replication_estimate(&settings)?);
-            let targets = read_before(args.targets, &REPLICATION_TARGETS)?;
+            let targets = Document::read(args.targets, &REPLICATION_TARGETS)?;
             let (json, targets) = (args.json.clone(), &targets);
             let run = |plan: &Plan| {
                 let settings = ReplicationSettings { plan: plan.clone(), ..settings.clone() };
                 // What was found out is kept, whatever becomes of the questions behind.
-                let report = replication_bench(&settings, &mut |so_far| keep_so_far(so_far, json.as_deref()))?;
-                if let Some((path, text)) = targets {
-                    write_part(&report, &REPLICATION_TARGETS, path, text)?;
-                }
+                let report =
+                    replication_bench(&settings, &mut |so_far| keep_so_far(so_far, &REPLICATION, json.as_deref()))?;
+                targets.iter().try_for_each(|document| document.write(&report))?;
                 Ok(report)
             };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
@@ -555,7 +534,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
             let (settings, json) = (args.settings(), args.json.clone());
             let run = |plan: &Plan| {
                 let settings = TrainingSettings { plan: plan.clone(), ..settings.clone() };
-                training_bench(&settings, &mut |so_far| keep_so_far(so_far, json.as_deref()))
+                training_bench(&settings, &mut |so_far| keep_so_far(so_far, &TRAINING, json.as_deref()))
             };
             let kept = Kept { json: args.json, plots: args.plots, readme: args.readme };
             measure(settings.plan.clone(), run, &TRAINING, kept)
@@ -577,7 +556,7 @@ pub(crate) fn run(command: Command) -> anyhow::Result<ExitCode> {
 fn measure(
     mut plan: Plan,
     bench: impl Fn(&Plan) -> anyhow::Result<Report>,
-    part: &Part,
+    part: &'static Part,
     kept: Kept,
 ) -> anyhow::Result<ExitCode> {
     if let Ok(program) = std::env::current_exe() {
@@ -585,7 +564,7 @@ fn measure(
         plan.server = Some(program.clone());
         plan.tracer = Some(TracerProgram { program, arguments });
     }
-    let readme = read_before(kept.readme, part)?;
+    let kept = kept.read(part)?;
     let bar = if io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let shown = bar.clone();
     plan.on_progress = Arc::new(move |what| {
@@ -594,55 +573,7 @@ fn measure(
     });
     let report = bench(&plan)?;
     bar.finish_and_clear();
-    keep(&report, part, kept.json, kept.plots, readme)
-}
-
-/// Reads the document that a report goes to. Before the measuring: one that cannot be written should not cost half an hour.
-fn read_before(path: Option<PathBuf>, part: &Part) -> anyhow::Result<Option<(PathBuf, String)>> {
-    path.map(|path| read_readme(&path, part).map(|text| (path, text))).transpose()
-}
-
-/// Prints a report, and keeps what is asked for.
-fn keep(
-    report: &Report,
-    part: &Part,
-    json: Option<PathBuf>,
-    plots: Option<PathBuf>,
-    readme: Option<(PathBuf, String)>,
-) -> anyhow::Result<ExitCode> {
-    print(&report.table())?;
-    if let Some(path) = json {
-        write_json(report, &path)?;
-    }
-    if let Some(dir) = plots {
-        for path in draw(report, &dir)? {
-            print(&format!("drawn: {}\n", path.display()))?;
-        }
-    }
-    if let Some((path, text)) = readme {
-        write_part(report, part, &path, &text)?;
-    }
-    // Only now: what the others found out is kept.
-    anyhow::ensure!(report.failed().is_empty(), "not measured to the end: {}", report.failed().join(", "));
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Says that one more question is answered, and keeps what is known by then, whatever becomes of those behind it.
-fn keep_so_far(so_far: &Report, json: Option<&Path>) -> anyhow::Result<()> {
-    let name = so_far.sections.last().map_or("nothing", |section| section.name);
-    eprintln!("{name}: answered");
-    json.map_or(Ok(()), |path| write_json(so_far, path))
-}
-
-fn write_json(report: &Report, path: &Path) -> anyhow::Result<()> {
-    let text = format!("{:#}\n", report.json());
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Writes what a report comes to into its place in `document`, to `path`.
-fn write_part(report: &Report, part: &Part, path: &Path, document: &str) -> anyhow::Result<()> {
-    let text = write_between(document, part.name, part.heading, &(part.text)(report)?)?;
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    kept.keep(&report)
 }
 
 /// Says on standard error about how long each question takes.
@@ -651,18 +582,4 @@ fn say_how_long(questions: &[(&'static str, Duration)]) {
     let each: Vec<String> = questions.iter().map(|(name, time)| format!("{name} {:.1}", minutes(*time))).collect();
     let all = questions.iter().map(|(_, time)| *time).sum();
     eprintln!("about {:.0} minutes: {}", minutes(all).ceil(), each.join(", "));
-}
-
-/// Prints to standard output; a reader that has seen enough, such as head, is no failure.
-fn print(text: &str) -> anyhow::Result<()> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
-}
-
-fn read_readme(path: &Path, part: &Part) -> anyhow::Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    write_between(&text, part.name, part.heading, "").with_context(|| format!("in {}", path.display()))?;
-    Ok(text)
 }

@@ -92,7 +92,7 @@ fn a_replica_that_collects_is_measured_under_each_policy() {
         assert!(rows[0]["figures"]["cpu_percent_of_a_core_ci95"]["median"].is_number(), "{cost}");
     }
     let text = std::fs::read_to_string(kept.path().join("training.md")).unwrap();
-    assert!(text.contains("<!-- bench training begin -->") && text.contains("knee_ratio_ci95"), "{text}");
+    assert!(text.contains("<!-- bench training rate begin -->") && text.contains("knee_ratio_ci95"), "{text}");
     assert!(!kept.path().join("replication-rate.svg").exists() && kept.path().join("training-rate.svg").is_file());
 }
 

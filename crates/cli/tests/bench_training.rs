@@ -45,7 +45,7 @@ fn what_a_sample_costs_is_measured_and_kept() {
         eprintln!("NOT RUN: system calls were not counted: {}", section["notes"]);
     }
     let text = std::fs::read_to_string(&document).unwrap();
-    assert!(text.contains("<!-- bench training begin -->") && text.contains("| <= 150 ns |"), "{text}");
+    assert!(text.contains("<!-- bench training sample begin -->") && text.contains("| <= 150 ns |"), "{text}");
     assert!(kept.path().join("training-sample.svg").is_file());
     let wrong = common::run(Command::new(common::COLLIE).args(["bench", "training", "samples"]));
     assert!(wrong.code == Some(1) && wrong.err.contains("no question samples: use sample"), "{wrong:?}");

@@ -67,3 +67,19 @@ fn a_machine_is_predicted_from_two_others() {
     let measured = measured.unwrap_or_else(|| panic!("no constants in {section}"));
     assert!(!measured.contains("integer_ns 0.0"), "they were measured: {measured}");
 }
+
+/// Goal: every fault hits decisions in their midst and leaves nothing, on servers that are made up and on a pair whose primary is killed while its
+/// settings change. Method: the shortest run.
+#[test]
+fn faults_in_the_midst_of_decisions_leave_nothing() {
+    let section = asked("safety");
+    let rows = rows_of(&section);
+    assert_eq!(rows.len(), 7, "{section}");
+    for row in &rows {
+        let targets = row["targets"].as_array().unwrap();
+        let missed: Vec<_> = targets.iter().filter(|target| target["met"] != true).collect();
+        assert!(targets.len() >= 2 && missed.is_empty(), "{row}");
+    }
+    let failovers = &rows[6]["figures"];
+    assert!(failovers["acknowledged_commits"].as_u64().is_some_and(|count| count > 0), "{failovers}");
+}

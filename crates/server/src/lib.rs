@@ -24,3 +24,4 @@ mod training;
 pub use error::ServeError;
 pub use replication::{Peer, Peers};
 pub use serve::{Server, Stopped};
+pub use training::Rehearsal;

@@ -14,7 +14,7 @@ use crate::measures::float;
 use crate::report::{Figure, Row, Section};
 
 /// Writers, each with a row of its own that counts its commits.
-const WRITERS: u32 = 8;
+pub(crate) const WRITERS: u32 = 8;
 /// Whose row is written first after a promotion.
 const FIRST: i32 = WRITERS.cast_signed() + 1;
 /// How long is written before each kill.
@@ -28,13 +28,13 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 const WITHIN_S: f64 = 3.0;
 
 /// What one cycle came to.
-struct FailedOver {
+pub(crate) struct FailedOver {
     /// From the kill to the end of the promotion, to the first write, and from there until both are even.
     promoted_s: f64,
     written_s: f64,
     rejoined_s: f64,
-    acknowledged: i64,
-    lost: i64,
+    pub(crate) acknowledged: i64,
+    pub(crate) lost: i64,
 }
 
 pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
@@ -80,7 +80,12 @@ pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section>
     Ok(section)
 }
 
-fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyhow::Result<FailedOver> {
+/// Kills the primary under writers, promotes its replica, writes there, and brings the old one back until both are even. Rows of
+/// [`prepare`] for [`WRITERS`] and one more are there.
+///
+/// # Errors
+/// The driver's, the operating system's; nobody can write in a minute.
+pub(crate) fn cycle_of(pair: &mut Pair, settings: &ReplicationSettings) -> anyhow::Result<FailedOver> {
     let clock = &settings.plan.env.clock;
     let stop = AtomicBool::new(false);
     let rows = pair.connect()?.query("SELECT n FROM small WHERE id < $1 ORDER BY id", &[&FIRST])?;

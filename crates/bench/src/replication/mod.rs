@@ -25,7 +25,7 @@
 mod capacity;
 pub(crate) mod catchup;
 mod estimate;
-mod failover;
+pub(crate) mod failover;
 pub(crate) mod floors;
 mod follower;
 mod live;

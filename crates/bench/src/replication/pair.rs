@@ -461,6 +461,14 @@ impl Pair {
         self.primary.config()
     }
 
+    /// Returns how to open a session on the replica.
+    ///
+    /// # Errors
+    /// It is stopped, or in this process.
+    pub(crate) fn replica_config(&self) -> anyhow::Result<postgres::Config> {
+        Ok(self.follower()?.server()?.config())
+    }
+
     /// Ends the primary at once, as a crash would. The replica has its place from here on, but is not promoted.
     ///
     /// # Errors

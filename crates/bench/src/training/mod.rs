@@ -11,6 +11,7 @@
 //! | `sample` | one sample of an operating unit, and a call that none is taken of |
 //! | `policies_model` | policies in a model of a replica's queue, under eight disturbances |
 //! | `policies` | policies on a pair that is disturbed |
+//! | `safety` | what faults in the midst of a decision leave |
 //! | `active` | how many samples models need, by who decides what is sampled |
 //! | `accuracy` | whether models of a replica's samples are as good as its primary's |
 //! | `hardware` | how well models of two machines predict a third |
@@ -44,6 +45,7 @@ pub(crate) mod policies;
 pub(crate) mod policies_model;
 mod recorded;
 mod recording;
+pub(crate) mod safety;
 pub(crate) mod sample;
 pub(crate) mod settings;
 mod six_calls;

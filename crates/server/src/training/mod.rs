@@ -64,6 +64,7 @@ mod switch;
 mod ticker;
 mod units;
 
+pub use self::decisions::Rehearsal;
 pub(crate) use self::{
     collector::{Collector, Whose},
     decisions::{LiveGauge, LiveKnobs, decide},

@@ -105,7 +105,6 @@ impl Decider {
     }
 
     /// Returns whether a change is in flight.
-    #[cfg(test)]
     pub(super) fn is_busy(&self) -> bool {
         self.machine.in_flight().is_some()
     }
@@ -136,6 +135,8 @@ impl Decider {
     pub(super) fn tick(&mut self, now_s: u64) {
         let second = self.parts.gauge.read();
         self.settle();
+        // As D3 of the state machine: the clock may have been set back.
+        self.next_look_s = self.next_look_s.min(now_s + LOOK_EVERY_S);
         if let Some(row) = self.machine.in_flight().copied() {
             self.go_on(&row, &second, now_s);
         } else if now_s >= self.next_look_s && self.owed.is_empty() && self.unrestored.is_none() {

@@ -1,50 +1,27 @@
 //! Whole decisions over a server that is made up: good models, models with the wrong sign, crashes, failing disks, people.
 
-use std::path::Path;
-
-use collie_env::{Env, Fault, SimFiles};
+use collie_env::Fault;
 
 use super::{
-    super::world::{CONFIGURED, DIR, Models, World, after_power_cut},
+    super::{
+        rehearsal::Rehearsal,
+        world::{CONFIGURED, Models, World, after_power_cut},
+    },
     *,
 };
 
 const OLD: f64 = 10_000.0;
 const NEW: f64 = 20_000.0;
 
-/// A node: a disk, a server, and who decides about it.
-struct Node {
-    disk: SimFiles,
-    world: World,
-    decider: Decider,
-    now_s: u64,
+/// A server on which twice the delay is worth `effect`, and models that promise `gain`.
+fn made_up(seed: u64, effect: f64, gain: f64) -> Rehearsal {
+    Rehearsal::begin(seed, effect, gain).expect("a journal")
 }
 
-fn decider(env: &Env, world: &World, hands: Arc<Hands>, mode: Mode, gain: f64, now_s: u64) -> Decider {
-    let (journal, told) = JournalFile::open(env.clone(), Path::new(DIR)).expect("a journal");
-    assert_eq!(told, None);
-    let (knobs, gauge) = (Arc::new(world.clone()), Box::new(world.clone()));
-    Decider::new(Parts { knobs, gauge, predictor: Arc::new(Models::promise(gain)), hands, journal }, mode, now_s)
-}
-
-impl Node {
-    /// A server on which twice the delay is worth `effect`, and models that promise `gain`.
-    fn new(seed: u64, effect: f64, gain: f64) -> Self {
-        let (env, disk) = Env::simulated(seed);
-        env.files.create_dir_all(Path::new(DIR)).expect("a directory");
-        let world = World::new(disk.clone(), seed, effect);
-        let decider = decider(&env, &world, Arc::default(), Mode::Canary, gain, 1000);
-        Self { disk, world, decider, now_s: 1000 }
-    }
-
+impl Rehearsal {
     fn tick(&mut self) {
-        self.now_s += 1;
-        self.decider.tick(self.now_s);
-        assert!(self.world.changed() <= 1, "RT9: one change at a time");
-    }
-
-    fn verdict(&self) -> Option<Verdict> {
-        self.decider.entries().last().map(|entry| entry.row.verdict)
+        self.second();
+        assert_eq!(self.violations(), [""; 0]);
     }
 
     /// Ticks until the newest row is as wanted.
@@ -66,10 +43,10 @@ impl Node {
     /// The power goes, and comes back: the disk as it may be then, the settings as they are configured.
     fn after_power_cut(&self, seed: u64, mode: Mode) -> Self {
         let disk = after_power_cut(&self.disk, seed);
-        let env = Env::over(disk.clone(), seed);
         let world = World::new(disk.clone(), seed, 0.0);
-        let decider = decider(&env, &world, Arc::default(), mode, 0.0, self.now_s + 1);
-        Self { disk, world, decider, now_s: self.now_s + 1 }
+        let after = Self::over(disk, world, seed, Arc::default(), mode, 0.0, self.now_s + 1).expect("a journal");
+        assert_eq!(after.violations(), [""; 0]);
+        after
     }
 }
 
@@ -82,7 +59,7 @@ fn models_with_the_wrong_sign_do_no_lasting_harm() {
     for seed in 1..=120_u32 {
         let harm = 0.02 + 0.28 * f64::from(seed) / 120.0;
         let lies = seed % 2 == 0;
-        let mut node = Node::new(u64::from(seed), if lies { harm } else { -harm }, 1.0 / 3.0);
+        let mut node = made_up(u64::from(seed), if lies { harm } else { -harm }, 1.0 / 3.0);
         let (mut in_a_row, mut longest) = (0, 0);
         for _ in 0..200 {
             node.tick();
@@ -110,7 +87,7 @@ fn models_with_the_wrong_sign_do_no_lasting_harm() {
 /// setting by hand meanwhile. Method: a change worth 15 %; the disk opened again in each way.
 #[test]
 fn a_good_change_is_kept_over_a_restart() {
-    let mut node = Node::new(3, 0.15, 0.2);
+    let mut node = made_up(3, 0.15, 0.2);
     node.until(Verdict::is_kept);
     assert_eq!(node.world.delay(), NEW);
     let rows: Vec<Verdict> = node.decider.entries().iter().map(|entry| entry.row.verdict).collect();
@@ -125,7 +102,7 @@ fn a_good_change_is_kept_over_a_restart() {
     let disk = after_power_cut(&node.disk, 1);
     let (world, hands) = (World::new(disk.clone(), 1, 0.0), Arc::<Hands>::default());
     hands.note_given(["wal.flush_delay"]);
-    decider(&Env::over(disk, 1), &world, hands, Mode::Canary, 0.2, 9000);
+    Rehearsal::over(disk, world.clone(), 1, hands, Mode::Canary, 0.2, node.now_s + 9000).expect("a journal");
     assert_eq!((world.delay(), world.0.lock().puts.len()), (OLD, 0));
 }
 
@@ -133,7 +110,7 @@ fn a_good_change_is_kept_over_a_restart() {
 /// the change ended. Method: a good change, cut off after each of the first 70 seconds, in three states of the disk each.
 #[test]
 fn a_crash_at_any_second_leaves_the_old_value() {
-    let mut node = Node::new(5, 0.15, 0.2);
+    let mut node = made_up(5, 0.15, 0.2);
     let mut interrupted = 0;
     for _ in 0..70 {
         node.tick();
@@ -153,7 +130,7 @@ fn a_crash_at_any_second_leaves_the_old_value() {
 #[test]
 fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
     let calls = {
-        let mut node = Node::new(7, 0.15, 0.2);
+        let mut node = made_up(7, 0.15, 0.2);
         let before = node.disk.calls();
         node.until(Verdict::is_kept);
         node.disk.calls() - before
@@ -161,7 +138,7 @@ fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
     let mut failed = 0;
     for call in 1..=calls {
         let fault = if call % 2 == 0 { Fault::Eio } else { Fault::Enospc };
-        let mut node = Node::new(7, 0.15, 0.2);
+        let mut node = made_up(7, 0.15, 0.2);
         node.disk.fail_call(node.disk.calls() + call, fault);
         (0..660).for_each(|_| node.tick());
         while node.decider.is_busy() {
@@ -183,7 +160,7 @@ fn no_value_is_in_force_without_its_row_on_a_disk_that_fails() {
 #[test]
 fn what_somebody_sets_meanwhile_stays() {
     for in_canary in [false, true] {
-        let mut node = Node::new(9, 0.15, 0.2);
+        let mut node = made_up(9, 0.15, 0.2);
         if in_canary {
             node.until_canary()
         } else {
@@ -212,12 +189,12 @@ fn what_somebody_sets_meanwhile_stays() {
 #[test]
 fn modes_do_as_much_as_they_say() {
     for (mode, rows) in [(Mode::Off, 0), (Mode::Propose, 1)] {
-        let mut node = Node::new(11, 0.15, 0.2);
+        let mut node = made_up(11, 0.15, 0.2);
         node.decider.set_mode(mode, node.now_s);
         (0..100).for_each(|_| node.tick());
         assert_eq!((node.decider.entries().len(), node.world.0.lock().puts.len()), (rows, 0), "{mode:?}");
     }
-    let mut node = Node::new(11, 0.15, 0.2);
+    let mut node = made_up(11, 0.15, 0.2);
     node.until_canary();
     node.decider.set_mode(Mode::Off, node.now_s);
     assert_eq!((node.world.delay(), node.verdict()), (OLD, Some(Verdict::Interrupted)));
@@ -230,7 +207,7 @@ fn modes_do_as_much_as_they_say() {
 #[test]
 fn an_interrupt_puts_the_old_value_back_before_anything_else() {
     for in_canary in [false, true] {
-        let mut node = Node::new(13, 0.15, 0.2);
+        let mut node = made_up(13, 0.15, 0.2);
         if in_canary {
             node.until_canary();
         } else {
@@ -255,21 +232,21 @@ fn an_interrupt_puts_the_old_value_back_before_anything_else() {
 #[test]
 fn guards_end_a_change() {
     for guard in [Guard::Memory, Guard::Disk, Guard::Blind] {
-        let mut node = Node::new(15, 0.15, 0.2);
+        let mut node = made_up(15, 0.15, 0.2);
         node.until_canary();
         node.world.0.lock().guard = Some(guard);
         node.tick();
         assert_eq!((node.world.delay(), node.verdict()), (OLD, Some(Verdict::Guarded(guard))));
     }
-    let mut node = Node::new(15, 0.15, 0.2);
+    let mut node = made_up(15, 0.15, 0.2);
     node.until_canary();
     node.world.0.lock().is_delay_held = false;
     node.tick();
     assert_eq!((node.world.delay(), node.verdict()), (OLD, Some(Verdict::Guarded(Guard::ReplicaDelay))));
-    let mut node = Node::new(15, 0.15, 0.2);
+    let mut node = made_up(15, 0.15, 0.2);
     node.world.0.lock().is_delay_held = false;
     node.until(|verdict| verdict == Verdict::RejectedLate);
-    let mut node = Node::new(15, 0.15, 0.2);
+    let mut node = made_up(15, 0.15, 0.2);
     node.world.0.lock().refuses = Some(NEW);
     node.until(|verdict| verdict == Verdict::Guarded(Guard::Refused));
     assert_eq!((node.world.changed(), node.decider.values()), (0, CONFIGURED.to_vec()));
@@ -279,7 +256,7 @@ fn guards_end_a_change() {
 /// server refuses the old value.
 #[test]
 fn an_old_value_that_is_refused_is_put_later() {
-    let mut node = Node::new(17, 0.15, 0.2);
+    let mut node = made_up(17, 0.15, 0.2);
     node.until_canary();
     {
         let mut state = node.world.0.lock();
@@ -296,7 +273,7 @@ fn an_old_value_that_is_refused_is_put_later() {
 /// first is rolled back by a guard, three times, and comes no more.
 #[test]
 fn a_setting_in_quarantine_does_not_stand_before_others() {
-    let mut node = Node::new(19, 0.15, 0.2);
+    let mut node = made_up(19, 0.15, 0.2);
     node.decider.parts.predictor = Arc::new(Models { gain: 0.2, flush_bytes: 1_000_000.0 });
     for _ in 0..3 {
         node.until_canary();
@@ -307,4 +284,18 @@ fn a_setting_in_quarantine_does_not_stand_before_others() {
     }
     node.until(|verdict| verdict == Verdict::Trial);
     assert_eq!(node.decider.entries().last().map(|entry| entry.row.setting), Some(Setting::FlushBytes));
+}
+
+/// Goal: a clock that was set back by a year does not keep anything from being proposed (D3 of the state machine). Method: before the first look,
+/// and after a change has ended.
+#[test]
+fn a_clock_that_was_set_back_does_not_end_decisions() {
+    let mut node = made_up(21, 0.15, 0.2);
+    node.set_clock(-31_536_000);
+    node.until_canary();
+    node.world.0.lock().guard = Some(Guard::Memory);
+    node.tick();
+    node.world.0.lock().guard = None;
+    node.set_clock(-31_536_000);
+    node.until(|verdict| verdict == Verdict::Trial);
 }

@@ -21,6 +21,7 @@
 //! | `hands.rs` | which of them somebody set by hand |
 //! | `journal_file.rs` | the file `decisions` |
 //! | `shown.rs` | what views show |
+//! | `rehearsal.rs`, `world.rs` | [`Rehearsal`]: the same over a server that is made up, for tests and for `collie bench training safety` |
 //!
 //! # Invariants
 //! - C1. A new value is put only after a row with the old one is on disk (RT9), and only in memory: whoever opens the directory again
@@ -30,7 +31,7 @@
 //! - C4. A row that could not be written is written before anything else is proposed.
 //!
 //! Checked by `decider_tests` over servers that are made up, among them such whose models have the wrong sign and such whose disk fails
-//! at every call in turn, and by the clients' tests.
+//! at every call in turn, by `collie bench training safety` over more of them, and by the clients' tests.
 
 mod baseline;
 mod decider;
@@ -44,11 +45,12 @@ mod knobs;
 mod live_gauge;
 mod live_knobs;
 mod predictor;
+mod rehearsal;
 mod shown;
 mod switchback;
-#[cfg(test)]
 mod world;
 
+pub use self::rehearsal::Rehearsal;
 pub(crate) use self::{
     deciding::{Deciding, decide},
     live_gauge::LiveGauge,
