@@ -2,14 +2,14 @@
 
 use crate::replication::answer;
 use crate::training::{
-    accuracy, active, cost, delay, diverging, exported, hardware, knee, overhead, policies, policies_model, safety,
-    sample, settings::TrainingSettings,
+    accuracy, active, cost, decisions, delay, diverging, exported, hardware, knee, overhead, policies, policies_model,
+    safety, sample, settings::TrainingSettings,
 };
 use crate::{Machine, Report, Section};
 
 type Measure = fn(&TrainingSettings) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 13] = [
+const SECTIONS: [(&str, Measure); 14] = [
     ("sample", sample::measure),
     ("overhead", overhead::measure),
     ("rate", knee::measure),
@@ -19,6 +19,7 @@ const SECTIONS: [(&str, Measure); 13] = [
     ("accuracy", accuracy::measure),
     ("hardware", hardware::measure),
     ("active", active::measure),
+    ("decisions", decisions::measure),
     ("safety", safety::measure),
     ("cost", cost::measure),
     ("fig-1-1", diverging::measure),

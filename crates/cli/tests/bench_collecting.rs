@@ -96,6 +96,39 @@ fn a_replica_that_collects_is_measured_under_each_policy() {
     assert!(!kept.path().join("replication-rate.svg").exists() && kept.path().join("training-rate.svg").is_file());
 }
 
+/// Goal: a server samples a load, models are fitted to that and it decides by them; its values stand beside those of configuration and expert; a
+/// change is cut short by a shift of the load; models of the wrong sign are kept nowhere, and the configured values are in force after a restart.
+/// Method: the shortest run, in which no change can end: the rows say so, and no target claims what was not seen.
+#[test]
+fn what_decisions_come_to_is_measured() {
+    let kept = tempfile::tempdir().unwrap();
+    let report = ask(&["decisions"], kept.path());
+    let section = &report["sections"][0];
+    let rows = of(section, "half reads, half updates by key, commits in memory");
+    let cases: Vec<&str> = rows.iter().map(|row| row["case"].as_str().unwrap()).collect();
+    assert_eq!((cases.len(), cases[0]), (3, "as configured"), "{section}");
+    assert!(
+        cases[1].starts_with("expert: wal.flush_bytes=") || cases[1].starts_with("expert: wal.flush_delay="),
+        "{cases:?}"
+    );
+    assert_eq!(cases[2], "loop: as configured", "{section}");
+    for row in &rows[1..] {
+        for key in ["throughput_ratio_ci95", "p99_ratio_ci95"] {
+            let [low, middle, high] = ["low", "median", "high"].map(|end| row["figures"][key][end].as_f64().unwrap());
+            assert!(0.0 < low && low <= middle && middle <= high, "{key} in {row}");
+        }
+    }
+    let targets = |row: &Value| row["targets"].as_array().map_or(0, Vec::len);
+    assert_eq!((targets(rows[2]), targets(of(section, "all loads")[0])), (2, 0), "{section}");
+    assert!(section["notes"].to_string().contains("models of "), "{section}");
+    let shift = of(section, "load shift")[0];
+    assert!(median(shift, "per_s") > 0.0 && shift["figures"]["until_old_s"]["absent"].is_string(), "{shift}");
+    let wrong = of(section, "models of the wrong sign")[0];
+    let count = |key: &str| wrong["figures"][key].as_u64();
+    assert_eq!((count("kept"), count("rejected"), count("restored_runs")), (Some(0), Some(0), Some(1)), "{wrong}");
+    assert_eq!((targets(shift), targets(wrong)), (0, 0), "{section}");
+}
+
 /// Goal: figures 1.1 and 5.3 are made: the replica by begin is sampled in the benchmark's process, Collie's under its policy, and exports are
 /// counted by transaction. Method: the shortest runs.
 #[test]

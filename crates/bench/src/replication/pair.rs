@@ -157,10 +157,28 @@ pub(crate) fn launch(settings: &ReplicationSettings, arm: Arm, launch: Launch) -
     collie_arm(settings, arm, Waiting::No, launch)
 }
 
+/// As [`launch`], of Collie's defaults, with the primary in a directory in which a server was before: what that left is there.
+///
+/// # Errors
+/// It does not start.
+pub(crate) fn launch_in(settings: &ReplicationSettings, scratch: Arc<Scratch>, launch: Launch) -> anyhow::Result<Pair> {
+    collie_in(settings, scratch, Arm::Collie, Waiting::No, launch)
+}
+
 fn collie_arm(settings: &ReplicationSettings, arm: Arm, waiting: Waiting, launch: Launch) -> anyhow::Result<Pair> {
+    let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
+    collie_in(settings, scratch, arm, waiting, launch)
+}
+
+fn collie_in(
+    settings: &ReplicationSettings,
+    scratch: Arc<Scratch>,
+    arm: Arm,
+    waiting: Waiting,
+    launch: Launch,
+) -> anyhow::Result<Pair> {
     settings.plan.say("starting a primary and a replica");
     let arguments = [arm.arguments(settings, waiting), launch.primary.clone()].concat();
-    let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
     let core = launch.cores.map(|[primary, _]| primary);
     let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments), core)?;
     let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };

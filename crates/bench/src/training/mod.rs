@@ -15,6 +15,7 @@
 //! | `active` | how many samples models need, by who decides what is sampled |
 //! | `accuracy` | whether models of a replica's samples are as good as its primary's |
 //! | `hardware` | how well models of two machines predict a third |
+//! | `decisions` | what decisions of models gain on real servers, and whether wrong ones harm |
 //! | `recording`, `recorded` | a load on servers whose samples are kept; what they left |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
 //! | `beside` | the same, or Collie's own again, beside each sample of a server |
@@ -33,6 +34,7 @@ pub(crate) mod beside;
 pub(crate) mod bootstrap;
 pub(crate) mod cores;
 pub(crate) mod cost;
+pub(crate) mod decisions;
 pub(crate) mod delay;
 pub(crate) mod diverging;
 pub(crate) mod exported;

@@ -1,0 +1,145 @@
+//! `learn` and `put_wrong`: models that are right, as far as samples of a load tell, and models that are wrong on purpose.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use collie_env::{Env, SimRandom};
+use collie_obs::{UNITS, UnitSchema};
+use collie_samples::{FitRequest, FitVerdict, PackageDir, complexity_of, fit, schema_hash};
+use collie_train::model::{self, FitOptions, Package, Sample, Samples};
+use collie_train::{LabelId, UnitId};
+
+use super::change::Values;
+use super::deciding::Deciding;
+use super::load::Load;
+use super::times::Times;
+use crate::replication::ReplicationSettings;
+use crate::training::live::{Node, set_samples};
+use crate::training::settings::TrainingSettings;
+
+/// Units that a lone server's decisions ask models of.
+const ASKED: [&str; 6] = ["LOG_FLUSH", "ROW_READ", "SCAN", "GC_TICK", "FLUSH_LEVELS", "COMPACT"];
+/// By what all settings are multiplied while samples are taken: a model that has seen one value only knows nothing of another one, and then
+/// nothing is proposed.
+const FACTORS: [f64; 3] = [1.0, 2.0, 0.5];
+/// Samples that a wrong model is fitted to.
+const WRONG_ROWS: u64 = 600;
+/// Their features go up to two to the power of this.
+const WRONG_DOUBLINGS: f64 = 30.0;
+/// Parts of the whole that chance draws from.
+const PARTS: u32 = 1 << 20;
+
+fn asked() -> impl Iterator<Item = &'static UnitSchema> {
+    UNITS.iter().filter(|unit| ASKED.contains(&unit.name))
+}
+
+/// Has the server keep samples of `load`, for so long under each of three values of its settings, which it then has again as they were.
+///
+/// # Errors
+/// The driver's; the server keeps no samples, or does not take a value.
+pub(super) fn record(settings: &TrainingSettings, times: &Times, load: Load, server: &Deciding) -> anyhow::Result<()> {
+    let before = server.in_force()?;
+    set_samples(&settings.plan, server.pair(), Node::Primary, true)?;
+    let with = ReplicationSettings { time: times.record, ..settings.replication() };
+    for (run, factor) in (0..).zip(FACTORS) {
+        settings.plan.say(&format!("decisions: {}: samples, settings times {factor}", load.name()));
+        let values: Values = before.iter().map(|&(setting, value)| (setting, value * factor)).collect();
+        server.put(&values)?;
+        load.run(&with, server.pair(), run)?;
+    }
+    server.put(&before)
+}
+
+/// Fits models to the samples in the data directory `data`, and puts them into its `models`. Returns the names of the units that have one.
+///
+/// # Errors
+/// There are no samples, or a file of them cannot be read; a model cannot be written.
+pub(super) fn learn(env: &Env, data: &Path, rows_max: usize) -> anyhow::Result<Vec<&'static str>> {
+    let units: BTreeSet<u8> = asked().map(|unit| unit.id).collect();
+    let models = data.join("models");
+    let request = FitRequest { data, models: &models, units, node: None, rows_max, only_if_new: false };
+    let (mut skipped, mut known) = (Vec::new(), Vec::new());
+    fit(env, &request, &mut |error| skipped.push(error.to_string()), &mut |outcome| {
+        // Decisions go by the time that calls take, which every unit has first.
+        if outcome.label == 0 && outcome.verdict == FitVerdict::Written {
+            known.push(outcome.unit.name);
+        }
+    })
+    .context("models of the load's samples")?;
+    anyhow::ensure!(skipped.is_empty(), "samples cannot be read: {}", skipped.join("; "));
+    Ok(known)
+}
+
+/// Puts models with the wrong sign into the data directory `data`: they say that a call takes less time the more it has to do.
+///
+/// # Errors
+/// A model cannot be fitted or written.
+pub(super) fn put_wrong(env: &Env, data: &Path, seed: u64) -> anyhow::Result<()> {
+    let packages = PackageDir::new(Arc::clone(&env.files), &data.join("models"));
+    for unit in asked() {
+        packages.store(&wrong(unit, seed)?)?;
+    }
+    Ok(())
+}
+
+fn wrong(unit: &UnitSchema, seed: u64) -> anyhow::Result<Package> {
+    let random = SimRandom::new(seed ^ u64::from(unit.id));
+    let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0))?;
+    for time_us in 0..WRONG_ROWS {
+        let features = unit.features.iter().map(|_| {
+            let part = u32::try_from(random.below(u64::from(PARTS))).expect("below a small number");
+            (f64::from(part) / f64::from(PARTS) * WRONG_DOUBLINGS).exp2().floor() - 1.0
+        });
+        let features: Vec<f64> = features.collect();
+        let label = features.iter().fold(1e9, |label, feature| label / (1.0 + feature).sqrt());
+        samples.push(Sample { features: &features, label, weight: 1.0, time_us })?;
+    }
+    Ok(Package {
+        unit: UnitId::new(unit.id),
+        label: LabelId::new(0),
+        schema_version: unit.version,
+        schema: schema_hash(unit),
+        hardware: Vec::new(),
+        fitted: model::fit(&samples, &FitOptions::default())?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit};
+
+    use super::*;
+
+    /// Goal: units are found by their names, and wrong models are wrong: much to do takes less time than little, of every unit that is asked.
+    /// Method: the package that is stored is loaded, and asked of small and of large calls.
+    #[test]
+    fn wrong_models_say_that_work_saves_time() {
+        assert_eq!(asked().count(), ASKED.len());
+        let (env, _disk) = Env::simulated(5);
+        put_wrong(&env, "/data".as_ref(), 1).unwrap();
+        let packages = PackageDir::new(Arc::clone(&env.files), "/data/models".as_ref());
+        for unit in asked() {
+            let package = packages.load(UnitId::new(unit.id), LabelId::new(0)).unwrap().expect("it was stored");
+            let predicted = |size: f64| package.predict(&vec![size; unit.features.len()]).unwrap().value;
+            assert!(predicted(10_000.0) < predicted(10.0) / 2.0, "{}", unit.name);
+        }
+    }
+
+    /// Goal: models are those of the samples that there are, in the place where a server looks; without samples there is an error. Method:
+    /// samples of one unit that decisions ask of and of one that they do not; none.
+    #[test]
+    fn models_are_learned_of_what_is_asked() {
+        let (env, _disk) = Env::simulated(6);
+        assert!(learn(&env, "/data".as_ref(), 400).is_err());
+        let mut sink = SampleSink::open(&env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
+        for row in 1..=200 {
+            sink.add(&[sample_of_unit(9, row), sample_of_unit(14, row)]);
+        }
+        sink.finish();
+        assert_eq!(learn(&env, "/data".as_ref(), 400).unwrap(), ["ROW_READ"]);
+        let packages = PackageDir::new(Arc::clone(&env.files), "/data/models".as_ref());
+        assert_eq!(packages.list().unwrap().len(), 1);
+    }
+}
