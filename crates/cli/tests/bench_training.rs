@@ -84,15 +84,16 @@ fn policies_are_judged_in_the_model() {
     assert!(out(always[0]) > 50.0 && out(guarded[0]) == 0.0, "{section}");
 }
 
-/// Goal: policies are changed on a real replica, which is disturbed in each way, read and compared; nothing is granted in a halt. Method: the
+/// Goal: all policies are put on a real replica, which is disturbed in each way, read and compared; nothing is granted in a halt. Method: the
 /// shortest run.
 #[test]
 fn policies_are_judged_on_a_pair() {
     let section = asked("policies", &[]);
-    for policy in ["P0 none", "P1 always", "P6 headroom"] {
+    let policies = ["P0 none", "P1 always", "P2 hard_limit", "P3 k_sigma", "P4 switchback", "P5 aimd", "P6 headroom"];
+    for policy in policies {
         let rows = rows(&section, policy);
-        // Seven disturbances, and all of them.
-        assert_eq!(rows.len(), 8, "{section}");
+        // Eleven disturbances, and all of them.
+        assert_eq!(rows.len(), 12, "{section}");
         assert!(rows[0]["figures"]["txn_per_s"]["median"].as_f64().is_some(), "{section}");
     }
     let headroom = rows(&section, "P6 headroom");

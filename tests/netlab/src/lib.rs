@@ -1,4 +1,4 @@
-//! `netlab`: a bad network, for tests that put it between two real processes.
+//! `netlab`: a bad network, for tests and benchmarks that put it between two real processes.
 //!
 //! [`Proxy`] listens on loopback and passes on what comes to another address, as a network does: late, slowly, in one direction only,
 //! not at all without saying so, with a reset, with a bit flipped. It needs no rights and no tools of the machine, unlike namespaces

@@ -6,6 +6,7 @@
 //! | `settings.rs` | what is asked for |
 //! | `estimate.rs` | about how long that takes |
 //! | `pair.rs`, `follower.rs` | a primary and its replica, processes of their own; what follows |
+//! | `relay.rs` | a network between them that can stand still |
 //! | `live.rs` | a replica in this process that replays by begin, as the thesis' system does |
 //! | `watch.rs` | how far the replica is behind, found out in two ways |
 //! | `floors.rs` | what nothing can be below |
@@ -31,6 +32,7 @@ mod follower;
 mod live;
 pub(crate) mod pair;
 pub(crate) mod rate;
+pub(crate) mod relay;
 mod settings;
 pub(crate) mod small;
 mod sync;

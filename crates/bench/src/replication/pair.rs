@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,9 +15,10 @@ use postgres::Client;
 
 use super::follower::{Follower, Look};
 use super::live::LiveThesis;
+use super::relay::Relay;
 use super::settings::ReplicationSettings;
 use crate::servers::{PEER, Server, postgresql_programs};
-use crate::tpcc::{Course, Pacing, Population, Run, Tables, Target, Wire, books, drive};
+use crate::tpcc::{Course, Pacing, Population, Run, Tables, Target, Wire, books, drive, drive_until};
 use crate::{Scratch, Section};
 
 /// How long a replica may take to be even: far beyond what it takes.
@@ -95,6 +97,8 @@ pub(crate) struct Launch {
     pub(crate) cores: Option<[usize; 2]>,
     /// There is no replica, and nobody waits for one.
     pub(crate) alone: bool,
+    /// The replica follows through a relay of this process, which can hold back what passes.
+    pub(crate) relayed: bool,
 }
 
 /// A primary and its replica.
@@ -102,6 +106,8 @@ pub(crate) struct Pair {
     /// `None` while it is stopped. Goes first (P1).
     replica: Option<Follower>,
     primary: Server,
+    /// Goes after both.
+    relay: Option<Relay>,
     /// The replica's, while it is stopped.
     kept: Option<Arc<Scratch>>,
     arm: Arm,
@@ -182,7 +188,8 @@ fn collie_in(
     let core = launch.cores.map(|[primary, _]| primary);
     let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments), core)?;
     let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };
-    let mut pair = Pair { replica: None, primary, kept: None, arm, name, waiting, launch };
+    let relay = launch.relayed.then(|| Relay::to(&primary.replica_address()?)).transpose()?;
+    let mut pair = Pair { replica: None, primary, relay, kept: None, arm, name, waiting, launch };
     pair.replica = match arm {
         _ if pair.launch.alone => None,
         Arm::Thesis => Some(Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))),
@@ -206,7 +213,7 @@ pub(crate) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::
     let primary = Server::postgresql(&settings.plan, &bin)?;
     let arm = Arm::Peer;
     let (name, launch) = (arm.name(), Launch::default());
-    let mut pair = Pair { replica: None, primary, kept: None, arm, name, waiting, launch };
+    let mut pair = Pair { replica: None, primary, relay: None, kept: None, arm, name, waiting, launch };
     pair.replica = Some(Follower::Server(pair.new_replica(settings)?));
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
@@ -253,7 +260,12 @@ impl Pair {
     fn new_replica_in(&self, settings: &ReplicationSettings, scratch: Arc<Scratch>) -> anyhow::Result<Server> {
         let arguments = [self.arm.arguments(settings, self.waiting), self.launch.replica.clone()].concat();
         let core = self.launch.cores.map(|[_, replica]| replica);
-        Server::collie_replica(scratch, program(settings)?, &self.primary, &words(&arguments), core)
+        let address = self.primary.replica_address()?;
+        let address = match &self.relay {
+            Some(relay) => relay.lead_to(&address)?,
+            None => address,
+        };
+        Server::collie_replica(scratch, program(settings)?, &address, &words(&arguments), core)
     }
 
     /// Returns TPC-C's line to the primary.
@@ -276,6 +288,14 @@ impl Pair {
     /// The driver's; the replica is stopped.
     pub(crate) fn look(&self, text: &str) -> anyhow::Result<Look> {
         self.follower()?.look(text).with_context(|| format!("{}: cannot look at the replica", self.name()))
+    }
+
+    /// Returns what the replica follows through.
+    ///
+    /// # Errors
+    /// It follows without one.
+    pub(crate) fn relay(&self) -> anyhow::Result<&Relay> {
+        self.relay.as_ref().with_context(|| format!("{}: the replica follows without a relay", self.name()))
     }
 
     /// Fails if the replica is known to have stopped by itself.
@@ -366,6 +386,22 @@ impl Pair {
     /// As of [`drive`].
     pub(crate) fn drive(&self, settings: &ReplicationSettings, run: u32, pacing: Pacing) -> anyhow::Result<Run> {
         self.load_of(settings, run, pacing)()
+    }
+
+    /// As [`Self::drive`], until somebody sets `stop`.
+    ///
+    /// # Errors
+    /// As of [`drive_until`].
+    pub(crate) fn drive_until(
+        &self,
+        settings: &ReplicationSettings,
+        run: u32,
+        pacing: Pacing,
+        stop: &AtomicBool,
+    ) -> anyhow::Result<Run> {
+        let target = self.target();
+        drive_until(&target, course(settings, run, pacing), &settings.plan.env.clock, stop)
+            .with_context(|| format!("on {}", target.name()))
     }
 
     /// Returns what runs TPC-C on the primary, wherever it is called.

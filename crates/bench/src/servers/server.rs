@@ -129,19 +129,18 @@ impl Server {
         Self::collie_in(scratch, program, Path::new(""), arguments, (core, START))
     }
 
-    /// Starts `program` in `scratch` as a replica of `primary`, filled from it where there is nothing yet.
+    /// Starts `program` in `scratch` as a replica of the primary that listens for it at `address`, filled from it where there is nothing yet.
     ///
     /// # Errors
-    /// As of [`Self::collie`]; the primary does not listen for replicas.
+    /// As of [`Self::collie`].
     pub(crate) fn collie_replica(
         scratch: Arc<Scratch>,
         program: &Path,
-        primary: &Self,
+        address: &str,
         arguments: &[&str],
         core: Option<usize>,
     ) -> anyhow::Result<Self> {
-        let address = primary.replica_address()?;
-        let arguments = [&["--replica-of", &address], arguments].concat();
+        let arguments = [&["--replica-of", address], arguments].concat();
         Self::collie_in(scratch, program, Path::new(""), &arguments, (core, FILL))
     }
 

@@ -45,7 +45,7 @@ mod target;
 mod tpcc_tests;
 
 pub(crate) use chance::Chance;
-pub(crate) use drive::{Course, Run, drive};
+pub(crate) use drive::{Course, Run, drive, drive_until};
 pub(crate) use embedded::Embedded;
 pub(crate) use line::{Cells, Line, Lines};
 pub use load::{LoadDone, TpccLoad};

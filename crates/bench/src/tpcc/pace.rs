@@ -22,15 +22,18 @@ pub enum Pacing {
     Rate(f64),
     /// So many a second on average, each independent of the others: a Poisson process, as many users make one (P1).
     Poisson(f64),
+    /// None at first and more and more, each independent of the others: a Poisson process whose rate rises evenly to so many a second within
+    /// a time, and goes on rising (P1).
+    Rising(f64, Duration),
     /// Each client is a terminal with the keying and think times of clause 5.2.5.
     Terminals,
 }
 
 impl Pacing {
-    /// Returns how many transactions a second are asked for, if that is set.
+    /// Returns how many transactions a second are asked for, if that is set; of a rate that rises, up to how many.
     pub(crate) const fn rate(self) -> Option<f64> {
         match self {
-            Self::Rate(per_s) | Self::Poisson(per_s) => Some(per_s),
+            Self::Rate(per_s) | Self::Poisson(per_s) | Self::Rising(per_s, _) => Some(per_s),
             Self::FlatOut | Self::Terminals => None,
         }
     }
@@ -48,8 +51,8 @@ struct Moments {
     pacing: Pacing,
     chance: Chance,
     handed_out: u64,
-    /// Of the one that was handed out last.
-    last_s: f64,
+    /// Up to the one that was handed out last: the sum of intervals drawn with mean 1.
+    units: f64,
 }
 
 impl Moments {
@@ -61,8 +64,13 @@ impl Moments {
         match self.pacing {
             Pacing::Rate(per_s) => (number as f64 * 1e9 / per_s) as u64,
             Pacing::Poisson(per_s) => {
-                self.last_s -= self.chance.share().ln() / per_s;
-                (self.last_s * 1e9) as u64
+                self.units -= self.chance.share().ln();
+                (self.units / per_s * 1e9) as u64
+            }
+            Pacing::Rising(per_s, within) => {
+                self.units -= self.chance.share().ln();
+                // Where as many are expected as were drawn: per_s t^2 / (2 within) by the time t.
+                ((2.0 * within.as_secs_f64() * self.units / per_s).sqrt() * 1e9) as u64
             }
             Pacing::FlatOut | Pacing::Terminals => 0,
         }
@@ -72,7 +80,7 @@ impl Moments {
 impl Arrivals {
     /// The moments of `pacing`, drawn from `seed`.
     pub(crate) fn new(pacing: Pacing, seed: u64) -> Self {
-        Self(Mutex::new(Moments { pacing, chance: Chance::new(seed, STREAM), handed_out: 0, last_s: 0.0 }))
+        Self(Mutex::new(Moments { pacing, chance: Chance::new(seed, STREAM), handed_out: 0, units: 0.0 }))
     }
 
     /// Returns when the next one is due, in nanoseconds since the start.
@@ -138,6 +146,30 @@ mod tests {
         let arrivals = Arrivals::new(Pacing::Poisson(1_000.0), 1);
         assert!((0..100).all(|at| arrivals.next_ns() == due[at]));
         assert_eq!(arrivals.left(due[150]), 50);
+    }
+
+    /// Goal: a rate that rises is that of the seed, and as many come by any time as the square of that time says. Method: 80,000 expected in
+    /// four seconds, counted in each of them: 1, 3, 5 and 7 sixteenths; twice, and of another seed.
+    #[test]
+    fn rising_arrivals_come_faster_and_faster() {
+        let draw = |seed| {
+            let arrivals = Arrivals::new(Pacing::Rising(40_000.0, Duration::from_secs(4)), seed);
+            std::iter::repeat_with(|| arrivals.next_ns())
+                .take_while(|due_ns| *due_ns < 4_000_000_000)
+                .collect::<Vec<_>>()
+        };
+        let due = draw(1);
+        assert!(due.is_sorted() && due == draw(1) && due != draw(2));
+        for (second, sixteenths) in (0..4).zip([1.0, 3.0, 5.0, 7.0]) {
+            let within = second * 1_000_000_000..(second + 1) * 1_000_000_000;
+            let count = f64::from(u32::try_from(due.iter().filter(|due_ns| within.contains(*due_ns)).count()).unwrap());
+            let expected = 5_000.0 * sixteenths;
+            assert!((0.95..1.05).contains(&(count / expected)), "second {second}: {count}, not {expected}");
+        }
+        let arrivals = Arrivals::new(Pacing::Rising(100.0, Duration::from_secs(1)), 1);
+        let all = arrivals.left(1_000_000_000);
+        let _first = arrivals.next_ns();
+        assert!(all > 0 && arrivals.left(1_000_000_000) == all - 1);
     }
 
     /// Goal: think times have their mean and bound. Method: 20,000 of them.

@@ -167,6 +167,12 @@ fn question(settings: &TpccSettings) -> String {
         Pacing::Poisson(per_s) => {
             format!("{per_s} transactions a second asked for by chance, latency from when each was to begin")
         }
+        Pacing::Rising(per_s, within) => {
+            format!(
+                "more and more asked for by chance, up to {per_s} transactions a second within {} s",
+                within.as_secs_f64()
+            )
+        }
         Pacing::Terminals => "with keying and think times".to_owned(),
     };
     let small = if settings.small { ", a hundredth of the rows: NOT TPC-C" } else { "" };

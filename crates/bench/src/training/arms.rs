@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
+use collie_train::policy::PolicyKind;
+
 use super::live::{Collected, Node, set, set_samples};
 use super::settings::TrainingSettings;
 use crate::Section;
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
 use crate::replication::watch;
+
+/// Returns the name of a policy in tables.
+pub(crate) fn policy_name(policy: PolicyKind) -> String {
+    let number = PolicyKind::ALL.iter().position(|kind| *kind == policy).unwrap_or(0);
+    format!("P{number} {}", policy.name())
+}
 
 /// A policy begins anew when it is set: some ticks, and a control window, which says what the delay is without collection.
 const SETTLE: Duration = Duration::from_millis(500);

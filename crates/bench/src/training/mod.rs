@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `settings` | what is asked for |
 //! | `bootstrap` | what paired runs say of a ratio, and how sure that is |
-//! | `cores` | where a primary and its replica run |
+//! | `cores`, `neighbour` | where a primary and its replica run; a process that wants a core besides |
 //! | `live` | settings that are changed while a server runs, and what it has collected |
 //! | `usage` | what a process has used of the machine |
 //! | `arms` | the policies that a pair is measured under |
@@ -42,6 +42,7 @@ pub(crate) mod hardware;
 pub(crate) mod knee;
 mod live;
 mod naive;
+mod neighbour;
 pub(crate) mod overhead;
 pub(crate) mod policies;
 pub(crate) mod policies_model;

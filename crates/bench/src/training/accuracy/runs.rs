@@ -68,6 +68,7 @@ fn start(settings: &TrainingSettings, name: &str, with: &ReplicationSettings, al
         replica: arguments(&[&NOT_YET]),
         cores: two_cores(),
         alone,
+        ..Launch::default()
     };
     let pair = launch(with, Arm::Collie, pair)?;
     pair.load(with)?;

@@ -3,14 +3,12 @@
 //! | file | noun |
 //! |---|---|
 //! | `nodes` | three machines that differ by their share of a core and by their disk, made of this one, and a run on each |
-//! | `neighbour` | who takes the rest of a core |
 //!
 //! The arithmetic is `collie_train`'s: what a fleet does with the samples of its nodes ([`leave_one_node_out`]).
 //!
 //! # What always holds
 //! - H1. The node that is judged gave nothing to the model of the others but the correction's samples, which are older than those that judge.
 
-mod neighbour;
 mod nodes;
 
 use std::collections::BTreeMap;

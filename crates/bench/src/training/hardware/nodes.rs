@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use super::neighbour::Neighbour;
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{Arm, Launch, Pair, launch};
 use crate::replication::rate;
 use crate::training::cores::two_cores;
+use crate::training::neighbour::Neighbour;
 use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;

@@ -13,6 +13,8 @@ use crate::replication::pair::Pair;
 use crate::tpcc::{Pacing, Run, sleep_until};
 use crate::training::settings::TrainingSettings;
 
+/// The load may last so many times as long as all phases should: it is stopped behind the last one.
+const LOAD_LONGER: u32 = 20;
 /// Between two looks at the delay, and at what the policy says.
 const DELAY_EVERY: Duration = Duration::from_millis(20);
 const POLICY_EVERY: Duration = Duration::from_millis(100);
@@ -57,7 +59,10 @@ pub(super) struct Observed {
     pub(super) phases: Vec<Phase>,
     pub(super) delays: Vec<Delay>,
     pub(super) readings: Vec<Reading>,
+    /// Of the load that there always was.
     pub(super) run: Run,
+    /// Length of a window that is judged.
+    pub(super) window_ns: u64,
 }
 
 /// A pair with everything that watches it.
@@ -71,10 +76,8 @@ impl<'a> Stage<'a> {
     /// Sets it.
     pub(super) fn new(pair: &'a Pair, settings: &'a TrainingSettings) -> Self {
         let lengths = match settings.plan.pace {
-            Pace::Full => Lengths { on: Duration::from_secs(1), after: Duration::from_millis(2_500) },
-            Pace::Quick | Pace::Touch => {
-                Lengths { on: Duration::from_millis(200), after: Duration::from_millis(1_000) }
-            }
+            Pace::Full => Lengths::FULL,
+            Pace::Quick | Pace::Touch => Lengths::QUICK,
         };
         Self { settings, pair, lengths }
     }
@@ -106,21 +109,20 @@ impl<'a> Stage<'a> {
     /// The driver's, the operating system's.
     pub(super) fn course(&self, disturber: &mut Disturber<'_>, run: u32, rate: f64) -> anyhow::Result<Observed> {
         let replication = self.settings.replication();
-        let phases = u32::try_from(Disturbance::ALL.len())?;
-        let time = (self.lengths.on + self.lengths.after) * phases;
-        let load = self.pair.load_of(&ReplicationSettings { time, ..replication }, run, Pacing::Poisson(rate));
-        let stop = AtomicBool::new(false);
+        let with = ReplicationSettings { time: self.lengths.all() * LOAD_LONGER, ..replication };
+        let (enough, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let load = scope.spawn(load);
+            let load = scope.spawn(|| self.pair.drive_until(&with, run, Pacing::Poisson(rate), &enough));
             let delays = scope.spawn(|| self.delays(&stop));
             let readings = scope.spawn(|| self.readings(&stop));
-            let phases = self.phases(disturber);
-            // The load ends by itself.
+            let phases = self.phases(disturber, run);
+            enough.store(true, Relaxed);
             let run = load.join().ok().context("the load panicked");
             stop.store(true, Relaxed);
             let delays = delays.join().ok().context("the watcher of delays panicked")??;
             let readings = readings.join().ok().context("the watcher of the policy panicked")??;
-            Ok(Observed { phases: phases?, delays, readings, run: run?? })
+            let window_ns = u64::try_from(self.lengths.window.as_nanos())?;
+            Ok(Observed { phases: phases?, delays, readings, run: run??, window_ns })
         })
     }
 
@@ -130,18 +132,18 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn phases(&self, disturber: &mut Disturber<'_>) -> anyhow::Result<Vec<Phase>> {
+    fn phases(&self, disturber: &mut Disturber<'_>, run: u32) -> anyhow::Result<Vec<Phase>> {
         let plan = &self.settings.plan;
         self.sleep(self.settings.warm_up)?;
         let mut phases = Vec::new();
         for kind in Disturbance::ALL {
             let begun_ns = plan.now_ns();
             let due_ns = begun_ns + u64::try_from(self.lengths.on.as_nanos())?;
-            disturber.disturb(kind, due_ns).with_context(|| kind.name())?;
+            disturber.disturb(kind, run, due_ns).with_context(|| kind.name())?;
             let over_ns = plan.now_ns();
             // As long after what took longer than it should, too.
             sleep_until(&*plan.env.clock, over_ns.max(due_ns));
-            self.sleep(self.lengths.after)?;
+            self.sleep(self.lengths.after(kind))?;
             phases.push(Phase { begun_ns, over_ns, ended_ns: plan.now_ns() });
         }
         Ok(phases)

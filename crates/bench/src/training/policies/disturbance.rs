@@ -1,6 +1,5 @@
 //! `Disturbance`: what is done to a pair, and for how long.
 
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,8 +8,12 @@ use anyhow::Context as _;
 use collie_env::File;
 use postgres::Client;
 
+use super::stopped::{Stopped, Stutter};
+use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
-use crate::tpcc::sleep_until;
+use crate::tpcc::{Pacing, sleep_until};
+use crate::training::neighbour::Neighbour;
+use crate::training::settings::TrainingSettings;
 use crate::{Plan, Scratch};
 
 /// What is done.
@@ -20,12 +23,20 @@ pub(super) enum Disturbance {
     Steady,
     /// More clients write on the primary, as fast as they can.
     Burst,
+    /// More and more of the same load, up to what [`Disturbance::Peak`] has.
+    Ramp,
     /// One transaction that changes many rows commits on the primary.
     LongTransaction,
-    /// Somebody overwrites large values on the primary, one transaction after the other.
-    BulkWrite,
     /// Another process wants the replica's processor.
     Hog,
+    /// The replica's process stands still for a moment of every second, as if it waited for a disk that does not answer.
+    SlowDisk,
+    /// Nothing passes between primary and replica for a moment, then all of it.
+    NetworkStall,
+    /// More of the same load, as much as makes it nine tenths of what both nodes sustain.
+    Peak,
+    /// Somebody overwrites large values on the primary, one transaction after the other.
+    BulkWrite,
     /// Another process writes to the same disk and syncs, again and again.
     BusyDisk,
     /// The replica's process stands still.
@@ -33,21 +44,50 @@ pub(super) enum Disturbance {
 }
 
 impl Disturbance {
-    /// All of them, in their order.
-    pub(super) const ALL: [Self; 7] =
-        [Self::Steady, Self::Burst, Self::LongTransaction, Self::BulkWrite, Self::Hog, Self::BusyDisk, Self::Stall];
+    /// All of them, in their order: first those that the model has too.
+    pub(super) const ALL: [Self; 11] = [
+        Self::Steady,
+        Self::Burst,
+        Self::Ramp,
+        Self::LongTransaction,
+        Self::Hog,
+        Self::SlowDisk,
+        Self::NetworkStall,
+        Self::Peak,
+        Self::BulkWrite,
+        Self::BusyDisk,
+        Self::Stall,
+    ];
 
     /// Returns its name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Steady => "steady",
             Self::Burst => "burst",
+            Self::Ramp => "ramp",
             Self::LongTransaction => "long transaction",
-            Self::BulkWrite => "bulk write",
             Self::Hog => "CPU hog",
+            Self::SlowDisk => "slow disk",
+            Self::NetworkStall => "network stall",
+            Self::Peak => "90 % load",
+            Self::BulkWrite => "bulk write",
             Self::BusyDisk => "busy disk",
             Self::Stall => "stalled replica",
         }
+    }
+
+    /// Returns what load there is besides while it lasts, of which `more_per_s` makes that of [`Disturbance::Peak`].
+    fn more(self, more_per_s: f64, on: Duration) -> Option<Pacing> {
+        match self {
+            Self::Ramp => Some(Pacing::Rising(more_per_s, on)),
+            Self::Peak => Some(Pacing::Poisson(more_per_s)),
+            _ => None,
+        }
+    }
+
+    /// Returns the number that keeps what is drawn for it in a run apart from everything else that is drawn.
+    fn run(self, run: u32) -> u32 {
+        run + ((self as u32 + 1) << 16)
     }
 }
 
@@ -61,13 +101,17 @@ const BULK_BYTES: u32 = 1_000;
 const BULK_ROWS: u32 = 500;
 /// What is written to the disk before each sync.
 const DISK_BYTES: usize = 4 << 20;
+/// As in the model (`collie_train::queue`).
+const SLOW_DISK: Stutter = Stutter { still: Duration::from_millis(60), every: Duration::from_secs(1) };
+const NETWORK_HELD_NS: u64 = 200_000_000;
 
-/// Who disturbs a pair: connections and files are there before anything is measured.
+/// Who disturbs a pair: tables and files are there before anything is measured, and connections but those of more load.
 pub(super) struct Disturber<'a> {
-    plan: &'a Plan,
+    settings: &'a TrainingSettings,
     pair: &'a Pair,
     /// The replica's, where it has one of its own.
     core: Option<usize>,
+    more_per_s: f64,
     sessions: Vec<Client>,
     /// Where the disk is kept busy.
     file: Arc<dyn File>,
@@ -76,12 +120,19 @@ pub(super) struct Disturber<'a> {
 }
 
 impl<'a> Disturber<'a> {
-    /// Makes the tables that it writes to.
+    /// Makes the tables that it writes to. The load that there always is and `more_per_s` more transactions a second make that of
+    /// [`Disturbance::Peak`].
     ///
     /// # Errors
     /// The driver's, the file system's.
-    pub(super) fn new(plan: &'a Plan, pair: &'a Pair, core: Option<usize>, small: bool) -> anyhow::Result<Self> {
-        let rows = if small { LONG_ROWS_SMALL } else { LONG_ROWS };
+    pub(super) fn new(
+        settings: &'a TrainingSettings,
+        pair: &'a Pair,
+        core: Option<usize>,
+        more_per_s: f64,
+    ) -> anyhow::Result<Self> {
+        let plan = &settings.plan;
+        let rows = if settings.small { LONG_ROWS_SMALL } else { LONG_ROWS };
         let mut sessions = (0..BURST_CLIENTS).map(|_| pair.connect()).collect::<anyhow::Result<Vec<_>>>()?;
         sessions[0].batch_execute(&format!(
             "CREATE TABLE disturbed (id int PRIMARY KEY, n bigint NOT NULL); \
@@ -91,25 +142,35 @@ impl<'a> Disturber<'a> {
         ))?;
         let scratch = Scratch::new(&plan.env, &plan.dir)?;
         let file = plan.env.files.create(&scratch.path().join("busy"))?;
-        Ok(Self { plan, pair, core, sessions, file, _scratch: scratch })
+        pair.until_even(&settings.replication())?;
+        Ok(Self { settings, pair, core, more_per_s, sessions, file, _scratch: scratch })
+    }
+
+    fn plan(&self) -> &Plan {
+        &self.settings.plan
     }
 
     fn rest_until(&self, due_ns: u64) {
-        sleep_until(&*self.plan.env.clock, due_ns);
+        sleep_until(&*self.plan().env.clock, due_ns);
     }
 
     fn is_before(&self, due_ns: u64) -> bool {
-        self.plan.now_ns() < due_ns
+        self.plan().now_ns() < due_ns
     }
 
-    /// Disturbs until `due_ns`, or until what is done once is done.
+    fn replica(&self) -> anyhow::Result<u32> {
+        Ok(self.pair.processes()?[1])
+    }
+
+    /// Disturbs in run `run` until `due_ns`, or until what is done once is done.
     ///
     /// # Errors
     /// The driver's, the operating system's.
-    pub(super) fn disturb(&mut self, kind: Disturbance, due_ns: u64) -> anyhow::Result<()> {
+    pub(super) fn disturb(&mut self, kind: Disturbance, run: u32, due_ns: u64) -> anyhow::Result<()> {
         match kind {
             Disturbance::Steady => self.rest_until(due_ns),
             Disturbance::Burst => self.burst(due_ns)?,
+            Disturbance::Ramp | Disturbance::Peak => self.load_more(kind, run, due_ns)?,
             Disturbance::LongTransaction => self.sessions[0].batch_execute("UPDATE disturbed SET n = n + 1")?,
             Disturbance::BulkWrite => {
                 let mut number = 0_u64;
@@ -121,20 +182,34 @@ impl<'a> Disturber<'a> {
                 }
             }
             Disturbance::Hog => {
-                let _hog = HogProcess::start(self.core)?;
+                let _hog = Neighbour::start(self.core)?;
                 self.rest_until(due_ns);
+            }
+            Disturbance::SlowDisk => SLOW_DISK.disturb(&*self.plan().env.clock, self.replica()?, due_ns)?,
+            Disturbance::NetworkStall => {
+                let _held = self.pair.relay()?.hold();
+                self.rest_until(due_ns.min(self.plan().now_ns() + NETWORK_HELD_NS));
             }
             Disturbance::BusyDisk => self.write_and_sync(due_ns)?,
             Disturbance::Stall => {
-                let _stopped = Stopped::stop(self.pair.processes()?[1])?;
+                let _stopped = Stopped::stop(self.replica()?)?;
                 self.rest_until(due_ns);
             }
         }
         Ok(())
     }
 
+    /// Runs more of TPC-C beside what runs: two Poisson processes together are one of the sum of both rates.
+    fn load_more(&self, kind: Disturbance, run: u32, due_ns: u64) -> anyhow::Result<()> {
+        let time = Duration::from_nanos(due_ns.saturating_sub(self.plan().now_ns()));
+        let pacing = kind.more(self.more_per_s, time).context("it is no load")?;
+        let with = ReplicationSettings { time, warm_up: Duration::ZERO, ..self.settings.replication() };
+        let _counted_elsewhere = self.pair.drive(&with, kind.run(run), pacing)?;
+        Ok(())
+    }
+
     fn burst(&mut self, due_ns: u64) -> anyhow::Result<()> {
-        let (plan, failed) = (self.plan, AtomicBool::new(false));
+        let (plan, failed) = (&self.settings.plan, AtomicBool::new(false));
         let write = |session: &mut Client, id: usize| -> anyhow::Result<()> {
             let update = session.prepare("UPDATE disturbed SET n = n + 1 WHERE id = $1")?;
             let id = i32::try_from(id + 1)?;
@@ -163,94 +238,86 @@ impl<'a> Disturber<'a> {
     }
 }
 
-/// A process that stands still until this goes (D3).
-struct Stopped(u32);
-
-fn signal(name: &str, process: u32) -> anyhow::Result<()> {
-    let status = Command::new("kill").args([name, &process.to_string()]).status()?;
-    anyhow::ensure!(status.success(), "kill {name} {process}: {status}");
-    Ok(())
-}
-
-impl Stopped {
-    fn stop(process: u32) -> anyhow::Result<Self> {
-        signal("-STOP", process)?;
-        Ok(Self(process))
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        // It may be gone: then there is nothing to go on.
-        let _gone = signal("-CONT", self.0);
-    }
-}
-
-/// A process that only wants a processor, until this goes, or the benchmark does.
-struct HogProcess(Child);
-
-impl HogProcess {
-    fn start(core: Option<usize>) -> anyhow::Result<Self> {
-        let spin = ["sh", "-c", "while :; do :; done"];
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig=KILL", "--"]);
-        if let Some(core) = core {
-            command.args(["taskset", "--cpu-list", &core.to_string()]);
-        }
-        let child = command.args(spin).stdin(Stdio::null()).stdout(Stdio::null()).spawn().context("no setpriv")?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for HogProcess {
-    fn drop(&mut self) {
-        // It ends at nothing else.
-        let _ended = self.0.kill().and_then(|()| self.0.wait());
-    }
-}
-
-/// How long a disturbance lasts, and how long is waited afterwards.
+/// How long a disturbance lasts, how long is waited afterwards, and how long the windows are that are judged.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lengths {
     pub(super) on: Duration,
-    pub(super) after: Duration,
+    after: Duration,
+    /// After a burst: its end is waited for until its target is missed.
+    after_burst: Duration,
+    pub(super) window: Duration,
+}
+
+impl Lengths {
+    pub(super) const FULL: Self = Self {
+        on: Duration::from_secs(1),
+        after: Duration::from_secs(2),
+        after_burst: Duration::from_millis(2_600),
+        window: Duration::from_secs(1),
+    };
+    /// Shows that it works.
+    pub(super) const QUICK: Self = Self {
+        on: Duration::from_millis(100),
+        after: Duration::from_millis(200),
+        after_burst: Duration::from_millis(200),
+        window: Duration::from_millis(100),
+    };
+
+    /// Returns how long is waited after a disturbance.
+    pub(super) fn after(&self, kind: Disturbance) -> Duration {
+        if kind == Disturbance::Burst { self.after_burst } else { self.after }
+    }
+
+    /// Returns how long all of them take, where none takes longer than it should.
+    pub(super) fn all(&self) -> Duration {
+        Disturbance::ALL.into_iter().map(|kind| self.on + self.after(kind)).sum()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::training::policies::judge::{SETTLED_STEPS, STEP_NS};
+    use crate::training::policies::rows::RECOVERY_S_MAX;
 
-    /// The state of a process, as the kernel has it: R, S, T and so on; `None` of one that is gone.
-    fn state(process: u32) -> Option<char> {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        stat.rsplit(')').next()?.trim().chars().next()
-    }
-
-    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-        for _ in 0..3_000 {
-            if is_so() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("{what}");
-    }
-
-    /// Goal: D3, and that nothing is left running. Method: a hog, stopped, let go on by the end of a scope that failed, and ended.
+    /// Goal: every disturbance has a name of its own, and what two of them draw in two runs is never the same. Method: all of them.
     #[test]
-    fn what_was_stopped_goes_on_and_a_hog_ends() {
-        let hog = HogProcess::start(None).unwrap();
-        let process = hog.0.id();
-        until("the hog runs", || state(process) == Some('R'));
-        let fail = || -> anyhow::Result<()> {
-            let _stopped = Stopped::stop(process)?;
-            until("it stands still", || state(process) == Some('T'));
-            anyhow::bail!("something fails meanwhile")
-        };
-        assert!(fail().is_err());
-        until("it goes on", || state(process) == Some('R'));
-        drop(hog);
-        assert_eq!(state(process), None);
-        assert!(signal("-STOP", u32::MAX / 2).is_err(), "there is no such process");
+    fn disturbances_are_told_apart() {
+        let mut names: Vec<_> = Disturbance::ALL.map(Disturbance::name).to_vec();
+        let mut runs: Vec<_> =
+            Disturbance::ALL.iter().flat_map(|kind| [kind.run(0), kind.run(7)]).chain(0..10).collect();
+        names.sort_unstable();
+        names.dedup();
+        runs.sort_unstable();
+        runs.dedup();
+        assert_eq!((names.len(), runs.len()), (11, 32));
+    }
+
+    /// Goal: more of the load comes with a ramp and with the peak alone, and as much in the end. Method: both, and all the others.
+    #[test]
+    fn more_load_is_that_of_ramp_and_peak() {
+        let on = Duration::from_secs(1);
+        let more: Vec<_> = Disturbance::ALL.iter().filter_map(|kind| kind.more(300.0, on)).collect();
+        assert_eq!(more, [Pacing::Rising(300.0, on), Pacing::Poisson(300.0)]);
+        assert_eq!(more[0].rate(), more[1].rate());
+    }
+
+    /// Goal: a run that is back as late after a burst as its target allows is seen to be, and each phase has whole windows. Method: the steps
+    /// that fit behind a burst against the target and the steps in a row that make it.
+    #[test]
+    fn a_phase_is_long_enough_for_its_target() {
+        let after_ns = Lengths::FULL.after(Disturbance::Burst).as_nanos();
+        let target_ns = (RECOVERY_S_MAX * 1e9).round();
+        let needed_ns = target_ns + crate::measures::float(STEP_NS) * crate::txn::count_of(SETTLED_STEPS);
+        assert!(
+            crate::measures::float(u64::try_from(after_ns).unwrap()) >= needed_ns,
+            "{after_ns} ns, not {needed_ns}"
+        );
+        for lengths in [Lengths::FULL, Lengths::QUICK] {
+            for kind in Disturbance::ALL {
+                assert!(lengths.on + lengths.after(kind) >= lengths.window * 3, "{kind:?}: {lengths:?}");
+            }
+        }
+        assert_eq!(Lengths::FULL.all(), Duration::from_millis(33_600));
     }
 }

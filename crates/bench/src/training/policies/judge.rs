@@ -1,7 +1,7 @@
 //! What windows of one run say against the same windows of a run without collection. Pure.
 //!
-//! Windows of one second are counted from the begin of each phase. How soon a run is back is looked at in steps of a fifth of a second from
-//! the end of the disturbance on.
+//! Windows of one second, in quick runs of a tenth of that, are counted from the begin of each phase. How soon a run is back is looked at
+//! in steps of a fifth of a second from the end of the disturbance on.
 
 use collie_train::policy::Settings;
 use collie_train::queue::settled;
@@ -10,16 +10,18 @@ use super::course::{Delay, Observed, Phase};
 use crate::measures::float;
 use crate::txn::count_of;
 
-/// Length of a window, and of a step after a disturbance, in ns.
-const WINDOW_NS: u64 = 1_000_000_000;
-const STEP_NS: u64 = 200_000_000;
+/// Length of a step after a disturbance, in ns.
+pub(super) const STEP_NS: u64 = 200_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 /// So many steps in a row inside the bound, and it is back.
-const SETTLED_STEPS: usize = 3;
+pub(super) const SETTLED_STEPS: usize = 3;
 
 /// Mean delays of one phase, in us; `None` where the primary said nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Means {
     pub(super) windows: Vec<Option<f64>>,
+    /// How long a window is.
+    window_ns: u64,
     /// From the end of the disturbance on.
     pub(super) steps: Vec<Option<f64>>,
     /// Of the whole phase.
@@ -42,10 +44,11 @@ fn parts(delays: &[Delay], from_ns: u64, until_ns: u64, part_ns: u64) -> Vec<Opt
 }
 
 impl Means {
-    pub(super) fn of(delays: &[Delay], phase: &Phase) -> Self {
+    pub(super) fn of(delays: &[Delay], phase: &Phase, window_ns: u64) -> Self {
         let Phase { begun_ns, over_ns, ended_ns, .. } = *phase;
         Self {
-            windows: parts(delays, begun_ns, ended_ns, WINDOW_NS),
+            windows: parts(delays, begun_ns, ended_ns, window_ns),
+            window_ns,
             steps: parts(delays, over_ns, ended_ns, STEP_NS),
             all: mean(delays, begun_ns, ended_ns),
         }
@@ -54,7 +57,7 @@ impl Means {
 
 /// Returns the means of each phase of a run.
 pub(super) fn means(of: &Observed) -> Vec<Means> {
-    of.phases.iter().map(|phase| Means::of(&of.delays, phase)).collect()
+    of.phases.iter().map(|phase| Means::of(&of.delays, phase, of.window_ns)).collect()
 }
 
 /// What is known of one phase of a run, or of several together.
@@ -77,13 +80,14 @@ impl Verdict {
         let bound = Settings::default().bound;
         let mut this = Self::default();
         for pair in with.windows.iter().zip(&without.windows) {
-            let (Some(with), Some(without)) = pair else {
+            let (Some(with_us), Some(without_us)) = pair else {
                 this.unknown += 1;
                 continue;
             };
             this.windows += 1;
-            this.out += usize::from(bound.is_out(*with, *without));
-            this.violation_ms_s += (with - bound.limit_us(*without)).max(0.0) / 1000.0;
+            this.out += usize::from(bound.is_out(*with_us, *without_us));
+            let over_ms = (with_us - bound.limit_us(*without_us)).max(0.0) / 1000.0;
+            this.violation_ms_s += over_ms * float(with.window_ns) / float(SECOND_NS);
         }
         let is_out = |(with, without): (&Option<f64>, &Option<f64>)| match (with, without) {
             (Some(with), Some(without)) => bound.is_out(*with, *without),
@@ -91,7 +95,7 @@ impl Verdict {
         };
         let out: Vec<bool> = with.steps.iter().zip(&without.steps).map(is_out).collect();
         let back = settled(&out, SETTLED_STEPS);
-        this.recovery_s = back.map_or(f64::INFINITY, |steps| count_of(steps) * float(STEP_NS) / float(WINDOW_NS));
+        this.recovery_s = back.map_or(f64::INFINITY, |steps| count_of(steps) * float(STEP_NS) / float(SECOND_NS));
         this
     }
 
@@ -126,7 +130,7 @@ mod tests {
     /// delay that is its second, one moment of which nothing is said in the third.
     #[test]
     fn delays_are_cut_by_phase() {
-        let means = Means::of(&delays(|ms| (ms != 2_500).then_some(ms as f64 / 1000.0)), &PHASE);
+        let means = Means::of(&delays(|ms| (ms != 2_500).then_some(ms as f64 / 1000.0)), &PHASE, SECOND_NS);
         assert_eq!(means.windows.len(), 3);
         let [first, second, third] = means.windows[..] else { panic!("three") };
         assert!((first.unwrap() - 0.49).abs() < 1e-9 && (second.unwrap() - 1.49).abs() < 1e-9 && third.is_none());
@@ -139,18 +143,25 @@ mod tests {
     /// 1.4 s after the disturbance, beside itself, and beside a calm one; one that never comes back; one of which nothing is known.
     #[test]
     fn a_run_is_judged_by_the_same_run_without() {
-        let calm = Means::of(&delays(|_| Some(500.0)), &PHASE);
-        let late = Means::of(&delays(|ms| Some(if (1_000..2_400).contains(&ms) { 10_500.0 } else { 500.0 })), &PHASE);
+        let calm = Means::of(&delays(|_| Some(500.0)), &PHASE, SECOND_NS);
+        let late = Means::of(
+            &delays(|ms| Some(if (1_000..2_400).contains(&ms) { 10_500.0 } else { 500.0 })),
+            &PHASE,
+            SECOND_NS,
+        );
         assert_eq!(Verdict::of(&late, &late).out_pct(), Some(0.0));
         let verdict = Verdict::of(&late, &calm);
         assert_eq!((verdict.windows, verdict.out, verdict.unknown), (3, 2, 0));
         assert!((verdict.recovery_s - 1.4).abs() < 1e-9, "{verdict:?}");
         // The second window is 9 ms above its limit of 1.5 ms, the third 0.4 * 10 - 1.
         assert!((verdict.violation_ms_s - 12.0).abs() < 1e-6, "{verdict:?}");
-        let never = Means::of(&delays(|_| Some(10_500.0)), &PHASE);
+        let never = Means::of(&delays(|_| Some(10_500.0)), &PHASE, SECOND_NS);
         assert_eq!(Verdict::of(&never, &calm).recovery_s, f64::INFINITY);
-        let silent = Verdict::of(&Means::of(&delays(|_| None), &PHASE), &calm);
+        let silent = Verdict::of(&Means::of(&delays(|_| None), &PHASE, SECOND_NS), &calm);
         assert_eq!((silent.out_pct(), silent.unknown, silent.recovery_s), (None, 3, f64::INFINITY));
+        let shorter = |delays: &[Delay]| Means::of(delays, &PHASE, SECOND_NS / 10);
+        let tenths = Verdict::of(&shorter(&delays(|_| Some(10_500.0))), &shorter(&delays(|_| Some(500.0))));
+        assert!(tenths.windows == 35 && (tenths.violation_ms_s - 3.5 * 9.0).abs() < 1e-6, "{tenths:?}");
         let both = verdict.and(silent);
         assert_eq!((both.windows, both.out, both.unknown, both.recovery_s), (3, 2, 3, f64::INFINITY));
     }

@@ -1,9 +1,10 @@
 //! What does each policy do to a real replica's delay? A primary and its replica under TPC-C at a fixed rate, and disturbances that can be made
-//! on one machine, without collection, with all that is offered, and with P6.
+//! on one machine, under P0 to P6, each as a server runs it.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `disturbance` | what is done to a pair, and for how long |
+//! | `stopped` | a process that stands still |
 //! | `course` | one run: the load, the disturbances one after the other, and what was seen meanwhile |
 //! | `judge` | windows of one run against the same windows without collection |
 //! | `rows` | figures and targets |
@@ -11,34 +12,42 @@
 //! # What always holds
 //! - D1. A delay is what the primary says of its replica, asked every 20 ms, whatever the policy: a policy does not judge itself.
 //! - D2. Runs of a pair have the same requests at the same moments, and the same disturbances.
-//! - D3. A replica that was stopped goes on, whatever fails.
+//! - D3. A replica that was stopped goes on, and what was held on its way to it passes, whatever fails.
 
 mod course;
 mod disturbance;
 mod judge;
 mod rows;
+mod stopped;
 
 use anyhow::Context as _;
 use collie_train::policy::PolicyKind;
 
 use self::course::{Observed, Stage};
 use self::disturbance::Disturber;
+use super::arms::policy_name;
 use super::bootstrap::in_balanced_order;
 use super::cores::{note_cores, two_cores};
+use super::knee::knee;
 use super::settings::TrainingSettings;
-use crate::replication::ReplicationSettings;
+use crate::Pace;
+use crate::measures::median;
 use crate::replication::pair::{Arm, Launch, launch};
-use crate::replication::rate::peak;
 use crate::report::Section;
 
 /// Policies that are compared; the first is what the others are judged by.
-const ARMS: [PolicyKind; 3] = [PolicyKind::Nothing, PolicyKind::Always, PolicyKind::Headroom];
-/// Of what the primary reaches flat out: what TPC-C asks for.
+const ARMS: [PolicyKind; 7] = PolicyKind::ALL;
+/// Of the knee, which both nodes sustain without collection: what TPC-C asks for, and what it does at the most of all disturbances.
 const PERCENT: f64 = 50.0;
+const PEAK_PERCENT: f64 = 90.0;
+/// Runs that the knee is the median of.
+const KNEE_RUNS: u32 = 3;
 
-/// Returns how many runs each policy has: half as many as are asked for, since each has a pair of phases for every disturbance.
-fn runs(settings: &TrainingSettings) -> u32 {
-    settings.runs.div_ceil(2)
+/// Returns how many runs a policy has: half as many as are asked for, since each has a pair of phases for every disturbance; those without a
+/// target, but for the one that all are judged by, half of that.
+fn runs(settings: &TrainingSettings, arm: PolicyKind) -> u32 {
+    let runs = settings.runs.div_ceil(2);
+    if matches!(arm, PolicyKind::Nothing | PolicyKind::Headroom) { runs } else { (runs / 2).max(1) }
 }
 
 /// Answers the question.
@@ -47,37 +56,68 @@ fn runs(settings: &TrainingSettings) -> u32 {
 /// No program was named that serves; as of the pair, the driver, and what disturbs.
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     let (cores, replication) = (two_cores(), settings.replication());
+    let runs = |arm: PolicyKind| runs(settings, arm);
     let mut section = Section::new(
         "policies",
         format!(
-            "what does each policy do to a replica's delay while it is disturbed? (TPC-C, {} warehouses, {PERCENT} % of flat out, begun by \
-             chance, {} runs of each policy)",
+            "what does each policy do to a replica's delay while it is disturbed? (TPC-C, {} warehouses, {PERCENT} % of the knee, begun by \
+             chance, {} runs without collection and of P6, {} of each other policy)",
             settings.warehouses,
-            runs(settings)
+            runs(PolicyKind::Headroom),
+            runs(PolicyKind::Always)
         ),
     );
-    let pair = launch(&replication, Arm::Collie, Launch { cores, ..Launch::default() })?;
+    let pair = launch(&replication, Arm::Collie, Launch { cores, relayed: true, ..Launch::default() })?;
     pair.load(&replication)?;
-    let mut disturber = Disturber::new(&settings.plan, &pair, cores.map(|[_, replica]| replica), settings.small)?;
     let stage = Stage::new(&pair, settings);
     stage.choose(PolicyKind::Nothing)?;
-    let rate = PERCENT / 100.0 * peak(&pair, &ReplicationSettings { runs: 1, ..replication.clone() })?;
-    let mut all = in_balanced_order(ARMS.len(), runs(settings), |arm, run| {
-        settings.plan.say(&format!("policies: {}, run {} of {}", ARMS[arm].name(), run + 1, runs(settings)));
-        stage.choose(ARMS[arm])?;
-        let observed = stage.course(&mut disturber, run, rate)?;
+    let knees = if settings.plan.pace == Pace::Full { KNEE_RUNS } else { 1 };
+    let knees = (0..knees).map(|run| knee(&pair, &replication, run)).collect::<anyhow::Result<Vec<_>>>()?;
+    let of_knee = |percent: f64| percent / 100.0 * median(&knees);
+    let more_per_s = of_knee(PEAK_PERCENT - PERCENT);
+    let mut disturber = Disturber::new(settings, &pair, cores.map(|[_, replica]| replica), more_per_s)?;
+    let all = in_balanced_order(ARMS.len(), runs(PolicyKind::Nothing), |arm, run| {
+        let policy = ARMS[arm];
+        if run >= runs(policy) {
+            return Ok(None);
+        }
+        settings.plan.say(&format!("policies: {}, run {} of {}", policy_name(policy), run + 1, runs(policy)));
+        stage.choose(policy)?;
+        let observed = stage.course(&mut disturber, run, of_knee(PERCENT))?;
         pair.until_even(&replication)?;
-        Ok(observed)
-    })?
-    .into_iter();
+        Ok(Some(observed))
+    })?;
     stage.choose(PolicyKind::Nothing)?;
     pair.check(&replication, &mut section)?;
-    let without: Vec<Observed> = all.next().context("there is a first policy")?;
-    section.rows.extend(rows::rows(ARMS[0], &without, &without, pair.ring(), settings.seed));
-    for (arm, of) in ARMS.into_iter().skip(1).zip(all) {
-        section.rows.extend(rows::rows(arm, &of, &without, pair.ring(), settings.seed));
+    let all: Vec<Vec<Observed>> = all.into_iter().map(|of| of.into_iter().flatten().collect()).collect();
+    let without = all.first().context("there is a first policy")?;
+    for (arm, of) in ARMS.into_iter().zip(&all) {
+        section.rows.extend(rows::rows(arm, of, without, pair.ring(), settings.seed));
     }
     note_cores(&mut section, cores);
+    section.notes.push(format!(
+        "the knee, which both sustain together without collection: {:.0} transactions a second",
+        median(&knees)
+    ));
     section.notes.extend(rows::notes(settings));
     Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// Goal: every policy is an arm, the one that has targets and the one that judges have all runs, and each has one. Method: full, short and
+    /// quick settings.
+    #[test]
+    fn policies_without_targets_have_fewer_runs() {
+        assert_eq!((ARMS[0], ARMS.contains(&PolicyKind::Headroom)), (PolicyKind::Nothing, true));
+        let full = TrainingSettings::new(Path::new("/nowhere"));
+        let of = |settings: &TrainingSettings| ARMS.map(|arm| runs(settings, arm));
+        assert_eq!(of(&full), [5, 2, 2, 2, 2, 2, 5]);
+        assert_eq!(of(&full.clone().short()), [3, 1, 1, 1, 1, 1, 3]);
+        assert_eq!(of(&full.quick()), [1; 7]);
+    }
 }

@@ -5,14 +5,14 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 
 /// Spins on one core until dropped, or until this process ends.
-pub(super) struct Neighbour(Child);
+pub(crate) struct Neighbour(Child);
 
 impl Neighbour {
     /// Starts one on `core`, or wherever the scheduler puts it.
     ///
     /// # Errors
     /// `setpriv`, `taskset` or `sh` is missing.
-    pub(super) fn start(core: Option<usize>) -> anyhow::Result<Self> {
+    pub(crate) fn start(core: Option<usize>) -> anyhow::Result<Self> {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig=KILL", "--"]);
         if let Some(core) = core {
