@@ -32,15 +32,28 @@ fn median(row: &Value, figure: &str) -> f64 {
 }
 
 /// Goal: a replica's and its primary's models of at least one unit are fitted to real samples of a run, judged by another run, and tested
-/// against each other. Method: the shortest run with real servers; no figure is judged but that errors are above nothing.
+/// against each other, by policy; a replica that collects nothing is told. Method: the shortest run with real servers; no figure is judged but
+/// that errors are above nothing.
 #[test]
 fn models_of_a_replica_are_judged_beside_those_of_its_primary() {
     let section = asked("accuracy");
     let rows = rows_of(&section);
-    let (all, units) = rows.split_last().unwrap();
-    assert_eq!(all["subject"], "all units", "{section}");
-    assert!(!units.is_empty() && all["targets"].as_array().unwrap().len() == 1, "{section}");
-    for unit in units {
+    let (all, units): (Vec<&Value>, Vec<&Value>) = rows.iter().partition(|row| row["subject"] == "all units");
+    let cases: Vec<&str> = all.iter().map(|row| row["case"].as_str().unwrap()).collect();
+    assert_eq!(
+        cases,
+        ["P0 none", "P2 hard_limit", "P3 k_sigma", "P6 headroom"].map(|policy| format!("median, {policy}"))
+    );
+    let [nothing, .., headroom] = &all[..] else { panic!("four policies in {section}") };
+    assert_eq!(nothing["figures"]["replica_error_pct"]["absent"], "no samples", "{section}");
+    assert!(units.iter().all(|unit| unit["case"] != "elapsed time, P0 none"), "{section}");
+    let of_default = |unit: &&&Value| unit["case"] == "elapsed time, P6 headroom";
+    assert!(
+        units.iter().any(|unit| of_default(&unit)) && headroom["targets"].as_array().unwrap().len() == 1,
+        "{section}"
+    );
+    assert!(all[..3].iter().all(|row| row["targets"] == Value::Array(Vec::new())), "{section}");
+    for unit in &units {
         assert!(median(unit, "replica_error_pct") > 0.0 && median(unit, "primary_error_pct") > 0.0, "{unit}");
         assert!(unit["figures"]["rows"].as_u64().is_some_and(|rows| rows >= 60), "{unit}");
         let tested = unit["figures"]["p_worse"]["median"].as_f64();

@@ -17,8 +17,8 @@ pub(super) struct Sources {
     /// Taken on the replica while the primary ran the load, and on that primary.
     pub(super) replica: Samples,
     pub(super) primary: Samples,
-    /// Taken on a server of its own, by the same load with another seed.
-    pub(super) offline: Samples,
+    /// Taken on a server of its own, by the same load with another seed, where it is asked for.
+    pub(super) offline: Option<Samples>,
     /// Taken on a primary in another run, by which all are judged.
     pub(super) held_out: Samples,
 }
@@ -42,7 +42,7 @@ pub(super) struct Verdict {
     pub(super) judged: usize,
     pub(super) replica: Errors,
     pub(super) primary: Errors,
-    /// `None`: the offline runner gave too few.
+    /// `None`: the offline runner gave too few, or was not asked for.
     pub(super) offline: Option<Errors>,
     /// Errors of the replica's model by those of the primary's, over blocks of time.
     pub(super) ratio: Option<Interval>,
@@ -61,7 +61,7 @@ impl Verdict {
                 return Err(name);
             }
         }
-        let offline = (offline.len() >= ROWS_MIN).then_some(offline);
+        let offline = offline.as_ref().filter(|offline| offline.len() >= ROWS_MIN);
         let sources = [Some(replica), Some(primary), offline];
         let rows = sources.iter().flatten().map(|samples| samples.len()).min().unwrap_or(0);
         let judge = |samples: &Samples| errors_of(samples, rows, held_out).map_err(|_too_few| "a source");
@@ -150,7 +150,8 @@ mod tests {
     }
 
     fn sources(replica: Samples) -> Sources {
-        Sources { replica, primary: calls(900, 50.0, 2), offline: calls(400, 50.0, 3), held_out: calls(800, 50.0, 4) }
+        let offline = Some(calls(400, 50.0, 3));
+        Sources { replica, primary: calls(900, 50.0, 2), offline, held_out: calls(800, 50.0, 4) }
     }
 
     /// Goal: a replica whose calls cost what the primary's do is shown to be as good; all are fitted to as many samples, and the floor is that
@@ -177,7 +178,8 @@ mod tests {
         assert!((verdict.replica.equal - 0.2).abs() < 0.05 && verdict.ratio.unwrap().low > 2.0);
     }
 
-    /// Goal: what is missing is named, and without an offline runner the others are judged. Method: each source cut to a few rows.
+    /// Goal: what is missing is named, and without an offline runner the others are judged. Method: each source cut to a few rows, and the
+    /// offline one to nothing.
     #[test]
     fn too_few_samples_are_named() {
         let few = || calls(59, 50.0, 5);
@@ -185,7 +187,9 @@ mod tests {
         assert_eq!(Verdict::of(&Sources { replica: few(), ..all() }, 7).err(), Some("the replica"));
         assert_eq!(Verdict::of(&Sources { primary: few(), ..all() }, 7).err(), Some("the primary"));
         assert_eq!(Verdict::of(&Sources { held_out: few(), ..all() }, 7).err(), Some("the held-out run"));
-        let verdict = Verdict::of(&Sources { offline: few(), ..all() }, 7).unwrap();
-        assert!(verdict.offline.is_none() && verdict.rows == 700);
+        for offline in [Some(few()), None] {
+            let verdict = Verdict::of(&Sources { offline, ..all() }, 7).unwrap();
+            assert!(verdict.offline.is_none() && verdict.rows == 700);
+        }
     }
 }

@@ -1,18 +1,22 @@
-//! `Runs`: the runs that models are fitted to and judged by: a pair, a lone server by the same load, and another pair.
+//! `Runs`: the runs that models are fitted to and judged by: a pair for each policy, a lone server by the same load, and another pair.
 //!
-//! Each run has a seed of its own, for its rows and for its requests, and a directory of its own. All go at one rate, which is found on the
-//! first pair before anybody takes samples.
+//! Pairs to learn from have the same rows and the same requests at the same moments; the lone server and the pair that judges have seeds of
+//! their own. Each has a directory of its own. All go at one rate, which is found on the first pair before anybody takes samples.
 
 use anyhow::Context;
+use collie_train::policy::PolicyKind;
 
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::{Arm, Launch, Pair, launch};
 use crate::replication::rate;
+use crate::training::arms::policy_name;
 use crate::training::cores::two_cores;
 use crate::training::recorded::Recorded;
 use crate::training::recording::{NOT_YET, SAMPLE_EVERYTHING, arguments, record};
 use crate::training::settings::TrainingSettings;
 
+/// Policies that a replica collects under, the default last.
+const POLICIES: [PolicyKind; 4] = [PolicyKind::Nothing, PolicyKind::HardLimit, PolicyKind::Sigma, PolicyKind::Headroom];
 /// A run is so much longer than one of another question: models need samples. Where everything is as short as can be, less.
 const LONGER: u32 = 15;
 const SMALL_LONGER: u32 = 5;
@@ -21,10 +25,17 @@ const PERCENT: f64 = 50.0;
 /// Share of the primary's reads that a replica runs again where everything is as short as can be.
 const ALL_READS: [&str; 2] = ["--set", "training.read_share=1"];
 
-/// What was recorded.
-pub(super) struct Runs {
+/// What a pair recorded whose replica collected by a policy.
+pub(super) struct Taught {
+    pub(super) policy: PolicyKind,
     pub(super) replica: Recorded,
     pub(super) primary: Recorded,
+}
+
+/// What was recorded.
+pub(super) struct Runs {
+    /// By policy, the default last.
+    pub(super) taught: Vec<Taught>,
     pub(super) offline: Recorded,
     pub(super) held_out: Recorded,
     /// Transactions a second of all of them.
@@ -47,27 +58,45 @@ impl Runs {
     /// A server does not start or keeps no samples; the driver's.
     pub(super) fn record(settings: &TrainingSettings) -> anyhow::Result<Self> {
         let [to_learn, alone, to_judge] = [0, 1, 2].map(|run| with(settings, run));
-        let pair = start(settings, "pair to learn from", &to_learn, false)?;
-        let per_s =
-            rate::peak(&pair, &ReplicationSettings { time: settings.time, ..to_learn.clone() })? * PERCENT / 100.0;
-        let (primary, replica) = record(pair, &to_learn, per_s)?;
-        let (offline, _nobody) = record(start(settings, "lone server", &alone, true)?, &alone, per_s)?;
-        let (held_out, _its_replica) =
-            record(start(settings, "pair to judge by", &to_judge, false)?, &to_judge, per_s)?;
-        let replica = replica.context("it was started")?;
-        Ok(Self { replica, primary, offline, held_out, rate: per_s, seconds: to_learn.time.as_secs_f64() })
+        let (mut taught, mut known) = (Vec::new(), None);
+        for policy in POLICIES {
+            let name = format!("pair to learn from, {}", policy_name(policy));
+            let pair = start(settings, &name, &to_learn, Some(policy))?;
+            let per_s = match known {
+                Some(per_s) => per_s,
+                None => {
+                    let short = ReplicationSettings { time: settings.time, ..to_learn.clone() };
+                    rate::peak(&pair, &short)? * PERCENT / 100.0
+                }
+            };
+            known = Some(per_s);
+            let (primary, replica) = record(pair, &to_learn, per_s)?;
+            taught.push(Taught { policy, replica: replica.context("it was started")?, primary });
+        }
+        let per_s = known.context("there is a policy")?;
+        let (offline, _nobody) = record(start(settings, "lone server", &alone, None)?, &alone, per_s)?;
+        let judge = start(settings, "pair to judge by", &to_judge, Some(PolicyKind::Headroom))?;
+        let (held_out, _its_replica) = record(judge, &to_judge, per_s)?;
+        Ok(Self { taught, offline, held_out, rate: per_s, seconds: to_learn.time.as_secs_f64() })
     }
 }
 
-/// Starts a pair, or a primary alone, that samples everything once it is told to, and loads it.
-fn start(settings: &TrainingSettings, name: &str, with: &ReplicationSettings, alone: bool) -> anyhow::Result<Pair> {
+/// Starts a primary that samples everything once it is told to, with a replica that collects by `policy`, or alone, and loads it.
+fn start(
+    settings: &TrainingSettings,
+    name: &str,
+    with: &ReplicationSettings,
+    policy: Option<PolicyKind>,
+) -> anyhow::Result<Pair> {
+    let by_policy = policy.map(|policy| format!("training.collection_policy={}", policy.name()));
+    let by_policy: Vec<&str> = by_policy.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
     let reads: &[&str] = if settings.small { &ALL_READS } else { &[] };
     let pair = Launch {
         name: name.to_owned(),
         primary: arguments(&[&[SAMPLE_EVERYTHING], &NOT_YET, reads]),
-        replica: arguments(&[&NOT_YET]),
+        replica: arguments(&[&NOT_YET, &by_policy[..]]),
         cores: two_cores(),
-        alone,
+        alone: policy.is_none(),
         ..Launch::default()
     };
     let pair = launch(with, Arm::Collie, pair)?;
