@@ -4,7 +4,7 @@
 //! - C1. All runs are of one server with the same rows, in balanced order; only values differ, and they are put by hand before each run.
 
 use super::change::{Change, Values, told, with_values};
-use super::deciding::{Apply, Deciding};
+use super::deciding::{Apply, Deciding, Sampled};
 use super::load::{Load, Ran};
 use super::models::{learn, record};
 use super::times::Times;
@@ -46,13 +46,13 @@ pub(super) fn measure(
     section: &mut Section,
 ) -> anyhow::Result<f64> {
     let plan = &settings.plan;
-    let learning = Deciding::start_new(settings, load.name(), Apply::Off)?;
+    let learning = Deciding::start_new(settings, load.name())?;
     load.prepare(settings, learning.pair())?;
     record(settings, times, load, &learning)?;
     let scratch = learning.stop()?;
     plan.say(&format!("decisions: {}: fitting", load.name()));
     let known = learn(&plan.env, &scratch.path().join("data"), times.rows_max)?;
-    let server = Deciding::start(settings, load.name(), scratch, Apply::Canary)?;
+    let server = Deciding::start(settings, load.name(), scratch, (Apply::Canary, Sampled::All))?;
     let before = server.in_force()?;
     let tuned = tune(settings, times, load, &server, &before)?;
     set_samples(plan, server.pair(), Node::Primary, false)?;

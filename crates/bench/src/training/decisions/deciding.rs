@@ -1,7 +1,9 @@
 //! `Deciding`: a lone server that may decide about its own settings, and what it says of them.
 //!
 //! # What always holds
-//! - D1. Every call of every unit is sampled: by default a primary samples a thousandth, and it would be minutes until it had enough to propose by.
+//! - D1. Where models are learned of samples or are as good as those, every call of every unit is sampled: by default a primary samples a thousandth,
+//!   and it would be minutes until it had enough to propose by. Wrong ones would be found out so soon that they proposed nothing: they are judged by
+//!   a thousand samples.
 //! - D2. What a server knows of models is in its directory: who starts one in the directory of another has what that one has learned.
 
 use std::io::{Read, Write};
@@ -34,6 +36,14 @@ pub(super) enum Apply {
     Canary,
 }
 
+/// Which calls it samples (D1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sampled {
+    All,
+    /// A thousandth, as users get it.
+    ByDefault,
+}
+
 /// See the module's documentation.
 pub(super) struct Deciding {
     pair: Pair,
@@ -49,13 +59,17 @@ impl Deciding {
         settings: &TrainingSettings,
         name: &str,
         scratch: Arc<Scratch>,
-        apply: Apply,
+        (apply, sampled): (Apply, Sampled),
     ) -> anyhow::Result<Self> {
         let how: &[&str] = match apply {
             Apply::Off => &["--set", "training.apply=off", NOT_YET[0], NOT_YET[1]],
             Apply::Canary => &["--set", "training.apply=canary"],
         };
-        let primary = arguments(&[&[SAMPLE_EVERYTHING], &HTTP, how]);
+        let samples: &[&str] = match sampled {
+            Sampled::All => &[SAMPLE_EVERYTHING],
+            Sampled::ByDefault => &[],
+        };
+        let primary = arguments(&[samples, &HTTP, how]);
         let launch = Launch { name: name.to_owned(), primary, cores: two_cores(), alone: true, ..Launch::default() };
         let pair = launch_in(&settings.replication(), scratch, launch)?;
         let said = || pair.primary_words().lines().find_map(|line| line.strip_prefix(SAID).map(str::to_owned));
@@ -63,13 +77,13 @@ impl Deciding {
         Ok(Self { pair, http })
     }
 
-    /// Starts one in a new directory.
+    /// Starts one in a new directory that decides nothing, and samples every call once it is told to.
     ///
     /// # Errors
     /// It does not start.
-    pub(super) fn start_new(settings: &TrainingSettings, name: &str, apply: Apply) -> anyhow::Result<Self> {
+    pub(super) fn start_new(settings: &TrainingSettings, name: &str) -> anyhow::Result<Self> {
         let scratch = Arc::new(Scratch::new(&settings.plan.env, &settings.plan.dir)?);
-        Self::start(settings, name, scratch, apply)
+        Self::start(settings, name, scratch, (Apply::Off, Sampled::All))
     }
 
     pub(super) fn pair(&self) -> &Pair {

@@ -1,13 +1,13 @@
 //! What becomes of a change in flight when the load becomes another one?
 //!
-//! Models of the wrong sign propose, so that there is a change to speak of whatever the load. Once it is on trial, or after half of the time,
-//! clients go over from small transactions to overwrites of many rows. From then on throughput is measured window by window, until the change
-//! has ended and for as long again under the old value: that is what a loss is judged by, and what chance alone does is said beside it.
+//! Models of the first load propose. Once a change is on trial, or after half of the time, clients go over from small transactions to overwrites of
+//! many rows. From then on throughput is measured window by window, until the change has ended and for as long again under the old value: that is
+//! what a loss is judged by, and what chance alone does is said beside it.
 
 use super::change::Change;
-use super::deciding::{Apply, Deciding};
+use super::deciding::{Apply, Deciding, Sampled};
 use super::load::Load;
-use super::models::put_wrong;
+use super::models::{learn, record};
 use super::times::Times;
 use crate::Section;
 use crate::measures::{float, median};
@@ -40,12 +40,13 @@ struct Shifted {
 pub(super) fn measure(settings: &TrainingSettings, times: &Times, section: &mut Section) -> anyhow::Result<()> {
     let plan = &settings.plan;
     let [first, second] = LOADS;
-    let empty = Deciding::start_new(settings, "load shift", Apply::Off)?;
+    let empty = Deciding::start_new(settings, "load shift")?;
     first.prepare(settings, empty.pair())?;
     second.prepare(settings, empty.pair())?;
+    record(settings, times, first, &empty)?;
     let scratch = empty.stop()?;
-    put_wrong(&plan.env, &scratch.path().join("data"), settings.seed)?;
-    let server = Deciding::start(settings, "load shift", scratch, Apply::Canary)?;
+    learn(&plan.env, &scratch.path().join("data"), times.rows_max)?;
+    let server = Deciding::start(settings, "load shift", scratch, (Apply::Canary, Sampled::All))?;
     let before = server.in_force()?;
     let with = ReplicationSettings { time: times.look, ..settings.replication() };
     let seconds = |from: u64, to: u64| float(to - from) / 1e9;

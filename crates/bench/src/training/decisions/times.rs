@@ -59,7 +59,7 @@ impl Times {
             canary: seconds(12),
             look: seconds(3),
             shifted: seconds(60),
-            wrong: seconds(90),
+            wrong: seconds(150),
             wrong_runs: &[Harm::OnTrial, Harm::InCanary, Harm::OnTrial],
         }
     }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::change::{Change, Values};
-use super::deciding::{Apply, Deciding};
+use super::deciding::{Apply, Deciding, Sampled};
 use super::models::put_wrong;
 use super::times::Times;
 use crate::Section;
@@ -84,15 +84,15 @@ fn one_run(settings: &TrainingSettings, times: &Times, harm: Harm) -> anyhow::Re
     const NAME: &str = "models of the wrong sign";
     let plan = &settings.plan;
     plan.say(&format!("decisions: {NAME}: {}", harm.name()));
-    let empty = Deciding::start_new(settings, NAME, Apply::Off)?;
+    let empty = Deciding::start_new(settings, NAME)?;
     ROWS.iter().try_for_each(|text| empty.pair().connect()?.batch_execute(text).map_err(anyhow::Error::from))?;
     let scratch = empty.stop()?;
     put_wrong(&plan.env, &scratch.path().join("data"), settings.seed)?;
-    let server = Deciding::start(settings, NAME, scratch, Apply::Canary)?;
+    let server = Deciding::start(settings, NAME, scratch, (Apply::Canary, Sampled::ByDefault))?;
     let before = server.in_force()?;
     let mut outcome = watch(settings, times.wrong, harm, &server, &before)?;
     outcome.is_restored = server.in_force()? == before || outcome.changes.iter().any(Change::is_open);
-    let server = Deciding::start(settings, NAME, server.stop()?, Apply::Canary)?;
+    let server = Deciding::start(settings, NAME, server.stop()?, (Apply::Canary, Sampled::ByDefault))?;
     outcome.is_restored &= server.in_force()? == before;
     // What was in flight when the server was stopped has ended by that.
     outcome.changes = server.changes()?;
