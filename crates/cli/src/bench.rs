@@ -90,7 +90,7 @@ pub(crate) enum Command {
     /// Questions: sample (one sample beside an empty loop, two readings of the processor's counter and six system calls), overhead (a primary's
     /// throughput, p99 and processor time by default and with every call sampled), rate (which rate a replica follows that collects), time
     /// (how far behind it is), policies-model and policies (under disturbances, in a model and on a pair), accuracy, hardware and active (of
-    /// models, and the samples that they need), decisions (what a server gains that tunes itself, and whether wrong models harm: 20 minutes),
+    /// models, and the samples that they need), decisions (what a server gains that tunes itself, and whether wrong models harm),
     /// safety (what faults in the midst of a decision leave), cost (all that collecting takes on both
     /// machines), fig-1-1 and fig-5-3 (of the thesis). Servers are started for it; what is collected is changed while they run, and ratios of
     /// paired runs are given with 95 % intervals (keys that end in _ci95). A missed target is marked LOST. All together take two hours; some
