@@ -23,8 +23,8 @@ use super::{
     say,
 };
 
-/// Between two lines.
-const EVERY: Duration = Duration::from_secs(5);
+/// Between two lines. The policy has a control window every five seconds: lines as far apart would show nothing else.
+const EVERY: Duration = Duration::from_secs(4);
 /// How long the load may take to end once it is told to: what it has begun.
 const END: Duration = Duration::from_secs(10);
 
