@@ -1,6 +1,18 @@
-//! A plain sample, for examples and tests.
+//! A plain sample and a model that is wrong, for examples, tests and benchmarks.
 
-use collie_obs::Sample;
+use collie_env::{Random as _, SimRandom};
+use collie_obs::{Sample, UnitSchema};
+use collie_train::{
+    LabelId, TrainError, UnitId,
+    model::{self, FitOptions, Package, Samples},
+};
+
+use crate::{complexity_of, schema_hash};
+
+/// Samples that a wrong model is fitted to.
+const WRONG_ROWS: u64 = 600;
+/// Their features go up to two to the power of this.
+const WRONG_DOUBLINGS: f64 = 30.0;
 
 /// Returns a sample of a unit, version 1: features 1, 2, 3 and on, an elapsed time of `elapsed_ns`, taken for certain.
 pub fn sample_of_unit(unit: u8, elapsed_ns: u64) -> Sample {
@@ -19,4 +31,28 @@ pub fn sample_of_unit(unit: u8, elapsed_ns: u64) -> Sample {
         features,
         labels: [elapsed_ns, 0, 0, 0],
     }
+}
+
+/// Returns a model of a unit's elapsed time with the wrong sign: the more a call has to do, the less time it says that it takes. What decisions
+/// make of such a one is what it is for.
+///
+/// # Errors
+/// The fit's.
+pub fn wrong_package(unit: &UnitSchema, seed: u64) -> Result<Package, TrainError> {
+    let chance = SimRandom::new(seed);
+    let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0))?;
+    for time_us in 0..WRONG_ROWS {
+        let doublings = || (chance.u64() >> 11) as f64 / (1_u64 << 53) as f64 * WRONG_DOUBLINGS;
+        let features: Vec<f64> = unit.features.iter().map(|_| doublings().exp2().floor() - 1.0).collect();
+        let label = features.iter().fold(1e9, |label, feature| label / (1.0 + feature).sqrt());
+        samples.push(model::Sample { features: &features, label, weight: 1.0, time_us })?;
+    }
+    Ok(Package {
+        unit: UnitId::new(unit.id),
+        label: LabelId::new(0),
+        schema_version: unit.version,
+        schema: schema_hash(unit),
+        hardware: Vec::new(),
+        fitted: model::fit(&samples, &FitOptions::default())?,
+    })
 }

@@ -57,7 +57,7 @@ pub use context::{CONTEXT_UNIT, CONTEXT_VERSION};
 pub use dir::SampleDir;
 pub use error::SamplesError;
 pub use evaluate::{Evaluation, evaluate, unit_for};
-pub use example::sample_of_unit;
+pub use example::{sample_of_unit, wrong_package};
 pub use explain::{Explanation, FeatureWeight, explain};
 pub use file::{SampleFile, SampleRow};
 pub use fit::{FitOutcome, FitRequest, FitVerdict, fit};

@@ -9,13 +9,9 @@ use collie_clients_tests::{
     session::{run, value},
     state,
 };
-use collie_env::{Env, Random as _, SimRandom};
-use collie_samples::{PackageDir, complexity_of, schema_hash, unit_of};
-use collie_train::{
-    LabelId, UnitId,
-    decision::{Entry, JOURNAL_NAME, Row, Verdict, journal_header, read_journal, sample_journal},
-    model::{FitOptions, Package, Sample, Samples, fit},
-};
+use collie_env::Env;
+use collie_samples::{PackageDir, unit_of, wrong_package};
+use collie_train::decision::{Entry, JOURNAL_NAME, Row, Verdict, journal_header, read_journal, sample_journal};
 
 const HTTP: [&str; 2] = ["--http", "127.0.0.1:0"];
 
@@ -159,23 +155,7 @@ fn put_wrong_models(place: &Place) {
     let packages = PackageDir::new(Env::real().files, &place.data().join("models"));
     for number in ASKED {
         let unit = unit_of(number, 1).expect("a unit");
-        let chance = SimRandom::new(u64::from(number));
-        let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0)).expect("as many as a sample has");
-        for time_us in 0..600 {
-            let doublings = || (chance.u64() >> 11) as f64 / (1_u64 << 53) as f64 * 30.0;
-            let features: Vec<f64> = unit.features.iter().map(|_| doublings().exp2().floor() - 1.0).collect();
-            let label = features.iter().fold(1e9, |label, feature| label / (1.0 + feature).sqrt());
-            samples.push(Sample { features: &features, label, weight: 1.0, time_us }).expect("plain numbers");
-        }
-        let package = Package {
-            unit: UnitId::new(unit.id),
-            label: LabelId::new(0),
-            schema_version: unit.version,
-            schema: schema_hash(unit),
-            hardware: vec![7],
-            fitted: fit(&samples, &FitOptions::default()).expect("there are enough rows"),
-        };
-        packages.store(&package).expect("a disk that works");
+        packages.store(&wrong_package(unit, u64::from(number)).expect("a fit")).expect("a disk that works");
     }
 }
 

@@ -221,13 +221,12 @@ impl Decisions {
 
     /// Takes the time, once a second also when nothing was measured: a change that is past its deadline is rolled back (D1).
     pub fn tick(&mut self, now_s: u64) -> Vec<Action> {
-        if let Some(change) = &mut self.in_flight {
-            change.until_s = change.until_s.min(now_s.saturating_add(DEADLINE_S)); // D3
+        let Some(change) = &mut self.in_flight else { return Vec::new() };
+        change.until_s = change.until_s.min(now_s.saturating_add(DEADLINE_S)); // D3
+        if now_s < change.until_s {
+            return Vec::new();
         }
-        match &self.in_flight {
-            Some(change) if now_s >= change.until_s => self.end(Verdict::Guarded(Guard::Blind), now_s),
-            _ => Vec::new(),
-        }
+        self.end(Verdict::Guarded(Guard::Blind), now_s)
     }
 
     fn end(&mut self, verdict: Verdict, now_s: u64) -> Vec<Action> {

@@ -5,11 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use collie_env::{Env, SimRandom};
+use collie_env::Env;
 use collie_obs::{UNITS, UnitSchema};
-use collie_samples::{FitRequest, FitVerdict, PackageDir, complexity_of, fit, schema_hash};
-use collie_train::model::{self, FitOptions, Package, Sample, Samples};
-use collie_train::{LabelId, UnitId};
+use collie_samples::{FitRequest, FitVerdict, PackageDir, fit, wrong_package};
 
 use super::change::Values;
 use super::deciding::Deciding;
@@ -24,13 +22,6 @@ const ASKED: [&str; 6] = ["LOG_FLUSH", "ROW_READ", "SCAN", "GC_TICK", "FLUSH_LEV
 /// By what all settings are multiplied while samples are taken: a model that has seen one value only knows nothing of another one, and then
 /// nothing is proposed.
 const FACTORS: [f64; 3] = [1.0, 2.0, 0.5];
-/// Samples that a wrong model is fitted to.
-const WRONG_ROWS: u64 = 600;
-/// Their features go up to two to the power of this.
-const WRONG_DOUBLINGS: f64 = 30.0;
-/// Parts of the whole that chance draws from.
-const PARTS: u32 = 1 << 20;
-
 fn asked() -> impl Iterator<Item = &'static UnitSchema> {
     UNITS.iter().filter(|unit| ASKED.contains(&unit.name))
 }
@@ -79,36 +70,15 @@ pub(super) fn learn(env: &Env, data: &Path, rows_max: usize) -> anyhow::Result<V
 pub(super) fn put_wrong(env: &Env, data: &Path, seed: u64) -> anyhow::Result<()> {
     let packages = PackageDir::new(Arc::clone(&env.files), &data.join("models"));
     for unit in asked() {
-        packages.store(&wrong(unit, seed)?)?;
+        packages.store(&wrong_package(unit, seed ^ u64::from(unit.id))?)?;
     }
     Ok(())
-}
-
-fn wrong(unit: &UnitSchema, seed: u64) -> anyhow::Result<Package> {
-    let random = SimRandom::new(seed ^ u64::from(unit.id));
-    let mut samples = Samples::new(unit.features.len(), complexity_of(unit, 0))?;
-    for time_us in 0..WRONG_ROWS {
-        let features = unit.features.iter().map(|_| {
-            let part = u32::try_from(random.below(u64::from(PARTS))).expect("below a small number");
-            (f64::from(part) / f64::from(PARTS) * WRONG_DOUBLINGS).exp2().floor() - 1.0
-        });
-        let features: Vec<f64> = features.collect();
-        let label = features.iter().fold(1e9, |label, feature| label / (1.0 + feature).sqrt());
-        samples.push(Sample { features: &features, label, weight: 1.0, time_us })?;
-    }
-    Ok(Package {
-        unit: UnitId::new(unit.id),
-        label: LabelId::new(0),
-        schema_version: unit.version,
-        schema: schema_hash(unit),
-        hardware: Vec::new(),
-        fitted: model::fit(&samples, &FitOptions::default())?,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit};
+    use collie_train::{LabelId, UnitId};
 
     use super::*;
 

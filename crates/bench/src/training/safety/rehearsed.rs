@@ -139,7 +139,7 @@ fn clock_jumps(seed: u64, tally: &mut Tally) -> anyhow::Result<()> {
         // Over the seconds of a decision, another one for each server.
         let mut node = begun(seed, (seed * 7 + number as u64 * 11) % SECONDS)?;
         let was_busy = node.is_busy();
-        node.set_clock(jump_s);
+        node.move_clock(jump_s);
         let is_kept = (0..2 * TO_THE_END).any(|_| {
             node.second();
             node.verdict().is_some_and(Verdict::is_kept)

@@ -291,11 +291,11 @@ fn a_setting_in_quarantine_does_not_stand_before_others() {
 #[test]
 fn a_clock_that_was_set_back_does_not_end_decisions() {
     let mut node = made_up(21, 0.15, 0.2);
-    node.set_clock(-31_536_000);
+    node.move_clock(-31_536_000);
     node.until_canary();
     node.world.0.lock().guard = Some(Guard::Memory);
     node.tick();
     node.world.0.lock().guard = None;
-    node.set_clock(-31_536_000);
+    node.move_clock(-31_536_000);
     node.until(|verdict| verdict == Verdict::Trial);
 }

@@ -73,7 +73,7 @@ impl Rehearsal {
     }
 
     /// Lets the clock jump, as somebody who sets it does.
-    pub fn set_clock(&mut self, seconds: i64) {
+    pub fn move_clock(&mut self, seconds: i64) {
         self.now_s = self.now_s.saturating_add_signed(seconds);
     }
 
