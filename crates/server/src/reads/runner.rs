@@ -9,6 +9,7 @@
 //! - N4. Once [`ReadRunner::end`] has returned nothing runs, and nothing will: a promotion goes on only then.
 
 use std::{
+    fmt,
     future::pending,
     sync::{
         Arc, OnceLock,
@@ -35,7 +36,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::slices::Slices;
+use super::slices::{SLICE_US, Slices};
 
 /// How long a read may take, waiting for slices included.
 const STATEMENT_MS: u64 = 5_000;
@@ -71,6 +72,12 @@ pub(crate) struct ReadRunner {
     running: watch::Sender<bool>,
     /// Cancels what runs.
     cancel: Mutex<Option<CancelHandle>>,
+}
+
+impl fmt::Debug for ReadRunner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadRunner").field("counts", &self.counts).finish_non_exhaustive()
+    }
 }
 
 impl ReadRunner {
@@ -183,6 +190,15 @@ impl ReadRunner {
             Rerun::Unfit => count(unfit, 1),
             Rerun::Failed(_) => count(failed, 1),
         }
+    }
+
+    /// Returns how many reads came, and what running one takes, in us: the mean of those that ran, a slice before there is one.
+    pub(crate) fn offered(&self) -> (u64, f64) {
+        let spent_us = self.elastic.get().map_or(0, |elastic| elastic.spent_us());
+        let Counts { run, unfit, failed, .. } = &self.counts;
+        let paid: u64 = [run, unfit, failed].iter().map(|count| count.load(Relaxed)).sum();
+        let each_us = if paid > 0 { spent_us as f64 / paid as f64 } else { SLICE_US as f64 };
+        (self.inbox.stat().came, each_us)
     }
 
     /// Returns what became of the reads.

@@ -15,7 +15,7 @@ use collie_train::policy::ElasticBudget;
 use tokio::time::sleep;
 
 /// What is asked for at once.
-const SLICE_US: u64 = 1000;
+pub(super) const SLICE_US: u64 = 1000;
 
 /// How often it is looked whether there is a slice.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

@@ -202,7 +202,8 @@ impl Following {
     /// Has `training` decide from now on how much it may collect, until it is promoted or closed.
     pub(crate) fn collect_by(&mut self, runtime: &Runtime, training: Arc<Training>) {
         let Candidate { target, env, training: of_candidate, .. } = &*self.candidate;
-        let sensors = Sensors::new(self.replica.clone(), target.clone(), training.clone(), env.clone());
+        let (replica, reads) = (self.replica.clone(), self.reads.clone());
+        let sensors = Sensors::new(replica, target.clone(), training.clone(), reads, env.clone());
         // A promotion that comes from now on finds it.
         let _only_once = of_candidate.set(training.clone());
         let life = training.begin();

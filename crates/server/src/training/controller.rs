@@ -112,7 +112,7 @@ mod tests {
     /// replica that is otherwise idle, then none.
     #[test]
     fn waiting_apply_threads_come_first() {
-        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        let calm = Signals { delay_us: 300.0, offered_us_per_s: 1e6, ..Signals::default() };
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
         (0..40).for_each(|_| _ = controller.tick(&calm, 0.0));
         let before = controller.tick(&calm, 0.0);

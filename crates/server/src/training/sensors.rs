@@ -8,9 +8,10 @@ use collie_replica::database::{DelaysHeard, EngineTarget};
 use collie_train::policy::{Signals, TICK_US};
 
 use super::{run_queue::RunQueue, state::Training};
+use crate::reads::ReadRunner;
 
-/// What work that can wait could use, in us per second: it takes one core at the most.
-const ELASTIC_US_PER_S: f64 = 1e6;
+/// The most that reads which are run again can use, in us per second: one core.
+const READS_US_PER_S_MAX: f64 = 1e6;
 
 /// One look at all counters.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +28,10 @@ struct Look {
     spent_us: f64,
     /// What samples of every call would cost, in us per second.
     wanted_us_per_s: f64,
+    /// Reads that came to be run again.
+    reads: u64,
+    /// What one of them takes, in us.
+    read_us: f64,
 }
 
 fn us(ns: u64) -> f64 {
@@ -37,7 +42,18 @@ fn us_of(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
+/// Returns what follows `before` when `now` is measured: up at once, down by a tenth of the way.
+fn peak(before: f64, now: f64) -> f64 {
+    now.max(0.9 * before + 0.1 * now)
+}
+
 impl Look {
+    /// Returns what the reads that came since `before` would take if all of them were run, in us per second.
+    fn reads_us_per_s(&self, before: &Self, elapsed_us: f64) -> f64 {
+        let came = self.reads.saturating_sub(before.reads);
+        (came as f64 * self.read_us * 1e6 / elapsed_us).min(READS_US_PER_S_MAX)
+    }
+
     /// Returns what was measured since `before`, as if exactly a tick had passed.
     fn signals_since(&self, before: &Self) -> Signals {
         let elapsed_us = us(self.at_ns.saturating_sub(before.at_ns)).max(1.0);
@@ -49,7 +65,7 @@ impl Look {
             commits_per_s: commits as f64 * 1e6 / elapsed_us,
             busy_us: busy_us * TICK_US / elapsed_us,
             spent_us: (self.spent_us - before.spent_us).max(0.0) * TICK_US / elapsed_us,
-            offered_us_per_s: ELASTIC_US_PER_S + self.wanted_us_per_s,
+            offered_us_per_s: self.wanted_us_per_s + self.reads_us_per_s(before, elapsed_us),
             heartbeat_us: self.heard_ns.map_or(f64::INFINITY, |heard_ns| us(self.at_ns.saturating_sub(heard_ns))),
             // No number: it counts as what grants least.
             run_queue_us_p99: self.run_queue_us.unwrap_or(f64::NAN),
@@ -64,22 +80,32 @@ pub(crate) struct Sensors {
     replica: Replica,
     target: Arc<EngineTarget>,
     training: Arc<Training>,
+    reads: Arc<ReadRunner>,
     env: Env,
     run_queue: RunQueue,
     before: Look,
+    /// What is offered, in us per second: up at once, down slowly. Reads come one by one.
+    offered_us_per_s: f64,
 }
 
 impl Sensors {
     /// Looks at a replica from now on.
-    pub(crate) fn new(replica: Replica, target: Arc<EngineTarget>, training: Arc<Training>, env: Env) -> Self {
+    pub(crate) fn new(
+        replica: Replica,
+        target: Arc<EngineTarget>,
+        training: Arc<Training>,
+        reads: Arc<ReadRunner>,
+        env: Env,
+    ) -> Self {
         let (run_queue, before) = (RunQueue::default(), Look::default());
-        let mut sensors = Self { replica, target, training, env, run_queue, before };
+        let mut sensors = Self { replica, target, training, reads, env, run_queue, before, offered_us_per_s: 0.0 };
         sensors.before = sensors.look();
         sensors
     }
 
     fn look(&mut self) -> Look {
         let at_ns = self.env.clock.now_ns();
+        let (reads, read_us) = self.reads.offered();
         Look {
             at_ns,
             apply: self.replica.apply_stat(),
@@ -89,6 +115,8 @@ impl Sensors {
             run_queue_us: self.run_queue.longest_us(),
             spent_us: self.training.collection().apply_spent_us(),
             wanted_us_per_s: self.training.collection().wanted_us_per_s(),
+            reads,
+            read_us,
         }
     }
 
@@ -97,7 +125,8 @@ impl Sensors {
         let now = self.look();
         let signals = now.signals_since(&self.before);
         self.before = now;
-        signals
+        self.offered_us_per_s = peak(self.offered_us_per_s, signals.offered_us_per_s);
+        Signals { offered_us_per_s: self.offered_us_per_s, ..signals }
     }
 }
 
@@ -129,15 +158,20 @@ mod tests {
         }
     }
 
-    /// Goal: what samples cost apply threads is told apart from their work, and what all of them would cost is offered. Method: 300 us in three
-    /// ticks, beside work that can wait.
+    /// Goal: what samples cost apply threads is told apart from their work; what all samples and all reads that came would cost is offered,
+    /// of reads a core at the most, and is not forgotten between two reads. Method: 300 us in three ticks; six reads of 2 ms in them; as many
+    /// of a second each.
     #[test]
-    fn what_samples_cost_is_told() {
-        let (before, mut after) = (look(1000, 0, 0), look(1300, 0, 50));
+    fn what_collection_costs_and_would_cost_is_told() {
+        let (mut before, mut after) = (look(1000, 0, 0), look(1300, 0, 50));
         (after.spent_us, after.wanted_us_per_s) = (300.0, 2500.0);
+        (before.reads, after.reads, after.read_us) = (4, 10, 2000.0);
         let signals = after.signals_since(&before);
         assert!((signals.spent_us - 100.0).abs() < 1e-6, "{}", signals.spent_us);
-        assert_eq!(signals.offered_us_per_s, ELASTIC_US_PER_S + 2500.0);
+        assert!((signals.offered_us_per_s - 42_500.0).abs() < 1e-6, "{}", signals.offered_us_per_s);
+        after.read_us = 1e6;
+        assert_eq!(after.signals_since(&before).offered_us_per_s, READS_US_PER_S_MAX + 2500.0);
+        assert_eq!([peak(0.0, 500.0), peak(1000.0, 0.0), peak(1000.0, 2000.0)], [500.0, 900.0, 2000.0]);
     }
 
     /// Goal: D is the mean of what was told in the tick, or what was told last; a primary that was never heard is infinitely far, and what

@@ -2,7 +2,8 @@
 //!
 //! Feed-forward: from the peak of the commit rate and the peak of the work per commit follows how busy the workers are without
 //! collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and an integral part
-//! that only ever take away. The delay without collection is measured in control windows, in which nothing is collected.
+//! that only ever take away. They take it from what is offered, where that is less than what is left: of a grant that nobody could use
+//! up, a half taken away changes nothing. The delay without collection is measured in control windows, in which nothing is collected.
 
 use super::{Bound, Grant, Policy, PolicyState, Settings, Signals, TICK_US};
 
@@ -104,7 +105,8 @@ impl Policy for Headroom {
         let error = (limit_us / behind_us.max(1.0)).ln();
         self.integral = (self.integral + 0.02 * error).clamp(-1.0, 0.0);
         let correction = (1.0 + 0.15 * error.min(0.0) + self.integral).max(0.0);
-        Grant { collect_us_per_s: capacity * (room * correction).max(SHARE_MIN) }
+        let usable = room.min(signals.offered_us_per_s / capacity);
+        Grant { collect_us_per_s: capacity * (usable * correction).max(SHARE_MIN) }
     }
 
     /// A tick without news counts as infinitely far behind: the integral falls, and a control window loses its measurement.
@@ -137,9 +139,17 @@ mod tests {
 
     use super::*;
 
+    /// More than any grant.
+    const OFFERED: f64 = 1e8;
+
+    /// What is seen of one worker that is at work for a tenth of its time.
+    fn light(delay_us: f64) -> Signals {
+        Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, offered_us_per_s: OFFERED, ..Signals::default() }
+    }
+
     fn started(delay_us: f64) -> Headroom {
         let mut policy = Headroom::new(&Settings::default());
-        let calm = Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, ..Signals::default() };
+        let calm = light(delay_us);
         for _ in 0..4 {
             policy.tick(&calm);
         }
@@ -150,7 +160,7 @@ mod tests {
     #[test]
     fn headroom_grants_what_the_workers_have_left() {
         let mut policy = started(300.0);
-        let calm = Signals { delay_us: 300.0, commits_per_s: 1000.0, busy_us: 10_000.0, ..Signals::default() };
+        let calm = light(300.0);
         let state = policy.state();
         assert_eq!([state.without_us, state.bound_us, state.commit_us], [300.0, 1300.0, 100.0].map(Some));
         assert!(state.utilisation.is_some_and(|rho| (rho - 0.1).abs() < 1e-9) && !state.is_control);
@@ -159,6 +169,22 @@ mod tests {
         let error = 0.5_f64.ln();
         let expected = 1e6 * 0.75 * (1.0 + 0.15 * error + 0.02 * error);
         assert!((policy.tick(&late).collect_us_per_s - expected).abs() < 1e-3);
+    }
+
+    /// Goal: what the delay takes away is taken from what can be used, so that it is felt whatever is left; all that is offered is granted
+    /// while the delay is inside. Method: 30 ms a second offered to workers with 750 left, at half of the bound and at one and a half.
+    #[test]
+    fn headroom_takes_from_what_is_offered() {
+        let mut policy = started(300.0);
+        let offered = 30_000.0;
+        let calm = Signals { offered_us_per_s: offered, ..light(650.0) };
+        assert!((policy.tick(&calm).collect_us_per_s - offered).abs() < 1e-6);
+        let late = Signals { delay_us: 1950.0, ..calm };
+        let least = (0..40).map(|_| policy.tick(&late).collect_us_per_s).fold(offered, f64::min);
+        // The fortieth tick: I = -0.02 * 40 * ln 1.5, and P.
+        assert!((least - offered * (1.0 - (0.15 + 0.02 * 40.0) * 1.5_f64.ln())).abs() < 1e-6, "{least}");
+        let nothing = Signals { offered_us_per_s: 0.0, ..light(650.0) };
+        assert_eq!(policy.tick(&nothing).collect_us_per_s, SHARE_MIN * 1e6, "so that what is offered can be found out");
     }
 
     /// Goal: control windows come every fifty ticks, three long. Method: which of 200 calm ticks grant nothing.
@@ -191,7 +217,7 @@ mod tests {
             let policy = started(base);
             let limit = policy.bound_us().expect("a control window has passed");
             let grant = |delay_us| {
-                let signals = Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, workers, ..Signals::default() };
+                let signals = Signals { workers, ..light(delay_us) };
                 policy.clone().tick(&signals).collect_us_per_s
             };
             let (near, far) = (a.min(b), a.max(b));

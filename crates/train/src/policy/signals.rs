@@ -27,7 +27,7 @@ pub struct Signals {
     pub busy_us: f64,
     /// The part of `busy_us` that went into collecting.
     pub spent_us: f64,
-    /// Collection work that the sources could use, in us per second.
+    /// Collection work that the sources would do if all were granted, in us per second.
     pub offered_us_per_s: f64,
     /// How long ago the primary was last heard of, in us.
     pub heartbeat_us: f64,
