@@ -16,7 +16,7 @@
 //! | `log_place.rs` | where the log is, and whose it is |
 //! | `descriptors.rs` | how many files the levels may have open |
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
-//! | `session.rs`, `calls.rs` | [`Session`]: transactions; what calls take and give |
+//! | `session.rs`, `session/ending.rs`, `calls.rs` | [`Session`]: transactions, how they end; what calls take and give |
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |

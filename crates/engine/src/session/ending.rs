@@ -1,0 +1,244 @@
+//! How a transaction ends: its record goes into the log and its writes stand, or they are undone. Either way its locks are released.
+//!
+//! A commit: what it read is given back, what kind of record it gets is settled, redo that is too long for one record is in the log
+//! already; then under a place in the log the record is written and the writes are stamped with its position (`collie_txn`), and
+//! the [`Ack`] says when that is as safe as was asked.
+
+use collie_base::Xid;
+use collie_obs::{TxnAbort, TxnCommit};
+use collie_txn::{Appended, CommitRecord, Ended, TableLocksHeld, Transaction};
+use collie_wal::{Level, WalError};
+
+use super::{NO_TRANSACTION, Session};
+use crate::commit_times;
+use crate::measured;
+use crate::no_log::NOTHING_TO_SYNC;
+use crate::redo::{encode_integers, tag};
+use crate::settled::CommitLevel;
+use crate::shared::Shared;
+use crate::wait::Ack;
+use crate::writes::Fates;
+use crate::{EngineError, Receipt};
+
+impl Session {
+    /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
+    /// [`Ack`] resolves.
+    ///
+    /// # Durability
+    /// None before the [`Ack`] resolves; then as `sync` asked: on disk, or on its way there.
+    ///
+    /// # Progress
+    /// A SERIALIZABLE transaction that wrote looks at everything it has read once more, and commits one at a time with its
+    /// like. No other waits for anything but room in a full log.
+    ///
+    /// # Errors
+    /// [`EngineError::ReadChanged`] of a SERIALIZABLE transaction; [`EngineError::InvalidArgument`] for `sync` without a log; the log's. The
+    /// transaction is then rolled back.
+    pub fn commit(&mut self, sync: bool) -> Result<Ack, EngineError> {
+        self.commit_at(if sync { CommitLevel::Local } else { CommitLevel::Async })
+    }
+
+    /// [`Session::commit`] at any level.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn commit_at(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
+        let span = collie_obs::start::<TxnCommit>();
+        let written = span.as_ref().map(|_| measured::Written::of(&self.redo));
+        let ack = self.commit_now(level)?;
+        if let (Some(span), Some(written)) = (span, written) {
+            written.committed(span, ack.csn().unwrap_or_default());
+        }
+        Ok(ack)
+    }
+
+    fn commit_now(&mut self, level: CommitLevel) -> Result<Ack, EngineError> {
+        let Some(t) = self.open.take() else { return Err(NO_TRANSACTION) };
+        self.view = None;
+        (self.checking, self.newest) = (false, None);
+        let reads = self.reads.take().map(|reads| reads.into_inner());
+        let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
+            // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
+            if reads.is_some_and(|reads| reads.saw_beyond()) {
+                self.abort(t);
+                return Err(EngineError::ReadChanged);
+            }
+            return self.end_without_record(t, level);
+        };
+        if level >= CommitLevel::Local && self.shared.has_no_log() {
+            self.abort(t);
+            return Err(NOTHING_TO_SYNC);
+        }
+        if let Err(error) = self.shared.check_leads() {
+            self.abort(t);
+            return Err(error);
+        }
+        let marker = match self.unlogged.then(|| self.marker()) {
+            None => None,
+            Some(Ok(Some(marker))) => Some(marker),
+            Some(Ok(None)) => return self.end_without_record(t, level),
+            Some(Err(error)) => {
+                self.abort(t);
+                return Err(error);
+            }
+        };
+        if marker.is_none()
+            && self.redo.must_flush()
+            && let Err(error) = self.write_chunk(xid)
+        {
+            self.abort(t);
+            return Err(error);
+        }
+        let log = self.shared.txns.log();
+        let mut timed = Vec::new();
+        let ended = log.with_writer_or(self.no_slowdown, |writer| {
+            let writer = match writer {
+                Ok(writer) => writer,
+                Err(error) => {
+                    self.txn.abort(t, &mut self.writes);
+                    return Err(error);
+                }
+            };
+            let record = match &marker {
+                None => commit_record(&self.shared, &t, self.redo.commit_record(xid), &mut timed),
+                Some(marker) => CommitRecord { tag: tag::UNLOGGED, bytes: marker },
+            };
+            let ended = match &reads {
+                None => self.txn.commit(t, writer, Some(record), &mut self.writes),
+                Some(reads) => {
+                    let snapshot =
+                        t.snapshot().expect("a transaction that wrote had a statement, and keeps its snapshot");
+                    let (slot, txns) = (self.txn.slot(), &self.shared.txns);
+                    self.txn.commit_validated(t, writer, record, &mut self.writes, || {
+                        let changed = reads.changed_since(snapshot, &self.shared.families, &Fates(txns));
+                        // A row that was deleted since may be gone when the snapshot is in force no more (N6).
+                        let changed = changed.or_else(|| txns.is_cancelled(slot).then_some(snapshot));
+                        changed.map_or(Ok(()), Err)
+                    })
+                }
+            };
+            let counts = marker.is_none() && matches!(ended, Ok(Ended::Committed { .. }));
+            if !counts && self.redo.has_chunks() {
+                // A log that refuses this too forgets the chunks at the next open.
+                let _ = writer.append(tag::ABORT, &[&encode_integers(&[xid.get()])]);
+            }
+            ended
+        });
+        self.settle_chunks(xid, marker.is_none(), &ended);
+        let keep_locks = std::mem::take(&mut self.wrote_catalog);
+        self.redo.clear();
+        if !matches!(ended, Ok(Ended::Committed { .. })) {
+            self.shared.aborts.add(1);
+        }
+        let ended = ended.map_err(|error| match error {
+            WalError::Closed if log.is_held() => EngineError::Replica,
+            error => error.into(),
+        });
+        match ended? {
+            Ended::Committed { at, locks } => Ok(self.acknowledge(at, level, keep_locks.then_some(locks))),
+            Ended::ReadChanged { .. } => Err(EngineError::ReadChanged),
+            Ended::Nothing => unreachable!("a commit with a record is in the log"),
+        }
+    }
+
+    /// Tells who keeps the redo that was in the log before the commit what became of it.
+    fn settle_chunks(&self, xid: Xid, is_logged: bool, ended: &Result<Ended, WalError>) {
+        let Some(base) = self.shared.base.as_ref().filter(|_| self.redo.has_chunks()) else { return };
+        match ended {
+            Ok(Ended::Committed { at, .. }) if is_logged => {
+                base.large.commit(xid, self.redo.first_chunk(), at.start, self.redo.families());
+            }
+            _ => base.large.abort(xid),
+        }
+    }
+
+    /// Returns what the reply to a commit waits for whose record is in the log.
+    fn acknowledge(&self, at: Appended, level: CommitLevel, locks: Option<TableLocksHeld>) -> Ack {
+        let log = self.shared.txns.log();
+        let asked = if level.is_synchronous() { Level::Disk } else { Level::Memory };
+        let level = match log.wal().map_or(asked, |wal| wal.commit_level(asked)) {
+            Level::Disk => level.max(CommitLevel::Local),
+            _ => CommitLevel::Async,
+        };
+        if !level.is_synchronous() {
+            log.flush_soon();
+        }
+        self.shared.commits.add(1);
+        let receipt = Receipt { csn: Some(at.start), end: Some(at.end) };
+        Ack::committed(&self.shared.txns, receipt, at.end, level, locks)
+    }
+
+    /// Returns the payload of the record that a commit gets in place of operations; `None`: nothing was written.
+    fn marker(&self) -> Result<Option<Vec<u8>>, EngineError> {
+        let highest = self.writes.note_unlogged()?; // before the commit: a close that comes between flushes for nothing
+        Ok(highest.map(|cf| encode_integers(&[u64::from(cf.get())])))
+    }
+
+    fn end_without_record(&mut self, t: Transaction, level: CommitLevel) -> Result<Ack, EngineError> {
+        let doomed = self.doomed.take();
+        if doomed.is_none() {
+            t.note_committed();
+            self.undo(t);
+        } else {
+            self.abort(t);
+        }
+        match doomed {
+            Some(error) => Err(error),
+            None => Ok(self.reply_gate(level)),
+        }
+    }
+
+    /// Rolls back: undoes every write, releases every lock. Nothing happens when no transaction is open.
+    pub fn rollback(&mut self) {
+        self.view = None;
+        (self.checking, self.newest) = (false, None);
+        if let Some(t) = self.open.take() {
+            self.abort(t);
+        }
+    }
+
+    /// Returns what a reply has to wait for that reveals what this session has seen, outside of a commit: resolved at once
+    /// in nearly all cases.
+    pub fn reply_gate(&self, level: CommitLevel) -> Ack {
+        Ack::nothing_written(&self.shared.txns, self.txn.gate(level.is_synchronous()), level)
+    }
+
+    fn abort(&mut self, t: Transaction) {
+        if t.xid().is_some() {
+            self.shared.aborts.add(1);
+        }
+        let span = collie_obs::start::<TxnAbort>();
+        let written = span.as_ref().map(|_| measured::Written::of(&self.redo));
+        self.undo(t);
+        if let (Some(span), Some(written)) = (span, written) {
+            written.undone(span);
+        }
+    }
+
+    /// Ends a transaction that is not in the log.
+    fn undo(&mut self, t: Transaction) {
+        let xid = t.xid();
+        self.txn.abort(t, &mut self.writes);
+        if let Some(xid) = xid.filter(|_| self.redo.has_chunks()) {
+            let record = encode_integers(&[xid.get()]);
+            // A log that refuses forgets the chunks at the next open.
+            let log = self.shared.txns.log();
+            let _ = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::ABORT, &[&record]));
+        }
+        if let (Some(base), Some(xid)) = (&self.shared.base, xid) {
+            base.large.abort(xid); // noted even when its first chunk was refused
+        }
+        self.redo.clear();
+        self.reads = None;
+        (self.wrote_catalog, self.doomed) = (false, None);
+    }
+}
+
+/// Returns the record of a commit: `record`, or in `timed` one that carries times.
+fn commit_record<'a>(shared: &Shared, t: &Transaction, record: &'a [u8], timed: &'a mut Vec<u8>) -> CommitRecord<'a> {
+    if shared.commit_times.are_on() {
+        *timed = commit_times::timed(record, t.snapshot().unwrap_or_default(), shared.txns.horizon());
+        return CommitRecord { tag: tag::COMMIT_TIMED, bytes: timed };
+    }
+    CommitRecord { tag: tag::COMMIT, bytes: record }
+}
