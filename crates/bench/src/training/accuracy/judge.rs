@@ -48,8 +48,38 @@ pub(super) struct Verdict {
     pub(super) ratio: Option<Interval>,
     /// Whether the replica's model does as well as the primary's; `None`: the judged run has too few moments.
     pub(super) equivalence: Option<Equivalence>,
+    /// The same of calls as the replica has seen; `None`: the judged run has none.
+    pub(super) known: Option<Known>,
     /// What no model of these features gets below.
     pub(super) floor: Option<NoiseFloor>,
+}
+
+/// What was found out about calls whose features, and what is predicted of them, are within what the replica's model was fitted to. Outside of
+/// that a prediction is marked, and no decision is made by it: reads that are run again say nothing of writes.
+pub(super) struct Known {
+    /// Their part of all calls.
+    pub(super) share: f64,
+    /// Errors of the models of equal samples.
+    pub(super) replica: f64,
+    pub(super) primary: f64,
+    pub(super) ratio: Option<Interval>,
+    pub(super) equivalence: Option<Equivalence>,
+}
+
+impl Known {
+    fn of(judged: &[Judged], is_known: &[bool], seed: u64) -> Option<Self> {
+        let known: Vec<Judged> =
+            judged.iter().zip(is_known).filter(|(_, is_known)| **is_known).map(|(row, _)| *row).collect();
+        let weight = |rows: &[Judged]| rows.iter().map(|row| row.weight).sum::<f64>();
+        let mean = |of: fn(&Judged) -> f64| known.iter().map(|row| row.weight * of(row)).sum::<f64>() / weight(&known);
+        (!known.is_empty()).then(|| Self {
+            share: weight(&known) / weight(judged),
+            replica: mean(|row| row.candidate),
+            primary: mean(|row| row.reference),
+            ratio: ratio(&known, seed),
+            equivalence: equivalence(&known),
+        })
+    }
 }
 
 impl Verdict {
@@ -82,6 +112,7 @@ impl Verdict {
             offline: offline.map(judge).transpose()?.map(|of| of.errors),
             ratio: ratio(&judged, seed),
             equivalence: equivalence(&judged),
+            known: Known::of(&judged, &of_replica.is_known, seed),
             floor: noise_floor(held_out),
         })
     }
@@ -90,26 +121,27 @@ impl Verdict {
 /// What one source's models come to.
 struct OfSource {
     errors: Errors,
-    /// Of the model of equal samples, by judged row.
+    /// Of the model of equal samples, by judged row; and whether that knows such calls.
     each: Vec<f64>,
+    is_known: Vec<bool>,
 }
 
 /// Fits a model to `rows` of the samples and one to all, and judges both.
 fn errors_of(samples: &Samples, rows: usize, held_out: &Samples) -> Result<OfSource, TrainError> {
     let options = FitOptions::default();
-    let each = errors(&fit(&evenly(samples, rows), &options)?, held_out);
+    let (each, is_known) = errors(&fit(&evenly(samples, rows), &options)?, held_out);
     let equal = mean(&each, held_out);
-    let all = if samples.len() == rows { equal } else { mean(&errors(&fit(samples, &options)?, held_out), held_out) };
-    Ok(OfSource { errors: Errors { equal, all, rows: samples.len() }, each })
+    let all = if samples.len() == rows { equal } else { mean(&errors(&fit(samples, &options)?, held_out).0, held_out) };
+    Ok(OfSource { errors: Errors { equal, all, rows: samples.len() }, each, is_known })
 }
 
-/// Returns the relative error of each row.
-fn errors(model: &Fitted, judged: &Samples) -> Vec<f64> {
+/// Returns the relative error of each row, and whether the model knows such calls.
+fn errors(model: &Fitted, judged: &Samples) -> (Vec<f64>, Vec<bool>) {
     let of_row = |row: usize| {
-        let predicted = model.predict_ln(judged.row(row)).map_or(f64::INFINITY, |(predicted_ln, _)| predicted_ln);
-        relative_error(predicted, judged.target_ln(row))
+        let (predicted_ln, is_marked) = model.predict_ln(judged.row(row)).unwrap_or((f64::INFINITY, true));
+        (relative_error(predicted_ln, judged.target_ln(row)), !is_marked)
     };
-    (0..judged.len()).map(of_row).collect()
+    (0..judged.len()).map(of_row).unzip()
 }
 
 fn mean(each: &[f64], judged: &Samples) -> f64 {
@@ -176,6 +208,36 @@ mod tests {
         let verdict = Verdict::of(&sources(calls(700, 60.0, 1)), 7).unwrap();
         assert!(!verdict.equivalence.unwrap().is_no_worse(), "{:?}", verdict.equivalence);
         assert!((verdict.replica.equal - 0.2).abs() < 0.05 && verdict.ratio.unwrap().low > 2.0);
+    }
+
+    /// Goal: calls that the replica has seen are judged by themselves. Method: a replica that has seen none above half of the largest feature,
+    /// from where on calls take three times as long.
+    #[test]
+    fn known_calls_are_judged_by_themselves() {
+        let law = |count, seed, largest: u64| {
+            let chance = SimRandom::new(seed);
+            let mut samples = Samples::new(1, Complexity::Constant).unwrap();
+            for call in 0..count {
+                let feature = 1.0 + f64::from(u32::try_from(chance.below(largest)).unwrap());
+                let label =
+                    if feature > 32.0 { 300.0 } else { 100.0 } + f64::from(u32::try_from(chance.below(20)).unwrap());
+                samples.push(Sample { features: &[feature], label, weight: 1.0, time_us: call * 10_000 }).unwrap();
+            }
+            samples
+        };
+        let sources =
+            Sources { replica: law(900, 1, 32), primary: law(900, 2, 64), offline: None, held_out: law(900, 3, 64) };
+        let verdict = Verdict::of(&sources, 7).unwrap();
+        assert!(!verdict.equivalence.unwrap().is_no_worse(), "{:?}", verdict.equivalence);
+        let known = verdict.known.unwrap();
+        assert!((0.45..0.55).contains(&known.share), "{}", known.share);
+        assert!(known.equivalence.unwrap().is_no_worse(), "{:?}", known.equivalence);
+        assert!(known.replica < 0.1 && verdict.replica.equal > 0.25, "{}, {}", known.replica, verdict.replica.equal);
+        let foreign = Sources { held_out: law(900, 3, 64), replica: calls(900, 1e6, 1), ..sources };
+        assert!(
+            Verdict::of(&foreign, 7).unwrap().known.is_some_and(|known| known.share > 0.9),
+            "other times are no other calls"
+        );
     }
 
     /// Goal: what is missing is named, and without an offline runner the others are judged. Method: each source cut to a few rows, and the

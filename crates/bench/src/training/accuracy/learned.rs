@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use collie_train::policy::PolicyKind;
 
 use super::equivalence::Equivalence;
-use super::judge::{ROWS_MIN, Sources, Verdict};
+use super::judge::{Known, ROWS_MIN, Sources, Verdict};
 use crate::measures::median;
 use crate::report::{Figure, Row};
 use crate::training::arms::policy_name;
@@ -76,6 +76,12 @@ impl Learned {
     }
 }
 
+/// Returns whether "worse" was refuted of calls as the replica has seen.
+fn is_known_no_worse(verdict: &Verdict) -> bool {
+    let known = verdict.known.as_ref().and_then(|known| known.equivalence);
+    known.is_some_and(|tests| tests.is_no_worse())
+}
+
 fn percent(error: f64) -> f64 {
     100.0 * error
 }
@@ -109,6 +115,10 @@ fn row(policy: PolicyKind, unit: &str, verdict: &Verdict) -> Row {
         Some(ratio) => row.figure("ratio_ci95", ratio.figure()),
         None => row.figure("ratio_ci95", NONE),
     };
+    row = match &verdict.known {
+        Some(known) => row_of_known(row, known),
+        None => row.runs("known_pct", &[0.0]),
+    };
     let row = row.beside("the primary's model", verdict.replica.equal / verdict.primary.equal);
     let Some(tests) = verdict.equivalence else {
         return row.figure("p_worse", Figure::Absent("too few blocks"));
@@ -118,6 +128,22 @@ fn row(policy: PolicyKind, unit: &str, verdict: &Verdict) -> Row {
         row.target("within +2 points or 1.05x of the primary's (5 %)", tests.is_no_worse())
     } else {
         row
+    }
+}
+
+/// What there is to say of calls as the replica has seen.
+fn row_of_known(row: Row, known: &Known) -> Row {
+    let row = row
+        .runs("known_pct", &[percent(known.share)])
+        .runs("known_replica_error_pct", &[percent(known.replica)])
+        .runs("known_primary_error_pct", &[percent(known.primary)]);
+    let row = match &known.ratio {
+        Some(ratio) => row.figure("known_ratio_ci95", ratio.figure()),
+        None => row,
+    };
+    match known.equivalence {
+        Some(tests) => row.runs("known_p_worse", &[tests.p_worse]),
+        None => row,
     }
 }
 
@@ -146,6 +172,7 @@ fn middle(learned: &Learned) -> Row {
         .runs("primary_error_pct", &each(&|verdict| percent(verdict.primary.equal)))
         .figure("units", count(learned.verdicts.len()))
         .figure("no_worse_units", tested(Equivalence::is_no_worse))
+        .figure("known_no_worse_units", count(verdicts().filter(|verdict| is_known_no_worse(verdict)).count()))
         .figure("equivalent_units", tested(Equivalence::is_equivalent));
     let mut is_met = median(&replica) <= ERROR_MAX;
     if !by_floor.is_empty() {
@@ -173,6 +200,13 @@ mod tests {
             offline: None,
             ratio: None,
             equivalence: Some(Equivalence { p_worse, p_better: 0.01 }),
+            known: Some(Known {
+                share: 0.5,
+                replica: 0.3,
+                primary: 0.3,
+                ratio: None,
+                equivalence: Some(Equivalence { p_worse: 0.04, p_better: 0.04 }),
+            }),
             floor: Some(NoiseFloor { error: floor, share: 1.0 }),
         }
     }
@@ -195,6 +229,8 @@ mod tests {
         let shown = of(0.01);
         assert_eq!((shown.median("replica_error_pct"), shown.median("floor_pct")), (Some(20.0), Some(10.0)));
         assert_eq!((met(&shown), met(&of(0.3))), (vec![true], vec![false]));
+        let known = ["known_pct", "known_replica_error_pct", "known_p_worse"].map(|key| shown.median(key));
+        assert_eq!(known, [50.0, 30.0, 0.04].map(Some));
     }
 
     /// Goal: the middle of all units is within 15 %, or near the floor. Method: small errors; large ones at the floor; large ones above it.
@@ -222,7 +258,8 @@ mod tests {
         assert_eq!((rows[1].median("p_worse"), rows[2].median("replica_error_pct")), (Some(0.3), Some(20.0)));
         let counted =
             |key: &str| rows[2].figures.iter().find(|(name, _)| *name == key).map(|(_, figure)| figure.to_string());
-        assert_eq!((counted("units"), counted("no_worse_units")), (Some("2".to_owned()), Some("1".to_owned())));
+        let counts = ["units", "no_worse_units", "known_no_worse_units"].map(|key| counted(key).unwrap());
+        assert_eq!(counts, ["2", "1", "2"]);
     }
 
     /// Goal: a replica that gave nothing, or too little, has a row that says so, and a note. Method: no sample of any unit; some, of which no

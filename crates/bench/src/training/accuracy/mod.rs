@@ -89,7 +89,8 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
     );
     section.notes.push(
         "p_worse, p_better: two one-sided tests that the replica's error differs by two points, or a twentieth of the primary's where that is \
-         more; the target, of P6, is that worse is refuted at 5 %; no_worse_units: for how many it is"
+         more; the target, of P6, is that worse is refuted at 5 %; no_worse_units: for how many it is; known_*: the same of calls within what \
+         the replica's model was fitted to, which are known_pct of all: what is outside of that is marked, and nothing is decided by it"
             .to_owned(),
     );
     note_cores(&mut section, two_cores());

@@ -22,7 +22,9 @@ const LONGER: u32 = 15;
 const SMALL_LONGER: u32 = 5;
 /// Of what the primary reaches flat out: taking all samples is not to fill it.
 const PERCENT: f64 = 50.0;
-/// Share of the primary's reads that a replica runs again where everything is as short as can be.
+/// Share of the primary's reads that a replica runs again: ten times what is the default, so that half a minute has enough of them. Where
+/// everything is as short as can be, all.
+const READS: [&str; 2] = ["--set", "training.read_share=0.1"];
 const ALL_READS: [&str; 2] = ["--set", "training.read_share=1"];
 
 /// What a pair recorded whose replica collected by a policy.
@@ -90,7 +92,7 @@ fn start(
 ) -> anyhow::Result<Pair> {
     let by_policy = policy.map(|policy| format!("training.collection_policy={}", policy.name()));
     let by_policy: Vec<&str> = by_policy.iter().flat_map(|setting| ["--set", setting.as_str()]).collect();
-    let reads: &[&str] = if settings.small { &ALL_READS } else { &[] };
+    let reads = if settings.small { &ALL_READS } else { &READS };
     let pair = Launch {
         name: name.to_owned(),
         primary: arguments(&[&[SAMPLE_EVERYTHING], &NOT_YET, reads]),
