@@ -1,4 +1,5 @@
 # make run     builds and starts the server
+# make demo    builds, starts a primary, a replica and a load, and says where their page is
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
@@ -29,12 +30,15 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
+.PHONY: run demo test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
 	@echo "connect with: psql -h 127.0.0.1 -p 5433 -U collie collie"
 	exec $(TARGET)/release/collie serve --data $(DATA) --listen $(LISTEN)
+
+demo: run-tools
+	$(CARGO) run --release -p collie -- demo
 
 # The parser's build needs libclang, nothing else does.
 run-tools:
@@ -60,8 +64,10 @@ build: run-tools
 # with two flights; the log's lab draws both by itself. The client tests drive the binary that `build` made.
 unit: tools build
 	COLLIE_PYTHON=$(CURDIR)/$(VENV)/bin/python $(CARGO) test --workspace $(MISTAKES)
-	for protocol in oracle help; do COLLIE_WAL_PROTOCOL=$$protocol $(CARGO) test -p collie-wal --lib -- --skip lab_tests:: || exit 1; done
-	COLLIE_WAL_FLIGHTS=2 $(CARGO) test -p collie-wal --lib -- --skip lab_tests::
+	@wal=$$(realpath $$($(CARGO) test --workspace $(MISTAKES) --no-run 2>&1 | sed -n 's/^ *Executable unittests .*(\(.*collie_wal-[^)]*\))$$/\1/p')) && cd crates/wal && \
+	for variant in PROTOCOL=oracle PROTOCOL=help FLIGHTS=2; do \
+		echo "the log's tests with COLLIE_WAL_$$variant" && env COLLIE_WAL_$$variant $$wal --skip lab_tests:: || exit 1; \
+	done
 
 # The fleet path in Python: style, and tests against the example program that `build` made.
 python: tools build
