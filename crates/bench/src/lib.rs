@@ -18,6 +18,7 @@
 //! a target that is missed is marked `LOST` and stays in. Ratios travel between machines, figures do not.
 
 mod clients;
+mod closed_loop;
 mod collie;
 mod counters;
 mod curves;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use crate::closed_loop::ClosedLoop;
 use crate::tpcc::Scale;
 use crate::{Pace, Plan};
 
@@ -128,6 +129,11 @@ impl ReplicationSettings {
 
     pub(crate) fn scale(&self) -> Scale {
         if self.small { Scale::small(self.warehouses) } else { Scale::standard(self.warehouses) }
+    }
+
+    /// Returns `clients` that ask one thing after the other in runs as these are.
+    pub(crate) fn closed_loop(&self, clients: u32) -> ClosedLoop<'_> {
+        ClosedLoop { clock: &*self.plan.env.clock, clients, warm_up: self.warm_up, time: self.time }
     }
 
     /// Says what is wrong with them.

@@ -4,7 +4,8 @@
 use super::floors::Floors;
 use super::pair::{Pair, Waiting, collie, peer};
 use super::settings::ReplicationSettings;
-use super::small::{Written, prepare, write_rows};
+use super::small::{prepare, write_rows};
+use crate::closed_loop::Answered;
 use crate::measures::{median, micros, per_s};
 use crate::report::{Row, Section};
 use crate::txn::counted;
@@ -76,7 +77,7 @@ struct Product {
     /// Somebody may; `None` where that is not to be had.
     waiting: Option<Pair>,
     /// By clients, case and run.
-    all: Vec<Vec<Vec<Written>>>,
+    all: Vec<Vec<Vec<Answered>>>,
 }
 
 pub(super) fn measure(settings: &ReplicationSettings) -> anyhow::Result<Section> {
