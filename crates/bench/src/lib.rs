@@ -56,6 +56,7 @@ mod training_bench;
 mod txn;
 mod txn_bench;
 mod write_each;
+mod ycsb;
 
 #[cfg(test)]
 mod bench_tests;

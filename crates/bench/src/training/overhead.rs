@@ -3,8 +3,9 @@
 //!
 //! # What always holds
 //! - O1. Both runs of a pair are of one server with the same rows, with the same input drawn; only the setting differs. Arms that are alone
-//!   have no replica.
-//! - O2. No figure is given of a database whose conditions of TPC-C do not hold afterwards.
+//!   have no replica; one that there is has applied everything when a run begins.
+//! - O2. No figure is given of a database whose conditions of TPC-C do not hold afterwards, or that lacks a row of YCSB's table, or whose replica
+//!   has other rows.
 
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
@@ -13,16 +14,20 @@ use super::settings::TrainingSettings;
 use super::usage::Usage;
 use crate::Section;
 use crate::measures::{float, median, micros, per_s};
+use crate::replication::ReplicationSettings;
 use crate::replication::pair::{self, Arm, Launch, Pair};
-use crate::replication::small;
 use crate::report::{Figure, Row, Series};
 use crate::tpcc::{Kind, Pacing};
 use crate::txn::count_of;
+use crate::ycsb::{self, FIELD_BYTES, FIELDS, ScrambledZipfian, THETA, UserTable, Workload};
 
 /// Of throughput and p99 of a primary as it is by default.
 const COST_MAX: f64 = 0.005;
-/// What a client of the small load does, one after the other, each as a transaction of its own that does not wait for the disk.
-const SMALL: [&str; 2] = ["SELECT n FROM small WHERE id = $1", "UPDATE small SET n = n + 1 WHERE id = $1"];
+/// Rows of YCSB's table; where everything is as short as can be.
+const YCSB_ROWS: u32 = 100_000;
+const YCSB_ROWS_SMALL: u32 = 1_000;
+/// A run of YCSB is so many times shorter than one of TPC-C: it asks for more in half the time, and there are two of it.
+const YCSB_SHORTER: u32 = 2;
 
 /// What stands in the rows of one server.
 struct Case {
@@ -49,22 +54,66 @@ const CASES: [Case; 4] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Tpcc,
-    Small,
+    Ycsb(Workload),
 }
 
 impl Load {
+    const ALL: [Self; 3] = [Self::Tpcc, Self::Ycsb(Workload::A), Self::Ycsb(Workload::B)];
+
     const fn name(self) -> &'static str {
         match self {
             Self::Tpcc => "TPC-C, commits on disk",
-            Self::Small => "half reads, half updates by key, commits in memory",
+            Self::Ycsb(Workload::A) => "YCSB A (half reads, half updates), commits in memory",
+            Self::Ycsb(Workload::B) => "YCSB B (95 % reads, 5 % updates), commits in memory",
         }
     }
 
     const fn level(self) -> &'static str {
         match self {
             Self::Tpcc => "disk",
-            Self::Small => "memory",
+            Self::Ycsb(_) => "memory",
         }
+    }
+
+    /// Returns how its runs go.
+    fn with(self, settings: &TrainingSettings) -> ReplicationSettings {
+        let with = settings.replication();
+        match self {
+            Self::Tpcc => with,
+            Self::Ycsb(_) => ReplicationSettings { time: with.time / YCSB_SHORTER, ..with },
+        }
+    }
+}
+
+/// What YCSB asks, and of which rows.
+struct Ycsb {
+    table: UserTable,
+    items: ScrambledZipfian,
+}
+
+impl Ycsb {
+    fn new(settings: &TrainingSettings) -> Self {
+        let (rows, seed) = (if settings.small { YCSB_ROWS_SMALL } else { YCSB_ROWS }, settings.seed);
+        Self { table: UserTable { rows, seed }, items: ScrambledZipfian::new(rows, THETA, seed) }
+    }
+
+    /// Checks that all rows are there, and on a replica the same ones (O2).
+    fn check(&self, pair: &Pair, section: &mut Section) -> anyhow::Result<()> {
+        let (rows, primary) = (self.table.rows, self.table.checksum(&mut pair.connect()?)?);
+        let mut same = "";
+        if !pair.is_alone() {
+            let replica = self.table.checksum(&mut pair.connect_replica()?)?;
+            anyhow::ensure!(
+                primary == replica,
+                "{}: the replica's rows of usertable are not the primary's",
+                pair.name()
+            );
+            same = ", and the same on the replica";
+        }
+        section
+            .notes
+            .push(format!("{}: all {rows} rows of usertable are there with all of their fields{same}", pair.name()));
+        Ok(())
     }
 }
 
@@ -79,20 +128,24 @@ struct Ran {
 }
 
 pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
+    let ycsb = Ycsb::new(settings);
     let mut section = Section::new(
         "overhead",
         format!(
-            "what does collecting cost a primary? ({} warehouses, {} clients, flat out, {} pairs of runs of {} s, in turn off-on-on-off; \
-             ratios with by without, with the 95 % interval of their median)",
+            "what does collecting cost a primary? (TPC-C: {} warehouses; YCSB: {} rows of {FIELDS} fields of {FIELD_BYTES} bytes, scrambled \
+             zipfian {THETA}; {} clients, flat out, {} pairs of runs of {} s, of YCSB of {} s, in turn off-on-on-off; ratios with by without, \
+             with the 95 % interval of their median)",
             settings.warehouses,
+            ycsb.table.rows,
             settings.clients,
             settings.runs,
-            settings.time.as_secs_f64()
+            settings.time.as_secs_f64(),
+            Load::Ycsb(Workload::A).with(settings).time.as_secs_f64()
         ),
     );
     let cores = two_cores();
     for case in &CASES {
-        one_case(settings, case, cores, &mut section)?;
+        one_case(settings, case, &ycsb, cores, &mut section)?;
     }
     note_cores(&mut section, cores);
     section.notes.push(
@@ -106,6 +159,7 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
 fn one_case(
     settings: &TrainingSettings,
     case: &Case,
+    ycsb: &Ycsb,
     cores: Option<[usize; 2]>,
     section: &mut Section,
 ) -> anyhow::Result<()> {
@@ -119,24 +173,26 @@ fn one_case(
     };
     let pair = pair::launch(&replication, Arm::Collie, launch)?;
     pair.load(&replication)?;
-    small::prepare(&pair, settings.clients)?;
+    ycsb.table.fill(&mut pair.connect()?)?;
     if case.node == Node::Replica {
         // Whatever the primary does is in both runs.
         set_samples(&settings.plan, &pair, Node::Primary, false)?;
-        pair.until_even(&replication)?;
     }
-    for load in [Load::Tpcc, Load::Small] {
+    for load in Load::ALL {
         let ran = in_balanced_order(2, settings.runs, |arm, run| {
             let with = arm == 1;
             let state = if with { "with" } else { "without" };
             settings.plan.say(&format!("{}, {state}: run {} of {}", case.subject, run + 1, settings.runs));
             turn(settings, &pair, case.node, with)?;
-            one_run(settings, &pair, case.node, load, run)
+            // What the run before left to apply is not to be in this one.
+            pair.until_even(&replication)?;
+            one_run(settings, &pair, case.node, ycsb, load, run)
         })?;
         rows(settings, case, load, &pair, &ran, section);
     }
     turn(settings, &pair, case.node, false)?;
     pair.check(&replication, section)?;
+    ycsb.check(&pair, section)?;
     if case.primary.contains(&"--beside-samples") {
         section.notes.extend(said(&pair, "beside each sample"));
     }
@@ -157,26 +213,36 @@ fn turn(settings: &TrainingSettings, pair: &Pair, node: Node, on: bool) -> anyho
     }
 }
 
-fn one_run(settings: &TrainingSettings, pair: &Pair, node: Node, load: Load, run: u32) -> anyhow::Result<Ran> {
-    let replication = settings.replication();
+fn one_run(
+    settings: &TrainingSettings,
+    pair: &Pair,
+    node: Node,
+    ycsb: &Ycsb,
+    load: Load,
+    run: u32,
+) -> anyhow::Result<Ran> {
+    let with = load.with(settings);
     let process = pair.primary_process();
     let (collected, used) = (Collected::of(pair, node)?, Usage::of(process)?);
     // Processor time and samples are of the whole run, with its warm-up, and so is the count that they are given by.
     let (ended, ns, p99_ns, of_all) = match load {
         Load::Tpcc => {
-            let done = pair.drive(&replication, run, Pacing::FlatOut)?;
+            let done = pair.drive(&with, run, Pacing::FlatOut)?;
             let whole = done.ns + u64::try_from(settings.warm_up.as_nanos())?;
             let of_all = float(done.tally.ended()) * float(whole) / float(done.ns.max(1));
             (done.tally.ended(), done.ns, done.tally.of(Kind::NewOrder).latencies.at_per_mille(990), of_all)
         }
-        Load::Small => {
-            let done = small::run_rows(pair, &replication, settings.clients, "off", &SMALL)?;
+        Load::Ycsb(workload) => {
+            // As those of TPC-C, runs of another number draw something else.
+            let seed = with.seed ^ u64::from(run + 1) << 40;
+            let clients = with.closed_loop(with.clients);
+            let done = ycsb::run(workload, &ycsb.items, seed, clients, || pair.connect())?;
             let whole = done.ns + u64::try_from(settings.warm_up.as_nanos())?;
             let of_all = float(done.latencies.count()) * float(whole) / float(done.ns.max(1));
             (done.latencies.count(), done.ns, done.latencies.at_per_mille(990), of_all)
         }
     };
-    anyhow::ensure!(ended > 0, "{}: nothing ended in a run of {:?}", pair.name(), settings.time);
+    anyhow::ensure!(ended > 0, "{}: nothing ended in a run of {:?}", pair.name(), with.time);
     let (used, collected) = (Usage::of(process)?.since(used), Collected::of(pair, node)?.since(collected));
     Ok(Ran {
         per_s: per_s(ended, ns),
