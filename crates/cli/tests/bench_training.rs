@@ -100,8 +100,15 @@ fn policies_are_judged_on_a_pair() {
     let targets = headroom[0]["targets"].as_array().unwrap();
     assert_eq!((targets.len(), &targets[2]["met"]), (3, &Value::Bool(true)), "{section}");
     assert!(headroom[0]["figures"]["windows"].as_u64().is_some_and(|windows| windows > 0), "{section}");
-    let granted = |rows: &[&Value]| rows[0]["figures"]["granted_us_per_s"]["median"].as_f64().unwrap();
-    assert!(granted(&rows(&section, "P0 none")) == 0.0 && granted(&rows(&section, "P1 always")) > 0.0, "{section}");
+    let of = |policy: &str, key: &str| rows(&section, policy)[0]["figures"][key]["median"].as_f64().unwrap();
+    let granted = |policy| of(policy, "granted_us_per_s");
+    assert!(granted("P0 none") == 0.0 && granted("P1 always") > 0.0, "{section}");
+    for policy in policies {
+        // No more than there are samples, and none without any.
+        let (kept, effective) = (of(policy, "samples_kept"), of(policy, "n_eff"));
+        assert!(effective <= kept + 1e-6 && (effective > 0.0) == (kept > 0.0), "{policy}: n_eff {effective} of {kept}");
+    }
+    assert!(of("P1 always", "n_eff") > 0.0, "{section}");
 }
 
 /// Goal: samples are counted by each arm, and files that are named are drawn from, or said to be missing. Method: the shortest run; a directory

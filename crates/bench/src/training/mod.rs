@@ -17,6 +17,7 @@
 //! | `hardware` | how well models of two machines predict a third |
 //! | `decisions` | what decisions of models gain on real servers, and whether wrong ones harm |
 //! | `recording`, `recorded` | a load on servers whose samples are kept; what they left |
+//! | `kept` | how many samples a server kept of a time, and what they weigh |
 //! | `six_calls` | a sampler that makes six system calls for each sample, as others have it: what stands beside |
 //! | `beside` | the same, or Collie's own again, beside each sample of a server |
 //! | `overhead` | what collecting costs a primary |
@@ -39,6 +40,7 @@ pub(crate) mod delay;
 pub(crate) mod diverging;
 pub(crate) mod exported;
 pub(crate) mod hardware;
+mod kept;
 pub(crate) mod knee;
 mod live;
 mod naive;

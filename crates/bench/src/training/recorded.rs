@@ -15,7 +15,7 @@ use collie_train::model::Samples;
 use crate::Scratch;
 
 /// From when to when, in us since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     /// First.
     pub(crate) from_us: u64,
@@ -34,7 +34,8 @@ impl Window {
         Ok((Self { from_us, to_us: u64::try_from(clock.wall_us())? }, done))
     }
 
-    fn holds(&self, row: &SampleRow) -> bool {
+    /// Returns whether a sample was taken out in it.
+    pub(crate) fn holds(&self, row: &SampleRow) -> bool {
         (self.from_us..=self.to_us).contains(&row.time_us)
     }
 }

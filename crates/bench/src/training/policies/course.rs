@@ -11,6 +11,8 @@ use crate::Pace;
 use crate::replication::ReplicationSettings;
 use crate::replication::pair::Pair;
 use crate::tpcc::{Pacing, Run, sleep_until};
+use crate::training::kept::Kept;
+use crate::training::recorded::Window;
 use crate::training::settings::TrainingSettings;
 
 /// The load may last so many times as long as all phases should: it is stopped behind the last one.
@@ -22,7 +24,7 @@ const POLICY_EVERY: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What the replica says of its policy.
 const POLICY: &str = "SELECT policy, state, grant_us_per_s::float8, windows, out_windows, unknown_windows, \
-                      (samples_spent_us + elastic_spent_us)::float8, samples_written FROM collie_training.policy";
+                      (samples_spent_us + elastic_spent_us)::float8 FROM collie_training.policy";
 
 /// When a disturbance was.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +52,6 @@ pub(super) struct Reading {
     /// Windows that were judged by the policy's own bound, those of them that were out, and those that could not be judged.
     pub(super) windows: [i64; 3],
     pub(super) spent_us: f64,
-    pub(super) samples_written: i64,
 }
 
 /// All of one run.
@@ -61,6 +62,10 @@ pub(super) struct Observed {
     pub(super) readings: Vec<Reading>,
     /// Of the load that there always was.
     pub(super) run: Run,
+    /// From the begin of the load until the replica was even.
+    pub(super) during: Window,
+    /// What the replica kept of it, once its files were read.
+    pub(super) kept: Kept,
     /// Length of a window that is judged.
     pub(super) window_ns: u64,
 }
@@ -103,16 +108,32 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Runs TPC-C at so many transactions a second while `disturber` makes one disturbance after the other.
+    /// Runs TPC-C at so many transactions a second while `disturber` makes one disturbance after the other, and waits until the replica is even.
     ///
     /// # Errors
     /// The driver's, the operating system's.
     pub(super) fn course(&self, disturber: &mut Disturber<'_>, run: u32, rate: f64) -> anyhow::Result<Observed> {
         let replication = self.settings.replication();
-        let with = ReplicationSettings { time: self.lengths.all() * LOAD_LONGER, ..replication };
+        let with = ReplicationSettings { time: self.lengths.all() * LOAD_LONGER, ..replication.clone() };
+        let clock = &*self.settings.plan.env.clock;
+        let (during, observed) = Window::of(clock, || {
+            let observed = self.observe(disturber, run, rate, &with)?;
+            self.pair.until_even(&replication)?;
+            Ok(observed)
+        })?;
+        Ok(Observed { during, ..observed })
+    }
+
+    fn observe(
+        &self,
+        disturber: &mut Disturber<'_>,
+        run: u32,
+        rate: f64,
+        with: &ReplicationSettings,
+    ) -> anyhow::Result<Observed> {
         let (enough, stop) = (AtomicBool::new(false), AtomicBool::new(false));
         std::thread::scope(|scope| {
-            let load = scope.spawn(|| self.pair.drive_until(&with, run, Pacing::Poisson(rate), &enough));
+            let load = scope.spawn(|| self.pair.drive_until(with, run, Pacing::Poisson(rate), &enough));
             let delays = scope.spawn(|| self.delays(&stop));
             let readings = scope.spawn(|| self.readings(&stop));
             let phases = self.phases(disturber, run);
@@ -122,7 +143,8 @@ impl<'a> Stage<'a> {
             let delays = delays.join().ok().context("the watcher of delays panicked")??;
             let readings = readings.join().ok().context("the watcher of the policy panicked")??;
             let window_ns = u64::try_from(self.lengths.window.as_nanos())?;
-            Ok(Observed { phases: phases?, delays, readings, run: run??, window_ns })
+            let (during, kept) = (Window::default(), Kept::default());
+            Ok(Observed { phases: phases?, delays, readings, run: run??, during, kept, window_ns })
         })
     }
 
@@ -173,7 +195,6 @@ impl<'a> Stage<'a> {
                 grant_us_per_s: row.get::<_, Option<f64>>(2).unwrap_or(0.0),
                 windows: [3, 4, 5].map(number),
                 spent_us: row.get::<_, Option<f64>>(6).unwrap_or(0.0),
-                samples_written: number(7),
             });
             if is_last {
                 return Ok(all);

@@ -28,7 +28,9 @@ use self::disturbance::Disturber;
 use super::arms::policy_name;
 use super::bootstrap::in_balanced_order;
 use super::cores::{note_cores, two_cores};
+use super::kept::kept_in;
 use super::knee::knee;
+use super::recorded::Window;
 use super::settings::TrainingSettings;
 use crate::Pace;
 use crate::measures::median;
@@ -83,16 +85,24 @@ pub(crate) fn measure(settings: &TrainingSettings) -> anyhow::Result<Section> {
         }
         settings.plan.say(&format!("policies: {}, run {} of {}", policy_name(policy), run + 1, runs(policy)));
         stage.choose(policy)?;
-        let observed = stage.course(&mut disturber, run, of_knee(PERCENT))?;
-        pair.until_even(&replication)?;
-        Ok(Some(observed))
+        Ok(Some(stage.course(&mut disturber, run, of_knee(PERCENT))?))
     })?;
     stage.choose(PolicyKind::Nothing)?;
     pair.check(&replication, &mut section)?;
-    let all: Vec<Vec<Observed>> = all.into_iter().map(|of| of.into_iter().flatten().collect()).collect();
+    let mut all: Vec<Vec<Observed>> = all.into_iter().map(|of| of.into_iter().flatten().collect()).collect();
+    drop(disturber);
+    let ring = pair.ring();
+    // The last files are closed when the replica ends.
+    let (_, replica) = pair.stop()?;
+    let replica = replica.context("the pair has a replica")?;
+    let windows: Vec<Window> = all.iter().flatten().map(|of| of.during).collect();
+    let kept = kept_in(&settings.plan.env, &replica.path().join("data"), &windows)?;
+    for (of, kept) in all.iter_mut().flatten().zip(kept) {
+        of.kept = kept;
+    }
     let without = all.first().context("there is a first policy")?;
     for (arm, of) in ARMS.into_iter().zip(&all) {
-        section.rows.extend(rows::rows(arm, of, without, pair.ring(), settings.seed));
+        section.rows.extend(rows::rows(arm, of, without, ring, settings.seed));
     }
     note_cores(&mut section, cores);
     section.notes.push(format!(

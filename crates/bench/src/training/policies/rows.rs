@@ -158,7 +158,8 @@ fn with_readings(row: Row, runs: &[Observed]) -> (Row, usize) {
         .runs("halted_pct", &halted)
         .runs("granted_us_per_s", &grants)
         .runs("spent_us_per_s", &by_second(added(&|reading| reading.spent_us)))
-        .runs("samples_written", &added(&|reading| reading.samples_written as f64))
+        .runs("samples_kept", &each(&|run| run.kept.samples))
+        .runs("n_eff", &each(&|run| run.kept.effective))
         .runs("txn_per_s", &each(&|run| per_s(run.run.tally.ended(), run.run.ns)));
     (row, granted)
 }
@@ -177,6 +178,9 @@ pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
         "recovery: from the end of a disturbance until three steps of 0.2 s in a row were inside, the longest of all runs; own_*: windows that \
          the replica judged by the bound it had measured, of all runs the middle one; halted: of looks at the policy, ten a second"
             .to_owned(),
+        "samples_kept: what the replica's files have of a run by the time at which samples were taken; n_eff: of each unit's (sum w)^2 / sum w^2, \
+         w = 1 / p, at most 100, summed over units"
+            .to_owned(),
         "the replica follows through a relay of the benchmark's process, under every policy; network stall: it passes nothing on for 200 ms, \
          in neither direction, then all of it; slow disk: the replica's whole process stands still for 60 ms of every second, which is more \
          than a disk would stop; ramp and 90 % load: a second load of the same kind beside the first, whose transactions txn_per_s does not count"
@@ -192,7 +196,9 @@ pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::tpcc::Run;
+    use crate::training::kept::Kept;
     use crate::training::policies::course::{Delay, Phase};
+    use crate::training::recorded::Window;
 
     const SECOND_NS: u64 = 1_000_000_000;
 
@@ -208,17 +214,12 @@ mod tests {
             Delay { at_ns: at * 20_000_000, us: Some(us(place, ms)) }
         };
         let delays = (0..Disturbance::ALL.len() as u64 * 150).map(delay).collect();
-        Observed { phases, delays, readings, run: Run { ns: SECOND_NS, ..Run::default() }, window_ns: SECOND_NS }
+        let (run, kept) = (Run { ns: SECOND_NS, ..Run::default() }, Kept { samples: 90.0, effective: 45.0 });
+        Observed { phases, delays, readings, run, during: Window::default(), kept, window_ns: SECOND_NS }
     }
 
     fn reading(state: &str, grant_us_per_s: f64, out: i64) -> Reading {
-        Reading {
-            state: state.to_owned(),
-            grant_us_per_s,
-            windows: [10 + out, out, 0],
-            spent_us: 1000.0 * out as f64,
-            samples_written: 100 * out,
-        }
+        Reading { state: state.to_owned(), grant_us_per_s, windows: [10 + out, out, 0], spent_us: 1000.0 * out as f64 }
     }
 
     fn met(rows: &[Row]) -> Vec<bool> {
@@ -235,6 +236,7 @@ mod tests {
         let good = of(calm());
         assert_eq!((good.len(), met(&good)), (Disturbance::ALL.len() + 1, vec![true, true, true]));
         assert_eq!((good[0].median("own_out"), good[0].median("halted_pct")), (Some(2.0), Some(50.0)));
+        assert_eq!((good[0].median("samples_kept"), good[0].median("n_eff")), (Some(90.0), Some(45.0)));
         assert_eq!((good[0].median("windows"), good[0].median("delay_ratio_ci95")), (Some(33.0), Some(1.0)));
         let hog = Disturbance::ALL.iter().position(|kind| *kind == Disturbance::Hog).unwrap();
         let late = of(observed(|place, ms| if place == hog && ms < 1_000 { 9_000.0 } else { 500.0 }, vec![]));
