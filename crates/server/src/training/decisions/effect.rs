@@ -8,6 +8,10 @@ use collie_train::decision::Setting;
 /// From this part of its limit on, a batch was ended by the limit, and not by somebody who waited.
 const ENDED_BY_LIMIT: f64 = 0.8;
 
+/// A round of the collector that began later than this many intervals after the last one came after a pause that had grown while there was
+/// nothing to free, or after a long round: it was not the interval that timed it.
+const IDLE_FROM: f64 = 1.5;
+
 /// A change of a setting.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Change {
@@ -76,8 +80,8 @@ fn flush_by_bytes(features: &mut Features<'_>, change: &Change) -> f64 {
 }
 
 fn collect(features: &mut Features<'_>, change: &Change) -> f64 {
-    if features.get("rows_visited") == 0.0 {
-        return 1.0; // rounds that find nothing are as far apart as they were
+    if features.get("rows_visited") == 0.0 || features.get("us_since_last") > IDLE_FROM * change.old {
+        return 1.0; // rounds that find nothing, and the first that does after them, are as far apart as they were
     }
     batch(features, change, &["rows_visited", "versions_freed", "us_since_last"])
 }
@@ -155,9 +159,13 @@ mod tests {
         let bytes = |values: &[(&str, f64)]| after(Setting::FlushBytes, "LOG_FLUSH", (1000.0, 500.0), values);
         assert_eq!(bytes(&flush), (2.0, vec![500.0, 4500.0]));
         assert_eq!(bytes(&[("stream_bytes", 700.0)]), (1.0, vec![700.0]));
-        let collected = [("rows_visited", 10.0), ("versions_freed", 20.0), ("live_snapshots", 3.0)];
+        let collected =
+            [("rows_visited", 10.0), ("versions_freed", 20.0), ("live_snapshots", 3.0), ("us_since_last", 2100.0)];
         let gc = |unit, values: &[(&str, f64)]| after(Setting::GcInterval, unit, (2000.0, 4000.0), values);
-        assert_eq!(gc("GC_TICK", &collected), (0.5, vec![20.0, 40.0, 3.0]));
+        assert_eq!(gc("GC_TICK", &collected), (0.5, vec![20.0, 40.0, 3.0, 4200.0]));
+        // T166: after a pause that had grown in idleness.
+        let after_idleness = [("rows_visited", 10.0), ("versions_freed", 20.0), ("us_since_last", 32_000.0)];
+        assert_eq!(gc("GC_TICK", &after_idleness), (1.0, vec![10.0, 20.0, 32_000.0]));
         assert_eq!(gc("GC_TICK", &[("rows_visited", 0.0)]), (1.0, vec![0.0]));
         assert_eq!(gc("ROW_READ", &[("chain_steps", 3.0)]), (1.0, vec![5.0]));
         assert_eq!(gc("ROW_READ", &[("chain_steps", 1.0)]), (1.0, vec![1.0]));
