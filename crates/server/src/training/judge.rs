@@ -81,7 +81,7 @@ impl Inner {
     fn take(&mut self, loaded: &Loaded, row: &SampleRow) {
         let Some(unit) = unit_of(row.sample.ou, row.sample.version) else { return };
         let (id, features, weight) = (UnitId::new(unit.id), features_of(unit, row), weight_of(row));
-        for label in 0..u8::try_from(unit.labels.len()).unwrap_or(0) {
+        for (label, field) in (0_u8..).zip(unit.labels) {
             let label_id = LabelId::new(label);
             let Some((hash, predicted)) = loaded.prediction(id, label_id, &features) else { continue };
             let seen = label_of(row, label);
@@ -104,7 +104,7 @@ impl Inner {
                 at_us: i64::try_from(row.time_us).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE),
                 unit_id: unit.id,
                 unit: unit.name,
-                label,
+                label: field.name,
                 hash,
                 predicted: predicted.value,
                 low: predicted.low,
@@ -212,7 +212,7 @@ mod tests {
         let shown = judge.newest();
         assert_eq!(shown.len(), 1000);
         let (last, row) = (shown.last().expect("there are some"), rows.last().expect("there are some"));
-        assert_eq!((last.unit, last.label, last.hash), ("ROW_READ", 0, first.hash()));
+        assert_eq!((last.unit, last.label, last.hash), ("ROW_READ", "elapsed_ns", first.hash()));
         assert!(last.seen == label_of(row, 0) && last.low < last.predicted && last.predicted < last.high, "{last:?}");
         judge.take(&loaded_with(&[package(&row_reads(2000, 3, 4))]), &row_reads(1, 3, 5));
         assert_eq!(judge.of(READ, TIME).0, Some(1.0), "of one sample");

@@ -19,7 +19,10 @@ use collie_train::{
 };
 use parking_lot::{Mutex, RwLock};
 
-use super::{judge::Judge, units::name_of};
+use super::{
+    judge::Judge,
+    units::{label_name, name_of},
+};
 use crate::replication::EPOCH_DIFFERENCE;
 
 /// How names of packages end.
@@ -208,7 +211,7 @@ pub(super) fn model_row(file: String, package: &Package) -> ModelRow {
     let model = Model {
         unit_id: package.unit.get(),
         unit: name_of(package.unit),
-        label: package.label.get(),
+        label: label_name(package.unit, package.label),
         schema_version: package.schema_version,
         kind: fitted.model.kind(),
         rows: fitted.rows,

@@ -49,7 +49,8 @@ fn packages_are_used_or_refused() {
     let rows = models.rows(&judge);
     assert_eq!(rows.iter().map(|row| row.state).collect::<Vec<_>>(), [&["active"][..], &["refused"; 4]].concat());
     let model = rows[0].model.as_ref().expect("it is a package");
-    assert_eq!((model.unit, model.label, model.hash, model.rows), (Some("ROW_READ"), 0, good.hash(), 200));
+    assert_eq!((model.unit, model.label), (Some("ROW_READ"), Some("elapsed_ns")));
+    assert_eq!((model.hash, model.rows), (good.hash(), 200));
     assert_eq!(model.trained.0, 1_700_000_000_000_000 - EPOCH_DIFFERENCE);
     assert!(rows[1..].iter().all(|row| row.refused.is_some()), "{rows:?}");
     assert!(rows[3].model.is_some() && rows[1].model.is_none());

@@ -65,8 +65,8 @@ pub struct PredictionRow {
     pub unit_id: u8,
     /// Its name.
     pub unit: &'static str,
-    /// Which label.
-    pub label: u8,
+    /// Which label: its name in the unit's schema.
+    pub label: &'static str,
     /// The model's package.
     pub hash: u64,
     /// What was predicted, in the label's unit.
@@ -130,7 +130,7 @@ pub(super) fn push_prediction(row: &PredictionRow, out: &mut Output<'_>) {
         ("at", Value::TimestampTz(row.at_us)),
         ("unit_id", byte(row.unit_id)),
         ("unit", Value::text(row.unit)),
-        ("label", byte(row.label)),
+        ("label", Value::text(row.label)),
         ("predicted", Value::Float8(row.predicted)),
         ("low", Value::Float8(row.low)),
         ("high", Value::Float8(row.high)),

@@ -199,8 +199,8 @@ pub struct Model {
     pub unit_id: u8,
     /// The unit's name, if it is known here.
     pub unit: Option<&'static str>,
-    /// Which label.
-    pub label: u8,
+    /// Which label: its name in the unit's schema, if it is known here.
+    pub label: Option<&'static str>,
     /// Version of the unit's schema.
     pub schema_version: u8,
     /// `ridge` or `trees`.
@@ -324,7 +324,7 @@ fn push_model(row: ModelRow, out: &mut Output<'_>) {
         ("file", file.into()),
         ("unit_id", of(|model| byte(model.unit_id))),
         ("unit", of(|model| model.unit.map_or(Value::Null, Value::text))),
-        ("label", of(|model| byte(model.label))),
+        ("label", of(|model| model.label.map_or(Value::Null, Value::text))),
         ("schema_version", of(|model| byte(model.schema_version))),
         ("kind", of(|model| Value::text(model.kind))),
         ("rows", of(|model| int(model.rows))),

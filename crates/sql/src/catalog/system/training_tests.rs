@@ -46,7 +46,7 @@ impl Training for FakeTraining {
         let model = Model {
             unit_id: 13,
             unit: Some("SCAN"),
-            label: 0,
+            label: Some("elapsed_ns"),
             schema_version: 1,
             kind: "ridge",
             rows: 900,
@@ -100,6 +100,7 @@ impl Training for FakeTraining {
         let row = PredictionRow {
             unit_id: 13,
             unit: "SCAN",
+            label: "elapsed_ns",
             hash: 0xAB,
             predicted: 2.0,
             low: 1.0,
@@ -157,12 +158,12 @@ fn training_is_shown() {
         ["2000-01-01 00:00:00+00|grant|halted|the primary was not heard of|0"]
     );
     assert_eq!(read("switches", &["unit_id", "unit", "source", "is_on"]), ["13|SCAN|replayed_read|f"]);
-    let columns = ["file", "unit", "kind", "rows", "effective_rows", "error", "trained_to", "hash", "refused"];
+    let columns = ["file", "unit", "label", "kind", "rows", "effective_rows", "error", "trained_to", "hash", "refused"];
     assert_eq!(
         read("models", &columns),
         [
-            "ou=13-label=0.package|SCAN|ridge|900|800.5|0.125|2000-01-01 00:00:01+00|00000000000000ab|NULL",
-            "ou=14-label=0.package|NULL|NULL|NULL|NULL|NULL|NULL|NULL|not a model package: magic",
+            "ou=13-label=0.package|SCAN|elapsed_ns|ridge|900|800.5|0.125|2000-01-01 00:00:01+00|00000000000000ab|NULL",
+            "ou=14-label=0.package|NULL|NULL|NULL|NULL|NULL|NULL|NULL|NULL|not a model package: magic",
         ]
     );
     let columns = ["samples", "samples_reason", "samples_spent_us", "samples_written", "samples_lost", "samples_bytes"];
@@ -192,7 +193,7 @@ fn what_was_collected_is_shown() {
     let columns = ["unit_id", "unit", "version", "day", "node", "seq", "rows", "bytes"];
     assert_eq!(read("samples", &columns), ["13|SCAN|1|20260131|n1|7|3|900", "0|NULL|0|0|n1|6|NULL|0"]);
     let columns = ["at", "unit", "label", "predicted", "low", "high", "seen", "is_inside", "is_clamped", "hash"];
-    let row = |seen: &str| format!("2000-01-01 00:00:00+00|SCAN|0|2|1|4|{seen}|00000000000000ab");
+    let row = |seen: &str| format!("2000-01-01 00:00:00+00|SCAN|elapsed_ns|2|1|4|{seen}|00000000000000ab");
     assert_eq!(read("predictions", &columns), [row("4|t|f"), row("5|f|t")]);
     let expected = ["00000000000000ab|cores|2", "00000000000000ab|call_ns|95.5"];
     assert_eq!(read("hardware", &["tag", "property", "value"]), expected);

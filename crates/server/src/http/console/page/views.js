@@ -45,7 +45,7 @@ function models(server) {
     "models",
     [
       { title: "unit", of: (row) => text(row.unit ?? row.file) },
-      count("label", "label"),
+      plain("label", "label"),
       plain("kind", "kind"),
       count("rows", "rows"),
       { title: "error", of: (row) => percent(row.error), kind: "number" },
