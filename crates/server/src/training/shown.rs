@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use collie_sql::catalog::system::{
-    self, DecisionRow, HardwareRow, ModelRow, PolicyChange, PolicyRow, PredictionRow, SampleFileRow, SwitchRow, UnitRow,
+    self, CandidateRow, DecisionRow, HardwareRow, ModelRow, PolicyChange, PolicyRow, PredictionRow, SampleFileRow,
+    SwitchRow, UnitRow,
 };
 use tokio::task::block_in_place;
 
@@ -47,6 +48,10 @@ impl system::Training for Shown {
 
     fn decisions(&self) -> Vec<DecisionRow> {
         self.0.deciding().rows()
+    }
+
+    fn candidates(&self) -> Vec<CandidateRow> {
+        self.0.deciding().candidates()
     }
 
     fn decided_settings(&self) -> Vec<(&'static str, u64)> {

@@ -38,7 +38,7 @@ pub enum Refusal {
     Off,
     /// Another change is in flight.
     Busy,
-    /// The last change ended less than ten minutes ago.
+    /// The last change ended, or was proposed, less than ten minutes ago.
     CoolDown,
     /// It was rolled back too often.
     Quarantined,
@@ -59,7 +59,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Off => "training.apply is off",
             Self::Busy => "another change is in flight",
-            Self::CoolDown => "the last change ended less than ten minutes ago",
+            Self::CoolDown => "the last change ended, or was proposed, less than ten minutes ago",
             Self::Quarantined => "it was rolled back three times within a day",
             Self::SetByHand => "it was set by hand",
             Self::OutOfRange => "the value is not one that the setting takes",

@@ -28,7 +28,7 @@ const OF_SERVER: [(&str, &str); 5] = [
 ];
 
 /// Views of its training. Long ones are cut: the page is no archive.
-const OF_TRAINING: [(&str, &str); 8] = [
+const OF_TRAINING: [(&str, &str); 9] = [
     ("policy", "SELECT * FROM collie_training.policy"),
     ("policy_log", "SELECT * FROM collie_training.policy_log ORDER BY at DESC LIMIT 50"),
     ("units", "SELECT * FROM collie_training.units ORDER BY unit_id LIMIT 100"),
@@ -36,6 +36,7 @@ const OF_TRAINING: [(&str, &str); 8] = [
     ("models", "SELECT * FROM collie_training.models ORDER BY file LIMIT 200"),
     ("hardware", "SELECT * FROM collie_training.hardware LIMIT 50"),
     ("decisions", "SELECT * FROM collie_training.decisions ORDER BY at DESC LIMIT 50"),
+    ("candidates", "SELECT * FROM collie_training.candidates ORDER BY setting, new_value LIMIT 50"),
     ("reads", "SELECT * FROM collie_training.reads ORDER BY side"),
 ];
 

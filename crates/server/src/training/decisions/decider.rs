@@ -14,8 +14,8 @@ use collie_train::decision::{
 
 use super::{
     baseline::Baseline,
+    candidate::{Candidate, Candidates, Outcome, Weighed},
     effect::Change,
-    forecast::{Forecast, forecast},
     gauge::{Gauge, Second},
     hands::Hands,
     journal_file::JournalFile,
@@ -26,8 +26,6 @@ use super::{
 
 /// Between two looks for something to propose, in seconds.
 const LOOK_EVERY_S: u64 = 10;
-/// What a value is multiplied by, to be looked at.
-const STEPS: [f64; 2] = [2.0, 0.5];
 
 /// What a decider works with.
 #[derive(Debug)]
@@ -55,6 +53,8 @@ pub(super) struct Decider {
     /// What moved the prediction of the change that is proposed.
     moved: Vec<Moved>,
     next_look_s: u64,
+    /// When it was looked last for something to propose, and what was weighed.
+    looked: Option<(u64, Vec<Candidate>)>,
 }
 
 impl Decider {
@@ -71,6 +71,7 @@ impl Decider {
             unrestored: None,
             moved: Vec::new(),
             next_look_s: now_s + LOOK_EVERY_S,
+            looked: None,
         };
         decider.perform(actions, now_s);
         if mode != Mode::Off {
@@ -94,6 +95,11 @@ impl Decider {
         self.parts.journal.entries()
     }
 
+    /// Returns when it was looked last for something to propose, in seconds since 1970, and what was weighed then.
+    pub(super) fn looked(&self) -> Option<(u64, &[Candidate])> {
+        self.looked.as_ref().map(|(at_s, candidates)| (*at_s, &candidates[..]))
+    }
+
     /// Returns the settings that this node has, with their values.
     pub(super) fn values(&self) -> Vec<(Setting, f64)> {
         Setting::ALL.into_iter().filter_map(|setting| Some((setting, self.parts.knobs.value(setting)?))).collect()
@@ -113,6 +119,7 @@ impl Decider {
     pub(super) fn set_mode(&mut self, mode: Mode, now_s: u64) {
         self.machine.set_mode(mode);
         if mode == Mode::Off {
+            self.looked = None;
             let actions = self.machine.interrupt(now_s);
             self.perform(actions, now_s);
         }
@@ -193,43 +200,49 @@ impl Decider {
         self.perform(actions, now_s);
     }
 
-    /// Proposes the change that is worth most of those that may be made, if one is worth enough.
+    /// Weighs every change by one step, and proposes the one that is worth most of those that may be made, if one is worth enough.
     fn look(&mut self, now_s: u64) {
         if self.machine.mode() == Mode::Off {
             return;
         }
-        for (Change { setting, old, new }, forecast) in self.worth_most() {
-            let proposal = Proposal {
-                setting,
-                old,
-                new,
-                range: self.parts.knobs.range(setting),
-                is_set_by_hand: self.parts.hands.hold(setting),
-                gain: forecast.gain,
-                model_hash: forecast.model_hash,
-                is_model_stale: forecast.is_stale,
+        let Parts { knobs, hands, predictor, .. } = &self.parts;
+        let Candidates { weighed, others } = Candidates::weigh(&**knobs, hands, &**predictor);
+        let (mut candidates, mut proposed) = (Vec::new(), None);
+        for one in weighed {
+            let proposal = self.proposal(&one);
+            let outcome = match proposed {
+                Some(_) => proposal.check().map_or_else(Outcome::Refused, |()| Outcome::WorthLess),
+                // A setting that is left alone, or a model that is stale, does not keep another change from being made.
+                None => match self.machine.propose(&proposal, now_s) {
+                    Ok(actions) => {
+                        proposed = Some((actions, one.forecast.moved.clone()));
+                        Outcome::Proposed
+                    }
+                    Err(refusal) => Outcome::Refused(refusal),
+                },
             };
-            // A setting that is left alone, or a model that is stale, does not keep another change from being made.
-            if let Ok(actions) = self.machine.propose(&proposal, now_s) {
-                self.moved = forecast.moved;
-                return self.perform(actions, now_s);
-            }
+            candidates.push(one.candidate(outcome));
+        }
+        candidates.extend(others);
+        self.looked = Some((now_s, candidates));
+        if let Some((actions, moved)) = proposed {
+            self.moved = moved;
+            self.perform(actions, now_s);
         }
     }
 
-    /// Returns the changes of which anything is foretold, those worth most first.
-    fn worth_most(&self) -> Vec<(Change, Forecast)> {
-        let Parts { knobs, predictor, hands, .. } = &self.parts;
-        let free = Setting::ALL.into_iter().filter(|setting| !hands.hold(*setting));
-        let steps = free.filter_map(|setting| Some((setting, knobs.value(setting)?))).flat_map(|(setting, old)| {
-            let (low, high) = knobs.range(setting);
-            STEPS.map(|step| Change { setting, old, new: (old * step).ceil() }).into_iter().filter(move |change| {
-                (low..=high).contains(&change.new) && change.new >= old / 2.0 && change.new != old
-            })
-        });
-        let mut worth: Vec<_> = steps.filter_map(|change| Some((change, forecast(&change, &**predictor)?))).collect();
-        worth.sort_by(|(_, one), (_, other)| other.gain.low.total_cmp(&one.gain.low));
-        worth
+    fn proposal(&self, weighed: &Weighed) -> Proposal {
+        let Weighed { change: Change { setting, old, new }, forecast } = weighed;
+        Proposal {
+            setting: *setting,
+            old: *old,
+            new: *new,
+            range: self.parts.knobs.range(*setting),
+            is_set_by_hand: self.parts.hands.hold(*setting),
+            gain: forecast.gain,
+            model_hash: forecast.model_hash,
+            is_model_stale: forecast.is_stale,
+        }
     }
 
     /// Does what the machine says, in its order; what comes after something that failed is not done.

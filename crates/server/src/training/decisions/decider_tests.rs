@@ -1,6 +1,7 @@
 //! Whole decisions over a server that is made up: good models, models with the wrong sign, crashes, failing disks, people.
 
 use collie_env::Fault;
+use collie_train::decision::Refusal;
 
 use super::{
     super::{
@@ -298,4 +299,29 @@ fn a_clock_that_was_set_back_does_not_end_decisions() {
     node.world.0.lock().guard = None;
     node.move_clock(-31_536_000);
     node.until(|verdict| verdict == Verdict::Trial);
+}
+
+/// Goal: what was weighed last says what became of each change: proposed, worth less than that, too little, too early; off forgets it. Method:
+/// two settings that promise the same, looked at again in the ten minutes after a proposal.
+#[test]
+fn what_was_weighed_says_what_became_of_it() {
+    let mut node = made_up(23, 0.15, 0.2);
+    node.decider.set_mode(Mode::Propose, node.now_s);
+    node.decider.parts.predictor = Arc::new(Models { gain: 0.2, flush_bytes: 1_000_000.0 });
+    let outcomes = |node: &Rehearsal| {
+        let (at_s, candidates) = node.decider.looked().expect("it was looked");
+        assert!(candidates.iter().all(|one| one.gain.is_some() && one.new.is_some()), "{candidates:?}");
+        (at_s, candidates.iter().map(|one| (one.setting, one.outcome.clone())).collect::<Vec<_>>())
+    };
+    assert_eq!(node.decider.looked(), None);
+    node.until(|verdict| verdict == Verdict::Proposed);
+    let (delay, bytes, refused) = (Setting::FlushDelay, Setting::FlushBytes, Outcome::Refused);
+    let too_little = [(delay, refused(Refusal::TooLittle)), (bytes, refused(Refusal::TooLittle))];
+    let expected = [&[(delay, Outcome::Proposed), (bytes, Outcome::WorthLess)], &too_little[..]].concat();
+    assert_eq!(outcomes(&node), (node.now_s, expected));
+    (0..LOOK_EVERY_S).for_each(|_| node.tick());
+    let too_early = [(delay, refused(Refusal::CoolDown)), (bytes, refused(Refusal::CoolDown))];
+    assert_eq!(outcomes(&node), (node.now_s, [too_early, too_little].concat()));
+    node.decider.set_mode(Mode::Off, node.now_s);
+    assert_eq!(node.decider.looked(), None);
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use collie_env::Env;
-use collie_sql::catalog::system::DecisionRow;
+use collie_sql::catalog::system::{CandidateRow, DecisionRow};
 use collie_train::decision::{Mode, Setting};
 use parking_lot::Mutex;
 use tokio::{
@@ -26,7 +26,7 @@ use super::{
     journal_file::JournalFile,
     knobs::Knobs,
     predictor::Predictor,
-    shown::row,
+    shown::{candidate_row, row},
 };
 use crate::training::Training;
 
@@ -162,6 +162,14 @@ impl Deciding {
         let running = self.running.lock();
         let entries = running.decider.as_ref().map(Decider::entries).unwrap_or_default();
         collie_train::decision::changes(entries).iter().map(|entry| row(&entry.row)).collect()
+    }
+
+    /// Returns the changes that were weighed last, worth most first.
+    pub(crate) fn candidates(&self) -> Vec<CandidateRow> {
+        let running = self.running.lock();
+        let looked = running.decider.as_ref().and_then(Decider::looked);
+        looked
+            .map_or_else(Vec::new, |(at_s, candidates)| candidates.iter().map(|one| candidate_row(at_s, one)).collect())
     }
 
     /// Returns the settings that decisions may be about on this node, with their values in force.

@@ -36,7 +36,7 @@ fn a_life_ends_with_its_database() {
     assert!([Setting::FlushDelay, Setting::FlushBytes].into_iter().all(|setting| deciding.hands.hold(setting)));
     world.0.lock().is_open = false;
     assert!(!deciding.tick(second) && !deciding.tick(second));
-    assert!(deciding.rows().is_empty() && deciding.values().is_empty());
+    assert!(deciding.rows().is_empty() && deciding.values().is_empty() && deciding.candidates().is_empty());
 }
 
 /// Goal: a change whose watch ends, as by a panic, ends with its old value, and the next life says so; the end of a life that is over ends
@@ -57,6 +57,9 @@ fn nothing_is_tried_while_nobody_watches() {
     }
     deciding.end(before);
     assert_eq!((world.delay(), deciding.rows()[0].verdict), (20_000.0, "trial"));
+    let weighed = deciding.candidates().swap_remove(0);
+    assert_eq!((weighed.setting, weighed.old, weighed.new), ("wal.flush_delay", 10_000.0, Some(20_000.0)));
+    assert_eq!((&*weighed.reason, weighed.at_us), ("proposed", deciding.rows()[0].at_us));
     deciding.end(life);
     assert_eq!((world.delay(), deciding.tick(life)), (10_000.0, false));
     let _next = begin(&deciding, &world);

@@ -1,5 +1,7 @@
 //! [`Forecast`]: what models say that a change is worth to the calls that were sampled last.
 
+use std::fmt;
+
 use collie_obs::UnitSchema;
 use collie_train::{
     UnitId,
@@ -30,6 +32,41 @@ pub(super) struct Forecast {
     pub(super) is_stale: bool,
     /// Each unit, in the mean.
     pub(super) moved: Vec<Moved>,
+}
+
+/// Why models cannot say what a change is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unforetold {
+    /// Too few calls were sampled of all the units that it concerns.
+    TooFewCalls(Vec<&'static str>),
+    /// There is no model of this unit, which is called.
+    NoModel(&'static str),
+    /// Too many calls lie outside of what the model has seen, as they are or as they would be.
+    Outside {
+        /// Whose.
+        unit: &'static str,
+        /// How many do.
+        calls: usize,
+        /// Of so many.
+        of: usize,
+    },
+    /// What models say of the calls adds up to no number.
+    NoNumber,
+}
+
+impl fmt::Display for Unforetold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewCalls(units) => {
+                write!(f, "fewer than {CALLS_MIN} calls were sampled of {} within an hour", units.join(", "))
+            }
+            Self::NoModel(unit) => write!(f, "no model of {unit} is in use"),
+            Self::Outside { unit, calls, of } => {
+                write!(f, "{calls} of {of} calls of {unit} are beyond what its model has seen, as they are or would be")
+            }
+            Self::NoNumber => f.write_str("what models say adds up to no number"),
+        }
+    }
 }
 
 /// A call as it was and as it would be.
@@ -86,11 +123,14 @@ fn moved(unit: &UnitSchema, calls_per_s: f64, calls: &[Foretold]) -> Moved {
     }
 }
 
-/// Says what `change` is worth. `None`: too few calls were sampled of all the units that it concerns, a model is missing, or calls lie
-/// outside of what a model has seen.
-pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Option<Forecast> {
-    let (mut units, mut all_moved, mut model_hash, mut is_stale) = (Vec::new(), Vec::new(), None, false);
-    for (unit, effect) in effects(change.setting) {
+/// Says what `change` is worth.
+///
+/// # Errors
+/// Why that cannot be said.
+pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Result<Forecast, Unforetold> {
+    let (mut units, mut all_moved, mut first_hash, mut is_stale) = (Vec::new(), Vec::new(), None, false);
+    let concerned = effects(change.setting);
+    for &(unit, effect) in &concerned {
         let Recent { calls_per_s, calls } = predictor.recent(unit);
         let newest = &calls[calls.len().saturating_sub(CALLS_MAX)..];
         let is_sound = |call: &&Call| call.features.len() == unit.features.len() && call.weight > 0.0;
@@ -98,13 +138,14 @@ pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Option<For
         if newest.len() < CALLS_MIN || calls_per_s <= 0.0 {
             continue; // what is not called costs nothing
         }
-        let hash = predictor.model_hash(unit)?;
+        let hash = predictor.model_hash(unit).ok_or(Unforetold::NoModel(unit.name))?;
         let foretold: Vec<Foretold> =
             newest.iter().filter_map(|call| foretell(call, (unit, effect), change, predictor)).collect();
-        if ((newest.len() - foretold.len()) as f64) > UNKNOWN_MAX * newest.len() as f64 {
-            return None;
+        let outside = newest.len() - foretold.len();
+        if outside as f64 > UNKNOWN_MAX * newest.len() as f64 {
+            return Err(Unforetold::Outside { unit: unit.name, calls: outside, of: newest.len() });
         }
-        model_hash = model_hash.or(Some(hash));
+        first_hash = first_hash.or(Some(hash));
         is_stale |= predictor.is_stale(unit);
         let weights: f64 = foretold.iter().map(|call| call.weight).sum();
         units.extend(foretold.iter().map(|call| UnitForecast {
@@ -114,7 +155,10 @@ pub(super) fn forecast(change: &Change, predictor: &dyn Predictor) -> Option<For
         }));
         all_moved.push(moved(unit, calls_per_s, &foretold));
     }
-    Some(Forecast { gain: predicted_gain(&units)?, model_hash: model_hash?, is_stale, moved: all_moved })
+    let names = || concerned.iter().map(|(unit, _)| unit.name).collect();
+    let model_hash = first_hash.ok_or_else(|| Unforetold::TooFewCalls(names()))?;
+    let gain = predicted_gain(&units).ok_or(Unforetold::NoNumber)?;
+    Ok(Forecast { gain, model_hash, is_stale, moved: all_moved })
 }
 
 #[cfg(test)]
@@ -175,14 +219,19 @@ mod tests {
         assert_eq!((moved.features[0], moved.features[3]), ((1e5, 2e5), (10_000.0, 20_000.0)));
     }
 
-    /// Goal: of what is not known no decision is made. Method: no model, too few calls, no calls, and calls beyond what the model has seen:
-    /// a tenth of them and one more.
+    /// Goal: of what is not known no decision is made, and why is told. Method: no model, too few calls, no calls, and calls beyond what the
+    /// model has seen: a tenth of them and one more.
     #[test]
     fn what_is_not_known_is_not_foretold() {
-        let sound = |calls, unknown, has_model| forecast(&CHANGE, &Flushes { calls, unknown, has_model }).is_some();
-        assert!(sound(40, 4, true));
-        assert!(!sound(40, 5, true) && !sound(40, 0, false) && !sound(15, 0, true) && !sound(0, 0, true));
+        let why = |calls, unknown, has_model| forecast(&CHANGE, &Flushes { calls, unknown, has_model }).map(|_| ());
+        assert_eq!(why(40, 4, true), Ok(()));
+        assert_eq!(why(40, 5, true), Err(Unforetold::Outside { unit: "LOG_FLUSH", calls: 5, of: 40 }));
+        assert_eq!(why(40, 0, false), Err(Unforetold::NoModel("LOG_FLUSH")));
+        let too_few = Err(Unforetold::TooFewCalls(vec!["LOG_FLUSH"]));
+        assert_eq!((why(15, 0, true), why(0, 0, true)), (too_few.clone(), too_few));
         let other = Change { setting: Setting::GcInterval, ..CHANGE };
-        assert_eq!(forecast(&other, &Flushes { calls: 40, unknown: 0, has_model: true }), None);
+        let unknown = forecast(&other, &Flushes { calls: 40, unknown: 0, has_model: true }).unwrap_err();
+        let words = "fewer than 16 calls were sampled of GC_TICK, ROW_READ, SCAN within an hour";
+        assert_eq!(unknown.to_string(), words);
     }
 }

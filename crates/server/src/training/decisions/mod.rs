@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `deciding.rs` | [`Deciding`]: what a server knows of its decisions, from its start to its stop |
 //! | `decider.rs` | [`Decider`](decider::Decider): one life's change in flight, a second at a time |
+//! | `candidate.rs` | a change that was weighed, and why it was not proposed |
 //! | `forecast.rs`, `effect.rs` | what models say that a change is worth, and what a change does to the calls of a unit |
 //! | `predictor.rs` | what is asked of samples and models (`Training` answers, `state/predicting.rs`) |
 //! | `switchback.rs`, `baseline.rs` | seconds under two values in turn, and what the old value's were like |
@@ -34,6 +35,7 @@
 //! at every call in turn, by `collie bench training safety` over more of them, and by the clients' tests.
 
 mod baseline;
+mod candidate;
 mod decider;
 mod deciding;
 mod effect;

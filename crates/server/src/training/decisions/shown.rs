@@ -1,22 +1,31 @@
-//! What views show of a decision.
+//! What views show of a decision, and of what was weighed for one.
 
-use collie_sql::catalog::system::DecisionRow;
-use collie_train::decision::{Row, Verdict};
+use collie_sql::catalog::system::{CandidateRow, DecisionRow};
+use collie_train::decision::{Gain, Row, Verdict};
 
+use super::candidate::Candidate;
 use crate::replication::EPOCH_DIFFERENCE;
+
+/// Returns a moment as views have it.
+fn moment(at_s: u64) -> i64 {
+    i64::try_from(at_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX).saturating_sub(EPOCH_DIFFERENCE)
+}
+
+fn ends(Gain { low, expected, high }: Gain) -> (f64, f64, f64) {
+    (low, expected, high)
+}
 
 /// Returns the newest row of a change as views have it.
 pub(super) fn row(row: &Row) -> DecisionRow {
     let Row { id, at_s, setting, old, new, model_hash, gain, trial_p, verdict } = *row;
-    let at_us = i64::try_from(at_s.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
     DecisionRow {
         id,
-        at_us: at_us.saturating_sub(EPOCH_DIFFERENCE),
+        at_us: moment(at_s),
         setting: setting.key(),
         old,
         new,
         model_hash,
-        gain: (gain.low, gain.expected, gain.high),
+        gain: ends(gain),
         trial_p,
         observed_gain: match verdict {
             Verdict::Kept { gain } => Some(gain),
@@ -24,5 +33,18 @@ pub(super) fn row(row: &Row) -> DecisionRow {
         },
         verdict: verdict.word(),
         reason: verdict.to_string(),
+    }
+}
+
+/// Returns a change that was weighed at `at_s` as views have it.
+pub(super) fn candidate_row(at_s: u64, candidate: &Candidate) -> CandidateRow {
+    let Candidate { setting, old, new, gain, ref outcome } = *candidate;
+    CandidateRow {
+        at_us: moment(at_s),
+        setting: setting.key(),
+        old,
+        new,
+        gain: gain.map(ends),
+        reason: outcome.to_string(),
     }
 }

@@ -64,7 +64,7 @@ pub use reads::{ReadsRow, ReadsShipped};
 pub use redundancy::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, Trouble};
 pub use standby::{DelayRow, NodeRow, SlotRow, Standby};
 pub use store_rows::StoreFigures;
-pub use training::{DecisionRow, Model, ModelRow, PolicyChange, PolicyRow, SwitchRow, Training};
+pub use training::{CandidateRow, DecisionRow, Model, ModelRow, PolicyChange, PolicyRow, SwitchRow, Training};
 
 use crate::{
     builtin::Rows,

@@ -44,6 +44,11 @@ pub trait Training: Send + Sync {
         Vec::new()
     }
 
+    /// Returns the changes of settings that were weighed last.
+    fn candidates(&self) -> Vec<CandidateRow> {
+        Vec::new()
+    }
+
     /// Returns the settings that decisions may be about here, with their values in force: us, bytes or a count.
     fn decided_settings(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -89,6 +94,23 @@ pub struct DecisionRow {
     /// How far it has come, a word or two.
     pub verdict: &'static str,
     /// Why.
+    pub reason: String,
+}
+
+/// A change of a setting that was weighed, whether it was proposed or not.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CandidateRow {
+    /// When, in microseconds since 2000-01-01.
+    pub at_us: i64,
+    /// The setting's key.
+    pub setting: &'static str,
+    /// The value in force, in us, bytes or a count.
+    pub old: f64,
+    /// The value that was weighed; `None`: no value of the setting was.
+    pub new: Option<f64>,
+    /// By which part costs are predicted to fall: lower end, expected, upper end; `None`: models cannot say.
+    pub gain: Option<(f64, f64, f64)>,
+    /// Why it was not proposed, or that it was.
     pub reason: String,
 }
 
@@ -251,6 +273,7 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
             ]);
         }),
         "decisions" => training.decisions().into_iter().for_each(|row| push_decision(row, out)),
+        "candidates" => training.candidates().into_iter().for_each(|row| push_candidate(row, out)),
         "models" => training.models().into_iter().for_each(|row| push_model(row, out)),
         "units" => training.units().into_iter().for_each(|row| collected::push_unit(row, out)),
         "samples" => training.sample_files().into_iter().for_each(|row| collected::push_file(row, out)),
@@ -314,6 +337,20 @@ fn push_decision(row: DecisionRow, out: &mut Output<'_>) {
         ("observed_gain", float(row.observed_gain)),
         ("verdict", Value::text(row.verdict)),
         ("reason", row.reason.into()),
+    ]);
+}
+
+fn push_candidate(row: CandidateRow, out: &mut Output<'_>) {
+    let CandidateRow { at_us, setting, old, new, gain, reason } = row;
+    out.push([
+        ("at", Value::TimestampTz(at_us)),
+        ("setting", Value::text(setting)),
+        ("old_value", Value::Float8(old)),
+        ("new_value", float(new)),
+        ("gain_low", float(gain.map(|(low, _, _)| low))),
+        ("gain", float(gain.map(|(_, expected, _)| expected))),
+        ("gain_high", float(gain.map(|(_, _, high)| high))),
+        ("reason", reason.into()),
     ]);
 }
 

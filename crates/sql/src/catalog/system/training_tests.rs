@@ -128,13 +128,19 @@ impl Training for FakeTraining {
         let (trial_p, observed_gain) = (Some(0.01), Some(0.125));
         vec![row.clone(), DecisionRow { id: 4, trial_p, observed_gain, verdict: "kept", ..row }]
     }
+    fn candidates(&self) -> Vec<CandidateRow> {
+        let setting = "store.gc_interval";
+        let reason = "the lower end of the predicted gain is below 5 %".to_owned();
+        let row = CandidateRow { setting, old: 2000.0, reason, ..CandidateRow::default() };
+        vec![CandidateRow { new: Some(4000.0), gain: Some((-0.25, 0.125, 0.5)), ..row.clone() }, row]
+    }
     fn set_option(&self, name: &str, _: &str) -> std::result::Result<(), String> {
         Err(format!("{name} is fixed here"))
     }
 }
 
 /// Goal: what a server knows of its training has rows with the right columns. Method: a policy, a change, a switch, a model and a
-/// file that is none; a decision under way and one that is kept.
+/// file that is none; a decision under way and one that is kept; a change that was weighed and a setting of which none was.
 #[test]
 fn training_is_shown() {
     let facts = shop();
@@ -177,6 +183,13 @@ fn training_is_shown() {
     let columns = ["trial_p", "observed_gain", "verdict", "reason"];
     let expected = ["NULL|NULL|canary|canary until 900", "0.01|0.125|kept|canary until 900"];
     assert_eq!(read("decisions", &columns), expected);
+    let columns = ["at", "setting", "old_value", "new_value", "gain_low", "gain", "gain_high", "reason"];
+    let weighed = |figures: &str| {
+        format!(
+            "2000-01-01 00:00:00+00|store.gc_interval|2000|{figures}|the lower end of the predicted gain is below 5 %"
+        )
+    };
+    assert_eq!(read("candidates", &columns), [weighed("4000|-0.25|0.125|0.5"), weighed("NULL|NULL|NULL|NULL")]);
 }
 
 /// Goal: what was collected has rows with the right columns, also what is not known of it. Method: a unit, a file and one that is damaged, a

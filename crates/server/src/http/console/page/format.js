@@ -38,6 +38,12 @@ export function bytes(count) {
   return `${number(size)} ${units[unit]}`;
 }
 
+/** A value of a setting, which is of the kind that the setting's name says: a time in microseconds, bytes, or a count. */
+export function amount(setting, value) {
+  if (/_(delay|interval)$/.test(setting)) return time(value);
+  return /_(bytes|size)$/.test(setting) ? bytes(value) : number(value);
+}
+
 /** Microseconds of work per second: cores. */
 export const cores = (us) => (isNumber(us) ? `${number(us / 1e6)} cores` : NONE);
 

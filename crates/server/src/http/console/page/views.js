@@ -1,6 +1,6 @@
 // What the tables show: which columns of which views, and what is said where there is nothing.
 
-import { bytes, cores, day, isNumber, moment, number, percent, text, time } from "./format.js";
+import { amount, bytes, cores, day, isNumber, moment, number, percent, text, time } from "./format.js";
 import { bar, fill } from "./tables.js";
 
 const plain = (title, name) => ({ title, of: (row) => text(row[name]) });
@@ -59,10 +59,18 @@ function models(server) {
   );
 }
 
+/** Returns the rows of a view of several servers, each with the role of its server. */
+const ofAll = (servers, view) => servers.flatMap((server) => server.rows(view).map((row) => ({ ...row, on: server.role })));
+
+/** From which value to which one. */
+function change({ setting, old_value, new_value }) {
+  const old = amount(setting, old_value);
+  return isNumber(new_value) ? `${old} to ${amount(setting, new_value)}` : old;
+}
+
 /** Decisions of both servers: each has a journal of its own. */
 function decisions(servers) {
-  const change = (row) => `${text(row.old_value)} to ${text(row.new_value)}`;
-  const rows = servers.flatMap((server) => server.rows("decisions").map((row) => ({ ...row, on: server.role })));
+  const rows = ofAll(servers, "decisions");
   rows.sort((a, b) => String(b.at).localeCompare(String(a.at)));
   fill(
     "decisions",
@@ -77,7 +85,27 @@ function decisions(servers) {
       long("why", "reason"),
     ],
     rows,
-    missing(servers[0], "decisions", "No decisions yet: they need models that are better than no change."),
+    missing(servers[0], "decisions", "No decisions yet: of the changes below none was proposed."),
+  );
+}
+
+/** What both servers weighed last: why nothing is decided, if nothing is. What models promise most of comes first. */
+function candidates(servers) {
+  const gain = (row) => (isNumber(row.gain) ? `${percent(row.gain)} (${percent(row.gain_low)} to ${percent(row.gain_high)})` : text(null));
+  const low = (row) => (isNumber(row.gain_low) ? row.gain_low : -Infinity);
+  const rows = ofAll(servers, "candidates").sort((a, b) => (low(a) === low(b) ? 0 : low(b) - low(a)));
+  fill(
+    "candidates",
+    [
+      plain("setting", "setting"),
+      plain("on", "on"),
+      { title: "change", of: change },
+      { title: "predicted gain", of: gain },
+      long("what became of it", "reason"),
+      at("when", "at"),
+    ],
+    rows,
+    missing(servers[0], "candidates", "Nothing was weighed yet: every ten seconds changes are, unless training.apply is off."),
   );
 }
 
@@ -167,6 +195,7 @@ export function showTables(own, leader, follower) {
   units(subject);
   models(subject);
   decisions(servers);
+  candidates(servers);
   log(subject);
   reads(servers);
   replicas(leader);

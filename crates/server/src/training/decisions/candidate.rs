@@ -1,0 +1,170 @@
+//! [`Candidate`]: a change that was weighed, and why it was not proposed if it was not: what an operator asks of a server that changes
+//! nothing.
+
+use std::fmt;
+
+use collie_train::decision::{Gain, Refusal, Setting};
+
+use super::{
+    effect::Change,
+    forecast::{Forecast, Unforetold, forecast},
+    hands::Hands,
+    knobs::Knobs,
+    predictor::Predictor,
+};
+
+/// What a value is multiplied by, to be weighed.
+const STEPS: [f64; 2] = [2.0, 0.5];
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// The journal has it.
+    Proposed,
+    /// It is worth enough, and another one is worth more.
+    WorthLess,
+    /// The rules are against it.
+    Refused(Refusal),
+    /// Models cannot say what it is worth.
+    Unforetold(Unforetold),
+    /// Neither twice nor half the value is one that a decision may choose.
+    NoStep,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Proposed => f.write_str("proposed"),
+            Self::WorthLess => f.write_str("another change is worth more"),
+            Self::Refused(refusal) => refusal.fmt(f),
+            Self::Unforetold(unforetold) => unforetold.fmt(f),
+            Self::NoStep => f.write_str("neither twice nor half the value is within what decisions may choose"),
+        }
+    }
+}
+
+/// See the module's documentation. Values are in us, bytes or a count.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) setting: Setting,
+    /// The value in force.
+    pub(super) old: f64,
+    /// The value that was weighed; `None`: none was.
+    pub(super) new: Option<f64>,
+    /// What models say that it is worth, if they say anything.
+    pub(super) gain: Option<Gain>,
+    pub(super) outcome: Outcome,
+}
+
+/// A change, and what models say of it.
+#[derive(Debug)]
+pub(super) struct Weighed {
+    pub(super) change: Change,
+    pub(super) forecast: Forecast,
+}
+
+/// All changes by one step.
+#[derive(Debug, Default)]
+pub(super) struct Candidates {
+    /// Those of which anything is foretold, worth most first.
+    pub(super) weighed: Vec<Weighed>,
+    /// All others, by setting.
+    pub(super) others: Vec<Candidate>,
+}
+
+impl Candidates {
+    /// Weighs twice and half the value of every setting that the node has.
+    pub(super) fn weigh(knobs: &dyn Knobs, hands: &Hands, predictor: &dyn Predictor) -> Self {
+        let mut all = Self::default();
+        for setting in Setting::ALL {
+            let Some(old) = knobs.value(setting) else { continue };
+            let other = |new, outcome| Candidate { setting, old, new, gain: None, outcome };
+            if hands.hold(setting) {
+                all.others.push(other(None, Outcome::Refused(Refusal::SetByHand)));
+                continue;
+            }
+            let steps = steps(setting, old, knobs.range(setting));
+            if steps.is_empty() {
+                all.others.push(other(None, Outcome::NoStep));
+            }
+            for change in steps {
+                match forecast(&change, predictor) {
+                    Ok(forecast) => all.weighed.push(Weighed { change, forecast }),
+                    Err(why) => all.others.push(other(Some(change.new), Outcome::Unforetold(why))),
+                }
+            }
+        }
+        all.weighed.sort_by(|one, other| other.forecast.gain.low.total_cmp(&one.forecast.gain.low));
+        all
+    }
+}
+
+impl Weighed {
+    /// Returns it with what became of it.
+    pub(super) fn candidate(&self, outcome: Outcome) -> Candidate {
+        let Change { setting, old, new } = self.change;
+        Candidate { setting, old, new: Some(new), gain: Some(self.forecast.gain), outcome }
+    }
+}
+
+/// Returns the changes of a setting by one step that are within `low..=high`.
+fn steps(setting: Setting, old: f64, (low, high): (f64, f64)) -> Vec<Change> {
+    let change = |step: f64| Change { setting, old, new: (old * step).ceil() };
+    let may_be = |change: &Change| (low..=high).contains(&change.new) && change.new >= old / 2.0 && change.new != old;
+    STEPS.map(change).into_iter().filter(may_be).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use collie_env::SimFiles;
+
+    use super::{
+        super::world::{Models, World},
+        *,
+    };
+
+    /// Goal: every setting that a node has is weighed, or says why not, and what is worth most comes first. Method: a server that is made up:
+    /// free settings, one that somebody set by hand, models that know one of two settings, one that knows none.
+    #[test]
+    fn every_setting_is_weighed_or_says_why_not() {
+        let (world, hands) = (World::new(SimFiles::new(), 1, 0.0), Hands::default());
+        let all = Candidates::weigh(&world, &hands, &Models::promise(0.2));
+        let worth: Vec<_> = all.weighed.iter().map(|one| (one.change.setting, one.change.new)).collect();
+        let (delay, bytes) = (Setting::FlushDelay, Setting::FlushBytes);
+        // Of flushes that bytes do not end, a change of bytes is worth nothing, and half the delay a loss.
+        assert_eq!(worth[0], (delay, 20_000.0));
+        assert_eq!(worth.last(), Some(&(delay, 5000.0)));
+        assert_eq!((worth.len(), all.others.len()), (4, 0));
+        assert!(worth.contains(&(bytes, 524_288.0)) && worth.contains(&(bytes, 2_097_152.0)), "{worth:?}");
+        hands.note_given(["wal.flush_bytes"]);
+        let all = Candidates::weigh(&world, &hands, &Models::promise(0.2));
+        let by_hand = Candidate {
+            setting: bytes,
+            old: 1_048_576.0,
+            new: None,
+            gain: None,
+            outcome: Outcome::Refused(Refusal::SetByHand),
+        };
+        assert_eq!((all.weighed.len(), &all.others[..]), (2, &[by_hand][..]));
+        world.0.lock().values.insert(delay, 1e9);
+        let all = Candidates::weigh(&world, &hands, &Models::promise(0.2));
+        assert_eq!((all.weighed.len(), all.others[0].new, &all.others[0].outcome), (0, None, &Outcome::NoStep));
+        world.0.lock().values.insert(delay, 30_000.0);
+        let all = Candidates::weigh(&world, &hands, &Models::promise(0.2));
+        assert_eq!(all.weighed.len(), 1, "60 ms are beyond the range");
+    }
+
+    /// Goal: what became of a change is told in words. Method: one of each kind.
+    #[test]
+    fn outcomes_are_told() {
+        for (outcome, words) in [
+            (Outcome::Proposed, "proposed"),
+            (Outcome::WorthLess, "another change is worth more"),
+            (Outcome::Refused(Refusal::TooLittle), "the lower end of the predicted gain is below 5 %"),
+            (Outcome::Unforetold(Unforetold::NoModel("SCAN")), "no model of SCAN is in use"),
+            (Outcome::NoStep, "neither twice nor half the value is within what decisions may choose"),
+        ] {
+            assert_eq!(outcome.to_string(), words);
+        }
+    }
+}
