@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use collie_sync::{LaneReader, Mutex, has_invariant_ticks, lane, ticks};
 
@@ -12,7 +12,8 @@ use crate::measured::{Started, Told};
 use crate::rates::{Publisher, RateTable, Rates};
 use crate::recorder::{Dropped, LANE_SAMPLES, Recorder};
 use crate::sample::{FLAG_INJECTED_CLOCK, Sample};
-use crate::schema::LABELS_MAX;
+use crate::scale::length_ns;
+use crate::schema::{LABELS_MAX, word};
 use crate::source::Source;
 
 /// Threads with a lane at one time, 384 KiB each. Samples of more threads are dropped, and counted.
@@ -44,6 +45,8 @@ pub(crate) struct Collector {
     /// Number of the drain period.
     ctx: AtomicU32,
     clock: OnceLock<fn() -> u64>,
+    /// How long a tick is, in nanoseconds: bits of a double. 0 before the first drain. Drain only.
+    ns_per_tick: AtomicU64,
     next_thread: AtomicUsize,
     lanes: AtomicUsize,
     /// Of threads without a lane.
@@ -62,6 +65,7 @@ impl Collector {
             default_source: AtomicU8::new(Source::Calibration.number()),
             ctx: AtomicU32::new(1),
             clock: OnceLock::new(),
+            ns_per_tick: AtomicU64::new(0),
             next_thread: AtomicUsize::new(0),
             lanes: AtomicUsize::new(0),
             laneless: Dropped::new(),
@@ -115,6 +119,19 @@ impl Collector {
         match self.clock.get() {
             None => ticks(),
             Some(clock) => clock(),
+        }
+    }
+
+    /// Notes how long a tick is.
+    pub(crate) fn set_ns_per_tick(&self, ns_per_tick: f64) {
+        self.ns_per_tick.store(ns_per_tick.to_bits(), Relaxed);
+    }
+
+    /// Returns the microseconds from one moment to a later one, rounded up, at least 1; 0 while nobody knows how long a tick is.
+    pub(crate) fn us_between(&self, from: u64, to: u64) -> u32 {
+        match self.ns_per_tick.load(Relaxed) {
+            0 => 0,
+            bits => word(length_ns(to.saturating_sub(from), f64::from_bits(bits)).div_ceil(1_000).max(1)),
         }
     }
 

@@ -114,6 +114,7 @@ impl Drain {
             return None;
         }
         let scale = Scale::measure(&collector, now_ns);
+        collector.set_ns_per_tick(scale.ns_per_tick());
         let cost = Cost::measure(&collector);
         Some(Self { collector, lanes: Vec::new(), scale, cost, calibrated_ns: now_ns() })
     }
@@ -125,6 +126,7 @@ impl Drain {
     pub fn drain(&mut self, now_ns: u64, situation: Situation, batch: &mut Batch) {
         batch.clear();
         self.scale.refine(self.collector.now(), now_ns);
+        self.collector.set_ns_per_tick(self.scale.ns_per_tick());
         if now_ns.saturating_sub(self.calibrated_ns) >= CALIBRATION_NS {
             (self.cost, self.calibrated_ns) = (Cost::measure(&self.collector), now_ns);
         }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `units`, `schema` | the units, declared once: types, [`UNITS`], document, golden file |
 //! | `sample`, `source` | what is told of a call, and for whom the thread worked |
-//! | `span`, `wait`, `local` | what a call site does, and the thread's part behind it |
+//! | `span`, `wait`, `moment`, `local` | what a call site does, and the thread's part behind it |
 //! | `countdown`, `draws`, `rates` | which calls are taken |
 //! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
 //! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
@@ -51,6 +51,7 @@ mod drain;
 mod draws;
 mod local;
 mod measured;
+mod moment;
 #[cfg(not(any(loom, shuttle)))]
 mod process;
 mod rates;
@@ -76,6 +77,7 @@ pub use context::{ContextRow, Situation};
 pub use drain::{Batch, Drain};
 #[cfg(any(loom, shuttle))]
 pub use local::offer_clock;
+pub use moment::{is_measured, moment_for};
 #[cfg(not(any(loom, shuttle)))]
 pub use process::{offer_clock, publish, set_default_source};
 pub use rates::RateTable;

@@ -25,6 +25,18 @@ pub(crate) fn with_countdown<R>(with: impl FnOnce(&Countdown) -> R) -> R {
     COUNTDOWN.with(with)
 }
 
+/// Returns whether any call of `unit` is measured.
+#[cfg(not(any(loom, shuttle)))]
+#[inline]
+pub(crate) fn is_on(unit: u8) -> bool {
+    PROCESS.rates().base(unit) != 0
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn is_on(_unit: u8) -> bool {
+    false
+}
+
 /// Decides whether this call is measured.
 #[cfg(not(any(loom, shuttle)))]
 #[inline]
@@ -81,6 +93,17 @@ pub(crate) fn now() -> u64 {
 
 #[cfg(any(loom, shuttle))]
 pub(crate) const fn now() -> u64 {
+    0
+}
+
+/// Returns the microseconds from one moment to a later one, rounded up; 0 while no drain has said how long a tick is.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn us_between(from: u64, to: u64) -> u32 {
+    PROCESS.us_between(from, to)
+}
+
+#[cfg(any(loom, shuttle))]
+pub(crate) const fn us_between(_from: u64, _to: u64) -> u32 {
     0
 }
 

@@ -263,3 +263,15 @@ fn elapsed_time_is_the_clocks() {
     let sample = taken(&mut drain).samples[0];
     assert_eq!((sample.start, sample.labels, sample.lsn), (100, [250, 5, 6, 0], 77));
 }
+
+/// Goal: how long ago a moment was is told in microseconds, rounded up, never 0 where it is known, and not at all before anybody knows how
+/// long a tick is. Method: by hand, with a third of a nanosecond to the tick.
+#[test]
+fn moments_are_told_in_microseconds() {
+    let collector = collector();
+    assert_eq!(collector.us_between(0, 9_000_000), 0, "no drain yet");
+    collector.set_ns_per_tick(1.0 / 3.0);
+    let ticks = [0, 1, 3_000, 3_006, 9_000_000, u64::MAX];
+    assert_eq!(ticks.map(|ticks| collector.us_between(7, 7_u64.saturating_add(ticks))), [1, 1, 1, 2, 3_000, u32::MAX]);
+    assert_eq!(collector.us_between(8, 7), 1, "counters of two processors may differ by a little");
+}

@@ -49,7 +49,7 @@ impl Scale {
 
     /// Returns a number of ticks in nanoseconds.
     pub(crate) fn length_ns(&self, ticks: u64) -> u64 {
-        whole(double(ticks) * self.ns_per_tick)
+        length_ns(ticks, self.ns_per_tick)
     }
 
     /// Returns a moment in nanoseconds of the clock.
@@ -118,6 +118,11 @@ impl Cost {
 /// Returns `number` as the nearest double.
 pub(crate) const fn double(number: u64) -> f64 {
     number as f64
+}
+
+/// Returns so many ticks in nanoseconds.
+pub(crate) const fn length_ns(ticks: u64, ns_per_tick: f64) -> u64 {
+    whole(double(ticks) * ns_per_tick)
 }
 
 const fn whole(number: f64) -> u64 {

@@ -37,6 +37,12 @@ impl<F: Features> Wait<F> {
         self.started.ticks = local::now();
     }
 
+    /// Returns for how many microseconds `moment` ([`crate::moment_for`]) lies before the wait's begin, rounded up and at least 1; 0 for
+    /// none, and while nobody takes samples out.
+    pub fn us_since(&self, moment: u64) -> u32 {
+        if moment == 0 { 0 } else { local::us_between(moment, self.started.ticks) }
+    }
+
     /// Ends the wait, which was about the position `at` of the log; `labels` are those beyond elapsed time.
     ///
     /// # Progress

@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use collie_base::Lsn;
 use collie_obs::{
-    ApplyRow, Batch, Beside, CALLS_MAX, Drain, LockWait, LogFlush, RateTable, RowRead, Sample, Situation, Source,
-    call_beside_samples, offer_clock, publish, set_default_source, start, start_run, start_wait, work_for,
+    ApplyRow, Batch, Beside, CALLS_MAX, Drain, FLAG_INJECTED_CLOCK, LockWait, LogFlush, RateTable, RowRead, Sample,
+    Situation, Source, call_beside_samples, is_measured, moment_for, offer_clock, publish, set_default_source, start,
+    start_run, start_wait, work_for,
 };
 
 static NOW_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
@@ -78,6 +79,7 @@ fn call_sites_samples_arrive() {
     assert!(Drain::open(&now_ns).is_none());
     let mut batch = Batch::new();
     assert!(start::<RowRead>().is_none(), "nobody asked for samples");
+    assert!(!is_measured::<LockWait>() && moment_for::<LockWait>() == 0);
     assert!(publish(&RateTable::all(1.0)), "a clock was offered");
     set_default_source(Source::Local);
     let read = RowRead { key_bytes: 8, value_bytes: 100, chain_steps: 1, found: 1 };
@@ -107,9 +109,12 @@ fn call_sites_samples_arrive() {
         runs
     });
     assert_eq!(there.join().expect("it ends"), 2);
+    let held_since = moment_for::<LockWait>();
+    NOW_NS.fetch_add(5_000_000, Relaxed);
     let mut wait = start_wait::<LockWait>().expect("every wait");
     wait.restart();
-    let about = LockWait { strength: 3, queue_len: 2, holder_age_us: 0 };
+    assert!(is_measured::<LockWait>() && wait.us_since(0) == 0, "none");
+    let about = LockWait { strength: 3, queue_len: 2, holder_age_us: wait.us_since(held_since) };
     std::thread::spawn(move || wait.stop_with(Lsn::new(64), about, [])).join().expect("it ends");
     start_wait::<LockWait>().expect("every wait").give_up();
     let _not_ended = start_wait::<LockWait>();
@@ -128,7 +133,13 @@ fn call_sites_samples_arrive() {
     assert_eq!((rows[2].calls, rows[2].lsn, &rows[2].features[..5]), (3, 128, &[2, 0, 0, 0, 15][..]));
     assert_ne!(reads[0].thread, flushes[0].thread);
     let [wait] = of(&batch, 8)[..] else { panic!("one wait has ended") };
-    assert_eq!((wait.source, wait.lsn, &wait.features[..3]), (1, 64, &[3, 2, 0][..]), "of the thread that began");
+    assert_eq!((wait.source, wait.lsn, &wait.features[..2]), (1, 64, &[3, 2][..]), "of the thread that began");
+    // Of a processor's own counter only that it goes on is known here.
+    let age_us = wait.features[2];
+    assert!(
+        if wait.flags & FLAG_INJECTED_CLOCK == 0 { age_us > 0 } else { (4_990..5_100).contains(&age_us) },
+        "{age_us}"
+    );
     assert!(wait.thread != reads[0].thread && batch.dropped[8] == 1, "{wait:?}, {:?}", batch.dropped);
     for sample in &batch.samples {
         assert!((sample.p - 1.0).abs() < f32::EPSILON && sample.version == 1, "{sample:?}");
