@@ -28,6 +28,11 @@ impl OwnerId {
         self.0 >> OWNER_BITS == other.0 >> OWNER_BITS
     }
 
+    /// Returns the slot of the session that has this transaction.
+    pub(crate) fn slot(self) -> usize {
+        usize::try_from(self.0 >> OWNER_BITS).expect("at most 2^20 slots")
+    }
+
     /// Returns the owner of the session that has this transaction.
     pub(crate) const fn of_session(self) -> Self {
         Self(self.0 >> OWNER_BITS << OWNER_BITS)

@@ -96,6 +96,9 @@ mod xids_at;
 
 #[cfg(test)]
 #[cfg(not(loom))]
+mod first_write_tests;
+#[cfg(test)]
+#[cfg(not(loom))]
 mod lock_picture_tests;
 #[cfg(test)]
 #[cfg(loom)]

@@ -249,6 +249,15 @@ impl<L: CommitLog> Session<L> {
     /// # Errors
     /// [`TxnError::ReadOnly`].
     pub fn assign_xid(&mut self, t: &mut Transaction) -> Result<Xid, TxnError> {
+        self.assign_xid_at(t, || 0)
+    }
+
+    /// [`Session::assign_xid`], and notes the moment for who will wait for the transaction ([`Txns::first_write`]): `now`, which is
+    /// called only if it has no xid yet, returns it in a unit of the caller's, or 0 for none.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn assign_xid_at(&mut self, t: &mut Transaction, now: impl FnOnce() -> u64) -> Result<Xid, TxnError> {
         if let Some(xid) = t.xid() {
             return Ok(xid);
         }
@@ -256,6 +265,7 @@ impl<L: CommitLog> Session<L> {
             return Err(TxnError::ReadOnly);
         }
         let desc = self.txns.map.allocate(t.tables.id());
+        self.txns.snapshots.note_first_write(self.slot, now());
         let xid = desc.xid;
         t.desc = Some(desc);
         Ok(xid)

@@ -22,6 +22,7 @@
 //! | `live` AcqRel (`Published`)   | its Acquire, pruners      | the list, and the exchanges before it (S3)    |
 //! | `next`, `head` of a row (`store`) | their Acquire, readers | the list by which the row was pruned (S3)    |
 //! | `ack_floor` Release           | `ack_floor` Acquire       | what the asynchronous committer had seen      |
+//! | `first_write` Release         | `first_write` Acquire     | that the slot's transactions before are done  |
 //!
 //! # Progress
 //! Taking, ending and checking a snapshot: wait-free. `advance`: one mutex, which only its like take; O(slots in use).
@@ -61,6 +62,8 @@ struct Slot {
     /// Snapshots begun here, so that one that lasts is told from several of the same position. Stored by the owner before
     /// its word.
     begun: atomic::AtomicU64,
+    /// When the transaction that the owner has, or had last, got its xid, as its caller tells time; 0: not known. Owner only.
+    first_write: atomic::AtomicU64,
     /// Whether the owner looks at its word after each read (S3).
     can_be_cancelled: atomic::AtomicBool,
 }
@@ -125,8 +128,8 @@ struct Free {
 
 impl Default for Slot {
     fn default() -> Self {
-        let (begun, can_be_cancelled) = (atomic::AtomicU64::new(0), atomic::AtomicBool::new(false));
-        Self { own: AtomicU64::new(NONE), begun, can_be_cancelled }
+        let (begun, first_write) = (atomic::AtomicU64::new(0), atomic::AtomicU64::new(0));
+        Self { own: AtomicU64::new(NONE), begun, first_write, can_be_cancelled: atomic::AtomicBool::new(false) }
     }
 }
 
@@ -194,6 +197,17 @@ impl Snapshots {
 
     pub(crate) fn end(&self, slot: usize) {
         self.slots[slot].own.store(NONE, ord!("OWN_END", Release));
+    }
+
+    /// Notes when the owner of `slot`, who calls, got an xid; 0 for not known.
+    pub(crate) fn note_first_write(&self, slot: usize, moment: u64) {
+        self.slots[slot].first_write.store(moment, atomic::Ordering::Release);
+    }
+
+    /// Returns what was noted last of the owner of `slot`. Acquire: who finds what a later transaction noted finds the earlier ones
+    /// done.
+    pub(crate) fn first_write(&self, slot: usize) -> u64 {
+        self.slots[slot].first_write.load(atomic::Ordering::Acquire)
     }
 
     /// Returns whether the snapshot of `slot`, whose owner calls, is in force no more (S3).

@@ -219,6 +219,19 @@ impl<L: CommitLog> Txns<L> {
         self.map.lapped_lookups()
     }
 
+    /// Returns the moment at which the transaction `xid` got its id, with its first write or row lock, as
+    /// [`Session::assign_xid_at`] was told; `None` when none was told, and once the transaction has ended.
+    ///
+    /// # Progress
+    /// One short lock, which only the transaction that has the place of `xid` in the ring next takes too.
+    #[must_use]
+    pub fn first_write(&self, xid: Xid) -> Option<u64> {
+        let desc = self.map.desc(xid)?;
+        let moment = self.snapshots.first_write(desc.owner.slot());
+        // In this order: what a later transaction of the session notes, it notes once this one is done.
+        (moment != 0 && !desc.is_done()).then_some(moment)
+    }
+
     /// Returns how many sessions wait for a lock.
     #[must_use]
     pub fn waiting(&self) -> usize {
