@@ -236,6 +236,7 @@ impl<I: OrderedIndex> Family<I> {
         rules: &WriteRules,
         others: &(impl Resolve + ShareLocks),
     ) -> WriteOutcome {
+        let mut died = 0_u16;
         loop {
             let Some(row) = self.index.with(key, Arc::clone) else { return WriteOutcome::Gone(None) };
             if mutant!("MARKED_BEFORE_EXCHANGE") {
@@ -244,10 +245,12 @@ impl<I: OrderedIndex> Family<I> {
             match row.write(self.id, change, basis, view, rules, others) {
                 WriteOutcome::Dead => {
                     self.leave_index(&row);
+                    died = died.saturating_add(1);
                 }
-                outcome => {
+                mut outcome => {
                     let mut counted = Counted { writes: 1, ..Counted::default() };
-                    if let WriteOutcome::Done(pending) = &outcome {
+                    if let WriteOutcome::Done(pending) = &mut outcome {
+                        pending.retries = pending.retries.saturating_add(died);
                         counted.memory = i64::from(pending.bytes());
                         counted.user_bytes = signed_len(change.value_bytes().map_or(0, |bytes| key.len() + bytes));
                         if let Some(value_bytes) = change.value_bytes()

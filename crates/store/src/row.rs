@@ -39,7 +39,7 @@
 //! # Progress
 //! Reading is wait-free but for the walk. Writing is lock-free: a failed exchange means another writer got on. Taking and
 //! giving back share locks, and writing a row that has some, waits for one short mutex of the table.
-//! Checked by `row_tests.rs`, `share_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's model test.
+//! Checked by `row_tests.rs`, `share_tests.rs`, `retry_tests.rs`, `row_loom.rs`, `stress_tests.rs` and the family's model test.
 //!
 //! | file | noun |
 //! |---|---|
@@ -133,7 +133,7 @@ impl Row {
         let bytes = version.counted_bytes();
         let version = NonNull::from(Box::leak(version));
         let row = Arc::new(Self::over(key, version.as_ptr()));
-        Pending { row, version: Some(version), supersedes: false, outdates: 0, bytes }
+        Pending { row, version: Some(version), supersedes: false, outdates: 0, bytes, retries: 0 }
     }
 
     /// A row whose only version was committed at `csn`, in no index yet.
@@ -211,7 +211,7 @@ impl Row {
         if look.strength.is_shared() {
             return self.share(&look);
         }
-        let mut ready = None;
+        let (mut ready, mut retries) = (None, 0_u16);
         loop {
             let head = self.head.load(Acquire);
             if head == DEAD {
@@ -222,6 +222,7 @@ impl Row {
                 if self.is_newest(head) {
                     return refusal;
                 }
+                retries = retries.saturating_add(1);
                 continue;
             }
             if matches!(change, Change::Lock(strength) if top.held >= Some(strength)) {
@@ -229,9 +230,14 @@ impl Row {
             }
             let new = ready.take().unwrap_or_else(|| Version::unfinished(change, rules.xid, view.command));
             match self.install_beside_shares(head, &top, new, &look) {
-                Ok(pending) => return WriteOutcome::Done(pending),
+                Ok(mut pending) => {
+                    pending.retries = retries;
+                    return WriteOutcome::Done(pending);
+                }
                 Err(Refused::Shared(holder)) => return WriteOutcome::Wait(holder),
-                Err(Refused::Overtaken(unused)) => ready = Some(unused),
+                Err(Refused::Overtaken(unused)) => {
+                    (ready, retries) = (Some(unused), retries.saturating_add(1));
+                }
             }
         }
     }
@@ -329,7 +335,7 @@ impl Row {
         }
         retire(head, top.link, pin); // R2: our exchange took the debris out.
         self.growth.add();
-        Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates, bytes })
+        Ok(Pending { row: Arc::clone(self), version: NonNull::new(new), supersedes, outdates, bytes, retries: 0 })
     }
 
     /// Tells of each linked version, newest first, whether it is committed and stamped.
@@ -366,6 +372,11 @@ impl Drop for Row {
 #[cfg(not(loom))]
 #[path = "row_tests.rs"]
 pub(crate) mod tests;
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "retry_tests.rs"]
+mod retry_tests;
 
 #[cfg(test)]
 #[cfg(not(loom))]

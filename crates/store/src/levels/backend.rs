@@ -77,6 +77,9 @@ pub(crate) trait LevelStore: Send + Sync + Debug {
     /// Returns the bytes of the table files; asks the disk.
     fn bytes(&self, tree: TreeId) -> u64;
 
+    /// Returns the files that hold entries, each with how many.
+    fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)>;
+
     /// Gives the tree's files second names, or copies, in `to`, which exists and is empty. Durable on return.
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError>;
 

@@ -171,6 +171,11 @@ pub(super) fn table_bytes(files: &dyn Files, table: &Table) -> u64 {
     len.unwrap_or(table.metadata.file_size)
 }
 
+/// Returns a table's file, and how many entries it has: deletions, and older entries of a key, too.
+pub(super) fn file_entries(table: &Table) -> (PathBuf, u64) {
+    (table.path.to_path_buf(), table.metadata.item_count)
+}
+
 /// Reads the version file of the tree in `dir` and checks what the crate does not (R4). Returns its path too.
 pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBuf, Vec<u8>), BackendError> {
     let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
@@ -336,6 +341,11 @@ impl LevelStore for LsmStore {
     fn bytes(&self, tree: TreeId) -> u64 {
         let version = self.opened(tree).tree.current_version();
         version.iter_tables().map(|table| self.table_bytes(table)).sum()
+    }
+
+    fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
+        let version = self.opened(tree).tree.current_version();
+        version.iter_tables().map(file_entries).collect()
     }
 
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {

@@ -30,7 +30,7 @@ use collie_env::Files;
 use lsm_tree::{Cache, Checksum, DescriptorTable, Table};
 use parking_lot::Mutex;
 
-use super::lsm::{TABLES, judge_read, read_version_file, scan_runs, table_bytes};
+use super::lsm::{TABLES, file_entries, judge_read, read_version_file, scan_runs, table_bytes};
 use crate::levels::{
     Edit, Entry, LevelOptions, TreeId,
     backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
@@ -214,6 +214,10 @@ impl LevelStore for LsmView {
     fn bytes(&self, tree: TreeId) -> u64 {
         let opened = self.opened(tree);
         opened.tables().map(|table| table_bytes(&*self.files, table)).sum()
+    }
+
+    fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
+        self.opened(tree).tables().map(file_entries).collect()
     }
 
     fn link_to(&self, _tree: TreeId, _to: &Path) -> Result<(), BackendError> {

@@ -174,6 +174,10 @@ impl LevelStore for MapStore {
         encode(&self.rows(tree)).len() as u64
     }
 
+    fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
+        vec![(tree_dir(&self.dir, tree).join(NAME), self.rows(tree).by_key.len() as u64)]
+    }
+
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
         self.write(to, &self.rows(tree)).map(drop)
     }

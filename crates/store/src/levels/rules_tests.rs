@@ -419,6 +419,9 @@ impl LevelStore for Panicking {
     fn bytes(&self, tree: TreeId) -> u64 {
         self.0.bytes(tree)
     }
+    fn file_entries(&self, tree: TreeId) -> Vec<(std::path::PathBuf, u64)> {
+        self.0.file_entries(tree)
+    }
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
         self.0.link_to(tree, to)
     }

@@ -1,6 +1,10 @@
 //! Levels that are opened to be loaded and nothing else (V9): for a database that is opened read-only.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use collie_env::Env;
 use parking_lot::{Mutex, RwLock};
@@ -53,6 +57,20 @@ impl Levels {
         Ok(levels)
     }
 
+    /// Returns the files of all trees that hold entries, each with how many: deletions, and older entries of a key, too.
+    ///
+    /// # Errors
+    /// `TreeDamaged` when the library that keeps tables fails.
+    pub fn file_rows(&self) -> Result<Vec<(PathBuf, u64)>, LevelsError> {
+        let trees = self.manifest.lock().state().trees.clone();
+        let mut found = Vec::new();
+        for known in trees.values() {
+            let files = self.guarded(known, |backend| Ok(backend.file_entries(known.tree.id)));
+            found.extend(files.map_err(|error| self.refuse(known, error))?);
+        }
+        Ok(found)
+    }
+
     pub(super) fn check_writable(&self) -> Result<(), LevelsError> {
         if self.to_read {
             return Err(LevelsError::InvalidCall { what: "the levels were opened to be read" });
@@ -63,13 +81,10 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        collections::BTreeMap,
-        path::{Path, PathBuf},
-    };
+    use std::collections::BTreeMap;
 
     use collie_base::{CfId, Lsn};
-    use collie_env::Env;
+    use collie_env::{Access, Env};
 
     use super::*;
     use crate::{
@@ -83,6 +98,37 @@ mod tests {
 
     fn to_read(env: &Env, dir: &Path) -> Result<Levels, LevelsError> {
         Levels::open_to_read(env, dir, &LevelOptions::default())
+    }
+
+    /// Goal: the entries of each file are known, and the files are those on disk. Method: two runs of a tree, merged, with a deletion, and
+    /// again beside another tree; on both kinds of disk.
+    #[test]
+    fn file_rows_are_the_entries_of_each_file() {
+        let (real, dir) = (Env::real(), tempfile::tempdir().unwrap());
+        let (simulated, _disk) = Env::simulated(1);
+        for (env, dir, before, merged) in
+            [(real, dir.path(), vec![1, 3], vec![2]), (simulated, Path::new("/levels"), vec![2], vec![2])]
+        {
+            let rows = |levels: &Levels| {
+                let mut found = levels.file_rows().unwrap();
+                assert!(found.iter().all(|(file, _)| env.files.open(file, Access::Read).is_ok()), "{found:?}");
+                found.sort_unstable_by_key(|(_, rows)| *rows);
+                found.into_iter().map(|(_, rows)| rows).collect::<Vec<_>>()
+            };
+            let (levels, _) = open(&env, dir);
+            let one = levels.create_tree(&[CfId::new(16)]).unwrap();
+            let first =
+                [edit(16, b"a", 20, Some(b"1")), edit(16, b"b", 21, Some(b"2")), edit(16, b"c", 22, Some(b"3"))];
+            levels.flush(one, Lsn::new(30), &first, 3).unwrap();
+            levels.flush(one, Lsn::new(40), &[edit(16, b"a", 35, None)], 2).unwrap();
+            assert_eq!(rows(&levels), before);
+            levels.compact(one).unwrap();
+            assert_eq!(rows(&levels), merged);
+            let two = levels.create_tree(&[CfId::new(17)]).unwrap();
+            levels.flush(two, Lsn::new(50), &[edit(17, b"a", 45, Some(b"1"))], 1).unwrap();
+            drop(levels);
+            assert_eq!(rows(&to_read(&env, dir).unwrap()), [1, 2]);
+        }
     }
 
     /// Every file below, with its bytes and when it was changed.

@@ -26,6 +26,8 @@ pub struct Pending {
     pub(super) outdates: u64,
     /// Bytes of memory that it takes up; 0 for a lock.
     pub(super) bytes: u32,
+    /// How often it was tried again to put it there, since others were faster.
+    pub(crate) retries: u16,
 }
 
 // SAFETY: the pointer is the handle's alone to end (R2), everything behind it is atomic or constant (R1), and `Row` is
@@ -54,6 +56,11 @@ impl Pending {
     /// Returns about how many bytes of memory the version takes up; 0 for a lock, which nobody counts.
     pub const fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    /// Returns how often a change of the row by others had the write begin again before the version was on top.
+    pub const fn retries(&self) -> u16 {
+        self.retries
     }
 
     /// Returns about how many bytes of memory the version takes up, and its row if it may be the first one of it.
