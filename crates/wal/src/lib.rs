@@ -35,7 +35,8 @@
 //! decoder, `ring` the memory, `reserve` the commit protocol, `flush` the leaders and waiters, `segments` and `spare` the
 //! files, `recover` the opening; `source`, `window` and `frame_reader` get at frames, `assemble` makes records of them,
 //! `read`, `recent`, `watch`, `frame_tail` and `tail` hand them out; `ship` hands out the stream as bytes, `follow` writes such
-//! bytes to another log, `unpack` makes records of them; `truncate` cuts the end off, `duplicate` copies a running log.
+//! bytes to another log, `unpack` makes records of them, `record_count` counts them; `truncate` cuts the end off, `duplicate`
+//! copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -79,6 +80,7 @@ mod owner;
 mod reached;
 mod read;
 mod recent;
+mod record_count;
 mod recover;
 mod reserve;
 mod ring;

@@ -35,7 +35,9 @@ use crate::{
     core::Core,
     decode::{self, whole_records},
     flush::Haste,
+    format::{KIND_DATA, KIND_LAST, KIND_UNLOGGED},
     frame_tail::FrameTail,
+    record_count,
     source::Frame,
     tail_check::TAIL_CHECK_BYTES,
 };
@@ -45,6 +47,7 @@ use crate::{
 pub struct ShipOptions {
     tail: TailOptions,
     flush_delay: Duration,
+    is_commit: fn(u8) -> bool,
 }
 
 impl ShipOptions {
@@ -52,7 +55,7 @@ impl ShipOptions {
     pub fn from(from: Lsn) -> Self {
         let tail = TailOptions { keep_below: u64::from(TAIL_CHECK_BYTES), ..TailOptions::from(from) };
         let tail = tail.policy(LagPolicy::Invalidate);
-        Self { tail, flush_delay: Duration::from_micros(500) }
+        Self { tail, flush_delay: Duration::from_micros(500), is_commit: |_| false }
     }
 
     /// Bounds how much log is kept for it, in bytes of records; beyond it loses its place. Default: by files only.
@@ -73,6 +76,12 @@ impl ShipOptions {
     #[must_use]
     pub fn flush_delay(self, delay: Duration) -> Self {
         Self { flush_delay: delay, ..self }
+    }
+
+    /// Says by its tag which record is a commit: the log does not know, and REPL_SEND tells how many a shipment had. Default: none is.
+    #[must_use]
+    pub fn commits_by(self, is_commit: fn(u8) -> bool) -> Self {
+        Self { is_commit, ..self }
     }
 }
 
@@ -113,6 +122,7 @@ pub struct Shipper {
     /// The end of the last record that was seen, shipped or not; `None` before the first.
     seen: Option<Lsn>,
     advanced: Lsn,
+    is_commit: fn(u8) -> bool,
     _haste: Haste,
 }
 
@@ -120,7 +130,8 @@ impl Shipper {
     pub(crate) fn new(core: Arc<Core>, name: &str, options: &ShipOptions) -> Result<Self, WalError> {
         let haste = core.flusher.hurry(options.flush_delay);
         let (frames, Attached { lsn, .. }) = FrameTail::new(core, name, &options.tail)?;
-        Ok(Self { frames, rest: Rest::default(), position: lsn, seen: None, advanced: lsn, _haste: haste })
+        let (rest, is_commit) = (Rest::default(), options.is_commit);
+        Ok(Self { frames, rest, position: lsn, seen: None, advanced: lsn, is_commit, _haste: haste })
     }
 
     /// Returns the name of its cursor.
@@ -182,10 +193,19 @@ impl Shipper {
         let (span, before) = (collie_obs::start::<ReplSend>(), out.len());
         let shipment = self.gather(most_bytes, out)?;
         if let (Some(span), Some(shipment)) = (span, &shipment) {
-            let (bytes, from_memory) = (word(out.len() - before), u32::from(self.frames.reads_memory()));
-            span.stop_with(shipment.start, ReplSend { bytes, commits: 0, from_memory }, []);
+            let ended = span.end();
+            let (sent, from_memory) = (&out[before..], u32::from(self.frames.reads_memory()));
+            let send = ReplSend { bytes: word(sent.len()), commits: word(self.commits_in(sent)), from_memory };
+            ended.tell(shipment.start, send, []);
         }
         Ok(shipment)
+    }
+
+    /// Counts the commits in a shipment, for who measured it.
+    #[cold]
+    fn commits_in(&self, shipment: &[u8]) -> u64 {
+        let ends = |kind| matches!(kind, KIND_DATA | KIND_LAST | KIND_UNLOGGED);
+        record_count::count(shipment, |raw| ends(raw.kind) && (self.is_commit)(raw.tag))
     }
 
     fn gather(&mut self, most_bytes: usize, out: &mut Vec<u8>) -> Result<Option<Shipment>, WalError> {

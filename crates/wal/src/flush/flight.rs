@@ -21,7 +21,9 @@ use super::{
 use crate::{
     WalError,
     course::{Course, Placed, sync_file},
+    decode::frame_claim,
     recent::Wrote,
+    record_count,
     reserve::State,
 };
 
@@ -228,7 +230,7 @@ impl Flusher {
         };
         let flush = LogFlush {
             stream_bytes: word(stream_bytes),
-            records: 0,
+            records: word(if stream_bytes > 0 { self.records_of(right) } else { 0 }),
             flights: word(flights),
             us_since_last: word(since_last_ns / 1_000),
             copies: self.mirror.as_ref().map_or(1, |mirror| u32::from(mirror.counts().configured)),
@@ -239,6 +241,14 @@ impl Flusher {
             },
         };
         ended.tell(right.target, flush, labels);
+    }
+
+    /// Returns how many records the frame of a flight has, which has written one and not landed: the buffer is its own until then.
+    fn records_of(&self, right: &Right) -> u64 {
+        let frame = self.buffers[right.description].lock();
+        let header = frame_claim(&frame).map(|claim| claim.header);
+        let records = header.and_then(|header| frame.get(header.header_bytes()..header.bytes()));
+        records.map_or(0, |records| record_count::count(records, |_| true))
     }
 
     /// Ends a flight: wakes the next leader first, then those it covered.
