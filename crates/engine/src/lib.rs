@@ -17,6 +17,7 @@
 //! | `descriptors.rs` | how many files the levels may have open |
 //! | `read_only.rs`, `salvaged.rs` | opening without writing a byte; opening what is left of a damaged log |
 //! | `session.rs`, `session/ending.rs`, `calls.rs` | [`Session`]: transactions, how they end; what calls take and give |
+//! | `tried.rs` | how often a row was tried |
 //! | `traced.rs` | sessions that write down what they did and saw (feature `trace-oracle`) |
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
@@ -125,6 +126,7 @@ mod shuttle_tests;
 mod time_marks;
 #[cfg(feature = "trace-oracle")]
 mod traced;
+mod tried;
 mod wait;
 mod who;
 mod write_pause;

@@ -4,8 +4,8 @@
 
 use collie_base::{LockStrength, Lsn};
 use collie_obs::{
-    Ended, LockWait, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, Wait, start,
-    start_wait, word,
+    Ended, LockWait, RowDelete, RowInsert, RowRead, RowUpdate, Scan, Span, TxnAbort, TxnBegin, TxnCommit, Wait,
+    moment_for, start, start_wait, word,
 };
 use collie_store::{Family, Pending, Pin, ScanRequest, View};
 use collie_txn::{Blocker, Isolation, RowWish, Txns};
@@ -59,32 +59,44 @@ pub(crate) fn scan(
     ended.tell(Lsn::ZERO, scan, []);
 }
 
+/// Returns the moment at which a transaction makes its first write, for those who will wait for its rows; 0 while no waits are measured.
+#[inline]
+pub(crate) fn first_write() -> u64 {
+    moment_for::<LockWait>()
+}
+
 /// A wait for a row that is measured: it may end on another thread.
 #[derive(Debug)]
 pub(crate) struct MeasuredLockWait {
     wait: Wait<LockWait>,
     strength: LockStrength,
+    /// When the holder made its first write; 0: not known.
+    held_since: u64,
 }
 
 impl MeasuredLockWait {
     /// Begins to measure the wait for `blocker`; those for tables are no unit.
     #[inline]
-    pub(crate) fn start(blocker: &Blocker) -> Option<Self> {
-        let Blocker::Row(RowWish { strength, .. }) = blocker else { return None };
-        Some(Self { wait: start_wait()?, strength: *strength })
+    pub(crate) fn start(blocker: &Blocker, txns: &Txns<EngineLog>) -> Option<Self> {
+        let Blocker::Row(RowWish { strength, holder, .. }) = blocker else { return None };
+        let mut wait = start_wait()?;
+        let held_since = txns.first_write(*holder).unwrap_or(0);
+        wait.restart();
+        Some(Self { wait, strength: *strength, held_since })
     }
 
     /// The wait is over; it began behind so many others.
     #[cold]
     pub(crate) fn tell(self, ahead: usize) {
-        let Self { wait, strength } = self;
+        let Self { wait, strength, held_since } = self;
         let strength = match strength {
             LockStrength::KeyShare => 0,
             LockStrength::Share => 1,
             LockStrength::NoKeyUpdate => 2,
             LockStrength::Update => 3,
         };
-        wait.stop_with(Lsn::ZERO, LockWait { strength, queue_len: word(ahead), holder_age_us: 0 }, []);
+        let holder_age_us = wait.us_since(held_since);
+        wait.stop_with(Lsn::ZERO, LockWait { strength, queue_len: word(ahead), holder_age_us }, []);
     }
 }
 
@@ -122,14 +134,15 @@ impl Writing {
 }
 
 impl WroteRow {
-    /// The row has the version `pending`.
+    /// The row has the version `pending`; `tried` calls for it by the same statement had to come again.
     #[cold]
-    pub(crate) fn tell(self, pending: &Pending, value_bytes: usize) {
+    pub(crate) fn tell(self, pending: &Pending, value_bytes: usize, tried: u32) {
         let row = pending.row();
         let (key_bytes, chain_len) = (word(row.key().len()), word(row.version_count()));
         match self {
             Self::Update(ended) => {
-                let update = RowUpdate { key_bytes, value_bytes: word(value_bytes), chain_len, retries: 0 };
+                let retries = tried.saturating_add(u32::from(pending.retries()));
+                let update = RowUpdate { key_bytes, value_bytes: word(value_bytes), chain_len, retries };
                 ended.tell(Lsn::ZERO, update, [pending.bytes_with_row()]);
             }
             Self::Delete(ended) => ended.tell(Lsn::ZERO, RowDelete { key_bytes, chain_len }, []),

@@ -42,6 +42,7 @@ use crate::read_set::ReadSet;
 use crate::redo::{KEY_BYTES_MAX, Op, VALUE_BYTES_MAX, encode_integers, tag};
 use crate::redo_buffer::RedoBuffer;
 use crate::shared::Shared;
+use crate::tried::Tried;
 use crate::wait::WaitFuture;
 use crate::writes::{Fates, Writes};
 use crate::{
@@ -63,6 +64,8 @@ pub struct Session {
     redo: RedoBuffer,
     /// N4. Under a lock because reading takes `&self`; nobody else ever holds it.
     reads: Option<Box<Mutex<ReadSet>>>,
+    /// For who measures writes only.
+    tried: Tried,
     /// Whether the open statement judges constraints (N5).
     checking: bool,
     /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
@@ -90,6 +93,7 @@ impl Session {
             writes: shared.writes(),
             redo: RedoBuffer::new(shared.chunk_bytes),
             reads: None,
+            tried: Tried::default(),
             checking: false,
             newest: None,
             wrote_catalog: false,
@@ -186,6 +190,7 @@ impl Session {
         };
         self.kind = kind;
         self.view = Some(View { snapshot, me: t.xid(), command: t.command() });
+        self.tried.clear();
         Ok(())
     }
 
@@ -492,10 +497,15 @@ impl Session {
             }
             return Err(error);
         }
+        let comes_again = matches!(outcome, WriteOutcome::Wait(_) | WriteOutcome::Changed { .. });
+        if comes_again && !matches!(what, Write::Lock(_)) {
+            self.tried.again(f.id(), key);
+        }
         Ok(match outcome {
             WriteOutcome::Done(pending) => {
                 if let Some(written) = written {
-                    written.tell(&pending, value.map_or(0, <[u8]>::len));
+                    let value_bytes = value.map_or(0, <[u8]>::len);
+                    written.tell(&pending, value_bytes, self.tried.times(f.id(), key));
                 }
                 self.shared.prune(f, pending.row());
                 self.note_stored(&pending);
@@ -562,7 +572,7 @@ impl Session {
             self.shared.memory.check_room(value.len(), || self.shared.families.memory_bytes())?;
         }
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
-        let xid = self.txn.assign_xid(t)?;
+        let xid = self.txn.assign_xid_at(t, measured::first_write)?;
         view.me = Some(xid);
         self.view = Some(view);
         let repeatable = t.isolation() != Isolation::ReadCommitted;
@@ -674,7 +684,7 @@ impl Session {
 
     /// Joins the queue for what is in the way. Call again what said to wait once this resolves.
     pub fn wait(&self, b: Blocker) -> WaitFuture {
-        let measured = measured::MeasuredLockWait::start(&b);
+        let measured = measured::MeasuredLockWait::start(&b, &self.shared.txns);
         WaitFuture::new(self.txn.wait_while(&b, || self.is_in_the_way(&b)), measured)
     }
 
@@ -702,7 +712,7 @@ impl Session {
     pub fn assign_xid(&mut self) -> Result<Xid, EngineError> {
         self.shared.check_writable()?;
         let t = self.open.as_mut().ok_or(NO_TRANSACTION)?;
-        let xid = self.txn.assign_xid(t)?;
+        let xid = self.txn.assign_xid_at(t, measured::first_write)?;
         if let Some(view) = &mut self.view {
             view.me = Some(xid);
         }

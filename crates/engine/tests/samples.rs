@@ -8,7 +8,8 @@ use std::path::Path;
 
 use collie_base::Lsn;
 use collie_engine::{
-    Basis, CheckpointOptions, Db, Env, Family, Options, Outcome, Replica, ReplicaOptions, Seed, Write,
+    Basis, CheckpointOptions, CopyProgress, Db, Env, Family, Options, Outcome, Replica, ReplicaOptions, Seed, Session,
+    Write, is_commit_record, restore,
 };
 use collie_env::{Clock as _, RealClock};
 use collie_obs::{Batch, Drain, MEASURED_IN, RateTable, Sample, Situation, Source, UNITS, publish, set_default_source};
@@ -27,23 +28,38 @@ fn open(dir: &Path) -> Db {
     Db::open(dir, Options::small(), Env::real(), &mut |_| ()).unwrap().0
 }
 
-/// A session waits for a row that another one has written, until that is rolled back.
-fn wait_for_a_row(db: &Db, f: &Family, key: &[u8]) {
+/// A session waits twice for a row that another one has written, until that is rolled back and until that is committed, and writes it then.
+/// Returns for how long at most it was held when the first wait began, in microseconds.
+fn wait_for_a_row(db: &Db, f: &Family, key: &[u8]) -> u64 {
     let (mut holder, mut waiter) = (db.session().unwrap(), db.session().unwrap());
-    begin(&mut holder);
     begin(&mut waiter);
-    assert_eq!(holder.write(f, key, Basis::Snapshot, Write::Put(b"held")).unwrap(), Outcome::Done);
-    let met = waiter.write(f, key, Basis::Snapshot, Write::Put(b"later")).unwrap();
-    let Outcome::Wait(blocker) = met else { panic!("nobody is in the way: {met:?}") };
-    let wait = waiter.wait(blocker);
-    holder.rollback();
-    wait.block(None).unwrap();
-    waiter.rollback();
+    let later = |waiter: &mut Session, basis| waiter.write(f, key, basis, Write::Put(b"later")).unwrap();
+    let mut ages_us = Vec::new();
+    for commits in [false, true] {
+        let held_at = now_ns();
+        begin(&mut holder);
+        assert_eq!(holder.write(f, key, Basis::Snapshot, Write::Put(b"held")).unwrap(), Outcome::Done);
+        let met = later(&mut waiter, Basis::Snapshot);
+        let Outcome::Wait(blocker) = met else { panic!("nobody is in the way: {met:?}") };
+        let wait = waiter.wait(blocker);
+        ages_us.push((now_ns() - held_at).div_ceil(1_000));
+        if commits {
+            holder.commit(true).unwrap().block().unwrap();
+        } else {
+            holder.rollback();
+        }
+        wait.block(None).unwrap();
+    }
+    let met = later(&mut waiter, Basis::Snapshot);
+    let Outcome::Changed { csn, .. } = met else { panic!("it was written: {met:?}") };
+    assert_eq!(later(&mut waiter, Basis::After(csn)), Outcome::Done);
+    waiter.commit(true).unwrap().block().unwrap();
+    ages_us.into_iter().max().unwrap()
 }
 
-/// Rows inserted, read, changed, deleted, scanned, rolled back, waited for, flushed, merged, cleaned and copied, then an open that finds
-/// them.
-fn work_of_a_primary(dir: &Path) {
+/// Rows inserted, read, changed, deleted, scanned, rolled back, waited for, flushed, merged, cleaned and copied to and fro, then an open that
+/// finds them. Returns what [`wait_for_a_row`] does.
+fn work_of_a_primary(dir: &Path) -> u64 {
     let db = open(dir);
     let cf = db.create_family();
     let f = db.family(cf);
@@ -74,14 +90,17 @@ fn work_of_a_primary(dir: &Path) {
     for _ in 0..3 {
         db.tick();
     }
-    wait_for_a_row(&db, &f, &[0, 3]);
+    let held_us = wait_for_a_row(&db, &f, &[0, 3]);
     let elsewhere = tempfile::tempdir().unwrap();
-    let copy = CheckpointOptions { copy: true };
-    db.checkpoint(&elsewhere.path().join("copy"), copy, &mut |_| ControlFlow::Continue(())).unwrap();
+    let [copied, restored] = ["copy", "restored"].map(|name| elsewhere.path().join(name));
+    let mut go_on = |_: &CopyProgress| ControlFlow::Continue(());
+    db.checkpoint(&copied, CheckpointOptions { copy: true }, &mut go_on).unwrap();
+    restore(&copied, &restored, None, &Env::real(), &mut go_on).unwrap();
     drop((session, f));
     db.close().unwrap();
     drop(db);
     open(dir).close().unwrap();
+    held_us
 }
 
 /// Of a unit whose probability is 0 there are no samples, whatever the others have.
@@ -109,8 +128,9 @@ fn unit_that_is_off_gives_none(dir: &Path, drain: &mut Drain, batch: &mut Batch)
     db.close().unwrap();
 }
 
-/// A commit that a replica receives and applies with three workers, then one with fewer: their number follows after the next packet.
-fn work_of_a_replica() {
+/// A commit that a replica receives and applies with three workers, then one with fewer: their number follows after the next packet. Returns
+/// how many commits were shipped.
+fn work_of_a_replica() -> u32 {
     let (env, _disk) = Env::simulated(1);
     let primary = open_tiny(env).unwrap().0;
     let (env, _disk) = Env::simulated(2);
@@ -124,7 +144,8 @@ fn work_of_a_replica() {
     let f = primary.family(primary.create_family());
     let mut session = primary.session().unwrap();
     let log = primary.log().unwrap();
-    let mut shipper = log.ship("replica", ShipOptions::from(replica.end())).unwrap();
+    let from = replica.end();
+    let mut shipper = log.ship("replica", ShipOptions::from(from).commits_by(is_commit_record)).unwrap();
     let mut bytes = Vec::new();
     for keys in [0..20_u8, 20..21, 21..22] {
         begin(&mut session);
@@ -142,6 +163,8 @@ fn work_of_a_replica() {
     }
     let (_, here) = replica.state_hash().unwrap();
     assert_eq!(here, primary.state_hash(&[]).unwrap().1);
+    let commits = log.read(from).filter(|record| is_commit_record(record.as_ref().unwrap().tag)).count();
+    u32::try_from(commits).unwrap()
 }
 
 /// Goal: every unit that the document calls measured, in the log and the engine, gives samples with numbers in them; one that is
@@ -155,12 +178,12 @@ fn every_measured_unit_gives_samples() {
     open(dir.path()).close().unwrap();
     set_default_source(Source::Calibration);
     assert!(publish(&RateTable::all(1.0)));
-    work_of_a_primary(dir.path());
+    let held_us = work_of_a_primary(dir.path());
     let mut batch = Batch::new();
     drain.drain(now_ns(), Situation::default(), &mut batch);
     let mut samples = std::mem::take(&mut batch.samples);
     assert!(samples.iter().all(|sample| sample.source == Source::Calibration.number()));
-    work_of_a_replica();
+    let commits = work_of_a_replica();
     drain.drain(now_ns(), Situation::default(), &mut batch);
     samples.append(&mut batch.samples);
     publish(&RateTable::off());
@@ -176,14 +199,26 @@ fn every_measured_unit_gives_samples() {
     };
     assert!(samples.iter().all(|sample| sample.ou != 0 && sample.p > 0.0 && sample.calls > 0));
     has(1, &|append| append.features[0] > 2_000 && append.lsn > 0); // a commit with twenty rows of a hundred bytes
-    has(2, &|flush| flush.features[0] > 2_000 && flush.labels[3] >= 4096 && flush.labels[0] >= flush.labels[1]);
+    has(2, &|flush| {
+        flush.features[0] > 2_000
+            && flush.features[1] > 0
+            && flush.labels[3] >= 4096
+            && flush.labels[0] >= flush.labels[1]
+    });
     has(4, &|scan| scan.features[0] > 0);
-    has(8, &|wait| wait.features[..3] == [2, 0, 0]);
+    // How long ticks are is known to about a thousandth.
+    has(8, &|wait| wait.features[..2] == [2, 0] && (1..=held_us * 11 / 10).contains(&u64::from(wait.features[2])));
+    assert!(of(8).all(|wait| wait.features[2] > 0));
     has(6, &|commit| commit.features[0] == 22 && commit.features[1] > 2_000 && commit.features[3] == 0);
     has(7, &|abort| abort.features[0] == 1);
     has(9, &|read| read.features == [2, 100, 1, 1, 0, 0, 0, 0]);
     has(10, &|insert| insert.features[..3] == [2, 100, 1] && insert.labels[1] > 100);
     has(11, &|update| update.features[..2] == [2, 7] && update.features[2] > 0);
+    // Two waits and a row that was changed; nobody else came again.
+    assert_eq!(
+        of(11).filter_map(|update| Some(update.features[3]).filter(|times| *times > 0)).collect::<Vec<_>>(),
+        [3]
+    );
     has(12, &|delete| delete.features[0] == 2);
     // Three rows have two versions, unless they were cleaned already.
     has(13, &|scan| {
@@ -194,10 +229,14 @@ fn every_measured_unit_gives_samples() {
     has(22, &|merge| merge.features[0] > 0 && merge.features[2] == 1);
     has(24, &|received| received.features[1] > 0 && received.source == Source::Apply.number());
     has(23, &|shipped| shipped.features[0] > 160);
+    assert!(commits >= 3);
+    assert_eq!(of(23).map(|shipped| shipped.features[1]).sum::<u32>(), commits);
     has(25, &|applied| applied.features[..4] == [20, 160, 1, 3]);
     has(25, &|applied| applied.features[..4] == [1, 8, 1, 1]);
     assert!(of(25).all(|applied| applied.source == Source::Apply.number()));
+    // Of each of both copies the rows that live: the merge flushed the late one too.
     has(27, &|piece| piece.features[1] > 0);
+    assert_eq!(of(27).map(|piece| piece.features[0]).sum::<u32>(), 2 * 58);
     has(28, &|scan| scan.features[1] > 0 && scan.features[2] == 1 && scan.labels[1] > 0);
     has(26, &|run| {
         let calls = u32::from(run.calls);

@@ -11,7 +11,7 @@ units! {
     { bytes: "bytes", is_commit: "flag", workers: "count", ring_fill_pct: "percent" } + {}
 
     /// A flight of the log: place, write, sync. `io_mode` 0: write and sync; 1: write only; 2: sync only.
-    2 v 1 LogFlush = "LOG_FLUSH" ["flights of the log; `records` 0"]
+    2 v 1 LogFlush = "LOG_FLUSH" ["flights of the log; `records` of the first 256 KiB, times as many bytes as there were"]
     { stream_bytes: "bytes", records: "count", flights: "count", us_since_last: "us", copies: "count", io_mode: "code" }
     + { write_ns: "ns", sync_ns: "ns", disk_bytes: "bytes" }
 
@@ -36,8 +36,8 @@ units! {
     { rows: "rows", redo_bytes: "bytes" } + {}
 
     /// A wait for another transaction's row lock. `strength` 0: FOR KEY SHARE; 1: FOR SHARE; 2: FOR NO KEY UPDATE; 3: FOR UPDATE;
-    /// `queue_len`: those who wait for the row already.
-    8 v 1 LockWait = "LOCK_WAIT" ["`Session::wait`, threads and futures; `holder_age_us` 0"]
+    /// `queue_len`: those who wait for the row already; `holder_age_us`: since the holder's first write or row lock.
+    8 v 1 LockWait = "LOCK_WAIT" ["`Session::wait`, threads and futures; `holder_age_us` 0 of who wrote before waits were measured"]
     { strength: "code", queue_len: "count", holder_age_us: "us" } + {}
 
     /// A row is read by its key.
@@ -48,8 +48,9 @@ units! {
     10 v 1 RowInsert = "ROW_INSERT" ["`Session::insert`; puts of the key-value interface"]
     { key_bytes: "bytes", value_bytes: "bytes", unique: "flag" } + { alloc_bytes: "bytes" }
 
-    /// A row gets a new version.
-    11 v 1 RowUpdate = "ROW_UPDATE" ["`Session::write`; `retries` 0"]
+    /// A row gets a new version. `retries`: how often this call began again because others changed the row, and calls before it, for the
+    /// same row in the same statement, that had to wait or met a newer version.
+    11 v 1 RowUpdate = "ROW_UPDATE" ["`Session::write`"]
     { key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", retries: "count" } + { alloc_bytes: "bytes" }
 
     /// A row is deleted.
@@ -98,7 +99,7 @@ units! {
     { bytes_in: "bytes", runs: "count", level: "count" } + { disk_bytes: "bytes" }
 
     /// Part of the log is sent to a replica.
-    23 v 1 ReplSend = "REPL_SEND" ["`Shipper::try_next`, without the socket; `commits` 0"]
+    23 v 1 ReplSend = "REPL_SEND" ["`Shipper::try_next`, without the socket; `commits` of the first 256 KiB, times as many bytes as there were"]
     { bytes: "bytes", commits: "count", from_memory: "flag" } + {}
 
     /// Part of the log arrives at a replica: checked, appended to its own.
@@ -114,8 +115,8 @@ units! {
     26 v 1 ApplyRow = "APPLY_ROW" ["lanes of a replica, in runs"]
     { kind: "code", key_bytes: "bytes", value_bytes: "bytes", chain_len: "count", queue_rows: "rows" } + {}
 
-    /// A piece of a backup is made.
-    27 v 1 BackupChunk = "BACKUP_CHUNK" ["pieces of files copied for a checkpoint, a backup or from one; `rows` 0"]
+    /// A piece of a backup is made. `rows`: entries of tables, by the piece's share of its file; other files have none.
+    27 v 1 BackupChunk = "BACKUP_CHUNK" ["pieces of files copied for a checkpoint, a backup or from one"]
     { rows: "rows", bytes: "bytes" } + {}
 
     /// An open reads the log.

@@ -11,7 +11,7 @@ const LONG_UNITS: [(&str, &str, bool); 10] = [
     ("FLUSH_LEVELS", "rows", false),
     ("COMPACT", "bytes_in", true),
     ("APPLY_TXN", "rows", false),
-    ("BACKUP_CHUNK", "rows", false),
+    ("BACKUP_CHUNK", "bytes", false),
     ("RECOVER_SCAN", "bytes", false),
     ("RECOVER_APPLY", "rows", false),
     ("LEVEL_OPEN", "rows", false),

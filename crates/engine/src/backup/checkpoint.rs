@@ -142,6 +142,7 @@ fn copy_levels(
     let from = wal.durable();
     let (_names, bytes) = tree(work.files(), &linked)?;
     work.phase(CopyPhase::Levels, bytes)?;
+    work.copies_levels_of(&linked);
     work.copy_dir(&linked, to)?;
     Ok(from)
 }

@@ -32,11 +32,13 @@
 //! | `restore.rs` | a directory from a copy |
 //! | `verify.rs` | what of a copy is not as it was made |
 //! | `manifest.rs` | the list of files, their sizes and checksums |
+//! | `table_rows.rs` | how many rows the files of the levels have |
 //! | `work.rs` | copying and summing files, telling how far it is, stopping when told to |
 
 mod checkpoint;
 mod manifest;
 mod restore;
+mod table_rows;
 mod verify;
 mod work;
 

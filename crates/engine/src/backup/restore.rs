@@ -76,6 +76,7 @@ pub fn restore(
     let (target, partial) = admit(files, &[backup], to)?;
     let partial = Partial::make(files, partial)?;
     work.phase(CopyPhase::Restoring, manifest.bytes())?;
+    work.copies_levels_of(&Control::levels_dir(backup));
     let mut dirs: Vec<PathBuf> = Vec::new();
     for listed in &manifest.files {
         let (from, to) = (backup.join(&listed.name), partial.dir().join(&listed.name));

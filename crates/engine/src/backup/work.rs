@@ -5,11 +5,12 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use collie_base::checksum::crc32c;
+use collie_base::{Lsn, checksum::crc32c};
 use collie_env::{Access, Env, Files};
 use collie_obs::{BackupChunk, Span, word};
 
 use super::manifest::{ListedFile, PIECE_BYTES};
+use super::table_rows::{TableRows, share};
 use crate::EngineError;
 
 /// What copying is busy with.
@@ -50,11 +51,19 @@ pub(super) struct Work<'a> {
     pub(super) env: &'a Env,
     watch: CopyWatch<'a>,
     now: CopyProgress,
+    /// Of the files that are copied.
+    rows: TableRows,
 }
 
 impl<'a> Work<'a> {
     pub(super) fn new(env: &'a Env, watch: CopyWatch<'a>) -> Self {
-        Self { env, watch, now: CopyProgress { phase: CopyPhase::Levels, bytes_done: 0, bytes_total: 0 } }
+        let now = CopyProgress { phase: CopyPhase::Levels, bytes_done: 0, bytes_total: 0 };
+        Self { env, watch, now, rows: TableRows::default() }
+    }
+
+    /// Says where the levels are that are to be copied, with all their files there.
+    pub(super) fn copies_levels_of(&mut self, dir: &Path) {
+        self.rows = TableRows::of(self.env, dir);
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -91,6 +100,8 @@ impl<'a> Work<'a> {
     ) -> Result<u64, EngineError> {
         let failed = |error| EngineError::io("read", path.to_owned(), error);
         let file = self.files().open(path, Access::Read).map_err(failed)?;
+        let rows = self.rows.of_file(path);
+        let file_bytes = if rows > 0 { file.len().map_err(failed)? } else { 0 };
         let (mut at, mut piece) = (0, vec![0; PIECE_BYTES]);
         loop {
             let span = start();
@@ -100,7 +111,9 @@ impl<'a> Work<'a> {
             }
             visit(at, &piece[..count])?;
             if let Some(span) = span {
-                span.stop(BackupChunk { rows: 0, bytes: word(count) });
+                let ended = span.end();
+                let rows = word(share(rows, file_bytes, (at, count)));
+                ended.tell(Lsn::ZERO, BackupChunk { rows, bytes: word(count) }, []);
             }
             at += count as u64;
             self.step(count as u64)?;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use collie_base::{Lsn, Term};
-use collie_engine::{CheckpointOptions, Confirmed, Db, EngineError};
+use collie_engine::{CheckpointOptions, Confirmed, Db, EngineError, is_commit_record};
 use collie_env::{Access, Env};
 use collie_sync::mutant;
 use collie_wal::{ConsumerStat, Log, ShipOptions, Shipper, TailOptions, WalError};
@@ -114,7 +114,8 @@ impl EngineSource {
 
     fn ship_options(&self, from: Lsn) -> ShipOptions {
         let slot_bytes = if mutant!("SLOT_CAP_IGNORED") { u64::MAX } else { self.options.slot_bytes };
-        ShipOptions::from(from).bound_bytes(slot_bytes).flush_delay(self.options.flush_delay)
+        let options = ShipOptions::from(from).bound_bytes(slot_bytes).flush_delay(self.options.flush_delay);
+        options.commits_by(is_commit_record)
     }
 
     /// Lists the files below `dir`, names with `prefix`.
