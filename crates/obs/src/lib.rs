@@ -9,6 +9,7 @@
 //! | `units`, `schema` | the units, declared once: types, [`UNITS`], document, golden file |
 //! | `sample`, `source` | what is told of a call, and for whom the thread worked |
 //! | `span`, `wait`, `moment`, `local` | what a call site does, and the thread's part behind it |
+//! | `allocated` | what a thread allocates in a call, where the program counts it |
 //! | `countdown`, `draws`, `rates` | which calls are taken |
 //! | `recorder`, `collector`, `process` | a thread's lane, and what threads have in common |
 //! | `drain`, `context`, `scale` | taking out: periods with their circumstances, ticks as nanoseconds |
@@ -38,6 +39,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(any(loom, shuttle), allow(dead_code, reason = "a model samples nothing: only the types are there"))]
 
+mod allocated;
 #[cfg(not(any(loom, shuttle)))]
 mod beside;
 #[cfg(not(any(loom, shuttle)))]
@@ -69,6 +71,7 @@ mod span;
 mod units;
 mod wait;
 
+pub use allocated::{AllocatingSpan, offer_allocation_counter};
 #[cfg(not(any(loom, shuttle)))]
 pub use beside::{Beside, call_beside_samples};
 #[cfg(not(any(loom, shuttle)))]

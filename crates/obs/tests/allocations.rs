@@ -1,10 +1,15 @@
-//! RT1: what is measured is not disturbed by allocations. An allocator that counts them stands under this test alone.
+//! RT1: what is measured is not disturbed by allocations; and spans that tell what was allocated in them. An allocator that counts
+//! stands under these tests alone.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use std::hint::black_box;
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+
 use collie_obs::{
-    ApplyRow, LockWait, LogFlush, RateTable, RowRead, Source, publish, start, start_run, start_wait, work_for,
+    ApplyRow, Batch, Drain, LockWait, LogFlush, Parse, Plan, RateTable, RowRead, Situation, Source, Span,
+    offer_allocation_counter, offer_clock, publish, start, start_run, start_wait, work_for,
 };
 
 /// Counts what the calling thread allocates.
@@ -12,12 +17,14 @@ struct Counting;
 
 std::thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: hands every call on to the system's allocator as it came; the counter is a thread's own word.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _counted = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        let _counted = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
         // SAFETY: the caller's promises are the system's.
         unsafe { System.alloc(layout) }
     }
@@ -33,6 +40,17 @@ static COUNTING: Counting = Counting;
 
 fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
+}
+
+fn allocated_bytes() -> u64 {
+    BYTES.with(Cell::get)
+}
+
+/// One test at a time: the sampler is the process's.
+static SAMPLER: Mutex<()> = Mutex::new(());
+
+fn sampler() -> MutexGuard<'static, ()> {
+    SAMPLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One call of each kind, in a scope.
@@ -58,6 +76,7 @@ fn calls() {
 /// calling thread's allocations are counted over ten thousand calls at three rates, with nobody who drains.
 #[test]
 fn nothing_is_allocated_on_the_path() {
+    let _alone = sampler();
     publish(&RateTable::all(1.0));
     let before = allocations();
     calls();
@@ -73,4 +92,61 @@ fn nothing_is_allocated_on_the_path() {
         }
         assert_eq!(allocations() - before, 0, "p {p}");
     }
+}
+
+/// A call of PARSE that allocates so many bytes while `beside` is done, and one of PLAN around it that allocates as many again.
+fn allocating_calls(bytes: usize, beside: impl FnOnce()) {
+    let plan = start::<Plan>().map(Span::with_allocations);
+    let parse = start::<Parse>().map(Span::with_allocations);
+    let block = black_box(Vec::<u8>::with_capacity(bytes));
+    beside();
+    if let Some(span) = parse {
+        let (ended, alloc_bytes) = span.end();
+        ended.tell(Default::default(), Parse::default(), [alloc_bytes]);
+    }
+    drop((block, black_box(Vec::<u8>::with_capacity(bytes))));
+    if let Some(span) = plan {
+        let (ended, alloc_bytes) = span.end();
+        ended.tell(Default::default(), Plan::default(), [alloc_bytes]);
+    }
+}
+
+/// Goal: a span tells what its thread allocates in it, to the byte, that in spans inside it too and that of other threads not; 0 while nobody counts;
+/// and to count allocates nothing (RT1). Method: blocks of known sizes, before and after a counter is offered; then calls without a block.
+#[test]
+fn a_span_tells_what_its_thread_allocates() {
+    const BYTES: usize = 12_345;
+    let _alone = sampler();
+    offer_clock(|| 0);
+    let clock = || 0;
+    let mut drain = Drain::open(&clock).expect("nobody else drains");
+    let mut batch = Batch::new();
+    let mut told = || {
+        drain.drain(0, Situation::default(), &mut batch);
+        let label = |unit: u8| batch.samples.iter().find(|sample| sample.ou == unit).map(|sample| sample.labels[1]);
+        [label(14), label(16)]
+    };
+    assert!(publish(&RateTable::all(1.0)));
+    allocating_calls(BYTES, || ());
+    assert_eq!(told(), [Some(0), Some(0)], "nobody counts");
+    assert!(offer_allocation_counter(allocated_bytes));
+    assert!(!offer_allocation_counter(|| 7), "the first stays");
+    let turns = Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            turns.wait();
+            drop(black_box(Vec::<u8>::with_capacity(BYTES)));
+            turns.wait();
+        });
+        allocating_calls(BYTES, || {
+            turns.wait();
+            turns.wait();
+        });
+    });
+    assert_eq!(told(), [Some(BYTES as u64), Some(2 * BYTES as u64)]);
+    let before = allocations();
+    (0..1_000).for_each(|_| allocating_calls(0, || ()));
+    assert_eq!(allocations() - before, 0);
+    assert_eq!(told(), [Some(0), Some(0)]);
+    publish(&RateTable::off());
 }
