@@ -107,6 +107,12 @@ impl Db {
         self.shared.families.get(cf).map_or(0, |family| family.stat().rows)
     }
 
+    /// Returns how many levels an access to a row of a family descends, about ([`Family::index_depth`]); 0 when there is no such family, of which
+    /// it makes none.
+    pub fn index_depth(&self, cf: CfId) -> u32 {
+        self.shared.families.get(cf).map_or(0, |family| family.index_depth())
+    }
+
     /// Makes an empty family under an id that no record of the log ever named. It exists in the log from its first
     /// committed row on.
     pub fn create_family(&self) -> CfId {

@@ -146,6 +146,12 @@ impl<I: OrderedIndex> Family<I> {
         [rows, steps]
     }
 
+    /// Returns how many levels an access by key descends in the index, about: for who measures statements, after them. By the number of rows, so
+    /// nobody is waited for.
+    pub fn index_depth(&self) -> u32 {
+        self.index.depth()
+    }
+
     /// Inserts a row, or a new value where the row was deleted.
     pub fn insert(
         &self,

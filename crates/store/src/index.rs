@@ -101,8 +101,21 @@ pub trait OrderedIndex: Send + Sync {
         self.len() == 0
     }
 
+    /// Returns how many levels a search for a key descends, about: from how many rows there are, without a look at any.
+    fn depth(&self) -> u32 {
+        tree_levels(self.len())
+    }
+
     /// Removes every row.
     fn clear(&self);
+}
+
+/// Returns how many levels the standard library's B-tree has with so many keys, about: it does not say. Its nodes have 5 to 11 keys. Those
+/// that a split leaves behind keys in order have 6, and so 7 children, which is what this goes by; a root has 12 before it is split.
+fn tree_levels(keys: usize) -> u32 {
+    const ROOT_CHILDREN: usize = 12;
+    const CHILDREN: usize = 7;
+    if keys == 0 { 0 } else { 1 + (keys / ROOT_CHILDREN).checked_ilog(CHILDREN).map_or(0, |levels| levels + 1) }
 }
 
 /// The floor: a B-tree behind a read-write lock.
@@ -194,6 +207,18 @@ mod promises {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Goal: the levels that are told lie within those that the standard library's tree can have. Method: numbers of keys up to millions: the
+    /// least levels are those of nodes with 11 keys, the most those of nodes with 5 below a root with one.
+    #[test]
+    fn tree_levels_are_some_that_such_a_tree_can_have() {
+        assert_eq!([0, 1, 11, 12, 83, 84, 587, 588].map(tree_levels), [0, 1, 1, 2, 2, 3, 3, 4]);
+        for keys in std::iter::successors(Some(1_usize), |keys| Some(keys + keys / 15 + 1)).take(240) {
+            let levels = tree_levels(keys);
+            let (least, most) = (2 * 6_usize.pow(levels - 1) - 1, 12_usize.pow(levels) - 1);
+            assert!((least..=most).contains(&keys), "{keys} keys in {levels} levels, which have {least} to {most}");
+        }
+    }
 
     /// Goal: going on after a key never widens a span, whatever the key. Method: every small span and key, both ways.
     #[test]

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use collie_sync::{Mutex, Published, RwLock, RwLockWriteGuard, StripedCounter, mutant};
 
-use super::{OrderedIndex, Span};
+use super::{OrderedIndex, Span, tree_levels};
 use crate::key::{Key, Probe};
 use crate::row::Row;
 
@@ -417,6 +417,12 @@ impl<const SPLIT: usize> OrderedIndex for PartitionedIndex<SPLIT> {
         usize::try_from(self.rows.sum()).unwrap_or(0)
     }
 
+    /// The halvings of the directory, and the levels of a partition with its share of the rows. Nobody is waited for.
+    fn depth(&self) -> u32 {
+        let partitions = self.directory.read(|directory| directory.partitions.len()).max(1);
+        partitions.next_power_of_two().ilog2() + tree_levels(self.len().div_ceil(partitions))
+    }
+
     fn clear(&self) {
         let _changing = self.changing.lock();
         let directory = self.directory.read(Directory::clone);
@@ -518,6 +524,32 @@ mod tests {
                 assert_eq!(index.with(row.key(), |found| Arc::ptr_eq(found, row)), Some(true));
             }
         }
+    }
+
+    /// Goal: an index is as deep as its rows make it: a search halves the directory and then descends one partition. Method: rows in order, by
+    /// whose number the least and the greatest depth follow, from an index of none to one of thousands of partitions and back.
+    #[test]
+    fn depth_grows_with_the_rows_and_falls_with_them() {
+        let (index, mut before, mut rows) = (PartitionedIndex::<32>::default(), 0, Vec::new());
+        assert_eq!(index.depth(), 0);
+        for number in 0..40_000_u32 {
+            rows.push(insert(&index, number));
+            if rows.len().is_power_of_two() {
+                let (depth, partitions) = (index.depth(), partitions(&index));
+                let halvings = partitions.next_power_of_two().ilog2();
+                assert!(
+                    (halvings + 1..=halvings + 2).contains(&depth),
+                    "{depth} with {partitions}: 32 rows are two levels"
+                );
+                assert!(depth >= before, "{depth} below {before} with {number} rows more");
+                before = depth;
+            }
+        }
+        assert!(before >= 11, "{before} for more than a thousand partitions");
+        for row in &rows {
+            assert!(index.remove_if(row));
+        }
+        assert!(index.depth() <= 2, "{} for none", index.depth());
     }
 
     /// Goal: keys that come and go leave no partitions behind. Method: a queue of a thousand keys walks up through fifty
