@@ -2,8 +2,9 @@
 //!
 //! Exit codes: 0 done; 1 failed, with one line on standard error; 2 wrong usage. From `status`: 1 something needs attention, 2 the
 //! server does not answer.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocated;
 mod backup;
 mod bench;
 mod checkpoint;
@@ -107,6 +108,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocated::offer();
     let result = match Cli::parse().command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),

@@ -61,8 +61,9 @@ units! {
     13 v 1 Scan = "SCAN" ["`Session::scan`; `chain_steps` of the first 64 rows, times as many as there were"]
     { rows_examined: "rows", rows_returned: "rows", value_bytes: "bytes", chain_steps: "count", reverse: "flag" } + {}
 
-    /// A statement's text becomes a tree.
-    14 v 1 Parse = "PARSE" ["`parse::statements`; `alloc_bytes` 0"]
+    /// A statement's text becomes a tree. `alloc_bytes`: with what is freed again in it.
+    14 v 1 Parse = "PARSE"
+    ["`parse::statements`; `alloc_bytes` of its thread in Rust code, not the grammar's C; 0 where the program counts none"]
     { text_bytes: "bytes", tokens: "count" } + { alloc_bytes: "bytes" }
 
     /// Parameters are bound to a statement.
@@ -70,7 +71,7 @@ units! {
     { params: "count", param_bytes: "bytes", cached_plan: "flag" } + {}
 
     /// A statement is planned. `predicates`: terms of its conditions; `path` 0: a row by its key; 1: a range; 2: anything else.
-    16 v 1 Plan = "PLAN" ["`plan::plan`; `alloc_bytes` 0"]
+    16 v 1 Plan = "PLAN" ["`plan::plan`; `alloc_bytes` 0 where the program counts none"]
     { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
 
     /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else. `rows_examined`: rows that its

@@ -31,12 +31,14 @@ struct Counting;
 
 std::thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<u64> = const { Cell::new(0) };
 }
 
 // SAFETY: hands every call on to the system's allocator as it came; the counter is a thread's own word.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _counted = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        let _counted = BYTES.try_with(|bytes| bytes.set(bytes.get() + layout.size() as u64));
         // SAFETY: the caller's promises are the system's.
         unsafe { System.alloc(layout) }
     }
@@ -50,10 +52,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+fn allocated_bytes() -> u64 {
+    BYTES.with(Cell::get)
+}
+
 /// One test at a time: the sampler is the process's.
 static SAMPLER: Mutex<()> = Mutex::new(());
 
 fn sampler() -> MutexGuard<'static, ()> {
+    collie_obs::offer_allocation_counter(allocated_bytes);
     SAMPLER.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -176,6 +183,11 @@ fn every_measured_unit_of_statements_gives_samples() {
     has(PLAN, &|planned| planned.features[0] >= 1 && planned.features[1..3] == [0, 2]);
     has(PLAN, &|planned| planned.features[0] == 1 && planned.features[2] == 1 && planned.features[1] >= 2);
     has(PLAN, &|planned| planned.features[..3] == [1, 1, 0]);
+    // What was allocated, of every one.
+    for unit in [PARSE, PLAN] {
+        let mut of_unit = batch.samples.iter().filter(|sample| sample.ou == unit);
+        assert!(of_unit.all(|sample| sample.labels[1] > 0), "unit {unit}: {:#?}", batch.samples);
+    }
     // Kind, rows examined, rows written.
     has(EXECUTE_ROW, &|run| run.features[0] == 0 && run.features[1] >= 9);
     has(EXECUTE_ROW, &|run| run.features[0] == 1 && run.features[2] == 3);
@@ -232,6 +244,39 @@ fn measuring_statements_allocates_nothing() {
         assert!(batch.taken[usize::from(unit)].iter().sum::<u64>() >= 50, "unit {unit} was measured");
     }
     assert_eq!(on, off, "allocations of fifty rounds, measured and not");
+    drop(session);
+    database.close().unwrap();
+}
+
+/// Goal: PARSE says how many bytes its thread allocates, to the byte, and PLAN more of a larger plan. Method: statements of two sizes, under an
+/// allocator that counts.
+#[test]
+fn parse_and_plan_tell_what_they_allocate() {
+    const SMALL: &str = "SELECT v FROM t WHERE id = 1";
+    const LARGE: &str = "SELECT a.v, b.v, c.v FROM t a, t b, t c WHERE a.id = b.id AND b.id = c.id AND c.v IN ('a', 'b', 'c') ORDER BY 1, 2";
+    let _alone = sampler();
+    let (_directory, database, mut session) = open();
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    let mut batch = Batch::new();
+    assert!(publish(&RateTable::all(1.0)));
+    // The thread has its lane.
+    run(&mut session, "SELECT 1");
+    drain.drain(now_ns(), Situation::default(), &mut batch);
+    let [small, large] = [SMALL, LARGE].map(|text| {
+        let before = allocated_bytes();
+        let parsed = collie_sql::parse::statements(text).unwrap();
+        let parse_bytes = allocated_bytes() - before;
+        drop(parsed);
+        drain.drain(now_ns(), Situation::default(), &mut batch);
+        let told = batch.samples.iter().filter(|sample| sample.ou == PARSE).map(|sample| sample.labels[1]);
+        assert_eq!(told.collect::<Vec<_>>(), [parse_bytes], "{text}");
+        run(&mut session, text);
+        drain.drain(now_ns(), Situation::default(), &mut batch);
+        let planned = batch.samples.iter().find(|sample| sample.ou == PLAN).expect("it was planned");
+        [parse_bytes, planned.labels[1]]
+    });
+    publish(&RateTable::off());
+    assert!(small.into_iter().zip(large).all(|(small, large)| 0 < small && small < large), "{small:?}, {large:?}");
     drop(session);
     database.close().unwrap();
 }

@@ -24,7 +24,7 @@ const SOON: [&str; 6] = [
     "training.shadow_time=1s",
 ];
 
-/// A primary with the table `notes`, and a replica of it that collects two units only: a fit of all takes long without optimisation.
+/// A primary with the table `notes`, and a replica of it that collects three units only: a fit of all takes long without optimisation.
 fn pair(nodes: &Nodes) -> (Server, Server) {
     let primary = nodes.start(0, &[]);
     run(&mut primary.connect(), "CREATE TABLE notes (n int PRIMARY KEY)");
@@ -32,7 +32,7 @@ fn pair(nodes: &Nodes) -> (Server, Server) {
     let replica = nodes.start(1, &[&["--replica-of", &nodes.addresses[0]][..], &SOON].concat());
     nodes.until_shown("it follows", &replica, &(0..100).collect::<Vec<_>>());
     let mut client = replica.connect();
-    for switch in ["*:*=off", "ROW_READ:local=on", "REPL_RECEIVE:apply=on"] {
+    for switch in ["*:*=off", "ROW_READ:local=on", "PARSE:local=on", "REPL_RECEIVE:apply=on"] {
         run(&mut client, &format!("SET collie.training_switch = '{switch}'"));
     }
     (primary, replica)
@@ -76,7 +76,7 @@ fn a_replica_learns_and_its_primary_is_calibrated() {
         count(&mut reader, "models WHERE state = 'active' AND unit = 'ROW_READ'") > 0
     });
     assert!(samples(&mut reader, "local") >= 50 && samples(&mut reader, "calibration") == 0);
-    assert_eq!(count(&mut reader, "units WHERE p > 0 AND unit NOT IN ('ROW_READ', 'REPL_RECEIVE')"), 0);
+    assert_eq!(count(&mut reader, "units WHERE p > 0 AND unit NOT IN ('ROW_READ', 'PARSE', 'REPL_RECEIVE')"), 0);
     let file = "samples WHERE unit = 'ROW_READ' AND node = 'b' AND rows > 0 AND bytes > 0 AND version = 1";
     assert!(count(&mut reader, file) > 0, "{}", nodes.logs());
     nodes.until("nothing is predicted", || {
@@ -119,7 +119,15 @@ fn a_replica_learns_and_its_primary_is_calibrated() {
         let of_unit = of_replica.iter().filter(|(name, _)| name.unit == unit);
         of_unit.flat_map(|(_, rows)| rows).filter(|row| row.sample.source == source).count()
     };
-    assert!(units(9, 1) >= 50 && units(24, 0) > 0, "reads of clients, and what was received");
+    assert!(
+        units(9, 1) >= 50 && units(24, 0) > 0 && units(14, 1) > 0,
+        "reads of clients, their texts, and what was received"
+    );
+    let mut parsed = of_replica.iter().filter(|(name, _)| name.unit == 14).flat_map(|(_, rows)| rows);
+    assert!(
+        parsed.all(|row| row.sample.labels[1] >= u64::from(row.sample.features[0])),
+        "a tree is larger than its text"
+    );
     assert!(of_replica.iter().flat_map(|(_, rows)| rows).all(|row| row.sample.source != CALIBRATION));
 }
 

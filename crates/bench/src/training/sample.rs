@@ -11,7 +11,8 @@ use anyhow::Context as _;
 use collie_base::Lsn;
 use collie_env::{Clock as _, RealClock};
 use collie_obs::{
-    ApplyRow, Batch, CALLS_MAX, Drain, LogFlush, RateTable, RowRead, Situation, offer_clock, publish, start, start_run,
+    ApplyRow, Batch, CALLS_MAX, Drain, LogFlush, Parse, RateTable, RowRead, Situation, Span, offer_clock, publish,
+    start, start_run,
 };
 use collie_sync::{has_invariant_ticks, ticks};
 
@@ -48,6 +49,8 @@ enum Kind {
     Call,
     /// One with features and as many labels as there can be.
     Labels,
+    /// One with what was allocated in it, where the program counts that.
+    Allocations,
     /// A run of as many calls as there can be.
     Run,
     SixCalls,
@@ -63,7 +66,7 @@ struct Case {
     p: f32,
 }
 
-static CASES: [Case; 11] = [
+static CASES: [Case; 12] = [
     Case { kind: Kind::Nothing, subject: "empty loop (floor)", what: "one round", p: 0.0 },
     Case { kind: Kind::Readings, subject: READINGS, what: "both", p: 0.0 },
     Case { kind: Kind::Call, subject: "collie", what: "off", p: 0.0 },
@@ -73,6 +76,7 @@ static CASES: [Case; 11] = [
     Case { kind: Kind::Call, subject: "collie", what: "p = 0.1", p: 0.1 },
     Case { kind: Kind::Call, subject: "collie", what: "p = 1", p: 1.0 },
     Case { kind: Kind::Labels, subject: "collie, four labels", what: "p = 1", p: 1.0 },
+    Case { kind: Kind::Allocations, subject: "collie, what it allocates", what: "p = 1", p: 1.0 },
     Case { kind: Kind::Run, subject: "collie, a run of 16 calls", what: "p = 1", p: 1.0 },
     Case { kind: Kind::SixCalls, subject: SIX_CALLS, what: "every call", p: 1.0 },
 ];
@@ -118,6 +122,12 @@ fn with_call<V: Visit>(kind: Kind, six: Option<&mut SixCalls>, visit: V) -> Opti
             if let Some(span) = start::<LogFlush>() {
                 let flush = LogFlush { stream_bytes: black_box(number), flights: 1, copies: 1, ..LogFlush::default() };
                 span.stop_with(Lsn::new(4096), flush, [1, 2, 3]);
+            }
+        }),
+        Kind::Allocations => visit.visit(|number| {
+            if let Some(span) = start::<Parse>().map(Span::with_allocations) {
+                let (ended, alloc_bytes) = span.end();
+                ended.tell(Lsn::ZERO, Parse { text_bytes: black_box(number), tokens: 1 }, [alloc_bytes]);
             }
         }),
         Kind::Run => visit.visit(|number| {

@@ -79,15 +79,16 @@ pub fn statements(text: &str) -> Result<Vec<Statement>> {
         )
         .hint("Send the statements in several query strings."));
     }
-    let span = collie_obs::start::<collie_obs::Parse>();
+    let span = collie_obs::start::<collie_obs::Parse>().map(collie_obs::Span::with_allocations);
     let shape = scan::shape(text);
     if shape.expansion > EXPANSION_BYTES_MAX {
         return Err(too_complex("multiple-column assignments repeat too much of the statement", Pos::NONE));
     }
     let parsed = if shape.depth <= DEPTH_INLINE { parse_here(text) } else { parse_deep(text) };
     if let (Some(span), Ok(_)) = (span, &parsed) {
+        let (ended, alloc_bytes) = span.end();
         let (text_bytes, tokens) = (word(text.len()), word(shape.tokens));
-        span.stop_with(Lsn::ZERO, collie_obs::Parse { text_bytes, tokens }, [0]);
+        ended.tell(Lsn::ZERO, collie_obs::Parse { text_bytes, tokens }, [alloc_bytes]);
     }
     parsed
 }

@@ -49,7 +49,7 @@ pub struct PlanContext<'a> {
 /// # Errors
 /// 0A000 for a shape that cannot be run yet; 54001 for more ranges than one level may have.
 pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
-    let span = collie_obs::start::<collie_obs::Plan>();
+    let span = collie_obs::start::<collie_obs::Plan>().map(collie_obs::Span::with_allocations);
     let mut planner = Planner::new(*cx);
     let root = planner.root(&analyzed.bound)?;
     for cte in &analyzed.modifying {
@@ -58,9 +58,9 @@ pub fn plan(analyzed: &Analyzed, cx: &PlanContext<'_>) -> Result<Plan> {
     let predicates = planner.predicates;
     let plan = planner.finish(root);
     if let Some(span) = span {
-        let ended = span.end();
+        let (ended, alloc_bytes) = span.end();
         let (tables, predicates) = (word(analyzed.relations.len()), word(predicates));
-        ended.tell(Lsn::ZERO, collie_obs::Plan { tables, predicates, path: path::path_code(&plan) }, [0]);
+        ended.tell(Lsn::ZERO, collie_obs::Plan { tables, predicates, path: path::path_code(&plan) }, [alloc_bytes]);
     }
     Ok(plan)
 }

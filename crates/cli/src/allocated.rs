@@ -1,0 +1,93 @@
+//! What the calling thread has allocated, by jemalloc's own count: a load of a word that only this thread writes.
+//!
+//! jemalloc counts bytes as it hands them out, in its size classes, and takes nothing back for what is freed. C code in this program has glibc's
+//! allocator (jemalloc's functions have a prefix here), so what the parser's grammar allocates is not in it.
+#![expect(unsafe_code, reason = "one call into jemalloc, and the reading of its counter")]
+
+use std::ffi::CStr;
+use std::ptr::{self, NonNull};
+
+/// jemalloc's name for the place of a thread's counter.
+const PLACE: &CStr = c"thread.allocatedp";
+
+std::thread_local! {
+    /// Where jemalloc counts this thread's bytes; `None`: it does not say.
+    static COUNTER: Option<NonNull<u64>> = counter();
+}
+
+/// Asks jemalloc where the calling thread's counter is.
+fn counter() -> Option<NonNull<u64>> {
+    let mut place: *mut u64 = ptr::null_mut();
+    let mut bytes = size_of_val(&place);
+    // SAFETY: the name ends with a NUL; jemalloc writes a pointer, of the size it is told, into `place`, and sets nothing.
+    let code = unsafe {
+        tikv_jemalloc_sys::mallctl(PLACE.as_ptr(), (&raw mut place).cast(), &raw mut bytes, ptr::null_mut(), 0)
+    };
+    if code == 0 { NonNull::new(place) } else { None }
+}
+
+/// Has samples of operating units tell what their threads allocate.
+pub(crate) fn offer() {
+    // The first question to jemalloc has it prepare for questions, under a lock; others, of other threads, find that done.
+    allocated_bytes();
+    collie_obs::offer_allocation_counter(allocated_bytes);
+}
+
+/// Returns how many bytes the calling thread has allocated so far; 0 if jemalloc does not say.
+///
+/// # Progress
+/// Wait-free: a load. A thread's first call asks jemalloc for the place, without a lock, a system call or an allocation.
+fn allocated_bytes() -> u64 {
+    COUNTER.with(|counter| {
+        // SAFETY: the word is in the thread's own storage, where it stays while the thread runs, and nobody else writes it.
+        counter.map_or(0, |counter| unsafe { counter.read() })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a thread's count is of what it allocates itself, at once, and never falls. Method: a block of a known size, freed again; another
+    /// thread, joined, that allocates much more.
+    #[test]
+    fn a_thread_counts_what_it_allocates_and_nothing_else() {
+        const BYTES: u64 = 300_000;
+        let allocated = |bytes: u64| {
+            let bytes = usize::try_from(bytes).expect("it fits into memory");
+            let before = allocated_bytes();
+            drop(std::hint::black_box(vec![1_u8; bytes]));
+            allocated_bytes() - before
+        };
+        let (small, large) = (allocated(1), allocated(BYTES));
+        assert!((1..=16).contains(&small), "{small}");
+        assert!((BYTES..=BYTES * 5 / 4).contains(&large), "{large}: the next size class, four to each power of two");
+        let before = allocated_bytes();
+        let of_other = std::thread::spawn(move || allocated(BYTES * 10)).join().expect("it ends");
+        assert!(of_other >= BYTES * 10, "{of_other}");
+        assert!(allocated_bytes() - before < BYTES, "this thread only started it");
+    }
+
+    /// Goal: PARSE and PLAN of a program that offers this counter say what was allocated. Method: a span around a block of a known size.
+    #[test]
+    fn a_span_tells_what_was_allocated_in_it() {
+        use collie_obs::{Batch, Drain, Parse, RateTable, Situation, Span, publish, start};
+        const BYTES: usize = 1 << 16;
+        offer();
+        let clock = || 0;
+        let mut drain = Drain::open(&clock).expect("nobody else drains");
+        if !publish(&RateTable::all(1.0)) {
+            return; // no counter of time here: nothing is measured
+        }
+        let span = start::<Parse>().map(Span::with_allocations).expect("every call is measured");
+        let block = std::hint::black_box(vec![1_u8; BYTES]);
+        let (ended, alloc_bytes) = span.end();
+        drop(block);
+        ended.tell(Default::default(), Parse { text_bytes: 77, tokens: 1 }, [alloc_bytes]);
+        publish(&RateTable::off());
+        let mut batch = Batch::new();
+        drain.drain(0, Situation::default(), &mut batch);
+        let sample = batch.samples.iter().find(|sample| sample.features[0] == 77).expect("it was measured");
+        assert_eq!(sample.labels[1], BYTES as u64, "a size class of jemalloc's");
+    }
+}
