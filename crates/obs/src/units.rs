@@ -75,8 +75,11 @@ units! {
     { tables: "count", predicates: "count", path: "code" } + { alloc_bytes: "bytes" }
 
     /// A plan is run row by row. `kind` 0: query; 1: INSERT; 2: UPDATE; 3: DELETE; 4: anything else. `rows_examined`: rows that its
-    /// operators took in, those of inner ones counted again by outer ones; `rows_written`: with a result or without.
-    17 v 1 ExecuteRow = "EXECUTE_ROW" ["steps of an execution, up to a lock or a full output; `index_depth` 0"]
+    /// operators took in, those of inner ones counted again by outer ones; `rows_written`: with a result or without; `index_depth`:
+    /// levels from the top of an index to a row, summed over the indexes that the plan reads by a key or a range, each as often as it
+    /// stands there, and those that an INSERT puts into.
+    17 v 1 ExecuteRow = "EXECUTE_ROW"
+    ["steps of an execution, up to a lock or a full output; `index_depth` summed over the plan's indexes, by their rows"]
     { kind: "code", rows_examined: "rows", rows_written: "rows", index_depth: "count" } + {}
 
     /// A plan is run batch by batch.

@@ -280,3 +280,46 @@ fn parse_and_plan_tell_what_they_allocate() {
     drop(session);
     database.close().unwrap();
 }
+
+/// Goal: EXECUTE_ROW says how many levels of indexes its plan goes down: by a key, by a range, in a nested loop, in a subquery, behind another
+/// index, of a table that is written; more in a larger table; none where a whole table is read. Method: tables of one level and of
+/// several, whose depths are those of the engine; statements of each kind.
+#[test]
+fn executions_tell_the_depth_of_their_indexes() {
+    let _alone = sampler();
+    let (_directory, database, mut session) = open();
+    run(&mut session, "CREATE TABLE large (id int PRIMARY KEY, v int)");
+    run(&mut session, "CREATE INDEX large_v ON large (v)");
+    run(&mut session, "INSERT INTO large SELECT n, n FROM generate_series(1, 9000) n");
+    let mut drain = Drain::open(&now_ns).expect("nobody else drains");
+    let mut batch = Batch::new();
+    assert!(publish(&RateTable::all(1.0)));
+    let mut depth = |text: &str| {
+        run(&mut session, text);
+        drain.drain(now_ns(), Situation::default(), &mut batch);
+        let steps: Vec<u32> =
+            batch.samples.iter().filter(|sample| sample.ou == EXECUTE_ROW).map(|sample| sample.features[3]).collect();
+        assert!(!steps.is_empty() && steps.iter().all(|depth| *depth == steps[0]), "{text}: {steps:?}");
+        steps[0]
+    };
+    let small = depth("SELECT v FROM t WHERE id = 2");
+    assert_eq!(small, 1, "three rows are one level");
+    let large = depth("SELECT v FROM large WHERE id = 77");
+    // Partitions of some thousand rows, four levels each.
+    assert!((4..=8).contains(&large), "{large}");
+    assert_eq!(depth("SELECT v FROM large WHERE id BETWEEN 10 AND 20"), large);
+    let behind = depth("SELECT id FROM large WHERE v = 77");
+    assert!((large + 4..=large + 8).contains(&behind), "{behind}: the index, then the table's rows");
+    assert_eq!(depth("SELECT count(*) FROM large"), 0, "a whole table");
+    assert_eq!(depth("SELECT 1"), 0);
+    assert_eq!(depth("SELECT large.v FROM t, large WHERE large.id = t.id"), large, "the inner side, once");
+    assert_eq!(depth("SELECT (SELECT v FROM large WHERE id = 5) FROM t WHERE id = 1"), small + large);
+    assert_eq!(depth("WITH w AS (SELECT v FROM t WHERE id = 1 FOR UPDATE) SELECT * FROM w"), small);
+    assert_eq!(depth("UPDATE large SET v = 0 WHERE id = 5"), large);
+    assert_eq!(depth("DELETE FROM t WHERE id = 3"), small);
+    assert_eq!(depth("INSERT INTO t VALUES (3, 'c')"), small);
+    assert_eq!(depth("INSERT INTO large VALUES (9001, 9001)"), behind, "its rows, and its other index");
+    publish(&RateTable::off());
+    drop(session);
+    database.close().unwrap();
+}

@@ -11,7 +11,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use collie_obs::{ExecuteRow, word};
+use collie_base::Lsn;
+use collie_engine::Db;
+use collie_obs::{Ended, ExecuteRow, word};
 
 use crate::{
     error::Result,
@@ -24,7 +26,10 @@ use crate::{
         op::Pull,
         subquery::SubState,
     },
-    plan::node::{Plan, Root},
+    plan::{
+        self,
+        node::{Plan, Root},
+    },
     types::Value,
 };
 
@@ -122,16 +127,24 @@ impl Execution {
         let (span, before, mut share) = (collie_obs::start::<ExecuteRow>(), self.written, Share::default());
         let step = self.advance(cx, sink, max_rows, &mut share)?;
         if let Some(span) = span {
-            let kind = match &self.plan.root {
-                Root::Query(_) => 0,
-                Root::Insert(_) => 1,
-                Root::Update(_) => 2,
-                Root::Delete(_) => 3,
-            };
-            let (rows_examined, rows_written) = (word(share.rows()), word(self.written.saturating_sub(before)));
-            span.stop(ExecuteRow { kind, rows_examined, rows_written, index_depth: 0 });
+            self.tell(span.end(), cx.db, &share, self.written.saturating_sub(before));
         }
         Ok(step)
+    }
+
+    /// Tells of a step that is measured.
+    #[cold]
+    fn tell(&self, ended: Ended<ExecuteRow>, db: &Db, share: &Share, written: u64) {
+        let kind = match &self.plan.root {
+            Root::Query(_) => 0,
+            Root::Insert(_) => 1,
+            Root::Update(_) => 2,
+            Root::Delete(_) => 3,
+        };
+        let mut index_depth: u32 = 0;
+        plan::indexes_of(&self.plan, &mut |index| index_depth = index_depth.saturating_add(db.index_depth(index)));
+        let (rows_examined, rows_written) = (word(share.rows()), word(written));
+        ended.tell(Lsn::ZERO, ExecuteRow { kind, rows_examined, rows_written, index_depth }, []);
     }
 
     /// Does what [`Execution::step`] says; `share` is how much that was.

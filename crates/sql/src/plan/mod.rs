@@ -12,6 +12,7 @@
 mod access;
 mod compile;
 mod conjunct;
+mod descents;
 mod explain;
 mod fold;
 mod indexed;
@@ -27,6 +28,7 @@ pub mod node;
 use collie_base::{CfId, Lsn};
 use collie_obs::word;
 
+pub(crate) use descents::indexes_of;
 pub use explain::{explain, explain_with};
 pub use indexed::index_code;
 pub use node::Plan;
