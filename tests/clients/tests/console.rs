@@ -90,6 +90,7 @@ fn figures_are_those_of_the_views() {
             ("policy_log", "*", "collie_training.policy_log ORDER BY at DESC LIMIT 50"),
             ("models", "*", "collie_training.models ORDER BY file"),
             ("decisions", "*", "collie_training.decisions ORDER BY at DESC LIMIT 50"),
+            ("candidates", "*", "collie_training.candidates ORDER BY setting, new_value LIMIT 50"),
             ("reads", "*", "collie_training.reads ORDER BY side"),
         ] {
             let start = Stopwatch::start();
@@ -171,6 +172,24 @@ fn until_between(
     });
 }
 
+/// Waits until the page has what both servers weighed last, each with its reason, and of one change what models say that it is worth, or that
+/// they have seen nothing like it.
+fn until_weighed(browser: &mut Browser, primary: &mut Client, replica: &mut Client) {
+    const ROWS: &str = "SELECT setting, role, reason FROM collie_training.candidates, collie_node";
+    browser.until("changes that were weighed, one of them by models", |browser| {
+        let (on_primary, on_replica) = (by_sql(primary, ROWS), by_sql(replica, ROWS));
+        let shown = browser.table("candidates");
+        let mut reasons: Vec<_> = shown.iter().map(|row| [0, 1, 4].map(|at| row[at].clone()).to_vec()).collect();
+        let mut wanted = [&on_primary[..], &on_replica[..]].concat();
+        reasons.sort();
+        wanted.sort();
+        // What models promise most of comes first.
+        let is_foretold = shown.first().is_some_and(|row| row[3].contains(" % (") && row[3].contains(" to "));
+        let is_asked = is_foretold || shown.iter().any(|row| row[4].contains("beyond what its model has seen"));
+        !on_primary.is_empty() && !on_replica.is_empty() && reasons == wanted && is_asked
+    });
+}
+
 /// Compares what the page shows with the views.
 fn compare(browser: &mut Browser, places: &Places) {
     let (mut primary, mut replica) = (places.connect(places.primary), places.connect(places.replica));
@@ -221,10 +240,17 @@ fn compare(browser: &mut Browser, places: &Places) {
     } else {
         assert!(browser.words("units").starts_with("Not shown: "), "{}", browser.words("units"));
     }
-    for (id, empty) in [("decisions", "No decisions yet"), ("models", "No models yet")] {
-        let rows = browser.table(id).len();
-        assert!(rows > 0 || browser.words(id).starts_with(empty), "{id}: {}", browser.words(id));
-    }
+    browser.until("models, each with the name of what it predicts", |browser| {
+        let models = browser.table("models");
+        models.iter().any(|row| row[1] == "elapsed_ns") && models.iter().all(|row| row[1].parse::<u64>().is_err())
+    });
+    until_weighed(browser, &mut primary, &mut replica);
+    let decided = browser.table("decisions").len();
+    assert!(
+        decided > 0 || browser.words("decisions").starts_with("No decisions yet"),
+        "{}",
+        browser.words("decisions")
+    );
     assert_eq!((browser.words("role"), browser.words("primary-role")), ("replica".to_owned(), "primary".to_owned()));
 }
 

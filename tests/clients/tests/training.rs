@@ -142,9 +142,18 @@ fn the_schema_is_described_and_kept() {
         assert!(described.contains(column), "{described}");
     }
     let listed = psql.script(&["-A", "-t"], "\\dv collie_training.*\n").ok();
-    for view in
-        ["decisions", "hardware", "models", "policy", "policy_log", "predictions", "samples", "switches", "units"]
-    {
+    for view in [
+        "candidates",
+        "decisions",
+        "hardware",
+        "models",
+        "policy",
+        "policy_log",
+        "predictions",
+        "samples",
+        "switches",
+        "units",
+    ] {
         assert!(listed.contains(&format!("collie_training|{view}|view|")), "{view}: {listed}");
     }
     let mut client = server.connect();
@@ -157,7 +166,7 @@ fn the_schema_is_described_and_kept() {
         assert_eq!(state(&refused), expected, "{sql}: {refused:?}");
     }
     // A second after its start it begins to collect, which is a change.
-    for view in ["decisions", "models", "predictions"] {
+    for view in ["candidates", "decisions", "models", "predictions"] {
         assert_eq!(value::<i64>(&mut client, &format!("SELECT count(*) FROM collie_training.{view}")), 0, "{view}");
     }
 }

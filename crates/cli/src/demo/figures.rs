@@ -31,6 +31,7 @@ pub(super) struct Figures {
     samples: Option<String>,
     models: Option<String>,
     decisions: Option<String>,
+    weighed: Option<String>,
     reads: Option<String>,
 }
 
@@ -40,6 +41,7 @@ const POLICY: &str =
 const SAMPLES: &str = "SELECT sum(samples)::int8 FROM collie_training.units";
 const MODELS: &str = "SELECT count(*) FROM collie_training.models WHERE refused IS NULL";
 const DECISIONS: &str = "SELECT count(*) FROM collie_training.decisions";
+const WEIGHED: &str = "SELECT count(*) FROM collie_training.candidates WHERE new_value IS NOT NULL";
 const READS: &str = "SELECT sum(run)::int8 FROM collie_training.reads";
 
 /// Returns the cells of the first row; none where it fails.
@@ -70,9 +72,12 @@ impl Views {
         let [delay_us, bound_us, state, grant_us, windows, out_windows] = row(replica, POLICY).await;
         let [samples] = row(replica, SAMPLES).await;
         let [models] = row(replica, MODELS).await;
-        // Each server has a journal of its own.
-        let ([here], [there]) = (row(primary, DECISIONS).await, row(replica, DECISIONS).await);
-        let decided = number(here).zip(number(there)).map(|(here, there)| here + there);
+        // Each server decides for itself.
+        let on_both = async |sql| {
+            let ([here], [there]) = (row(primary, sql).await, row(replica, sql).await);
+            number(here).zip(number(there)).map(|(here, there)| (here + there).to_string())
+        };
+        let (decisions, weighed) = (on_both(DECISIONS).await, on_both(WEIGHED).await);
         let [reads] = row(replica, READS).await;
         Figures {
             commits: number(commits),
@@ -86,7 +91,8 @@ impl Views {
             out_windows,
             samples,
             models,
-            decisions: decided.map(|count| count.to_string()),
+            decisions,
+            weighed,
             reads,
         }
     }
@@ -128,9 +134,12 @@ impl Figures {
 
     /// Returns what came of the training.
     pub(super) fn learnt(&self) -> String {
-        let [samples, models, decisions, reads] =
-            [&self.samples, &self.models, &self.decisions, &self.reads].map(|cell| or_dash(cell.as_ref()));
-        format!("samples {samples}, models {models}, decisions {decisions}, reads replayed {reads}")
+        let Self { samples, models, decisions, weighed, reads, .. } = self;
+        let [samples, models, decisions, weighed, reads] =
+            [samples, models, decisions, weighed, reads].map(|cell| or_dash(cell.as_ref()));
+        format!(
+            "samples {samples}, models {models}, changes weighed {weighed}, decisions {decisions}, reads replayed {reads}"
+        )
     }
 
     /// Returns how the delay stood to its bound.
@@ -161,6 +170,7 @@ mod tests {
             samples: some("1234"),
             models: some("2"),
             decisions: some("0"),
+            weighed: some("13"),
             reads: some("7"),
         };
         let before = Figures { commits: Some(100), ..Figures::default() };
@@ -168,13 +178,14 @@ mod tests {
         assert_eq!(
             figures.line(rate),
             "50.0 commits/s, p50 900 us, p99 12 ms | delay 700 us of 1700 us | grant 0.25 cores, collecting | \
-             samples 1234, models 2, decisions 0, reads replayed 7"
+             samples 1234, models 2, changes weighed 13, decisions 0, reads replayed 7"
         );
         assert_eq!(figures.judged(), "1 of 60 seconds out of the bound");
         assert_eq!(before.rate(&figures, Duration::from_secs(5)), None, "another life of the server");
         assert_eq!(
             Figures::default().line(None),
-            "- commits/s, p50 -, p99 - | delay - of - | grant - cores, - | samples -, models -, decisions -, reads replayed -"
+            "- commits/s, p50 -, p99 - | delay - of - | grant - cores, - | \
+             samples -, models -, changes weighed -, decisions -, reads replayed -"
         );
     }
 }

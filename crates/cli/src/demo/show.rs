@@ -173,6 +173,6 @@ mod tests {
         let lines = summary(&done, &Figures::default());
         assert_eq!(lines[0], "200 transactions in 4.0 s, 50.0 a second; p50 2.0 ms, p99 2.0 ms from when each was due");
         assert!(lines[1].starts_with("3 attempts were refused and made again, 1 transactions were due"), "{lines:?}");
-        assert_eq!(lines[2], "samples -, models -, decisions -, reads replayed -");
+        assert_eq!(lines[2], "samples -, models -, changes weighed -, decisions -, reads replayed -");
     }
 }
