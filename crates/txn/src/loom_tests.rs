@@ -550,6 +550,41 @@ fn loom_waiter_never_sleeps_through_the_end_of_its_holder() {
     );
 }
 
+/// A session ends a transaction and begins another, while somebody asks when the first one wrote.
+fn first_write() {
+    let txns = Txns::new(Oracle::new(false), options(2));
+    let mut session = txns.session().unwrap();
+    let mut t = session.begin(Isolation::ReadCommitted, false);
+    let xid = session.assign_xid_at(&mut t, || 100).unwrap();
+    let owner = thread::spawn(move || {
+        session.abort(t, &mut ());
+        let mut t = session.begin(Isolation::ReadCommitted, false);
+        session.assign_xid_at(&mut t, || 200).unwrap();
+        session.abort(t, &mut ());
+    });
+    let told = txns.first_write(xid);
+    assert!(matches!(told, None | Some(100)), "a stranger's moment: {told:?}");
+    owner.join().unwrap();
+    assert_eq!(txns.first_write(xid), None, "it has ended");
+}
+
+/// Goal: nobody is told of one transaction when another wrote. Method: a session's next transaction beside who asks for the one before.
+#[test]
+fn loom_first_write_is_never_a_strangers() {
+    const STRANGER: &str = "a stranger's moment";
+    check(
+        "first write",
+        first_write,
+        3,
+        20,
+        &[
+            ("FIRST_WRITE_STORE", 3, STRANGER),
+            ("FIRST_WRITE_LOAD", 3, STRANGER),
+            ("DONE_BEFORE_FIRST_WRITE", 3, STRANGER),
+        ],
+    );
+}
+
 /// One row lock, given back by undoing.
 struct RowLock(Arc<AtomicU64>);
 

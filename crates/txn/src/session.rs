@@ -39,6 +39,8 @@ pub struct Session<L: CommitLog> {
     transactions: u64,
     current: OwnerId,
     floor: Lsn,
+    /// Whether the slot has a moment ([`Txns::first_write`]), which a transaction that has none takes back.
+    has_moment: bool,
 }
 
 /// The outcome of beginning a statement.
@@ -104,7 +106,8 @@ impl<L: CommitLog> Session<L> {
     pub(crate) fn new(txns: Arc<Txns<L>>) -> Result<Self, TxnError> {
         let (slot, transactions) = txns.snapshots.take_slot(true)?;
         let owner = Arc::new(Owner::new(Arc::clone(&txns.locks), slot));
-        let mut session = Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO };
+        let mut session =
+            Self { txns, owner, slot, transactions, current: OwnerId(0), floor: Lsn::ZERO, has_moment: false };
         session.current = session.owner_id();
         session.owner.current.store(session.current.0, Ordering::Relaxed);
         Ok(session)
@@ -252,6 +255,14 @@ impl<L: CommitLog> Session<L> {
         self.assign_xid_at(t, || 0)
     }
 
+    /// Nothing is written where no moment is told, nor was.
+    fn note_first_write(&mut self, moment: u64) {
+        if moment != 0 || self.has_moment {
+            self.has_moment = moment != 0;
+            self.txns.snapshots.note_first_write(self.slot, moment);
+        }
+    }
+
     /// [`Session::assign_xid`], and notes the moment for who will wait for the transaction ([`Txns::first_write`]): `now`, which is
     /// called only if it has no xid yet, returns it in a unit of the caller's, or 0 for none.
     ///
@@ -265,7 +276,7 @@ impl<L: CommitLog> Session<L> {
             return Err(TxnError::ReadOnly);
         }
         let desc = self.txns.map.allocate(t.tables.id());
-        self.txns.snapshots.note_first_write(self.slot, now());
+        self.note_first_write(now());
         let xid = desc.xid;
         t.desc = Some(desc);
         Ok(xid)
@@ -437,6 +448,7 @@ impl<L: CommitLog> Session<L> {
 impl<L: CommitLog> Drop for Session<L> {
     fn drop(&mut self) {
         self.leave_queue();
+        self.note_first_write(0);
         self.owner.release_transaction_advisory(0, Lsn::ZERO);
         self.owner.give_all_advisory_back();
         self.txns.snapshots.give_slot(self.slot, self.transactions);

@@ -63,7 +63,7 @@ struct Slot {
     /// its word.
     begun: atomic::AtomicU64,
     /// When the transaction that the owner has, or had last, got its xid, as its caller tells time; 0: not known. Owner only.
-    first_write: atomic::AtomicU64,
+    first_write: AtomicU64,
     /// Whether the owner looks at its word after each read (S3).
     can_be_cancelled: atomic::AtomicBool,
 }
@@ -128,8 +128,8 @@ struct Free {
 
 impl Default for Slot {
     fn default() -> Self {
-        let (begun, first_write) = (atomic::AtomicU64::new(0), atomic::AtomicU64::new(0));
-        Self { own: AtomicU64::new(NONE), begun, first_write, can_be_cancelled: atomic::AtomicBool::new(false) }
+        let (begun, can_be_cancelled) = (atomic::AtomicU64::new(0), atomic::AtomicBool::new(false));
+        Self { own: AtomicU64::new(NONE), begun, first_write: AtomicU64::new(0), can_be_cancelled }
     }
 }
 
@@ -201,13 +201,13 @@ impl Snapshots {
 
     /// Notes when the owner of `slot`, who calls, got an xid; 0 for not known.
     pub(crate) fn note_first_write(&self, slot: usize, moment: u64) {
-        self.slots[slot].first_write.store(moment, atomic::Ordering::Release);
+        self.slots[slot].first_write.store(moment, ord!("FIRST_WRITE_STORE", Release));
     }
 
     /// Returns what was noted last of the owner of `slot`. Acquire: who finds what a later transaction noted finds the earlier ones
     /// done.
     pub(crate) fn first_write(&self, slot: usize) -> u64 {
-        self.slots[slot].first_write.load(atomic::Ordering::Acquire)
+        self.slots[slot].first_write.load(ord!("FIRST_WRITE_LOAD", Acquire))
     }
 
     /// Returns whether the snapshot of `slot`, whose owner calls, is in force no more (S3).

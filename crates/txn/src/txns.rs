@@ -12,7 +12,7 @@ use crate::{
     xid_map::XidMap,
 };
 use collie_base::{CfId, LiveSnapshots, Lsn, Xid};
-use collie_sync::{Mutex, atomic::AtomicU64, ord};
+use collie_sync::{Mutex, atomic::AtomicU64, mutant, ord};
 use std::{sync::Arc, time::Duration};
 
 /// Sizes that are fixed when a database opens.
@@ -227,9 +227,11 @@ impl<L: CommitLog> Txns<L> {
     #[must_use]
     pub fn first_write(&self, xid: Xid) -> Option<u64> {
         let desc = self.map.desc(xid)?;
-        let moment = self.snapshots.first_write(desc.owner.slot());
         // In this order: what a later transaction of the session notes, it notes once this one is done.
-        (moment != 0 && !desc.is_done()).then_some(moment)
+        let was_done = mutant!("DONE_BEFORE_FIRST_WRITE").then(|| desc.is_done());
+        let moment = self.snapshots.first_write(desc.owner.slot());
+        let is_done = was_done.unwrap_or_else(|| desc.is_done());
+        (moment != 0 && !is_done).then_some(moment)
     }
 
     /// Returns how many sessions wait for a lock.
