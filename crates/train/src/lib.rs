@@ -22,7 +22,14 @@
 //! ```
 //! use collie_train::policy::{Governor, PolicyKind, Settings, Signals};
 //! let mut governor = Governor::new(PolicyKind::Headroom, Settings::default(), 4);
-//! let calm = Signals { delay_us: 300.0, commits_per_s: 2000.0, busy_us: 10_000.0, workers: 1, ..Signals::default() };
+//! let calm = Signals {
+//!     delay_us: 300.0,
+//!     commits_per_s: 2000.0,
+//!     busy_us: 10_000.0,
+//!     offered_us_per_s: 1e6,
+//!     workers: 1,
+//!     ..Signals::default()
+//! };
 //! let grants: Vec<f64> = (0..20).map(|_| governor.tick(&calm).collect_us_per_s).collect();
 //! assert_eq!(grants[0], 0.0, "it begins by measuring the delay without collection");
 //! assert!(grants[19] > 100_000.0, "a replica that is nine tenths idle may collect");

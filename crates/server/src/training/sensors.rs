@@ -13,6 +13,10 @@ use crate::reads::ReadRunner;
 /// The most that reads which are run again can use, in us per second: one core.
 const READS_US_PER_S_MAX: f64 = 1e6;
 
+/// What is offered at least, in us per second: how often a unit is called is known once it is sampled, and what is granted nothing would
+/// never find out.
+const OFFERED_US_PER_S_MIN: f64 = 10_000.0;
+
 /// One look at all counters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
@@ -65,7 +69,8 @@ impl Look {
             commits_per_s: commits as f64 * 1e6 / elapsed_us,
             busy_us: busy_us * TICK_US / elapsed_us,
             spent_us: (self.spent_us - before.spent_us).max(0.0) * TICK_US / elapsed_us,
-            offered_us_per_s: self.wanted_us_per_s + self.reads_us_per_s(before, elapsed_us),
+            offered_us_per_s: (self.wanted_us_per_s + self.reads_us_per_s(before, elapsed_us))
+                .max(OFFERED_US_PER_S_MIN),
             heartbeat_us: self.heard_ns.map_or(f64::INFINITY, |heard_ns| us(self.at_ns.saturating_sub(heard_ns))),
             // No number: it counts as what grants least.
             run_queue_us_p99: self.run_queue_us.unwrap_or(f64::NAN),
@@ -159,8 +164,8 @@ mod tests {
     }
 
     /// Goal: what samples cost apply threads is told apart from their work; what all samples and all reads that came would cost is offered,
-    /// of reads a core at the most, and is not forgotten between two reads. Method: 300 us in three ticks; six reads of 2 ms in them; as many
-    /// of a second each.
+    /// of reads a core at the most, and is not forgotten between two reads; something is offered where nothing is known yet. Method: 300 us in
+    /// three ticks; six reads of 2 ms in them; as many of a second each; nothing.
     #[test]
     fn what_collection_costs_and_would_cost_is_told() {
         let (mut before, mut after) = (look(1000, 0, 0), look(1300, 0, 50));
@@ -171,6 +176,7 @@ mod tests {
         assert!((signals.offered_us_per_s - 42_500.0).abs() < 1e-6, "{}", signals.offered_us_per_s);
         after.read_us = 1e6;
         assert_eq!(after.signals_since(&before).offered_us_per_s, READS_US_PER_S_MAX + 2500.0);
+        assert_eq!(before.signals_since(&look(900, 0, 0)).offered_us_per_s, OFFERED_US_PER_S_MIN);
         assert_eq!([peak(0.0, 500.0), peak(1000.0, 0.0), peak(1000.0, 2000.0)], [500.0, 900.0, 2000.0]);
     }
 
