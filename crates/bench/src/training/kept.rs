@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use collie_env::Env;
 use collie_samples::{CONTEXT_UNIT, SampleDir, SampleRow, samples_of, unit_of};
 
-use super::recorded::Window;
+use super::recorded::{Window, rows_of};
 use crate::txn::count_of;
 
 /// See the module's documentation.
@@ -34,10 +34,7 @@ pub(crate) fn kept_in(env: &Env, data: &Path, windows: &[Window]) -> anyhow::Res
     let mut all = vec![Kept::default(); windows.len()];
     for (id, version) in units {
         let unit = unit_of(id, version).with_context(|| format!("samples of unit {id} in version {version}"))?;
-        let mut rows = Vec::new();
-        for name in names.iter().filter(|name| (name.unit, name.version) == (id, version)) {
-            rows.extend(dir.read(name)?.rows);
-        }
+        let rows = rows_of(&dir, &names, unit)?;
         for (window, kept) in windows.iter().zip(&mut all) {
             let within: Vec<SampleRow> = rows.iter().filter(|row| window.holds(row)).copied().collect();
             let (samples, _cut) = samples_of(unit, 0, &within)?;
@@ -55,6 +52,7 @@ mod tests {
     use collie_samples::{Origin, SampleSink, SinkOptions, sample_of_unit};
 
     use super::*;
+    use crate::training::recorded::tests::{damage, put_one_sample};
 
     /// Goal: samples count in the window in which they were taken, in whichever file they lie; n_eff is (sum w)^2 / sum w^2 of each unit, with
     /// weights of at most 100, and the sum over units. Method: by hand. First window: unit 13 with p = 1 twice and p = 0.25 once, weights 1, 1, 4:
@@ -87,14 +85,10 @@ mod tests {
     #[test]
     fn a_damaged_file_is_an_error() {
         let (env, _disk) = Env::simulated(4);
-        let mut sink = SampleSink::open(&env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
-        sink.add(&[sample_of_unit(9, 5)]);
-        sink.finish();
+        put_one_sample(&env);
         let all = [Window { from_us: 0, to_us: u64::MAX }];
         assert_eq!(kept_in(&env, "/data".as_ref(), &all).unwrap()[0].samples, 1.0);
-        let names = SampleDir::new(Arc::clone(&env.files), "/data".as_ref()).list().unwrap();
-        let file = env.files.open(&names[0].path("/data".as_ref()), collie_env::Access::ReadWrite).unwrap();
-        file.set_len(file.len().unwrap() - 1).unwrap();
+        damage(&env);
         assert!(kept_in(&env, "/data".as_ref(), &all).is_err());
     }
 }

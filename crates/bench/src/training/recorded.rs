@@ -9,7 +9,7 @@ use std::{path::Path, sync::Arc};
 use anyhow::Context;
 use collie_env::{Clock, Env};
 use collie_obs::UnitSchema;
-use collie_samples::{CONTEXT_UNIT, SampleDir, SampleRow, samples_of};
+use collie_samples::{CONTEXT_UNIT, FileName, SampleDir, SampleRow, samples_of};
 use collie_train::model::Samples;
 
 use crate::Scratch;
@@ -64,10 +64,8 @@ impl Recorded {
     /// # Errors
     /// A file cannot be read.
     pub(crate) fn samples(&self, unit: &'static UnitSchema, rows_max: usize) -> anyhow::Result<Samples> {
-        let mut rows = Vec::new();
-        for name in self.dir.list()?.iter().filter(|name| (name.unit, name.version) == (unit.id, unit.version)) {
-            rows.extend(self.dir.read(name)?.rows.into_iter().filter(|row| self.window.holds(row)));
-        }
+        let mut rows = rows_of(&self.dir, &self.dir.list()?, unit)?;
+        rows.retain(|row| self.window.holds(row));
         rows.sort_by_key(|row| row.time_us);
         let (samples, _cut) = samples_of(unit, 0, &rows)?;
         Ok(evenly(&samples, rows_max))
@@ -84,6 +82,18 @@ impl Recorded {
     }
 }
 
+/// Returns all rows of a unit in those of the files `names` of `dir` that are its.
+///
+/// # Errors
+/// A file cannot be read (D2).
+pub(crate) fn rows_of(dir: &SampleDir, names: &[FileName], unit: &UnitSchema) -> anyhow::Result<Vec<SampleRow>> {
+    let mut rows = Vec::new();
+    for name in names.iter().filter(|name| (name.unit, name.version) == (unit.id, unit.version)) {
+        rows.extend(dir.read(name)?.rows);
+    }
+    Ok(rows)
+}
+
 /// Returns `count` of the rows, or all where there are not more, evenly over their order.
 pub(crate) fn evenly(samples: &Samples, count: usize) -> Samples {
     let all = samples.len();
@@ -94,7 +104,7 @@ pub(crate) fn evenly(samples: &Samples, count: usize) -> Samples {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use collie_env::SimClock;
     use collie_samples::{Constants, Hardware, Origin, SampleSink, SinkOptions, sample_of_unit, unit_of};
 
@@ -131,19 +141,29 @@ mod tests {
         assert!(Recorded::in_data(&env, "/none".as_ref(), all.window).constants().is_err());
     }
 
+    /// Puts a file of one sample of unit 9 into `/data`.
+    pub(crate) fn put_one_sample(env: &Env) {
+        let mut sink = SampleSink::open(env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
+        sink.add(&[sample_of_unit(9, 5)]);
+        sink.finish();
+    }
+
+    /// Takes its last byte from the first file in `/data`.
+    pub(crate) fn damage(env: &Env) {
+        let names = SampleDir::new(Arc::clone(&env.files), "/data".as_ref()).list().unwrap();
+        let file = env.files.open(&names[0].path("/data".as_ref()), collie_env::Access::ReadWrite).unwrap();
+        file.set_len(file.len().unwrap() - 1).unwrap();
+    }
+
     /// Goal: D2. Method: a file that loses its end.
     #[test]
     fn a_damaged_file_is_an_error() {
         let (env, _disk) = Env::simulated(4);
-        let mut sink = SampleSink::open(&env, "/data".as_ref(), Origin::unknown("n1"), SinkOptions::default()).unwrap();
-        sink.add(&[sample_of_unit(9, 5)]);
-        sink.finish();
+        put_one_sample(&env);
         let recorded = Recorded::in_data(&env, "/data".as_ref(), Window { from_us: 0, to_us: u64::MAX });
         let unit = unit_of(9, 1).unwrap();
         assert_eq!(recorded.samples(unit, 9).unwrap().len(), 1);
-        let path = recorded.dir.list().unwrap()[0].path("/data".as_ref());
-        let file = env.files.open(&path, collie_env::Access::ReadWrite).unwrap();
-        file.set_len(file.len().unwrap() - 1).unwrap();
+        damage(&env);
         assert!(recorded.samples(unit, 9).is_err());
     }
 }
