@@ -60,9 +60,16 @@ struct Way {
     weather: Mutex<Weather>,
     /// Bytes that have passed, over all connections.
     passed: AtomicU64,
-    /// Places in that count at which a bit is to be flipped, and which.
+    /// Places in that count at which a bit is still to be flipped, and which.
     flips: Mutex<Vec<(u64, u8)>>,
     flipped: AtomicU64,
+}
+
+impl Way {
+    /// Takes the flips that are due before the count comes to `end`.
+    fn take_flips(&self, end: u64) -> Vec<(u64, u8)> {
+        self.flips.lock().extract_if(.., |(at, _)| *at < end).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -167,7 +174,7 @@ impl Proxy {
         self.shared.refuses.store(true, Ordering::SeqCst);
     }
 
-    /// Flips a bit (0 to 7) of the byte that passes behind `bytes` further ones.
+    /// Flips a bit (0 to 7) of the byte that passes behind `bytes` further ones, or of the next one where those are just passing.
     pub fn flip(&self, direction: Direction, bytes: u64, bit: u8) {
         let way = self.shared.way(direction);
         way.flips.lock().push((way.passed.load(Ordering::SeqCst).saturating_add(bytes), bit % 8));
@@ -367,23 +374,22 @@ impl Pump {
         }
         let way = self.shared.way(self.direction);
         let passed = way.passed.load(Ordering::SeqCst);
-        let mut flipped = Vec::new();
-        for (at, bit) in way.flips.lock().iter() {
-            let at = at.checked_sub(passed).and_then(|at| usize::try_from(at).ok()).filter(|at| *at < count);
-            if let Some(at) = at {
-                flipped.push((at, *bit));
-            }
-        }
+        let flips = way.take_flips(passed.saturating_add(count as u64));
+        // One that was asked for while the bytes before were written is behind by now, and is due.
+        let place = |at: u64| usize::try_from(at.saturating_sub(passed)).unwrap_or(usize::MAX);
         let mut piece = bytes[..count].to_vec();
-        flipped.iter().for_each(|(at, bit)| piece[*at] ^= 1 << bit);
+        flips.iter().for_each(|(at, bit)| piece[place(*at)] ^= 1 << bit);
         let [_, mut to] = self.ends.each_ref().map(AsRef::as_ref);
-        let sent = match to.write(&piece) {
-            Ok(sent) => sent,
-            Err(error) if is_timeout(&error) => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        way.flipped.fetch_add(flipped.iter().filter(|(at, _)| *at < sent).count() as u64, Ordering::SeqCst);
+        let written = to.write(&piece);
+        let sent = written.as_ref().map_or(0, |sent| *sent);
+        let (flipped, unsent): (Vec<_>, Vec<_>) = flips.into_iter().partition(|(at, _)| place(*at) < sent);
+        way.flips.lock().extend(unsent);
+        way.flipped.fetch_add(flipped.len() as u64, Ordering::SeqCst);
         way.passed.fetch_add(sent as u64, Ordering::SeqCst);
+        match written {
+            Err(error) if is_timeout(&error) => return Ok(false),
+            written => written?,
+        };
         bytes.drain(..sent);
         if bytes.is_empty() {
             self.waiting.pop_front();

@@ -153,3 +153,30 @@ fn one_named_bit_is_flipped() {
     assert_eq!(through(&mut stream, b"third"), b"third");
     assert_eq!(proxy.flipped(), 2);
 }
+
+/// Goal: a flip that is asked for in any moment comes. Method: flips of the next byte, one after the other, while bytes pass all the time;
+/// each is waited for.
+#[test]
+fn a_flip_asked_for_while_bytes_pass_comes() {
+    let (target, _said) = echo();
+    let proxy = Proxy::start(target, 1).unwrap();
+    let mut stream = connect(&proxy);
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::SeqCst) {
+                let _flipped = through(&mut stream, b"some bytes");
+            }
+        });
+        let all_came = (1..=3_000).all(|number| {
+            proxy.flip(Direction::Out, 0, 0);
+            let start_ns = Env::real().clock.now_ns();
+            while proxy.flipped() < number && Env::real().clock.now_ns() - start_ns < 5_000_000_000 {
+                thread::yield_now();
+            }
+            proxy.flipped() == number
+        });
+        stop.store(true, Ordering::SeqCst);
+        assert!(all_came, "{} came", proxy.flipped());
+    });
+}
