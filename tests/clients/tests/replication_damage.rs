@@ -28,9 +28,10 @@ const MARK: &[u8] = b"a planted mistake";
 
 /// A primary, a replica, and who changes packets between them.
 struct Pair {
+    // It ends before its place goes, or would leave files there.
+    primary: Server,
     here: Place,
     there: Place,
-    primary: Server,
     forger: Forger,
     /// How many more packets are changed; 255: all of them.
     left: Arc<AtomicU8>,

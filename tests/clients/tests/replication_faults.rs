@@ -98,10 +98,11 @@ impl Writer {
 
 /// A primary, a replica, and the network between them.
 struct Pair {
-    here: Place,
-    there: Place,
+    // Servers end before their places go, or would leave files there.
     primary: Option<Server>,
     replica: Option<Server>,
+    here: Place,
+    there: Place,
     proxy: Proxy,
     /// The last row that a writer was told of.
     last: u64,
