@@ -13,8 +13,7 @@ use parking_lot::Mutex;
 
 use crate::{
     Ending, Level, Log, Lsn, Mark, Options, RecoveryMode, WalError, Warnings, inspect,
-    log_tests::eventually,
-    testing::{bodies, tiny},
+    testing::{bodies, eventually, tiny},
 };
 
 const DIR: &str = "/wal";

@@ -12,7 +12,10 @@ use collie_base::Map;
 use collie_env::{Access, CrashPoint, Env, Fault, File, FileLock, Files, Limits, LockError, SimFiles};
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Level, Log, Lsn, Options, WalError, log_tests::eventually, testing::tiny};
+use crate::{
+    Level, Log, Lsn, Options, WalError,
+    testing::{eventually, tiny},
+};
 
 const DIR: &str = "/wal";
 

@@ -15,11 +15,9 @@ use parking_lot::Mutex;
 
 use crate::{
     Follower, Level, Log, Lsn, Mark, Options, Recovered, TailOptions, TruncateOptions, Truncation, Unpacker, WalError,
-    decode, inspect,
-    log_tests::eventually,
-    mistakes,
-    ship_tests::{self, JUMP_TAG, disturb, drain, joined, ship_from, stream_of},
-    testing::tiny,
+    decode, inspect, mistakes,
+    testing::{eventually, tiny},
+    tests::ship_tests::{self, JUMP_TAG, disturb, drain, joined, ship_from, stream_of},
     truncate_at,
 };
 

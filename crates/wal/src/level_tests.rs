@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use collie_env::{Env, SimFiles};
 
 use crate::{
-    Level, Log, Lsn, Options, RecordKind, RingKind, WalError, WriteOptions, flush::KEEPER_SLEEPS,
-    log_tests::eventually, testing::tiny,
+    Level, Log, Lsn, Options, RecordKind, RingKind, WalError, WriteOptions,
+    flush::KEEPER_SLEEPS,
+    testing::{eventually, tiny},
 };
 
 const DIR: &str = "/wal";

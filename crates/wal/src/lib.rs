@@ -99,8 +99,6 @@ mod track;
 mod truncate;
 mod unpack;
 mod view;
-#[cfg(test)]
-mod view_tests;
 mod walk;
 mod warning;
 mod watch;
@@ -109,52 +107,15 @@ mod write_options;
 mod writer;
 
 #[cfg(test)]
-mod bad_input_tests;
-#[cfg(test)]
-mod consumers_tests;
-#[cfg(test)]
-mod duplicate_tests;
-#[cfg(test)]
-mod fault_tests;
-#[cfg(test)]
-mod flights_tests;
-#[cfg(test)]
-mod follow_tests;
-#[cfg(test)]
-mod future_tests;
-#[cfg(test)]
-mod lab_tests;
-#[cfg(test)]
-mod level_tests;
-#[cfg(test)]
-mod log_tests;
-#[cfg(test)]
-mod misplaced_tests;
-#[cfg(test)]
 mod mistakes;
 #[cfg(test)]
 #[cfg(not(loom))]
 mod mix_tests;
 #[cfg(test)]
-mod read_tests;
-#[cfg(test)]
-mod recycle_tests;
-#[cfg(test)]
-mod rewrite_tests;
-#[cfg(test)]
-mod ring_file_tests;
-#[cfg(test)]
-mod salvage_tests;
-#[cfg(test)]
-mod ship_tests;
-#[cfg(test)]
-mod tail_tests;
-#[cfg(test)]
 mod testing;
 #[cfg(test)]
-mod truncate_tests;
-#[cfg(test)]
-mod warning_tests;
+#[cfg(not(any(loom, shuttle)))]
+mod tests;
 
 pub use checked::Checked;
 pub use collie_base::Lsn;

@@ -8,9 +8,12 @@ use std::{
     thread::Thread,
 };
 
-use collie_env::{Clock, Env, RealClock};
+use collie_env::Env;
 
-use crate::{Ending, Level, Log, Lsn, Mark, Options, RecordKind, WalError, inspect, testing::tiny};
+use crate::{
+    Ending, Level, Log, Lsn, Mark, Options, RecordKind, WalError, inspect,
+    testing::{eventually, tiny},
+};
 
 struct Unpark(Thread);
 
@@ -28,15 +31,6 @@ fn block_on<F: Future>(future: F) -> F::Output {
             Poll::Ready(output) => return output,
             Poll::Pending => std::thread::park(),
         }
-    }
-}
-
-/// Waits, without a fixed sleep, for something that another thread is about to do; fails after 10 seconds.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = RealClock.now_ns();
-    while !holds() {
-        assert!(RealClock.now_ns() - start < 120_000_000_000, "{what} does not happen");
-        std::thread::yield_now();
     }
 }
 

@@ -18,8 +18,12 @@ use collie_env::{Clock as _, Env, Fault, RealClock, SimFiles, SimRandom};
 
 use crate::{
     Level, Log, Lsn, Mark, Options, Records, Recovered, ShipOptions, Shipment, Shipper, TAIL_CHECK_BYTES, Unpacker,
-    WalError, decode, flush::KEEPER_SILENT, frame_reader::FrameReader, log_tests::eventually, read::inspect_resting,
-    testing::tiny, walk,
+    WalError, decode,
+    flush::KEEPER_SILENT,
+    frame_reader::FrameReader,
+    read::inspect_resting,
+    testing::{eventually, tiny},
+    walk,
 };
 
 const DIR: &str = "/wal";

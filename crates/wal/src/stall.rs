@@ -94,7 +94,10 @@ mod tests {
     use collie_env::{Env, SimClock, SimFiles};
     use parking_lot::Mutex;
 
-    use crate::{Level, Log, Options, Protocol, Warnings, log_tests::eventually, testing::tiny};
+    use crate::{
+        Level, Log, Options, Protocol, Warnings,
+        testing::{eventually, tiny},
+    };
 
     const DIR: &str = "/wal";
 

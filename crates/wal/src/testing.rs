@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use collie_env::{Clock, RealClock};
 use parking_lot::Mutex;
 
 pub(crate) use crate::lab::lab_options as tiny;
@@ -18,6 +19,15 @@ use crate::{Log, Lsn};
 /// Returns what every record of the log holds.
 pub(crate) fn bodies(log: &Log) -> Vec<Vec<u8>> {
     log.read(Lsn::ZERO).map(|record| record.unwrap().body).collect()
+}
+
+/// Waits, without a fixed sleep, for something that another thread is about to do; fails after two minutes.
+pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = RealClock.now_ns();
+    while !holds() {
+        assert!(RealClock.now_ns() - start < 120_000_000_000, "{what} does not happen");
+        std::thread::yield_now();
+    }
 }
 
 /// What a waker does when it is dropped, once.

@@ -11,8 +11,7 @@ use parking_lot::Mutex;
 use crate::{
     Level, Log, Mark, Options, WalError, Warnings,
     copies::faulty::{FaultyDirs, Trouble},
-    log_tests::eventually,
-    testing::tiny,
+    testing::{eventually, tiny},
 };
 
 /// A log whose warnings are taken by a function that calls it: figures, then a record that is waited for on disk.

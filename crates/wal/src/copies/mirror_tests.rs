@@ -10,8 +10,8 @@ use super::{
     tests::{COPY, HOME, THIRD, fill, one_will_do, refusal, segments, with},
 };
 use crate::{
-    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, log_tests::eventually,
-    mistakes, testing::bodies,
+    CopiesRequired, CopyState, Ending, Level, Log, Lsn, Options, Recovered, WalError, Warnings, mistakes,
+    testing::{bodies, eventually},
 };
 
 /// Returns options whose warnings are collected.

@@ -356,9 +356,12 @@ pub(crate) fn merged(files: &Arc<dyn Files>, home: &Path, dirs: &[PathBuf]) -> R
 }
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod cut_tests;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 mod mirror_tests;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 #[path = "copies_tests.rs"]
 pub(crate) mod tests;

@@ -56,6 +56,7 @@ use collie_env::{Clock, Env};
 use parking_lot::{Condvar, Mutex};
 
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use self::keeper::{KEEPER_SILENT, KEEPER_SLEEPS};
 pub(crate) use self::{flight::Right, haste::Haste, queue::Purpose, wait::MeasuredWait};
 use self::{

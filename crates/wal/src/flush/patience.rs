@@ -125,7 +125,7 @@ mod tests {
     use collie_env::Env;
 
     use super::*;
-    use crate::{Mark, log_tests::eventually};
+    use crate::{Mark, testing::eventually};
 
     /// Goal: how long and how much may wait changes while the log is open, a keeper that is in the middle of a long delay goes by the
     /// shorter one, and what no log could be opened with is refused. Method: a record that nobody waits for under a delay of ten seconds,

@@ -26,12 +26,15 @@ use std::{fmt, time::Duration};
 pub use flips::{Bits, FlipReport, sweep_flips};
 pub use payload::{STAMP_BYTES, Stamp};
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use states::explore;
 pub use states::{StatesPlan, StatesReport, check_states};
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use threads::explore_threads;
 pub use threads::{ThreadsReport, check_threads};
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use workload::Lies;
 pub use workload::{Coverage, lab_options};
 

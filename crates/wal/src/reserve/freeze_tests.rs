@@ -12,8 +12,7 @@ use super::{Record, Rule, Slot, State, words::Flag};
 use crate::{
     Appended, Level, Log, Lsn, Mark, Options, Protocol, RecordKind, WalError,
     format::{KIND_DATA, RecordHead},
-    log_tests::eventually,
-    testing::{bodies, tiny},
+    testing::{bodies, eventually, tiny},
 };
 
 const PROTOCOLS: [Protocol; 3] = [Protocol::Oracle, Protocol::Base, Protocol::Help];
