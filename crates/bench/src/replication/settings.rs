@@ -115,7 +115,7 @@ impl ReplicationSettings {
             small: true,
             clients: self.clients.min(4),
             warm_up: Duration::from_millis(100),
-            time: Duration::from_secs(1),
+            time: Duration::from_millis(500),
             runs: 1,
             percents: vec![50, 110],
             courses: 2,

@@ -60,7 +60,7 @@ impl TrainingSettings {
             small: true,
             clients: self.clients.min(4),
             warm_up: Duration::from_millis(100),
-            time: Duration::from_secs(1),
+            time: Duration::from_millis(500),
             runs: 2,
             ..self
         }

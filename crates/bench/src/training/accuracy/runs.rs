@@ -19,7 +19,7 @@ use crate::training::settings::TrainingSettings;
 const POLICIES: [PolicyKind; 4] = [PolicyKind::Nothing, PolicyKind::HardLimit, PolicyKind::Sigma, PolicyKind::Headroom];
 /// A run is so much longer than one of another question: models need samples. Where everything is as short as can be, less.
 const LONGER: u32 = 15;
-const SMALL_LONGER: u32 = 5;
+const SMALL_LONGER: u32 = 10;
 /// Of what the primary reaches flat out: taking all samples is not to fill it.
 const PERCENT: f64 = 50.0;
 /// Share of the primary's reads that a replica runs again: ten times what is the default, so that half a minute has enough of them. Where

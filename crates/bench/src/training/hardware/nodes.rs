@@ -13,7 +13,7 @@ use crate::training::settings::TrainingSettings;
 
 /// A run is so much longer than one of another question. Where everything is as short as can be, less.
 const LONGER: u32 = 10;
-const SMALL_LONGER: u32 = 3;
+const SMALL_LONGER: u32 = 6;
 /// Of what the slowest node reaches flat out.
 const PERCENT: f64 = 50.0;
 /// A disk in memory.
