@@ -39,6 +39,10 @@
 //! copies a running log.
 
 #![deny(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(
+    all(test, any(loom, shuttle)),
+    allow(dead_code, reason = "what tests of the log use, which models are built without")
+)]
 
 /// Whether the running test has this mistake made (`mistakes`); `false` in a product build.
 macro_rules! mistake {

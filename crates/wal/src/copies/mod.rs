@@ -14,6 +14,7 @@ mod catch_up;
 mod census;
 mod cut;
 #[cfg(test)]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) mod faulty;
 mod files;
 mod lane;
