@@ -22,6 +22,7 @@ mod live_snapshots;
 mod lock_strength;
 mod lsn;
 mod map;
+mod quantity;
 mod remedy;
 
 pub use ids::{CfId, HistoryId, Term, Xid};
@@ -30,4 +31,5 @@ pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
 pub use map::{KeyHash, Map, Set};
+pub use quantity::{bytes_text, time_text};
 pub use remedy::Remedy;

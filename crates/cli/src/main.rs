@@ -126,9 +126,57 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         Err(error) => {
-            // One line: context added on the way, outermost first.
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", one_line(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Returns an error in one line: what was added on the way, outermost first, then its causes, none of them twice. Errors of the crates name
+/// their cause themselves.
+fn one_line(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |line, cause| match cause.to_string() {
+        cause if line.is_empty() => cause,
+        cause if line.contains(&cause) => line,
+        cause => format!("{line}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use anyhow::Context as _;
+
+    use super::*;
+
+    /// A crate's error, which names its cause.
+    #[derive(Debug)]
+    struct Named(Error);
+
+    impl std::fmt::Display for Named {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "cannot list /here: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for Named {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    /// Goal: a line says each cause once. Method: an error that names its cause, with and without more in front of it, and one that does not.
+    #[test]
+    fn line_says_each_cause_once() {
+        let missing = || Error::from(ErrorKind::NotFound);
+        let named = || anyhow::Error::from(Named(missing()));
+        assert_eq!(one_line(&named()), "cannot list /here: entity not found");
+        assert_eq!(
+            one_line(&named().context("cannot read the log")),
+            "cannot read the log: cannot list /here: entity not found"
+        );
+        let plain = Err::<(), _>(missing()).context("cannot start").unwrap_err();
+        assert_eq!(one_line(&plain), "cannot start: entity not found");
     }
 }

@@ -3,11 +3,12 @@
 use std::{io::IsTerminal, path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, bail};
+use collie_engine::EngineError;
 use collie_env::Env;
 use collie_sql::{
     analyze::bound::ResultColumn,
     error::{Report, Result as SqlResult, SqlError},
-    session::{Client, CopyInput, Database, Formats, NoticeLevel, Session, settings::Settings},
+    session::{Client, CopyInput, Database, Formats, NoticeLevel, OpenError, Session, settings::Settings},
     types::{Value, io as text_io, io::TextContext, oid},
 };
 
@@ -24,6 +25,9 @@ pub(crate) struct Args {
     /// Run this SQL and exit; without it, read statements from the terminal or standard input.
     #[arg(short, long, value_name = "SQL")]
     command: Option<String>,
+    /// With --data: make a new database when there is none in the directory.
+    #[arg(long, requires = "data", conflicts_with = "read_only")]
+    create: bool,
     /// With --data: open it without writing a byte to it, also where nothing can be written.
     #[arg(long, requires = "data")]
     read_only: bool,
@@ -42,7 +46,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         .build()
         .context("cannot start a thread")?;
     let mut target = match &args.data {
-        Some(data) => Target::Embedded(Box::new(Embedded::open(data, &args.set, args.read_only)?)),
+        Some(data) => Target::Embedded(Box::new(Embedded::open(data, &args)?)),
         None => {
             let url = args.url.as_deref().unwrap_or(DEFAULT_URL);
             Target::Remote(runtime.block_on(connect(url))?)
@@ -127,16 +131,22 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn open(data: &std::path::Path, set: &[String], read_only: bool) -> anyhow::Result<Self> {
-        let mut config = serve::settings(None, set)?;
-        config.engine.read_only = read_only;
+    fn open(data: &std::path::Path, args: &Args) -> anyhow::Result<Self> {
+        let mut config = serve::settings(None, &args.set)?;
+        config.engine.read_only = args.read_only;
+        config.engine.create_if_missing = args.create;
         let env = Env::real();
         let clock = env.clock.clone();
         let mut recovery = Recovery::new(&*clock);
         let defaults: Settings = config.session.clone();
         let opened = Database::open(data, config.engine, env, defaults, &mut |progress| recovery.report(progress));
         recovery.finish();
-        let (database, report) = opened?;
+        let (database, report) = match opened {
+            Err(OpenError::Engine(EngineError::NotFound { path })) => {
+                bail!("no database in {}: name the right directory, or make a new one with --create", path.display())
+            }
+            opened => opened?,
+        };
         for notice in &report.notices {
             eprintln!("{notice}");
         }
@@ -247,10 +257,17 @@ fn is_number(ty: u32) -> bool {
 pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
     let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
     let (client, connection) = connected.map_err(|error| {
-        anyhow::anyhow!(
-            "cannot connect to {url}: {}: is the server running? Start it with `collie serve`",
-            cause(&error)
-        )
+        match error.as_db_error() {
+            // The server is there and says why it takes no session: a start, too many connections, a name that it does not know.
+            Some(refusal) => {
+                let detail = refusal.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+                anyhow::anyhow!("{url} refuses the connection: {}{detail}", refusal.message())
+            }
+            None => anyhow::anyhow!(
+                "cannot connect to {url}: {}: is the server running? Start it with `collie serve`",
+                cause(&error)
+            ),
+        }
     })?;
     tokio::spawn(async move {
         let _ = connection.await;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use tokio_postgres::SimpleQueryMessage;
 
 use crate::{
+    one_line,
     render::Table,
     shell::{DEFAULT_URL, cause, connect},
 };
@@ -53,9 +54,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Ok(status) => status,
         Err(error) => {
             if args.json {
-                println!("{}", json!({ "error": format!("{error:#}") }));
+                println!("{}", json!({ "error": one_line(&error) }));
             }
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", one_line(&error));
             return Ok(ExitCode::from(NO_ANSWER));
         }
     };

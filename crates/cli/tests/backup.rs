@@ -21,7 +21,7 @@ const COUNT: &str = "SELECT count(*) || '/' || max(n) FROM t";
 
 /// Runs SQL on a data directory that no server has open; returns what it prints.
 fn sql(data: &str, sql: &str) -> String {
-    let done = collie(&["sql", "--data", data, "--set", "wal.ring=private", "-c", sql]);
+    let done = collie(&["sql", "--create", "--data", data, "--set", "wal.ring=private", "-c", sql]);
     // A server that was killed leaves an end that an opening has something to say about.
     assert_eq!(done.code, Some(0), "{done:?}");
     done.out

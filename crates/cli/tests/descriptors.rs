@@ -20,7 +20,7 @@ fn too_few_open_files_are_refused_with_the_number_needed() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let data = data.to_str().unwrap();
-    let sql = ["sql", "--data", data, "--set", "wal.ring=private", "-c"];
+    let sql = ["sql", "--create", "--data", data, "--set", "wal.ring=private", "-c"];
     let shell = |limits: &str, text: &str| under(limits, &[&sql[..], &[text]].concat());
     let refused = shell("ulimit -n 191", "SELECT 1").refused();
     assert!(refused.contains("may have 191 files open, the database needs 192"), "{refused}");

@@ -96,6 +96,8 @@ fn killed_database_is_read_without_changing_it() {
 
     let missing = collie(&["sql", "--data", none, "--read-only", "-c", "SELECT 1"]).refused();
     assert!(missing.contains("no database in") && !Path::new(none).exists(), "{missing}");
+    let mistyped = collie(&["sql", "--data", none, "-c", "SELECT 1"]).refused();
+    assert!(mistyped.contains("--create") && !Path::new(none).exists(), "nothing is made unasked: {mistyped}");
     let told = collie(&["sql", "--data", data, "--set", "wal.ring=private", "-c", "INSERT INTO t VALUES (7)"]);
     assert_eq!(told.code, Some(0), "an opening that writes goes on from there: {told:?}");
 }

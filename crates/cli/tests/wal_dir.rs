@@ -22,7 +22,11 @@ fn every_command_follows_the_log_to_its_directory() {
     let sql = |more: &[&str], text: &str| {
         collie(&[&["sql", "--data", &data, "--set", "wal.ring=private", "-c", text], more].concat())
     };
-    sql(&["--set", &set], "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)").ok();
+    sql(
+        &["--create", "--set", &set],
+        "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 100)",
+    )
+    .ok();
     assert!(!root.join("data/wal").exists() && root.join("log/owner").exists());
     let refused = sql(&[], "SELECT 1").refused();
     assert!(refused.contains(&format!("{data}/wal")) && refused.contains(&log), "{refused}");

@@ -20,6 +20,12 @@ impl Advisory {
         self.0.try_lock(target, mode, scope)
     }
 
+    /// Returns how much is kept of locks that the session holds: one for each number and mode, or one for each time that a lock was taken
+    /// for the transaction, if that is more.
+    pub fn count(&self) -> usize {
+        self.0.count()
+    }
+
     /// Gives a lock back that was taken for the session; returns whether there was one.
     pub fn give_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
         self.0.give_back(target, mode)

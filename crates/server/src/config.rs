@@ -15,7 +15,7 @@ use std::{
 use collie_base::{Lsn, Xid};
 use collie_engine::{Compression, Options};
 use collie_replica::primary::{Degrade, QuorumList};
-use collie_sql::session::settings::Settings;
+use collie_sql::session::{ResourcesAsked, settings::Settings};
 use collie_wal::{CopiesRequired, Protocol, RecoveryMode, RingKind};
 
 pub use self::{
@@ -108,10 +108,14 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Connections at one time.
     pub max_connections: usize,
+    /// What statements and sessions may take up.
+    pub resources: ResourcesAsked,
     /// Longest protocol message, in bytes.
     pub max_message_bytes: usize,
     /// Threads that run sessions; 0 is one per core, at least two.
     pub worker_threads: usize,
+    /// `store.flush_at_stop`.
+    pub flush_at_stop: bool,
     /// How it replicates.
     pub replication: Replication,
     /// How much it collects.
@@ -134,8 +138,10 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             http: None,
             max_connections: 1000,
+            resources: ResourcesAsked::default(),
             max_message_bytes: 64 << 20,
             worker_threads: 0,
+            flush_at_stop: true,
             replication: Replication::default(),
             training: Training::default(),
             trainer: None,
@@ -294,6 +300,10 @@ impl Config {
             "server.listen" => {
                 self.listen = value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:5433"))?;
             }
+            "server.max_advisory_locks" => self.resources.advisory_locks = size(1 << 30)?.max(1),
+            "server.max_prepared_statements" => self.resources.prepared_statements = size(1 << 30)?.max(1),
+            "server.query_memory" => self.resources.query_bytes = bytes()?,
+            "server.statement_memory" => self.resources.statement_bytes = bytes()?,
             "server.max_connections" => self.max_connections = size(1 << 20)?.max(1),
             "server.max_message_size" => {
                 let limit = bytes()?;
@@ -326,6 +336,9 @@ impl Config {
             }
             "store.compression" => {
                 self.engine.levels.compression = if value == "none" { Compression::None } else { Compression::Lz4 };
+            }
+            "store.flush_at_stop" => {
+                self.flush_at_stop = value.parse().map_err(|_| bad("expected true or false"))?;
             }
             "store.gc_interval" => {
                 self.engine.gc_interval = time()?;

@@ -19,7 +19,10 @@ use tokio::{
     time,
 };
 
-use crate::client::{Remote, protocol_error};
+use crate::{
+    client::{Remote, protocol_error},
+    half_open::HalfOpen,
+};
 
 /// From accept to the first ReadyForQuery; no message resets it.
 const STARTUP_TIME: time::Duration = time::Duration::from_secs(10);
@@ -27,15 +30,33 @@ const STARTUP_TIME: time::Duration = time::Duration::from_secs(10);
 /// What every connection is given.
 pub(crate) struct Shared {
     pub(crate) database: Arc<Database>,
+    /// Sessions that there are.
     pub(crate) connections: AtomicUsize,
+    pub(crate) half_open: HalfOpen,
     pub(crate) max_connections: usize,
     pub(crate) max_message_bytes: usize,
     /// Becomes true when the server shuts down.
     pub(crate) stopping: watch::Receiver<bool>,
 }
 
-/// Counts a connection until it goes.
+/// Counts a session until it goes.
 struct Counted<'a>(&'a Shared);
+
+impl<'a> Counted<'a> {
+    /// Counts one more.
+    ///
+    /// # Errors
+    /// 53300 when there are as many as there may be.
+    fn new(shared: &'a Shared) -> Result<Self, SqlError> {
+        let before = shared.connections.fetch_add(1, Ordering::AcqRel);
+        let counted = Self(shared);
+        if before < shared.max_connections {
+            return Ok(counted);
+        }
+        Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
+            .hint("Close connections, or raise server.max_connections."))
+    }
+}
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
@@ -55,13 +76,16 @@ enum End {
 
 /// Serves one connection to its end.
 pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
-    let count = shared.connections.fetch_add(1, Ordering::AcqRel) + 1;
-    let _counted = Counted(&shared);
     let _ = socket.set_nodelay(true);
     let mut remote = Remote::new(socket, shared.max_message_bytes);
     let mut stopping = shared.stopping.clone();
-    let started = time::timeout(STARTUP_TIME, start(&mut remote, &shared, count)).await;
-    if let Ok(Some(mut session)) = started {
+    let place = shared.half_open.enter();
+    let started = tokio::select! {
+        started = time::timeout(STARTUP_TIME, start(&mut remote, &shared)) => started.ok().flatten(),
+        () = place.ended() => None,
+    };
+    drop(place);
+    if let Some((mut session, _counted)) = started {
         let end = run(&mut remote, &mut session, &mut stopping).await;
         // Rolled back before the client is told: whoever hears of the end finds the locks free.
         drop(session);
@@ -77,7 +101,7 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Start-up: answers TLS and cancel requests, then makes a session. `None` when there is to be none.
-async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Session> {
+async fn start<'a>(remote: &mut Remote, shared: &'a Shared) -> Option<(Session, Counted<'a>)> {
     let address = remote.address();
     loop {
         let session = match remote.input.next() {
@@ -96,7 +120,7 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
                 shared.database.cancel(pid, secret);
                 return None;
             }
-            Ok(Some(Frontend::Startup(startup))) => connect(&startup, shared, count, address).map(|session| {
+            Ok(Some(Frontend::Startup(startup))) => connect(&startup, shared, address).map(|session| {
                 let unknown = startup.parameters.iter().map(|(name, _)| *name).filter(|name| name.starts_with("_pq_."));
                 let newer = startup.minor > 0;
                 (session, unknown.map(str::to_owned).collect::<Vec<_>>(), newer)
@@ -105,13 +129,13 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
             Err(error) => Err(protocol_error(&error)),
         };
         match session {
-            Ok((mut session, unknown, newer)) => {
+            Ok(((mut session, counted), unknown, newer)) => {
                 if newer || !unknown.is_empty() {
                     remote.output.negotiate_protocol(&unknown.iter().map(String::as_str).collect::<Vec<_>>());
                 }
                 greet(remote, &mut session);
                 remote.flush().await.ok()?;
-                return Some(session);
+                return Some((session, counted));
             }
             Err(error) => {
                 remote.report(Severity::Fatal, error.report(), "");
@@ -121,16 +145,12 @@ async fn start(remote: &mut Remote, shared: &Shared, count: usize) -> Option<Ses
     }
 }
 
-fn connect(
+fn connect<'a>(
     startup: &Startup<'_>,
-    shared: &Shared,
-    count: usize,
+    shared: &'a Shared,
     address: Option<SocketAddr>,
-) -> Result<Session, SqlError> {
-    if count > shared.max_connections {
-        return Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
-            .hint("Close connections, or raise server.max_connections."));
-    }
+) -> Result<(Session, Counted<'a>), SqlError> {
+    let counted = Counted::new(shared)?;
     let find = |name: &str| startup.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
     let Some(user) = find("user").filter(|user| !user.is_empty()) else {
         return Err(SqlError::new(
@@ -166,7 +186,7 @@ fn connect(
             name => session.set_at_connect(name, value)?,
         }
     }
-    Ok(session)
+    Ok((session, counted))
 }
 
 /// Reads `-c name=value` and `--name=value` from the `options` of a startup packet; a backslash keeps a blank.

@@ -14,11 +14,13 @@ mod client;
 pub mod config;
 mod connection;
 mod error;
+mod half_open;
 mod http;
 mod reads;
 mod replication;
 mod serve;
 mod starting;
+mod stopping;
 mod training;
 
 pub use error::ServeError;

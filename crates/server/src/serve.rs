@@ -33,6 +33,7 @@ use crate::{
     config::Config,
     connection::{Shared, serve},
     error::ServeError,
+    half_open::HalfOpen,
     http::{HttpPort, Limits, Stage},
     reads::feed,
     replication::{
@@ -40,6 +41,7 @@ use crate::{
         difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
+    stopping::flush_tables,
     training::{Collector, LiveGauge, LiveKnobs, Training, Whose, decide, shown},
 };
 
@@ -291,6 +293,7 @@ impl Life {
                 (database, report, Some(following))
             }
         };
+        database.limit_resources(config.resources);
         database.block_by(|work| tokio::task::block_in_place(work));
         let db = database.engine().clone();
         let node = match &following {
@@ -546,6 +549,9 @@ impl Server {
         };
         let Life { database, following, collector, .. } = life;
         collector.into_iter().for_each(Collector::end);
+        if ground.config.flush_at_stop && matches!(result, Ok(Over::Stop)) {
+            flush_tables(&runtime, &database, signals.come());
+        }
         let closed = match following {
             Some(following) => following.close(&runtime),
             None => Ok(()),
@@ -571,6 +577,7 @@ async fn accept(
     let shared = Arc::new(Shared {
         database: database.clone(),
         connections: AtomicUsize::new(0),
+        half_open: HalfOpen::default(),
         max_connections: config.max_connections,
         max_message_bytes: config.max_message_bytes,
         stopping,

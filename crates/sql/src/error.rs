@@ -192,6 +192,8 @@ states! {
     OUT_OF_MEMORY = b"53200";
     /// 53300: too many connections.
     TOO_MANY_CONNECTIONS = b"53300";
+    /// 53400: beyond a limit that the configuration sets.
+    CONFIGURATION_LIMIT_EXCEEDED = b"53400";
     /// 54000: beyond a limit of the program.
     PROGRAM_LIMIT_EXCEEDED = b"54000";
     /// 54001: nested too deeply.

@@ -101,6 +101,13 @@ impl Advisory {
         true
     }
 
+    /// Returns how much is kept of locks that the session holds: one for each number and mode, or one for each time that a lock was taken
+    /// for the transaction, if that is more.
+    pub fn count(&self) -> usize {
+        let held = self.0.advisory.lock();
+        held.held.len().max(held.in_transaction.len())
+    }
+
     /// Gives a lock back that was taken for the session; returns whether there was one.
     pub fn give_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
         let taken = self.0.advisory.lock().take(target, mode, AdvisoryScope::Session);

@@ -318,6 +318,11 @@ fn settings_that_are_not_built_or_out_of_bounds_are_refused() {
         ),
         (Options { spares: 0, ..tiny() }, "wal: wal.spares = 0 is out of bounds: use 1 to 64"),
         (Options { ring_bytes: 20_000, ..tiny() }, "wal: wal.ring_size = 20000 is not a power of two"),
+        (
+            Options { flush_delay: std::time::Duration::from_secs(3600), ..tiny() },
+            "wal: wal.flush_delay = 1h is out of bounds: use 1ms to 10s",
+        ),
+        (Options { frame_bytes: 4 << 20, ..tiny() }, "wal: wal.frame_size = 4MiB is out of bounds: use 4KiB to 2MiB"),
     ];
     for (options, message) in cases {
         let error = open(&disk, options).unwrap_err();

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use collie_base::Lsn;
+use collie_base::{Lsn, bytes_text, time_text};
 
 use crate::{Checked, WalError, Warnings, reserve::SHARED_SLOTS};
 
@@ -282,11 +282,18 @@ impl Options {
     /// Checks every setting against its bounds.
     pub(crate) fn validate(&self) -> Result<(), WalError> {
         let refuse = |message: String| Err(WalError::InvalidOptions { message });
-        let within = |name: &str, value: u64, low: u64, high: u64| {
+        let within_as = |text: &dyn Fn(u64) -> String, name: &str, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
                 return Ok(());
             }
+            let [value, low, high] = [value, low, high].map(text);
             Err(WalError::options(format!("{name} = {value} is out of bounds: use {low} to {high}")))
+        };
+        let within = |name: &str, value, low, high| within_as(&|count| count.to_string(), name, value, low, high);
+        let bytes_within = |name: &str, bytes, low, high| within_as(&bytes_text, name, bytes, low, high);
+        let time_within = |name: &str, time: Duration, low: Duration, high: Duration| {
+            let us = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+            within_as(&|us| time_text(Duration::from_micros(us)), name, us(time), us(low), us(high))
         };
         if self.recovery_mode == RecoveryMode::SkipAnyCorruptedRecords {
             return refuse(
@@ -295,37 +302,35 @@ impl Options {
                     .to_owned(),
             );
         }
-        within("wal.chunk_size", self.chunk_bytes, 4 << 10, 1 << 20)?;
-        within("wal.ring_size", self.ring_bytes, 4 * self.chunk_bytes, 1 << 40)?;
+        bytes_within("wal.chunk_size", self.chunk_bytes, 4 << 10, 1 << 20)?;
+        bytes_within("wal.ring_size", self.ring_bytes, 4 * self.chunk_bytes, 1 << 40)?;
         if !self.ring_bytes.is_power_of_two() {
-            return refuse(format!("wal.ring_size = {} is not a power of two", self.ring_bytes));
+            return refuse(format!("wal.ring_size = {} is not a power of two", bytes_text(self.ring_bytes)));
         }
         within("wal.slots", u64::from(self.slots), 1, 1024)?;
         // Twice, so that all of `skip_bytes` fits into one file, whatever the slots: a ring is at least four chunks.
         let reserved = self.ring_bytes + u64::from(self.slots) * self.chunk_bytes;
-        within("wal.segment_size", self.segment_bytes, 2 * reserved, 1 << 40)?;
+        bytes_within("wal.segment_size", self.segment_bytes, 2 * reserved, 1 << 40)?;
         if !self.segment_bytes.is_multiple_of(4096) {
-            return refuse(format!("wal.segment_size = {} is not a multiple of 4096", self.segment_bytes));
+            return refuse(format!("wal.segment_size = {} is not a multiple of 4KiB", bytes_text(self.segment_bytes)));
         }
         within("wal.spares", u64::from(self.spares), 1, 64)?;
         within("wal.max_segments", u64::from(self.max_segments), 8, 1 << 30)?;
-        within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
-        within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
-        within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
+        bytes_within("wal.frame_size", self.frame_bytes, 4 << 10, 2 << 20)?;
+        bytes_within("wal.max_record", self.max_record_bytes, self.chunk_bytes, RECORD_BYTES_LIMIT)?;
+        bytes_within("wal.recent_size", self.recent_bytes, 0, 1 << 30)?;
         within("wal.flights", u64::from(self.flights), 1, FLIGHTS_MAX)?;
         within("wal.copies: directories", self.copies.len() as u64, 0, COPIES_MAX)?;
         if let Some(twice) = self.copies.iter().enumerate().find(|(at, dir)| self.copies[..*at].contains(dir)) {
             return refuse(format!("wal.copies names {} twice", twice.1.display()));
         }
         within("wal.copies_min", u64::from(self.copies_min), 1, self.copies.len() as u64 + 1)?;
-        let stall_ms = u64::try_from(self.copy_stall.as_millis()).unwrap_or(u64::MAX);
-        within("wal.copy_stall in milliseconds", stall_ms, 10, 3_600_000)?;
+        time_within("wal.copy_stall", self.copy_stall, Duration::from_millis(10), Duration::from_secs(3600))?;
         if let Some(copies) = self.open_with {
             within("wal.open_with", u64::from(copies), 1, self.copies.len() as u64 + 1)?;
         }
-        within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
+        bytes_within("wal.flush_bytes", self.flush_bytes, 4 << 10, self.ring_bytes / 2)?;
         within("wal.sync_every", self.sync_every, 0, 1_000_000)?;
-        let delay_us = u64::try_from(self.flush_delay.as_micros()).unwrap_or(u64::MAX);
-        within("wal.flush_delay in microseconds", delay_us, 1_000, 10_000_000)
+        time_within("wal.flush_delay", self.flush_delay, Duration::from_millis(1), Duration::from_secs(10))
     }
 }

@@ -232,5 +232,5 @@ fn recent_size_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { recent_bytes: (1 << 30) + 1, ..tiny() };
     let refused = Log::open(&Env::real(), dir.path(), options).unwrap_err();
-    assert_eq!(refused.to_string(), "wal: wal.recent_size = 1073741825 is out of bounds: use 0 to 1073741824");
+    assert_eq!(refused.to_string(), "wal: wal.recent_size = 1073741825 is out of bounds: use 0 to 1GiB");
 }

@@ -19,6 +19,7 @@ mod promotion;
 mod protocol;
 mod psql;
 mod psycopg;
+mod query_memory;
 mod quorum_changes;
 mod read_your_writes;
 mod replayed_reads;

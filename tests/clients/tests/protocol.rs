@@ -402,3 +402,14 @@ fn connections_above_the_limit_are_refused() {
         assert!(watch.elapsed() < PATIENCE, "the place is not free again");
     }
 }
+
+/// Goal: connections that say nothing keep no client out, and do not pile up. Method: a limit of three sessions and 400 connections that stay
+/// silent; then three clients, and the oldest silent connections, which the server has closed.
+#[test]
+fn silent_connections_take_no_place_of_a_client() {
+    let server = Server::fresh_with(&["--set", "server.max_connections=3"]);
+    let mut silent: Vec<_> = (0..400).map(|_| Wire::open(server.address())).collect();
+    let held: Vec<_> = (0..3).map(|_| Wire::session(server.address())).collect();
+    silent.drain(..100).for_each(|mut oldest| assert!(oldest.until_closed().is_empty(), "nothing is said"));
+    drop(held);
+}

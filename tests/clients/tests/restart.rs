@@ -50,6 +50,26 @@ fn data_survives_sigterm_and_sigkill() {
     }
 }
 
+/// Goal: a server that is stopped in order leaves no log to replay, and one that is told not to flush leaves what it wrote. Method: a table
+/// that no flush was due for, a stop with and without `store.flush_at_stop`, and what the next start says that it replayed.
+#[test]
+fn orderly_stop_leaves_nothing_to_replay() {
+    for (flush, expected) in [("true", "0 row writes"), ("false", "500 row writes")] {
+        let place = Place::new();
+        let server = Server::start_with(&place, &["--set", &format!("store.flush_at_stop={flush}")]);
+        let mut client = server.connect();
+        client.batch_execute("CREATE TABLE t (n int); CHECKPOINT").unwrap();
+        client.batch_execute("INSERT INTO t SELECT generate_series(1, 500)").unwrap();
+        drop(client);
+        assert!(server.stop().success(), "{}", place.log());
+        let server = Server::start(&place);
+        assert_eq!(rows(&mut server.connect(), "SELECT count(*)::text FROM t"), ["500"]);
+        let log = place.log();
+        let opened = log.lines().rfind(|line| line.contains("opened ")).unwrap_or_else(|| panic!("{log}"));
+        assert!(opened.contains(&format!(": {expected} from ")), "{opened}");
+    }
+}
+
 /// Goal: definitions survive, rolled back ones leave nothing. Method: create, drop, alter, index, truncate, in and out of
 /// transactions; compare `\d` and the behaviour of constraints before and after.
 #[test]

@@ -164,12 +164,30 @@ pub const KEYS: &[Key] = &[
         "127.0.0.1:5433",
         "Address for SQL clients. Only loopback until there is authentication. The flag --listen wins.",
     ),
-    key("server.max_connections", Kind::Count, "1000", "Connections at one time; the next one is refused with 53300."),
+    key(
+        "server.max_advisory_locks",
+        Kind::Count,
+        "100000",
+        "Advisory locks that one session may hold; the next one is refused with 53200.",
+    ),
+    key("server.max_connections", Kind::Count, "1000", "Sessions at one time; the next one is refused with 53300. Connections that have not sent their start-up message are no sessions: there may be 256 of them, and a further one ends the oldest."),
     key(
         "server.max_message_size",
         Kind::Bytes,
         "64MiB",
         "Longest protocol message; a longer one is refused with 08P01 and the connection closes.",
+    ),
+    key(
+        "server.max_prepared_statements",
+        Kind::Count,
+        "10000",
+        "Prepared statements that one session may have; the next one is refused with 53400.",
+    ),
+    key(
+        "server.query_memory",
+        Kind::Bytes,
+        "0",
+        "Memory that all statements together may take up for rows that they keep while they run: sorts, hash joins, groups, DISTINCT, WITH, suspended portals. A statement that asks for more is refused with 53200, which names the operator. Rows of tables are not part of it. 0: a fifth of the machine's memory, or of what its control group leaves.",
     ),
     key(
         "server.replica_listen",
@@ -182,6 +200,12 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "HOST:PORT where a primary listens for replicas: this server follows it and answers reads only. Empty: it is a primary. The flag --replica-of wins.",
+    ),
+    key(
+        "server.statement_memory",
+        Kind::Bytes,
+        "0",
+        "What one statement may take of server.query_memory, and the longest value that a function makes. 0: half of it.",
     ),
     key("server.worker_threads", Kind::Count, "0", "Threads that run sessions; 0 is one per core, at least two."),
     key(
@@ -197,7 +221,7 @@ pub const KEYS: &[Key] = &[
         "sql.synchronous_commit",
         Kind::Word(&["on", "off"]),
         "on",
-        "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; a crash loses at most wal.flush_delay of them.",
+        "Default of SET synchronous_commit. on: a commit is answered once it is on disk. off: once it is in order in memory; what a crash of the machine can lose of them, wal.flush_delay says.",
     ),
     key("sql.timezone", Kind::Text, "UTC", "Default of SET timezone: UTC or a fixed offset such as +02:00."),
     key("sql.transaction_timeout", Kind::Text, "0", "Default of SET transaction_timeout, in its notation."),
@@ -212,6 +236,12 @@ pub const KEYS: &[Key] = &[
         Kind::Word(&["none", "lz4"]),
         "lz4",
         "How the tables of the levels are stored that are written from now on, by flushes and merges. What is there is read as it is.",
+    ),
+    key(
+        "store.flush_at_stop",
+        Kind::Bool,
+        "true",
+        "Whether a server that is stopped in order flushes every table first, so that the next start replays no log. A second SIGTERM or SIGINT ends it early. false: a stop takes as long as the last commits, and the next start replays what was not flushed.",
     ),
     key(
         "store.gc_interval",
@@ -374,7 +404,7 @@ pub const KEYS: &[Key] = &[
         "wal.flush_delay",
         Kind::Time,
         "10ms",
-        "The log is flushed when the oldest byte that nobody waits for is so old: what an asynchronous commit can lose. 1ms to 10s. CALL collie_set_option changes it while the server runs.",
+        "A flush of the log begins when the oldest byte that nobody waits for is so old, or as soon as the flush before it has ended. A crash of the machine can lose the asynchronous commits of this time and of two flushes, which take as long as the disk does: most of a second on a busy one. 1ms to 10s. CALL collie_set_option changes it while the server runs.",
     ),
     key("wal.frame_size", Kind::Bytes, "1MiB", "Most log bytes in one write."),
     key(

@@ -108,7 +108,7 @@ fn prepend(args: &[Value], types: &[u32], _: &EvalContext<'_>) -> Result<Value> 
 }
 
 /// Joins two arrays of equal shape, or an array and one of its slices.
-fn concatenate(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn concatenate(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let (a, b) = match (&args[0], &args[1]) {
         (Value::Null, other) | (other, Value::Null) => return Ok(other.clone()),
         (a, b) => (array(a), array(b)),
@@ -128,6 +128,7 @@ fn concatenate(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
         return Err(incompatible());
     };
     dims[0].len += added;
+    context.check_length((a.values.len() + b.values.len()) * size_of::<Value>())?;
     let values = a.values.iter().chain(&b.values).cloned().collect();
     bounded(Array { element_oid: a.element_oid, dims, values })
 }

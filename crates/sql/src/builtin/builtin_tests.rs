@@ -28,7 +28,14 @@ impl SystemFunctions for NoSystem {
 
 fn with_context<T>(timezone_offset: i32, run: impl FnOnce(&EvalContext<'_>) -> T) -> T {
     let text = TextContext { timezone_offset, ..TextContext::default() };
-    run(&EvalContext { text: &text, transaction_time: 1, statement_time: 2, clock_time: &|| 3, system: &NoSystem })
+    run(&EvalContext {
+        text: &text,
+        transaction_time: 1,
+        statement_time: 2,
+        clock_time: &|| 3,
+        system: &NoSystem,
+        value_bytes_max: usize::MAX,
+    })
 }
 
 /// One line of `expected.tsv`, split.

@@ -12,7 +12,8 @@ fn new_bytea(bytes: Vec<u8>) -> Value {
     Value::Bytea(bytes.into())
 }
 
-fn concatenate(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn concatenate(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
+    context.check_length(bytea(&args[0]).len() + bytea(&args[1]).len())?;
     Ok(new_bytea([bytea(&args[0]), bytea(&args[1])].concat()))
 }
 

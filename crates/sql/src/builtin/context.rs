@@ -3,7 +3,7 @@
 //!
 //! Checked by the tests of the functions that read it.
 
-use crate::error::Result;
+use crate::error::{Result, SqlError, SqlState};
 use crate::types::Value;
 use crate::types::io::TextContext;
 
@@ -25,6 +25,32 @@ pub struct EvalContext<'a> {
     pub clock_time: &'a dyn Fn() -> i64,
     /// Answers functions that need the catalog or the session.
     pub system: &'a dyn SystemFunctions,
+    /// The most bytes that one value may have which a function makes longer than its arguments.
+    pub value_bytes_max: usize,
+}
+
+/// The longest value that PostgreSQL makes; beyond it is 54000.
+const VALUE_BYTES_LIMIT: usize = 1 << 30;
+
+impl EvalContext<'_> {
+    /// Checks the length of a value that is about to be made, in bytes.
+    ///
+    /// # Errors
+    /// 54000 from 1 GiB on; 53200 beyond [`EvalContext::value_bytes_max`].
+    #[inline]
+    pub fn check_length(&self, bytes: usize) -> Result<()> {
+        if bytes < VALUE_BYTES_LIMIT && bytes <= self.value_bytes_max { Ok(()) } else { Err(self.too_long(bytes)) }
+    }
+
+    #[cold]
+    fn too_long(&self, bytes: usize) -> SqlError {
+        if bytes >= VALUE_BYTES_LIMIT {
+            return SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large");
+        }
+        SqlError::new(SqlState::OUT_OF_MEMORY, format!("out of memory for a value of {bytes} bytes"))
+            .detail(format!("One statement may keep {} bytes in memory.", self.value_bytes_max))
+            .hint("Make a shorter value, or raise server.statement_memory.")
+    }
 }
 
 /// Answers the functions whose [`Implementation`](super::Implementation) is `System` or `SystemSet`.

@@ -117,8 +117,14 @@ fn run(proc: &Proc, args: &[Value], types: &[u32], context: &EvalContext<'_>) ->
 #[test]
 fn no_function_panics_at_the_edges_of_its_types() {
     let text = TextContext { timezone_offset: -43_200, ..TextContext::default() };
-    let context =
-        EvalContext { text: &text, transaction_time: 0, statement_time: 0, clock_time: &|| 0, system: &Nobody };
+    let context = EvalContext {
+        text: &text,
+        transaction_time: 0,
+        statement_time: 0,
+        clock_time: &|| 0,
+        system: &Nobody,
+        value_bytes_max: usize::MAX,
+    };
     for proc in procs().iter().filter(|proc| proc.kind == ProcKind::Function) {
         let choices: Vec<Vec<(Value, u32)>> = proc
             .arguments
@@ -158,8 +164,14 @@ fn no_function_panics_at_the_edges_of_its_types() {
 #[test]
 fn every_cast_ends_in_a_value_of_its_target() {
     let text = TextContext::default();
-    let context =
-        EvalContext { text: &text, transaction_time: 0, statement_time: 0, clock_time: &|| 0, system: &Nobody };
+    let context = EvalContext {
+        text: &text,
+        transaction_time: 0,
+        statement_time: 0,
+        clock_time: &|| 0,
+        system: &Nobody,
+        value_bytes_max: usize::MAX,
+    };
     for cast in casts() {
         for (value, source) in values(cast.source, &context) {
             let target = crate::types::SqlType::new(cast.target);
@@ -208,6 +220,7 @@ proptest! {
         let context_text = TextContext::default();
         let context = EvalContext {
             text: &context_text, transaction_time: 0, statement_time: 0, clock_time: &|| 0, system: &Nobody,
+            value_bytes_max: usize::MAX,
         };
         for name in ["textregexeq", "substring", "regexp_match", "regexp_split_to_array", "regexp_matches"] {
             for proc in procs_named(name).iter().filter(|proc| *proc.arguments == [oid::TEXT, oid::TEXT]) {

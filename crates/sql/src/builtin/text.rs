@@ -11,29 +11,19 @@ use super::implementation::{Entry, entries};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Value, oid};
 
-/// The longest text that PostgreSQL makes; beyond it is 54000.
-const TEXT_BYTES_MAX: usize = 1 << 30;
-
-#[cold]
-fn too_long() -> SqlError {
-    SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
-}
-
-fn concatenated(parts: &[&str]) -> Result<Value> {
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    if bytes >= TEXT_BYTES_MAX {
-        return Err(too_long());
-    }
+fn concatenated(parts: &[&str], context: &EvalContext<'_>) -> Result<Value> {
+    context.check_length(parts.iter().map(|part| part.len()).sum())?;
     Ok(new_text(parts.concat()))
 }
 
-fn concatenate(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    concatenated(&[text(&args[0]), text(&args[1])])
+fn concatenate(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
+    concatenated(&[text(&args[0]), text(&args[1])], context)
 }
 
 /// `||` of text and a value of any type, on either side.
 fn concatenate_any(args: &[Value], types: &[u32], context: &EvalContext<'_>) -> Result<Value> {
-    concatenated(&[&cast_to_text(&args[0], types[0], context)?, &cast_to_text(&args[1], types[1], context)?])
+    let parts = [cast_to_text(&args[0], types[0], context)?, cast_to_text(&args[1], types[1], context)?];
+    concatenated(&[&parts[0], &parts[1]], context)
 }
 
 /// Joins the arguments that are not NULL.
@@ -49,9 +39,7 @@ fn join(args: &[Value], types: &[u32], separator: &str, context: &EvalContext<'_
         }
         joined.push_str(&text_of(arg, oid, context)?);
     }
-    if joined.len() >= TEXT_BYTES_MAX {
-        return Err(too_long());
-    }
+    context.check_length(joined.len())?;
     Ok(new_text(joined))
 }
 
@@ -134,28 +122,26 @@ fn characters(text: &str) -> i64 {
     i64::try_from(text.chars().count()).expect("a text has fewer than 2^63 characters")
 }
 
-fn pad(args: &[Value], at_start: bool) -> Result<Value> {
+fn pad(args: &[Value], at_start: bool, context: &EvalContext<'_>) -> Result<Value> {
     let subject = text(&args[0]);
     let fill = args.get(2).map_or(" ", text);
     let width = usize::try_from(int4(&args[1])).unwrap_or(0);
-    if width.saturating_mul(fill.chars().map(char::len_utf8).max().unwrap_or(0)) >= TEXT_BYTES_MAX {
-        return Err(too_long());
-    }
+    context.check_length(width.saturating_mul(fill.chars().map(char::len_utf8).max().unwrap_or(0)))?;
     let kept = &subject[..offset(subject, width)];
     if fill.is_empty() {
         return Ok(new_text(kept));
     }
     let missing = width - kept.chars().count();
     let padding: String = fill.chars().cycle().take(missing).collect();
-    if at_start { concatenated(&[&padding, kept]) } else { concatenated(&[kept, &padding]) }
+    if at_start { concatenated(&[&padding, kept], context) } else { concatenated(&[kept, &padding], context) }
 }
 
-fn pad_left(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    pad(args, true)
+fn pad_left(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
+    pad(args, true, context)
 }
 
-fn pad_right(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    pad(args, false)
+fn pad_right(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
+    pad(args, false, context)
 }
 
 /// Trims the characters of the second argument, or blanks.
@@ -189,15 +175,13 @@ fn position(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Int4(i32::try_from(at).expect("a text has fewer than 2^31 characters")))
 }
 
-fn replace(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn replace(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let (subject, from, to) = (text(&args[0]), text(&args[1]), text(&args[2]));
     if from.is_empty() {
         return Ok(args[0].clone());
     }
     let count = subject.matches(from).count();
-    if subject.len().saturating_add(count.saturating_mul(to.len())) >= TEXT_BYTES_MAX {
-        return Err(too_long());
-    }
+    context.check_length(subject.len().saturating_add(count.saturating_mul(to.len())))?;
     Ok(new_text(subject.replace(from, to)))
 }
 
@@ -210,7 +194,7 @@ fn translate(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(translated.collect::<String>()))
 }
 
-fn overlay(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn overlay(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let (subject, part, from) = (text(&args[0]), text(&args[1]), int4(&args[2]));
     let length = match args.get(3) {
         Some(length) => int4(length),
@@ -220,15 +204,13 @@ fn overlay(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
         return Err(SqlError::new(SqlState::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let after = from.checked_add(length).ok_or_else(|| super::args::out_of_range("integer"))?;
-    concatenated(&[slice(subject, 1, Some(from - 1))?, part, slice(subject, after, None)?])
+    concatenated(&[slice(subject, 1, Some(from - 1))?, part, slice(subject, after, None)?], context)
 }
 
-fn repeat(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn repeat(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let count = usize::try_from(int4(&args[1])).unwrap_or(0);
     let unit = text(&args[0]);
-    if unit.len().saturating_mul(count) >= TEXT_BYTES_MAX {
-        return Err(too_long());
-    }
+    context.check_length(unit.len().saturating_mul(count))?;
     Ok(new_text(unit.repeat(count)))
 }
 
@@ -386,6 +368,7 @@ fn format(args: &[Value], types: &[u32], context: &EvalContext<'_>) -> Result<Va
         let width = if number.is_empty() {
             0
         } else {
+            let too_long = || SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large");
             number.parse::<usize>().ok().filter(|&n| n < 1 << 20).ok_or_else(too_long)?
         };
         let kind = rest.next().ok_or_else(ended)?;

@@ -10,6 +10,7 @@ use crate::{
     exec::{
         context::{Env, Run},
         eval::{eval, holds},
+        held::Kept,
         op::{Op, Pull},
         rowkey,
     },
@@ -19,6 +20,12 @@ use crate::{
 
 /// Arguments with their sort key, for ORDER BY inside the call.
 type OrderedArguments = (Box<[u8]>, Box<[Value]>);
+
+/// About what a group takes beside its key, and each of its aggregates.
+const GROUP_BYTES: usize = size_of::<Group>() + 32;
+
+/// See [`GROUP_BYTES`].
+const CELL_BYTES: usize = size_of::<Cell>() + 48;
 
 /// One aggregate of one group.
 struct Cell {
@@ -40,6 +47,7 @@ pub(crate) struct AggregateState {
     built: bool,
     next: usize,
     key: Vec<u8>,
+    kept: Kept,
 }
 
 impl AggregateState {
@@ -51,6 +59,7 @@ impl AggregateState {
             built: false,
             next: 0,
             key: Vec::new(),
+            kept: Kept::by("GROUP BY"),
         }
     }
 
@@ -58,6 +67,7 @@ impl AggregateState {
         self.child.rewind();
         self.index.clear();
         self.groups.clear();
+        self.kept.drop_all();
         self.built = false;
         self.next = 0;
     }
@@ -117,15 +127,16 @@ impl AggregateState {
                 let at = self.groups.len();
                 let number = u32::try_from(at)
                     .map_err(|_| SqlError::new(SqlState::OUT_OF_MEMORY, "too many groups for one query"))?;
-                run.held.key(&self.key)?;
-                run.held.row(&keys)?;
+                self.kept.key(run.held, &self.key)?;
+                self.kept.row(run.held, &keys)?;
+                self.kept.bytes(run.held, GROUP_BYTES + plan.calls.len() * CELL_BYTES)?;
                 self.index.insert(self.key.clone().into_boxed_slice(), number);
                 self.groups.push(Group { keys: keys.into_boxed_slice(), cells: cells(plan) });
                 at
             }
         };
         for (cell, call) in self.groups[at].cells.iter_mut().zip(&plan.calls) {
-            cell.add(call, run, env)?;
+            cell.add(call, &mut self.kept, run, env)?;
         }
         Ok(())
     }
@@ -139,13 +150,13 @@ fn cells(plan: &Aggregation) -> Box<[Cell]> {
 }
 
 impl Cell {
-    fn add(&mut self, call: &AggregateCall, run: &mut Run<'_>, env: &Env<'_>) -> Result<()> {
+    fn add(&mut self, call: &AggregateCall, kept: &mut Kept, run: &mut Run<'_>, env: &Env<'_>) -> Result<()> {
         if call.filter.is_some() && !holds(call.filter.as_ref(), run, env)? {
             return Ok(());
         }
         if let ([code], false, true) = (&*call.args, call.distinct, call.order_by.is_empty()) {
             let value = eval(code, run, env)?;
-            return self.take(std::slice::from_ref(&value), run);
+            return self.take(std::slice::from_ref(&value), kept, run);
         }
         let mut args = Vec::with_capacity(call.args.len());
         for code in &call.args {
@@ -156,29 +167,30 @@ impl Cell {
             for (value, &oid) in args.iter().zip(&call.types) {
                 rowkey::push_equal(&mut key, value, oid)?;
             }
-            run.held.key(&key)?;
-            if !self.seen.insert(key.into_boxed_slice()) {
+            if self.seen.contains(key.as_slice()) {
                 return Ok(());
             }
+            kept.key(run.held, &key)?;
+            self.seen.insert(key.into_boxed_slice());
         }
         if call.order_by.is_empty() {
-            return self.take(&args, run);
+            return self.take(&args, kept, run);
         }
         let mut key = Vec::new();
         for (code, order) in &call.order_by {
             let value = eval(code, run, env)?;
             rowkey::push_ordered(&mut key, &value, *order)?;
         }
-        run.held.key(&key)?;
-        run.held.row(&args)?;
+        kept.key(run.held, &key)?;
+        kept.row(run.held, &args)?;
         self.ordered.push((key.into_boxed_slice(), args.into_boxed_slice()));
         Ok(())
     }
 
     /// Gives the aggregate a row.
-    fn take(&mut self, args: &[Value], run: &mut Run<'_>) -> Result<()> {
-        if run.held.is_limited() && self.state.keeps_rows() {
-            run.held.row(args)?;
+    fn take(&mut self, args: &[Value], kept: &mut Kept, run: &mut Run<'_>) -> Result<()> {
+        if self.state.keeps_rows() {
+            kept.values(run.held, args)?;
         }
         self.state.add(args)
     }

@@ -12,18 +12,24 @@
 
 use crate::{
     error::Result,
-    exec::{context::Run, machine::Machine, op::Pull},
+    exec::{context::Run, held::Kept, machine::Machine, op::Pull},
     plan::node::Ahead,
     types::Value,
 };
 
 /// What is there of one common table expression.
-#[derive(Default)]
 pub(crate) struct CteState {
     /// What computes it; `None` before its first row and after its last.
     machine: Option<Machine>,
     rows: Vec<Box<[Value]>>,
     complete: bool,
+    kept: Kept,
+}
+
+impl Default for CteState {
+    fn default() -> Self {
+        Self { machine: None, rows: Vec::new(), complete: false, kept: Kept::by("WITH") }
+    }
 }
 
 impl CteState {
@@ -84,8 +90,9 @@ fn reach(id: usize, at: usize, run: &mut Run<'_>) -> Result<Pull> {
     let mut row = Vec::new();
     let pulled = next(id, run, &mut row)?;
     if matches!(pulled, Pull::Row) {
-        run.held.row(&row)?;
-        run.ctes[id].rows.push(row.into());
+        let cte = &mut run.ctes[id];
+        cte.kept.row(run.held, &row)?;
+        cte.rows.push(row.into());
     }
     Ok(pulled)
 }

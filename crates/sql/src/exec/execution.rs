@@ -21,9 +21,10 @@ use crate::{
         context::{ExecContext, RowSink, Run, Share, Step},
         cte::{self, CteState},
         foreign::{Event, Events},
-        held::Held,
+        held::{Held, Kept},
         machine::Machine,
         op::Pull,
+        query_memory::QueryMemory,
         subquery::SubState,
     },
     plan::{
@@ -61,6 +62,8 @@ pub struct Execution {
     /// What foreign keys ask about (X3).
     events: Events,
     held: Held,
+    /// What of it `returned` has.
+    kept: Kept,
     done: bool,
 }
 
@@ -84,14 +87,15 @@ impl Execution {
             written: 0,
             events: Events::default(),
             held: Held::default(),
+            kept: Kept::by("RETURNING"),
             done: false,
         }
     }
 
-    /// Has it fail (53200) once it keeps more than so many bytes of rows in memory.
+    /// Has it fail (53200) once it keeps more than so many bytes of rows in memory, or all statements more than `server` has.
     #[must_use]
-    pub fn keeping_at_most(self, bytes_max: u64) -> Self {
-        Self { held: Held::limited(bytes_max), ..self }
+    pub fn keeping_at_most(self, bytes_max: u64, server: Arc<QueryMemory>) -> Self {
+        Self { held: Held::of(server, bytes_max), ..self }
     }
 
     /// Starts over with other parameters, keeping buffers. Returns the old parameters' vector for reuse.
@@ -169,6 +173,7 @@ impl Execution {
             written,
             events,
             held,
+            kept,
             done,
         } = self;
         let mut run = Run {
@@ -236,6 +241,7 @@ impl Execution {
                 Pull::Row => {
                     *written += 1;
                     if keeps {
+                        kept.row(run.held, out)?;
                         returned.push_back(out.as_slice().into());
                     } else if returns {
                         sink.row(out)?;

@@ -10,6 +10,7 @@ use crate::{
     exec::{
         context::{Env, Run},
         eval::{eval, holds},
+        held::Kept,
         op::{Op, Pull, restore, save},
         rowkey,
     },
@@ -34,6 +35,7 @@ pub(crate) struct HashJoinState {
     next: usize,
     /// Whether the left input ended, and which right row is looked at next for having had no match.
     rest: Option<usize>,
+    kept: Kept,
 }
 
 impl HashJoinState {
@@ -51,6 +53,7 @@ impl HashJoinState {
             candidates: Vec::new(),
             next: 0,
             rest: None,
+            kept: Kept::by("a hash join"),
         }
     }
 
@@ -61,6 +64,7 @@ impl HashJoinState {
         self.rows.clear();
         self.matched.clear();
         self.table.clear();
+        self.kept.drop_all();
         self.has_left = false;
         self.rest = None;
     }
@@ -91,8 +95,8 @@ impl HashJoinState {
                     }
                     if usable || join.right_outer {
                         let kept = save(&join.saved, frame);
-                        run.held.key(&self.key)?;
-                        run.held.row(&kept)?;
+                        self.kept.key(run.held, &self.key)?;
+                        self.kept.row(run.held, &kept)?;
                         self.rows.push(kept);
                         self.matched.push(false);
                     }

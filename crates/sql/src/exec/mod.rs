@@ -35,6 +35,7 @@ mod lock;
 mod machine;
 mod nest_loop;
 mod op;
+mod query_memory;
 mod row_ids;
 mod row_update;
 mod rowkey;
@@ -50,6 +51,8 @@ pub(crate) use context::cancelled;
 pub use context::{EvalParts, ExecContext, RowSink, Step, VirtualTables};
 pub use error::from_engine;
 pub use execution::Execution;
+pub(crate) use held::{Held, Kept};
+pub use query_memory::QueryMemory;
 pub use row_ids::RowIds;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::{
     exec::{
         context::{Env, Run},
         eval::holds,
+        held::Kept,
         op::{Op, Pull, restore, save},
     },
     plan::node::NestLoop,
@@ -22,6 +23,7 @@ pub(crate) struct NestLoopState {
     /// Whether `kept` holds all of them.
     complete: bool,
     next: usize,
+    account: Kept,
 }
 
 impl NestLoopState {
@@ -34,6 +36,7 @@ impl NestLoopState {
             kept: Vec::new(),
             complete: false,
             next: 0,
+            account: Kept::by("a nested loop"),
         }
     }
 
@@ -42,6 +45,7 @@ impl NestLoopState {
         self.right.rewind();
         self.has_left = false;
         self.kept.clear();
+        self.account.drop_all();
         self.complete = false;
         self.next = 0;
     }
@@ -68,6 +72,7 @@ impl NestLoopState {
                 if !self.complete {
                     self.right.rewind();
                     self.kept.clear();
+                    self.account.drop_all();
                 }
             }
             run.tick()?;
@@ -113,7 +118,7 @@ impl NestLoopState {
             match pulled {
                 Pull::Row => {
                     let kept = save(&join.saved, frame);
-                    run.held.row(&kept)?;
+                    self.account.row(run.held, &kept)?;
                     self.kept.push(kept);
                 }
                 Pull::End => self.complete = true,

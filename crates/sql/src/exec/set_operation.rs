@@ -6,6 +6,7 @@ use crate::{
     error::Result,
     exec::{
         context::{Env, Run},
+        held::Kept,
         op::{Op, Pull},
         rowkey,
     },
@@ -26,16 +27,18 @@ pub(crate) struct DistinctState {
     child: Op,
     seen: Set<Box<[u8]>>,
     key: Vec<u8>,
+    kept: Kept,
 }
 
 impl DistinctState {
     pub(crate) fn new(distinct: &Distinct) -> Self {
-        Self { child: Op::new(&distinct.child), seen: Set::default(), key: Vec::new() }
+        Self { child: Op::new(&distinct.child), seen: Set::default(), key: Vec::new(), kept: Kept::by("DISTINCT") }
     }
 
     pub(crate) fn rewind(&mut self) {
         self.child.rewind();
         self.seen.clear();
+        self.kept.drop_all();
     }
 
     pub(crate) fn pull(
@@ -52,7 +55,7 @@ impl DistinctState {
             }
             key(&distinct.keys, frame, &mut self.key)?;
             if !self.seen.contains(self.key.as_slice()) {
-                run.held.key(&self.key)?;
+                self.kept.key(run.held, &self.key)?;
                 self.seen.insert(self.key.clone().into_boxed_slice());
                 return Ok(Pull::Row);
             }
@@ -68,6 +71,7 @@ pub(crate) struct SetOperationState {
     counts: Map<Box<[u8]>, u64>,
     built: bool,
     key: Vec<u8>,
+    kept: Kept,
 }
 
 impl SetOperationState {
@@ -78,6 +82,7 @@ impl SetOperationState {
             counts: Map::default(),
             built: false,
             key: Vec::new(),
+            kept: Kept::by(if both.except { "EXCEPT" } else { "INTERSECT" }),
         }
     }
 
@@ -85,6 +90,7 @@ impl SetOperationState {
         self.left.rewind();
         self.right.rewind();
         self.counts.clear();
+        self.kept.drop_all();
         self.built = false;
     }
 
@@ -102,7 +108,7 @@ impl SetOperationState {
                     match self.counts.get_mut(self.key.as_slice()) {
                         Some(count) => *count += 1,
                         None => {
-                            run.held.key(&self.key)?;
+                            self.kept.key(run.held, &self.key)?;
                             self.counts.insert(self.key.clone().into_boxed_slice(), 1);
                         }
                     }
@@ -131,7 +137,7 @@ impl SetOperationState {
                 (false, false, None) => false,
                 (true, false, Some(_)) => false,
                 (true, false, None) => {
-                    run.held.key(&self.key)?;
+                    self.kept.key(run.held, &self.key)?;
                     self.counts.insert(self.key.clone().into_boxed_slice(), 1);
                     true
                 }

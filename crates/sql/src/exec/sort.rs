@@ -13,6 +13,7 @@ use crate::{
     exec::{
         context::{Env, Run, check_cancel},
         eval::eval,
+        held::Kept,
         op::{Op, Pull, restore, save},
         rowkey,
     },
@@ -41,6 +42,7 @@ pub(crate) struct SortState {
     bound: Option<usize>,
     started: bool,
     built: bool,
+    kept: Kept,
 }
 
 /// The first row of a run; the greatest of them comes first in the order of the sort.
@@ -85,6 +87,7 @@ impl SortState {
             bound: None,
             started: false,
             built: false,
+            kept: Kept::by("a sort"),
         }
     }
 
@@ -93,6 +96,7 @@ impl SortState {
         self.rows.clear();
         self.runs.clear();
         self.heads.clear();
+        self.kept.drop_all();
         self.arrived = 0;
         self.started = false;
         self.built = false;
@@ -132,8 +136,8 @@ impl SortState {
                     let row = save(&sort.saved, frame);
                     // T2: beyond these a row takes the place of another.
                     if self.bound.is_none_or(|bound| self.arrived < 2 * bound as u64 + 64) {
-                        run.held.key(&key)?;
-                        run.held.row(&row)?;
+                        self.kept.key(run.held, &key)?;
+                        self.kept.row(run.held, &row)?;
                     }
                     self.rows.push((key.into_boxed_slice(), self.arrived, row));
                     self.arrived += 1;

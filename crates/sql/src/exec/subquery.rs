@@ -13,6 +13,7 @@ use crate::{
     exec::{
         context::{Env, Run},
         eval::{array_of, call, eval as eval_code},
+        held::Kept,
         op::Pull,
         rowkey,
         source::QueryState,
@@ -127,12 +128,13 @@ fn single(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_
     match &sub.kind {
         SubPlanKind::Exists => next(state, sub, run, env).map(Value::Bool),
         SubPlanKind::Array(oid) => {
-            let mut values = Vec::new();
+            let (mut values, mut kept) = (Vec::new(), Kept::by("a subquery"));
             while next(state, sub, run, env)? {
                 let value = state.row(&sub.query).first().cloned().unwrap_or(Value::Null);
-                run.held.row(std::slice::from_ref(&value))?;
+                kept.row(run.held, std::slice::from_ref(&value))?;
                 values.push(value);
             }
+            kept.end(run.held);
             array_of(*oid, values)
         }
         SubPlanKind::Scalar | SubPlanKind::Compare { .. } => {
@@ -159,20 +161,22 @@ fn collect(
     env: &Env<'_>,
 ) -> Result<RowSet> {
     let mut set = RowSet { rows: Vec::new(), keys: hashed.map(|_| Set::default()), has_null: false };
+    // Kept to the end of the statement (U1), so nothing takes it off the account.
+    let mut kept = Kept::by("a subquery");
     while next(state, sub, run, env)? {
         let row = state.row(&sub.query);
         if row.iter().any(Value::is_null) {
             set.has_null = true;
         } else if let (Some(keys), Some(types)) = (&mut set.keys, hashed) {
             let key = key_of(row, types)?;
-            run.held.key(&key)?;
+            kept.key(run.held, &key)?;
             keys.insert(key);
             // With one column a row found or not by its key is all there is to know.
             if types.len() == 1 {
                 continue;
             }
         }
-        run.held.row(row)?;
+        kept.row(run.held, row)?;
         set.rows.push(row.into());
     }
     Ok(set)

@@ -10,6 +10,9 @@ use crate::{
     types::{TextContext, Value},
 };
 
+/// A plan keeps no longer values than this; a longer one is computed at run time, on its statement's account.
+const VALUE_BYTES_MAX: usize = 64 << 10;
+
 struct NoSystem;
 
 impl SystemFunctions for NoSystem {
@@ -25,7 +28,14 @@ impl SystemFunctions for NoSystem {
 /// Runs `compute` with a context that an immutable function does not look at.
 fn with_context<T>(compute: impl FnOnce(&EvalContext<'_>) -> T) -> T {
     let text = TextContext::default();
-    compute(&EvalContext { text: &text, transaction_time: 0, statement_time: 0, clock_time: &|| 0, system: &NoSystem })
+    compute(&EvalContext {
+        text: &text,
+        transaction_time: 0,
+        statement_time: 0,
+        clock_time: &|| 0,
+        system: &NoSystem,
+        value_bytes_max: VALUE_BYTES_MAX,
+    })
 }
 
 /// Returns the value of a call of an immutable procedure, if all arguments are constants and it succeeds.

@@ -108,7 +108,7 @@ impl Session {
         let planned = self.lock_planned(&stmt, &[], planned).await?;
         self.begin_statement(planned.analyzed.writes)?;
         client.copy_out(names.len());
-        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+        let mut execution = self.execution(planned.plan.clone(), Vec::new());
         let rows = self.send_rows(&mut execution, &planned, &format, &names, client).await;
         self.engine.end_statement();
         let rows = rows?;
@@ -178,7 +178,7 @@ impl Session {
         client.copy_in(places.len());
         client.drain().await?;
         let mut input = CopyRows { reader: LineReader::new(format), names, types, relation: relation.name.to_string() };
-        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+        let mut execution = self.execution(planned.plan.clone(), Vec::new());
         let rows = self.take_rows(&mut execution, &mut input, client).await;
         self.engine.end_statement();
         let rows = rows?;

@@ -33,8 +33,15 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::RowIds,
     session::{
-        Session, activity::Activity, cache::PlanCache, commit_times::CommitTimes, referential::Questions,
-        sampled::Sampling, settings::Settings, timer::Timer,
+        Session,
+        activity::Activity,
+        cache::PlanCache,
+        commit_times::CommitTimes,
+        referential::Questions,
+        resource_limits::{ResourceLimits, ResourcesAsked},
+        sampled::Sampling,
+        settings::Settings,
+        timer::Timer,
     },
 };
 
@@ -76,6 +83,8 @@ pub struct Database {
     pub(super) commit_times: CommitTimes,
     /// What commits ask of replicas.
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
+    /// What statements and sessions may take up; the machine's, unless it was said before the first of them.
+    resources: OnceLock<ResourceLimits>,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
     /// Of a replica: up to where the catalog was read. Held while it is replaced.
@@ -190,6 +199,7 @@ impl Database {
         let database = Self {
             db,
             timer: Timer::new(&env),
+            resources: OnceLock::new(),
             blocking: OnceLock::new(),
             replication: OnceLock::new(),
             problem: OnceLock::new(),
@@ -305,6 +315,16 @@ impl Database {
             .collect();
         pids.sort_unstable();
         pids
+    }
+
+    /// Limits what statements and sessions may take up, before the first of them; later calls change nothing.
+    pub fn limit_resources(&self, asked: ResourcesAsked) {
+        let _limited_already = self.resources.set(ResourceLimits::new(asked, &*self.env.files));
+    }
+
+    /// Returns what statements and sessions may take up.
+    pub fn resources(&self) -> &ResourceLimits {
+        self.resources.get_or_init(|| ResourceLimits::new(ResourcesAsked::default(), &*self.env.files))
     }
 
     /// Says how to run what blocks its thread (`pg_sleep`); without it that is just called. The first call counts.

@@ -14,6 +14,7 @@ use crate::{
         Client, Session,
         described::Described,
         prepared::{Portal, Prepared, Verb},
+        resource_limits::KeptRows,
         run::Rows,
         transaction::{Block, failed_block},
     },
@@ -64,6 +65,9 @@ impl Session {
             return Err(failed_block());
         }
         self.planned(&prepared)?;
+        if !name.is_empty() {
+            self.database.resources().check_prepared(self.names.statements.len())?;
+        }
         self.names.statements.insert(name.to_owned(), prepared);
         Ok(())
     }
@@ -231,7 +235,7 @@ impl Session {
         portal.started = true;
         let params = std::mem::take(&mut portal.params);
         let verb = planned.verb;
-        let mut rest = Vec::new();
+        let mut rest = KeptRows::on(self.database.resources(), "a portal");
         let rows = if max_rows == 0 {
             Rows::All(&portal.formats)
         } else {
@@ -241,12 +245,12 @@ impl Session {
         let count = self.run(stmt, &prepared.declared, planned, params, rows, client).await?;
         self.end_read(count);
         if rest.is_empty() && (count < limit || verb != Verb::Select) {
-            portal.rest = Some(Vec::new().into_iter());
+            portal.rest = Some(rest.into_rest());
             self.stop_clock();
             client.complete(&verb.tag(count));
         } else {
             // As many rows as the limit allows were sent: the portal is suspended even when none is left.
-            portal.rest = Some(rest.into_iter());
+            portal.rest = Some(rest.into_rest());
             client.suspended();
         }
         Ok(())
@@ -256,7 +260,8 @@ impl Session {
     fn resume_portal<C: Client>(&mut self, portal: &mut Portal, limit: u64, client: &mut C) -> Result<()> {
         let planned = portal.planned.clone().expect("only planned portals are suspended");
         let text = self.text_context();
-        let rest = portal.rest.get_or_insert_with(|| Vec::new().into_iter());
+        let resources = self.database.resources();
+        let rest = portal.rest.get_or_insert_with(|| KeptRows::on(resources, "a portal").into_rest());
         let mut sent = 0;
         while sent < limit {
             let Some(row) = rest.next() else {

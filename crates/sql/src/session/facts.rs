@@ -272,6 +272,7 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()> {
+        self.database.resources().check_advisory(self.advisory.count())?;
         while let Some(wait) = self.advisory.ask(target, mode, scope) {
             let limit_ms = self.settings.effective().limits.lock_ms;
             let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
@@ -282,8 +283,9 @@ impl SessionFacts for Facts<'_> {
         Ok(())
     }
 
-    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> bool {
-        self.advisory.try_lock(target, mode, scope)
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<bool> {
+        self.database.resources().check_advisory(self.advisory.count())?;
+        Ok(self.advisory.try_lock(target, mode, scope))
     }
 
     fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool {

@@ -21,6 +21,7 @@
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `checkpoint.rs` | CHECKPOINT, and copying the database |
 //! | `option.rs` | an option of the running server |
+//! | `resource_limits.rs` | memory of statements, and what one session may leave behind |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
@@ -53,6 +54,7 @@ mod promotion;
 mod publication;
 mod referential;
 mod replicas;
+mod resource_limits;
 mod run;
 mod sampled;
 pub mod settings;
@@ -78,6 +80,7 @@ use prepared::Names;
 pub use prepared::{Planned, Prepared};
 pub use promotion::Promote;
 pub use replicas::ReplicasAsked;
+pub use resource_limits::{ResourceLimits, ResourcesAsked};
 pub use sampled::{ReadSession, ReadShare, ReadSink, Rerun, TakenRead, fuzz_parameters};
 use settings::Settings;
 pub use standbys::{NodeState, Replication, no_slot};
@@ -120,7 +123,7 @@ pub struct Session {
     skip: sampled::Skip,
     /// The read that was taken and runs; one that has failed stays until the next.
     reading: Option<Box<sampled::Reading>>,
-    /// Most bytes of rows that a statement may keep in memory.
+    /// Most bytes of rows that a statement may keep in memory, if less than others may.
     row_bytes_max: u64,
 }
 

@@ -9,6 +9,7 @@ use crate::{
     analyze::bound::Analyzed,
     parse::{Stmt, ast},
     plan::Plan,
+    session::resource_limits::RestRows,
     types::Value,
 };
 
@@ -86,7 +87,7 @@ pub(super) struct Portal {
     pub(super) formats: Vec<u16>,
     /// Rows beyond the limit of the last Execute. The statement itself has run to its end: a snapshot is not held
     /// between messages.
-    pub(super) rest: Option<std::vec::IntoIter<Vec<Value>>>,
+    pub(super) rest: Option<RestRows>,
     /// Whether it ran.
     pub(super) started: bool,
 }

@@ -36,7 +36,7 @@ use crate::{
     },
     error::{Result, SqlError, SqlState},
     exec::{
-        Execution, RowSink, Step,
+        RowSink, Step,
         foreign::{Event, Happened},
     },
     parse::ast,
@@ -385,7 +385,7 @@ impl Session {
         let planned = self.planned(prepared).map_err(SqlError::without_position)?.ok_or_else(internal)?;
         let planned = self.lock_planned(&stmt, &prepared.declared, planned).await?;
         let text = self.text_context();
-        let mut execution = Execution::new(planned.plan.clone(), params);
+        let mut execution = self.execution(planned.plan.clone(), params);
         let mut kept = Kept::default();
         let begun = self.engine.begin_check(sees);
         let result = match begun {

@@ -19,12 +19,13 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::{ExecContext, Execution, RowSink, Step},
     parse::Stmt,
-    plan,
+    plan::{self, Plan},
     session::{
         Client, Formats, NoticeLevel, Session, cache,
         facts::Facts,
         named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
+        resource_limits::KeptRows,
     },
     types::{Value, io::TextContext},
 };
@@ -34,9 +35,9 @@ pub(super) enum Rows<'a> {
     /// To the client, all of them.
     All(&'a Formats),
     /// To the client up to the limit, the rest into the buffer.
-    Limited { formats: &'a Formats, limit: u64, rest: &'a mut Vec<Vec<Value>> },
+    Limited { formats: &'a Formats, limit: u64, rest: &'a mut KeptRows },
     /// Into the buffer.
-    Kept(&'a mut Vec<Vec<Value>>),
+    Kept(&'a mut KeptRows),
     /// Nowhere: they are only counted.
     Dropped,
 }
@@ -55,16 +56,12 @@ impl<C: Client> RowSink for Sink<'_, '_, C> {
             Rows::All(formats) => self.client.row(values, self.columns, formats, self.text),
             Rows::Limited { formats, limit, rest } => {
                 if *self.sent >= *limit {
-                    rest.push(values.to_vec());
-                    return Ok(());
+                    return rest.push(values);
                 }
                 *self.sent += 1;
                 self.client.row(values, self.columns, formats, self.text)
             }
-            Rows::Kept(kept) => {
-                kept.push(values.to_vec());
-                Ok(())
-            }
+            Rows::Kept(kept) => kept.push(values),
             Rows::Dropped => Ok(()),
         }
     }
@@ -283,7 +280,7 @@ impl Session {
         if let Some(reading) = &mut self.reading {
             reading.snapshot = self.engine.snapshot();
         }
-        let mut execution = Execution::new(planned.plan.clone(), params).keeping_at_most(self.row_bytes_max);
+        let mut execution = self.execution(planned.plan.clone(), params);
         let mut sent = 0;
         let text = self.text_context();
         let types = planned.analyzed.columns.iter().map(|column| column.ty.oid);
@@ -386,8 +383,11 @@ impl Session {
             statement_time,
             names,
             last_commit,
+            row_bytes_max,
             ..
         } = self;
+        let value_bytes_max = database.resources().statement_bytes().min(*row_bytes_max);
+        let value_bytes_max = usize::try_from(value_bytes_max).unwrap_or(usize::MAX);
         let facts = Facts {
             database,
             catalog: &catalog,
@@ -416,6 +416,7 @@ impl Session {
                 statement_time: *statement_time,
                 clock_time: &clock,
                 system: &facts,
+                value_bytes_max,
             },
             virtual_tables: &facts,
             row_ids: &database.row_ids,
@@ -436,10 +437,17 @@ impl Session {
         planned: Arc<Planned>,
         client: &mut C,
     ) -> Result<Vec<Vec<Value>>> {
-        let mut kept = Vec::new();
+        let mut kept = KeptRows::on(self.database.resources(), "a statement's value");
         // A statement without names: its plan is never made again.
         self.run(&Stmt::Checkpoint, &[], planned, Vec::new(), Rows::Kept(&mut kept), client).await?;
-        Ok(kept)
+        Ok(kept.into_rows())
+    }
+
+    /// Makes a run of a plan, on an account for the rows that it keeps.
+    pub(super) fn execution(&self, plan: Arc<Plan>, params: Vec<Value>) -> Execution {
+        let resources = self.database.resources();
+        let bytes_max = resources.statement_bytes().min(self.row_bytes_max);
+        Execution::new(plan, params).keeping_at_most(bytes_max, resources.memory().clone())
     }
 }
 

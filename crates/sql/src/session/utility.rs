@@ -264,6 +264,7 @@ impl Session {
             planned: parking_lot::Mutex::new(None),
         };
         self.planned(&prepared)?;
+        self.database.resources().check_prepared(self.names.statements.len())?;
         self.names.statements.insert(prepare.name.clone(), Arc::new(prepared));
         Ok(())
     }

@@ -39,6 +39,7 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     log::positions(&mut out, database.engine());
     log::figures(&mut out, &figures);
     store::memory(&mut out, &figures.stats);
+    store::queries(&mut out, database.resources().memory());
     store::levels(&mut out, &figures.stats);
     store::families(&mut out, &figures);
     redundancy::replicas(&mut out, database.engine().durable(), &database.standbys());

@@ -2,7 +2,7 @@
 
 use collie_base::{CfId, Map};
 use collie_engine::kv::{CfStats, Stats};
-use collie_sql::catalog::system::StoreFigures;
+use collie_sql::{catalog::system::StoreFigures, exec::QueryMemory};
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
@@ -26,6 +26,26 @@ pub(super) fn memory(out: &mut Exposition, stats: &Stats) {
     gauge("collie_lock_waits", "Sessions that wait for a lock.", engine.waiting);
     let refused = engine.memory_refused;
     out.one("collie_memory_refused_total", Kind::Counter, "Writes that were refused for lack of memory.", refused);
+}
+
+/// What statements keep of rows while they run.
+pub(super) fn queries(out: &mut Exposition, memory: &QueryMemory) {
+    out.one(
+        "collie_query_memory_bytes",
+        Kind::Gauge,
+        "Memory that statements take up for rows they keep.",
+        memory.used_bytes(),
+    );
+    if memory.bytes_max() < u64::MAX {
+        out.one(
+            "collie_query_memory_limit_bytes",
+            Kind::Gauge,
+            "How much they may (server.query_memory).",
+            memory.bytes_max(),
+        );
+    }
+    let refused = memory.refused();
+    out.one("collie_query_memory_refused_total", Kind::Counter, "Statements that were refused for it.", refused);
 }
 
 /// What was flushed and merged.

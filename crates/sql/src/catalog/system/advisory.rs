@@ -24,7 +24,7 @@ enum Asked {
 /// Computes the function with this source, if it is one of advisory locks.
 ///
 /// # Errors
-/// 40P01, 55P03, 57014 when the wait for a lock ends without it.
+/// 40P01, 55P03, 57014 when the wait for a lock ends without it; 53200 when the session holds as many as it may.
 pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Option<Value>> {
     if source == "pg_advisory_unlock_all" {
         facts.give_all_advisory_back();
@@ -33,7 +33,7 @@ pub(super) fn call(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Re
     let Some((asked, mode)) = parse(source) else { return Ok(None) };
     let Some(target) = target(args) else { return Ok(Some(Value::Null)) };
     Ok(Some(match asked {
-        Asked::Lock { tries: true, scope } => Value::Bool(facts.try_advisory(target, mode, scope)),
+        Asked::Lock { tries: true, scope } => Value::Bool(facts.try_advisory(target, mode, scope)?),
         Asked::Lock { tries: false, scope } => {
             facts.lock_advisory(target, mode, scope)?;
             Value::text("")

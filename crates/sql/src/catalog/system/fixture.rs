@@ -286,8 +286,8 @@ impl SessionFacts for FakeSession {
             _ => Ok(()),
         }
     }
-    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, _: AdvisoryScope) -> bool {
-        target != LockTarget::Advisory(1) || mode == TableLockMode::Share
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, _: AdvisoryScope) -> Result<bool> {
+        Ok(target != LockTarget::Advisory(1) || mode == TableLockMode::Share)
     }
     fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool {
         (target, mode) == (LockTarget::AdvisoryPair(1, u32::MAX), TableLockMode::Exclusive)

@@ -169,10 +169,13 @@ pub trait SessionFacts {
     /// Takes an advisory lock; waits on this thread while somebody is in the way.
     ///
     /// # Errors
-    /// 40P01, 55P03, and as a statement that is cancelled.
+    /// 40P01, 55P03, 53200 when the session holds as many as it may, and as a statement that is cancelled.
     fn lock_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<()>;
     /// Takes an advisory lock if nobody is in the way; whether it did.
-    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> bool;
+    ///
+    /// # Errors
+    /// 53200 when the session holds as many as it may.
+    fn try_advisory(&self, target: LockTarget, mode: TableLockMode, scope: AdvisoryScope) -> Result<bool>;
     /// Gives an advisory lock of the session back; whether there was one.
     fn give_advisory_back(&self, target: LockTarget, mode: TableLockMode) -> bool;
     /// Gives every advisory lock of the session back.

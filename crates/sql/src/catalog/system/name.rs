@@ -37,8 +37,14 @@ static QUOTE_IDENT: LazyLock<ScalarFn> = LazyLock::new(|| {
 /// there is one list of key words.
 pub(super) fn quoted(name: &str) -> String {
     let text = TextContext::default();
-    let context =
-        EvalContext { text: &text, transaction_time: 0, statement_time: 0, clock_time: &|| 0, system: &NoSession };
+    let context = EvalContext {
+        text: &text,
+        transaction_time: 0,
+        statement_time: 0,
+        clock_time: &|| 0,
+        system: &NoSession,
+        value_bytes_max: usize::MAX,
+    };
     match QUOTE_IDENT(&[Value::text(name)], &context) {
         Ok(Value::Text(quoted)) => quoted.to_string(),
         other => panic!("quote_ident gave {other:?}"),

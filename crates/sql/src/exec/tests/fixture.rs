@@ -324,6 +324,7 @@ impl Client<'_> {
                 statement_time: 0,
                 clock_time: &|| 0,
                 system: &Nothing,
+                value_bytes_max: usize::MAX,
             },
             virtual_tables: &Nothing,
             row_ids: &self.fixture.row_ids,

@@ -12,7 +12,7 @@ use crate::{
     },
     catalog::relation::{Relation, Storage},
     error::{Result, SqlError, SqlState},
-    exec::{Execution, RowSink, Step, index_build},
+    exec::{RowSink, Step, index_build},
     parse::ast,
     session::{Client, Session, definition::skipped, foreign_key::Declared, prepared::Verb},
     types::{SqlType, Value, oid},
@@ -192,7 +192,7 @@ impl Session {
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
         self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
-        let mut execution = Execution::new(planned.plan.clone(), Vec::new());
+        let mut execution = self.execution(planned.plan.clone(), Vec::new());
         let mut counted = Counted(0);
         let text = self.text_context();
         let result = loop {
