@@ -35,6 +35,8 @@ pub(crate) struct Remote {
     pub(crate) is_ready: bool,
     /// The client was told of an error that ends its session.
     pub(crate) ended: bool,
+    /// Whether `output` has the whole answer to an earlier message.
+    pub(crate) has_answered: bool,
     /// Rows in `output`.
     rows: u64,
 }
@@ -48,6 +50,7 @@ impl Remote {
             warnings_only: false,
             is_ready: false,
             ended: false,
+            has_answered: false,
             rows: 0,
         }
     }
@@ -70,6 +73,7 @@ impl Remote {
             let sent = collie_obs::start::<ResultSend>().map_or(0, |span| self.send_measured(span));
             self.socket.write_all(&self.output.bytes()[sent..]).await?;
             self.output.clear();
+            self.has_answered = false;
             self.rows = 0;
         }
         Ok(())
@@ -218,6 +222,10 @@ impl Client for Remote {
 
     async fn drain(&mut self) -> Result<()> {
         self.flush().await.map_err(|_| disconnected())
+    }
+
+    async fn drain_answered(&mut self) -> Result<()> {
+        if self.has_answered { self.drain().await } else { Ok(()) }
     }
 
     async fn next_copy(&mut self) -> Result<CopyInput> {

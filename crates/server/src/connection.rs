@@ -178,7 +178,7 @@ fn connect<'a>(
         match *name {
             "user" | "database" | "replication" | "application_name" => {}
             "options" => {
-                for (name, value) in command_line_settings(value) {
+                for (name, value) in command_line_settings(value)? {
                     session.set_at_connect(&name, &value)?;
                 }
             }
@@ -189,8 +189,8 @@ fn connect<'a>(
     Ok((session, counted))
 }
 
-/// Reads `-c name=value` and `--name=value` from the `options` of a startup packet; a backslash keeps a blank.
-fn command_line_settings(options: &str) -> Vec<(String, String)> {
+/// Reads `-c name=value`, `--name=value` and `-e` from the `options` of a startup packet; a backslash keeps a blank.
+fn command_line_settings(options: &str) -> Result<Vec<(String, String)>, SqlError> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
     let mut chars = options.chars();
@@ -206,19 +206,25 @@ fn command_line_settings(options: &str) -> Vec<(String, String)> {
         }
     }
     words.extend((!word.is_empty()).then_some(word));
+    let refused = |text: String| SqlError::new(SqlState::SYNTAX_ERROR, text);
     let mut settings = Vec::new();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
-        let pair = if word == "-c" {
-            words.next()
+        let (flag, pair) = if word == "-c" {
+            ("-c ", words.next().ok_or_else(|| refused("option -c requires an argument".to_owned()))?)
+        } else if let Some(pair) = word.strip_prefix("-c") {
+            ("-c ", pair.to_owned())
+        } else if let Some(pair) = word.strip_prefix("--") {
+            ("--", pair.to_owned())
+        } else if word == "-e" {
+            ("-c ", "datestyle=euro".to_owned())
         } else {
-            word.strip_prefix("-c").or_else(|| word.strip_prefix("--")).map(str::to_owned)
+            return Err(refused(format!("invalid command-line argument for server process: {word}")));
         };
-        if let Some((name, value)) = pair.as_deref().and_then(|pair| pair.split_once('=')) {
-            settings.push((name.replace('-', "_"), value.to_owned()));
-        }
+        let (name, value) = pair.split_once('=').ok_or_else(|| refused(format!("{flag}{pair} requires a value")))?;
+        settings.push((name.replace('-', "_"), value.to_owned()));
     }
-    settings
+    Ok(settings)
 }
 
 fn greet(remote: &mut Remote, session: &mut Session) {
@@ -239,6 +245,7 @@ fn ready(remote: &mut Remote, session: &mut Session) {
         remote.output.parameter_status(COMMIT_PARAMETER, &token);
     }
     remote.is_ready = true;
+    remote.has_answered = true;
     remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
     remote.output.ready_for_query(match session.status() {
         Status::Idle => TransactionStatus::Idle,
@@ -439,14 +446,24 @@ fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str
 mod tests {
     use super::*;
 
-    /// Goal: settings in a startup packet's options are read as libpq writes them. Method: table.
+    /// Goal: settings in a startup packet's options are read as libpq writes them, and nothing in them is passed over.
+    /// Method: table.
     #[test]
-    fn startup_options_are_read() {
+    fn startup_options_are_read_or_refused() {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        let read = r"-c synchronous_commit=off -cstatement_timeout=0 --search-path=a,\ b -e";
         assert_eq!(
-            command_line_settings(r"-c synchronous_commit=off -cstatement_timeout=0 --search-path=a,\ b"),
-            [pair("synchronous_commit", "off"), pair("statement_timeout", "0"), pair("search_path", "a, b")]
+            command_line_settings(read).expect("well formed"),
+            [
+                pair("synchronous_commit", "off"),
+                pair("statement_timeout", "0"),
+                pair("search_path", "a, b"),
+                pair("datestyle", "euro")
+            ]
         );
-        assert!(command_line_settings("nonsense -c").is_empty());
+        for refused in ["nonsense", "-c", "-c datestyle", "--datestyle", "-z"] {
+            let error = command_line_settings(refused).expect_err(refused);
+            assert_eq!(error.state(), SqlState::SYNTAX_ERROR, "{refused}");
+        }
     }
 }

@@ -74,6 +74,8 @@ states! {
     INVALID_PARAMETER_VALUE = b"22023";
     /// 22025: a pattern that ends in its escape character.
     INVALID_ESCAPE_SEQUENCE = b"22025";
+    /// 2200C: more separators in a pattern of SIMILAR TO than it may have.
+    INVALID_USE_OF_ESCAPE_CHARACTER = b"2200C";
     /// 22P02: text that is not of the type.
     INVALID_TEXT_REPRESENTATION = b"22P02";
     /// 22P03: bytes that are not of the type.

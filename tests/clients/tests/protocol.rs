@@ -7,13 +7,66 @@ use collie_clients_tests::{
     Server, Stopwatch, Wire,
     session::PATIENCE,
     wire::{
-        bind, bind_body, close_statement, closed_with, describe_portal, describe_statement, ended_with, execute, kinds,
-        message, message_of_length, packet, parse, query, startup, states, sync,
+        Message, bind, bind_body, close_statement, closed_with, describe_portal, describe_statement, ended_with,
+        execute, kinds, message, message_of_length, packet, parse, query, startup, states, sync,
     },
 };
 
 const TEXT: u16 = 0;
 const BINARY: u16 = 1;
+
+/// Returns the settings that the server reports, as `name=value`.
+fn reported(messages: &[Message]) -> Vec<String> {
+    let reports = messages.iter().filter(|message| message.kind == b'S');
+    let text = |message: &Message| String::from_utf8(message.body.clone()).unwrap();
+    reports.map(|message| text(message).trim_end_matches('\0').replace('\0', "=")).collect()
+}
+
+/// Goal: what drivers send at connect is taken as PostgreSQL takes it, and RESET goes back to it. Method: start-up packets with
+/// the encoding in quotes as asyncpg sends it, and styles and zones as parameters and as options; then ones that are refused.
+#[test]
+fn settings_of_the_startup_packet_are_in_force() {
+    let server = Server::fresh();
+    let mut wire = Wire::open(server.address());
+    wire.send(&startup(&[
+        ("user", "collie"),
+        ("database", "collie"),
+        ("client_encoding", "'utf-8'"),
+        ("DateStyle", "German"),
+        ("IntervalStyle", "ISO_8601"),
+        ("options", "-c timezone=-12.5 --extra-float-digits=0 -c my.own=x"),
+    ]));
+    let settings = reported(&wire.until_ready());
+    for expected in
+        ["client_encoding=UTF8", "DateStyle=German, DMY", "IntervalStyle=iso_8601", "TimeZone=<-12:30>+12:30"]
+    {
+        assert!(settings.iter().any(|setting| setting == expected), "{expected} is not among {settings:?}");
+    }
+    for (sql, shown) in [
+        ("SELECT date '2020-03-04', interval '1 day', 0.1::float8 + 0.2", "04.03.2020|P1D|0.3"),
+        ("SELECT timestamptz '2020-01-01 00:00+00'", "31.12.2019 11:30:00 -12:30"),
+        ("SET datestyle = 'ISO'; RESET datestyle; SHOW datestyle", "German, DMY"),
+        ("SHOW my.own", "x"),
+    ] {
+        let messages = wire.query(sql);
+        let row = messages.iter().find(|message| message.kind == b'D').unwrap_or_else(|| panic!("{sql}: {messages:?}"));
+        let values: Vec<_> =
+            row.columns().into_iter().flatten().map(|value| String::from_utf8(value).unwrap()).collect();
+        assert_eq!(values.join("|"), shown, "{sql}");
+    }
+    for (name, value, code) in [
+        ("client_encoding", "latin1", "22023"),
+        ("DateStyle", "Klingon", "22023"),
+        ("TimeZone", "Mars/Olympus", "22023"),
+        ("nosuch", "1", "42704"),
+        ("options", "-c datestyle", "42601"),
+        ("options", "nonsense", "42601"),
+    ] {
+        let mut wire = Wire::open(server.address());
+        wire.send(&startup(&[("user", "collie"), ("database", "collie"), (name, value)]));
+        assert_eq!(states(&wire.until_closed()), [code], "{name}: {value}");
+    }
+}
 
 /// Goal: the greeting is what drivers expect. Method: message kinds and reported settings.
 #[test]
@@ -31,11 +84,7 @@ fn startup_answers_with_settings_key_and_readiness() {
     assert!(order.starts_with("RS") && order.ends_with("SKZ"), "{order}");
     assert_eq!(messages[0].body, [0, 0, 0, 0], "no authentication");
     assert_eq!(messages.last().unwrap().body, b"I");
-    let settings: Vec<String> = messages
-        .iter()
-        .filter(|message| message.kind == b'S')
-        .map(|message| String::from_utf8(message.body.clone()).unwrap().trim_end_matches('\0').replace('\0', "="))
-        .collect();
+    let settings = reported(&messages);
     for expected in [
         "server_encoding=UTF8",
         "client_encoding=UTF8",

@@ -123,22 +123,57 @@ fn each_statement_has_a_time_of_its_own() {
     assert_eq!((&*severity, &*code), ("ERROR", "57014"), "{words}");
 }
 
-/// Goal: a limit that runs out while the next message of a pipeline is waited for ends nothing; the statement that then comes
-/// has all of its time, and no more. Method: a pause longer than the limit between Bind and Execute, then a short sleep, and
-/// after another pause a long one.
+/// Goal: a limit that runs out while the next message of a pipeline is waited for fails that message, whichever it is, and
+/// the next pipeline has all of its time; once an Execute is complete no time runs. Method: a pause longer than the limit
+/// between Bind and Execute, Parse and Sync, and a complete Execute and the next one.
 #[test]
-fn limit_between_two_messages_ends_neither() {
+fn a_limit_that_runs_out_between_messages_fails_the_next() {
     let server = Server::fresh();
     let mut clock = server.connect();
     let mut wire = Wire::session(server.address());
     wire.query("SET statement_timeout = '2s'");
-    for (seconds, answer) in [("0.1", "12DCZ"), ("25", "12EZ")] {
-        wire.send(&[parse("", &format!("SELECT pg_sleep({seconds})"), &[]), bind("", "", TEXT, &[], TEXT)].concat());
+    let statement = |name| [parse(name, "SELECT 1", &[]), bind("", name, TEXT, &[], TEXT)].concat();
+    for (before, after, answer) in [
+        (statement(""), [execute("", 0), sync()].concat(), "12EZ"),
+        (parse("kept", "SELECT 1", &[]), sync(), "1EZ"),
+        ([statement(""), execute("", 0)].concat(), [statement(""), execute("", 0), sync()].concat(), "12DC12DCZ"),
+    ] {
+        wire.send(&before);
         clock.batch_execute("SELECT pg_sleep(2.2)").unwrap();
-        wire.send(&[execute("", 0), sync()].concat());
-        assert_eq!(kinds(&wire.until_ready()), answer);
+        wire.send(&after);
+        let messages = wire.until_ready();
+        assert_eq!(kinds(&messages), answer);
+        if answer.contains('E') {
+            let words = "canceling statement due to statement timeout";
+            assert_eq!(error_of(&messages), ("ERROR".to_owned(), "57014".to_owned(), words.to_owned()));
+        }
     }
     wire.query("SET statement_timeout = 0");
+}
+
+/// Goal: what was answered leaves before a later statement of the same pipeline waits, for a row, a lock that a function takes, or a
+/// table. Method: in one write a statement with its Sync and one that waits for another session; the first answer is read
+/// while that session holds what is waited for.
+#[test]
+fn answers_leave_before_a_statement_that_waits() {
+    let server = Server::fresh();
+    let mut holder = server.connect();
+    holder.batch_execute("CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0)").unwrap();
+    for (held, waits) in [
+        ("UPDATE t SET n = 1", "UPDATE t SET n = 2"),
+        ("SELECT pg_advisory_xact_lock(7)", "SELECT pg_advisory_lock(7)"),
+        ("LOCK TABLE t", "SELECT * FROM t"),
+        ("LOCK TABLE t", "DROP TABLE t"),
+    ] {
+        let mut transaction = holder.transaction().unwrap();
+        transaction.batch_execute(held).unwrap();
+        let mut wire = Wire::session(server.address());
+        let first = [parse("", "SELECT 1", &[]), bind("", "", TEXT, &[], TEXT), execute("", 0), sync()].concat();
+        wire.send(&[first, query(waits)].concat());
+        assert_eq!(kinds(&wire.until_ready()), "12DCZ", "{waits}");
+        transaction.rollback().unwrap();
+        assert!(kinds(&wire.until_ready()).ends_with("CZ"), "{waits}");
+    }
 }
 
 /// Goal: the server's configuration gives every session its limits, and a session may have others. Method: limits for all by

@@ -42,6 +42,8 @@ pub struct Analyzed {
     pub columns: Vec<ResultColumn>,
     /// Its data-modifying common table expressions, in the order of WITH. Each runs once, whether it is read or not.
     pub modifying: Vec<Arc<Bound>>,
+    /// Common table expressions that say MATERIALIZED: they are computed with all of their columns.
+    pub whole: Vec<Arc<Bound>>,
     /// Every table it touches and how, for table locks and for the epoch check.
     pub relations: Vec<(Oid, Access)>,
     /// Whether it writes or locks rows.
@@ -50,6 +52,8 @@ pub struct Analyzed {
     pub lock_strength: Option<ast::LockStrength>,
     /// Whether it asks for the transaction's id, which it has to have before it runs.
     pub assigns_xid: bool,
+    /// Whether it calls a function that waits where it is evaluated: `pg_sleep`, advisory locks.
+    pub may_block: bool,
 }
 
 impl Analyzed {

@@ -64,7 +64,6 @@ impl Analyzer<'_> {
             ExprKind::QuantifiedSubquery { left, op, all, query } => {
                 self.quantified_subquery(left, op, *all, query, pos)?
             }
-            ExprKind::Like { kind: ast::LikeKind::Similar, .. } => return Err(unsupported("SIMILAR TO", pos)),
             ExprKind::Like { op, expr, pattern, .. } => self.operator_expr(op, Some(expr), pattern, pos)?,
             ExprKind::NullIf { left, right } => self.null_if(left, right, pos)?,
             ExprKind::Case { operand, arms, default } => {

@@ -73,6 +73,7 @@ impl Analyzer<'_> {
     /// Notes what a function needs before the statement runs.
     pub(super) fn note_call(&mut self, proc: &Proc) {
         self.assigns_xid |= proc.source == "pg_current_xact_id";
+        self.may_block |= proc.source == "pg_sleep" || proc.source.starts_with("pg_advisory");
     }
 
     /// Makes a set-returning function of the output list a range, joined laterally: one row per row of the set.

@@ -187,10 +187,12 @@ struct Analyzer<'a> {
     /// Queries and statements around the point of work, common table expressions included.
     nesting: usize,
     modifying: Vec<Arc<Bound>>,
+    whole: Vec<Arc<Bound>>,
     relations: Vec<(Oid, Access)>,
     writes: bool,
     lock_strength: Option<ast::LockStrength>,
     assigns_xid: bool,
+    may_block: bool,
     depth: u32,
     /// The largest `depth` so far, common table expressions counted where they are named: planning and execution go as
     /// deep.
@@ -213,10 +215,12 @@ impl<'a> Analyzer<'a> {
             params: params::Params::new(cx.parameter_types),
             nesting: 0,
             modifying: Vec::new(),
+            whole: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,
             assigns_xid: false,
+            may_block: false,
             depth: 0,
             reached: 0,
             depth_max,
@@ -272,10 +276,12 @@ impl<'a> Analyzer<'a> {
             parameters,
             columns,
             modifying: std::mem::take(&mut self.modifying),
+            whole: std::mem::take(&mut self.whole),
             relations,
             writes: self.writes,
             lock_strength: self.lock_strength,
             assigns_xid: self.assigns_xid,
+            may_block: self.may_block,
         })
     }
 }

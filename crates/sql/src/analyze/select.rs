@@ -108,7 +108,11 @@ impl Analyzer<'_> {
         let (bound, columns) = match &*cte.stmt {
             ast::Stmt::Select(select) => {
                 let output = self.query(select, true)?;
-                return Ok((Arc::new(Bound::Query(output.query)), output.columns, output.outer));
+                let bound = Arc::new(Bound::Query(output.query));
+                if cte.materialized == Some(true) {
+                    self.whole.push(bound.clone());
+                }
+                return Ok((bound, output.columns, output.outer));
             }
             _ if !is_outermost => {
                 return Err(error(

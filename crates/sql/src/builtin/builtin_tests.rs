@@ -6,6 +6,7 @@ use collie_base::Set;
 use super::implementation::registered;
 use super::*;
 use crate::error::{Result, SqlError, SqlState};
+use crate::types::datetime::Zone;
 use crate::types::io::{TextContext, text_in, text_out};
 use crate::types::{SqlType, Value, oid, typmod};
 
@@ -27,7 +28,7 @@ impl SystemFunctions for NoSystem {
 }
 
 fn with_context<T>(timezone_offset: i32, run: impl FnOnce(&EvalContext<'_>) -> T) -> T {
-    let text = TextContext { timezone_offset, ..TextContext::default() };
+    let text = TextContext { zone: Zone { east_s: timezone_offset, ..Zone::default() }, ..TextContext::default() };
     run(&EvalContext {
         text: &text,
         transaction_time: 1,

@@ -31,7 +31,7 @@ pub(super) const JULIAN_2000: i32 = 2_451_545;
 
 /// Microseconds that the session's clock is ahead of UTC.
 pub(super) fn zone_micros(context: &EvalContext<'_>) -> i64 {
-    i64::from(context.text.timezone_offset) * 1_000_000
+    i64::from(context.text.zone.east_s) * 1_000_000
 }
 
 #[cold]
@@ -421,7 +421,7 @@ fn local_field(args: &[Value]) -> Result<Part> {
 
 fn instant_field(args: &[Value], context: &EvalContext<'_>) -> Result<Part> {
     let at = micros(&args[1]);
-    timestamp_field(text(&args[0]), to_local(at, context)?, at, Some(context.text.timezone_offset))
+    timestamp_field(text(&args[0]), to_local(at, context)?, at, Some(context.text.zone.east_s))
 }
 
 fn day_field(args: &[Value]) -> Result<Part> {

@@ -9,7 +9,7 @@ use super::datetime::{JULIAN_2000, counted_year, day_of_week, day_of_year, iso_w
 use super::implementation::{Entry, entries};
 use crate::error::{Result, SqlError};
 use crate::types::Value;
-use crate::types::datetime::{civil_from_days, timestamp_to_date, timestamp_to_time};
+use crate::types::datetime::{Zone, civil_from_days, timestamp_to_date, timestamp_to_time};
 
 const MONTHS: [&str; 12] = [
     "January",
@@ -36,8 +36,8 @@ struct Moment {
     days: i32,
     /// Microseconds since midnight.
     time: i64,
-    /// Seconds east of UTC, for timestamps with time zone.
-    zone_s: Option<i32>,
+    /// For timestamps with time zone.
+    zone: Option<Zone>,
 }
 
 /// How a field's letters are cased.
@@ -132,7 +132,7 @@ impl Moment {
             }
         }
         if folded("tzh") || folded("tzm") || folded("tz") || folded("of") {
-            let zone = self.zone_s.unwrap_or(0);
+            let zone = self.zone.map_or(0, |zone| zone.east_s);
             let (sign, hours, minutes) = (if zone < 0 { '-' } else { '+' }, zone.abs() / 3600, zone.abs() / 60 % 60);
             let offset = |always: bool| match minutes {
                 0 if !always => format!("{sign}{hours:02}"),
@@ -145,11 +145,7 @@ impl Moment {
             } else if folded("of") {
                 word(offset(false), 0, 2)
             } else {
-                let name = match self.zone_s {
-                    None => String::new(),
-                    Some(0) => "UTC".to_owned(),
-                    Some(_) => offset(false),
-                };
+                let name = self.zone.map_or_else(String::new, |zone| zone.name.as_str().to_owned());
                 word(if is("tz") { name.to_ascii_lowercase() } else { name }, 0, 2)
             };
         }
@@ -274,14 +270,14 @@ fn formatted(moment: &Moment, template: &str) -> Result<String> {
     Ok(out)
 }
 
-fn to_char(local: i64, zone_s: Option<i32>, template: &str) -> Result<Value> {
+fn to_char(local: i64, zone: Option<Zone>, template: &str) -> Result<Value> {
     if local == i64::MIN || local == i64::MAX || template.is_empty() {
         return Ok(Value::Null);
     }
     let days = timestamp_to_date(local);
     let (year, month, day) = civil_from_days(days);
     let month = usize::try_from(month).expect("a month is 1 to 12");
-    let moment = Moment { year, month, day: day.cast_signed(), days, time: timestamp_to_time(local), zone_s };
+    let moment = Moment { year, month, day: day.cast_signed(), days, time: timestamp_to_time(local), zone };
     formatted(&moment, template).map(new_text)
 }
 
@@ -290,7 +286,7 @@ fn local_to_char(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
 }
 
 fn instant_to_char(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
-    to_char(to_local(micros(&args[0]), context)?, Some(context.text.timezone_offset), text(&args[1]))
+    to_char(to_local(micros(&args[0]), context)?, Some(context.text.zone), text(&args[1]))
 }
 
 pub(super) const ENTRIES: &[&[Entry]] = &[entries! { Scalar:

@@ -28,6 +28,7 @@ mod number_format;
 mod numeric;
 mod pattern;
 mod pg_lsn;
+mod regex;
 mod series;
 mod system;
 mod tables;

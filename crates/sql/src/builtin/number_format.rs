@@ -40,6 +40,31 @@ struct Template {
     brackets: bool,
 }
 
+impl Template {
+    fn has(&self, items: &[Item]) -> bool {
+        self.items.iter().any(|item| items.contains(item))
+    }
+
+    /// Refuses an item that cannot stand behind those before it.
+    fn check(&self, item: &Item) -> Result<()> {
+        let signed = self.has(&[Item::Sign]);
+        let refused = match item {
+            Item::Digit(false) if self.brackets => "\"9\" must be ahead of \"PR\"",
+            Item::Digit(true) if self.brackets => "\"0\" must be ahead of \"PR\"",
+            Item::Point if self.has(&[Item::Point]) => "multiple decimal points",
+            Item::Sign if signed => "cannot use \"S\" twice",
+            Item::Sign if self.brackets || self.has(&[Item::Plus, Item::Minus, Item::EitherSign]) => {
+                "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"
+            }
+            Item::Minus if signed => "cannot use \"S\" and \"MI\" together",
+            Item::Plus if signed => "cannot use \"S\" and \"PL\" together",
+            Item::EitherSign if signed => "cannot use \"S\" and \"SG\" together",
+            _ => return Ok(()),
+        };
+        Err(syntax(refused))
+    }
+}
+
 #[cold]
 fn syntax(message: &str) -> SqlError {
     SqlError::new(SqlState::SYNTAX_ERROR, message)
@@ -60,6 +85,9 @@ fn parse(template: &str) -> Result<Template> {
                 continue;
             }
             ("PR", _) => {
+                if parsed.has(&[Item::Sign, Item::Plus, Item::Minus, Item::EitherSign]) {
+                    return Err(syntax("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
+                }
                 parsed.brackets = true;
                 rest = &rest[2..];
                 continue;
@@ -80,32 +108,37 @@ fn parse(template: &str) -> Result<Template> {
             }
             (_, 'L' | 'l') => (Item::Currency, 1),
             (_, '"') => {
-                let end = rest[1..].find('"').map_or(rest.len(), |at| at + 1);
-                parsed.items.extend(rest[1..end].chars().map(Item::Literal));
-                rest = rest.get(end + 1..).unwrap_or("");
+                let mut quoted = rest[1..].chars();
+                while let Some(c) = quoted.next() {
+                    match c {
+                        '"' => break,
+                        // A backslash in front of the end is itself.
+                        '\\' => parsed.items.push(Item::Literal(quoted.next().unwrap_or('\\'))),
+                        c => parsed.items.push(Item::Literal(c)),
+                    }
+                }
+                rest = quoted.as_str();
                 continue;
             }
+            // Outside of quotes a backslash means something in front of a quote only.
+            (_, '\\') if rest[1..].starts_with('"') => (Item::Literal('"'), 2),
             (_, other) => (Item::Literal(other), other.len_utf8()),
         };
-        if item == Item::Point && parsed.items.contains(&Item::Point) {
-            return Err(syntax("multiple decimal points"));
-        }
-        if item == Item::Sign && parsed.items.contains(&Item::Sign) {
-            return Err(syntax("cannot use \"S\" twice"));
-        }
+        parsed.check(&item)?;
         parsed.items.push(item);
         rest = &rest[length..];
     }
     Ok(parsed)
 }
 
-/// Prints a number. `digits` rounds its absolute value to so many decimals and says whether it is negative.
-fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String)) -> Result<String> {
+/// Prints a number. `rounded` says whether it is negative, rounds its absolute value to so many decimals at most, and says to
+/// how many.
+fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, usize)) -> Result<String> {
     let items = &template.items;
     let point = items.iter().position(|item| *item == Item::Point).unwrap_or(items.len());
     let digits = |items: &[Item]| items.iter().filter(|item| matches!(item, Item::Digit(_))).count();
     let (before, after) = (digits(&items[..point]), digits(&items[point..]));
-    let (negative, plain) = rounded(after);
+    let (negative, plain, good) = rounded(after);
     let finite = plain.starts_with(|c: char| c.is_ascii_digit());
     let (whole, fraction) = plain.split_once('.').unwrap_or((&plain, ""));
 
@@ -166,10 +199,16 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String))
     };
     for item in items {
         match item {
+            // The number ends here, as at a point below, where more decimals of a float would not be good.
+            Item::Digit(_) if in_fraction && decimal >= good && plain != "NaN" => {
+                if !template.bare {
+                    return Ok(out);
+                }
+            }
             Item::Digit(_) if in_fraction => {
                 if too_wide {
                     out.push('#');
-                } else if finite && decimal < kept {
+                } else if !too_wide && finite && decimal < kept {
                     out.push(fraction.as_bytes().get(decimal).map_or('0', |&b| char::from(b)));
                 }
                 decimal += 1;
@@ -190,6 +229,11 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String))
             }
             Item::Group if in_fraction || digit > first => out.push(','),
             Item::Group => blank(&mut out),
+            // The number ends here, and with it the answer, whatever the template has behind the point.
+            Item::Point if fraction.is_empty() && finite && !too_wide => {
+                out.push_str(lead.take().unwrap_or(""));
+                return Ok(out);
+            }
             Item::Point => {
                 out.push_str(lead.take().unwrap_or(""));
                 in_fraction = true;
@@ -240,7 +284,7 @@ fn ordinal_suffix(digits: &str) -> &'static str {
     }
 }
 
-fn to_char(template: &str, rounded: impl FnOnce(usize) -> (bool, String)) -> Result<Value> {
+fn to_char(template: &str, rounded: impl FnOnce(usize) -> (bool, String, usize)) -> Result<Value> {
     if template.is_empty() {
         return Ok(new_text(""));
     }
@@ -250,7 +294,7 @@ fn to_char(template: &str, rounded: impl FnOnce(usize) -> (bool, String)) -> Res
 fn exact_to_char(number: &Numeric, template: &str) -> Result<Value> {
     to_char(template, |scale| {
         let rounded = number.round(i32::try_from(scale).expect("a template is short"));
-        (rounded.signum() < 0, rounded.abs().to_string())
+        (rounded.signum() < 0, rounded.abs().to_string(), scale)
     })
 }
 
@@ -260,11 +304,11 @@ fn inexact_to_char(number: f64, digits: usize, template: &str) -> Result<Value> 
         let magnitude = number.abs();
         if !magnitude.is_finite() {
             let shown = if magnitude.is_nan() { "NaN" } else { "Infinity" };
-            return (number < 0.0, shown.to_owned());
+            return (number < 0.0, shown.to_owned(), scale.min(digits.saturating_sub(shown.len())));
         }
         let whole = format!("{magnitude:.0}").len();
         let scale = scale.min(digits.saturating_sub(whole));
-        (number < 0.0, format!("{magnitude:.scale$}"))
+        (number < 0.0, format!("{magnitude:.scale$}"), scale)
     })
 }
 

@@ -1,28 +1,25 @@
-//! Pattern matching: LIKE and ILIKE, regular expressions, and what is built on them.
+//! Pattern matching: LIKE and ILIKE, SIMILAR TO, and the functions of regular expressions.
 //!
-//! Both run in time linear in the text for regular expressions (crate `regex`) and without recursion for LIKE. Regular
-//! expressions with back-references or look-around are 0A000.
+//! Not the expressions themselves (`regex`). LIKE runs without recursion.
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
 use std::cell::RefCell;
 
 use collie_base::Map;
-use regex::{Regex, RegexBuilder};
 
 use super::args::{int4, invalid_parameter, new_text, text};
 use super::context::{EvalContext, Rows};
 use super::implementation::{Entry, entries};
+use super::regex::{Flags as RegexFlags, Groups, Regex, RegexError};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Value, oid};
 
 /// Compiled expressions a thread keeps; beyond it they are all dropped and made again.
 const REGEX_CACHE_MAX: usize = 64;
-/// Bytes a compiled expression may take.
-const REGEX_BYTES_MAX: usize = 4 << 20;
 
 thread_local! {
-    /// By whether case is folded, then by pattern.
-    static COMPILED: RefCell<[Map<String, Regex>; 2]> = RefCell::default();
+    /// By flags, then by pattern.
+    static COMPILED: RefCell<Map<RegexFlags, Map<String, Regex>>> = RefCell::default();
 }
 
 #[cold]
@@ -140,124 +137,101 @@ fn like_escape(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(new_text(out))
 }
 
-#[cold]
-fn invalid_expression(what: impl std::fmt::Display) -> SqlError {
-    SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {what}"))
-}
-
-/// Translates an advanced regular expression of PostgreSQL to the syntax of crate `regex`.
-fn translated(pattern: &str) -> Result<String> {
-    if let Some(literal) = pattern.strip_prefix("***=") {
-        return Ok(regex::escape(literal));
+/// What a pattern of SIMILAR TO is as a regular expression. The escape character before a double quote separates the
+/// parts of a pattern of which the middle one is the result.
+fn similar_expression(pattern: &str, escape: &str) -> Result<String> {
+    let mut escapes = escape.chars();
+    let escape = escapes.next();
+    if escapes.next().is_some() {
+        return Err(SqlError::new(SqlState::INVALID_ESCAPE_SEQUENCE, "invalid escape string")
+            .hint("Escape string must be empty or one character."));
     }
-    let pattern = pattern.strip_prefix("***:").unwrap_or(pattern);
-    let mut out = String::with_capacity(pattern.len());
-    let mut rest = pattern.chars().peekable();
-    let mut bracket = false;
-    let mut depth = 0_usize;
-    while let Some(c) = rest.next() {
+    let mut out = String::with_capacity(pattern.len() + 6);
+    out.push_str("^(?:");
+    let (mut after_escape, mut in_brackets, mut separators) = (false, false, 0);
+    for c in pattern.chars() {
         match c {
-            '\\' => match rest.next() {
-                None => return Err(invalid_expression("invalid escape \\ sequence")),
-                Some('1'..='9') if !bracket => {
-                    return Err(SqlError::unsupported("a back-reference in a regular expression"));
-                }
-                Some('y') => out.push_str("\\b"),
-                Some('Y') => out.push_str("\\B"),
-                Some('m') => out.push_str("\\b{start}"),
-                Some('M') => out.push_str("\\b{end}"),
-                Some('Z') => out.push_str("\\z"),
-                Some(c) => out.extend(['\\', c]),
-            },
-            '(' if !bracket && rest.peek() == Some(&'?') => {
-                let after = rest.clone().nth(1);
-                if matches!(after, Some('=' | '!' | '<')) {
-                    return Err(SqlError::unsupported("look-around in a regular expression"));
-                }
-                depth += 1;
-                out.push(c);
-            }
-            '(' if !bracket => {
-                depth += 1;
-                out.push(c);
-            }
-            ')' if !bracket => {
-                depth = depth.checked_sub(1).ok_or_else(|| invalid_expression("parentheses () not balanced"))?;
-                out.push(c);
-            }
-            '[' if bracket => {
-                // Only [:class:] nests; the others mean themselves, which crate `regex` wants escaped.
-                out.push_str(if rest.peek() == Some(&':') { "[" } else { "\\[" });
-                if rest.peek() == Some(&':') {
-                    for c in rest.by_ref() {
-                        out.push(c);
-                        if c == ']' {
-                            break;
-                        }
+            '"' if after_escape && !in_brackets => {
+                out.push_str(match separators {
+                    0 => "){1,1}?(",
+                    1 => "){1,1}(?:",
+                    _ => {
+                        return Err(SqlError::new(
+                            SqlState::INVALID_USE_OF_ESCAPE_CHARACTER,
+                            "SQL regular expression may not contain more than two escape-double-quote separators",
+                        ));
                     }
+                });
+                separators += 1;
+                after_escape = false;
+            }
+            c if after_escape => {
+                out.extend(['\\', c]);
+                after_escape = false;
+            }
+            c if Some(c) == escape => after_escape = true,
+            c if in_brackets => {
+                if c == '\\' {
+                    out.push('\\');
                 }
+                out.push(c);
+                in_brackets = c != ']';
             }
             '[' => {
-                bracket = true;
                 out.push(c);
-                if let Some(c) = rest.next_if_eq(&'^') {
-                    out.push(c);
-                }
-                if rest.next_if_eq(&']').is_some() {
-                    out.push_str("\\]");
-                }
+                in_brackets = true;
             }
-            ']' if bracket => {
-                bracket = false;
-                out.push(c);
-            }
-            // Set operators of crate `regex`, plain characters here.
-            '&' | '~' if bracket => out.extend(['\\', c]),
-            // A brace that opens no repetition is plain.
-            '{' if !bracket && !rest.peek().is_some_and(char::is_ascii_digit) => out.push_str("\\{"),
+            '%' => out.push_str(".*"),
+            '_' => out.push('.'),
+            '(' => out.push_str("(?:"),
+            '\\' | '.' | '^' | '$' => out.extend(['\\', c]),
             c => out.push(c),
         }
     }
-    match (bracket, depth) {
-        (true, _) => Err(invalid_expression("brackets [] not balanced")),
-        (_, 1..) => Err(invalid_expression("parentheses () not balanced")),
-        _ => Ok(out),
+    out.push_str(")$");
+    Ok(out)
+}
+
+fn similar_to_escape(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+    similar_expression(text(&args[0]), args.get(1).map_or("\\", text)).map(new_text)
+}
+
+/// `substring(text SIMILAR pattern ESCAPE escape)`.
+fn similar_substring(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+    substring_by(text(&args[0]), &similar_expression(text(&args[1]), text(&args[2]))?)
+}
+
+#[cold]
+fn invalid_expression(error: RegexError) -> SqlError {
+    match error {
+        RegexError::TooManySteps => SqlError::new(SqlState::PROGRAM_LIMIT_EXCEEDED, error.to_string())
+            .hint("Back-references and nested repetitions can make a short expression take very long."),
+        _ => SqlError::new(SqlState::INVALID_REGULAR_EXPRESSION, format!("invalid regular expression: {error}")),
     }
 }
 
 /// Runs `with` on the compiled expression, from this thread's cache if it is there.
-fn with_regex<T>(pattern: &str, fold: bool, with: impl FnOnce(&Regex) -> T) -> Result<T> {
-    COMPILED.with_borrow_mut(|caches| {
-        let cache = &mut caches[usize::from(fold)];
+fn with_regex<T>(pattern: &str, flags: RegexFlags, with: impl FnOnce(&Regex) -> Result<T, RegexError>) -> Result<T> {
+    COMPILED.with_borrow_mut(|compiled| {
+        let cache = compiled.entry(flags).or_default();
         if let Some(regex) = cache.get(pattern) {
-            return Ok(with(regex));
+            return with(regex).map_err(invalid_expression);
         }
-        let regex = compiled(pattern, fold)?;
-        let result = with(&regex);
-        if cache.len() >= REGEX_CACHE_MAX {
-            cache.clear();
+        let regex = Regex::new(pattern, flags).map_err(invalid_expression)?;
+        let result = with(&regex).map_err(invalid_expression);
+        if compiled.values().map(Map::len).sum::<usize>() >= REGEX_CACHE_MAX {
+            compiled.clear();
         }
-        cache.insert(pattern.to_owned(), regex);
-        Ok(result)
+        compiled.entry(flags).or_default().insert(pattern.to_owned(), regex);
+        result
     })
-}
-
-fn compiled(pattern: &str, fold: bool) -> Result<Regex> {
-    RegexBuilder::new(&translated(pattern)?)
-        .case_insensitive(fold)
-        .dot_matches_new_line(true)
-        .size_limit(REGEX_BYTES_MAX)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => invalid_expression("regular expression is too complex"),
-            _ => invalid_expression("it cannot be parsed"),
-        })
 }
 
 macro_rules! regexes {
     ($($name:ident: fold $fold:literal, wanted $wanted:literal;)*) => {$(
         fn $name(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-            let matched = with_regex(text(&args[1]), $fold, |regex| regex.is_match(text(&args[0])))?;
+            let flags = RegexFlags { fold: $fold, ..RegexFlags::default() };
+            let matched = with_regex(text(&args[1]), flags, |regex| regex.is_match(text(&args[0])))?;
             Ok(Value::Bool(matched == $wanted))
         }
     )*};
@@ -273,43 +247,77 @@ regexes! {
 /// Flags of the regexp functions.
 #[derive(Default)]
 struct Flags {
-    fold: bool,
+    regex: RegexFlags,
     global: bool,
 }
 
 fn flags(text: &str) -> Result<Flags> {
     let mut flags = Flags::default();
-    if let Some(unknown) = text.chars().find(|&c| !"icgstebqmnpwx".contains(c)) {
-        return Err(invalid_parameter(format!("invalid regular expression option: \"{unknown}\"")));
-    }
     for c in text.chars() {
         match c {
-            'i' => flags.fold = true,
-            'c' => flags.fold = false,
             'g' => flags.global = true,
-            'b' | 'q' | 'm' | 'n' | 'p' | 'w' | 'x' => {
-                return Err(SqlError::unsupported(format!("regular expression option \"{c}\"")));
-            }
-            // What is the case anyway.
-            _ => {}
+            // PostgreSQL's "e" means basic expressions too, by a mistake of its flags.
+            'b' | 'e' => return Err(SqlError::unsupported(format!("regular expression option \"{c}\""))),
+            _ if flags.regex.apply(c) => {}
+            _ => return Err(invalid_parameter(format!("invalid regular expression option: \"{c}\""))),
         }
     }
     Ok(flags)
 }
 
+/// Refuses the flag `g` for functions that it means nothing to.
+fn flags_without_global(text: &str, function: &str) -> Result<RegexFlags> {
+    let Flags { regex, global } = flags(text)?;
+    if global { Err(no_global(function)) } else { Ok(regex) }
+}
+
+#[cold]
+fn no_global(function: &str) -> SqlError {
+    invalid_parameter(format!("{function}() does not support the \"global\" option"))
+}
+
+fn piece(subject: &str, place: Option<(usize, usize)>) -> Option<&str> {
+    place.map(|(from, to)| &subject[from..to])
+}
+
+/// Calls `found` for the first match from byte `from` on, or for each one if `global`: one after the other, and after an
+/// empty one a character further on.
+fn each_match(
+    regex: &Regex,
+    subject: &str,
+    from: usize,
+    global: bool,
+    with_groups: bool,
+    mut found: impl FnMut(&Groups),
+) -> Result<(), RegexError> {
+    let mut at = from;
+    while let Some(groups) = regex.find(subject, at, with_groups)? {
+        found(&groups);
+        let (start, end) = groups[0].expect("a match has a place");
+        if !global || end == subject.len() && start == end {
+            break;
+        }
+        at = if start < end { end } else { end + character_bytes(subject.as_bytes()[end]) };
+    }
+    Ok(())
+}
+
 /// The first match, or what its first parentheses matched.
 fn substring(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    let subject = text(&args[0]);
-    with_regex(text(&args[1]), false, |regex| {
-        let captures = regex.captures(subject)?;
-        captures.get(usize::from(regex.captures_len() > 1)).map(|found| new_text(found.as_str()))
-    })
-    .map(|found| found.unwrap_or(Value::Null))
+    substring_by(text(&args[0]), text(&args[1]))
+}
+
+fn substring_by(subject: &str, pattern: &str) -> Result<Value> {
+    let found = with_regex(pattern, RegexFlags::default(), |regex| {
+        let first = usize::from(regex.groups() > 0);
+        Ok(regex.find(subject, 0, true)?.and_then(|groups| piece(subject, groups[first])))
+    })?;
+    Ok(found.map_or(Value::Null, new_text))
 }
 
 /// Appends a replacement text, in which `\1` to `\9` and `\&` stand for what matched.
-fn replacement(out: &mut String, text: &str, captures: &regex::Captures<'_>) {
-    let group = |n: usize| captures.get(n).map_or("", |found| found.as_str());
+fn replacement(out: &mut String, text: &str, subject: &str, groups: &Groups) {
+    let group = |n: usize| piece(subject, groups.get(n).copied().flatten()).unwrap_or("");
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
         match (c, rest.peek().copied()) {
@@ -327,84 +335,94 @@ fn replacement(out: &mut String, text: &str, captures: &regex::Captures<'_>) {
 
 fn replace(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let (subject, by) = (text(&args[0]), text(&args[2]));
-    let Flags { fold, global } = flags(args.get(3).map_or("", text))?;
-    let replaced = with_regex(text(&args[1]), fold, |regex| {
+    let Flags { regex, global } = flags(args.get(3).map_or("", text))?;
+    let replaced = with_regex(text(&args[1]), regex, |regex| {
         let mut out = String::new();
         let mut at = 0;
-        for captures in regex.captures_iter(subject).take(if global { usize::MAX } else { 1 }) {
-            let whole = captures.get(0).expect("a match has group 0");
-            out.push_str(&subject[at..whole.start()]);
-            replacement(&mut out, by, &captures);
-            at = whole.end();
-        }
+        each_match(regex, subject, 0, global, by.contains('\\'), |groups| {
+            let (start, end) = groups[0].expect("a match has a place");
+            out.push_str(&subject[at..start]);
+            replacement(&mut out, by, subject, groups);
+            at = end;
+        })?;
         out.push_str(&subject[at..]);
-        out
+        Ok(out)
     })?;
     Ok(new_text(replaced))
 }
 
 /// What the parentheses of a match matched, or the match when there are none.
-fn groups(captures: &regex::Captures<'_>) -> Value {
-    let first = usize::from(captures.len() > 1);
-    let group = |n| captures.get(n).map_or(Value::Null, |found: regex::Match<'_>| new_text(found.as_str()));
-    Value::array(oid::TEXT, (first..captures.len()).map(group).collect())
+fn told(subject: &str, groups: &Groups) -> Value {
+    let first = usize::from(groups.len() > 1);
+    let values = groups[first..].iter().map(|place| piece(subject, *place).map_or(Value::Null, new_text));
+    Value::array(oid::TEXT, values.collect())
 }
 
 fn first_match(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    let Flags { fold, global } = flags(args.get(2).map_or("", text))?;
+    let Flags { regex: flags, global } = flags(args.get(2).map_or("", text))?;
     if global {
-        return Err(invalid_parameter("regexp_match() does not support the \"global\" option")
-            .hint("Use the regexp_matches function instead."));
+        return Err(no_global("regexp_match").hint("Use the regexp_matches function instead."));
     }
-    with_regex(text(&args[1]), fold, |regex| regex.captures(text(&args[0])).map_or(Value::Null, |c| groups(&c)))
+    let subject = text(&args[0]);
+    let found = with_regex(text(&args[1]), flags, |regex| regex.find(subject, 0, true))?;
+    Ok(found.map_or(Value::Null, |groups| told(subject, &groups)))
 }
 
 fn matches(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
-    let Flags { fold, global } = flags(args.get(2).map_or("", text))?;
-    let found = with_regex(text(&args[1]), fold, |regex| {
-        let all = regex.captures_iter(text(&args[0])).take(if global { usize::MAX } else { 1 });
-        all.map(|captures| Ok(groups(&captures))).collect::<Vec<_>>()
+    let Flags { regex, global } = flags(args.get(2).map_or("", text))?;
+    let subject = text(&args[0]);
+    let found = with_regex(text(&args[1]), regex, |regex| {
+        let mut found = Vec::new();
+        each_match(regex, subject, 0, global, true, |groups| found.push(Ok(told(subject, groups))))?;
+        Ok(found)
     })?;
     Ok(Box::new(found.into_iter()))
 }
 
-fn pieces(args: &[Value]) -> Result<Vec<Value>> {
-    let Flags { fold, .. } = flags(args.get(2).map_or("", text))?;
+fn pieces(args: &[Value], function: &str) -> Result<Vec<Value>> {
+    let flags = flags_without_global(args.get(2).map_or("", text), function)?;
     let subject = text(&args[0]);
-    with_regex(text(&args[1]), fold, |regex| {
+    with_regex(text(&args[1]), flags, |regex| {
         let mut pieces = Vec::new();
-        let mut at = 0;
-        // An empty match at either end, or right after another match, splits nothing.
-        for found in regex.find_iter(subject).filter(|m| !m.is_empty() || (m.start() > 0 && m.start() < subject.len()))
-        {
-            if found.is_empty() && found.start() == at {
-                continue;
+        let (mut at, mut last_end) = (0, 0);
+        each_match(regex, subject, 0, true, false, |groups| {
+            let (start, end) = groups[0].expect("a match has a place");
+            // An empty match at either end, or right after another match, splits nothing.
+            if start < subject.len() && end > last_end {
+                pieces.push(new_text(&subject[at..start]));
+                at = end;
             }
-            pieces.push(new_text(&subject[at..found.start()]));
-            at = found.end();
-        }
+            last_end = end;
+        })?;
         pieces.push(new_text(&subject[at..]));
-        pieces
+        Ok(pieces)
     })
 }
 
 fn split_to_array(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    pieces(args).map(|pieces| Value::array(oid::TEXT, pieces))
+    pieces(args, "regexp_split_to_array").map(|pieces| Value::array(oid::TEXT, pieces))
 }
 
 fn split_to_table(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
-    Ok(Box::new(pieces(args)?.into_iter().map(Ok)))
+    Ok(Box::new(pieces(args, "regexp_split_to_table")?.into_iter().map(Ok)))
 }
 
 fn count(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let start = args.get(2).map_or(1, int4);
-    if start < 1 {
-        return Err(invalid_parameter(format!("invalid value for parameter \"start\": {start}")));
-    }
-    let subject = super::text::slice(text(&args[0]), start, None)?;
-    let Flags { fold, .. } = flags(args.get(3).map_or("", text))?;
-    let count = with_regex(text(&args[1]), fold, |regex| regex.find_iter(subject).count())?;
-    Ok(Value::Int4(i32::try_from(count).expect("a text has fewer than 2^31 characters")))
+    let before = match usize::try_from(start) {
+        Ok(start) if start > 0 => start - 1,
+        _ => return Err(invalid_parameter(format!("invalid value for parameter \"start\": {start}"))),
+    };
+    let flags = flags_without_global(args.get(3).map_or("", text), "regexp_count")?;
+    let subject = text(&args[0]);
+    let from = subject.char_indices().map(|(at, _)| at).chain([subject.len()]).nth(before);
+    let Some(from) = from else { return Ok(Value::Int4(0)) };
+    let count = with_regex(text(&args[1]), flags, |regex| {
+        let mut count = 0;
+        each_match(regex, subject, from, true, false, |_| count += 1)?;
+        Ok(count)
+    })?;
+    Ok(Value::Int4(count))
 }
 
 pub(super) const ENTRIES: &[&[Entry]] = &[
@@ -414,6 +432,8 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "texticlike" => text_like_folded, "nameiclike" => text_like_folded,
         "texticnlike" => text_not_like_folded, "nameicnlike" => text_not_like_folded,
         "like_escape" => like_escape,
+        "similar_to_escape_1" => similar_to_escape, "similar_to_escape_2" => similar_to_escape,
+        "substring(text, text, text)" => similar_substring,
         "textregexeq" => regex, "nameregexeq" => regex,
         "textregexne" => not_regex, "nameregexne" => not_regex,
         "texticregexeq" => regex_folded, "nameicregexeq" => regex_folded,

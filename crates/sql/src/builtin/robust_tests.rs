@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::{Result, SqlError};
+use crate::types::datetime::Zone;
 use crate::types::io::{TextContext, text_in};
 use crate::types::{Array, Value, oid};
 
@@ -116,7 +117,7 @@ fn run(proc: &Proc, args: &[Value], types: &[u32], context: &EvalContext<'_>) ->
 /// for functions that are not strict.
 #[test]
 fn no_function_panics_at_the_edges_of_its_types() {
-    let text = TextContext { timezone_offset: -43_200, ..TextContext::default() };
+    let text = TextContext { zone: Zone { east_s: -43_200, ..Zone::default() }, ..TextContext::default() };
     let context = EvalContext {
         text: &text,
         transaction_time: 0,

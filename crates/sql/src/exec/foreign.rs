@@ -72,6 +72,11 @@ fn same(columns: &KeyColumns, old: &[Value], new: &[Value]) -> bool {
     columns.columns.iter().all(|&place| old[place] == new[place])
 }
 
+/// Whether the referenced values are still those that rows which refer to them have: rows follow `-0` that became `0`.
+fn identical(columns: &KeyColumns, old: &[Value], new: &[Value]) -> bool {
+    columns.columns.iter().all(|&place| old[place].is_identical(&new[place]))
+}
+
 fn any_null(columns: &KeyColumns, row: &[Value]) -> bool {
     columns.columns.iter().any(|&place| row[place].is_null())
 }
@@ -101,7 +106,8 @@ impl ForeignKeys {
 
     /// Notes a row that was rewritten (V1 to V3).
     pub(crate) fn updated(&self, old: &[Value], new: &[Value], events: &mut Events) {
-        let referring = self.referring.iter().filter(|columns| !any_null(columns, old) && !same(columns, old, new));
+        let referring =
+            self.referring.iter().filter(|columns| !any_null(columns, old) && !identical(columns, old, new));
         for columns in referring {
             events.note(columns, Happened::Changed(values(columns, old), values(columns, new)));
         }

@@ -20,6 +20,7 @@ mod join;
 mod modify;
 mod path;
 mod select;
+mod unread;
 pub(crate) mod walk;
 
 pub mod code;
@@ -32,6 +33,7 @@ pub(crate) use descents::indexes_of;
 pub use explain::{explain, explain_with};
 pub use indexed::index_code;
 pub use node::Plan;
+pub(crate) use unread::leave_out_unread;
 
 use crate::{analyze::bound::Analyzed, catalog::snapshot::Catalog, error::Result, plan::compile::Planner};
 

@@ -22,7 +22,10 @@ use parking_lot::Mutex;
 
 use crate::{
     session::prepared::Prepared,
-    types::{IntervalStyle, TextContext, datetime::DateOrder},
+    types::{
+        IntervalStyle, TextContext,
+        datetime::{DateOrder, Zone},
+    },
 };
 
 /// Text kept per generation, in bytes, counting [`ENTRY_BYTES`] for each entry besides.
@@ -45,14 +48,15 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reading {
     date_order: DateOrder,
-    timezone_offset: i32,
+    zone: Zone,
     interval_style: IntervalStyle,
 }
 
 impl From<TextContext> for Reading {
     fn from(context: TextContext) -> Self {
-        let TextContext { date_order, timezone_offset, interval_style, now: _, bytea_output: _ } = context;
-        Self { date_order, timezone_offset, interval_style }
+        let TextContext { date_order, zone, interval_style, date_style: _, now: _, bytea_output: _, float_digits: _ } =
+            context;
+        Self { date_order, zone, interval_style }
     }
 }
 

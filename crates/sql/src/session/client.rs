@@ -3,7 +3,11 @@
 //!
 //! Not a socket: a session knows no bytes of any protocol.
 
-use std::future::Future;
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    task::Poll,
+};
 
 use crate::{
     analyze::bound::ResultColumn,
@@ -70,11 +74,36 @@ pub trait Client: Send {
     /// # Errors
     /// When the client is gone.
     fn drain(&mut self) -> impl Future<Output = Result<()>> + Send;
+    /// Sends the answers to earlier messages, if they wait: the statement that is answered now is about to wait for something,
+    /// and must not keep them from the client. Does nothing where each answer leaves before the next message is taken.
+    ///
+    /// # Errors
+    /// When the client is gone.
+    fn drain_answered(&mut self) -> impl Future<Output = Result<()>> + Send {
+        std::future::ready(Ok(()))
+    }
     /// Returns the next piece of COPY input.
     ///
     /// # Errors
     /// When the client is gone or sent something else.
     fn next_copy(&mut self) -> impl Future<Output = Result<CopyInput>> + Send;
+}
+
+/// Waits for `work`, and if that is not over at once, sends the answers to earlier messages first.
+pub(in crate::session) async fn draining<C: Client, T>(client: &mut C, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let begun = poll_fn(|cx| {
+        Poll::Ready(match work.as_mut().poll(cx) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        })
+    });
+    if let Some(done) = begun.await {
+        return done;
+    }
+    // A client that is gone is found when its own answer is to be sent: the work may be a commit that has happened.
+    let _ = client.drain_answered().await;
+    work.await
 }
 
 /// The error for a client that went away in the middle.

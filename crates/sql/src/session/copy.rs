@@ -138,7 +138,7 @@ impl Session {
             pieces: Vec::new(),
         };
         if format.header {
-            format.write_row(names.iter().map(|name| Some(name.as_bytes())), &mut sink.out);
+            format.write_header(names.iter().map(String::as_bytes), &mut sink.out);
         }
         loop {
             let step = self.step_named(execution, &text, &named, &mut sink);

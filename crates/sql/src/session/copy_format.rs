@@ -60,6 +60,15 @@ impl CopyFormat {
 
     /// Appends a row as one line. `None` is NULL.
     pub fn write_row<'a>(&self, fields: impl Iterator<Item = Option<&'a [u8]>>, out: &mut Vec<u8>) {
+        self.write_line(fields, &self.force_quote, out);
+    }
+
+    /// Appends the line of column names, which are quoted only where they have to be.
+    pub fn write_header<'a>(&self, names: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+        self.write_line(names.map(Some), &[], out);
+    }
+
+    fn write_line<'a>(&self, fields: impl Iterator<Item = Option<&'a [u8]>>, forced: &[usize], out: &mut Vec<u8>) {
         let start = out.len();
         let mut count = 0_usize;
         for (place, field) in fields.enumerate() {
@@ -69,7 +78,7 @@ impl CopyFormat {
             count = place + 1;
             match field {
                 None => out.extend_from_slice(&self.null),
-                Some(field) if self.csv => self.write_csv(place, field, out),
+                Some(field) if self.csv => self.write_csv(forced.contains(&place), field, out),
                 Some(field) => self.write_text(field, out),
             }
         }
@@ -101,9 +110,9 @@ impl CopyFormat {
         }
     }
 
-    fn write_csv(&self, place: usize, field: &[u8], out: &mut Vec<u8>) {
+    fn write_csv(&self, forced: bool, field: &[u8], out: &mut Vec<u8>) {
         let special = |byte: &u8| [self.delimiter, self.quote, b'\n', b'\r'].contains(byte);
-        let plain = field != self.null && !field.iter().any(special) && !self.force_quote.contains(&place);
+        let plain = field != self.null && !field.iter().any(special) && !forced;
         if plain {
             out.extend_from_slice(field);
             return;

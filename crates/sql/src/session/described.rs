@@ -81,6 +81,10 @@ impl<C: Client> Client for Described<'_, C> {
         self.client.drain().await
     }
 
+    async fn drain_answered(&mut self) -> Result<()> {
+        self.client.drain_answered().await
+    }
+
     async fn next_copy(&mut self) -> Result<CopyInput> {
         self.client.next_copy().await
     }

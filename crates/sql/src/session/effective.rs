@@ -6,12 +6,12 @@ use crate::{
     session::{
         limits::TimeLimits,
         position::Position,
-        settings::{self, Settings},
+        settings::{self, Settings, date_style},
     },
     types::{
         IntervalStyle,
-        datetime::DateOrder,
-        io::{ByteaOutput, TextContext},
+        datetime::{DateOrder, DateStyle, Zone},
+        io::{ByteaOutput, FloatDigits, TextContext},
     },
 };
 
@@ -28,8 +28,10 @@ pub(in crate::session) enum TextPlans {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::session) struct Effective {
     date_order: DateOrder,
-    timezone_offset: i32,
+    date_style: DateStyle,
+    zone: Zone,
     bytea_output: ByteaOutput,
+    float_digits: FloatDigits,
     interval_style: IntervalStyle,
     /// What a commit waits for.
     pub(in crate::session) synchronous_commit: CommitLevel,
@@ -53,8 +55,10 @@ impl Default for Effective {
     fn default() -> Self {
         Self {
             date_order: DateOrder::Mdy,
-            timezone_offset: 0,
+            date_style: DateStyle::Iso,
+            zone: Zone::default(),
             bytea_output: ByteaOutput::Hex,
+            float_digits: FloatDigits::default(),
             interval_style: IntervalStyle::Postgres,
             synchronous_commit: CommitLevel::RemoteFlush,
             text_plans: TextPlans::Auto,
@@ -72,17 +76,16 @@ impl Effective {
     /// Reads the words.
     pub(in crate::session) fn of(settings: &Settings) -> Self {
         let usual = Self::default();
+        let (date_style, date_order) = date_style::read(settings.get("datestyle"));
         let read = Self {
-            date_order: match settings.get("datestyle") {
-                "ISO, DMY" => DateOrder::Dmy,
-                "ISO, YMD" => DateOrder::Ymd,
-                _ => DateOrder::Mdy,
-            },
-            timezone_offset: settings::time_zone_offset(settings.get("timezone")).unwrap_or(0),
+            date_style,
+            date_order,
+            zone: Zone::of_setting(settings.get("timezone")).map(|(zone, _)| zone).unwrap_or_default(),
             bytea_output: match settings.get("bytea_output") {
                 "escape" => ByteaOutput::Escape,
                 _ => ByteaOutput::Hex,
             },
+            float_digits: FloatDigits(settings.get("extra_float_digits").parse().unwrap_or(1)),
             interval_style: match settings.get("intervalstyle") {
                 "postgres_verbose" => IntervalStyle::PostgresVerbose,
                 "sql_standard" => IntervalStyle::SqlStandard,
@@ -114,7 +117,7 @@ impl Effective {
             report_commit: settings.is_on("collie.report_commit"),
             ..usual
         };
-        let reading = |of: &Self| (of.date_order, of.timezone_offset, of.interval_style);
+        let reading = |of: &Self| (of.date_order, of.zone, of.interval_style);
         let reads_as_anywhere =
             reading(&read) == reading(&usual) && settings.get("search_path") == settings::USUAL_SEARCH_PATH;
         Self { reads_as_anywhere, ..read }
@@ -124,9 +127,11 @@ impl Effective {
     pub(in crate::session) fn text_context(&self, now: i64) -> TextContext {
         TextContext {
             date_order: self.date_order,
-            timezone_offset: self.timezone_offset,
+            date_style: self.date_style,
+            zone: self.zone,
             now,
             bytea_output: self.bytea_output,
+            float_digits: self.float_digits,
             interval_style: self.interval_style,
         }
     }

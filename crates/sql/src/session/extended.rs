@@ -13,7 +13,7 @@ use crate::{
     session::{
         Client, Session,
         described::Described,
-        prepared::{Portal, Prepared, Verb},
+        prepared::{NamedStatement, Portal, Prepared, Verb},
         resource_limits::KeptRows,
         run::Rows,
         transaction::{Block, failed_block},
@@ -51,6 +51,7 @@ impl Session {
     /// # Errors
     /// 42P05 for a name in use, and whatever parsing and analysis find.
     pub fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
+        self.check_clock()?;
         self.begin_message(text);
         if name.is_empty() {
             self.names.statements.remove(name);
@@ -68,7 +69,14 @@ impl Session {
         if !name.is_empty() {
             self.database.resources().check_prepared(self.names.statements.len())?;
         }
-        self.names.statements.insert(name.to_owned(), prepared);
+        let named = NamedStatement {
+            text: prepared.text.clone(),
+            prepared,
+            since: self.statement_time,
+            from_sql: false,
+            runs: 0,
+        };
+        self.names.statements.insert(name.to_owned(), named);
         Ok(())
     }
 
@@ -77,7 +85,7 @@ impl Session {
     /// # Errors
     /// 26000 when there is none.
     fn statement(&self, name: &str) -> Result<Arc<Prepared>> {
-        self.names.statements.get(name).cloned().ok_or_else(|| no_statement(name))
+        self.names.statements.get(name).map(|named| named.prepared.clone()).ok_or_else(|| no_statement(name))
     }
 
     /// Makes a portal from a prepared statement. `values` are the parameters as sent, with format 0 (text) or 1 (binary)
@@ -94,6 +102,7 @@ impl Session {
         formats: Vec<u16>,
     ) -> Result<()> {
         let span = collie_obs::start::<Bind>();
+        self.check_clock()?;
         let prepared = self.statement(statement)?;
         self.begin_message(&prepared.text);
         if !portal.is_empty() && self.names.portals.contains_key(portal) {
@@ -144,6 +153,9 @@ impl Session {
         }
         let portal_made = Portal { prepared, planned, params, formats, rest: None, started: false };
         self.names.portals.insert(portal.to_owned(), portal_made);
+        if let Some(named) = self.names.statements.get_mut(statement) {
+            named.runs += 1;
+        }
         Ok(())
     }
 
@@ -152,6 +164,7 @@ impl Session {
     /// # Errors
     /// 26000 when there is none of that name.
     pub fn describe_statement(&mut self, name: &str) -> Result<Description> {
+        self.check_clock()?;
         let prepared = self.statement(name)?;
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
@@ -175,6 +188,7 @@ impl Session {
     /// # Errors
     /// 34000 when there is none of that name.
     pub fn describe_portal(&mut self, name: &str) -> Result<Description> {
+        self.check_clock()?;
         let portal = self.names.portals.get(name).ok_or_else(|| no_portal(name))?;
         let columns = match &portal.planned {
             Some(planned) => {
@@ -191,6 +205,7 @@ impl Session {
     /// 34000 when there is none of that name, and whatever the statement meets.
     pub async fn execute<C: Client>(&mut self, name: &str, max_rows: u32, client: &mut C) -> Result<()> {
         let _running = self.running();
+        self.check_clock()?;
         let mut portal = self.names.portals.remove(name).ok_or_else(|| no_portal(name))?;
         if !self.answering {
             self.begin_message(&portal.prepared.text);
@@ -207,6 +222,7 @@ impl Session {
     async fn run_portal<C: Client>(&mut self, portal: &mut Portal, max_rows: u32, client: &mut C) -> Result<()> {
         let prepared = portal.prepared.clone();
         let Some(stmt) = &prepared.stmt else {
+            self.stop_clock();
             client.empty();
             return Ok(());
         };
@@ -265,6 +281,7 @@ impl Session {
         let mut sent = 0;
         while sent < limit {
             let Some(row) = rest.next() else {
+                self.stop_clock();
                 client.complete(&planned.verb.tag(sent));
                 return Ok(());
             };
@@ -291,6 +308,10 @@ impl Session {
     /// When the commit fails; the caller reports it before it says it is ready.
     pub async fn sync<C: Client>(&mut self, client: &mut C) -> Result<()> {
         let _running = self.running();
+        if let Err(error) = self.check_clock() {
+            self.end_message();
+            return Err(error);
+        }
         self.stop_clock();
         let ended = match self.transaction.block {
             Block::Implicit => self.commit(client).await,
@@ -312,7 +333,7 @@ impl Session {
 
     /// Returns the text of a prepared statement, for the position of an error in it.
     pub fn statement_text(&self, name: &str) -> Option<Arc<str>> {
-        self.names.statements.get(name).map(|prepared| prepared.text.clone())
+        self.names.statements.get(name).map(|named| named.prepared.text.clone())
     }
 
     /// Returns the text of a portal's statement, for the position of an error in it.

@@ -21,8 +21,9 @@ use crate::{
         relation::{Oid, Relation},
         snapshot::Catalog,
         system::{
-            self, ActivityRow, CommitsRow, DelayRow, FollowingRow, NodeRow, Promotion, QuorumRow, ReadsRow, ReplayRow,
-            SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training, Trouble,
+            self, ActivityRow, CommitsRow, DelayRow, FollowingRow, NodeRow, PreparedRow, Promotion, QuorumRow,
+            ReadsRow, ReplayRow, SessionFacts, SettingRow, SlotRow, SnapshotRow, Standby, StoreFigures, Training,
+            Trouble,
         },
     },
     error::{Result, SqlError, SqlState},
@@ -99,9 +100,11 @@ impl SessionFacts for Facts<'_> {
     }
 
     fn setting(&self, name: &str) -> Result<String> {
-        match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Ok(self.transaction.isolation_name(self.settings).to_owned()),
-            "transaction_read_only" => Ok(if self.transaction.read_only { "on" } else { "off" }.to_owned()),
+        let lower = name.to_ascii_lowercase();
+        if let Some(shown) = self.transaction.shown(&lower, self.settings, self.database.db.is_replica()) {
+            return Ok(shown.to_owned());
+        }
+        match lower.as_str() {
             "synchronous_standby_names" => Ok(self.database.quorum_list()),
             _ => self.current_settings().show(name),
         }
@@ -306,10 +309,22 @@ impl SessionFacts for Facts<'_> {
         outcome
     }
 
-    fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
+    fn prepared_statements(&self) -> Vec<PreparedRow> {
         let named = self.names.statements.iter().filter(|(name, _)| !name.is_empty());
-        let mut all: Vec<_> = named.map(|(name, prepared)| (name.clone(), prepared.text.clone())).collect();
-        all.sort();
+        let mut all: Vec<_> = named
+            .map(|(name, named)| PreparedRow {
+                name: name.clone(),
+                text: named.text.clone(),
+                since: named.since,
+                parameters: match &*named.prepared.planned.lock() {
+                    Some(planned) => planned.analyzed.parameters.clone(),
+                    None => named.prepared.declared.clone(),
+                },
+                from_sql: named.from_sql,
+                runs: named.runs,
+            })
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
         all
     }
 }

@@ -3,7 +3,7 @@
 //! What PostgreSQL's cover: a statement's time begins with its message (in the extended protocol with the first of Parse,
 //! Bind and Execute, and runs until an Execute completes or Sync comes), and ends before its commit: a commit that
 //! waits for the disk has happened and cannot be cancelled. A limit that comes while the next message of a pipeline is
-//! waited for ends nothing, and the time begins anew with that message. Each wait for a lock has a time of its own.
+//! waited for fails that message. Each wait for a lock has a time of its own.
 //!
 //! # Invariants
 //! - K1. While `timing`, the alarm holds the present generation; [`Session::stop_clock`] ends that generation, so that no
@@ -70,13 +70,17 @@ pub struct IdleLimit {
 }
 
 impl Session {
+    /// Fails if the time of a statement ran out while the client's next message was waited for.
+    pub(super) fn check_clock(&mut self) -> Result<()> {
+        if self.limits.timing && self.cancel.reason() == Some(CancelReason::StatementTimeout) {
+            self.stop_clock();
+            return Err(cancelled(CancelReason::StatementTimeout));
+        }
+        Ok(())
+    }
+
     /// Begins the time of a statement, unless it runs.
     pub(super) fn start_clock(&mut self) {
-        if self.limits.timing && self.cancel.reason() == Some(CancelReason::StatementTimeout) {
-            // It ran out while the client's next message was waited for: that message has a time of its own.
-            self.limits.timing = false;
-            self.cancel.settle();
-        }
         let limits = self.settings.effective().limits;
         if limits.statement_ms | limits.transaction_ms == 0 || self.limits.timing {
             return;

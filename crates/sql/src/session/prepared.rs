@@ -92,10 +92,23 @@ pub(super) struct Portal {
     pub(super) started: bool,
 }
 
+/// A statement under the name that a session gave it.
+pub(super) struct NamedStatement {
+    pub(super) prepared: Arc<Prepared>,
+    /// The text as it was sent: of PREPARE with all of its query string.
+    pub(super) text: Arc<str>,
+    /// When it was prepared.
+    pub(super) since: i64,
+    /// Whether PREPARE made it, and not a message.
+    pub(super) from_sql: bool,
+    /// How often it ran. Plans are generic: none is made for the values of one run.
+    pub(super) runs: u64,
+}
+
 /// Statements and portals of one session, by name.
 #[derive(Default)]
 pub(super) struct Names {
-    pub(super) statements: Map<String, Arc<Prepared>>,
+    pub(super) statements: Map<String, NamedStatement>,
     pub(super) portals: Map<String, Portal>,
 }
 

@@ -22,6 +22,7 @@ use crate::{
     plan::{self, Plan},
     session::{
         Client, Formats, NoticeLevel, Session, cache,
+        client::draining,
         facts::Facts,
         named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
@@ -187,11 +188,12 @@ impl Session {
     /// As [`Session::plan_analyzed`], with a plan that does not read from the indexes in the families `unreadable`.
     fn plan_without(
         &self,
-        analyzed: analyze::bound::Analyzed,
+        mut analyzed: analyze::bound::Analyzed,
         verb: Verb,
         epoch: u64,
         unreadable: &[CfId],
     ) -> Result<Arc<Planned>> {
+        plan::leave_out_unread(&mut analyzed.bound);
         let catalog = self.catalog();
         let row_estimate = |cf| self.database.db.rows_in(cf);
         let plan =
@@ -269,9 +271,9 @@ impl Session {
         }
         self.ensure_transaction()?;
         if planned.analyzed.writes {
-            self.wait_for_room().await?;
+            draining(client, self.wait_for_room()).await?;
         }
-        planned = self.lock_planned(stmt, declared, planned).await?;
+        planned = draining(client, self.lock_planned(stmt, declared, planned)).await?;
         if planned.analyzed.assigns_xid {
             self.refuse_read_only("pg_current_xact_id()")?;
             self.engine.assign_xid()?;
@@ -279,6 +281,9 @@ impl Session {
         self.begin_statement(planned.analyzed.writes)?;
         if let Some(reading) = &mut self.reading {
             reading.snapshot = self.engine.snapshot();
+        }
+        if planned.analyzed.may_block {
+            client.drain_answered().await?;
         }
         let mut execution = self.execution(planned.plan.clone(), params);
         let mut sent = 0;
@@ -297,7 +302,7 @@ impl Session {
                 Ok(Step::Done { rows }) => break Ok(rows),
                 Ok(Step::Suspended) => {}
                 Ok(Step::Wait(blocker)) => {
-                    if let Err(error) = self.wait(blocker).await {
+                    if let Err(error) = draining(client, self.wait(blocker)).await {
                         break Err(error);
                     }
                 }

@@ -9,6 +9,8 @@
 //!   value set at BEGIN and at each savepoint, and puts it back.
 //! - S3. `effective` is what the values say: every function that changes a value that it holds reads it anew.
 
+pub(in crate::session) mod date_style;
+
 use std::sync::Arc;
 
 use collie_base::Map;
@@ -16,6 +18,7 @@ use collie_base::Map;
 use crate::{
     error::{Result, SqlError, SqlState},
     session::{effective::Effective, position::Position, time},
+    types::datetime::{Zone, ZoneError},
 };
 
 /// What a setting's value may be and whether it does anything.
@@ -100,12 +103,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("cpu_index_tuple_cost", Kind::Accepted, "0.005", "No effect: the planner has its own costs."),
     setting("cpu_operator_cost", Kind::Accepted, "0.0025", "No effect: the planner has its own costs."),
     setting("cpu_tuple_cost", Kind::Accepted, "0.01", "No effect: the planner has its own costs."),
-    reported(
-        "datestyle",
-        Kind::Word(&["iso, mdy", "iso, dmy", "iso, ymd"]),
-        "ISO, MDY",
-        "How dates are written, and read when ambiguous.",
-    ),
+    reported("datestyle", Kind::Text, "ISO, MDY", "How dates are written, and read when ambiguous."),
     setting("deadlock_timeout", Kind::Accepted, "1s", "No effect: deadlocks are found when a wait begins."),
     setting("default_table_access_method", Kind::Accepted, "heap", "No effect: there is one."),
     setting("default_tablespace", Kind::Accepted, "", "No effect: there are no tablespaces."),
@@ -122,7 +120,12 @@ pub const SETTINGS: &[Setting] = &[
     setting("enable_nestloop", Kind::Accepted, "on", "No effect."),
     setting("enable_seqscan", Kind::Accepted, "on", "No effect."),
     setting("escape_string_warning", Kind::Accepted, "on", "No effect."),
-    setting("extra_float_digits", Kind::Integer(-15, 3), "1", "Floats are always written in shortest exact form."),
+    setting(
+        "extra_float_digits",
+        Kind::Integer(-15, 3),
+        "1",
+        "Digits of floats: above 0 the shortest exact form, else so many beside the 15 or 6 that are always good.",
+    ),
     setting("from_collapse_limit", Kind::Accepted, "8", "No effect."),
     setting("geqo", Kind::Accepted, "on", "No effect."),
     setting(
@@ -265,7 +268,12 @@ impl Settings {
     pub fn get(&self, name: &str) -> &str {
         let at = SETTINGS.binary_search_by(|setting| setting.name.cmp(name));
         let setting = &SETTINGS[at.expect("callers name settings of the table")];
-        self.values.get(setting.name).or_else(|| self.defaults.get(setting.name)).map_or(setting.default, |v| v)
+        self.values.get(setting.name).map_or_else(|| self.usual(setting), |value| value)
+    }
+
+    /// Returns what RESET goes back to.
+    fn usual(&self, setting: &Setting) -> &str {
+        self.defaults.get(setting.name).map_or(setting.default, |value| value)
     }
 
     /// Returns the values that statements ask for, read already.
@@ -305,7 +313,7 @@ impl Settings {
         };
         match value {
             Some(value) => {
-                let value = check(setting, value)?;
+                let value = check(setting, value, self.get(setting.name), self.usual(setting))?;
                 self.values.insert(setting.name, value.into());
             }
             None => {
@@ -321,8 +329,15 @@ impl Settings {
     /// # Errors
     /// As [`Settings::set`].
     pub fn set_default(&mut self, name: &str, value: &str) -> Result<()> {
-        let setting = find(name).ok_or_else(|| unknown(name))?;
-        let value = check(setting, value)?;
+        let Some(setting) = find(name) else {
+            if !name.contains('.') {
+                return Err(unknown(name));
+            }
+            self.custom.insert(name.to_ascii_lowercase(), value.into());
+            return Ok(());
+        };
+        let usual = self.usual(setting);
+        let value = check(setting, value, usual, usual)?;
         self.defaults.insert(setting.name, value.into());
         self.refresh();
         Ok(())
@@ -341,12 +356,15 @@ impl Settings {
     }
 }
 
-/// Returns the value in its stored form, or why the setting cannot take it.
-fn check(setting: &Setting, value: &str) -> Result<String> {
+fn invalid_value(name: &str, value: &str) -> SqlError {
+    SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
+}
+
+/// Returns the value in its stored form, or why the setting cannot take it. What a value leaves out stays as it is in
+/// `current`, or goes back to what it is in `usual`.
+fn check(setting: &Setting, value: &str, current: &str, usual: &str) -> Result<String> {
     let name = setting.display();
-    let invalid = || {
-        SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
-    };
+    let invalid = || invalid_value(name, value);
     Ok(match setting.kind {
         Kind::Bool => if parse_bool(value).ok_or_else(|| {
             SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))
@@ -371,7 +389,10 @@ fn check(setting: &Setting, value: &str) -> Result<String> {
         Kind::Text if setting.name == "collie.wait_for_lsn" && !value.trim().is_empty() => {
             Position::read(value).ok_or_else(|| invalid().hint("It is HISTORY:LSN, or an LSN."))?.to_string()
         }
-        Kind::Text if setting.name == "timezone" => check_time_zone(value).ok_or_else(invalid)?,
+        Kind::Text if setting.name == "timezone" => check_time_zone(value)?,
+        Kind::Text if setting.name == "datestyle" => {
+            date_style::check(value, current, usual).map_err(|detail| invalid().detail(detail))?
+        }
         Kind::Text | Kind::Accepted => value.to_owned(),
         Kind::Fixed if value.eq_ignore_ascii_case(setting.default) => setting.default.to_owned(),
         Kind::Fixed => return Err(invalid().detail(format!("It is always {}.", setting.default))),
@@ -381,24 +402,7 @@ fn check(setting: &Setting, value: &str) -> Result<String> {
 fn check_word(name: &str, words: &[&str], value: &str) -> Option<String> {
     let lower = value.trim().to_ascii_lowercase();
     match name {
-        "client_encoding" => match lower.replace(['-', '_'], "").as_str() {
-            "utf8" | "unicode" => Some("UTF8".to_owned()),
-            "sqlascii" => Some("SQL_ASCII".to_owned()),
-            _ => None,
-        },
-        "datestyle" => {
-            let mut order = "MDY";
-            for part in lower.split(',').map(str::trim) {
-                match part {
-                    "iso" => {}
-                    "mdy" | "us" | "noneuro" | "noneuropean" => order = "MDY",
-                    "dmy" | "euro" | "european" => order = "DMY",
-                    "ymd" => order = "YMD",
-                    _ => return None,
-                }
-            }
-            Some(format!("ISO, {order}"))
-        }
+        "client_encoding" => check_encoding(value).map(str::to_owned),
         "synchronous_commit" => match parse_bool(&lower) {
             Some(true) => Some("on".to_owned()),
             Some(false) => Some("off".to_owned()),
@@ -408,30 +412,28 @@ fn check_word(name: &str, words: &[&str], value: &str) -> Option<String> {
     }
 }
 
-/// Seconds east of UTC of a time zone that is UTC or a fixed offset: `UTC`, `+02`, `-05:30`.
-pub fn time_zone_offset(zone: &str) -> Option<i32> {
-    let upper = zone.trim().to_ascii_uppercase();
-    if matches!(upper.as_str(), "UTC" | "GMT" | "ETC/UTC" | "Z" | "ZULU" | "UCT" | "ETC/GMT" | "UNIVERSAL" | "0") {
-        return Some(0);
+fn check_time_zone(value: &str) -> Result<String> {
+    let refused = || invalid_value("TimeZone", value);
+    match Zone::of_setting(value) {
+        Ok((_, shown)) => Ok(shown),
+        Err(ZoneError::Unknown) => Err(refused()),
+        Err(ZoneError::Interval(detail)) => Err(refused().detail(detail)),
+        Err(ZoneError::LeapSeconds) => Err(SqlError::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("time zone \"{value}\" appears to use leap seconds"),
+        )
+        .detail("PostgreSQL does not support leap seconds.")),
     }
-    let (sign, digits) = match upper.as_bytes().first()? {
-        b'+' => (1, &upper[1..]),
-        b'-' => (-1, &upper[1..]),
-        b'0'..=b'9' => (1, upper.as_str()),
-        _ => return None,
-    };
-    let (hours, minutes) = digits.split_once(':').unwrap_or((digits, "0"));
-    let number = |digits: &str| {
-        // A second sign would pass `parse`.
-        let plain = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if plain { digits.parse::<i32>().ok() } else { None }
-    };
-    let (hours, minutes) = (number(hours)?, number(minutes)?);
-    (hours <= 15 && minutes < 60).then(|| sign * (hours * 3600 + minutes * 60))
 }
 
-fn check_time_zone(value: &str) -> Option<String> {
-    time_zone_offset(value).map(|_| value.trim().to_owned())
+/// Returns the shown name of an encoding: letters and digits of its name count, in any case.
+fn check_encoding(value: &str) -> Option<&'static str> {
+    let letters: String = value.chars().filter(char::is_ascii_alphanumeric).collect();
+    match letters.to_ascii_lowercase().as_str() {
+        "utf8" | "unicode" => Some("UTF8"),
+        "sqlascii" => Some("SQL_ASCII"),
+        _ => None,
+    }
 }
 
 /// Reads a switch as PostgreSQL does: any unambiguous prefix of true, false, yes, no, on, off, or 1 and 0.
@@ -456,7 +458,12 @@ mod tests {
     fn table_is_sorted_and_each_default_is_valid() {
         assert!(SETTINGS.is_sorted_by(|a, b| a.name < b.name));
         for setting in SETTINGS {
-            assert_eq!(check(setting, setting.default).ok().as_deref(), Some(setting.default), "{}", setting.name);
+            assert_eq!(
+                check(setting, setting.default, setting.default, setting.default).ok().as_deref(),
+                Some(setting.default),
+                "{}",
+                setting.name
+            );
         }
     }
 
@@ -468,8 +475,13 @@ mod tests {
             ("synchronous_commit", "false", "off"),
             ("Synchronous_Commit", "LOCAL", "local"),
             ("client_encoding", "utf-8", "UTF8"),
+            ("client_encoding", "'utf-8'", "UTF8"),
             ("datestyle", "dmy", "ISO, DMY"),
+            ("datestyle", "German", "German, DMY"),
+            ("datestyle", "iso, default", "ISO, MDY"),
             ("timezone", "+02:30", "+02:30"),
+            ("timezone", "-12.5", "<-12:30>+12:30"),
+            ("timezone", "etc/utc", "Etc/UTC"),
             ("work_mem", "1GB", "1GB"),
             ("statement_timeout", "2000", "2s"),
             ("lock_timeout", "90 s", "90s"),
@@ -489,6 +501,10 @@ mod tests {
             ("timezone", "Mars/Olympus", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "-15859859", SqlState::INVALID_PARAMETER_VALUE),
             ("timezone", "--15", SqlState::INVALID_PARAMETER_VALUE),
+            ("timezone", "+5:30:15", SqlState::INVALID_PARAMETER_VALUE),
+            ("timezone", "EST5EDT", SqlState::INVALID_PARAMETER_VALUE),
+            ("datestyle", "ISO, German", SqlState::INVALID_PARAMETER_VALUE),
+            ("datestyle", "ISO, DMY, MDY", SqlState::INVALID_PARAMETER_VALUE),
             ("collie.wait_for_lsn", "12", SqlState::INVALID_PARAMETER_VALUE),
             ("extra_float_digits", "99", SqlState::INVALID_PARAMETER_VALUE),
             ("default_transaction_read_only", "maybe", SqlState::INVALID_PARAMETER_VALUE),

@@ -12,7 +12,8 @@
 //! - B2. A private catalog exists iff this transaction changed definitions; then it holds the catalog lock.
 //! - B3. Families made by a transaction that ends without commit are freed; families it replaced are freed only after
 //!   its commit is acknowledged.
-//! - B4. Whatever was deferred is answered before the commit is appended; ROLLBACK TO brings back what was deferred when
+//! - B4. ROLLBACK TO and RELEASE bring back the modes that the transaction had when the savepoint was set.
+//! - B5. Whatever was deferred is answered before the commit is appended; ROLLBACK TO brings back what was deferred when
 //!   the savepoint was set, and how constraints were set then.
 
 use std::sync::Arc;
@@ -26,7 +27,8 @@ use crate::{
     exec::foreign::Event,
     parse::ast,
     session::{
-        Client, NoticeLevel, Session, Status, publication::Publication, referential::Timing, settings::Settings,
+        Client, NoticeLevel, Session, Status, client::draining, publication::Publication, referential::Timing,
+        settings::Settings,
     },
 };
 
@@ -40,14 +42,29 @@ pub(super) enum Block {
     Failed,
 }
 
+/// What BEGIN and SET TRANSACTION say of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Modes {
+    /// As written: READ UNCOMMITTED is shown, and is READ COMMITTED.
+    level: ast::IsolationLevel,
+    read_only: bool,
+    deferrable: bool,
+}
+
+impl Default for Modes {
+    fn default() -> Self {
+        Self { level: ast::IsolationLevel::ReadCommitted, read_only: false, deferrable: false }
+    }
+}
+
 /// What a session has open.
 #[derive(Default)]
 pub(super) struct Transaction {
     pub(super) block: Block,
     began: i64,
-    isolation: Option<Isolation>,
-    pub(super) read_only: bool,
-    /// Whether a statement ran, after which SET TRANSACTION ISOLATION LEVEL is refused.
+    /// Those of the open block.
+    modes: Modes,
+    /// Whether a statement ran that had a snapshot, after which most of SET TRANSACTION is refused.
     used: bool,
     /// Settings as they were at BEGIN, when they were changed since.
     settings_before: Option<Settings>,
@@ -62,13 +79,14 @@ pub(super) struct Transaction {
     savepoints: Vec<Savepoint>,
     /// What SET CONSTRAINTS said.
     pub(super) timing: Timing,
-    /// What deferred foreign keys ask about (B4).
+    /// What deferred foreign keys ask about (B5).
     pub(super) deferred: Vec<Event>,
 }
 
 struct Savepoint {
     name: String,
     mark: Mark,
+    modes: Modes,
     overlay: Option<Arc<Catalog>>,
     settings: Settings,
     replaced: usize,
@@ -90,14 +108,26 @@ impl Transaction {
         (self.block != Block::None).then_some(self.began)
     }
 
-    /// Returns the name of the isolation level in force, as SHOW prints it.
-    pub(super) fn isolation_name<'a>(&self, settings: &'a Settings) -> &'a str {
-        match (self.block, self.isolation) {
-            (Block::Explicit | Block::Failed, Some(Isolation::Serializable)) => "serializable",
-            (Block::Explicit | Block::Failed, Some(Isolation::RepeatableRead)) => "repeatable read",
-            (Block::Explicit | Block::Failed, Some(Isolation::ReadCommitted)) => "read committed",
-            _ => settings.get("default_transaction_isolation"),
-        }
+    /// Returns the value of a setting that says how the transaction is, as SHOW prints it; `None` for another one. On a
+    /// replica everything is read-only.
+    pub(super) fn shown(&self, name: &str, settings: &Settings, is_replica: bool) -> Option<&'static str> {
+        let modes = if self.block == Block::None { usual_modes(settings, is_replica) } else { self.modes };
+        Some(match name {
+            "transaction_isolation" => isolation_text(modes.level),
+            "transaction_read_only" => on_off(modes.read_only),
+            "transaction_deferrable" => on_off(modes.deferrable),
+            _ => return None,
+        })
+    }
+}
+
+/// Returns the modes of a transaction that says nothing of them.
+fn usual_modes(settings: &Settings, is_replica: bool) -> Modes {
+    Modes {
+        level: isolation_level(settings.get("default_transaction_isolation"))
+            .unwrap_or(ast::IsolationLevel::ReadCommitted),
+        read_only: settings.effective().read_only || is_replica,
+        deferrable: settings.is_on("default_transaction_deferrable"),
     }
 }
 
@@ -118,49 +148,45 @@ impl Session {
     pub(super) fn ensure_transaction(&mut self) -> Result<()> {
         match self.transaction.block {
             Block::Failed => return Err(failed_block()),
-            Block::None => self.open_block(Block::Implicit)?,
+            Block::None => self.open_block(Block::Implicit),
             Block::Implicit | Block::Explicit => {}
         }
         self.transaction.used = true;
+        self.begin_engine()
+    }
+
+    /// Begins the engine's transaction in an open block, if it has not begun.
+    fn begin_engine(&mut self) -> Result<()> {
         if !self.engine.in_transaction() {
-            let isolation = match self.transaction.isolation {
-                Some(isolation) => isolation,
-                None => self.default_isolation(),
-            };
-            self.engine.begin(isolation, self.transaction.read_only)?;
+            let modes = self.transaction.modes;
+            self.engine.begin(isolation_of(modes.level), modes.read_only)?;
         }
         Ok(())
     }
 
-    fn open_block(&mut self, block: Block) -> Result<()> {
-        self.transaction = Transaction {
-            block,
-            began: self.statement_time,
-            read_only: self.is_read_only_by_default(),
-            ..Transaction::default()
-        };
-        Ok(())
+    /// Makes sure that a block is open, for a statement that neither reads nor writes rows.
+    pub(super) fn ensure_block(&mut self) {
+        if self.transaction.block == Block::None {
+            self.open_block(Block::Implicit);
+        }
     }
 
-    /// Returns whether new transactions refuse writes: on a replica all do.
-    fn is_read_only_by_default(&self) -> bool {
-        self.settings.effective().read_only || self.database.db.is_replica()
+    fn open_block(&mut self, block: Block) {
+        self.transaction =
+            Transaction { block, began: self.statement_time, modes: self.usual_modes(), ..Transaction::default() };
+    }
+
+    fn usual_modes(&self) -> Modes {
+        usual_modes(&self.settings, self.database.db.is_replica())
+    }
+
+    fn modes(&self) -> Modes {
+        if self.transaction.block == Block::None { self.usual_modes() } else { self.transaction.modes }
     }
 
     /// Returns whether writes are refused now.
     pub(super) fn is_read_only(&self) -> bool {
-        match self.transaction.block {
-            Block::None => self.is_read_only_by_default(),
-            Block::Implicit | Block::Explicit | Block::Failed => self.transaction.read_only,
-        }
-    }
-
-    fn default_isolation(&self) -> Isolation {
-        match self.settings.get("default_transaction_isolation") {
-            "repeatable read" => Isolation::RepeatableRead,
-            "serializable" => Isolation::Serializable,
-            _ => Isolation::ReadCommitted,
-        }
+        self.modes().read_only
     }
 
     /// Returns whether all statements of the transaction see one snapshot.
@@ -170,7 +196,7 @@ impl Session {
 
     /// Returns the isolation of the transaction, or of the next one.
     pub(super) fn isolation(&self) -> Isolation {
-        self.transaction.isolation.unwrap_or_else(|| self.default_isolation())
+        isolation_of(self.modes().level)
     }
 
     /// Refuses a statement that cannot run inside a block.
@@ -238,7 +264,7 @@ impl Session {
                 let text = "there is already a transaction in progress";
                 client.notice(NoticeLevel::Warning, warning(SqlState::ACTIVE_SQL_TRANSACTION, text).report());
             }
-            Block::None => self.open_block(Block::Explicit)?,
+            Block::None => self.open_block(Block::Explicit),
             Block::Implicit => self.transaction.block = Block::Explicit,
         }
         let applied = self.transaction_modes(modes);
@@ -251,37 +277,55 @@ impl Session {
 
     /// Applies BEGIN's or SET TRANSACTION's modes to the open block.
     pub(super) fn transaction_modes(&mut self, modes: &[ast::TransactionMode]) -> Result<()> {
+        self.ensure_block();
+        let refused = |text: &str| Err(SqlError::new(SqlState::ACTIVE_SQL_TRANSACTION, text));
+        let (used, in_savepoint) = (self.transaction.used, !self.transaction.savepoints.is_empty());
+        let before = self.transaction.modes;
         for mode in modes {
-            match mode {
-                ast::TransactionMode::Isolation(level) => {
-                    let level = isolation_of(*level);
-                    if self.engine.in_transaction() && self.transaction.isolation != Some(level) {
+            let now = &mut self.transaction.modes;
+            match *mode {
+                ast::TransactionMode::Isolation(level) if level == now.level => {}
+                ast::TransactionMode::Isolation(_) if used => {
+                    return refused("SET TRANSACTION ISOLATION LEVEL must be called before any query");
+                }
+                ast::TransactionMode::Isolation(_) if in_savepoint => {
+                    return refused("SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction");
+                }
+                ast::TransactionMode::Isolation(level) => now.level = level,
+                ast::TransactionMode::ReadOnly(false) if now.read_only => {
+                    if in_savepoint {
+                        return refused("cannot set transaction read-write mode inside a read-only transaction");
+                    }
+                    if used {
+                        return refused("transaction read-write mode must be set before any query");
+                    }
+                    if self.database.db.is_replica() {
                         return Err(SqlError::new(
-                            SqlState::ACTIVE_SQL_TRANSACTION,
-                            "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                            SqlState::FEATURE_NOT_SUPPORTED,
+                            "cannot set transaction read-write mode during recovery",
                         ));
                     }
-                    self.transaction.isolation = Some(level);
+                    now.read_only = false;
                 }
-                ast::TransactionMode::ReadOnly(false) if self.database.db.is_replica() => {
-                    return Err(SqlError::new(
-                        SqlState::FEATURE_NOT_SUPPORTED,
-                        "cannot set transaction read-write mode during recovery",
-                    ));
+                ast::TransactionMode::ReadOnly(read_only) => now.read_only = read_only,
+                ast::TransactionMode::Deferrable(_) if in_savepoint => {
+                    return refused("SET TRANSACTION [NOT] DEFERRABLE cannot be called within a subtransaction");
                 }
-                ast::TransactionMode::ReadOnly(read_only) => {
-                    if !read_only && self.transaction.read_only && self.transaction.used {
-                        return Err(SqlError::new(
-                            SqlState::ACTIVE_SQL_TRANSACTION,
-                            "transaction read-write mode must be set before any query",
-                        ));
-                    }
-                    self.transaction.read_only = *read_only;
+                ast::TransactionMode::Deferrable(_) if used => {
+                    return refused("SET TRANSACTION [NOT] DEFERRABLE must be called before any query");
                 }
-                // DEFERRABLE asks for a snapshot that cannot be cancelled for what it read. Every snapshot is one: it shows
-                // exactly the commits below it in the one serial order, so a reader stands there whatever comes later.
-                ast::TransactionMode::Deferrable(_) => {}
+                // Shown, and nothing else. It asks for a snapshot that cannot be cancelled for what it read. Every snapshot
+                // is one: it shows exactly the commits below it in the one serial order, so a reader stands there whatever
+                // comes later.
+                ast::TransactionMode::Deferrable(deferrable) => now.deferrable = deferrable,
             }
+        }
+        let now = self.transaction.modes;
+        let is_begun_otherwise =
+            isolation_of(now.level) != isolation_of(before.level) || before.read_only && !now.read_only;
+        if is_begun_otherwise && self.engine.in_transaction() {
+            // Nothing was done in it, and no savepoint marks it: it begins again with the first statement.
+            self.engine.rollback();
         }
         Ok(())
     }
@@ -337,7 +381,7 @@ impl Session {
             // Nobody else has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
-        let acknowledged = self.acknowledged(ack).await;
+        let acknowledged = draining(client, self.acknowledged(ack)).await;
         if let Some(publication) = publication {
             publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }
@@ -399,10 +443,14 @@ impl Session {
 
     fn savepoint(&mut self, name: &str) -> Result<&'static str> {
         self.in_block("SAVEPOINT")?;
-        self.ensure_transaction()?;
+        if self.transaction.block == Block::Failed {
+            return Err(failed_block());
+        }
+        self.begin_engine()?;
         self.transaction.savepoints.push(Savepoint {
             name: name.to_owned(),
             mark: self.engine.savepoint(),
+            modes: self.transaction.modes,
             overlay: self.transaction.overlay.clone(),
             settings: self.settings.clone(),
             replaced: self.transaction.replaced.len(),
@@ -419,6 +467,7 @@ impl Session {
             return Err(failed_block());
         }
         let at = self.find_savepoint(name)?;
+        self.transaction.modes = self.transaction.savepoints[at].modes;
         self.transaction.savepoints.truncate(at);
         Ok("RELEASE")
     }
@@ -429,6 +478,7 @@ impl Session {
         self.transaction.savepoints.truncate(at + 1);
         let savepoint = &self.transaction.savepoints[at];
         self.engine.rollback_to(savepoint.mark);
+        self.transaction.modes = savepoint.modes;
         self.transaction.overlay = savepoint.overlay.clone();
         self.transaction.timing = savepoint.timing.clone();
         self.transaction.deferred = savepoint.deferred.clone();
@@ -494,6 +544,28 @@ const fn isolation_of(level: ast::IsolationLevel) -> Isolation {
         ast::IsolationLevel::RepeatableRead => Isolation::RepeatableRead,
         ast::IsolationLevel::Serializable => Isolation::Serializable,
     }
+}
+
+/// Returns a level as SHOW prints it.
+pub(super) const fn isolation_text(level: ast::IsolationLevel) -> &'static str {
+    match level {
+        ast::IsolationLevel::ReadUncommitted => "read uncommitted",
+        ast::IsolationLevel::ReadCommitted => "read committed",
+        ast::IsolationLevel::RepeatableRead => "repeatable read",
+        ast::IsolationLevel::Serializable => "serializable",
+    }
+}
+
+/// Reads a level by its words.
+pub(super) fn isolation_level(text: &str) -> Option<ast::IsolationLevel> {
+    use ast::IsolationLevel as L;
+    let levels = [L::ReadUncommitted, L::ReadCommitted, L::RepeatableRead, L::Serializable];
+    levels.into_iter().find(|level| isolation_text(*level).eq_ignore_ascii_case(text))
+}
+
+/// Returns a switch as SHOW prints it.
+pub(super) const fn on_off(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 fn refuse_chain(chain: bool) -> Result<()> {

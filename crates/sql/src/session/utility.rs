@@ -16,9 +16,10 @@ use crate::{
     session::{
         Client, NoticeLevel, Session,
         checkpoint::copied_columns,
-        prepared::{Prepared, Verb, utility_tag},
+        prepared::{NamedStatement, Prepared, Verb, utility_tag},
         run::Rows,
         settings::{SETTINGS, find},
+        transaction::{isolation_level, isolation_text, on_off},
     },
     types::{SqlType, Value, oid},
 };
@@ -45,8 +46,8 @@ impl Session {
             Stmt::Explain(_) => Some(vec![text_column("QUERY PLAN")]),
             Stmt::CopyDatabase(_) => Some(copied_columns()),
             Stmt::Execute(execute) => {
-                let prepared = self.names.statements.get(&execute.name)?;
-                let planned = self.planned(prepared).ok()??;
+                let named = self.names.statements.get(&execute.name)?;
+                let planned = self.planned(&named.prepared).ok()??;
                 let columns = &planned.analyzed.columns;
                 (planned.verb == Verb::Select || !columns.is_empty()).then(|| columns.clone())
             }
@@ -57,6 +58,9 @@ impl Session {
     /// Runs a statement that is not planned; returns its command tag.
     pub(super) async fn utility<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<String> {
         let tag = utility_tag(stmt).to_owned();
+        if !matches!(**stmt, Stmt::Set(_) | Stmt::Show(_) | Stmt::Prepare(_) | Stmt::Execute(_) | Stmt::Deallocate(_)) {
+            client.drain_answered().await?;
+        }
         match &**stmt {
             Stmt::CreateTable(_)
             | Stmt::CreateIndex(_)
@@ -76,7 +80,7 @@ impl Session {
             Stmt::Reset(name) => self.reset(name.as_deref(), client)?,
             Stmt::Show(name) => {
                 self.show(name, client)?;
-                self.ensure_transaction()?;
+                self.ensure_block();
             }
             Stmt::Vacuum(vacuum) => self.vacuum(vacuum).await?,
             Stmt::Explain(explain) => self.explain(explain, client).await?,
@@ -111,13 +115,8 @@ impl Session {
         };
         let value = (!set.values.is_empty()).then_some(value);
         match (set.name.to_ascii_lowercase().as_str(), value.as_deref()) {
-            ("transaction_isolation", Some(level)) => {
-                let level = isolation_level(level)?;
-                self.transaction_modes(&[ast::TransactionMode::Isolation(level)])
-            }
-            ("transaction_read_only", Some(value)) => {
-                let on = super::settings::parse_bool(value).ok_or_else(|| invalid("transaction_read_only", value))?;
-                self.transaction_modes(&[ast::TransactionMode::ReadOnly(on)])
+            (name @ ("transaction_isolation" | "transaction_read_only" | "transaction_deferrable"), value) => {
+                self.transaction_modes(&[mode_of_setting(name, value)?])
             }
             // No setting of the session: it holds for the server, as the option does.
             (SWITCH, Some(value)) => {
@@ -154,7 +153,10 @@ impl Session {
 
     fn reset<C: Client>(&mut self, name: Option<&str>, client: &mut C) -> Result<()> {
         match name {
-            Some(name) => self.set_in_transaction(name, None, false, client),
+            Some(name) => {
+                let set = ast::Set { name: name.to_owned(), values: Vec::new(), local: false };
+                self.set(&set, client)
+            }
             None => {
                 for setting in SETTINGS {
                     self.set_in_transaction(setting.name, None, false, client)?;
@@ -165,9 +167,11 @@ impl Session {
     }
 
     fn shown(&self, name: &str) -> Result<String> {
-        match name.to_ascii_lowercase().as_str() {
-            "transaction_isolation" => Ok(self.transaction.isolation_name(&self.settings).to_owned()),
-            "transaction_read_only" => Ok(on_off(self.is_read_only()).to_owned()),
+        let lower = name.to_ascii_lowercase();
+        if let Some(shown) = self.transaction.shown(&lower, &self.settings, self.database.db.is_replica()) {
+            return Ok(shown.to_owned());
+        }
+        match lower.as_str() {
             "synchronous_standby_names" => Ok(self.database.quorum_list()),
             _ => self.settings.show(name),
         }
@@ -265,17 +269,26 @@ impl Session {
         };
         self.planned(&prepared)?;
         self.database.resources().check_prepared(self.names.statements.len())?;
-        self.names.statements.insert(prepare.name.clone(), Arc::new(prepared));
+        let named = NamedStatement {
+            prepared: Arc::new(prepared),
+            text: prepare.text.as_str().into(),
+            since: self.statement_time,
+            from_sql: true,
+            runs: 0,
+        };
+        self.names.statements.insert(prepare.name.clone(), named);
         Ok(())
     }
 
     async fn execute_named<C: Client>(&mut self, execute: &ast::Execute, client: &mut C) -> Result<String> {
-        let prepared = self.names.statements.get(&execute.name).cloned().ok_or_else(|| {
+        let named = self.names.statements.get_mut(&execute.name).ok_or_else(|| {
             SqlError::new(
                 SqlState::INVALID_SQL_STATEMENT_NAME,
                 format!("prepared statement \"{}\" does not exist", execute.name),
             )
         })?;
+        named.runs += 1;
+        let prepared = named.prepared.clone();
         let (Some(stmt), Some(planned)) = (&prepared.stmt, self.planned(&prepared)?) else {
             return Err(SqlError::unsupported("EXECUTE of a statement that is not SELECT, INSERT, UPDATE or DELETE"));
         };
@@ -317,10 +330,12 @@ impl Session {
             parameters: Vec::new(),
             columns,
             modifying: Vec::new(),
+            whole: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,
             assigns_xid: false,
+            may_block: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
         Ok(self.rows_of(planned, client).await?.pop().unwrap_or_default())
@@ -389,31 +404,26 @@ fn shown_name(name: &str) -> &str {
     find(name).map_or(name, |setting| setting.display())
 }
 
-fn on_off(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
-}
-
 fn invalid(name: &str, value: &str) -> SqlError {
     SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{name}\": \"{value}\""))
 }
 
-fn isolation_text(level: ast::IsolationLevel) -> &'static str {
-    match level {
-        ast::IsolationLevel::ReadUncommitted => "read uncommitted",
-        ast::IsolationLevel::ReadCommitted => "read committed",
-        ast::IsolationLevel::RepeatableRead => "repeatable read",
-        ast::IsolationLevel::Serializable => "serializable",
-    }
-}
-
-fn isolation_level(text: &str) -> Result<ast::IsolationLevel> {
-    match text.to_ascii_lowercase().as_str() {
-        "read uncommitted" => Ok(ast::IsolationLevel::ReadUncommitted),
-        "read committed" => Ok(ast::IsolationLevel::ReadCommitted),
-        "repeatable read" => Ok(ast::IsolationLevel::RepeatableRead),
-        "serializable" => Ok(ast::IsolationLevel::Serializable),
-        _ => Err(invalid("transaction_isolation", text)),
-    }
+/// Returns the mode of a transaction that a setting of it stands for; without a value, the one that RESET means.
+fn mode_of_setting(name: &str, value: Option<&str>) -> Result<ast::TransactionMode> {
+    let switch = || match value {
+        None => Ok(false),
+        Some(text) => super::settings::parse_bool(text).ok_or_else(|| {
+            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))
+        }),
+    };
+    Ok(match name {
+        "transaction_read_only" => ast::TransactionMode::ReadOnly(switch()?),
+        "transaction_deferrable" => ast::TransactionMode::Deferrable(switch()?),
+        _ => {
+            let text = value.unwrap_or("read committed");
+            ast::TransactionMode::Isolation(isolation_level(text).ok_or_else(|| invalid(name, text))?)
+        }
+    })
 }
 
 /// Writes a schema name of the search path so that splitting the path finds it again.

@@ -292,6 +292,21 @@ impl Value {
 
 /// Sameness for plans and tests: same kind and equal in its natural order, NULL the same as NULL. SQL's `=` is
 /// [`Value::compare`] with the type, after NULLs were handled.
+impl Value {
+    /// Returns whether two values are the same in every way that can be seen: `0` and `-0`, or `1.0` and `1.00`, are equal and
+    /// not identical.
+    pub fn is_identical(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Float4(a), Self::Float4(b)) => a.to_bits() == b.to_bits(),
+            (Self::Float8(a), Self::Float8(b)) => a.to_bits() == b.to_bits(),
+            (Self::Numeric(a), Self::Numeric(b)) => a.parts() == b.parts(),
+            (Self::Interval(a), Self::Interval(b)) => (a.months, a.days, a.micros) == (b.months, b.days, b.micros),
+            (Self::Text(a), Self::Text(b)) => a == b,
+            _ => self == other,
+        }
+    }
+}
+
 impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)

@@ -11,8 +11,8 @@ use collie_engine::{
 use collie_engine::kv::{self, Token};
 
 use super::{
-    ActivityRow, Doing, Promotion, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble, call,
-    install, rows,
+    ActivityRow, Doing, PreparedRow, Promotion, SessionFacts, SettingRow, Severity, SnapshotRow, StoreFigures, Trouble,
+    call, install, rows,
 };
 use crate::{
     catalog::{
@@ -298,8 +298,15 @@ impl SessionFacts for FakeSession {
         Ok(())
     }
 
-    fn prepared_statements(&self) -> Vec<(String, Arc<str>)> {
-        vec![("p".to_owned(), "SELECT 1".into())]
+    fn prepared_statements(&self) -> Vec<PreparedRow> {
+        vec![PreparedRow {
+            name: "p".to_owned(),
+            text: "SELECT 1".into(),
+            since: 0,
+            parameters: vec![oid::INT4],
+            from_sql: false,
+            runs: 2,
+        }]
     }
 }
 

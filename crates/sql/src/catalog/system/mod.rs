@@ -187,8 +187,25 @@ pub trait SessionFacts {
     /// # Errors
     /// As a statement that is cancelled.
     fn sleep(&self, time: Duration) -> Result<()>;
-    /// Prepared statements of this session: name and text.
-    fn prepared_statements(&self) -> Vec<(String, Arc<str>)>;
+    /// Prepared statements of this session that have a name.
+    fn prepared_statements(&self) -> Vec<PreparedRow>;
+}
+
+/// A row of `pg_prepared_statements`.
+#[derive(Clone, Debug)]
+pub struct PreparedRow {
+    /// Its name.
+    pub name: String,
+    /// The text as it was sent.
+    pub text: Arc<str>,
+    /// When it was prepared, in microseconds since 2000.
+    pub since: i64,
+    /// Types of its parameters.
+    pub parameters: Vec<Oid>,
+    /// Whether PREPARE made it.
+    pub from_sql: bool,
+    /// How often it ran.
+    pub runs: u64,
 }
 
 /// How far a replica is.

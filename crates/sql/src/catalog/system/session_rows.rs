@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     catalog::{relation::Oid, snapshot::PG_CATALOG},
-    types::{Interval, Value},
+    types::{Interval, Value, oid},
 };
 
 /// OID of the only database.
@@ -54,12 +54,15 @@ pub(super) fn fill(facts: &dyn SessionFacts, out: &mut Output<'_>) -> bool {
         "collie_following" => redundancy::following(facts, out),
         "collie_health" => redundancy::health(facts, out),
         "pg_prepared_statements" => {
-            for (name, text) in facts.prepared_statements() {
+            for row in facts.prepared_statements() {
+                let types = row.parameters.iter().map(|ty| Value::Oid(*ty)).collect();
                 out.push([
-                    ("name", name.into()),
-                    ("statement", Value::Text(text)),
-                    ("from_sql", Value::Bool(false)),
-                    ("generic_plans", Value::Int8(0)),
+                    ("name", row.name.into()),
+                    ("statement", Value::Text(row.text)),
+                    ("prepare_time", Value::TimestampTz(row.since)),
+                    ("parameter_types", Value::array(oid::REGTYPE, types)),
+                    ("from_sql", Value::Bool(row.from_sql)),
+                    ("generic_plans", Value::Int8(i64::try_from(row.runs).unwrap_or(i64::MAX))),
                     ("custom_plans", Value::Int8(0)),
                 ]);
             }

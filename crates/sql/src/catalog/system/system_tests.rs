@@ -697,7 +697,8 @@ fn session_relations_show_the_session() {
         ),
         ["0/40|0/30|16|32|12"]
     );
-    assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &["name", "statement"]), ["p|SELECT 1"]);
+    let columns = ["name", "statement", "parameter_types", "from_sql", "generic_plans", "custom_plans"];
+    assert_eq!(read(&facts, "pg_prepared_statements", ("", ""), &columns), ["p|SELECT 1|{23}|f|2|0"]);
     assert_eq!(
         read(&facts, "pg_tables", ("schemaname", "Back Room"), &["tablename", "tableowner", "hasindexes"]),
         ["safe|collie|f"]

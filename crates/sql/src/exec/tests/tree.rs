@@ -93,10 +93,12 @@ pub(super) fn analyzed(bound: Bound) -> Analyzed {
         parameters: Vec::new(),
         columns: Vec::new(),
         modifying: Vec::new(),
+        whole: Vec::new(),
         relations: Vec::new(),
         writes: true,
         lock_strength: None,
         assigns_xid: false,
+        may_block: false,
     }
 }
 

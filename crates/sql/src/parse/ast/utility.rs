@@ -131,6 +131,8 @@ pub struct Prepare {
     pub types: Vec<TypeName>,
     /// What is prepared: SELECT, INSERT, UPDATE or DELETE.
     pub stmt: Box<Stmt>,
+    /// The query string it came in, for `pg_prepared_statements`.
+    pub text: String,
 }
 
 /// EXECUTE.

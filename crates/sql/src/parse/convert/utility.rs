@@ -134,7 +134,8 @@ impl Convert<'_> {
             let NodeEnum::TypeName(ty) = inner(ty)? else { return Err(missing()) };
             types.push(self.type_name(Some(ty))?);
         }
-        Ok(Stmt::Prepare(Prepare { name, types, stmt: Box::new(self.stmt(required(query)?)?) }))
+        let stmt = Box::new(self.stmt(required(query)?)?);
+        Ok(Stmt::Prepare(Prepare { name, types, stmt, text: self.text.to_owned() }))
     }
 
     /// Converts EXECUTE.

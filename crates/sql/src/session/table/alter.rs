@@ -184,10 +184,12 @@ impl Session {
             parameters: Vec::new(),
             columns: vec![ResultColumn { name: String::new(), ty: SqlType::new(oid::INT4), origin: None }],
             modifying: Vec::new(),
+            whole: Vec::new(),
             relations: Vec::new(),
             writes: false,
             lock_strength: None,
             assigns_xid: false,
+            may_block: false,
         };
         let planned = self.plan_analyzed(analyzed, Verb::Select, self.catalog().epoch)?;
         self.refuse_stale_snapshot()?;

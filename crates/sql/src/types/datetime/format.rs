@@ -1,8 +1,21 @@
-//! Dates and times as text, in ISO style: `1999-01-08 04:05:06.789+01`, years before 1 with ` BC` behind.
+//! Dates and times as text, in the styles of DateStyle; years before 1 have ` BC` behind.
+//!
+//! | style | timestamp with time zone | date |
+//! |---|---|---|
+//! | ISO | `1999-01-08 04:05:06.789+01` | `1999-01-08` |
+//! | Postgres | `Fri Jan 08 04:05:06.789 1999 CET`, DMY: `Fri 08 Jan ...` | `01-08-1999`, DMY: `08-01-1999` |
+//! | SQL | `01/08/1999 04:05:06.789 CET`, DMY: `08/01/1999 ...` | `01/08/1999`, DMY: `08/01/1999` |
+//! | German | `08.01.1999 04:05:06.789 CET` | `08.01.1999` |
 
 use std::io::Write;
 
-use super::{DAY_US, SECOND_US, civil_from_days, timestamp_to_date, timestamp_to_time};
+use super::{DAY_US, DateOrder, DateStyle, SECOND_US, civil_from_days, timestamp_to_date, timestamp_to_time};
+use crate::types::io::TextContext;
+
+const WEEKDAYS: [&str; 7] = ["Sat", "Sun", "Mon", "Tue", "Wed", "Thu", "Fri"];
+const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// How much of a zone's name a value shows.
+const ZONE_SHOWN_MAX: usize = 10;
 
 /// Writes an infinity, or says that the value is none.
 fn write_infinity(negative: bool, positive: bool, out: &mut Vec<u8>) -> bool {
@@ -19,15 +32,61 @@ fn two(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&[digit(value / 10), digit(value)]);
 }
 
-/// Writes year, month and day; returns whether ` BC` must follow.
-fn write_day(date: i32, out: &mut Vec<u8>) -> bool {
+/// Returns the year as it is shown, and whether ` BC` must follow.
+fn shown_year(year: i32) -> (i32, bool) {
+    if year <= 0 { (1 - year, true) } else { (year, false) }
+}
+
+/// Writes year, month and day as numbers; returns whether ` BC` must follow.
+fn write_day(date: i32, context: &TextContext, out: &mut Vec<u8>) -> bool {
     let (year, month, day) = civil_from_days(date);
-    let before_christ = year <= 0;
-    let shown = if before_christ { 1 - year } else { year };
-    write!(out, "{shown:04}-").expect("a Vec takes every write");
-    two(i64::from(month), out);
-    out.push(b'-');
-    two(i64::from(day), out);
+    let (year, before_christ) = shown_year(year);
+    let (month, day) = (i64::from(month), i64::from(day));
+    let mut write = |first: i64, separator: u8, second: i64| {
+        two(first, out);
+        out.push(separator);
+        two(second, out);
+        out.push(separator);
+        write!(out, "{year:04}").expect("a Vec takes every write");
+    };
+    match (context.date_style, context.date_order) {
+        (DateStyle::Iso, _) => {
+            write!(out, "{year:04}-").expect("a Vec takes every write");
+            two(month, out);
+            out.push(b'-');
+            two(day, out);
+        }
+        (DateStyle::German, _) => write(day, b'.', month),
+        (DateStyle::Sql, DateOrder::Dmy) => write(day, b'/', month),
+        (DateStyle::Sql, _) => write(month, b'/', day),
+        (DateStyle::Postgres, DateOrder::Dmy) => write(day, b'-', month),
+        (DateStyle::Postgres, _) => write(month, b'-', day),
+    }
+    before_christ
+}
+
+/// Writes day and time of a timestamp; returns whether ` BC` must follow.
+fn write_moment(timestamp: i64, context: &TextContext, out: &mut Vec<u8>) -> bool {
+    let (date, time) = (timestamp_to_date(timestamp), timestamp_to_time(timestamp));
+    if context.date_style != DateStyle::Postgres {
+        let before_christ = write_day(date, context, out);
+        out.push(b' ');
+        write_time(time, out);
+        return before_christ;
+    }
+    let (year, month, day) = civil_from_days(date);
+    let (year, before_christ) = shown_year(year);
+    // 2000-01-01 was a Saturday.
+    let weekday = usize::try_from(date.rem_euclid(7)).expect("0 to 6");
+    let month = MONTHS[usize::try_from(month - 1).expect("1 to 12")];
+    out.extend_from_slice(WEEKDAYS[weekday].as_bytes());
+    match context.date_order {
+        DateOrder::Dmy => write!(out, " {day:02} {month} "),
+        DateOrder::Mdy | DateOrder::Ymd => write!(out, " {month} {day:02} "),
+    }
+    .expect("a Vec takes every write");
+    write_time(time, out);
+    write!(out, " {year:04}").expect("a Vec takes every write");
     before_christ
 }
 
@@ -38,9 +97,9 @@ fn write_era(before_christ: bool, out: &mut Vec<u8>) {
 }
 
 /// Appends a date.
-pub fn write_date(date: i32, out: &mut Vec<u8>) {
+pub fn write_date(date: i32, context: &TextContext, out: &mut Vec<u8>) {
     if !write_infinity(date == i32::MIN, date == i32::MAX, out) {
-        let before_christ = write_day(date, out);
+        let before_christ = write_day(date, context, out);
         write_era(before_christ, out);
     }
 }
@@ -67,26 +126,29 @@ pub(in crate::types) fn write_fraction(fraction_us: i64, out: &mut Vec<u8>) {
 }
 
 /// Appends a timestamp.
-pub fn write_timestamp(timestamp: i64, out: &mut Vec<u8>) {
+pub fn write_timestamp(timestamp: i64, context: &TextContext, out: &mut Vec<u8>) {
     if !write_infinity(timestamp == i64::MIN, timestamp == i64::MAX, out) {
-        let before_christ = write_day(timestamp_to_date(timestamp), out);
-        out.push(b' ');
-        write_time(timestamp_to_time(timestamp), out);
+        let before_christ = write_moment(timestamp, context, out);
         write_era(before_christ, out);
     }
 }
 
-/// Appends a timestamptz as the clock of a zone `offset` seconds east of UTC shows it.
-pub fn write_timestamptz(timestamp: i64, offset: i32, out: &mut Vec<u8>) {
+/// Appends a timestamptz as the clock of the session's zone shows it.
+pub fn write_timestamptz(timestamp: i64, context: &TextContext, out: &mut Vec<u8>) {
     if write_infinity(timestamp == i64::MIN, timestamp == i64::MAX, out) {
         return;
     }
+    let offset = context.zone.east_s;
     // A zone can show a time beyond the limits, but not beyond 64 bits.
     let local = timestamp.saturating_add(i64::from(offset) * SECOND_US).clamp(i64::MIN + DAY_US, i64::MAX - DAY_US);
-    let before_christ = write_day(timestamp_to_date(local), out);
-    out.push(b' ');
-    write_time(timestamp_to_time(local), out);
-    write_offset(offset, out);
+    let before_christ = write_moment(local, context, out);
+    if context.date_style == DateStyle::Iso {
+        write_offset(offset, out);
+    } else {
+        let name = context.zone.name.as_str();
+        out.push(b' ');
+        out.extend_from_slice(&name.as_bytes()[..name.len().min(ZONE_SHOWN_MAX)]);
+    }
     write_era(before_christ, out);
 }
 

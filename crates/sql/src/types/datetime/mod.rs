@@ -21,7 +21,7 @@ use crate::error::{Result, SqlError, SqlState};
 pub(in crate::types) use format::write_fraction;
 pub use format::{write_date, write_time, write_timestamp, write_timestamptz};
 pub use parse::{parse_date, parse_time, parse_timestamp, parse_timestamptz};
-pub use zone::parse_zone;
+pub use zone::{Zone, ZoneError, ZoneName, parse_zone};
 
 /// Order of day, month and year in an ambiguous date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -33,6 +33,20 @@ pub enum DateOrder {
     Dmy,
     /// Year, month, day.
     Ymd,
+}
+
+/// How dates and timestamps print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DateStyle {
+    /// `1999-01-08 04:05:06+01`
+    #[default]
+    Iso,
+    /// `Fri Jan 08 04:05:06 1999 CET`
+    Postgres,
+    /// `01/08/1999 04:05:06 CET`
+    Sql,
+    /// `08.01.1999 04:05:06 CET`
+    German,
 }
 
 /// Microseconds in a second.

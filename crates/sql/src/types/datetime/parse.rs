@@ -456,7 +456,7 @@ impl Fields {
 }
 
 fn local_us(context: &TextContext) -> i64 {
-    i64::from(context.timezone_offset) * SECOND_US
+    i64::from(context.zone.east_s) * SECOND_US
 }
 
 fn out_of_range(what: &str, text: &str) -> SqlError {
@@ -522,7 +522,7 @@ pub fn parse_timestamp(text: &str, context: &TextContext) -> Result<i64> {
 /// 22007 when it is no timestamp; 22008 when it is out of range; 22009 and 22023 for time zones.
 pub fn parse_timestamptz(text: &str, context: &TextContext) -> Result<i64> {
     let to_utc = |local: i64, offset: Option<i32>| {
-        local.checked_sub(i64::from(offset.unwrap_or(context.timezone_offset)) * SECOND_US)
+        local.checked_sub(i64::from(offset.unwrap_or(context.zone.east_s)) * SECOND_US)
     };
     parse_moment(text, context, "timestamp with time zone", to_utc, 0)
 }

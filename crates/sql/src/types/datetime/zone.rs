@@ -2,7 +2,12 @@
 //!
 //! Not zones with rules (`Europe/Berlin`): their offset depends on the date.
 
-use crate::error::{Result, SqlError, SqlState};
+use std::fmt;
+
+use super::SECOND_US;
+use crate::error::{SqlError, SqlState};
+use crate::types::IntervalStyle;
+use crate::types::interval::parse_interval;
 
 /// The largest hours in an offset.
 const HOURS_MAX: i32 = 15;
@@ -112,32 +117,206 @@ pub(super) fn parse_offset(text: &str) -> Result<i32, OffsetError> {
     Ok(sign * (hours * 3_600 + minutes * 60 + seconds))
 }
 
-/// Reads the value of the setting TimeZone or of AT TIME ZONE: UTC and kin, an abbreviation, or an offset; returns
-/// seconds east of UTC.
+/// The name of a zone as values show it beside a time: at most 15 ASCII characters, possibly none.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ZoneName {
+    length: u8,
+    bytes: [u8; ZONE_NAME_MAX],
+}
+
+const ZONE_NAME_MAX: usize = 15;
+
+impl ZoneName {
+    fn new(name: &str) -> Option<Self> {
+        let mut bytes = [0; ZONE_NAME_MAX];
+        bytes.get_mut(..name.len()).filter(|_| name.is_ascii())?.copy_from_slice(name.as_bytes());
+        Some(Self { length: u8::try_from(name.len()).ok()?, bytes })
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).expect("checked when it was made")
+    }
+}
+
+impl Default for ZoneName {
+    fn default() -> Self {
+        Self::new("UTC").expect("short")
+    }
+}
+
+impl fmt::Debug for ZoneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A zone of one offset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Zone {
+    /// Seconds east of UTC.
+    pub east_s: i32,
+    /// How values show it.
+    pub name: ZoneName,
+}
+
+/// Why a text is not a value of the setting TimeZone.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ZoneError {
+    /// It names no zone that is known here.
+    Unknown,
+    /// Its offset has seconds.
+    LeapSeconds,
+    /// It is an interval with months or days; the text is PostgreSQL's DETAIL.
+    Interval(&'static str),
+}
+
+/// Zones of the time zone database that have one offset: name, seconds east of UTC, abbreviation.
+const FILES: &[(&str, i32, &str)] = &[
+    ("UTC", 0, "UTC"),
+    ("UCT", 0, "UTC"),
+    ("Universal", 0, "UTC"),
+    ("Zulu", 0, "UTC"),
+    ("Etc/UTC", 0, "UTC"),
+    ("Etc/UCT", 0, "UTC"),
+    ("Etc/Universal", 0, "UTC"),
+    ("Etc/Zulu", 0, "UTC"),
+    ("GMT", 0, "GMT"),
+    ("GMT0", 0, "GMT"),
+    ("GMT+0", 0, "GMT"),
+    ("GMT-0", 0, "GMT"),
+    ("Greenwich", 0, "GMT"),
+    ("Etc/GMT", 0, "GMT"),
+    ("Etc/GMT0", 0, "GMT"),
+    ("Etc/GMT+0", 0, "GMT"),
+    ("Etc/GMT-0", 0, "GMT"),
+    ("Etc/Greenwich", 0, "GMT"),
+    ("EST", -18_000, "EST"),
+    ("MST", -25_200, "MST"),
+    ("HST", -36_000, "HST"),
+];
+/// The zones `Etc/GMT+1` to this, west of UTC, and `Etc/GMT-1` to the next, east of it.
+const ETC_WEST_MAX: i32 = 12;
+const ETC_EAST_MAX: i32 = 14;
+
+impl Zone {
+    /// Finds a zone by its name in the time zone database, whatever its case, and returns it with the name's usual form.
+    fn of_file(name: &str) -> Option<(Self, String)> {
+        if let Some((name, east_s, shown)) = FILES.iter().find(|(file, ..)| file.eq_ignore_ascii_case(name)) {
+            return Some((Self { east_s: *east_s, name: ZoneName::new(shown)? }, (*name).to_owned()));
+        }
+        let prefix = name.get(..7).filter(|prefix| prefix.eq_ignore_ascii_case("Etc/GMT"))?;
+        let number = &name[prefix.len()..];
+        let west: i32 = number.parse().ok()?;
+        if west == 0 || !(-ETC_EAST_MAX..=ETC_WEST_MAX).contains(&west) || number != format!("{west:+}") {
+            return None;
+        }
+        let zone = Self { east_s: -west * 3_600, name: ZoneName::new(&format!("{:+03}", -west))? };
+        Some((zone, format!("Etc/GMT{west:+}")))
+    }
+
+    /// Reads a POSIX zone without daylight-saving time, such as `EST5` or `<+0130>-1:30`: its offset counts west. The
+    /// name may be empty, so `+02:00` is two hours west.
+    fn of_posix(text: &str) -> Option<Self> {
+        let (name, offset) = match text.strip_prefix('<') {
+            Some(quoted) => quoted.split_once('>')?,
+            None => text.split_at(text.find(|c: char| c.is_ascii_digit() || matches!(c, ',' | '-' | '+'))?),
+        };
+        let (sign, digits) = match offset.as_bytes().first()? {
+            b'-' => (1, &offset[1..]),
+            b'+' => (-1, &offset[1..]),
+            _ => (-1, offset),
+        };
+        let mut parts = digits.split(':');
+        let mut part = |most: i32| match parts.next() {
+            None => Some(0),
+            Some(digits) => {
+                let plain = (1..=3).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+                digits.parse().ok().filter(|value| plain && *value <= most)
+            }
+        };
+        let (hours, minutes, seconds) = (part(POSIX_HOURS_MAX)?, part(59)?, part(60)?);
+        if parts.next().is_some() {
+            return None;
+        }
+        Some(Self { east_s: sign * (hours * 3_600 + minutes * 60 + seconds), name: ZoneName::new(name)? })
+    }
+
+    /// Makes the zone of a numeric offset, with the POSIX zone that it is shown as.
+    fn of_offset(east_s: i32) -> Option<(Self, String)> {
+        let seconds = east_s.unsigned_abs();
+        let mut clock = format!("{:02}", seconds / 3_600);
+        if !seconds.is_multiple_of(3_600) {
+            clock += &format!(":{:02}", seconds / 60 % 60);
+        }
+        if !seconds.is_multiple_of(60) {
+            clock += &format!(":{:02}", seconds % 60);
+        }
+        let (east, west) = if east_s < 0 { ('-', '+') } else { ('+', '-') };
+        let shown = format!("<{east}{clock}>{west}{clock}");
+        Some((Self::of_posix(&shown)?, shown))
+    }
+
+    /// Reads a value of the setting TimeZone; returns the zone and the form in which the setting is shown, which reads as
+    /// the same zone.
+    ///
+    /// A number counts hours east (`5.5`), an interval (`INTERVAL '02:00'`) does so too; a name is one of the time zone
+    /// database, or a POSIX zone, whose offset counts west: `+02:00` is such a zone, with an empty name.
+    ///
+    /// # Errors
+    /// Why it is none. Zones with daylight-saving time are unknown.
+    pub fn of_setting(text: &str) -> Result<(Self, String), ZoneError> {
+        if let Some(interval) = text.get(..8).filter(|word| word.eq_ignore_ascii_case("interval")) {
+            let quoted =
+                text[interval.len()..].trim_start().strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+            let quoted = quoted.filter(|inner| !inner.contains('\'')).ok_or(ZoneError::Unknown)?;
+            let read = parse_interval(quoted, -1, IntervalStyle::Postgres).map_err(|_| ZoneError::Unknown)?;
+            if read.months != 0 {
+                return Err(ZoneError::Interval("Cannot specify months in time zone interval."));
+            }
+            if read.days != 0 {
+                return Err(ZoneError::Interval("Cannot specify days in time zone interval."));
+            }
+            let east_s = i32::try_from(read.micros / SECOND_US).map_err(|_| ZoneError::Unknown)?;
+            return Self::of_offset(east_s).ok_or(ZoneError::Unknown);
+        }
+        if let Some(hours) = number_of_hours(text) {
+            #[expect(clippy::cast_possible_truncation, reason = "a cast of a float stops at the limits")]
+            return Self::of_offset((hours * 3_600.0) as i32).ok_or(ZoneError::Unknown);
+        }
+        if let Some(found) = Self::of_file(text) {
+            return Ok(found);
+        }
+        let upper = text.to_ascii_uppercase();
+        let zone = Self::of_posix(&upper).ok_or(ZoneError::Unknown)?;
+        if zone.east_s % 60 == 0 { Ok((zone, upper)) } else { Err(ZoneError::LeapSeconds) }
+    }
+}
+
+/// The largest hours of a POSIX zone.
+const POSIX_HOURS_MAX: i32 = 167;
+
+/// Reads a whole text as a decimal number.
+fn number_of_hours(text: &str) -> Option<f64> {
+    let number = text.trim_start();
+    let decimal = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E'));
+    number.parse().ok().filter(|_| decimal)
+}
+
+/// Reads the zone of AT TIME ZONE: an abbreviation, a name, or a POSIX zone; returns seconds east of UTC.
 ///
-/// An offset written with a name or alone as a POSIX zone (`UTC+3`, `+3` in AT TIME ZONE) counts west, as PostgreSQL's
-/// does; a bare number, as in `SET TIME ZONE 3`, counts hours east.
+/// The offset of a POSIX zone counts west, also where its name is empty: `5` and `+05:00` are five hours west.
 ///
 /// # Errors
 /// 22023 for a name that is not known.
-pub fn parse_zone(text: &str) -> Result<i32> {
-    let lower = text.trim().to_ascii_lowercase();
-    let unknown = || SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{text}\" not recognized"));
-    if let Some(offset) = offset_of_name(&lower) {
-        return Ok(offset);
+pub fn parse_zone(text: &str) -> Result<i32, SqlError> {
+    let lower = text.to_ascii_lowercase();
+    if let Some((_, offset)) = ABBREVIATIONS.iter().find(|(name, _)| *name == lower) {
+        return Ok(*offset);
     }
-    if let Some(hours) = lower.parse::<f64>().ok().filter(|hours| hours.abs() < 168.0)
-        && !lower.starts_with('+')
-    {
-        #[expect(clippy::cast_possible_truncation, reason = "the bound above keeps it small")]
-        return Ok((hours * 3_600.0) as i32);
-    }
-    let quoted = if lower.starts_with('<') { lower.find('>').unwrap_or(0) } else { 0 };
-    let at = lower[quoted..].find(['+', '-']).ok_or_else(unknown)?;
-    let (name, offset) = lower.split_at(quoted + at);
-    let plain = name.is_empty() || (name.starts_with('<') && name.ends_with('>'));
-    if !plain && (name.len() < 3 || !name.bytes().all(|byte| byte.is_ascii_alphabetic())) {
-        return Err(unknown());
-    }
-    parse_offset(offset).map(|east| -east).map_err(|_| unknown())
+    Zone::of_file(text)
+        .map(|(zone, _)| zone)
+        .or_else(|| Zone::of_posix(&lower))
+        .map(|zone| zone.east_s)
+        .ok_or_else(|| SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{text}\" not recognized")))
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::types::Array;
+use crate::types::{Array, datetime::Zone};
 
 /// 2025-05-08 06:13:20 UTC.
 const NOW: i64 = 800_000_000_000_000;
@@ -68,7 +68,7 @@ fn binary_forms_round_trip() {
 /// Goal: words for moments come from the context. Method: one transaction time, read in two zones.
 #[test]
 fn moments_relative_to_now_use_the_context() {
-    let east = TextContext { timezone_offset: 18 * 3_600, ..context() };
+    let east = TextContext { zone: Zone { east_s: 18 * 3_600, ..Zone::default() }, ..context() };
     for (type_oid, text, utc, in_east) in [
         (oid::TIMESTAMPTZ, "now", "2025-05-08 06:13:20+00", "2025-05-09 00:13:20+18"),
         (oid::TIMESTAMP, "now", "2025-05-08 06:13:20", "2025-05-09 00:13:20"),
@@ -185,7 +185,7 @@ proptest! {
         us in datetime::TIMESTAMP_MIN + datetime::DAY_US..datetime::TIMESTAMP_END - datetime::DAY_US,
         zone in prop_oneof![Just(0), Just(-28_800), Just(20_700)],
     ) {
-        let context = TextContext { timezone_offset: zone, ..context() };
+        let context = TextContext { zone: Zone { east_s: zone, ..Zone::default() }, ..context() };
         for (type_oid, value) in [
             (oid::DATE, Value::Date(date)),
             (oid::TIMESTAMP, Value::Timestamp(us)),

@@ -13,7 +13,7 @@ mod scalar;
 #[cfg(test)]
 mod io_tests;
 
-use super::datetime::{self, DateOrder};
+use super::datetime::{self, DateOrder, DateStyle, Zone};
 use super::{IntervalStyle, Numeric, SqlType, Value, XidSnapshot, interval, oid, typmod};
 use crate::error::{Result, SqlError, SqlState};
 
@@ -32,17 +32,32 @@ pub enum ByteaOutput {
     Escape,
 }
 
-/// What reading and printing values depends on besides the value. Dates print in ISO style always.
+/// The setting `extra_float_digits`: above 0 floats print in the shortest form that reads back as they are, otherwise with
+/// so many digits beside the 15 (float4: 6) that are always good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FloatDigits(pub i8);
+
+impl Default for FloatDigits {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+/// What reading and printing values depends on besides the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TextContext {
     /// How an ambiguous date such as 01/02/03 is read.
     pub date_order: DateOrder,
-    /// The session's time zone: seconds east of UTC.
-    pub timezone_offset: i32,
+    /// How dates and timestamps print.
+    pub date_style: DateStyle,
+    /// The session's time zone.
+    pub zone: Zone,
     /// The transaction's time for 'now', 'today' and kin: microseconds since 2000-01-01 UTC.
     pub now: i64,
     /// How bytea prints.
     pub bytea_output: ByteaOutput,
+    /// How many digits of floats print.
+    pub float_digits: FloatDigits,
     /// How intervals print, and how a sign in front of one is read.
     pub interval_style: IntervalStyle,
 }
@@ -93,15 +108,15 @@ pub fn text_out(value: &Value, oid: u32, context: &TextContext, out: &mut Vec<u8
         Value::Int2(value) => scalar::write_i64(i64::from(*value), out),
         Value::Int4(value) => scalar::write_i64(i64::from(*value), out),
         Value::Int8(value) => scalar::write_i64(*value, out),
-        Value::Float4(value) => scalar::write_float4(*value, out),
-        Value::Float8(value) => scalar::write_float8(*value, out),
+        Value::Float4(value) => scalar::write_float4_with(*value, context.float_digits.0, out),
+        Value::Float8(value) => scalar::write_float8_with(*value, context.float_digits.0, out),
         Value::Numeric(value) => value.write_text(out),
         Value::Text(value) => out.extend_from_slice(value.as_bytes()),
         Value::Bytea(value) => scalar::write_bytea(value, context.bytea_output, out),
-        Value::Date(value) => datetime::write_date(*value, out),
+        Value::Date(value) => datetime::write_date(*value, context, out),
         Value::Time(value) => datetime::write_time(*value, out),
-        Value::Timestamp(value) => datetime::write_timestamp(*value, out),
-        Value::TimestampTz(value) => datetime::write_timestamptz(*value, context.timezone_offset, out),
+        Value::Timestamp(value) => datetime::write_timestamp(*value, context, out),
+        Value::TimestampTz(value) => datetime::write_timestamptz(*value, context, out),
         Value::Interval(value) => interval::write_interval(*value, context.interval_style, out),
         Value::Oid(0) if oid != oid::OID && oid != oid::XID && oid != oid::CID && oid::is_oid_like(oid) => {
             out.push(b'-');

@@ -131,7 +131,7 @@ pub(super) fn write_i64(value: i64, out: &mut Vec<u8>) {
 
 macro_rules! write_float {
     ($name:ident, $type:ty, $plain_below:literal, $exact_below:literal) => {
-        pub(super) fn $name(value: $type, out: &mut Vec<u8>) {
+        fn $name(value: $type, out: &mut Vec<u8>) {
             let mut buffer = [0_u8; 32];
             let mut rest = &mut buffer[..];
             write!(rest, "{value:e}").expect("the shortest form fits");
@@ -157,6 +157,30 @@ macro_rules! write_float {
 
 write_float!(write_float4, f32, 6, 16_777_216.0);
 write_float!(write_float8, f64, 15, 9_007_199_254_740_992.0);
+
+/// Appends a float with so many significant digits at most, as C's `%g` does.
+fn write_digits(value: impl std::fmt::LowerExp, digits: i32, out: &mut Vec<u8>) {
+    let digits = digits.max(1);
+    let text = format!("{value:.fraction$e}", fraction = usize::try_from(digits - 1).expect("not negative"));
+    let shortened = match text.split_once('e') {
+        Some((mantissa, exponent)) if mantissa.contains('.') => {
+            format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
+    };
+    write_shortest(shortened.as_bytes(), digits, out);
+}
+
+/// Appends a float4: in the shortest form that reads back as it, or with `extra` digits, 0 or fewer, beside the 6 that are
+/// always good.
+pub(super) fn write_float4_with(value: f32, extra: i8, out: &mut Vec<u8>) {
+    if extra > 0 { write_float4(value, out) } else { write_digits(value, 6 + i32::from(extra), out) }
+}
+
+/// As [`write_float4_with`], where 15 digits are always good.
+pub(super) fn write_float8_with(value: f64, extra: i8, out: &mut Vec<u8>) {
+    if extra > 0 { write_float8(value, out) } else { write_digits(value, 15 + i32::from(extra), out) }
+}
 
 /// Returns whether the decimal `text` of the float `exact` stands halfway to a neighbour `gap` away. PostgreSQL does not
 /// rely on how readers round those, and prints more digits.
