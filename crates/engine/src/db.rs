@@ -178,7 +178,7 @@ impl Db {
         let Some(tree) = levels.tree_of(cf) else { return Ok(()) };
         match levels.compact(tree) {
             Ok(_merged) => Ok(()),
-            Err(_dropped) if levels.tree_of(cf).is_none() => Ok(()),
+            Err(_dropped_or_written_anew) if levels.tree_of(cf) != Some(tree) => Ok(()),
             Err(error) => Err(EngineError::levels(error)),
         }
     }
@@ -258,7 +258,7 @@ impl Db {
 
     /// Returns how writers waited for flushes because the log was too long.
     pub fn stall_stat(&self) -> StallStat {
-        self.shared.room.stat()
+        self.shared.room.stat(self.shared.durable())
     }
 
     /// Returns how the levels stand; empty in a database opened read-only.
@@ -396,8 +396,8 @@ impl Db {
         self.shared.control().node
     }
 
-    /// Returns the term and the histories that begin in the log, or did, oldest first, as of the open or the promotion: of a replica the
-    /// histories that were received.
+    /// Returns the term and the newest of the histories that begin in the log, or did, oldest first, as of the open or the promotion: of
+    /// a replica the histories that were received. Those that no log reaches may be forgotten.
     pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
         let control = self.shared.control();
         let histories = match self.shared.txns.log().followed() {

@@ -10,7 +10,8 @@
 //!   commit below `f` marked its row before that.
 //! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays. It
 //!   has a place of its own (`jobs.rs`), so that a flush never fails because sessions took all of them.
-//! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`.
+//! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`. A tree that failed is written
+//!   anew by its next flush (`anew.rs`); a flush that fails keeps none of another tree from being tried.
 //! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
 //!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
 //!   that `durable`.
@@ -25,6 +26,8 @@
 //!
 //! | file | noun |
 //! |---|---|
+//! | `anew.rs` | a tree that failed is written anew from memory |
+//! | `flush_troubles.rs` | [`FlushTroubles`]: flushes that fail, and why |
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
 //! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
 //! | `relog.rs` | re-logging instead of flushes of a few rows |
@@ -39,14 +42,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_obs::{Ended, FlushLevels, word};
-use collie_store::{Edit, Family, FlushAt, FlushEntry, Flushed, Levels, TreeId, TreeState, Unflushed};
+use collie_store::{Edit, FLUSH_FLOOR_BYTES, Family, FlushAt, FlushEntry, Flushed, Levels, Replaced, TreeId, TreeState, Unflushed};
 use collie_txn::{CommitLog as _, Txns};
+use collie_wal::{Log, Warnings};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::EngineError;
 use crate::carry::Carry;
 use crate::families::Families;
 use crate::flush_figures::{FlushCause, FlushFigures};
+use crate::flush_troubles::FlushTroubles;
 use crate::garbage::Garbage;
 use crate::jobs::Jobs;
 use crate::large::LargeTransactions;
@@ -80,6 +85,8 @@ pub struct FlushStat {
     pub relogged_rows: u64,
     /// Flushes that failed; the rows are still in memory and the log.
     pub failures: u64,
+    /// Trees that were written anew from memory, since a write or a sync of theirs had failed.
+    pub trees_written_anew: u64,
     /// The log is needed from here on, as last written down.
     pub log_start: Lsn,
 }
@@ -103,6 +110,7 @@ pub(crate) struct Base {
     side_by_side: usize,
     pub(crate) relogs: Mutex<Relogs>,
     stat: Mutex<FlushStat>,
+    pub(crate) troubles: FlushTroubles,
     pub(crate) figures: Mutex<FlushFigures>,
 }
 
@@ -112,6 +120,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) garbage: &'a Garbage,
     pub(crate) txns: &'a Txns<EngineLog>,
     pub(crate) quorum: &'a QuorumNotes,
+    pub(crate) warnings: &'a Warnings,
 }
 
 /// A family on its way to its tree.
@@ -138,10 +147,14 @@ impl Taken {
     }
 }
 
+fn edit_bytes(edit: &Edit<'_>) -> usize {
+    edit.key.len() + edit.value.map_or(0, <[u8]>::len)
+}
+
 /// Tells of a flush of `cfs` families that was measured.
 #[cold]
 fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs: usize, flushed: Flushed) {
-    let bytes: usize = edits.iter().map(|edit| edit.key.len() + edit.value.map_or(0, <[u8]>::len)).sum();
+    let bytes: usize = edits.iter().map(edit_bytes).sum();
     let flush = FlushLevels {
         rows: word(edits.len()),
         bytes: word(bytes),
@@ -185,6 +198,7 @@ impl Base {
             side_by_side,
             relogs: Mutex::default(),
             stat: Mutex::new(stat),
+            troubles: FlushTroubles::default(),
             figures: Mutex::default(),
         }
     }
@@ -235,10 +249,10 @@ impl Base {
     /// for a wait while somebody else flushes it.
     ///
     /// # Errors
-    /// The first failure; what was not begun by then is not flushed. The rows of all these stay in memory and in the log.
+    /// The first failure; the others are flushed all the same. The rows of what failed stay in memory and in the log.
     pub(crate) fn flush(&self, cfs: &[CfId], cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
         let (mut seen, mut due) = (BTreeSet::new(), Vec::new());
-        let rewrite = self.levels.to_be_rewritten();
+        let rewrite = self.to_be_rewritten();
         for cf in cfs {
             if !seen.contains(cf) && lack(&parts.families.together_with(*cf), &rewrite) {
                 due.push(*cf);
@@ -247,18 +261,15 @@ impl Base {
         }
         let threads = self.side_by_side.min(due.len());
         if threads < 2 {
-            return due.into_iter().try_for_each(|cf| self.flush_together(cf, cause, parts));
+            return due.into_iter().map(|cf| self.flush_telling(cf, cause, parts)).fold(Ok(()), Result::and);
         }
         let next = AtomicUsize::new(0);
         let flush_some = || {
+            let mut flushed = Ok(());
             while let Some(cf) = due.get(next.fetch_add(1, Relaxed)) {
-                let flushed = self.flush_together(*cf, cause, parts);
-                if flushed.is_err() {
-                    next.store(due.len(), Relaxed); // the others end when they are done with theirs
-                    return flushed;
-                }
+                flushed = flushed.and(self.flush_telling(*cf, cause, parts));
             }
-            Ok(())
+            flushed
         };
         std::thread::scope(|scope| {
             let start =
@@ -271,19 +282,67 @@ impl Base {
         })
     }
 
-    /// Flushes a family and those of its group.
-    fn flush_together(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
+    /// Returns a living family of each tree whose next flush does more than to bring unflushed rows.
+    fn to_be_rewritten(&self) -> Vec<CfId> {
+        [self.levels.to_be_rewritten(), self.levels.to_be_replaced()].concat()
+    }
+
+    /// Makes a call that writes to the levels, and once more with the room of a log file that is given up for it, if the disk is full: what
+    /// is written gives more room back.
+    pub(crate) fn lending<R>(
+        &self,
+        parts: &Parts<'_>,
+        mut call: impl FnMut() -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let outcome = call();
+        if !outcome.as_ref().is_err_and(EngineError::is_full_disk) {
+            return outcome;
+        }
+        let Some(lent) = parts.txns.log().wal().and_then(Log::lend_spare) else { return outcome };
+        let again = call();
+        drop(lent);
+        if again.is_ok() {
+            parts.warnings.warn("store: the disk is full: a log file that was prepared ahead was given up, so that rows were flushed");
+        }
+        again
+    }
+
+    /// Returns why flushes fail, or log is not given up, if that is so.
+    pub(crate) fn trouble(&self, families: &Families) -> Option<String> {
+        let rewrite = self.to_be_rewritten();
+        self.troubles.why(|cf| lack(&families.together_with(cf), &rewrite))
+    }
+
+    /// Flushes a family and those of its group, and tells what is news of it.
+    fn flush_telling(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
+        let flushed = self.flush_together(cf, cause, parts);
+        let trouble = self.troubles.flushed(cf, flushed.as_ref().map(|_| ()));
+        if flushed.is_ok() {
+            parts.families.members_with(cf).into_iter().for_each(|member| self.troubles.forget(member));
+        }
+        let written_anew = flushed.as_ref().ok().and_then(Option::clone);
+        written_anew.into_iter().chain(trouble).for_each(|line| parts.warnings.warn(line));
+        flushed.map(|_| ())
+    }
+
+    /// Flushes a family and those of its group. Returns a line to tell, if their tree was written anew.
+    fn flush_together(
+        &self,
+        cf: CfId,
+        cause: FlushCause,
+        parts: &Parts<'_>,
+    ) -> Result<Option<String>, EngineError> {
         let mut claim = self.jobs.claim(|| parts.families.members_with(cf)); // F1
-        if !lack(&parts.families.together_with(cf), &self.levels.to_be_rewritten()) {
-            return Ok(()); // somebody else has done it meanwhile
+        if !lack(&parts.families.together_with(cf), &self.to_be_rewritten()) {
+            return Ok(None); // somebody else has done it meanwhile
         }
         let held = parts.txns.hold_durable(claim.place()); // F2, F3
         let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
         let families = parts.families.together_with(cf); // F7: after the position
-        let Some(tree) = self.tree_for(&families)? else { return Ok(()) };
+        let Some(tree) = self.lending(parts, || self.tree_for(&families))? else { return Ok(None) };
         self.settle_drops_in(tree, &families, parts)?;
         // All of them may have been dropped meanwhile.
-        let Some(state) = self.find_tree(tree) else { return Ok(()) };
+        let Some(state) = self.find_tree(tree) else { return Ok(None) };
         let at = FlushAt { position, flushed: state.flush_lsn, uncertain: self.is_uncertain(tree) };
         let in_tree = |family: &Arc<Family>| state.cfs.binary_search(&family.id()).is_ok();
         let mut taken = Vec::new();
@@ -292,17 +351,30 @@ impl Base {
             let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
             taken.push(Taken { family, rows, entries });
         }
-        let done = self.write(&state, position, &mut taken);
-        let mut stat = self.stat.lock();
-        if let Err(error) = done {
-            stat.failures += 1;
-            if !is_planted("failed flush forgotten") {
-                self.uncertain.lock().insert(tree); // F4
+        let failure = self.levels.failure(tree);
+        let bytes: usize = taken.iter().flat_map(Taken::edits).map(|edit| edit_bytes(&edit)).sum();
+        let done = match &failure {
+            // No room of a log file is enough for more.
+            None if u64::try_from(bytes).is_ok_and(|bytes| bytes < FLUSH_FLOOR_BYTES) => {
+                self.lending(parts, || self.write(&state, position, &mut taken)).map(|()| None)
             }
-            taken.into_iter().for_each(|Taken { family, rows, .. }| family.put_back(rows));
-            return Err(error);
-        }
+            None => self.write(&state, position, &mut taken).map(|()| None),
+            Some(why) => self.write_in_place_of(&state, position, &taken, why, parts).map(Some),
+        };
+        let mut stat = self.stat.lock();
+        let told = match done {
+            Ok(told) => told,
+            Err(error) => {
+                stat.failures += 1;
+                if !is_planted("failed flush forgotten") {
+                    self.uncertain.lock().insert(tree); // F4
+                }
+                taken.into_iter().for_each(|Taken { family, rows, .. }| family.put_back(rows));
+                return Err(error);
+            }
+        };
         stat.flushes += 1;
+        stat.trees_written_anew += u64::from(told.is_some());
         self.uncertain.lock().remove(&tree);
         for Taken { family, entries, .. } in &taken {
             let cf = family.id();
@@ -316,7 +388,25 @@ impl Base {
                 parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
             }
         }
-        Ok(())
+        Ok(told)
+    }
+
+    /// Writes the tree anew from memory, which failed with `why`. Returns the line that says so.
+    fn write_in_place_of(
+        &self,
+        state: &TreeState,
+        position: Lsn,
+        taken: &[Taken],
+        why: &str,
+        parts: &Parts<'_>,
+    ) -> Result<String, EngineError> {
+        let families: Vec<Arc<Family>> = taken.iter().map(|taken| Arc::clone(&taken.family)).collect();
+        let Replaced { tree, keys, table_bytes } = self.write_anew(state, position, &families, parts)?;
+        let (rows, old) = (keys.values().sum::<u64>(), state.id);
+        self.keys.lock().extend(keys); // F8
+        Ok(format!(
+            "store: tree {old} failed, and was written anew from memory as tree {tree}: {rows} rows, {table_bytes} bytes. What had failed: {why}"
+        ))
     }
 
     /// Returns the tree of these families, which are flushed together, and takes into it those that have rows for it; `None`: there
@@ -417,6 +507,13 @@ impl Base {
     /// # Errors
     /// The levels', the log's: then the log is longer than it must be.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
+        let cut = self.lending(parts, || self.cut_log_quietly(step_bytes, parts));
+        let trouble = self.troubles.cut(cut.as_ref().map(|_| ()));
+        trouble.into_iter().for_each(|line| parts.warnings.warn(line));
+        cut
+    }
+
+    fn cut_log_quietly(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
         let _alone = self.cut.lock();
         let log = parts.txns.log();
         if log.is_ended() {
@@ -491,6 +588,7 @@ impl Base {
         self.flushed.lock().remove(&cf);
         self.keys.lock().remove(&cf);
         self.figures.lock().forget(cf);
+        self.troubles.forget(cf);
         self.dropped.lock().retain(|dropped| dropped.cf != cf);
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) enum FlushCause {
     Close,
     /// Another family of its group was dropped.
     Drop,
+    /// A write or a sync of its tree failed.
+    Failure,
 }
 
 /// Flushes of one family since the open; those of an atomic group count for each of its families.
@@ -39,6 +41,8 @@ pub struct FamilyFlushStat {
     pub by_close: u64,
     /// To take out the rows of a dropped family of its group.
     pub by_drop: u64,
+    /// To write its tree anew, after a write or a sync of it failed.
+    pub by_failure: u64,
     /// Row states that all of them brought.
     pub rows: u64,
     /// Times that its rows were written to the log once more instead.
@@ -53,7 +57,7 @@ impl FamilyFlushStat {
     /// Returns how many flushes there were.
     pub const fn flushes(&self) -> u64 {
         let asked = self.by_call + self.by_checkpoint + self.by_close;
-        self.by_size + self.by_log_limit + self.by_memory + self.by_drop + asked
+        self.by_size + self.by_log_limit + self.by_memory + self.by_drop + self.by_failure + asked
     }
 
     const fn of_cause(&mut self, cause: FlushCause) -> &mut u64 {
@@ -65,6 +69,7 @@ impl FamilyFlushStat {
             FlushCause::Checkpoint => &mut self.by_checkpoint,
             FlushCause::Close => &mut self.by_close,
             FlushCause::Drop => &mut self.by_drop,
+            FlushCause::Failure => &mut self.by_failure,
         }
     }
 }

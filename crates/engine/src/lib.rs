@@ -26,12 +26,12 @@
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
 //! | `memory.rs` | the limit of the memory that all rows take up |
-//! | `flush.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, re-logging small ones, and giving up the log below |
+//! | `flush.rs`, `anew.rs`, `flush_troubles.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, writing a tree that failed anew, re-logging small ones, and giving up the log below |
 //! | `hand_over.rs`, `write_pause.rs` | a primary that hands over: writers wait, the log takes nothing more |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
-//! | `control.rs`, `who.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; whose a directory is; which term was promised; the frame of such files; records for people |
+//! | `control.rs`, `history_list.rs`, `who.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; its newest histories; whose a directory is; which term was promised; the frame of such files; records for people |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -61,6 +61,7 @@
 #![forbid(unsafe_code)]
 
 mod advisory;
+mod anew;
 mod apply;
 mod background;
 mod backup;
@@ -77,6 +78,7 @@ mod error_kind;
 mod families;
 mod flush;
 mod flush_figures;
+mod flush_troubles;
 mod flusher;
 mod frame;
 mod garbage;
@@ -84,6 +86,7 @@ mod gather;
 mod groups;
 mod hand_over;
 mod histories;
+mod history_list;
 mod jobs;
 pub mod kv;
 mod large;

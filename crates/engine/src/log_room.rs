@@ -71,6 +71,12 @@ pub struct StallStat {
     pub refused: u64,
     /// Writers that wait now.
     pub waiting: u64,
+    /// Whether whoever is about to write waits for a flush now: the log is at two limits.
+    pub is_stopped: bool,
+    /// What those wait for who wait now, or would; `None`: there is room.
+    pub cause: Option<String>,
+    /// Why flushes fail, if some do.
+    pub trouble: Option<String>,
     /// The same waits by the column family that needed the oldest part of the log when they began, as far as one did.
     pub by_family: BTreeMap<CfId, Stalls>,
 }
@@ -99,6 +105,8 @@ struct Inner {
     limit_bytes: u64,
     /// The family that needs the oldest part, as who waits found.
     oldest: Option<CfId>,
+    /// Why flushes fail.
+    trouble: Option<String>,
     /// When there were tokens last.
     filled: Duration,
     /// By the slots of their sessions.
@@ -181,7 +189,8 @@ impl Inner {
             Some(cf) => format!("flushes are behind, of column family {cf} most"),
             None => "flushes are behind".to_owned(),
         };
-        format!("{kept} bytes of log are kept, wal.max_total_wal_size is {limit}: {behind}")
+        let trouble = self.trouble.as_ref().map_or_else(String::new, |why| format!("; {why}"));
+        format!("{kept} bytes of log are kept, wal.max_total_wal_size is {limit}: {behind}{trouble}")
     }
 }
 
@@ -201,6 +210,16 @@ impl LogRoom {
         let woken = self.fill(&mut inner, durable, now);
         drop(inner);
         self.wake(woken);
+    }
+
+    /// Takes note of why flushes fail, if some do.
+    pub(crate) fn note_trouble(&self, why: Option<String>) {
+        self.inner.lock().trouble = why;
+    }
+
+    /// Returns who tells an operator of what goes wrong.
+    pub(crate) const fn warnings(&self) -> &Warnings {
+        &self.warnings
     }
 
     /// Gives out tokens. Returns whether somebody waits for more.
@@ -301,10 +320,14 @@ impl LogRoom {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Returns the counters.
-    pub(crate) fn stat(&self) -> StallStat {
+    /// Returns the counters, and how it stands.
+    pub(crate) fn stat(&self, durable: Lsn) -> StallStat {
         let inner = self.inner.lock();
-        StallStat { waiting: u64::try_from(inner.waiting.len()).unwrap_or(u64::MAX), ..inner.stat.clone() }
+        let waiting = u64::try_from(inner.waiting.len()).unwrap_or(u64::MAX);
+        let has_limit = self.is_flushed && !inner.is_closed && inner.limit_bytes > 0;
+        let is_stopped = has_limit && durable >= inner.stop_at();
+        let cause = (is_stopped || waiting > 0).then(|| inner.why(durable));
+        StallStat { waiting, is_stopped, cause, trouble: inner.trouble.clone(), ..inner.stat.clone() }
     }
 }
 

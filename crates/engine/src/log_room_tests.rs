@@ -39,7 +39,7 @@ fn room_ends_at_two_limits_and_comes_in_tokens_from_one_and_a_half() {
     assert!(matches!(room.refuse(at(138_000), ms(3_900_000), None), Err(EngineError::Busy { .. })));
     room.tell(at(80_000), 64_000, at(138_000), ms(3_900_000));
     assert!(room.has_room(at(138_000)) && room.refuse(at(138_000), ms(3_900_000), None).is_ok());
-    assert_eq!(room.stat().refused, 1);
+    assert_eq!(room.stat(at(138_000)).refused, 1);
     room.close(at(900_000), ms(3_900_000));
     assert!(room.has_room(at(900_000)), "B4");
     let unflushed = LogRoom::new(false, Warnings::default());
@@ -66,11 +66,17 @@ fn who_waits_is_woken_by_room_and_counted() {
     let waker = Waker::from(Arc::clone(&count));
     let woken = || count.0.load(Ordering::Relaxed);
     assert_eq!(room.poll(3, at(1499), ms(1), Some(cf), &waker), Poll::Ready(()));
-    assert_eq!(room.stat(), StallStat::default(), "no wait");
+    assert_eq!(room.stat(at(1499)), StallStat::default(), "no wait");
     assert_eq!(room.poll(3, at(2000), ms(10), Some(cf), &waker), Poll::Pending);
     assert_eq!(room.poll(4, at(2000), ms(20), Some(cf), &waker), Poll::Pending);
     assert!(room.tick(at(2000), ms(500)));
-    assert_eq!((woken(), room.stat().waiting), (0, 2));
+    let stat = room.stat(at(2000));
+    assert_eq!((woken(), stat.waiting, stat.is_stopped), (0, 2, true));
+    assert!(stat.cause.as_ref().is_some_and(|cause| cause.ends_with("of column family 7 most")), "{stat:?}");
+    room.note_trouble(Some("flushes of column family 7 fail: no space".to_owned()));
+    let stat = room.stat(at(2000));
+    assert!(stat.cause.is_some_and(|cause| cause.ends_with("7 most; flushes of column family 7 fail: no space")));
+    room.note_trouble(None);
     assert!(said.lock().pop().unwrap().contains("column family 7"), "the operator hears of it");
     room.tell(at(1500), 1000, at(2000), ms(1000));
     assert_eq!(woken(), 2);
@@ -81,7 +87,7 @@ fn who_waits_is_woken_by_room_and_counted() {
     room.leave(4, ms(2000));
     let waits = Stalls { count: 2, time: ms(2000) };
     let by_family = BTreeMap::from([(cf, waits)]);
-    assert_eq!(room.stat(), StallStat { stopped: waits, by_family, ..StallStat::default() });
+    assert_eq!(room.stat(at(2000)), StallStat { stopped: waits, by_family, ..StallStat::default() });
     assert_eq!(said.lock().len(), 1, "and of its end");
 }
 

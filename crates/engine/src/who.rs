@@ -20,7 +20,7 @@ pub struct Who {
     pub term: Term,
     /// Whether it follows another one: it opens as a replica only.
     pub follows: bool,
-    /// Its lines of positions, oldest first.
+    /// Its lines of positions, the newest of them, oldest first.
     pub histories: Vec<HistoryStart>,
 }
 
@@ -35,7 +35,7 @@ impl Who {
             node_id: control.node,
             term: control.term,
             follows: control.consistent_at > Lsn::ZERO,
-            histories: control.histories.into_iter().map(HistoryStart::from).collect(),
+            histories: control.histories.iter().map(|known| (*known).into()).collect(),
         };
         Ok(Control::read(env, dir)?.map(who))
     }
@@ -51,7 +51,7 @@ impl Who {
 /// There is no database, or the system's.
 pub fn forget_histories_from(dir: &Path, at: Lsn, env: &Env) -> Result<(), EngineError> {
     let mut control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
-    control.histories.retain(|history| history.start < at);
+    control.histories.forget_from(at);
     control.consistent_at = control.consistent_at.max(Control::FOLLOWS);
     control.write(env, dir)
 }

@@ -329,3 +329,47 @@ fn cut_log_opens_with_the_commits_below_the_cut() {
         }
     }
 }
+
+/// Returns the control file in `env` and its number of histories.
+fn control_file(env: &Env) -> (Vec<u8>, usize) {
+    let path = Path::new(DIR).join("control");
+    let bytes = collie_env::read_all(&*env.files, &path, 64 << 20).unwrap();
+    let count = u32::from_le_bytes(bytes[56..60].try_into().unwrap());
+    (bytes, count as usize)
+}
+
+/// Goal: a directory opens however often it started after a crash, also one whose control file an older program had let grow until
+/// it could not read it any more; the file does not grow with each start, and the newest history is the one that began last. Method: a
+/// database whose control file gets 40,000 histories from before its log, as that program wrote them (1.2 MiB); then 20 starts after a
+/// crash, each with a commit, on the simulated disk.
+#[test]
+fn crash_loop_never_bricks_the_control_file() {
+    let (env, mut disk) = Env::simulated(19);
+    let (db, _) = open_still(env.clone()).unwrap();
+    let cf = db.create_family();
+    put_one(&db, &db.family(cf), b"start", b"0");
+    let (mut bytes, count) = control_file(&env);
+    assert_eq!((count, bytes.len()), (1, 60 + 32));
+    let older: Vec<u8> = (0..40_000_u64)
+        .flat_map(|number| [0, number + 1, number / 10, number / 10].map(u64::to_le_bytes).concat())
+        .collect();
+    bytes.splice(56..60, 40_001_u32.to_le_bytes());
+    bytes.splice(60..60, older);
+    let checksum = collie_base::checksum::crc32c(&bytes[12..]);
+    bytes.splice(8..12, checksum.to_le_bytes());
+    let file = env.files.open(&Path::new(DIR).join("control"), collie_env::Access::ReadWrite).unwrap();
+    file.write_at(0, &bytes).unwrap();
+    file.sync_data().unwrap();
+    let mut histories = Vec::new();
+    for start in 0..20_u64 {
+        disk = disk.power_cut(start);
+        let env = Env::over(disk.clone(), 100 + start);
+        let (db, _) = open_still(env.clone()).unwrap();
+        assert_eq!(get_one(&db, &db.family(cf), b"start").as_deref(), Some(start.to_string().as_bytes()));
+        put_one(&db, &db.family(cf), b"start", (start + 1).to_string().as_bytes());
+        let newest = db.histories().1.last().unwrap().history;
+        assert!(!histories.contains(&newest), "a start after a crash begins a history");
+        histories.push(newest);
+        assert_eq!(control_file(&env).1, 501, "the newest 500 from before, and this start's");
+    }
+}

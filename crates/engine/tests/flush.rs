@@ -326,32 +326,42 @@ fn any_call_may_fail_and_no_row_is_lost() {
     }
 }
 
-/// Goal: what a flush could not write is written by a later one in the same process, with deletions whose rows the levels got
-/// meanwhile. Method: each call of a flush fails once; the row is deleted before the flush is tried again.
+/// Goal: what a flush could not write is written by the next one in the same process, whatever failed, with deletions whose rows the
+/// levels got meanwhile: a tree whose files failed is written anew from memory (F4). Method: each call of a flush fails once, the disk being
+/// full or broken; a row is deleted before the flush is made again; then the power goes.
 #[test]
 fn flush_that_failed_is_made_good_by_the_next() {
-    let mut failed = 0;
-    for nth in 0..40 {
+    let (mut failed, mut anew) = (0, 0);
+    for (nth, fault) in (0..40).flat_map(|nth| [(nth, Fault::Enospc), (nth, Fault::Eio)]) {
         let (_, disk) = Env::simulated(nth);
         let (db, _) = open_tiny(Env::over(disk.clone(), nth)).unwrap();
         let cf = CfId::new(1);
         let f = db.family(cf);
+        put_one(&db, &f, b"old", b"1");
+        if nth % 2 == 0 {
+            db.flush_all().unwrap(); // the tree is there, with a row that is not listed
+        }
         put_one(&db, &f, b"stays", b"1");
         put_one(&db, &f, b"goes", b"1");
-        disk.fail_call(disk.calls() + nth, Fault::Enospc);
+        disk.fail_call(disk.calls() + nth / 2, fault);
         let outcome = db.flush_all();
         disk.clear_faults();
         failed += usize::from(outcome.is_err());
         delete_one(&db, &f, b"goes");
         db.tick();
-        match db.flush_all() {
-            Ok(()) => assert_eq!(db.level_stat().trees[0].state.live_keys, 1),
-            Err(error) => assert!(outcome.is_err(), "{error}"), // the tree waits for the next open
-        }
+        db.flush_all().unwrap_or_else(|again| panic!("call {nth}, {fault:?}: {outcome:?}, then {again}"));
+        assert_eq!(db.level_stat().trees[0].state.live_keys, 2);
+        assert_eq!(db.level_stat().trees[0].failed, None);
+        anew += db.flush_stat().trees_written_anew;
         let (db, _) = open_tiny(Env::over(disk.power_cut(nth), nth + 1)).unwrap();
-        assert_eq!(rows(&db, &db.family(cf)).into_keys().collect::<Vec<_>>(), [b"stays"]);
+        let f = db.family(cf);
+        assert_eq!(rows(&db, &f).into_keys().collect::<Vec<_>>(), [&b"old"[..], b"stays"]);
+        delete_one(&db, &f, b"old");
+        db.flush_all().unwrap();
+        let (db, _) = open_tiny(Env::over(disk.power_cut(nth), nth + 2)).unwrap();
+        drop(db);
     }
-    assert!(failed > 5, "{failed} flushes failed");
+    assert!(failed > 10 && anew > 5, "{failed} flushes failed, {anew} trees were written anew");
 }
 
 /// Goal: a flush that is due takes what is durable and no more. Method: a row that is not, beside one that is; the power goes and takes it

@@ -16,15 +16,15 @@
 //!   caller's).
 //! - V4. [`Levels::load`] counts live keys and compares them with what MANIFEST says: a tree that lacks tables is refused.
 //! - V5. One job per tree at a time (S10); jobs of different trees run side by side. A checkpoint waits for all.
-//! - V6. A tree whose state is unknown, after an I/O error or a panic below, takes no job until it is opened again. Memory
-//!   and log have its rows.
+//! - V6. A tree whose state is unknown, after an I/O error or a panic below, takes no job until it is opened again, or written anew
+//!   ([`Levels::replace_tree`]). Memory and log have its rows.
 //! - V7. Directories of trees that MANIFEST does not name are deleted at open; a tree that it names must be there.
 //! - V8. A family that joins a tree has no commit below the position of the tree's last flush that this flush did not have from its
 //!   caller: what that position says holds of it too.
 //! - V9. Levels opened to be read write nothing: what [`Levels::load`] settles is settled in memory, and other calls that would
 //!   change something are refused.
 //!
-//! Locks, in this order: `pause`, the job of one tree, `manifest`, `counters`.
+//! Locks, in this order: `pause`, the job of one tree, `manifest`, `next`, `counters`. `failed` is held alone, or with a job.
 //!
 //! Checked by `levels/levels_tests.rs`, `crash_tests.rs` (V1, V2, V7 at every call on a simulated disk), `rules_tests.rs`
 //! (the rules of `lsm.rs`), `lsm_crash_tests.rs` (V2, and merges, on lsm-tree's files) and `differential_tests.rs` (lsm-tree against the
@@ -44,6 +44,7 @@ mod lsm;
 mod lsm_crash_tests;
 mod lsm_view;
 mod map;
+mod replace;
 #[cfg(test)]
 mod rules_tests;
 mod view;
@@ -74,6 +75,7 @@ pub use self::{
         TreeStat, TreeState, TreeWritten,
     },
     error::LevelsError,
+    replace::{AddRows, Replaced},
 };
 use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
 
@@ -102,6 +104,10 @@ pub struct Levels {
     counters: Mutex<TreeWritten>,
     /// The figures of each tree as they were told last.
     told: Mutex<BTreeMap<TreeId, TreeStat>>,
+    /// Why trees take no job (V6).
+    failed: Mutex<BTreeMap<TreeId, String>>,
+    /// Every id below was drawn for a tree in this life, or was a tree's.
+    next: Mutex<TreeId>,
     /// V9.
     to_read: bool,
 }
@@ -110,8 +116,6 @@ pub struct Levels {
 #[derive(Debug, Default)]
 struct Job {
     loaded: bool,
-    /// V6.
-    failed: Option<String>,
     written: TreeWritten,
 }
 
@@ -122,7 +126,7 @@ impl Levels {
     /// whole tree with each flush.
     ///
     /// # Durability
-    /// MANIFEST is rewritten; opening again after a crash at any point finds the same.
+    /// MANIFEST is rewritten, if there is room for it; opening again after a crash at any point finds the same.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `TreeDamaged` (a tree that is named is missing or cannot be opened), `NoSpace`, `Io`.
@@ -153,6 +157,8 @@ impl Levels {
             loaded: Mutex::default(),
             counters: Mutex::default(),
             told: Mutex::default(),
+            failed: Mutex::default(),
+            next: Mutex::new(TreeId::new(0)),
             to_read: false,
         };
         for known in named.values() {
@@ -208,18 +214,16 @@ impl Levels {
         if manifest.state().trees.values().any(taken) {
             return Err(LevelsError::InvalidCall { what: "a family has a tree" });
         }
-        let id = manifest.state().next;
+        let id = self.draw_id(&manifest);
         let tree = Tree::empty(id, cfs.to_vec());
         let known = KnownTree::new(tree.clone());
-        // Remains of a creation that failed in this life; nobody else has had the id.
-        self.remove_tree_dir(id)?;
         let made = self.guarded(&known, |backend| backend.create(id)).map_err(|error| self.refuse(&known, error));
         let made = made.and_then(|()| {
             self.files.sync_dir(&self.dir).map_err(|error| LevelsError::io("sync", &self.dir, error))?;
             manifest.append(&Record::Tree(tree))
         });
         if let Err(error) = made {
-            self.backend.forget(id);
+            self.backend.forget(id); // MANIFEST may name it: what is left of it goes with the next open, if not
             return Err(error);
         }
         self.jobs.lock().insert(id, Arc::new(Mutex::new(Job { loaded: true, ..Job::default() })));
@@ -249,6 +253,17 @@ impl Levels {
         trees.filter(|tree| !tree.dropped.is_empty()).filter_map(|tree| tree.cfs.first().copied()).collect()
     }
 
+    /// Returns a living family of each tree that failed: it is to be written anew.
+    pub fn to_be_replaced(&self) -> Vec<CfId> {
+        let failed: Vec<TreeId> = self.failed.lock().keys().copied().collect();
+        if failed.is_empty() {
+            return Vec::new();
+        }
+        let manifest = self.manifest.lock();
+        let trees = failed.iter().filter_map(|tree| manifest.state().trees.get(tree));
+        trees.filter_map(|known| known.tree.cfs.first().copied()).collect()
+    }
+
     /// Returns how many keys with a value loading has found of a family; 0 before its tree was loaded.
     pub fn keys_loaded(&self, cf: CfId) -> u64 {
         self.loaded.lock().get(&cf).copied().unwrap_or(0)
@@ -262,13 +277,13 @@ impl Levels {
     /// visited before an error is not to be used.
     ///
     /// # Errors
-    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `NoSpace` and `Io` (also of MANIFEST, when there is something to settle).
+    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `Io` (also of MANIFEST, when there is something to settle).
     pub fn load(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<u64, LevelsError> {
         let _pause = self.pause.read();
         let job = self.job(tree)?;
         let mut job = job.lock();
         let known = self.known(tree)?;
-        Self::check_failed(tree, &job)?;
+        self.check_failed(tree)?;
         let (mut found, mut visited, mut above) = (0_u64, 0_u64, None);
         let ceiling = known.ceiling();
         let mut keys: Vec<(CfId, u64)> = Vec::new();
@@ -301,9 +316,9 @@ impl Levels {
             return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
         }
         if let Some(flush) = applied {
-            self.manifest.lock().append(&Record::Done(tree, flush))?;
+            self.manifest.lock().settle(&Record::Done(tree, flush))?;
         } else if !known.begun.is_empty() {
-            self.manifest.lock().append(&Record::Settled(tree, found))?;
+            self.manifest.lock().settle(&Record::Settled(tree, found))?;
         }
         job.loaded = true;
         self.loaded.lock().extend(keys);
@@ -339,10 +354,10 @@ impl Levels {
         let job = self.job(tree)?;
         let mut job = job.lock();
         let known = self.known(tree)?;
-        Self::check_failed(tree, &job)?;
+        self.check_failed(tree)?;
         check_flush(&known, &job, f, edits, live_keys_after)?;
         let flush = Flush { lsn: f, live_keys: live_keys_after };
-        let garbage = self.keys_of_dropped(&mut job, &known)?;
+        let garbage = self.keys_of_dropped(&known)?;
         let mut table_bytes = 0;
         if !edits.is_empty() || !garbage.is_empty() {
             if self.backend.files(tree).new_runs >= RUNS_MAX {
@@ -361,7 +376,7 @@ impl Levels {
                 self.manifest.lock().append(&Record::Done(tree, flush))?;
             }
             let applied = self.guarded(&known, |backend| backend.apply(tree, f, &mut all.iter().copied()));
-            table_bytes = applied.map_err(|error| self.fail(&mut job, &known, error))?;
+            table_bytes = applied.map_err(|error| self.fail(&known, error))?;
         }
         self.manifest.lock().append(&Record::Done(tree, flush))?;
         for written in [&mut job.written, &mut *self.counters.lock()] {
@@ -396,7 +411,7 @@ impl Levels {
         let job = self.job(tree)?;
         let mut job = job.lock();
         let known = self.known(tree)?;
-        Self::check_failed(tree, &job)?;
+        self.check_failed(tree)?;
         if !known.begun.is_empty() {
             // Merging may take deletions out of the tables, by which the next load would know the flush (V2).
             return Err(LevelsError::InvalidCall {
@@ -418,23 +433,25 @@ impl Levels {
     pub fn drop_cf(&self, cf: CfId) -> Result<(), LevelsError> {
         self.check_writable()?;
         let _pause = self.pause.read();
-        let Some(tree) = self.tree_of(cf) else { return Ok(()) };
-        let job = self.job(tree)?;
-        let _job = job.lock();
-        let Ok(known) = self.known(tree) else { return Ok(()) };
-        if known.tree.cfs != [cf] {
-            if !known.tree.cfs.contains(&cf) {
-                return Ok(());
+        loop {
+            let Some(tree) = self.tree_of(cf) else { return Ok(()) };
+            let Ok(job) = self.job(tree) else { continue };
+            let _job = job.lock();
+            if self.tree_of(cf) != Some(tree) {
+                continue; // it was written anew meanwhile
             }
-            return self.manifest.lock().append(&Record::FamilyDropped(tree, cf));
+            if self.known(tree)?.tree.cfs != [cf] {
+                return self.manifest.lock().append(&Record::FamilyDropped(tree, cf));
+            }
+            self.manifest.lock().append(&Record::TreeDropped(tree))?;
+            self.jobs.lock().remove(&tree);
+            self.told.lock().remove(&tree);
+            self.failed.lock().remove(&tree);
+            self.backend.forget(tree);
+            // Not named any more: an open deletes what stays.
+            let _left_for_the_next_open = self.remove_tree_dir(tree);
+            return Ok(());
         }
-        self.manifest.lock().append(&Record::TreeDropped(tree))?;
-        self.jobs.lock().remove(&tree);
-        self.told.lock().remove(&tree);
-        self.backend.forget(tree);
-        // Not named any more: an open deletes what stays.
-        let _left_for_the_next_open = self.remove_tree_dir(tree);
-        Ok(())
     }
 
     /// Records that the log below `start` is not needed any more, together with what its owner must keep of it: `carry`,
@@ -495,7 +512,7 @@ impl Levels {
         let known: Vec<KnownTree> = self.manifest.lock().state().trees.values().cloned().collect();
         for known in &known {
             let tree = known.tree.id;
-            Self::check_failed(tree, &self.job(tree)?.lock())?;
+            self.check_failed(tree)?;
             let to = tree_dir(dir, tree);
             self.files.create_dir_all(&to).map_err(|error| LevelsError::io("create", &to, error))?;
             let linked = self.guarded(known, |backend| backend.link_to(tree, &to));
@@ -543,12 +560,13 @@ impl Levels {
                 continue;
             };
             let Ok(state) = self.known(known.tree.id).map(|known| state_of(&known)) else { continue };
-            let (files, bytes) = match &job.failed {
+            let failed = self.failure(known.tree.id);
+            let (files, bytes) = match &failed {
                 None => (self.backend.files(known.tree.id), self.backend.bytes(known.tree.id)),
                 Some(_) => Default::default(),
             };
-            let (failed, written) = (job.failed.clone(), job.written);
-            let stat = TreeStat { state, tables: files.tables, runs: files.runs, bytes, written, failed };
+            let (tables, runs, written) = (files.tables, files.runs, job.written);
+            let stat = TreeStat { state, tables, runs, bytes, written, failed };
             self.told.lock().insert(known.tree.id, stat.clone());
             trees.push(stat);
         }
@@ -574,18 +592,15 @@ impl Levels {
         known.ok_or(LevelsError::InvalidCall { what: "there is no such tree" })
     }
 
-    fn check_failed(tree: TreeId, job: &Job) -> Result<(), LevelsError> {
-        match &job.failed {
-            Some(why) => Err(LevelsError::TreeFailed { tree, why: why.clone() }),
-            None => Ok(()),
-        }
+    fn check_failed(&self, tree: TreeId) -> Result<(), LevelsError> {
+        self.failure(tree).map_or(Ok(()), |why| Err(LevelsError::TreeFailed { tree, why }))
     }
 
     fn run_compaction(&self, job: &mut Job, known: &KnownTree, effort: Effort) -> Result<u64, LevelsError> {
         let span = collie_obs::start::<Compact>();
         let before = span.as_ref().map(|_| (self.backend.bytes(known.tree.id), self.backend.files(known.tree.id)));
         let bytes = self.guarded(known, |backend| backend.compact(known.tree.id, effort));
-        let bytes = bytes.map_err(|error| self.fail(job, known, error))?;
+        let bytes = bytes.map_err(|error| self.fail(known, error))?;
         if let (Some(span), Some((bytes_in, files))) = (span, before) {
             let level = u32::from(effort == Effort::Full);
             let compact = Compact { bytes_in: word(bytes_in), runs: word(files.runs), level };
@@ -599,7 +614,7 @@ impl Levels {
     }
 
     /// Returns the keys that the tables hold of dropped families, ascending.
-    fn keys_of_dropped(&self, job: &mut Job, known: &KnownTree) -> Result<Vec<(CfId, Vec<u8>)>, LevelsError> {
+    fn keys_of_dropped(&self, known: &KnownTree) -> Result<Vec<(CfId, Vec<u8>)>, LevelsError> {
         let mut keys = Vec::new();
         if known.tree.dropped.is_empty() {
             return Ok(keys);
@@ -611,7 +626,7 @@ impl Levels {
                 }
             })
         });
-        scanned.map_err(|error| self.fail(job, known, error))?;
+        scanned.map_err(|error| self.fail(known, error))?;
         Ok(keys)
     }
 
@@ -629,14 +644,14 @@ impl Levels {
     }
 
     /// Says what a backend's failure means to a caller, and marks the tree when its state is unknown (V6).
-    fn fail(&self, job: &mut Job, known: &KnownTree, error: BackendError) -> LevelsError {
+    fn fail(&self, known: &KnownTree, error: BackendError) -> LevelsError {
         let harmless = matches!(error, BackendError::NoSpace { .. });
         let error = self.refuse(known, error);
         if harmless {
             return error;
         }
         let why = error.to_string();
-        job.failed = Some(why.clone());
+        self.failed.lock().entry(known.tree.id).or_insert_with(|| why.clone());
         match error {
             LevelsError::TreeDamaged { .. } => error,
             _ => LevelsError::TreeFailed { tree: known.tree.id, why },

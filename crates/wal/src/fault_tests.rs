@@ -185,6 +185,74 @@ fn freed_segments_reopen_a_log_on_a_full_disk() {
     assert!(disk.used_bytes() <= used);
 }
 
+/// Goal: G8: on a full disk the reserve is for what gives room back: that is taken while others are refused, until the emergency spare is
+/// all that is left; freed files open the log to all again. Method: two spares and room for six files, filled; then appends of both kinds by
+/// turns.
+#[test]
+fn reserve_of_a_full_disk_is_for_what_gives_room_back() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(6 * (40 << 10)));
+    let (log, _) = open(&disk, Options { spares: 2, ..tiny() }).unwrap();
+    let (written, full) = fill(&log);
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    log.flush_wal(true).unwrap();
+    assert_eq!(log.stat().spares, 2, "the emergency spare and the reserve are untouched");
+    let (mut other, mut writer, mut given) = (log.writer(), log.writer(), 0);
+    writer.set_gives_back(true);
+    let full = loop {
+        match writer.commit(0, &[7; 1_000], Level::Disk) {
+            Ok(_) => given += 1,
+            Err(error) => break error,
+        }
+        assert!(matches!(other.append(0, &[b"other"]), Err(WalError::Full { .. })), "after {given}");
+    };
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    assert!(given >= 5, "{given} were let in");
+    assert_eq!(log.stat().spares, 1, "the emergency spare is still there");
+    assert_eq!(bodies(&log).len() as u64, written + given);
+    log.truncate_before(log.durable()).unwrap();
+    log.tick().unwrap();
+    other.commit(0, b"again", Level::Disk).unwrap();
+    log.close().unwrap();
+}
+
+/// Goal: G8: a spare that is lent leaves its room to others, none is prepared meanwhile, and the emergency spare is never lent; then the log
+/// has it again. Method: a log that is full, a loan, rounds of its preparer.
+#[test]
+fn spare_that_is_lent_leaves_its_room_to_others() {
+    let disk = SimFiles::new();
+    disk.set_capacity(Some(6 * (40 << 10)));
+    let (log, _) = open(&disk, Options { spares: 2, ..tiny() }).unwrap();
+    let (_, full) = fill(&log);
+    assert!(matches!(&full, WalError::Full { .. }), "{full}");
+    log.flush_wal(true).unwrap();
+    let used = disk.used_bytes();
+    let lent = log.lend_spare().expect("the reserve");
+    assert!(log.lend_spare().is_none(), "the emergency spare stays");
+    assert!(disk.used_bytes() + tiny().segment_bytes <= used);
+    for _ in 0..3 {
+        log.tick().unwrap();
+    }
+    assert_eq!(log.stat().spares, 1);
+    drop(lent);
+    log.tick().unwrap();
+    assert_eq!((log.stat().spares, disk.used_bytes()), (2, used));
+}
+
+/// Goal: whoever opens a log finds the disk as it was until it says that it has what it needs; then spares come. Method: a log with threads
+/// that is told to wait, on a disk whose bytes are counted.
+#[test]
+fn preparer_waits_for_whoever_opened_the_log() {
+    let disk = SimFiles::new();
+    let (log, _) = open(&disk, Options { threads: true, spares_wait: true, spares: 2, ..tiny() }).unwrap();
+    let used = disk.used_bytes();
+    log.writer().commit(0, b"first", Level::Disk).unwrap();
+    assert_eq!((log.stat().spares, disk.used_bytes()), (0, used));
+    log.let_prepare();
+    eventually("the spares", || log.stat().spares == 3);
+    log.close().unwrap();
+}
+
 /// Goal: with threads the log reopens without any call when room returns. Method: fill, lift the bound, append until it
 /// is taken.
 #[test]

@@ -133,7 +133,7 @@ pub use figures::Figures;
 pub use follow::Follower;
 pub use last_life::Ending;
 pub use lead::Lead;
-pub use log::Log;
+pub use log::{LentSpare, Log};
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use reached::Reached;
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};

@@ -8,6 +8,7 @@ use collie_base::{HistoryId, Lsn, Xid};
 use collie_wal::{Log, WalError};
 use parking_lot::Mutex;
 
+use crate::history_list::HISTORIES_MAX;
 use crate::replica::holes::Holes;
 use crate::replica::live::VisitRecord;
 use crate::replica::replay_time::ReplayTime;
@@ -83,7 +84,7 @@ pub(crate) struct Followed {
     xid_limit: AtomicU64,
     /// Marks of the time among what was taken.
     pub(crate) time: ReplayTime,
-    /// Those that were received, oldest first: each before anything in it is shown.
+    /// The newest of those that were received, oldest first: each before anything in it is shown.
     histories: Mutex<Vec<HistoryStart>>,
     hook: Mutex<Option<CatalogHook>>,
 }
@@ -116,10 +117,13 @@ impl Followed {
 
     /// Takes note of a history that begins, before anything in it is shown.
     pub(crate) fn note_history(&self, history: HistoryStart) {
-        self.histories.lock().push(history);
+        let mut histories = self.histories.lock();
+        histories.push(history);
+        let excess = histories.len().saturating_sub(HISTORIES_MAX);
+        histories.drain(..excess);
     }
 
-    /// Returns the histories that were received, oldest first.
+    /// Returns the newest of the histories that were received, oldest first.
     pub(crate) fn histories(&self) -> Vec<HistoryStart> {
         self.histories.lock().clone()
     }

@@ -30,6 +30,7 @@ use crate::control::{Control, History};
 use crate::course::Survey;
 use crate::families::Families;
 use crate::flush::Base;
+use crate::history_list::HistoryList;
 use crate::large::LargeTransactions;
 use crate::load::LoadedLevels;
 use crate::log::EngineLog;
@@ -114,7 +115,7 @@ impl Seed {
     /// The system's.
     pub fn plant(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let Self { cluster_id: cluster, node_id: node, term, consistent_at, .. } = *self;
-        let histories = self.histories.iter().map(|history| History::from(*history)).collect();
+        let histories = HistoryList::of(self.histories.iter().map(|history| History::from(*history)).collect());
         env.files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))?;
         let consistent_at = consistent_at.max(Control::FOLLOWS);
         Control { cluster, node, term, consistent_at, histories }.write(env, dir)
@@ -266,7 +267,7 @@ impl Replica {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), EngineError> {
         options.check()?;
-        let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        let mut control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
         let Over { own, log, read_all } = over;
         let (levels, _settled) =
             Levels::open(env, &Control::levels_dir(dir), &options.levels).map_err(EngineError::levels)?;
@@ -275,6 +276,7 @@ impl Replica {
         if start > needed {
             return Err(EngineError::MissingLog { path: Control::log_dir(dir), start: Some(start), needed });
         }
+        control.histories.forget_below(start); // on disk with the next history
         let families = Arc::new(Families::with_levels());
         let mut meter = Meter::new(progress);
         let threads = appliers_for(options.recovery_threads);

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use collie_engine::{EngineStat, kv::Stats};
+use collie_engine::{EngineStat, StallStat, kv::Stats};
 
 use crate::{
     catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, SlotRow, Trouble},
@@ -44,8 +44,10 @@ struct Facts {
     problem: Option<String>,
     log: LogFacts,
     engine: EngineStat,
-    /// The trees that take no flush any more, and why.
+    /// The trees that a write or a sync of theirs failed, and why.
     failed: Vec<(u32, String)>,
+    /// How writers wait for flushes.
+    stalls: StallStat,
     quorum: Option<QuorumRow>,
     slots: Vec<SlotRow>,
     following: Option<FollowingRow>,
@@ -57,7 +59,7 @@ impl Database {
     /// flush of the log puts its frame together.
     pub fn health(&self) -> Vec<Trouble> {
         let (db, node) = (&self.db, self.node());
-        let Stats { engine, levels, log, .. } = db.stats_now();
+        let Stats { engine, levels, log, stalls, .. } = db.stats_now();
         let failed = levels.trees.into_iter().filter_map(|tree| Some((tree.state.id.get(), tree.failed?))).collect();
         let log = log.map_or_else(LogFacts::default, |log| LogFacts {
             poisoned: log.poisoned,
@@ -80,6 +82,7 @@ impl Database {
             log,
             engine,
             failed,
+            stalls,
             quorum: self.quorum(),
             slots: self.slots(),
             following: self.following(),
@@ -110,10 +113,7 @@ fn judge(facts: &Facts) -> Vec<Trouble> {
         );
         say(Severity::Warning, "memory", text);
     }
-    for (tree, why) in &facts.failed {
-        let text = format!("the levels of tree {tree} take no flush until the server is started again: {why}");
-        say(Severity::Warning, "store", text);
-    }
+    store_troubles(&facts.failed, &facts.stalls, &mut say);
     if let Some(promised) = facts.promised.filter(|promised| *promised > facts.term) {
         let text = format!(
             "term {promised} was promised, and this node is of term {}: another node leads in it, or a promotion was not won",
@@ -135,6 +135,28 @@ fn judge(facts: &Facts) -> Vec<Trouble> {
     }
     found.sort_by_key(|trouble| trouble.severity);
     found
+}
+
+fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl FnMut(Severity, &'static str, String)) {
+    let waiting = stalls.waiting;
+    match (&stalls.trouble, &stalls.cause) {
+        // Nobody may be waiting at this moment, since clients have given up: whoever comes next waits all the same.
+        (Some(_), Some(cause)) if stalls.is_stopped => {
+            say(Severity::Failure, "store", format!("writes wait, {waiting} of them now, since flushes fail: {cause}"));
+        }
+        (Some(trouble), _) => {
+            let text = format!("{trouble}: it is tried again; writes wait once the log has reached two limits (wal.max_total_wal_size)");
+            say(Severity::Warning, "store", text);
+        }
+        (None, Some(cause)) if stalls.is_stopped => {
+            say(Severity::Warning, "store", format!("writes wait, {waiting} of them now: {cause}"));
+        }
+        (None, _) => {}
+    }
+    for (tree, why) in failed {
+        let text = format!("tree {tree} of the levels failed, and is written anew from memory by its next flush: {why}");
+        say(Severity::Warning, "store", text);
+    }
 }
 
 fn log_troubles(log: &LogFacts, is_replica: bool, say: &mut impl FnMut(Severity, &'static str, String)) {
@@ -306,6 +328,11 @@ mod tests {
         assert_eq!(judge(&well()), []);
         let log = |log: LogFacts| Facts { log, ..well() };
         let text = || Some("no room".to_owned());
+        let stopped = |is_stopped: bool| StallStat {
+            is_stopped,
+            cause: is_stopped.then(|| "flushes are behind".to_owned()),
+            ..StallStat::default()
+        };
         let (failure, warning) = (Severity::Failure, Severity::Warning);
         let mut crowded = EngineStat::default();
         (crowded.memory_bytes, crowded.memory_limit_bytes) = (10, Some(10));
@@ -317,6 +344,9 @@ mod tests {
             (Facts { is_read_only: true, ..well() }, warning, "mode"),
             (Facts { engine: crowded, ..well() }, warning, "memory"),
             (Facts { failed: vec![(3, "it is damaged".to_owned())], ..well() }, warning, "store"),
+            (Facts { stalls: StallStat { trouble: text(), ..stopped(false) }, ..well() }, warning, "store"),
+            (Facts { stalls: stopped(true), ..well() }, warning, "store"),
+            (Facts { stalls: StallStat { trouble: text(), ..stopped(true) }, ..well() }, failure, "store"),
             (Facts { promised: Some(4), ..well() }, warning, "term"),
             (Facts { quorum: Some(quorum(QuorumState::Short)), ..well() }, failure, "quorum"),
             (Facts { quorum: Some(quorum(QuorumState::Degraded)), ..well() }, warning, "quorum"),

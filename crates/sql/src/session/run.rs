@@ -271,6 +271,7 @@ impl Session {
         }
         self.ensure_transaction()?;
         if planned.analyzed.writes {
+            self.engine.note_purpose(planned.verb == Verb::Delete);
             draining(client, self.wait_for_room()).await?;
         }
         planned = draining(client, self.lock_planned(stmt, declared, planned)).await?;

@@ -1,4 +1,4 @@
-//! The states of a family's rows with their commits, for who compares two databases.
+//! The states of a family's rows with their commits, for who compares two databases, or writes levels anew.
 
 use std::ops::Bound;
 
@@ -25,22 +25,34 @@ impl<I: OrderedIndex> Family<I> {
     pub fn states(&self, snapshot: Lsn, fates: &impl Resolve, visit: &mut dyn FnMut(State<'_>)) {
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let (pin, mut seen, mut next) = (pin(), 0, Vec::new());
-            let whole = Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
-            let from = last.as_deref().map_or(whole, |key| whole.after(key));
-            let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
-                if let Some((csn, value)) = row.state_below(snapshot, fates, &pin) {
-                    visit(State { key, value, csn });
-                }
-                seen += 1;
-                if seen == SCAN_BATCH_ROWS {
-                    next.extend_from_slice(key);
-                }
-            });
-            if ended {
+            last = self.states_after(last.as_deref(), snapshot, fates, visit);
+            if last.is_none() {
                 return;
             }
-            last = Some(next);
         }
+    }
+
+    /// Visits some hundred rows behind the key `after`, from the first one on without it, as [`Family::states`] does. Returns the key that
+    /// was looked at last, if there may be more.
+    pub fn states_after(
+        &self,
+        after: Option<&[u8]>,
+        snapshot: Lsn,
+        fates: &impl Resolve,
+        visit: &mut dyn FnMut(State<'_>),
+    ) -> Option<Vec<u8>> {
+        let (pin, mut seen, mut next) = (pin(), 0, Vec::new());
+        let whole = Span { start: Bound::Unbounded, end: Bound::Unbounded, reverse: false };
+        let from = after.map_or(whole, |key| whole.after(key));
+        let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
+            if let Some((csn, value)) = row.state_below(snapshot, fates, &pin) {
+                visit(State { key, value, csn });
+            }
+            seen += 1;
+            if seen == SCAN_BATCH_ROWS {
+                next.extend_from_slice(key);
+            }
+        });
+        (!ended).then_some(next)
     }
 }

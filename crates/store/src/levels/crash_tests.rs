@@ -34,6 +34,8 @@ enum Op {
     Join(u32, u32),
     LogStart(u64),
     Compact(u32),
+    /// The tree of the family is written anew, flushed at the position.
+    Anew(u32, u64),
     Reopen,
 }
 
@@ -88,6 +90,7 @@ impl Model {
                 next.trees.insert(cfs, tree);
             }
             Op::LogStart(lsn) => next.log_start = lsn,
+            Op::Anew(cf, f) => next.trees.get_mut(&self.tree_of(cf)).unwrap().0 = f,
             Op::Compact(_) | Op::Reopen => {}
         }
         next
@@ -142,6 +145,7 @@ const LIFE: &[Op] = &[
     Op::Join(17, 15),
     Op::Flush(17, 70, &[(15, b"m", 61, Some(b"i")), (17, b"m", 61, Some(b"j"))]),
     Op::Compact(16),
+    Op::Anew(17, 75),
     Op::Drop(16),
     Op::Create(&[20]),
     Op::Flush(20, 80, &[(20, b"z", 71, Some(b"5")), (20, b"zz", 72, None)]),
@@ -187,11 +191,23 @@ fn step(levels: &mut Levels, env: &Env, op: Op, after: &Model) -> Result<(), Lev
         Op::Compact(cf) => {
             levels.compact(tree(levels, cf))?;
         }
+        Op::Anew(cf, f) => write_anew(levels, cf, f, &after.trees[&after.tree_of(cf)].1)?,
         Op::Reopen => {
             *levels = Levels::open(env, Path::new(DIR), &Default::default())?.0;
             Model::observed(levels)?;
         }
     }
+    Ok(())
+}
+
+/// Writes the tree of a family anew with these rows, in two batches.
+fn write_anew(levels: &Levels, cf: u32, f: u64, rows: &Rows) -> Result<(), LevelsError> {
+    let rows: Vec<Edit<'_>> = rows.iter().map(|((cf, key), (value, csn))| edit(*cf, key, *csn, Some(value))).collect();
+    let (first, second) = rows.split_at(rows.len() / 2);
+    let old = tree(levels, cf);
+    let replaced = levels.replace_tree(old, Lsn::new(f), &mut |add| add(first).and_then(|()| add(second)))?;
+    assert!(replaced.tree != old && levels.tree_of(CfId::new(cf)) == Some(replaced.tree));
+    assert_eq!(replaced.keys.values().sum::<u64>(), rows.len() as u64);
     Ok(())
 }
 
@@ -323,6 +339,52 @@ fn failing_call_can_be_made_again() {
         }
     }
     assert!(failed > 60 && reopened > 3, "{failed} calls failed, {reopened} made it necessary to open again");
+}
+
+/// Goal: V6, W1 to W3: a tree that failed is written anew in the same life, whatever call failed, also if that fails once more, and the life
+/// ends as it would have; the tree's failed files are gone. Method: each call of a life fails; where that failed a tree, the next call fails
+/// too, while the tree is written anew, which is then done again.
+#[test]
+fn tree_that_failed_is_written_anew_in_the_same_life() {
+    let models = models();
+    let (mut anew, mut again) = (0, 0);
+    for call in 1..=count_calls() {
+        for second in [1, 2, 4, 6, 7, 9, 11, 100] {
+            let (env, disk) = Env::simulated(5);
+            disk.fail_call(call, Fault::Eio);
+            let opened = Levels::open(&env, Path::new(DIR), &Default::default());
+            let mut levels = opened.unwrap_or_else(|_| open(&env, Path::new(DIR))).0;
+            for (number, op) in LIFE.iter().enumerate() {
+                let (before, after) = (&models[number], &models[number + 1]);
+                let Err(error) = step(&mut levels, &env, *op, after) else { continue };
+                if let Op::Flush(cf, f, _) = *op
+                    && levels.failure(tree(&levels, cf)).is_some()
+                {
+                    assert_eq!(levels.to_be_replaced().len(), 1);
+                    let failed = super::backend::tree_dir(Path::new(DIR), tree(&levels, cf));
+                    let rows = &after.trees[&after.tree_of(cf)].1;
+                    disk.fail_call(disk.calls() + second, Fault::Eio);
+                    anew += 1;
+                    if write_anew(&levels, cf, f, rows).is_err() {
+                        again += 1;
+                        let found = Model::observed(&open(&Env::over(disk.power_cut(call), 9), Path::new(DIR)).0).unwrap();
+                        found.judge(before, *op).unwrap_or_else(|error| panic!("call {call}, {second}: {error}"));
+                        write_anew(&levels, cf, f, rows).unwrap();
+                    }
+                    disk.clear_faults();
+                    assert!(levels.failure(tree(&levels, cf)).is_none() && levels.to_be_replaced().is_empty());
+                    assert!(env.files.list(&failed).is_err(), "the files that failed are gone");
+                } else {
+                    let retry = step(&mut levels, &env, *op, after);
+                    retry.unwrap_or_else(|again| panic!("call {call}: {error}, then {again}"));
+                }
+            }
+            disk.clear_faults();
+            levels = open(&env, Path::new(DIR)).0;
+            assert_eq!(Model::observed(&levels).unwrap(), *models.last().unwrap(), "call {call}, {second}");
+        }
+    }
+    assert!(anew > 30 && again > 10, "{anew} trees were written anew, {again} of them only when it was tried again");
 }
 
 /// Goal: V4, V7: what is damaged is refused by name, and nothing is deleted. Method: a tree's file is lost, rots, or is put

@@ -457,3 +457,39 @@ fn panic_below_fails_its_tree_alone() {
     assert_eq!(load(&levels, a).unwrap().len(), 1);
     again(&levels).unwrap();
 }
+
+/// Goal: a tree of lsm-tree's files is written anew in many batches, more than level 0 takes, and loads as what was handed over; the old
+/// directory is gone, flushes go on, and rows that do not ascend, or cannot be the tree's, are refused and leave the old tree. Method: a
+/// group of two families on the real disk, 20 batches; then another open.
+#[test]
+fn tree_of_real_files_is_written_anew_in_batches() {
+    let (env, dir) = (Env::real(), tempfile::tempdir().unwrap());
+    let (levels, _) = open(&env, dir.path());
+    let tree = levels.create_tree(&[CfId::new(16), CfId::new(17)]).unwrap();
+    levels.flush(tree, Lsn::new(40), &[edit(16, b"old", 30, Some(b"v"))], 1).unwrap();
+    let row = |n: u32| (16 + n / 1000, (n % 1000).to_be_bytes().to_vec());
+    let all: Vec<(u32, Vec<u8>)> = (0..2000).map(row).collect();
+    let edits: Vec<Edit<'_>> = all.iter().map(|(cf, key)| edit(*cf, key, 45, Some(b"value"))).collect();
+    for wrong in [
+        vec![edits[1], edits[0]],
+        vec![edit(18, b"k", 45, Some(b"v"))],
+        vec![edit(16, b"k", 50, Some(b"v"))],
+        vec![edit(16, b"k", 45, None)],
+    ] {
+        let refused = levels.replace_tree(tree, Lsn::new(50), &mut |add| add(&wrong));
+        assert!(matches!(refused, Err(LevelsError::InvalidCall { .. })), "{refused:?}");
+    }
+    assert_eq!(load(&levels, tree).unwrap().len(), 1);
+    let mut batches = edits.chunks(100);
+    let replaced = levels.replace_tree(tree, Lsn::new(50), &mut |add| batches.try_for_each(&mut *add)).unwrap();
+    assert_eq!(replaced.keys.into_values().collect::<Vec<_>>(), [1000, 1000]);
+    assert!(replaced.table_bytes > 0 && levels.stat().trees[0].runs <= 16, "{:?}", levels.stat());
+    levels.flush(replaced.tree, Lsn::new(60), &[edit(17, b"new", 55, Some(b"v"))], 2001).unwrap();
+    levels.compact(replaced.tree).unwrap();
+    drop(levels);
+    let (levels, found) = open(&env, dir.path());
+    assert_eq!(found.deleted_dirs, Vec::<String>::new(), "the old tree's directory was removed at once");
+    let rows = load(&levels, replaced.tree).unwrap();
+    assert_eq!(rows.len(), 2001);
+    assert_eq!(rows.get(&(16, 7_u32.to_be_bytes().to_vec())), Some(&(b"value".to_vec(), 45)));
+}

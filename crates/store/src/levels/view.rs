@@ -46,6 +46,8 @@ impl Levels {
             loaded: Mutex::default(),
             counters: Mutex::new(TreeWritten::default()),
             told: Mutex::default(),
+            failed: Mutex::default(),
+            next: Mutex::new(TreeId::new(0)),
             to_read: true,
         };
         for known in named.values() {

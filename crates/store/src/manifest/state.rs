@@ -147,6 +147,25 @@ impl State {
         Ok(())
     }
 
+    /// Puts the tree `new` in the place of the tree `old`, or says what is wrong.
+    ///
+    /// # Errors
+    /// When it contradicts what is known; nothing has changed then.
+    pub(crate) fn replace(&mut self, old: TreeId, new: Tree) -> Result<(), &'static str> {
+        let known = self.trees.get(&old).ok_or("a tree that is not there is replaced")?;
+        if self.trees.contains_key(&new.id) || new.cfs != known.tree.cfs || !new.dropped.is_empty() {
+            return Err("a tree is replaced by another one's, or by one of other families");
+        }
+        if new.flush.lsn < known.ceiling() || new.ceiling < new.flush.lsn {
+            return Err("a flush goes back");
+        }
+        // Another tree may have been made since the id was drawn.
+        self.next = self.next.max(TreeId::new(new.id.get().checked_add(1).ok_or("no tree id is left")?));
+        self.trees.remove(&old);
+        self.trees.insert(new.id, KnownTree::new(new));
+        Ok(())
+    }
+
     /// Returns records that make this state from nothing.
     pub(crate) fn snapshot(&self) -> Vec<Record> {
         let mut records = Vec::new();

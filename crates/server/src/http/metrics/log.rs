@@ -69,4 +69,7 @@ fn stalls(out: &mut Exposition, figures: &StoreFigures) {
     let times = kinds.map(|(kind, stalls)| ([("kind", kind)], stalls.time.into()));
     out.each("collie_write_stall_seconds_total", Kind::Counter, "How long these took.", times);
     out.one("collie_writers_stalled", Kind::Gauge, "Writers that wait so now.", stalls.waiting);
+    let help = "Whether whoever is about to write waits for a flush.";
+    out.one("collie_writes_stopped", Kind::Gauge, help, u64::from(stalls.is_stopped));
+    out.one("collie_flush_failing", Kind::Gauge, "Whether flushes fail now.", u64::from(stalls.trouble.is_some()));
 }

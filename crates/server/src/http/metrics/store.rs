@@ -54,6 +54,8 @@ pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
     let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
     count("collie_flushes_total", "Flushes of tables and indexes to levels.", flush.flushes);
     count("collie_flush_failures_total", "Those that failed.", flush.failures);
+    let help = "Trees written anew from memory after a write or a sync of theirs failed.";
+    count("collie_trees_written_anew_total", help, flush.trees_written_anew);
     count("collie_flush_rows_total", "Rows that flushes brought.", flush.rows);
     count("collie_flush_bytes_total", "Bytes of tables that flushes wrote.", levels.flush_bytes);
     count("collie_relogs_total", "Times that rows were written to the log again instead.", flush.relogs);

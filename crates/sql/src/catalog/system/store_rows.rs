@@ -103,6 +103,7 @@ fn families(facts: &dyn SessionFacts, figures: &StoreFigures, out: &mut Output<'
             ("compactions", of_tree(&|tree| count(tree.written.compactions))),
             ("compaction_bytes", of_tree(&|tree| count(tree.written.compaction_bytes))),
             ("failed", of_tree(&|tree| tree.failed.as_ref().map_or(Value::Null, |why| Value::text(why)))),
+            ("flushes_by_failure", count(flush.by_failure)),
         ]);
     }
 }
@@ -134,5 +135,8 @@ fn log(figures: &StoreFigures, out: &mut Output<'_>) {
         ("flushes", count(flush.flushes)),
         ("flushes_failed", count(flush.failures)),
         ("relogs", count(flush.relogs)),
+        ("trees_written_anew", count(flush.trees_written_anew)),
+        ("flush_error", stalls.trouble.as_ref().map_or(Value::Null, |why| Value::text(why))),
+        ("stall_cause", stalls.cause.as_ref().map_or(Value::Null, |why| Value::text(why))),
     ]);
 }

@@ -738,4 +738,6 @@ fn store_relations_show_families_and_the_log() {
     let columns =
         ["durable", "visible", "bytes_limit", "oldest_family", "writers_waiting", "writes_stopped", "flushes_failed"];
     assert_eq!(read("collie_stat_log", ("", ""), &columns), ["0/2000|0/3000|1000|NULL|0|0|0"]);
+    let columns = ["trees_written_anew", "flush_error", "stall_cause"];
+    assert_eq!(read("collie_stat_log", ("", ""), &columns), ["0|NULL|NULL"]);
 }

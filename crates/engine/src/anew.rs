@@ -1,0 +1,112 @@
+//! Writing a tree anew from memory, where a write or a sync of its files failed: every row is in memory, so the levels need none of those
+//! files, and none of them is ever synced again (faults.md F9).
+//!
+//! # Invariants
+//! - A1. The new tree has, of each living family of the old one, what commits below the flush's position have left: it stands for the
+//!   old tree and for the flush at once. So every family's rows are looked at, listed or not.
+//! - A2. A family that is cleared meanwhile was dropped, perhaps by a drop that a crash takes back: then the old tree stays, whose rows
+//!   would come back with it.
+//! - A3. Rows are handed over in batches of [`BATCH_BYTES`], copied under one short pin each: no garbage waits for the disk.
+//!
+//! Checked by `anew_tests.rs`.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use collie_base::{CfId, Lsn};
+use collie_store::{AddRows, Edit, Family, LevelsError, Replaced, TreeState};
+
+use crate::EngineError;
+use crate::flush::{Base, Parts};
+use crate::writes::Fates;
+
+/// Bytes of keys and values that are copied before they are written: as many as a family is flushed with.
+const BATCH_BYTES: usize = 64 << 20;
+
+/// Rows on their way to a new tree.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Keys and values, one behind the other.
+    bytes: Vec<u8>,
+    rows: Vec<Copied>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    csn: Lsn,
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Batch {
+    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        start..self.bytes.len()
+    }
+
+    /// Hands the rows over, which are of the family `cf`, and forgets them.
+    fn hand_over(&mut self, cf: CfId, add: &mut AddRows<'_>) -> Result<(), LevelsError> {
+        let Self { bytes, rows } = self;
+        let edit = |row: &Copied| Edit {
+            cf,
+            key: &bytes[row.key.clone()],
+            csn: row.csn,
+            value: Some(&bytes[row.value.clone()]),
+        };
+        add(&rows.iter().map(edit).collect::<Vec<_>>())?;
+        bytes.clear();
+        rows.clear();
+        Ok(())
+    }
+}
+
+impl Base {
+    /// Writes the tree anew with the rows of `families`, its living ones, as of `position`, whose snapshot is held.
+    ///
+    /// # Errors
+    /// The levels': the old tree is there. [`EngineError::Busy`] (A2).
+    pub(crate) fn write_anew(
+        &self,
+        tree: &TreeState,
+        position: Lsn,
+        families: &[Arc<Family>],
+        parts: &Parts<'_>,
+    ) -> Result<Replaced, EngineError> {
+        let fates = Fates(parts.txns);
+        let mut was_dropped = false;
+        let mut fill = |add: &mut AddRows<'_>| -> Result<(), LevelsError> {
+            let mut ordered: Vec<&Arc<Family>> = families.iter().collect();
+            ordered.sort_unstable_by_key(|family| family.id());
+            let mut batch = Batch::default();
+            for family in ordered {
+                let mut last: Option<Vec<u8>> = None;
+                loop {
+                    last = family.states_after(last.as_deref(), position, &fates, &mut |state| {
+                        let (key, value) = (batch.put(state.key), batch.put(state.value));
+                        batch.rows.push(Copied { csn: state.csn, key, value });
+                    });
+                    if last.is_none() || batch.bytes.len() >= BATCH_BYTES {
+                        batch.hand_over(family.id(), add)?;
+                    }
+                    if last.is_none() {
+                        break;
+                    }
+                }
+            }
+            // Who asks behind its reads has missed no row (`Family::is_cleared`).
+            was_dropped = families.iter().any(|family| family.is_cleared());
+            if was_dropped { Err(LevelsError::InvalidCall { what: "a family is dropped" }) } else { Ok(()) }
+        };
+        let replaced = self.levels().replace_tree(tree.id, position, &mut fill);
+        replaced.map_err(|error| match was_dropped {
+            true => EngineError::Busy { why: "a column family is dropped while its tree is written anew".to_owned() },
+            false => EngineError::levels(error),
+        })
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "anew_tests.rs"]
+mod tests;
