@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows, give tokens to writers that wait |
 //! | `collie-flush` | [`flusher`](crate::flusher::flusher): flush families to levels, give up log |
+//! | `collie-free` | [`freer`]: free the rows of dropped families, when one is |
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -31,9 +32,24 @@ pub(crate) fn collector() -> impl FnMut(&Shared) -> Duration + Send {
     }
 }
 
+/// Between two looks for a dropped family by a thread that is woken for each.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// Returns the rounds of the thread that frees families.
+pub(crate) fn freer() -> impl FnMut(&Shared) -> Duration + Send {
+    |shared| if shared.free_next() { Duration::ZERO } else { IDLE }
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    stop: bool,
+    /// Something came for the next round, perhaps while this one was at work.
+    wake: bool,
+}
+
 #[derive(Debug, Default)]
 struct Signal {
-    stop: Mutex<bool>,
+    told: Mutex<Told>,
     changed: Condvar,
 }
 
@@ -56,14 +72,15 @@ impl Background {
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             let mut pause = FIRST;
             loop {
-                let mut stop = heard.stop.lock();
-                if !*stop {
-                    heard.changed.wait_for(&mut stop, pause);
+                let mut told = heard.told.lock();
+                if !told.stop && !told.wake {
+                    heard.changed.wait_for(&mut told, pause);
                 }
-                if *stop {
+                if told.stop {
                     return;
                 }
-                drop(stop);
+                told.wake = false;
+                drop(told);
                 let Some(shared) = shared.upgrade() else { return };
                 // On a replica all of this is replay's.
                 let _scope = shared.txns.log().is_held().then(|| work_for(Source::Apply));
@@ -72,11 +89,17 @@ impl Background {
         })?;
         Ok(Self { signal, thread: Some(thread) })
     }
+
+    /// Has the next round begin at once.
+    pub(crate) fn wake(&self) {
+        self.signal.told.lock().wake = true;
+        self.signal.changed.notify_all();
+    }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        *self.signal.stop.lock() = true;
+        self.signal.told.lock().stop = true;
         self.signal.changed.notify_all();
         // The thread itself drops the database when it held it last; it ends right after.
         if let Some(thread) = self.thread.take().filter(|thread| thread.thread().id() != std::thread::current().id()) {
@@ -84,3 +107,8 @@ impl Drop for Background {
         }
     }
 }
+
+#[cfg(test)]
+#[cfg(not(loom))]
+#[path = "background_tests.rs"]
+mod tests;

@@ -134,6 +134,12 @@ impl Db {
         self.shared.drop_family(cf);
     }
 
+    /// [`Db::drop_family`], by a thread of the engine: this returns at once, and the rows take up memory a little longer. What has
+    /// not been freed at the close is there at the next open, as a family that nobody names.
+    pub fn free_family(&self, cf: CfId) {
+        self.shared.free_family(cf);
+    }
+
     /// Returns the families in memory, in order of their ids.
     pub fn families(&self) -> Vec<CfId> {
         self.shared.families.ids()
@@ -594,6 +600,8 @@ impl Db {
         self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.close());
         let flusher = self.shared.flusher.lock().take();
         drop(flusher);
+        let freer = self.shared.freer.lock().take();
+        drop(freer);
         let background = self.shared.background.lock().take();
         drop(background);
         let flushed = self.shared.flush_unlogged();

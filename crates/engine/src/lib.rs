@@ -5,7 +5,7 @@
 //! Keys and values are opaque bytes. Transactions are READ COMMITTED, REPEATABLE READ (snapshot isolation) or
 //! SERIALIZABLE, with savepoints, row locks, table locks and deadlock detection; commits are durable in groups.
 //!
-//! What it is not: it knows no SQL, no types and no network, and starts two threads (garbage, flushing) beside the log's.
+//! What it is not: it knows no SQL, no types and no network, and starts three threads (garbage, flushing, freeing) beside the log's.
 //!
 //! | file | what |
 //! |---|---|
@@ -22,9 +22,9 @@
 //! | `wait.rs`, `needs.rs` | waits; what a reply waits for |
 //! | `redo.rs`, `redo_buffer.rs`, `replay.rs` | bytes of log records, gathering them, applying them at open |
 //! | `replica/` | databases that follow the log of another one |
-//! | `read_set.rs` | what a SERIALIZABLE transaction has read |
+//! | `read_set.rs`, `session/validated.rs`, `serial_writes.rs` | what a SERIALIZABLE transaction has read; looking at it before the commit; what others commit meanwhile |
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
-//! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the thread that cleans |
+//! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the threads that clean and free |
 //! | `memory.rs` | the limit of the memory that all rows take up |
 //! | `flush.rs`, `anew.rs`, `flush_troubles.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, writing a tree that failed anew, re-logging small ones, and giving up the log below |
 //! | `hand_over.rs`, `write_pause.rs` | a primary that hands over: writers wait, the log takes nothing more |
@@ -120,6 +120,7 @@ mod relog;
 mod replay;
 mod replica;
 mod salvaged;
+mod serial_writes;
 mod session;
 mod settled;
 mod shared;

@@ -19,7 +19,7 @@ use collie_txn::Txns;
 use collie_wal::{Checked, Ending, Log, Mark, RecordRef, Recovered, RecoveryMode, RingKind, WalError};
 
 use crate::apply::{Appliers, appliers_for};
-use crate::background::{Background, collector};
+use crate::background::{Background, collector, freer};
 use crate::carry::Carry;
 use crate::control::{Control, History};
 use crate::course::Survey;
@@ -264,6 +264,8 @@ pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path)
         *shared.background.lock() = Some(background);
         let flushes = Background::start("collie-flush", Arc::downgrade(shared), flusher()).map_err(fail)?;
         *shared.flusher.lock() = Some(flushes);
+        let frees = Background::start("collie-free", Arc::downgrade(shared), freer()).map_err(fail)?;
+        *shared.freer.lock() = Some(frees);
     }
     Ok(())
 }

@@ -33,7 +33,28 @@ use crate::planted::is_planted;
 /// What one transaction may keep: about 50,000 keys of 16 bytes, which take some ten milliseconds to validate.
 const BYTES_MAX: usize = 4 << 20;
 
+/// Keys that one part of a look takes in.
+const PART_KEYS: usize = 1_024;
+/// What a part of a range counts for.
+const RANGE_KEYS: usize = 64;
+
 type Key = Box<[u8]>;
+
+/// How far a look at everything that was read has come.
+#[derive(Debug)]
+pub(crate) struct Look {
+    family: CfId,
+    /// Pieces of it that were looked at.
+    piece: usize,
+    /// The last key that was looked at of the next piece.
+    after: Option<Vec<u8>>,
+}
+
+impl Default for Look {
+    fn default() -> Self {
+        Self { family: CfId::CATALOG, piece: 0, after: None }
+    }
+}
 
 /// Keys that were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +71,8 @@ pub(crate) struct ReadSet {
     limit: usize,
     /// Whether the caller was told of a commit that its snapshot does not show: that is no state of any moment.
     beyond: bool,
+    /// How often something was read that was not in it: for who has looked at all of it.
+    grown: u64,
 }
 
 impl Default for ReadSet {
@@ -60,7 +83,7 @@ impl Default for ReadSet {
 
 impl ReadSet {
     const fn within(limit: usize) -> Self {
-        Self { families: BTreeMap::new(), bytes: 0, limit, beyond: false }
+        Self { families: BTreeMap::new(), bytes: 0, limit, beyond: false, grown: 0 }
     }
 
     /// Keeps that `key` was read, or found absent.
@@ -76,6 +99,7 @@ impl ReadSet {
             return Ok(());
         }
         let piece = Piece::One(key.into());
+        self.grown += 1;
         self.bytes += piece.bytes();
         pieces.push(piece);
         self.make_room()
@@ -95,6 +119,7 @@ impl ReadSet {
             None => (span.start, span.end),
         };
         let piece = Piece::Range(start.map(Key::from), end.map(Key::from));
+        self.grown += 1;
         let pieces = self.families.entry(cf).or_default();
         // The next batch of a scan begins where the last one ended.
         match pieces.last_mut().filter(|last| last.touches(&piece) && piece.touches(last)) {
@@ -167,6 +192,74 @@ impl ReadSet {
                 }
             })
         })
+    }
+
+    /// Returns whether it is so little that one look at it, under the lock of validation, takes less than a millisecond.
+    pub(crate) fn is_small(&self, snapshot: Lsn, families: &Families, fates: &impl Resolve) -> bool {
+        let pieces: usize = self.families.values().map(Vec::len).sum();
+        let is_one = |piece: &Piece| matches!(piece, Piece::One(_));
+        pieces <= PART_KEYS
+            && (self.families.values().flatten().all(is_one)
+                || self.look_on(&mut Look::default(), snapshot, families, fates).is_some())
+    }
+
+    /// Returns how often something was read that was not in it.
+    pub(crate) const fn grown(&self) -> u64 {
+        self.grown
+    }
+
+    /// Brings the pieces into order, for looks at single keys: nothing is read any more.
+    pub(crate) fn sort(&mut self) {
+        self.families.values_mut().for_each(join_touching);
+        self.count();
+    }
+
+    /// As [`ReadSet::holds`], after [`ReadSet::sort`].
+    pub(crate) fn holds_sorted(&self, cf: CfId, key: &[u8]) -> bool {
+        let Some(pieces) = self.families.get(&cf) else { return false };
+        let after = pieces.partition_point(|piece| by_start(piece.start(), Bound::Included(key)).is_le());
+        after > 0 && pieces[after - 1].holds(key)
+    }
+
+    /// Goes on with a look at everything that was read, by about a millisecond of work. Returns what [`ReadSet::changed_since`] does
+    /// once all was looked at, or something has changed; `None` before.
+    pub(crate) fn look_on(
+        &self,
+        look: &mut Look,
+        snapshot: Lsn,
+        families: &Families,
+        fates: &impl Resolve,
+    ) -> Option<Option<Lsn>> {
+        let mut left = PART_KEYS;
+        for (cf, pieces) in self.families.range(look.family..) {
+            if *cf != look.family {
+                *look = Look { family: *cf, ..Look::default() };
+            }
+            let Some(family) = families.get(*cf) else { continue };
+            while let Some(piece) = pieces.get(look.piece) {
+                if left == 0 {
+                    return None;
+                }
+                let span = Span { start: piece.start(), end: piece.end(), reverse: false };
+                let changed = match piece {
+                    Piece::One(key) => {
+                        left -= 1;
+                        Ok(family.changed_since(key, snapshot, fates))
+                    }
+                    Piece::Range(..) => {
+                        left = left.saturating_sub(RANGE_KEYS);
+                        let from = look.after.as_deref().map_or(span, |key| span.after(key));
+                        family.first_changed_since(from, snapshot, fates)
+                    }
+                };
+                match changed {
+                    Ok(None) => (look.piece, look.after) = (look.piece + 1, None),
+                    Ok(changed) => return Some(changed),
+                    Err(after) => look.after = Some(after),
+                }
+            }
+        }
+        Some(None)
     }
 
     fn holds(&self, cf: CfId, key: &[u8]) -> bool {

@@ -18,6 +18,8 @@
 //!   that snapshot when it is not the transaction's.
 //! - N6. What a read found, or did not find, is given to the caller only after the snapshot was seen to be in force: one
 //!   that was cancelled may have lost what it needs.
+//! - N7. Between two parts of an undo (`undo_some`) `is_undoing` is set and nothing commits: versions are gone that `redo`
+//!   still has. For others the transaction is unfinished until the last part, so no step of the undo can be seen.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -50,6 +52,9 @@ use crate::{
 };
 
 mod ending;
+mod validated;
+
+use validated::Validated;
 
 /// One client's line of transactions, at most one open at a time. Dropping it rolls back.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub struct Session {
     redo: RedoBuffer,
     /// N4. Under a lock because reading takes `&self`; nobody else ever holds it.
     reads: Option<Box<Mutex<ReadSet>>>,
+    /// Of a transaction that has read much and is about to commit: how far the look at that has come.
+    validated: Option<Validated>,
     /// For who measures writes only.
     tried: Tried,
     /// Whether the open statement judges constraints (N5).
@@ -78,9 +85,13 @@ pub struct Session {
     /// Bytes stored that the limit of memory was not told of (M2 of `memory.rs`).
     stored: u64,
     doomed: Option<EngineError>,
+    /// Whether a part of the open transaction's writes is undone (N7).
+    is_undoing: bool,
 }
 
 const NO_TRANSACTION: EngineError = EngineError::InvalidArgument { what: "no transaction is open: begin one first" };
+const UNDOING: EngineError =
+    EngineError::InvalidArgument { what: "the transaction is being rolled back: finish that first" };
 const NO_STATEMENT: EngineError = EngineError::InvalidArgument { what: "no statement is open: begin one first" };
 
 impl Session {
@@ -93,6 +104,7 @@ impl Session {
             writes: shared.writes(),
             redo: RedoBuffer::new(shared.chunk_bytes),
             reads: None,
+            validated: None,
             tried: Tried::default(),
             checking: false,
             newest: None,
@@ -101,6 +113,7 @@ impl Session {
             unlogged: shared.has_no_log(),
             stored: 0,
             doomed: None,
+            is_undoing: false,
             shared: Arc::clone(shared),
         })
     }
@@ -573,7 +586,7 @@ impl Session {
             return Err(EngineError::ReadOnly);
         }
         self.shared.check_writable()?;
-        if let Some(error) = &self.doomed {
+        if let Some(error) = self.doomed.as_ref().or_else(|| self.is_undoing.then_some(&UNDOING)) {
             return Err(error.clone());
         }
         self.shared.old.check_room()?;
@@ -657,13 +670,10 @@ impl Session {
     /// # Panics
     /// When no transaction is open.
     pub fn rollback_to(&mut self, m: Mark) {
-        if let Some(reads) = &self.reads
-            && let Err(error) = reads.lock().undone(self.writes.keys_from(m.writes))
-        {
-            self.doomed = Some(error); // N2
-        }
+        self.note_undone(m.writes);
         let t = self.open.as_mut().expect("a mark belongs to the open transaction");
         self.txn.rollback_to(t, m.txn, &mut self.writes);
+        self.is_undoing = false;
         let xid = t.xid();
         if self.redo.truncate(m.ops)
             && let Some(xid) = xid

@@ -1,5 +1,6 @@
 //! `Shared`: what all handles of one open database share.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, OnceLock};
@@ -31,6 +32,7 @@ use crate::quorum_note::QuorumNotes;
 use crate::redo::{encode_integers, tag};
 use crate::replica::followed::Followed;
 use crate::replica::promotion::Promoted;
+use crate::serial_writes::SerialWrites;
 use crate::time_marks::TimeMarks;
 use crate::write_pause::WritePause;
 use crate::writes::Writes;
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) families: Arc<Families>,
     pub(crate) txns: Arc<Txns<EngineLog>>,
     pub(crate) garbage: Arc<Garbage>,
+    /// What validated commits write, while somebody validates in steps.
+    pub(crate) serial_writes: SerialWrites,
     pub(crate) old: OldVersions,
     pub(crate) memory: MemoryLimit,
     pub(crate) env: Env,
@@ -96,6 +100,9 @@ pub(crate) struct Shared {
     pub(crate) pause: WritePause,
     pub(crate) background: Mutex<Option<Background>>,
     pub(crate) flusher: Mutex<Option<Background>>,
+    pub(crate) freer: Mutex<Option<Background>>,
+    /// Dropped families that `freer` has not come to.
+    unfreed: Mutex<VecDeque<CfId>>,
     /// Held while a copy of the database is made.
     pub(crate) checkpoints: Mutex<()>,
 }
@@ -117,6 +124,7 @@ impl Shared {
             families,
             txns,
             garbage: Arc::default(),
+            serial_writes: SerialWrites::default(),
             commits: StripedCounter::default(),
             aborts: StripedCounter::default(),
             old,
@@ -146,6 +154,8 @@ impl Shared {
             pause: WritePause::default(),
             background: Mutex::new(None),
             flusher: Mutex::new(None),
+            freer: Mutex::new(None),
+            unfreed: Mutex::default(),
             checkpoints: Mutex::new(()),
         }
     }
@@ -227,7 +237,7 @@ impl Shared {
     fn drop_due(&self) {
         if let Some(promoted) = self.promoted.get() {
             let due = promoted.take_due(self.txns.horizon());
-            due.into_iter().for_each(|cf| self.drop_family(cf));
+            due.into_iter().for_each(|cf| self.free_family(cf));
         }
     }
 
@@ -304,11 +314,33 @@ impl Shared {
         if let Some(base) = &self.base {
             base.family_goes(cf, &self.parts()); // before it is taken out
         }
-        self.garbage.while_nobody_cleans(|| {
-            if let Some(family) = self.families.remove(cf) {
-                self.garbage.freed(family.clear());
+        let mut gone = None;
+        self.garbage.while_nobody_cleans(|| gone = self.families.remove(cf));
+        // Who cleans looks families up, and finds this one no more.
+        if let Some(family) = gone {
+            self.garbage.freed(family.clear());
+        }
+    }
+
+    /// [`Shared::drop_family`] by the thread that is there for it; at once where there is none.
+    pub(crate) fn free_family(&self, cf: CfId) {
+        let freer = self.freer.lock();
+        match &*freer {
+            Some(freer) => {
+                self.unfreed.lock().push_back(cf);
+                freer.wake();
             }
-        });
+            None => {
+                drop(freer);
+                self.drop_family(cf);
+            }
+        }
+    }
+
+    /// Frees one family that was dropped; returns whether there was one.
+    pub(crate) fn free_next(&self) -> bool {
+        let next = self.unfreed.lock().pop_front();
+        next.inspect(|cf| self.drop_family(*cf)).is_some()
     }
 
     /// One round of background work. Returns how much there was.

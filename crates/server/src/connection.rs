@@ -88,6 +88,7 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
     if let Some((mut session, _counted)) = started {
         let end = run(&mut remote, &mut session, &mut stopping).await;
         // Rolled back before the client is told: whoever hears of the end finds the locks free.
+        session.end().await;
         drop(session);
         match end {
             End::Gone => {}
@@ -328,7 +329,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         }
         Err(error) => {
             if !*skipping {
-                fail(remote, session, &protocol_error(&error), "");
+                fail(remote, session, &protocol_error(&error), "").await;
                 // A broken Query has no Sync behind it; everything else has.
                 *skipping = !remote.input.last_was_query();
                 if !*skipping {
@@ -350,11 +351,11 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
             session.simple_query(&text, remote).await;
             ready(remote, session);
         }
-        Frontend::Parse { name, query, types } => match session.parse(name, query, &types.collect::<Vec<_>>()) {
+        Frontend::Parse { name, query, types } => match session.parse(name, query, &types.collect::<Vec<_>>()).await {
             Ok(()) => output.parse_complete(),
             Err(error) => {
                 let text = query.to_owned();
-                fail(remote, session, &error, &text);
+                fail(remote, session, &error, &text).await;
                 *skipping = true;
             }
         },
@@ -366,7 +367,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
             match session.bind(bind.portal, bind.statement, values.into_iter(), format, formats) {
                 Ok(()) => output.bind_complete(),
                 Err(error) => {
-                    fail(remote, session, &error, "");
+                    fail(remote, session, &error, "").await;
                     *skipping = true;
                 }
             }
@@ -384,7 +385,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
                     None => remote.output.no_data(),
                 },
                 Err(error) => {
-                    fail(remote, session, &error, "");
+                    fail(remote, session, &error, "").await;
                     *skipping = true;
                 }
             }
@@ -393,7 +394,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
             let portal = portal.to_owned();
             let text = session.portal_text(&portal);
             if let Err(error) = session.execute(&portal, max_rows, remote).await {
-                fail(remote, session, &error, text.as_deref().unwrap_or(""));
+                fail(remote, session, &error, text.as_deref().unwrap_or("")).await;
                 *skipping = true;
             }
         }
@@ -407,7 +408,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         Frontend::Sync => {
             *skipping = false;
             if let Err(error) = session.sync(remote).await {
-                fail(remote, session, &error, "");
+                fail(remote, session, &error, "").await;
             }
             ready(remote, session);
         }
@@ -420,7 +421,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => {}
         Frontend::Terminate => return Some(End::Gone),
         Frontend::FunctionCall => {
-            fail(remote, session, &SqlError::unsupported("the function call message"), "");
+            fail(remote, session, &SqlError::unsupported("the function call message"), "").await;
             ready(remote, session);
         }
         Frontend::Password(_)
@@ -435,8 +436,8 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
     None
 }
 
-fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str) {
-    session.failed();
+async fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str) {
+    session.failed().await;
     if !session.is_told_to_end() {
         remote.error(error, text);
     }

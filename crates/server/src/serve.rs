@@ -295,6 +295,7 @@ impl Life {
         };
         database.limit_resources(config.resources);
         database.block_by(|work| tokio::task::block_in_place(work));
+        database.yield_by(|| Box::pin(tokio::task::yield_now()));
         let db = database.engine().clone();
         let node = match &following {
             Some(following) => following.node_of(db),

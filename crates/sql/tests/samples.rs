@@ -163,7 +163,7 @@ fn every_measured_unit_of_statements_gives_samples() {
     assert_eq!(run(&mut session, "SELECT v FROM t WHERE id BETWEEN 2 AND 3 AND v <> 'x'"), 2);
     run(&mut session, "INSERT INTO t VALUES (4, 'd'), (5, 'e'), (6, 'f')");
     run(&mut session, "DELETE FROM t WHERE id > 4");
-    session.parse("s", TEXT, &[]).unwrap();
+    block_on(session.parse("s", TEXT, &[])).unwrap();
     run_prepared(&mut session, &[b"more", b"1"]);
     publish(&RateTable::off());
     drain.drain(now_ns(), Situation::default(), &mut batch);
@@ -213,7 +213,7 @@ fn measuring_statements_allocates_nothing() {
     const EXPLAINED: &str = "EXPLAIN SELECT v FROM t WHERE id = 2";
     let _alone = sampler();
     let (_directory, database, mut session) = open();
-    session.parse("s", "SELECT v FROM t WHERE id = $1", &[]).unwrap();
+    block_on(session.parse("s", "SELECT v FROM t WHERE id = $1", &[])).unwrap();
     let mut statements = |rounds: u32| {
         let before = ALLOCATIONS.with(Cell::get);
         for _ in 0..rounds {

@@ -356,21 +356,34 @@ impl<I: OrderedIndex> Family<I> {
     pub fn any_changed_since(&self, span: Span<'_>, snapshot: Lsn, fates: &impl Resolve) -> Option<Lsn> {
         let mut last: Option<Vec<u8>> = None;
         loop {
-            let (pin, mut seen, mut changed) = (pin(), 0, None);
-            let mut next = Vec::new();
             let from = last.as_deref().map_or(span, |key| span.after(key));
-            let ended = self.index.visit(from, SCAN_BATCH_ROWS, &mut |key, row| {
-                changed = changed.or_else(|| row.newest_commit(fates, &pin).filter(|csn| *csn >= snapshot));
-                seen += 1;
-                if seen == SCAN_BATCH_ROWS {
-                    next.extend_from_slice(key);
-                }
-            });
-            if ended || changed.is_some() {
-                return changed;
+            match self.first_changed_since(from, snapshot, fates) {
+                Ok(changed) => return changed,
+                Err(next) => last = Some(next),
             }
-            last = Some(next);
         }
+    }
+
+    /// Like [`Family::any_changed_since`], for the first rows of `span`, as many as are looked at under one pin.
+    ///
+    /// # Errors
+    /// When none of these changed and there are more: the key of the last one, after which to go on.
+    pub fn first_changed_since(
+        &self,
+        span: Span<'_>,
+        snapshot: Lsn,
+        fates: &impl Resolve,
+    ) -> Result<Option<Lsn>, Vec<u8>> {
+        let (pin, mut seen, mut changed) = (pin(), 0, None);
+        let mut next = Vec::new();
+        let ended = self.index.visit(span, SCAN_BATCH_ROWS, &mut |key, row| {
+            changed = changed.or_else(|| row.newest_commit(fates, &pin).filter(|csn| *csn >= snapshot));
+            seen += 1;
+            if seen == SCAN_BATCH_ROWS {
+                next.extend_from_slice(key);
+            }
+        });
+        if ended || changed.is_some() { Ok(changed) } else { Err(next) }
     }
 
     /// Adds to the bytes of memory that are counted (A1), or takes away.

@@ -19,15 +19,27 @@ use crate::{
     log::CommitLog,
     session::{CommitRecord, Ended, Session},
     transaction::Transaction,
+    txns::Txns,
     write_set::WriteSet,
 };
 use collie_base::Lsn;
 use collie_sync::mutant;
 
+impl<L: CommitLog> Txns<L> {
+    /// Calls `look` while no SERIALIZABLE commit is between its validation and its publication: each has been published, or will
+    /// validate after this. `look` neither waits nor calls a session.
+    pub fn between_validated<R>(&self, look: impl FnOnce() -> R) -> R {
+        let _held = self.serial.lock();
+        look()
+    }
+}
+
 impl<L: CommitLog> Session<L> {
     /// Commits like [`Session::commit`] if `validate` finds what the transaction read unchanged; else rolls back and
     /// answers [`Ended::ReadChanged`]. `validate` returns the CSN of a change that the snapshot does not show. It looks at
     /// the newest committed state, waits for nothing and does not call the session's transactions.
+    /// Much reading is looked at before the call, in a place of its own: with [`Txns::between_validated`] the caller learns from
+    /// which commit of its like on it must look once more here.
     ///
     /// # Durability
     /// As of [`Session::commit`].

@@ -27,6 +27,7 @@ mod replication;
 mod replication_damage;
 mod replication_faults;
 mod replication_slots;
+mod responsive;
 mod restart;
 mod row_locks;
 mod serializable;

@@ -181,7 +181,7 @@ impl OwnLine {
     /// Ends a message of several steps, as the server does: what failed is undone.
     fn sync<T>(&mut self, done: SqlResult<T>) -> Result<T, Failure> {
         if done.is_err() {
-            self.session.failed();
+            block_on(self.session.failed());
         }
         let synced = block_on(self.session.sync(&mut Answer::default()));
         let value = done?;
@@ -205,7 +205,7 @@ impl Line for OwnLine {
     fn prepare(&mut self, text: &str) -> Result<OwnStatement, Failure> {
         self.prepared += 1;
         let name = format!("s{}", self.prepared);
-        let prepared = self.session.parse(&name, text, &[]).and_then(|()| {
+        let prepared = block_on(self.session.parse(&name, text, &[])).and_then(|()| {
             let described = self.session.describe_statement(&name)?;
             let parameters = Self::types(described.parameters.into_iter())?;
             let columns = Self::types(described.columns.iter().flatten().map(|column| column.ty.oid))?;

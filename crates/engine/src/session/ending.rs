@@ -6,19 +6,23 @@
 
 use collie_base::Xid;
 use collie_obs::{TxnAbort, TxnCommit};
-use collie_txn::{Appended, CommitRecord, Ended, TableLocksHeld, Transaction};
+use collie_txn::{Appended, CommitRecord, Ended, TableLocksHeld, Transaction, WriteSet as _};
 use collie_wal::{Level, WalError};
 
-use super::{NO_TRANSACTION, Session};
+use super::{NO_TRANSACTION, Session, UNDOING};
 use crate::commit_times;
 use crate::measured;
 use crate::no_log::NOTHING_TO_SYNC;
 use crate::redo::{encode_integers, tag};
+use crate::serial_writes::{KEYS_MAX, Since};
 use crate::settled::CommitLevel;
 use crate::shared::Shared;
 use crate::wait::Ack;
 use crate::writes::Fates;
-use crate::{EngineError, Receipt};
+use crate::{EngineError, Mark, Receipt};
+
+/// Versions and locks that are undone in one part: about a millisecond of work.
+const UNDO_PART: u64 = 256;
 
 impl Session {
     /// Commits. The transaction is over when this returns, and row locks are released; the reply may leave when the
@@ -57,6 +61,10 @@ impl Session {
         self.view = None;
         (self.checking, self.newest) = (false, None);
         let reads = self.reads.take().map(|reads| reads.into_inner());
+        if self.is_undoing {
+            self.abort(t); // N7
+            return Err(UNDOING);
+        }
         let Some(xid) = t.xid().filter(|_| !self.redo.is_empty() && self.doomed.is_none()) else {
             // Nothing written: it stands at its snapshot in the order of commits, unless it saw more than that shows.
             if reads.is_some_and(|reads| reads.saw_beyond()) {
@@ -89,6 +97,10 @@ impl Session {
             self.abort(t);
             return Err(error);
         }
+        let validated = self.validated.take();
+        let watched = reads.is_some() && self.shared.serial_writes.is_watched();
+        let keys = (watched && self.writes.position() <= KEYS_MAX as u64)
+            .then(|| self.writes.keys_from(0).map(|(cf, key)| (cf, key.into())).collect());
         let log = self.shared.txns.log();
         let mut timed = Vec::new();
         let ended = log.with_writer_or(self.manner, |writer| {
@@ -110,9 +122,23 @@ impl Session {
                         t.snapshot().expect("a transaction that wrote had a statement, and keeps its snapshot");
                     let (slot, txns) = (self.txn.slot(), &self.shared.txns);
                     self.txn.commit_validated(t, writer, record, &mut self.writes, || {
-                        let changed = reads.changed_since(snapshot, &self.shared.families, &Fates(txns));
+                        let families = &self.shared.families;
+                        let since = validated.as_ref().map_or(Since::Forgotten, |validated| validated.since(reads));
+                        let changed = match since {
+                            Since::Unchanged => None,
+                            Since::Changed(cf, key) => Some(
+                                families
+                                    .get(cf)
+                                    .and_then(|family| family.changed_since(&key, snapshot, &Fates(txns)))
+                                    .unwrap_or(snapshot),
+                            ),
+                            Since::Forgotten => reads.changed_since(snapshot, families, &Fates(txns)),
+                        };
                         // A row that was deleted since may be gone when the snapshot is in force no more (N6).
                         let changed = changed.or_else(|| txns.is_cancelled(slot).then_some(snapshot));
+                        if changed.is_none() {
+                            self.shared.serial_writes.add(keys);
+                        }
                         changed.map_or(Ok(()), Err)
                     })
                 }
@@ -197,6 +223,37 @@ impl Session {
         }
     }
 
+    /// Undoes a part of what the open transaction wrote since `to`, or since it began, if that is too much for one go: about a
+    /// millisecond of work. Returns whether what is left is little enough for [`Session::rollback_to`] or
+    /// [`Session::rollback`], one of which must follow. Until then others see the transaction as one that is open: they read
+    /// around it, and wait for its rows.
+    ///
+    /// # Cancel safety
+    /// Between two parts nothing but a rollback can be done; dropping the session is one.
+    #[must_use]
+    pub fn undo_some(&mut self, to: Option<Mark>) -> bool {
+        let end = to.map_or(0, |mark| mark.writes);
+        let next = self.writes.position().saturating_sub(UNDO_PART);
+        if next <= end || self.open.is_none() {
+            return true;
+        }
+        self.is_undoing = true;
+        if to.is_some() {
+            self.note_undone(next);
+        }
+        self.writes.undo_to(next);
+        false
+    }
+
+    /// Keeps that what was written from `position` on had been read.
+    pub(super) fn note_undone(&mut self, position: u64) {
+        if let Some(reads) = &self.reads
+            && let Err(error) = reads.lock().undone(self.writes.keys_from(position))
+        {
+            self.doomed = Some(error); // N2
+        }
+    }
+
     /// Returns what a reply has to wait for that reveals what this session has seen, outside of a commit: resolved at once
     /// in nearly all cases.
     pub fn reply_gate(&self, level: CommitLevel) -> Ack {
@@ -229,8 +286,8 @@ impl Session {
             base.large.abort(xid); // noted even when its first chunk was refused
         }
         self.redo.clear();
-        self.reads = None;
-        (self.wrote_catalog, self.doomed) = (false, None);
+        (self.reads, self.validated) = (None, None);
+        (self.wrote_catalog, self.doomed, self.is_undoing) = (false, None, false);
     }
 }
 

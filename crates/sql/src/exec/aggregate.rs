@@ -99,6 +99,10 @@ impl AggregateState {
             }
         }
         while let Some(group) = self.groups.get_mut(self.next) {
+            if run.is_spent() {
+                return Ok(Pull::Yield);
+            }
+            run.work(1)?;
             self.next += 1;
             for (i, value) in group.keys.iter().enumerate() {
                 frame[plan.key_base + i] = value.clone();

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use collie_engine::{Blocker, CancelHandle, CancelReason, Db, Session};
+use collie_env::Clock;
 
 use crate::{
     builtin::EvalContext,
@@ -34,7 +35,14 @@ pub struct ExecContext<'a> {
     pub row_ids: &'a RowIds,
     /// Says whether the statement was cancelled.
     pub cancel: &'a CancelHandle,
+    /// Says how long a step has run.
+    pub clock: &'a dyn Clock,
+    /// Calls what may hold up its thread for long and cannot give way in between.
+    pub aside: Aside<'a>,
 }
+
+/// Calls what it is given, while others of the thread run elsewhere.
+pub type Aside<'a> = &'a dyn Fn(&mut dyn FnMut());
 
 /// Gives the rows of system tables.
 pub trait VirtualTables {
@@ -87,6 +95,8 @@ pub(crate) struct Run<'a> {
     pub(crate) virtual_tables: &'a dyn VirtualTables,
     pub(crate) row_ids: &'a RowIds,
     pub(crate) cancel: &'a CancelHandle,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) aside: Aside<'a>,
     pub(crate) plan: &'a Plan,
     pub(crate) params: &'a [Value],
     /// States of `plan.subplans`.
@@ -103,52 +113,90 @@ pub(crate) struct Run<'a> {
     pub(crate) share: &'a mut Share,
 }
 
-/// Rows that a step has handled.
-#[derive(Debug, Default)]
+/// How much a step has done.
+#[derive(Debug)]
 pub(crate) struct Share {
-    /// Since the step began, or since it took another share.
+    /// When it began, by a clock that only goes on.
+    began_ns: u64,
+    /// Work since then, in rows that are read.
     ticks: u32,
-    /// Rows read by their key, and those of shares before this one.
-    beside: u64,
+    /// Whether its time is over.
+    is_late: bool,
+    /// Whether it is on a thread where it holds nobody up.
+    pub(crate) is_aside: bool,
+    /// Rows that the step's operators took in.
+    rows: u64,
 }
 
 impl Share {
+    /// Begins one.
+    pub(crate) fn begin(clock: &dyn Clock) -> Self {
+        Self { began_ns: clock.now_ns(), ticks: 0, is_late: false, is_aside: false, rows: 0 }
+    }
+
     /// Returns how many rows the step's operators took in.
     pub(crate) fn rows(&self) -> u64 {
-        self.beside + u64::from(self.ticks)
+        self.rows
     }
 }
 
 impl Run<'_> {
-    /// Counts a row; every 256 rows, fails when the statement was cancelled.
+    /// Counts a row; every [`LOOK_TICKS`] rows, fails when the statement was cancelled.
     pub(crate) fn tick(&mut self) -> Result<()> {
-        let ticks = self.share.ticks.wrapping_add(1);
-        self.share.ticks = ticks;
-        if ticks.is_multiple_of(256) { check_cancel(self.cancel) } else { Ok(()) }
+        self.share.rows += 1;
+        self.work(1)
+    }
+
+    /// Counts work that takes as long as reading so many rows.
+    ///
+    /// # Errors
+    /// As of [`Run::tick`].
+    pub(crate) fn work(&mut self, ticks: u32) -> Result<()> {
+        let before = self.share.ticks;
+        self.share.ticks = before.saturating_add(ticks);
+        if before / LOOK_TICKS == self.share.ticks / LOOK_TICKS {
+            return Ok(());
+        }
+        self.share.is_late |= self.clock.now_ns().saturating_sub(self.share.began_ns) >= STEP_NS;
+        check_cancel(self.cancel)
+    }
+
+    /// Counts `items` that a value is compared with, each of which is much less work than a row.
+    ///
+    /// # Errors
+    /// As of [`Run::tick`].
+    pub(crate) fn compared(&mut self, items: usize) -> Result<()> {
+        let ticks = items / COMPARISONS_PER_TICK;
+        if ticks == 0 { Ok(()) } else { self.work(u32::try_from(ticks).unwrap_or(u32::MAX)) }
     }
 
     /// Counts a row that was read by its key: no part of a share, for it is one row.
     pub(crate) fn note_row(&mut self) {
-        self.share.beside += 1;
+        self.share.rows += 1;
     }
-}
 
-impl Run<'_> {
     /// Returns whether this step has done its share: the caller should let others run.
     pub(crate) fn is_spent(&self) -> bool {
-        self.share.ticks >= STEP_ROWS
+        self.share.is_late || self.share.ticks >= STEP_TICKS
     }
 
     /// Takes another share in the same step, where the work cannot stop: inside an expression or a shared subquery.
     pub(crate) fn go_on(&mut self) -> Result<()> {
-        self.share.beside += u64::from(self.share.ticks);
-        self.share.ticks = 0;
+        (self.share.began_ns, self.share.ticks, self.share.is_late) = (self.clock.now_ns(), 0, false);
         check_cancel(self.cancel)
     }
 }
 
-/// Rows handled in one step, about a millisecond of work.
-const STEP_ROWS: u32 = 8_192;
+/// A step's time, in nanoseconds.
+const STEP_NS: u64 = 1_000_000;
+/// Rows handled in one step, about a millisecond of work if they are only read.
+const STEP_TICKS: u32 = 8_192;
+/// Work between two looks at the clock and for a cancel.
+const LOOK_TICKS: u32 = 64;
+/// Comparisons with items of a list that take as long as reading a row.
+const COMPARISONS_PER_TICK: usize = 8;
+/// What writing a row takes, in rows that are read: so a step of writes looks at the clock every few rows.
+pub(crate) const WRITE_TICKS: u32 = 16;
 
 /// Fails when the statement was cancelled.
 pub(crate) fn check_cancel(cancel: &CancelHandle) -> Result<()> {

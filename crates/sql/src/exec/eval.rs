@@ -96,6 +96,7 @@ pub(crate) fn eval(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<Valu
         Code::InList(list) => {
             let value = eval(&list.arg, run, env)?;
             let mut unknown = false;
+            run.compared(list.list.len())?;
             for item in &list.list {
                 let item = eval(item, run, env)?;
                 match call(&list.equal, &[value.clone(), item], run)?.as_bool() {
@@ -241,6 +242,7 @@ fn eval_array_compare(pair: &Pair, all: bool, run: &mut Run<'_>, env: &Env<'_>) 
     let value = eval(&pair.left, run, env)?;
     let array = eval(&pair.right, run, env)?;
     let Value::Array(array) = array else { return Ok(Value::Null) };
+    run.compared(array.values.len())?;
     let mut unknown = false;
     for item in &array.values {
         match call(&pair.callee, &[value.clone(), item.clone()], run)?.as_bool() {

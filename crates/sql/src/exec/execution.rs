@@ -18,7 +18,7 @@ use collie_obs::{Ended, ExecuteRow, word};
 use crate::{
     error::Result,
     exec::{
-        context::{ExecContext, RowSink, Run, Share, Step},
+        context::{ExecContext, RowSink, Run, Share, Step, WRITE_TICKS},
         cte::{self, CteState},
         foreign::{Event, Events},
         held::{Held, Kept},
@@ -64,8 +64,13 @@ pub struct Execution {
     held: Held,
     /// What of it `returned` has.
     kept: Kept,
+    /// Rows that its operators took in, in all steps of all runs.
+    handled: u64,
     done: bool,
 }
+
+/// Rows after which an execution may hold so much that dropping it takes more than a step's time.
+const MANY_ROWS: u64 = 1 << 14;
 
 impl Execution {
     /// Makes a run of `plan`; nothing happens before the first step.
@@ -88,6 +93,7 @@ impl Execution {
             events: Events::default(),
             held: Held::default(),
             kept: Kept::by("RETURNING"),
+            handled: 0,
             done: false,
         }
     }
@@ -118,6 +124,11 @@ impl Execution {
         self.events.take()
     }
 
+    /// Returns whether it may hold so much that it should not be dropped where others wait.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.handled > MANY_ROWS
+    }
+
     /// Returns the plan it runs.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
@@ -128,8 +139,10 @@ impl Execution {
     /// # Errors
     /// Whatever the statement fails with. What it wrote stays in the transaction until the caller rolls it back.
     pub fn step(&mut self, cx: &mut ExecContext<'_>, sink: &mut dyn RowSink, max_rows: u64) -> Result<Step> {
-        let (span, before, mut share) = (collie_obs::start::<ExecuteRow>(), self.written, Share::default());
-        let step = self.advance(cx, sink, max_rows, &mut share)?;
+        let (span, before, mut share) = (collie_obs::start::<ExecuteRow>(), self.written, Share::begin(cx.clock));
+        let step = self.advance(cx, sink, max_rows, &mut share);
+        self.handled += share.rows();
+        let step = step?;
         if let Some(span) = span {
             self.tell(span.end(), cx.db, &share, self.written.saturating_sub(before));
         }
@@ -175,6 +188,7 @@ impl Execution {
             held,
             kept,
             done,
+            ..
         } = self;
         let mut run = Run {
             db: cx.db,
@@ -184,6 +198,8 @@ impl Execution {
             virtual_tables: cx.virtual_tables,
             row_ids: cx.row_ids,
             cancel: cx.cancel,
+            clock: cx.clock,
+            aside: cx.aside,
             plan,
             params,
             subs,
@@ -240,6 +256,7 @@ impl Execution {
             match machine.next(&plan.root, &mut run, out)? {
                 Pull::Row => {
                     *written += 1;
+                    run.work(WRITE_TICKS)?;
                     if keeps {
                         kept.row(run.held, out)?;
                         returned.push_back(out.as_slice().into());

@@ -1,14 +1,15 @@
 //! Filling the family of a new index, and rewriting a table under a new key.
 //!
-//! Runs inside the transaction of the DDL statement, under a table lock that keeps writers out; so nothing here waits.
+//! Runs inside the transaction of the DDL statement, under a table lock that keeps writers out; so nothing here waits. It goes in
+//! steps of about a millisecond, between which others run and a cancel is seen.
 //!
 //! # Invariants
 //! - B1. Afterwards every row visible to the statement that the index is over has one entry in the family, and no entry
 //!   lacks its row.
+//! - B2. Between two steps it holds the key of the last row it read, and no borrow, latch or pin.
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use collie_base::CfId;
 use collie_engine::{Family, Insert, KeyRange, ScanEnd};
 
 use crate::{
@@ -30,75 +31,154 @@ use crate::{
     types::{TextContext, Value},
 };
 
-/// Rows read before any is written.
-const BATCH: usize = 256;
+/// Rows of one step: about a millisecond of work.
+const STEP_ROWS: usize = 256;
 
-/// Fills the family `index.cf` with an entry for each row of `relation` that is in the index. The session has begun a
-/// writing statement.
-///
-/// # Errors
-/// 23505 when the index is unique and two rows have the same key; 57014; whatever the engine or an expression of the index
-/// fails with.
-pub fn build_index(cx: &mut ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
-    let filled = Filled::new(cx, relation, index)?;
-    let columns: Vec<usize> = match &filled.code {
-        None => index.key_places().collect(),
-        Some(_) => relation.live_columns().map(|(place, _)| place).collect(),
-    };
-    let mut key = Vec::new();
-    let from = Source { relation, cf: relation.family(), columns: &columns };
-    for_each_row(cx, &from, |run, table_key, row| filled.put(table_key, row, &mut key, run))
+/// A pass over all rows of a table, in steps: it fills an index, or rewrites the table.
+pub struct Pass {
+    /// How the rows are laid out.
+    relation: Arc<Relation>,
+    /// Columns to decode.
+    columns: Vec<usize>,
+    work: Work,
+    /// The last row that was read.
+    after: Option<Vec<u8>>,
 }
 
-/// Copies every row of `old` into the families of `new` under its key, and fills all indexes of `new`. The session has
-/// begun a writing statement.
-///
-/// For ADD PRIMARY KEY and for dropping one: `new` has the new key and new families, and the same columns.
-///
-/// # Errors
-/// 23502 when a NOT NULL column, such as one of the new key, holds NULL; else as [`build_index`].
-pub fn rewrite_table(cx: &mut ExecContext<'_>, old: &Relation, new: &Arc<Relation>) -> Result<()> {
-    let table = cx.db.family(new.family());
-    let secondary = new.indexes.iter().filter(|index| !index.primary);
-    let filled = secondary.map(|index| Filled::new(cx, new, index)).collect::<Result<Vec<_>>>()?;
-    let columns: Vec<usize> = old.live_columns().map(|(place, _)| place).collect();
-    let (mut key, mut entry, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
-    let mut last_id = 0_u64;
-    let from = Source { relation: old, cf: old.family(), columns: &columns };
-    for_each_row(cx, &from, |run, _, row| {
+enum Work {
+    Fill(Filled),
+    Rewrite(Box<Rewritten>),
+}
+
+impl Pass {
+    /// Will fill the family `index.cf` with an entry for each row of `relation` that is in the index.
+    ///
+    /// # Errors
+    /// Whatever the definition of the index fails with.
+    pub fn over_index(cx: &ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<Self> {
+        let filled = Filled::new(cx, relation, index)?;
+        let columns = match &filled.code {
+            None => index.key_places().collect(),
+            Some(_) => relation.live_columns().map(|(place, _)| place).collect(),
+        };
+        Ok(Self { relation: relation.clone(), columns, work: Work::Fill(filled), after: None })
+    }
+
+    /// Will copy every row of `old` into the families of `new` under its key, and fill all indexes of `new`.
+    ///
+    /// For ADD PRIMARY KEY and for dropping one: `new` has the new key and new families, and the same columns.
+    ///
+    /// # Errors
+    /// As of [`Pass::over_index`].
+    pub fn over_table(cx: &ExecContext<'_>, old: &Arc<Relation>, new: &Arc<Relation>) -> Result<Self> {
+        let secondary = new.indexes.iter().filter(|index| !index.primary);
+        let indexes = secondary.map(|index| Filled::new(cx, new, index)).collect::<Result<_>>()?;
+        let rewritten = Rewritten { new: new.clone(), table: cx.db.family(new.family()), indexes, last_id: 0 };
+        let columns = old.live_columns().map(|(place, _)| place).collect();
+        Ok(Self { relation: old.clone(), columns, work: Work::Rewrite(Box::new(rewritten)), after: None })
+    }
+
+    /// Takes the next rows, about a millisecond of them; returns whether these were the last. The session has begun a writing
+    /// statement, the same one for all steps.
+    ///
+    /// # Errors
+    /// 23505 when an index is unique and two rows have the same key; 23502 when a NOT NULL column of a new key holds NULL;
+    /// 57014; whatever the engine or an expression of an index fails with. What was written stays until it is rolled back.
+    pub fn step(&mut self, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let family = cx.db.family(self.relation.family());
+        // Expressions of an index call immutable functions only: they need no statement around them.
+        let (plan, mut events, mut held, mut share) =
+            (Plan::nothing(), Events::default(), Held::default(), Share::begin(cx.clock));
+        let mut run = Run {
+            db: cx.db,
+            session: &mut *cx.session,
+            catalog: cx.catalog,
+            eval: cx.eval,
+            virtual_tables: cx.virtual_tables,
+            row_ids: cx.row_ids,
+            cancel: cx.cancel,
+            clock: cx.clock,
+            aside: cx.aside,
+            plan: &plan,
+            params: &[],
+            subs: &mut [],
+            ctes: &mut [],
+            events: &mut events,
+            held: &mut held,
+            operands: Vec::new(),
+            share: &mut share,
+        };
+        check_cancel(run.cancel)?;
+        let width = self.relation.columns.len();
+        let mut batch: Vec<(Vec<u8>, Vec<Value>)> = Vec::with_capacity(STEP_ROWS);
+        let (mut failed, after) = (None, self.after.as_deref());
+        let end = run.session.scan(&family, &KeyRange::ALL, after, false, STEP_ROWS, &mut |key, bytes| {
+            let mut row = vec![Value::Null; width];
+            match entry::decode_row(&self.relation, bytes, &self.columns, &mut row) {
+                Ok(()) => {
+                    batch.push((key.to_vec(), row));
+                    ControlFlow::Continue(())
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let (mut key, mut entry, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+        for (table_key, row) in &batch {
+            match &mut self.work {
+                Work::Fill(filled) => filled.put(table_key, row, &mut key, &mut run)?,
+                Work::Rewrite(rewritten) => rewritten.put(row, [&mut key, &mut entry, &mut bytes], &mut run)?,
+            }
+        }
+        match end.map_err(from_engine)? {
+            ScanEnd::Exhausted => Ok(true),
+            ScanEnd::More(last) => {
+                self.after = Some(last);
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// A table that is written again.
+struct Rewritten {
+    new: Arc<Relation>,
+    table: Arc<Family>,
+    indexes: Vec<Filled>,
+    last_id: u64,
+}
+
+impl Rewritten {
+    /// Writes a row and its entries. The buffers are scratch.
+    fn put(&mut self, row: &[Value], [key, entry, bytes]: [&mut Vec<u8>; 3], run: &mut Run<'_>) -> Result<()> {
+        let new = &self.new;
         refuse_null(new, row)?;
         bytes.clear();
-        new.layout.encode(row, &mut bytes)?;
+        new.layout.encode(row, bytes)?;
         key.clear();
         match (&new.key, new.primary_key()) {
             (TableKey::Primary, Some(primary)) => {
-                entry::primary_key(primary, row, &mut key)?;
-                let inserted = run.session.insert(&table, &key, &bytes).map_err(from_engine)?;
+                entry::primary_key(primary, row, key)?;
+                let inserted = run.session.insert(&self.table, key, bytes).map_err(from_engine)?;
                 check_inserted(&inserted, new, primary, Keyed::Row(row))?;
             }
             _ => {
                 // The family is new, so ids from 1 are free in it.
-                last_id += 1;
-                key.extend_from_slice(&last_id.to_be_bytes());
-                match run.session.insert(&table, &key, &bytes).map_err(from_engine)? {
+                self.last_id += 1;
+                key.extend_from_slice(&self.last_id.to_be_bytes());
+                match run.session.insert(&self.table, key, bytes).map_err(from_engine)? {
                     Insert::Done => {}
                     Insert::Duplicate(_) | Insert::Wait(_) => return Err(not_alone(new)),
                 }
             }
         }
-        filled.iter().try_for_each(|index| index.put(&key, row, &mut entry, run))
-    })
-}
-
-/// Fails when a NOT NULL column of `relation` holds NULL in some row: for SET NOT NULL.
-///
-/// # Errors
-/// 23502; else as [`build_index`].
-pub fn check_not_null(cx: &mut ExecContext<'_>, relation: &Relation) -> Result<()> {
-    let columns: Vec<usize> =
-        relation.live_columns().filter(|(_, column)| column.not_null).map(|(place, _)| place).collect();
-    let from = Source { relation, cf: relation.family(), columns: &columns };
-    for_each_row(cx, &from, |_, _, row| refuse_null(relation, row))
+        self.indexes.iter().try_for_each(|index| index.put(key, row, entry, run))
+    }
 }
 
 fn refuse_null(relation: &Relation, row: &[Value]) -> Result<()> {
@@ -112,18 +192,18 @@ fn refuse_null(relation: &Relation, row: &[Value]) -> Result<()> {
 }
 
 /// An index that is filled.
-struct Filled<'a> {
-    relation: &'a Arc<Relation>,
-    index: &'a Arc<Index>,
+struct Filled {
+    relation: Arc<Relation>,
+    index: Arc<Index>,
     family: Arc<Family>,
     /// What it computes of a row.
     code: Option<IndexCode>,
 }
 
-impl<'a> Filled<'a> {
-    fn new(cx: &ExecContext<'_>, relation: &'a Arc<Relation>, index: &'a Arc<Index>) -> Result<Self> {
+impl Filled {
+    fn new(cx: &ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<Self> {
         let code = plan::index_code(relation, index, cx.catalog)?;
-        Ok(Self { relation, index, family: cx.db.family(index.cf), code })
+        Ok(Self { relation: relation.clone(), index: index.clone(), family: cx.db.family(index.cf), code })
     }
 
     /// Writes the entry of the row at `table_key`, if it has one. `key` is scratch.
@@ -138,10 +218,10 @@ impl<'a> Filled<'a> {
             }
         };
         key.clear();
-        entry::entry_key(self.index, keyed, table_key, key)?;
-        let value = entry::entry_value(self.index, table_key);
+        entry::entry_key(&self.index, keyed, table_key, key)?;
+        let value = entry::entry_value(&self.index, table_key);
         let inserted = run.session.insert(&self.family, key, value).map_err(from_engine)?;
-        check_inserted(&inserted, self.relation, self.index, keyed)
+        check_inserted(&inserted, &self.relation, &self.index, keyed)
     }
 }
 
@@ -165,72 +245,4 @@ fn not_alone(relation: &Relation) -> SqlError {
         SqlState::INTERNAL_ERROR,
         format!("somebody writes to the new families of \"{}\" while they are built", relation.name),
     )
-}
-
-/// Which rows are read.
-struct Source<'a> {
-    /// How they are laid out.
-    relation: &'a Relation,
-    cf: CfId,
-    /// Columns to decode.
-    columns: &'a [usize],
-}
-
-/// Calls `visit` with the key and the decoded columns of every visible row.
-fn for_each_row(
-    cx: &mut ExecContext<'_>,
-    from: &Source<'_>,
-    mut visit: impl FnMut(&mut Run<'_>, &[u8], &[Value]) -> Result<()>,
-) -> Result<()> {
-    let family = cx.db.family(from.cf);
-    let width = from.relation.columns.len();
-    // Expressions of an index call immutable functions only: they need no statement around them.
-    let (plan, mut events, mut held, mut share) =
-        (Plan::nothing(), Events::default(), Held::default(), Share::default());
-    let mut run = Run {
-        db: cx.db,
-        session: &mut *cx.session,
-        catalog: cx.catalog,
-        eval: cx.eval,
-        virtual_tables: cx.virtual_tables,
-        row_ids: cx.row_ids,
-        cancel: cx.cancel,
-        plan: &plan,
-        params: &[],
-        subs: &mut [],
-        ctes: &mut [],
-        events: &mut events,
-        held: &mut held,
-        operands: Vec::new(),
-        share: &mut share,
-    };
-    let mut after: Option<Vec<u8>> = None;
-    loop {
-        let mut batch: Vec<(Vec<u8>, Vec<Value>)> = Vec::with_capacity(BATCH);
-        let mut failed = None;
-        let end = run.session.scan(&family, &KeyRange::ALL, after.as_deref(), false, BATCH, &mut |key, bytes| {
-            let mut row = vec![Value::Null; width];
-            match entry::decode_row(from.relation, bytes, from.columns, &mut row) {
-                Ok(()) => {
-                    batch.push((key.to_vec(), row));
-                    ControlFlow::Continue(())
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    ControlFlow::Break(())
-                }
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        check_cancel(run.cancel)?;
-        for (key, row) in &batch {
-            visit(&mut run, key, row)?;
-        }
-        match end.map_err(from_engine)? {
-            ScanEnd::Exhausted => return Ok(()),
-            ScanEnd::More(last) => after = Some(last),
-        }
-    }
 }

@@ -15,9 +15,15 @@ use crate::{
         context::{Env, Run},
         eval::eval,
     },
-    plan::node::{IndexAccess, Limiter, Prefix, Term},
+    plan::{
+        code::Code,
+        node::{IndexAccess, Limiter, Prefix, Term},
+    },
     types::{Value, oid},
 };
+
+/// Values of an index's columns that are encoded and sorted in about a millisecond.
+const VALUES_PER_STEP: usize = 2_048;
 
 /// A value brought to a column's type.
 enum Fit {
@@ -68,6 +74,36 @@ pub(crate) fn single_prefix(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'
 
 /// Computes all prefixes, in key order, without repetition.
 pub(crate) fn prefixes(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Vec<u8>>> {
+    if !is_long(access, run) {
+        return prefixes_here(access, run, env);
+    }
+    let (aside, mut computed) = (run.aside, None);
+    aside(&mut || computed = Some(prefixes_here(access, run, env)));
+    computed.unwrap_or_else(|| prefixes_here(access, run, env))
+}
+
+/// Returns whether an access has so many values that they take more than a step's time.
+fn is_long(access: &IndexAccess, run: &Run<'_>) -> bool {
+    let values = match &access.prefix {
+        Prefix::Rows(rows) => rows.len(),
+        Prefix::Product(terms) => terms
+            .iter()
+            .map(|term| match term {
+                Term::One(_) => 1,
+                Term::List(list) => list.len(),
+                Term::Elements(Code::Param(index)) => match run.params.get(*index) {
+                    Some(Value::Array(array)) => array.values.len(),
+                    _ => 1,
+                },
+                Term::Elements(Code::Const(Value::Array(array))) => array.values.len(),
+                Term::Elements(_) => 1,
+            })
+            .fold(1, usize::saturating_mul),
+    };
+    values > VALUES_PER_STEP
+}
+
+fn prefixes_here(access: &IndexAccess, run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Vec<u8>>> {
     let mut all: Vec<Vec<u8>> = match &access.prefix {
         Prefix::Product(terms) => {
             let mut all = vec![Vec::new()];

@@ -11,7 +11,7 @@ use std::{cmp::Ordering, collections::BinaryHeap, vec::IntoIter};
 use crate::{
     error::{Result, SqlError, SqlState},
     exec::{
-        context::{Env, Run, check_cancel},
+        context::{Env, Run},
         eval::eval,
         held::Kept,
         op::{Op, Pull, restore, save},
@@ -27,8 +27,10 @@ use crate::{
 /// Key, order of arrival, slots.
 type SortRow = (Box<[u8]>, u64, Box<[Value]>);
 
-/// Rows that are sorted at one time: some 10 ms of work.
-const RUN_ROWS: usize = 1 << 16;
+/// Rows that are sorted at one time: about a millisecond of work.
+const RUN_ROWS: usize = 1 << 12;
+/// What that takes, in rows that are read.
+const RUN_TICKS: u32 = 1 << 13;
 
 /// The state of a sort.
 pub(crate) struct SortState {
@@ -41,6 +43,8 @@ pub(crate) struct SortState {
     arrived: u64,
     bound: Option<usize>,
     started: bool,
+    /// No more rows come.
+    ended: bool,
     built: bool,
     kept: Kept,
 }
@@ -86,6 +90,7 @@ impl SortState {
             arrived: 0,
             bound: None,
             started: false,
+            ended: false,
             built: false,
             kept: Kept::by("a sort"),
         }
@@ -99,6 +104,7 @@ impl SortState {
         self.kept.drop_all();
         self.arrived = 0;
         self.started = false;
+        self.ended = false;
         self.built = false;
     }
 
@@ -126,6 +132,16 @@ impl SortState {
             if run.is_spent() {
                 return Ok(Pull::Yield);
             }
+            if self.ended {
+                if self.rows.is_empty() {
+                    let firsts = self.runs.iter_mut().enumerate();
+                    self.heads = firsts.filter_map(|(run, rows)| Some(Head { row: rows.next()?, run })).collect();
+                    self.built = true;
+                } else {
+                    self.end_run(self.rows.len().min(RUN_ROWS), run)?;
+                }
+                continue;
+            }
             match self.child.pull(&sort.child, frame, outer, run)? {
                 Pull::Row => {
                     run.tick()?;
@@ -143,7 +159,7 @@ impl SortState {
                     self.arrived += 1;
                     match self.bound {
                         Some(bound) if self.rows.len() >= 2 * bound + 64 => self.keep_first(bound),
-                        None if self.rows.len() == RUN_ROWS => self.end_run(RUN_ROWS),
+                        None if self.rows.len() == RUN_ROWS => self.end_run(RUN_ROWS, run)?,
                         _ => {}
                     }
                 }
@@ -151,13 +167,7 @@ impl SortState {
                     if let Some(bound) = self.bound {
                         self.keep_first(bound);
                     }
-                    while !self.rows.is_empty() {
-                        check_cancel(run.cancel)?;
-                        self.end_run(self.rows.len().min(RUN_ROWS));
-                    }
-                    let firsts = self.runs.iter_mut().enumerate();
-                    self.heads = firsts.filter_map(|(run, rows)| Some(Head { row: rows.next()?, run })).collect();
-                    self.built = true;
+                    self.ended = true;
                 }
                 wait @ (Pull::Wait(_) | Pull::Yield) => return Ok(wait),
             }
@@ -177,10 +187,11 @@ impl SortState {
     }
 
     /// Makes a run of the last `count` rows.
-    fn end_run(&mut self, count: usize) {
-        let mut run = self.rows.split_off(self.rows.len() - count);
-        run.sort_unstable_by(order);
-        self.runs.push(run.into_iter());
+    fn end_run(&mut self, count: usize, run: &mut Run<'_>) -> Result<()> {
+        let mut rows = self.rows.split_off(self.rows.len() - count);
+        rows.sort_unstable_by(order);
+        self.runs.push(rows.into_iter());
+        run.work(RUN_TICKS)
     }
 }
 

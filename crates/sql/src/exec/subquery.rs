@@ -3,6 +3,7 @@
 //! # Invariants
 //! - U1. A subquery that names nothing outside itself runs once per statement; others run for each row.
 //! - U2. `x = ANY (rows)` by look-up gives what comparing with each row would: equality is that of `rowkey`.
+//! - U3. What takes longer than a step goes on aside: an expression cannot give way in between. What it had so far is kept.
 
 use std::sync::Arc;
 
@@ -66,14 +67,20 @@ pub(crate) fn eval(id: usize, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value>
         let rows = match &run.subs[id].once {
             Some(Once::Rows(rows)) => rows.clone(),
             _ if sub.correlated => {
-                return with_state(id, sub, run, env, |state, run, env| {
-                    compare_each(state, sub, &fields, callees, *all, run, env)
+                let mut unknown = false;
+                return with_state(id, sub, run, env, &mut |state, run, env| {
+                    compare_each(state, sub, &fields, (&callees[..], *all), &mut unknown, run, env)
                 });
             }
             _ => {
                 let types = hashed.as_deref();
-                let rows = with_state(id, sub, run, env, |state, run, env| collect(state, sub, types, run, env))?;
-                let rows = Arc::new(rows);
+                let mut set = RowSet { rows: Vec::new(), keys: types.map(|_| Set::default()), has_null: false };
+                // Kept to the end of the statement (U1), so nothing takes it off the account.
+                let mut kept = Kept::by("a subquery");
+                with_state(id, sub, run, env, &mut |state, run, env| {
+                    collect(state, sub, types, (&mut set, &mut kept), run, env)
+                })?;
+                let rows = Arc::new(set);
                 run.subs[id].once = Some(Once::Rows(rows.clone()));
                 rows
             }
@@ -83,21 +90,22 @@ pub(crate) fn eval(id: usize, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value>
     if let Some(Once::Value(value)) = &run.subs[id].once {
         return Ok(value.clone());
     }
-    let value = with_state(id, sub, run, env, |state, run, env| single(state, sub, run, env))?;
+    let (mut values, mut kept) = (Vec::new(), Kept::by("a subquery"));
+    let value = with_state(id, sub, run, env, &mut |state, run, env| {
+        single(state, sub, (&mut values, &mut kept), run, env)
+    })?;
+    kept.end(run.held);
     if !sub.correlated {
         run.subs[id].once = Some(Once::Value(value.clone()));
     }
     Ok(value)
 }
 
+/// A part of what is done with the rows of a subquery: `None` when the step is spent, after which it is called again.
+type Body<'b, T> = &'b mut dyn FnMut(&mut QueryState, &mut Run<'_>, &Env<'_>) -> Result<Option<T>>;
+
 /// Runs `body` with the subquery's operators at their start.
-fn with_state<T>(
-    id: usize,
-    sub: &SubPlan,
-    run: &mut Run<'_>,
-    env: &Env<'_>,
-    body: impl FnOnce(&mut QueryState, &mut Run<'_>, &Env<'_>) -> Result<T>,
-) -> Result<T> {
+fn with_state<T>(id: usize, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>, body: Body<'_, T>) -> Result<T> {
     let mut state = match run.subs[id].query.take() {
         Some(mut state) => {
             state.op.rewind();
@@ -105,17 +113,34 @@ fn with_state<T>(
         }
         None => QueryState::new(&sub.query),
     };
-    let result = body(&mut state, run, env);
+    let mut result = body(&mut state, run, env);
+    if matches!(result, Ok(None)) {
+        run.share.is_aside = true;
+        let aside = run.aside;
+        aside(&mut || result = body(&mut state, run, env)); // U3
+        run.share.is_aside = false;
+    }
     run.subs[id].query = Some(state);
-    result
+    let unfinished = || SqlError::new(SqlState::INTERNAL_ERROR, "a subquery stopped before its end");
+    result?.ok_or_else(unfinished)
 }
 
-fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>) -> Result<bool> {
+/// What comes next of a subquery.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Row,
+    End,
+    /// The step is spent, on a thread that others wait for.
+    Spent,
+}
+
+fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>) -> Result<Next> {
     loop {
         match state.pull(&sub.query, Some(env), run)? {
-            Pull::Row => return Ok(true),
-            Pull::End => return Ok(false),
-            Pull::Yield => run.go_on()?,
+            Pull::Row => return Ok(Next::Row),
+            Pull::End => return Ok(Next::End),
+            Pull::Yield if run.share.is_aside => run.go_on()?,
+            Pull::Yield => return Ok(Next::Spent),
             // What may wait was computed ahead (cte W3).
             Pull::Wait(_) => {
                 return Err(SqlError::new(SqlState::INTERNAL_ERROR, "an expression would have to wait for a lock"));
@@ -124,31 +149,38 @@ fn next(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>)
     }
 }
 
-fn single(state: &mut QueryState, sub: &SubPlan, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value> {
-    match &sub.kind {
-        SubPlanKind::Exists => next(state, sub, run, env).map(Value::Bool),
-        SubPlanKind::Array(oid) => {
-            let (mut values, mut kept) = (Vec::new(), Kept::by("a subquery"));
-            while next(state, sub, run, env)? {
-                let value = state.row(&sub.query).first().cloned().unwrap_or(Value::Null);
+/// `values` are those of the rows so far, on the account of `kept`.
+fn single(
+    state: &mut QueryState,
+    sub: &SubPlan,
+    (values, kept): (&mut Vec<Value>, &mut Kept),
+    run: &mut Run<'_>,
+    env: &Env<'_>,
+) -> Result<Option<Value>> {
+    loop {
+        let next = next(state, sub, run, env)?;
+        let value = match next {
+            Next::Spent => return Ok(None),
+            Next::Row => Some(state.row(&sub.query).first().cloned().unwrap_or(Value::Null)),
+            Next::End => None,
+        };
+        match (&sub.kind, value) {
+            (SubPlanKind::Exists, value) => return Ok(Some(Value::Bool(value.is_some()))),
+            (SubPlanKind::Array(_), Some(value)) => {
                 kept.row(run.held, std::slice::from_ref(&value))?;
                 values.push(value);
             }
-            kept.end(run.held);
-            array_of(*oid, values)
-        }
-        SubPlanKind::Scalar | SubPlanKind::Compare { .. } => {
-            if !next(state, sub, run, env)? {
-                return Ok(Value::Null);
-            }
-            let value = state.row(&sub.query).first().cloned().unwrap_or(Value::Null);
-            if next(state, sub, run, env)? {
+            (SubPlanKind::Array(oid), None) => return array_of(*oid, std::mem::take(values)).map(Some),
+            (SubPlanKind::Scalar | SubPlanKind::Compare { .. }, Some(value)) if values.is_empty() => values.push(value),
+            (SubPlanKind::Scalar | SubPlanKind::Compare { .. }, Some(_)) => {
                 return Err(SqlError::new(
                     SqlState::CARDINALITY_VIOLATION,
                     "more than one row returned by a subquery used as an expression",
                 ));
             }
-            Ok(value)
+            (SubPlanKind::Scalar | SubPlanKind::Compare { .. }, None) => {
+                return Ok(Some(values.pop().unwrap_or(Value::Null)));
+            }
         }
     }
 }
@@ -157,13 +189,16 @@ fn collect(
     state: &mut QueryState,
     sub: &SubPlan,
     hashed: Option<&[u32]>,
+    (set, kept): (&mut RowSet, &mut Kept),
     run: &mut Run<'_>,
     env: &Env<'_>,
-) -> Result<RowSet> {
-    let mut set = RowSet { rows: Vec::new(), keys: hashed.map(|_| Set::default()), has_null: false };
-    // Kept to the end of the statement (U1), so nothing takes it off the account.
-    let mut kept = Kept::by("a subquery");
-    while next(state, sub, run, env)? {
+) -> Result<Option<()>> {
+    loop {
+        match next(state, sub, run, env)? {
+            Next::Row => {}
+            Next::End => return Ok(Some(())),
+            Next::Spent => return Ok(None),
+        }
         let row = state.row(&sub.query);
         if row.iter().any(Value::is_null) {
             set.has_null = true;
@@ -179,7 +214,6 @@ fn collect(
         kept.row(run.held, row)?;
         set.rows.push(row.into());
     }
-    Ok(set)
 }
 
 fn key_of(row: &[Value], types: &[u32]) -> Result<Box<[u8]>> {
@@ -215,6 +249,7 @@ fn compare_set(
             }
         }
     }
+    run.compared(set.rows.len())?;
     for row in &set.rows {
         match compare_row(row, fields, callees, all, run)? {
             Some(result) if result != all => return Ok(Value::Bool(result)),
@@ -229,20 +264,23 @@ fn compare_each(
     state: &mut QueryState,
     sub: &SubPlan,
     fields: &[Value],
-    callees: &[Callee],
-    all: bool,
+    (callees, all): (&[Callee], bool),
+    unknown: &mut bool,
     run: &mut Run<'_>,
     env: &Env<'_>,
-) -> Result<Value> {
-    let mut unknown = false;
-    while next(state, sub, run, env)? {
+) -> Result<Option<Value>> {
+    loop {
+        match next(state, sub, run, env)? {
+            Next::Row => {}
+            Next::End => return Ok(Some(if *unknown { Value::Null } else { Value::Bool(all) })),
+            Next::Spent => return Ok(None),
+        }
         match compare_row(state.row(&sub.query), fields, callees, all, run)? {
-            Some(result) if result != all => return Ok(Value::Bool(result)),
+            Some(result) if result != all => return Ok(Some(Value::Bool(result))),
             Some(_) => {}
-            None => unknown = true,
+            None => *unknown = true,
         }
     }
-    Ok(if unknown { Value::Null } else { Value::Bool(all) })
 }
 
 /// Compares one row: fields are AND-ed under ANY and, being negated comparisons, OR-ed under ALL.

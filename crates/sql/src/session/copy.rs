@@ -16,7 +16,7 @@ use crate::{
         copy_format::{CopyFormat, Fields, Line, LineReader},
         named::named_columns,
         prepared::{Planned, Verb},
-        run::yield_now,
+        turn::Turn,
     },
     types::{Value, io},
 };
@@ -32,8 +32,6 @@ struct CopySink<'a> {
     pieces: Vec<u8>,
 }
 
-/// Rows of input taken before others may run.
-const COPY_ROWS: u64 = 1_024;
 /// Output gathered before it is sent.
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -154,7 +152,7 @@ impl Session {
                 Step::Wait(blocker) => self.wait(blocker).await?,
                 Step::Yield => {
                     client.drain().await?;
-                    yield_now().await;
+                    self.database.give_way().await;
                 }
             }
         }
@@ -197,7 +195,7 @@ impl Session {
         let text = self.text_context();
         let mut fields = Fields::default();
         let mut spare = Vec::new();
-        let (mut rows, mut done) = (0, false);
+        let (mut rows, mut done, mut turn) = (0, false, Turn::begin(&self.database));
         loop {
             match input.reader.next(&mut fields).map_err(|error| input.locate(error, None))? {
                 Line::Row => {
@@ -205,9 +203,7 @@ impl Session {
                     spare = execution.reset(params);
                     self.insert_row(execution, &text).await.map_err(|error| input.locate(error, None))?;
                     rows += 1;
-                    if rows % COPY_ROWS == 0 {
-                        yield_now().await;
-                    }
+                    turn.pass_when_over(&self.database).await;
                 }
                 Line::End if done => return Ok(rows),
                 Line::End => {
@@ -240,7 +236,7 @@ impl Session {
                 Step::Done { .. } => return Ok(()),
                 Step::Wait(blocker) => self.wait(blocker).await?,
                 Step::Suspended => {}
-                Step::Yield => yield_now().await,
+                Step::Yield => self.database.give_way().await,
             }
         }
     }

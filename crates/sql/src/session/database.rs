@@ -11,8 +11,10 @@
 
 use std::{
     fmt,
+    future::Future,
     net::SocketAddr,
     path::Path,
+    pin::Pin,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
@@ -42,6 +44,7 @@ use crate::{
         sampled::Sampling,
         settings::Settings,
         timer::Timer,
+        workers::Workers,
     },
 };
 
@@ -87,12 +90,19 @@ pub struct Database {
     resources: OnceLock<ResourceLimits>,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
+    /// Lets other work of the thread go first.
+    yielding: OnceLock<Yielding>,
+    /// Does what cannot stop in between.
+    pub(super) workers: Workers,
     /// Of a replica: up to where the catalog was read. Held while it is replaced.
     pub(super) followed: Mutex<Lsn>,
 }
 
 /// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.
 pub type Blocking = fn(&mut dyn FnMut());
+
+/// Makes a future that is ready once other work of its thread was done, sockets that are ready among it.
+pub type Yielding = fn() -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A session as others see it.
 #[derive(Clone)]
@@ -201,6 +211,8 @@ impl Database {
             timer: Timer::new(&env),
             resources: OnceLock::new(),
             blocking: OnceLock::new(),
+            yielding: OnceLock::new(),
+            workers: Workers::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),
             replication: OnceLock::new(),
             problem: OnceLock::new(),
             promote: OnceLock::new(),
@@ -340,6 +352,19 @@ impl Database {
         }
     }
 
+    /// Says how long work lets others of its thread go first; without it they are woken in turn. The first call counts.
+    pub fn yield_by(&self, yielding: Yielding) {
+        let _ = self.yielding.set(yielding);
+    }
+
+    /// Lets other sessions of this thread go first: for work that has taken about a millisecond.
+    pub(super) async fn give_way(&self) {
+        match self.yielding.get() {
+            Some(yielding) => yielding().await,
+            None => pending_once().await,
+        }
+    }
+
     /// Cancels what every session runs: the server is shutting down.
     pub fn cancel_all(&self) {
         for session in self.connected.lock().values() {
@@ -426,6 +451,19 @@ impl Database {
     }
 }
 
+/// Pending once, woken at once.
+async fn pending_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await;
+}
+
 /// Frees families that neither a definition nor the engine names: left by transactions that never committed.
 fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineError> {
     let mut owned: Vec<CfId> = vec![CfId::CATALOG];
@@ -436,7 +474,7 @@ fn drop_families_without_owner(db: &Db, catalog: &Catalog) -> Result<(), EngineE
     }
     for cf in db.families() {
         if !owned.contains(&cf) {
-            db.drop_family(cf);
+            db.free_family(cf);
         }
     }
     Ok(())

@@ -23,6 +23,7 @@ use crate::{
     session::{
         Client, NoticeLevel, Session,
         foreign_key::{self, Dropped},
+        turn::Turn,
     },
 };
 
@@ -164,7 +165,9 @@ impl Session {
         if drop.kind == ast::ObjectKind::Table {
             self.drop_keys_to_tables(drop, client).await?;
         }
+        let mut turn = Turn::begin(&self.database);
         for name in &drop.names {
+            turn.pass_when_over(&self.database).await;
             match drop.kind {
                 ast::ObjectKind::Table => self.drop_table(name, drop, client).await?,
                 ast::ObjectKind::Index => self.drop_index(name, drop, client).await?,
@@ -318,7 +321,9 @@ impl Session {
         let tables: Vec<Oid> = inside.iter().map(|table| table.oid).collect();
         let outside = foreign_key::dependents(&catalog, &tables).into_iter().map(|(dependent, _)| dependent);
         self.drop_foreign_keys(&outside.collect::<Vec<_>>()).await?;
+        let mut turn = Turn::begin(&self.database);
         for table in inside {
+            turn.pass_when_over(&self.database).await;
             self.lock_table(table.oid, TableLockMode::AccessExclusive).await?;
             self.drop_relation(&table).await?;
         }
@@ -341,7 +346,9 @@ impl Session {
             }
         }
         self.truncate_with(&mut tables, truncate.behavior, client).await?;
+        let mut turn = Turn::begin(&self.database);
         for oid in tables {
+            turn.pass_when_over(&self.database).await;
             let catalog = self.catalog();
             let Some(relation) = catalog.relation(oid) else { continue };
             self.refuse_pending("TRUNCATE", relation)?;

@@ -50,7 +50,7 @@ impl Session {
     ///
     /// # Errors
     /// 42P05 for a name in use, and whatever parsing and analysis find.
-    pub fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
+    pub async fn parse(&mut self, name: &str, text: &str, types: &[u32]) -> Result<()> {
         self.check_clock()?;
         self.begin_message(text);
         if name.is_empty() {
@@ -61,11 +61,17 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
-        let prepared = self.prepare_current(text, types)?;
+        let prepared = match self.has_long_text {
+            true => self.prepare_aside(text, types).await?,
+            false => self.prepare_current(text, types)?,
+        };
         if self.transaction.block == Block::Failed && !ends_failed_block(prepared.stmt.as_deref()) {
             return Err(failed_block());
         }
-        self.planned(&prepared)?;
+        match self.has_long_text {
+            true => self.plan_aside(&prepared).await?,
+            false => _ = self.planned(&prepared)?,
+        }
         if !name.is_empty() {
             self.database.resources().check_prepared(self.names.statements.len())?;
         }
@@ -243,7 +249,7 @@ impl Session {
         };
         let limit = if max_rows == 0 { u64::MAX } else { u64::from(max_rows) };
         if portal.started {
-            return self.resume_portal(portal, limit, client);
+            return self.resume_portal(portal, limit, client).await;
         }
         if self.transaction.block == Block::Failed {
             return Err(failed_block());
@@ -273,7 +279,7 @@ impl Session {
     }
 
     /// Sends more rows of a portal that was suspended.
-    fn resume_portal<C: Client>(&mut self, portal: &mut Portal, limit: u64, client: &mut C) -> Result<()> {
+    async fn resume_portal<C: Client>(&mut self, portal: &mut Portal, limit: u64, client: &mut C) -> Result<()> {
         let planned = portal.planned.clone().expect("only planned portals are suspended");
         let text = self.text_context();
         let resources = self.database.resources();
@@ -287,6 +293,10 @@ impl Session {
             };
             client.row(&row, &planned.analyzed.columns, &portal.formats, &text)?;
             sent += 1;
+            if client.is_full() {
+                client.drain().await?;
+                self.database.give_way().await;
+            }
         }
         client.suspended();
         Ok(())
@@ -326,9 +336,9 @@ impl Session {
     }
 
     /// Notes that a message of the extended protocol failed; the caller skips to Sync.
-    pub fn failed(&mut self) {
+    pub async fn failed(&mut self) {
         self.stop_clock();
-        self.fail();
+        self.fail().await;
     }
 
     /// Returns the text of a prepared statement, for the position of an error in it.

@@ -22,6 +22,8 @@
 //! | `checkpoint.rs` | CHECKPOINT, and copying the database |
 //! | `option.rs` | an option of the running server |
 //! | `resource_limits.rs` | memory of statements, and what one session may leave behind |
+//! | `turn.rs` | how long a session keeps its thread |
+//! | `workers.rs` | threads for work that cannot stop in between |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
 //! | `position.rs` | tokens of commits, and waiting for them on another node |
 //! | `utility.rs`, `settings.rs` | everything else |
@@ -64,7 +66,9 @@ mod table;
 mod time;
 mod timer;
 mod transaction;
+mod turn;
 mod utility;
+mod workers;
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -72,11 +76,12 @@ pub use crate::catalog::system::Promotion;
 pub use client::{Client, CopyInput, Formats, NoticeLevel, disconnected};
 use collie_base::Lsn;
 use collie_engine::{Advisory, CancelHandle};
-pub use database::{Blocking, Connected, DATABASE, Database, OpenError, no_database};
+pub use database::{Blocking, Connected, DATABASE, Database, OpenError, Yielding, no_database};
 pub use limits::IdleLimit;
 use limits::Limits;
 pub use position::COMMIT_PARAMETER;
 use prepared::Names;
+use run::is_long;
 pub use prepared::{Planned, Prepared};
 pub use promotion::Promote;
 pub use replicas::ReplicasAsked;
@@ -97,7 +102,7 @@ use crate::{
     types::io::TextContext,
 };
 
-/// One user's session. Dropping it rolls back what is open.
+/// One user's session. Dropping it rolls back what is open, in one go: where that may be much, call [`Session::end`] before.
 pub struct Session {
     database: Arc<Database>,
     engine: collie_engine::Session,
@@ -125,6 +130,8 @@ pub struct Session {
     reading: Option<Box<sampled::Reading>>,
     /// Most bytes of rows that a statement may keep in memory, if less than others may.
     row_bytes_max: u64,
+    /// Whether the text of the message being answered is so long that planning it holds up a thread.
+    has_long_text: bool,
 }
 
 /// What a session is in, as ReadyForQuery tells it.
@@ -173,6 +180,7 @@ impl Session {
             skip: sampled::Skip::default(),
             reading: None,
             row_bytes_max: u64::MAX,
+            has_long_text: false,
         }
     }
 
@@ -214,6 +222,7 @@ impl Session {
             }
         }
         self.statement_time = self.database.now();
+        self.has_long_text = is_long(text);
         self.identity.activity.begin(text, self.statement_time, self.transaction.began());
         self.start_clock();
     }
@@ -299,7 +308,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.roll_back();
+        self.roll_back_at_once();
         self.database.disconnect(self.pid);
     }
 }

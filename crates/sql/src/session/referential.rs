@@ -40,7 +40,7 @@ use crate::{
         foreign::{Event, Happened},
     },
     parse::ast,
-    session::{Client, NoticeLevel, Session, prepared::Prepared, run::yield_now, transaction::Block},
+    session::{Client, NoticeLevel, Session, prepared::Prepared, transaction::Block, turn::Turn},
     types::{Value, io, oid},
 };
 
@@ -228,9 +228,10 @@ impl Session {
         if events.is_empty() {
             return Ok(());
         }
-        let mut queue = VecDeque::from(events);
+        let (mut queue, mut turn) = (VecDeque::from(events), Turn::begin(&self.database));
         while let Some(event) = queue.pop_front() {
             queue.extend(self.answer(event).await?);
+            turn.pass_when_over(&self.database).await;
         }
         Ok(())
     }
@@ -394,7 +395,7 @@ impl Session {
                 match self.step(&mut execution, &text, &mut kept) {
                     Ok(Step::Done { .. }) => break Ok(()),
                     Ok(Step::Suspended) => {}
-                    Ok(Step::Yield) => yield_now().await,
+                    Ok(Step::Yield) => self.database.give_way().await,
                     Ok(Step::Wait(blocker)) => {
                         if let Err(error) = self.wait(blocker).await {
                             break Err(error);

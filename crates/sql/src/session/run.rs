@@ -12,16 +12,19 @@ use collie_engine::{StatementKind, TableLock, TableLockMode};
 
 use crate::{
     analyze::{
-        self,
+        self, AnalyzeContext,
         bound::{Access, ResultColumn},
     },
-    catalog::{relation::Oid, snapshot::FIRST_USER_OID},
+    catalog::{
+        relation::Oid,
+        snapshot::{Catalog, FIRST_USER_OID},
+    },
     error::{Result, SqlError, SqlState},
     exec::{ExecContext, Execution, RowSink, Step},
-    parse::Stmt,
+    parse::{Statement, Stmt},
     plan::{self, Plan},
     session::{
-        Client, Formats, NoticeLevel, Session, cache,
+        Client, DATABASE, Database, Formats, NoticeLevel, Session, cache,
         client::draining,
         facts::Facts,
         named::{NamedColumn, NamedSink, named_columns},
@@ -30,6 +33,56 @@ use crate::{
     },
     types::{Value, io::TextContext},
 };
+
+/// A longer text is parsed and planned by another thread: it takes more than a millisecond, and cannot stop in between.
+const LONG_TEXT_BYTES: usize = 8 << 10;
+
+/// Returns whether a text is so long that parsing or planning it holds up a thread.
+pub(super) const fn is_long(text: &str) -> bool {
+    text.len() > LONG_TEXT_BYTES
+}
+
+/// What analysis and planning need to know of a session, apart from it.
+struct Scope {
+    database: Arc<Database>,
+    catalog: Arc<Catalog>,
+    search_path: Vec<Oid>,
+    text: TextContext,
+}
+
+impl Scope {
+    /// Analyzes and plans a statement. `declared` are the types of parameters; `None` where none may stand.
+    fn plan(&self, stmt: &Stmt, declared: Option<&[u32]>) -> Result<Arc<Planned>> {
+        let analyzed = analyze::analyze(
+            stmt,
+            &AnalyzeContext {
+                catalog: &self.catalog,
+                search_path: &self.search_path,
+                parameter_types: declared.unwrap_or(&[]),
+                parameters_allowed: declared.is_some(),
+                text: &self.text,
+                database: DATABASE,
+            },
+        )?;
+        let verb = Verb::of(stmt).unwrap_or(Verb::Select);
+        plan_for(&self.database, &self.catalog, analyzed, (verb, self.catalog.epoch), &[])
+    }
+}
+
+/// Plans what analysis gave. `verb` and `epoch` are of the statement and of the catalog it was analyzed with; the plan reads
+/// from no index in the families `unreadable`.
+fn plan_for(
+    database: &Database,
+    catalog: &Catalog,
+    mut analyzed: analyze::bound::Analyzed,
+    (verb, epoch): (Verb, u64),
+    unreadable: &[CfId],
+) -> Result<Arc<Planned>> {
+    plan::leave_out_unread(&mut analyzed.bound);
+    let row_estimate = |cf| database.db.rows_in(cf);
+    let plan = plan::plan(&analyzed, &plan::PlanContext { catalog, row_estimate: &row_estimate, unreadable })?;
+    Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb, fit: OnceLock::new() }))
+}
 
 /// Where the rows of a statement go.
 pub(super) enum Rows<'a> {
@@ -90,7 +143,39 @@ impl Session {
         if let Some(found) = self.database.plans.get(&key) {
             return Ok(found);
         }
-        let mut statements = crate::parse::statements(text)?;
+        let statements = crate::parse::statements(text)?;
+        self.keep_prepared(key, statements, declared)
+    }
+
+    /// As [`Session::prepare_current`], for a long text, which others need not wait for.
+    pub(super) async fn prepare_aside(&mut self, text: &str, declared: &[u32]) -> Result<Arc<Prepared>> {
+        let key = self.cache_key(text, declared);
+        if let Some(found) = self.database.plans.get(&key) {
+            let before = found.planned.lock().as_ref().map(|planned| planned.epoch);
+            if before.is_none_or(|epoch| epoch == self.catalog().epoch) {
+                return Ok(found);
+            }
+        }
+        let statements = self.parse_text(text).await?;
+        self.keep_prepared(key, statements, declared)
+    }
+
+    /// Parses the statements of a text; those of a long one while others run.
+    pub(super) async fn parse_text(&mut self, text: &str) -> Result<Vec<Statement>> {
+        if !is_long(text) {
+            return crate::parse::statements(text);
+        }
+        let text = text.to_owned();
+        self.database.workers.run(&self.cancel, move || crate::parse::statements(&text)).await?
+    }
+
+    /// Makes a prepared statement of what was parsed, for other sessions too.
+    fn keep_prepared(
+        &self,
+        key: cache::Key,
+        mut statements: Vec<Statement>,
+        declared: &[u32],
+    ) -> Result<Arc<Prepared>> {
         if statements.len() > 1 {
             return Err(SqlError::new(
                 SqlState::SYNTAX_ERROR,
@@ -127,12 +212,25 @@ impl Session {
             return Ok(Some((planned, true)));
         }
         let planned = self.plan(stmt, &prepared.declared)?;
-        let mut kept = prepared.planned.lock();
-        if kept.as_ref().is_some_and(|before| !same_columns(&planned, before)) {
-            return Err(result_type_changed());
-        }
-        *kept = Some(planned.clone());
+        keep_planned(prepared, &planned)?;
         Ok(Some((planned, false)))
+    }
+
+    /// Plans a prepared statement of a long text where that is due, while others run.
+    pub(super) async fn plan_aside(&mut self, prepared: &Prepared) -> Result<()> {
+        let Some(stmt) = prepared.stmt.clone().filter(|stmt| Verb::of(stmt).is_some()) else { return Ok(()) };
+        let epoch = prepared.planned.lock().as_ref().map(|planned| planned.epoch);
+        if epoch == Some(self.catalog().epoch) {
+            return Ok(());
+        }
+        let planned = self.plan_by_worker(stmt, Some(prepared.declared.clone())).await?;
+        keep_planned(prepared, &planned)
+    }
+
+    /// Plans a statement by another thread.
+    pub(super) async fn plan_by_worker(&mut self, stmt: Arc<Stmt>, declared: Option<Vec<u32>>) -> Result<Arc<Planned>> {
+        let scope = self.scope()?;
+        self.database.workers.run(&self.cancel, move || scope.plan(&stmt, declared.as_deref())).await?
     }
 
     /// Returns whether the statement still takes and returns what its plan does, if it has one.
@@ -171,8 +269,21 @@ impl Session {
     }
 
     fn plan_with(&self, stmt: &Stmt, declared: Option<&[u32]>) -> Result<Arc<Planned>> {
-        let (analyzed, epoch) = self.analyzing(declared, |cx| Ok((analyze::analyze(stmt, cx)?, cx.catalog.epoch)))?;
-        self.plan_analyzed(analyzed, Verb::of(stmt).unwrap_or(Verb::Select), epoch)
+        let scope = self.scope()?;
+        if !self.has_long_text {
+            return scope.plan(stmt, declared);
+        }
+        // In the midst of something: again since a definition changed, or as a part of another statement.
+        let mut planned = None;
+        self.database.block(&mut || planned = Some(scope.plan(stmt, declared)));
+        planned.unwrap_or_else(|| scope.plan(stmt, declared))
+    }
+
+    fn scope(&self) -> Result<Scope> {
+        self.wait_for_position()?; // P2 of `position.rs`
+        let catalog = self.catalog();
+        let search_path = self.search_path(&catalog);
+        Ok(Scope { database: self.database.clone(), catalog, search_path, text: self.text_context() })
     }
 
     /// Plans what analysis gave under the epoch of the catalog it read.
@@ -188,17 +299,12 @@ impl Session {
     /// As [`Session::plan_analyzed`], with a plan that does not read from the indexes in the families `unreadable`.
     fn plan_without(
         &self,
-        mut analyzed: analyze::bound::Analyzed,
+        analyzed: analyze::bound::Analyzed,
         verb: Verb,
         epoch: u64,
         unreadable: &[CfId],
     ) -> Result<Arc<Planned>> {
-        plan::leave_out_unread(&mut analyzed.bound);
-        let catalog = self.catalog();
-        let row_estimate = |cf| self.database.db.rows_in(cf);
-        let plan =
-            plan::plan(&analyzed, &plan::PlanContext { catalog: &catalog, row_estimate: &row_estimate, unreadable })?;
-        Ok(Arc::new(Planned { epoch, analyzed, plan: Arc::new(plan), verb, fit: OnceLock::new() }))
+        plan_for(&self.database, &self.catalog(), analyzed, (verb, epoch), unreadable)
     }
 
     /// Takes a table lock for the rest of the transaction.
@@ -311,7 +417,7 @@ impl Session {
                     if let Err(error) = client.drain().await {
                         break Err(error);
                     }
-                    yield_now().await;
+                    self.database.give_way().await;
                 }
                 Err(error) => break Err(error),
             }
@@ -322,6 +428,9 @@ impl Session {
             if let Err(error) = self.answer_all(events).await {
                 result = Err(error);
             }
+        }
+        if execution.is_heavy() {
+            self.database.workers.discard(execution);
         }
         result
     }
@@ -427,6 +536,8 @@ impl Session {
             virtual_tables: &facts,
             row_ids: &database.row_ids,
             cancel,
+            clock: &*database.env.clock,
+            aside: &|work| database.block(work),
         };
         let result = work(&mut context, &facts);
         let (changes, warnings) = (facts.changes.into_inner(), facts.warnings.into_inner());
@@ -457,17 +568,14 @@ impl Session {
     }
 }
 
-/// Lets other sessions of this thread run: pending once, woken at once.
-pub(super) async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await;
+/// Keeps a new plan of a prepared statement for whoever runs it next.
+fn keep_planned(prepared: &Prepared, planned: &Arc<Planned>) -> Result<()> {
+    let mut kept = prepared.planned.lock();
+    if kept.as_ref().is_some_and(|before| !same_columns(planned, before)) {
+        return Err(result_type_changed());
+    }
+    *kept = Some(planned.clone());
+    Ok(())
 }
 
 fn result_type_changed() -> SqlError {

@@ -12,7 +12,7 @@ use crate::{
         Client, Session,
         effective::TextPlans,
         prepared::{Planned, Prepared, Verb},
-        run::Rows,
+        run::{Rows, is_long},
         transaction::{Block, failed_block},
     },
     types::{Value, io, oid},
@@ -35,7 +35,7 @@ impl Session {
         let _running = self.running();
         self.begin_message(text);
         if let Err(error) = self.run_text(text, client).await {
-            self.fail();
+            self.fail().await;
             // A session that is told to end says so instead of that its statement was cancelled.
             if !self.is_told_to_end() {
                 client.error(&error, text);
@@ -48,19 +48,19 @@ impl Session {
         if let Some(known) = self.known_text(text) {
             return self.run_known(known, client).await;
         }
-        let statements = crate::parse::statements(text)?;
+        let statements = self.parse_text(text).await?;
         if statements.is_empty() {
             client.empty();
             return Ok(());
         }
         let count = statements.len();
-        for (place, Statement { stmt, .. }) in statements.into_iter().enumerate() {
+        for (place, Statement { stmt, range }) in statements.into_iter().enumerate() {
             let last = place + 1 == count;
             self.start_clock();
             let tag = match &stmt {
                 Stmt::Transaction(command) => self.transaction_command(command, client).await?.to_owned(),
                 _ if self.transaction.block == Block::Failed => return Err(failed_block()),
-                _ => self.run_statement(&Arc::new(stmt), client).await?,
+                _ => self.run_statement(Arc::new(stmt), is_long(&text[range]), client).await?,
             };
             if last && self.transaction.block == Block::Implicit {
                 self.commit(client).await?;
@@ -71,13 +71,19 @@ impl Session {
         Ok(())
     }
 
-    /// Runs one statement that is no transaction command; returns its command tag.
-    async fn run_statement<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<String> {
-        if Verb::of(stmt).is_none() {
-            return self.utility(stmt, client).await;
+    /// Runs one statement that is no transaction command, and may be a long one; returns its command tag.
+    async fn run_statement<C: Client>(&mut self, stmt: Arc<Stmt>, long: bool, client: &mut C) -> Result<String> {
+        if Verb::of(&stmt).is_none() {
+            return self.utility(&stmt, client).await;
         }
-        let planned = self.plan_text(stmt)?;
-        Ok(self.run_plan(stmt, &[], planned, Vec::new(), client).await?.0)
+        if !long {
+            let planned = self.plan_text(&stmt)?;
+            return Ok(self.run_plan(&stmt, &[], planned, Vec::new(), client).await?.0);
+        }
+        let planned = self.plan_by_worker(stmt.clone(), None).await?;
+        let ran = self.run_plan(&stmt, &[], planned.clone(), Vec::new(), client).await;
+        self.database.workers.discard((stmt, planned));
+        Ok(ran?.0)
     }
 
     /// Runs a planned statement, with all its answers but the tag, which it returns with the number of rows.

@@ -24,7 +24,7 @@ use collie_engine::{Isolation, Mark};
 use crate::{
     catalog::snapshot::Catalog,
     error::{Result, SqlError, SqlState},
-    exec::foreign::Event,
+    exec::{check_cancel, foreign::Event},
     parse::ast,
     session::{
         Client, NoticeLevel, Session, Status, client::draining, publication::Publication, referential::Timing,
@@ -229,7 +229,7 @@ impl Session {
     ) -> Result<&'static str> {
         match command {
             ast::Transaction::Begin { modes, start } => {
-                self.begin_block(modes, client)?;
+                self.begin_block(modes, client).await?;
                 Ok(if *start { "START TRANSACTION" } else { "BEGIN" })
             }
             ast::Transaction::Commit { chain } => {
@@ -242,12 +242,12 @@ impl Session {
                     let text = "there is no transaction in progress";
                     client.notice(NoticeLevel::Warning, warning(SqlState::NO_ACTIVE_SQL_TRANSACTION, text).report());
                 }
-                self.roll_back();
+                self.roll_back().await;
                 Ok("ROLLBACK")
             }
             ast::Transaction::Savepoint(name) => self.savepoint(name),
             ast::Transaction::Release(name) => self.release(name),
-            ast::Transaction::RollbackTo(name) => self.roll_back_to(name),
+            ast::Transaction::RollbackTo(name) => self.roll_back_to(name).await,
             ast::Transaction::Prepare(_)
             | ast::Transaction::CommitPrepared(_)
             | ast::Transaction::RollbackPrepared(_) => {
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    fn begin_block<C: Client>(&mut self, modes: &[ast::TransactionMode], client: &mut C) -> Result<()> {
+    async fn begin_block<C: Client>(&mut self, modes: &[ast::TransactionMode], client: &mut C) -> Result<()> {
         let block = self.transaction.block;
         match block {
             Block::Failed => return Err(failed_block()),
@@ -270,7 +270,7 @@ impl Session {
         let applied = self.transaction_modes(modes);
         if applied.is_err() && block != Block::Explicit {
             // A BEGIN that fails did not happen: no block is left that would have to be ended.
-            self.roll_back();
+            self.roll_back().await;
         }
         applied
     }
@@ -333,7 +333,7 @@ impl Session {
     async fn commit_command<C: Client>(&mut self, client: &mut C) -> Result<&'static str> {
         match self.transaction.block {
             Block::Failed => {
-                self.roll_back();
+                self.roll_back().await;
                 return Ok("ROLLBACK");
             }
             Block::None | Block::Implicit => {
@@ -349,8 +349,12 @@ impl Session {
     /// Commits what is open; the reply may leave when this returns, and the client was warned if replicas that were asked for do not
     /// have it. After an error nothing is open, and unless it is 08007 (outcome unknown) nothing was committed.
     pub(super) async fn commit<C: Client>(&mut self, client: &mut C) -> Result<()> {
-        if let Err(error) = self.answer_deferred().await {
-            self.roll_back();
+        let answered = match self.answer_deferred().await {
+            Ok(()) => self.validate().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = answered {
+            self.roll_back().await;
             return Err(error);
         }
         // Its time is over before the commit is appended: what waits for the disk has happened.
@@ -399,14 +403,43 @@ impl Session {
         Ok(())
     }
 
+    /// Looks at what a SERIALIZABLE transaction has read, if that is much, while others run.
+    async fn validate(&mut self) -> Result<()> {
+        while !self.engine.validate_some()? {
+            check_cancel(&self.cancel)?;
+            self.database.give_way().await;
+        }
+        Ok(())
+    }
+
     fn free(&self, families: &[CfId]) {
         for cf in families {
-            self.database.db.drop_family(*cf);
+            self.database.db.free_family(*cf);
+        }
+    }
+
+    /// Undoes what was written since `to`, or in the whole transaction, but for the last millisecond's work. Others run
+    /// meanwhile; nothing ends it.
+    async fn undo(&mut self, to: Option<Mark>) {
+        while !self.engine.undo_some(to) {
+            self.database.give_way().await;
         }
     }
 
     /// Rolls back everything that is open.
-    pub(super) fn roll_back(&mut self) {
+    pub(super) async fn roll_back(&mut self) {
+        self.limits.end_transaction(); // before the undo: its time is no part of the transaction's
+        self.undo(None).await;
+        self.roll_back_at_once();
+    }
+
+    /// Rolls back what is open before the session goes, while other sessions run. Its client may hear of the end afterwards.
+    pub async fn end(&mut self) {
+        self.roll_back().await;
+    }
+
+    /// As [`Session::roll_back`], in one go.
+    pub(super) fn roll_back_at_once(&mut self) {
         self.limits.end_transaction();
         let transaction = std::mem::take(&mut self.transaction);
         self.names.portals.clear();
@@ -421,16 +454,18 @@ impl Session {
 
     /// Undoes what a failed statement leaves: all of an implicit block; of an explicit one, everything since the last
     /// savepoint, or all of it.
-    pub(super) fn fail(&mut self) {
+    pub(super) async fn fail(&mut self) {
         match self.transaction.block {
-            Block::None | Block::Implicit => self.roll_back(),
+            Block::None | Block::Implicit => self.roll_back().await,
             Block::Failed => {}
             Block::Explicit => {
                 self.transaction.block = Block::Failed;
                 self.names.portals.clear();
                 self.engine.end_statement();
-                match self.transaction.savepoints.last() {
-                    Some(savepoint) => self.engine.rollback_to(savepoint.mark),
+                let mark = self.transaction.savepoints.last().map(|savepoint| savepoint.mark);
+                self.undo(mark).await;
+                match mark {
+                    Some(mark) => self.engine.rollback_to(mark),
                     None => {
                         if self.engine.in_transaction() {
                             self.engine.rollback();
@@ -472,10 +507,11 @@ impl Session {
         Ok("RELEASE")
     }
 
-    fn roll_back_to(&mut self, name: &str) -> Result<&'static str> {
+    async fn roll_back_to(&mut self, name: &str) -> Result<&'static str> {
         self.in_block("ROLLBACK TO SAVEPOINT")?;
         let at = self.find_savepoint(name)?;
         self.transaction.savepoints.truncate(at + 1);
+        self.undo(Some(self.transaction.savepoints[at].mark)).await;
         let savepoint = &self.transaction.savepoints[at];
         self.engine.rollback_to(savepoint.mark);
         self.transaction.modes = savepoint.modes;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{
     fixture::{Fixture, Progress, Table},
-    steps::build,
+    steps::{build, build_index},
 };
 use crate::{
     analyze::{self, AnalyzeContext},
@@ -17,7 +17,6 @@ use crate::{
         snapshot::PUBLIC,
     },
     error::SqlState,
-    exec::index_build::build_index,
     parse::{
         self,
         ast::{IndexKey, Stmt},

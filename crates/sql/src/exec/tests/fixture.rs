@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use collie_engine::{Blocker, Db, Isolation, Options, Session, StatementKind};
+use collie_env::Clock;
 
 use crate::{
     analyze::{AnalyzeContext, analyze, bound::Analyzed},
@@ -13,10 +14,7 @@ use crate::{
     },
     codec::{key::KeyColumn, row::RowLayout},
     error::{Result, SqlError},
-    exec::{
-        ExecContext, Execution, RowIds, RowSink, Step, VirtualTables, entry::Keyed, from_engine,
-        index_build::build_index,
-    },
+    exec::{ExecContext, Execution, RowIds, RowSink, Step, VirtualTables, entry::Keyed, from_engine},
     plan::{Plan, PlanContext, plan},
     types::{SqlType, TextContext, Value},
 };
@@ -97,7 +95,7 @@ impl Fixture {
         for relation in self.catalog.relations.values() {
             for index in relation.indexes.iter().filter(|index| index.is_computed()) {
                 let again = Arc::new(Index { cf: self.db.create_family(), ..Index::clone(index) });
-                super::steps::build(self, |cx| build_index(cx, relation, &again)).unwrap();
+                super::steps::build(self, |cx| super::steps::build_index(cx, relation, &again)).unwrap();
                 anew.push((index.clone(), again));
             }
         }
@@ -240,6 +238,20 @@ impl RowSink for Collected {
 
 struct Nothing;
 
+/// Time that stands still, so that a step ends by its rows alone.
+#[derive(Debug)]
+struct Still;
+
+impl Clock for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn wall_us(&self) -> i64 {
+        0
+    }
+}
+
 /// One system table: `v (n int4, name text)` with the rows 0 to 4. Look-ups are answered exactly.
 impl VirtualTables for Nothing {
     fn rows(&self, relation: &Relation, lookup: Option<(usize, &Value)>) -> Result<Vec<Vec<Value>>> {
@@ -329,6 +341,8 @@ impl Client<'_> {
             virtual_tables: &Nothing,
             row_ids: &self.fixture.row_ids,
             cancel: &cancel,
+            clock: &Still,
+            aside: &|work| work(),
         })
     }
 

@@ -11,10 +11,7 @@ use super::{
 use crate::{
     catalog::relation::{Index, KeyPart, Relation, TableKey},
     error::{Result, SqlState},
-    exec::{
-        ExecContext, Execution, RowIds, RowSink, Step,
-        index_build::{build_index, rewrite_table},
-    },
+    exec::{ExecContext, Execution, RowIds, RowSink, Step, index_build::Pass},
     types::{SqlType, Value},
 };
 
@@ -109,6 +106,20 @@ pub(super) fn build(fixture: &Fixture, body: impl FnOnce(&mut ExecContext<'_>) -
         client.rollback()
     }
     result
+}
+
+/// Fills an index, in one go.
+pub(super) fn build_index(cx: &mut ExecContext<'_>, relation: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
+    let mut pass = Pass::over_index(cx, relation, index)?;
+    while !pass.step(cx)? {}
+    Ok(())
+}
+
+/// Rewrites a table, in one go.
+fn rewrite_table(cx: &mut ExecContext<'_>, old: &Arc<Relation>, new: &Arc<Relation>) -> Result<()> {
+    let mut pass = Pass::over_table(cx, old, new)?;
+    while !pass.step(cx)? {}
+    Ok(())
 }
 
 fn with_index(fixture: &Fixture, unique: bool, primary: bool, column: usize) -> (Relation, Index) {

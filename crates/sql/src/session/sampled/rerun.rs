@@ -72,7 +72,7 @@ impl ReadSession {
     /// Dropping the future leaves a transaction open, which the next call ends.
     pub async fn run<C: Client>(&mut self, text: &str, parameters: &[u8], client: &mut C) -> Rerun {
         let session = &mut self.0;
-        session.roll_back();
+        session.roll_back().await;
         session.begin_message(NAME);
         let ran = match session.ready(text, parameters) {
             Ok(Some(ready)) => session.rerun(ready, client).await.map(Some),
@@ -80,7 +80,7 @@ impl ReadSession {
             Err(error) => Err(error),
         };
         if ran.is_err() {
-            session.fail();
+            session.fail().await;
         }
         session.end_message();
         match ran {

@@ -30,13 +30,13 @@ fn take_all(database: &Database) -> Shipped {
 /// Runs a statement with text parameters by the extended protocol; errors are no matter.
 fn run(session: &mut Session, text: &str, params: &[&str]) {
     let mut answers = Answers::default();
-    let bound = session.parse("", text, &[]).and_then(|()| {
+    let bound = block_on(session.parse("", text, &[])).and_then(|()| {
         let values = params.iter().map(|param| Some(param.as_bytes())).collect::<Vec<_>>();
         session.bind("", "", values.into_iter(), |_| 0, Vec::new())
     });
     let ran = bound.and_then(|()| block_on(session.execute("", 0, &mut answers)));
     if ran.is_err() {
-        session.failed();
+        block_on(session.failed());
     }
     _ = block_on(session.sync(&mut answers)); // an error was noted above
 }

@@ -12,7 +12,7 @@ use crate::{
     },
     catalog::relation::{Relation, Storage},
     error::{Result, SqlError, SqlState},
-    exec::{RowSink, Step, index_build},
+    exec::{RowSink, Step, index_build::Pass},
     parse::ast,
     session::{Client, Session, definition::skipped, foreign_key::Declared, prepared::Verb},
     types::{SqlType, Value, oid},
@@ -57,7 +57,7 @@ impl Session {
                     let declared = Declared { column: None, constraint, key, fresh: false };
                     return self.add_foreign_key(table, declared).await;
                 }
-                return self.add_constraint_to_table(table, constraint);
+                return self.add_constraint_to_table(table, constraint).await;
             }
             ast::AlterCommand::DropConstraint { name, if_exists, behavior } => {
                 return self.drop_constraint(table, name, (*if_exists, *behavior), client).await;
@@ -95,7 +95,7 @@ impl Session {
         })
     }
 
-    fn add_constraint_to_table(&mut self, table: &Arc<Relation>, constraint: &ast::Constraint) -> Result<()> {
+    async fn add_constraint_to_table(&mut self, table: &Arc<Relation>, constraint: &ast::Constraint) -> Result<()> {
         if constraint.not_valid {
             return Err(SqlError::unsupported("NOT VALID").at_opt(constraint.pos.get()));
         }
@@ -106,17 +106,17 @@ impl Session {
             _ => error,
         })?;
         match &constraint.kind {
-            ast::ConstraintKind::PrimaryKey(_) => self.rewrite_by_primary_key(table, changed),
+            ast::ConstraintKind::PrimaryKey(_) => self.rewrite_by_primary_key(table, changed).await,
             ast::ConstraintKind::Unique(_) => {
                 let index = changed.indexes.last().expect("a key was added").clone();
-                self.build_index(table, &index)?;
+                self.build_index(table, &index).await?;
                 self.redefine(Some(table), Some(changed))
             }
             ast::ConstraintKind::Check(_) => {
                 let known: Vec<_> = table.checks.iter().map(|check| check.oid).collect();
                 let added = changed.checks.iter().find(|check| !known.contains(&check.oid)).expect("a check was added");
                 let (name, condition) = (added.name.clone(), added.condition.clone());
-                self.verify_check(table, &name, &condition)?;
+                self.verify_check(table, &name, &condition).await?;
                 self.redefine(Some(table), Some(changed))
             }
             _ => Ok(()),
@@ -124,7 +124,7 @@ impl Session {
     }
 
     /// Writes every row again under its primary key, with all indexes, into families of their own.
-    fn rewrite_by_primary_key(&mut self, table: &Arc<Relation>, mut changed: Relation) -> Result<()> {
+    async fn rewrite_by_primary_key(&mut self, table: &Arc<Relation>, mut changed: Relation) -> Result<()> {
         let cf = self.new_family();
         changed.storage = Storage::Family(cf);
         for index in &mut changed.indexes {
@@ -132,12 +132,7 @@ impl Session {
             Arc::make_mut(index).cf = cf;
         }
         let changed = Arc::new(changed);
-        self.refuse_stale_snapshot()?;
-        self.begin_statement(true)?;
-        let text = self.text_context();
-        let built = self.in_context(&text, |cx, _| index_build::rewrite_table(cx, table, &changed));
-        self.engine.end_statement();
-        built.map_err(|error| self.about(table, error))?;
+        self.run_pass(table, |cx| Pass::over_table(cx, table, &changed)).await?;
         self.replace_family(table.family());
         for index in table.indexes.iter().filter(|index| !index.primary) {
             self.replace_family(index.cf);
@@ -145,11 +140,11 @@ impl Session {
         self.redefine(Some(table), Some((*changed).clone()))
     }
 
-    fn verify_check(&mut self, table: &Arc<Relation>, name: &str, condition: &str) -> Result<()> {
+    async fn verify_check(&mut self, table: &Arc<Relation>, name: &str, condition: &str) -> Result<()> {
         let bool_type = SqlType::new(oid::BOOL);
         let bound =
             self.analyzing(None, |cx| analyze::stored_expression(condition, Some(table), Some(bool_type), cx))?;
-        let violated = self.any_row_violates(table, bound)?;
+        let violated = self.any_row_violates(table, bound).await?;
         if violated {
             let text = format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name);
             let error = SqlError::new(SqlState::CHECK_VIOLATION, text).constraint(name);
@@ -159,7 +154,7 @@ impl Session {
     }
 
     /// Returns whether some row makes `condition` false.
-    fn any_row_violates(&mut self, table: &Arc<Relation>, condition: Expr) -> Result<bool> {
+    async fn any_row_violates(&mut self, table: &Arc<Relation>, condition: Expr) -> Result<bool> {
         let columns = table.columns.iter().map(|column| (column.name.to_string(), column.ty)).collect();
         let one = Expr::Const(Value::Int4(1), SqlType::new(oid::INT4));
         let select = Select {
@@ -201,7 +196,7 @@ impl Session {
             match self.step(&mut execution, &text, &mut counted) {
                 Ok(Step::Done { .. }) => break Ok(counted.0 > 0),
                 // A plain read waits for nobody; it only pauses.
-                Ok(_) => {}
+                Ok(_) => self.database.give_way().await,
                 Err(error) => break Err(error),
             }
         };

@@ -13,7 +13,7 @@ use crate::{
         relation::{Index, IndexColumn, KeyExpression, KeyPart, Relation, distinct_names},
     },
     error::{Result, SqlError, SqlState},
-    exec::index_build,
+    exec::{ExecContext, index_build::Pass},
     parse::ast,
     session::{Client, Session, definition::skipped},
     types::{SqlType, oid},
@@ -101,7 +101,7 @@ impl Session {
         let mut changed = (*table).clone();
         changed.version += 1;
         changed.indexes.push(index.clone());
-        self.build_index(&table, &index)?;
+        self.build_index(&table, &index).await?;
         self.redefine(Some(&table), Some(changed))
     }
 
@@ -133,13 +133,31 @@ impl Session {
     }
 
     /// Fills an index from the rows of its table.
-    pub(super) fn build_index(&mut self, table: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
+    pub(super) async fn build_index(&mut self, table: &Arc<Relation>, index: &Arc<Index>) -> Result<()> {
+        self.run_pass(table, |cx| Pass::over_index(cx, table, index)).await
+    }
+
+    /// Makes a pass over all rows of a table, in a statement of its own, and lets others run meanwhile.
+    pub(super) async fn run_pass(
+        &mut self,
+        table: &Relation,
+        begin: impl FnOnce(&ExecContext<'_>) -> Result<Pass> + Send,
+    ) -> Result<()> {
         self.refuse_stale_snapshot()?;
         self.begin_statement(true)?;
         let text = self.text_context();
-        let built = self.in_context(&text, |cx, _| index_build::build_index(cx, table, index));
+        let passed = match self.in_context(&text, |cx, _| begin(cx)) {
+            Err(error) => Err(error),
+            Ok(mut pass) => loop {
+                match self.in_context(&text, |cx, _| pass.step(cx)) {
+                    Ok(true) => break Ok(()),
+                    Ok(false) => self.database.give_way().await,
+                    Err(error) => break Err(error),
+                }
+            },
+        };
         self.engine.end_statement();
-        built.map_err(|error| self.about(table, error))
+        passed.map_err(|error| self.about(table, error))
     }
 
     /// Names the table in an error about one of its constraints.
