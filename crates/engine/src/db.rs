@@ -406,11 +406,13 @@ impl Db {
     /// a replica the histories that were received. Those that no log reaches may be forgotten.
     pub fn histories(&self) -> (Term, Vec<HistoryStart>) {
         let control = self.shared.control();
-        let histories = match self.shared.txns.log().followed() {
+        let histories: Vec<HistoryStart> = match self.shared.txns.log().followed() {
             Some(followed) => followed.histories(),
             None => control.histories.iter().map(|known| (*known).into()).collect(),
         };
-        (control.term, histories)
+        // A replica is of the term of the newest history that it has received.
+        let received = histories.iter().map(|history| history.term).max();
+        (received.map_or(control.term, |term| term.max(control.term)), histories)
     }
 
     /// Returns what is known here of a history. What a replica says of one holds for every position that [`Db::shown`] returned before.

@@ -173,7 +173,8 @@ pub use progress::{OpenPhase, OpenProgress};
 pub use promise::Promise;
 pub use quorum_note::QuorumNote;
 pub use replica::{
-    ApplyStat, CatalogChange, CatalogHook, HeldState, HistoryStart, Replica, ReplicaOptions, Seed, ShownWait,
+    ApplyStat, CatalogChange, CatalogHook, CatalogRows, HeldState, HistoryStart, Replica, ReplicaOptions, Seed,
+    ShownWait,
 };
 pub use session::Session;
 pub use settled::{CommitLevel, Confirmed};

@@ -132,6 +132,19 @@ pub(crate) fn decode(key: &[u8], value: &[u8]) -> Result<NameRow, DecodeError> {
     Ok(row)
 }
 
+/// Returns whether a key of the catalog family is the engine's.
+pub(crate) fn is_engines(key: &[u8]) -> bool {
+    key.first() == Some(&ENGINE)
+}
+
+/// Reads a row of the engine's part.
+///
+/// # Errors
+/// [`EngineError::BadName`] for one that cannot be read.
+pub(crate) fn read(key: &[u8], value: &[u8]) -> Result<NameRow, EngineError> {
+    decode(key, value).map_err(|error| EngineError::BadName { key: key.to_vec(), what: error.what })
+}
+
 /// Every row is committed while nobody writes yet.
 struct Loaded;
 

@@ -270,3 +270,38 @@ fn rows_that_were_relogged_come_with_a_base_backup() {
     replica.close().unwrap();
     check_equal(&primary, &open());
 }
+
+/// Goal: a replica whose copy has all that its primary has shows it at once: nothing comes that would tell it so (T198). Method: a primary
+/// that has flushed everything and is idle, in its first life and after a crash; then what it writes later.
+#[test]
+fn copy_of_an_idle_primary_is_shown_before_it_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, env) = (dir.path().join("primary"), Env::real());
+    for life in 0..2_u8 {
+        let (primary, _) = Db::open(&here, tiny(), env.clone(), &mut |_| ()).unwrap();
+        let write = |value: &[u8]| {
+            let mut session = primary.session().unwrap();
+            begin(&mut session);
+            put(&mut session, &primary.family(CFS[0]), &[life], value);
+            session.commit(true).unwrap().block().unwrap();
+        };
+        write(b"before");
+        primary.flush_all().unwrap();
+        let (copy, there) = (dir.path().join(format!("copy-{life}")), dir.path().join(format!("replica-{life}")));
+        let options = collie_engine::CheckpointOptions::default();
+        let made = primary.copy_levels(&copy, options, &mut |_| ControlFlow::Continue(())).unwrap();
+        copy_dir(&copy.join("levels"), &there.join("levels"));
+        let (term, histories) = primary.histories();
+        let (cluster_id, node_id) = (primary.cluster_id(), 99);
+        Seed { cluster_id, node_id, term, histories, consistent_at: made.from }.plant(&env, &there).unwrap();
+        let replica = Replica::open(&there, tiny(), ReplicaOptions::default(), &env, &mut |_| ()).unwrap().0;
+        ship(&primary, &replica, 1 << 20, usize::MAX);
+        assert_eq!((replica.end(), replica.shown()), (primary.durable(), primary.durable()), "life {life}");
+        assert!(replica.db().is_some(), "life {life}: it waits for what is there");
+        check_equal(&primary, &replica);
+        write(b"after");
+        check_equal(&primary, &replica);
+        replica.close().unwrap();
+        drop(primary); // as a kill would
+    }
+}

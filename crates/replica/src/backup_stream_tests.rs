@@ -32,8 +32,8 @@ impl Source for WithFiles {
         self.log.crc_before(end, bytes)
     }
 
-    fn ship(&self, slot: &str, from: Lsn) -> Result<Reader, SourceError> {
-        self.log.ship(slot, from)
+    fn ship(&self, slot: &str, from: Lsn, keep: Keep) -> Result<Reader, SourceError> {
+        self.log.ship(slot, from, keep)
     }
 
     fn backup(&self, _slot: &str) -> Result<BackupFiles, SourceError> {

@@ -11,6 +11,7 @@
 //! | `compare.rs` | whether a replica has the rows of its primary, and its log |
 //! | `database/` | databases of the engine on both sides |
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
+//! | `life.rs` | [`Life`]: where a replica stands with its primary, from its first copy on; what log is kept for it |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
 //! | `reads/` | [`reads::ReadFeed`], [`reads::ReadInbox`]: sampled reads on their way to whoever runs them again |
@@ -36,6 +37,7 @@ mod error;
 pub mod identity;
 #[cfg(test)]
 mod identity_tests;
+mod life;
 mod link;
 pub mod packet;
 pub mod primary;
@@ -47,4 +49,5 @@ pub mod term;
 
 pub use compare::{Difference, Differing, Held};
 pub use error::LinkError;
+pub use life::{Event, Keep, Life};
 pub use link::Connection;

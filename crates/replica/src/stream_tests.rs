@@ -5,6 +5,8 @@
 mod backup;
 #[path = "handover_stream_tests.rs"]
 mod handover;
+#[path = "liveness_tests.rs"]
+mod liveness;
 #[path = "reads_stream_tests.rs"]
 mod reads;
 
@@ -33,7 +35,7 @@ use tokio::{
 };
 
 use crate::{
-    LinkError,
+    Keep, LinkError,
     compare::{Differing, Held},
     identity::Identity,
     packet::History,
@@ -286,7 +288,7 @@ impl Source for Followed {
         Ok(self.0.crc_of(from, to))
     }
 
-    fn ship(&self, _slot: &str, from: Lsn) -> Result<Reader, SourceError> {
+    fn ship(&self, _slot: &str, from: Lsn, _keep: Keep) -> Result<Reader, SourceError> {
         if from < self.0.log.lock().oldest {
             return Err(SourceError::Gone);
         }
@@ -536,7 +538,7 @@ fn now_ns() -> u64 {
 }
 
 fn options() -> FollowOptions {
-    FollowOptions { slot: "north".to_owned(), timeout: PATIENCE }
+    FollowOptions { slot: "north".to_owned(), timeout: PATIENCE, may_copy: true }
 }
 
 /// Waits until `true`.

@@ -38,7 +38,7 @@ use crate::{
     reads::feed,
     replication::{
         self, Exchange, Following, Healing, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose,
-        difference, guard, hand_over, list, name_of, reason, rebuild, set_aside, settle,
+        difference, guard, hand_over, is_empty, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
     stopping::flush_tables,
@@ -240,7 +240,7 @@ impl Life {
             }
             Role::Replica(addresses) => {
                 difference::check(data, env)?;
-                let mut node = list(env, data)?.is_empty().then(|| env.random.u64());
+                let mut node = is_empty(env, data)?.then(|| env.random.u64());
                 let created = node.is_some();
                 let (db, mut report, following) = loop {
                     if node.is_some() {
@@ -269,7 +269,7 @@ impl Life {
                     following.close(runtime)?;
                     match ended {
                         None => return Ok(None),
-                        Some(Ended::Rebuild) if config.replication.auto_rebuild => {
+                        Some(Ended::Rebuild) => {
                             let primary = addresses.first();
                             eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
                             node = Some(this);
@@ -606,7 +606,7 @@ async fn accept(
             term = node.deposed() => break Ok(Over::Deposed(term)),
             never = &mut handing_over => match never {},
             ended = unfollowed => match ended {
-                Ended::Rebuild if config.replication.auto_rebuild => break Ok(Over::Rebuild),
+                Ended::Rebuild => break Ok(Over::Rebuild),
                 Ended::Truncate { at, .. } => break Ok(Over::Diverged(at)),
                 Ended::Differs(difference) => break Ok(Over::Differs(difference)),
                 ended @ Ended::Damaged { .. } => {

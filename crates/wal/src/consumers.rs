@@ -9,7 +9,7 @@
 //! - U2. A cursor is in the file before its tail exists, and again at least whenever it comes to another log file. What
 //!   was advanced since is sent again after a crash.
 //! - U3. Every cursor has a bound, and every bound is reached before `wal.max_segments` is.
-//! - U4. One tail at a time has a cursor.
+//! - U4. One tail at a time has a cursor, and none that has lost its place: who attaches hears of it at once.
 //! - U5. Nothing is written once the log is closed: the directory is somebody else's then.
 //! - U6. A consumer that had come beyond the place where `point_in_time` opened a damaged log has lost its place: what it
 //!   was told is no longer in the log.
@@ -33,7 +33,7 @@ use parking_lot::Mutex;
 use crate::{
     LagPolicy, Options, TailOptions, WalError,
     cursor_file::{CONSUMERS_MAX, StoredCursor, StoredCursors, name_refusal},
-    holds::{Bound, Hold, lag},
+    holds::{Bound, Hold, LagLimit, lag},
     segments::{Segments, Span},
 };
 
@@ -52,14 +52,18 @@ pub struct ConsumerStat {
     pub policy: LagPolicy,
     /// The bound, in log files begun since.
     pub bound_segments: u32,
-    /// The bound, in bytes of records.
+    /// The bound, in bytes that were written to log files.
     pub bound_bytes: u64,
     /// Whether a tail has it now.
     pub attached: bool,
     /// Whether it fell behind its bound and lost its place.
     pub lost: bool,
-    /// Bytes of records between `restart` and the durable end.
+    /// By which bound, if that happened since the log was opened.
+    pub lost_by: Option<LagLimit>,
+    /// Positions between `restart` and the durable end: bytes of records, and what was skipped among them.
     pub lag_bytes: u64,
+    /// Bytes that were written to the files in `pins`, to the oldest those above `restart`: what counts for the bound.
+    pub kept_bytes: u64,
     /// The files that are kept for it, oldest first: those that hold records at or above `restart`, but for the one being
     /// written. None when it keeps nothing.
     pub pins: Vec<PathBuf>,
@@ -139,7 +143,9 @@ impl Consumers {
     fn bound(&self, options: &TailOptions) -> Result<Bound, WalError> {
         // The last files before the limit are spares and the one being written (U3).
         let most = self.max_segments.saturating_sub(self.spares + 4).max(1);
-        let segments = options.bound_segments.unwrap_or((self.max_segments / 4).min(most));
+        // Bytes are bound enough; a tail without any is bounded by files.
+        let by_files = if options.bound_bytes.is_some() { most } else { (self.max_segments / 4).min(most) };
+        let segments = options.bound_segments.unwrap_or(by_files);
         if !(1..=most).contains(&segments) {
             return Err(WalError::options(format!(
                 "a consumer bound of {segments} files is out of bounds under wal.max_segments = {}: use 1 to {most}",
@@ -205,11 +211,31 @@ impl Consumers {
             self.count.store(cursors.len(), Ordering::Relaxed);
             Attached { lsn, restart }
         };
-        let saved = self.save(segments);
+        let saved = self.save(segments).and_then(|()| match self.is_lost(name) {
+            // Saving has applied the bounds: there is more behind the place than is kept for anybody.
+            true => Err(WalError::CursorLost { oldest: segments.holds.start() }),
+            false => Ok(attached),
+        });
         if saved.is_err() {
             self.detach(segments, name);
         }
-        saved.map(|()| attached)
+        saved
+    }
+
+    /// Gives the cursor another bound, in bytes of files, `None` for as many files as may be, and makes it durable. Returns whether
+    /// there is a cursor of that name. One that was lost stays lost.
+    pub(crate) fn set_bound(&self, segments: &Segments, name: &str, bytes: Option<u64>) -> Result<bool, WalError> {
+        let most = self.bound(&TailOptions::resume().bound_bytes(bytes.unwrap_or(u64::MAX)))?;
+        {
+            let mut cursors = self.cursors.lock();
+            let Some(cursor) = cursors.get_mut(name) else { return Ok(false) };
+            let bound = Bound { policy: cursor.bound.policy, ..most };
+            cursor.dirty |= cursor.bound != bound;
+            cursor.bound = bound;
+            cursor.hold.set_bound(bound);
+        }
+        self.save(segments)?;
+        Ok(true)
     }
 
     /// Moves the cursor up to `lsn`, from where reading would start again at `restart`.
@@ -331,8 +357,10 @@ impl Consumers {
             let stands_for = Duration::from_nanos(now_ns.saturating_sub(cursor.moved_ns));
             let mut stat = stat_of(stored, spans, durable);
             (stat.attached, stat.stands_for) = (cursor.attached, stands_for);
+            stat.lost_by = cursor.hold.lost_by();
             if cursor.hold.is_loose() {
                 stat.pins.clear();
+                stat.kept_bytes = 0;
             }
             stat
         };
@@ -348,7 +376,7 @@ fn who(name: &str) -> String {
 /// Returns the figures of a cursor in a log with these segments.
 pub(crate) fn stat_of(cursor: StoredCursor, spans: &[Span], durable: Lsn) -> ConsumerStat {
     let StoredCursor { name, lsn, restart, bound, lost } = cursor;
-    let (behind, _) = lag(spans, restart);
+    let (behind, bytes) = lag(spans, restart);
     let complete = spans.len().saturating_sub(1);
     let pinned = if lost { 0 } else { behind.min(complete) };
     let pins = spans[complete - pinned..complete].iter().map(|span| span.path.clone()).collect();
@@ -361,7 +389,9 @@ pub(crate) fn stat_of(cursor: StoredCursor, spans: &[Span], durable: Lsn) -> Con
         bound_bytes: bound.bytes,
         attached: false,
         lost,
+        lost_by: None,
         lag_bytes: durable.bytes_since(restart),
+        kept_bytes: if lost { 0 } else { bytes },
         pins,
         stands_for: Duration::ZERO,
     }

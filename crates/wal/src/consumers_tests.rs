@@ -3,8 +3,8 @@
 use collie_env::{Access, Env, Fault, Files, SimFiles, SimRandom};
 
 use crate::{
-    LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, RecoveryMode, Tail, TailOptions, WalError, Warnings,
-    Writer, inspect, testing::tiny,
+    LagLimit, LagPolicy, Level, Log, Lsn, Options, Protocol, ReadMode, RecoveryMode, Tail, TailOptions, WalError,
+    Warnings, Writer, inspect, testing::tiny,
 };
 
 const DIR: &str = "/wal";
@@ -214,6 +214,55 @@ fn bound_in_bytes_counts_too() {
         "{refused}"
     );
     assert!((2..5).contains(&log.stat().segments));
+}
+
+/// Goal: whoever attaches above its bound hears at once that its place is lost, holds nothing, and can be placed elsewhere; with a wider
+/// bound the same place is held, and the bound may be narrowed once it has caught up. Method: a log of many files that nobody frees; a
+/// bound of two, at its beginning.
+#[test]
+fn attaching_beyond_the_bound_is_an_error_and_a_wider_bound_holds() {
+    let log = open(&SimFiles::new());
+    let mut writer = log.writer();
+    let ends = commit(&mut writer, 0, 60);
+    let options = || TailOptions::from(Lsn::FIRST).bound_bytes(2 * tiny().segment_bytes);
+    let lost = log.tail("feed", options()).unwrap_err();
+    assert!(matches!(lost, WalError::CursorLost { .. }), "{lost}");
+    let stat = log.consumers().remove(0);
+    assert!(stat.lost && !stat.attached && (stat.kept_bytes, stat.lost_by) == (0, Some(LagLimit::Bytes)), "{stat:?}");
+
+    let mut tail = log.tail("feed", TailOptions::from(Lsn::FIRST).bound_bytes(u64::MAX)).unwrap();
+    let stat = log.consumers().remove(0);
+    assert!(!stat.lost && stat.kept_bytes > 3 * tiny().segment_bytes, "{stat:?}");
+    assert_eq!(log.truncate_before(log.durable()).unwrap().start, Lsn::FIRST);
+    numbers(&mut tail);
+    tail.advance(ends[58]).unwrap();
+    assert!(log.bound_consumer("feed", Some(2 * tiny().segment_bytes)).unwrap());
+    let stat = log.consumers().remove(0);
+    assert!(!stat.lost && stat.kept_bytes < 2 * tiny().segment_bytes, "{stat:?}");
+    commit(&mut writer, 60, 60);
+    assert!(log.consumers()[0].lost, "the narrow bound counts");
+    assert!(!log.bound_consumer("nobody", None).unwrap());
+}
+
+/// Goal: positions that crashes skip are no bytes that a consumer keeps, and do not take it to its bound. Method: a log that is killed
+/// again and again, with a consumer that stands still and may keep less than what was skipped.
+#[test]
+fn skipped_positions_are_no_bytes_of_a_bound() {
+    let mut disk = SimFiles::new();
+    let log = open(&disk);
+    commit(&mut log.writer(), 0, 1);
+    let most = 40 * tiny().skip_bytes();
+    drop(log.tail("feed", TailOptions::from(Lsn::FIRST).bound_bytes(most)).unwrap());
+    log.abandon();
+    for life in 0..40 {
+        disk = disk.process_kill();
+        let log = open(&disk);
+        commit(&mut log.writer(), life, 1);
+        log.abandon();
+    }
+    let log = open(&disk.process_kill());
+    let stat = log.consumers().remove(0);
+    assert!(!stat.lost && stat.lag_bytes > most && (1..most).contains(&stat.kept_bytes), "{most}: {stat:?}");
 }
 
 /// Goal: no cursor without a bound can be made, and bad calls say what to do. Method: one of each.

@@ -11,6 +11,7 @@
 //!   that finds a file changed finds `start` moved too.
 //! - K4. A hold with a bound holds at most that much: at the bound it closes admission, or it is lost, or it lets go
 //!   until it is below the bound again, as its policy says. A hold without one is a mapped reader's.
+//! - K5. A bound counts files and bytes that exist: positions that a crash or a promotion skipped are no bytes.
 //!
 //! Checked by `read_tests` (mapped files are not freed) and `consumers_tests` (every policy at its bound).
 
@@ -27,8 +28,17 @@ pub(crate) struct Bound {
     pub(crate) policy: LagPolicy,
     /// Files that were begun since the one that holds the position.
     pub(crate) segments: u32,
-    /// Bytes of records up to the file being written.
+    /// Bytes in the files that are kept for it: those of [`lag`].
     pub(crate) bytes: u64,
+}
+
+/// By which of its two bounds a consumer lost its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LagLimit {
+    /// The number of files: in the end that is `wal.max_segments`.
+    Files,
+    /// The bytes in files.
+    Bytes,
 }
 
 #[derive(Debug)]
@@ -38,6 +48,8 @@ struct Held {
     bound: Option<Bound>,
     /// Lost for good (`Invalidate`).
     lost: bool,
+    /// By what, if that happened in this life of the log.
+    lost_by: Option<LagLimit>,
     /// Let go while it is beyond its bound (`Files`).
     released: bool,
     /// Whether it was said that it is at its bound; until it is not.
@@ -68,7 +80,7 @@ impl Holds {
         let mut inner = self.0.lock();
         let id = inner.next_id;
         inner.next_id += 1;
-        inner.held.insert(id, Held { lsn, who, bound, lost: false, released: false, announced: false });
+        inner.held.insert(id, Held { lsn, who, bound, lost: false, lost_by: None, released: false, announced: false });
         Hold { holds: self.clone(), id }
     }
 
@@ -90,11 +102,14 @@ impl Holds {
         for held in inner.held.values_mut() {
             let Some(bound) = held.bound.filter(|_| !held.lost) else { continue };
             let (segments, bytes) = lag(spans, held.lsn);
-            let beyond = segments >= bound.segments as usize || bytes >= bound.bytes;
-            let limit = if segments >= bound.segments as usize {
-                format!("{} files", bound.segments)
-            } else {
-                format!("{} bytes", bound.bytes)
+            let limit_by = match segments >= bound.segments as usize {
+                true => LagLimit::Files,
+                false => LagLimit::Bytes,
+            };
+            let beyond = limit_by == LagLimit::Files || bytes >= bound.bytes;
+            let limit = match limit_by {
+                LagLimit::Files => format!("{} files", bound.segments),
+                LagLimit::Bytes => format!("{} bytes in files", bound.bytes),
             };
             let stands = format!("{} has fallen behind by its bound of {limit}", held.who);
             let means = match bound.policy {
@@ -105,7 +120,7 @@ impl Holds {
                     "appends are refused until it moves on or is removed"
                 }
                 LagPolicy::Invalidate => {
-                    held.lost = beyond;
+                    (held.lost, held.lost_by) = (beyond, beyond.then_some(limit_by));
                     "it has lost its place and must start anew"
                 }
                 LagPolicy::Files => {
@@ -137,10 +152,25 @@ impl Holds {
     }
 }
 
-/// Returns how far `lsn` lies behind: files begun since the one that holds it, and bytes up to the last of those.
+/// Returns how far `lsn` lies behind: how many files were begun since the one that holds it, and how many bytes the files before the one
+/// being written hold at or above it: what was written to them, frames with their padding (K5). Of the file that holds `lsn`, as much
+/// counts as its share of the positions above.
 pub(crate) fn lag(spans: &[Span], lsn: Lsn) -> (usize, u64) {
     let segments = spans.iter().filter(|span| span.first > lsn).count();
-    (segments, spans.last().map_or(0, |last| last.first.bytes_since(lsn)))
+    let kept = spans.windows(2).map(|pair| {
+        let [span, next] = pair else { return 0 };
+        if next.first <= lsn {
+            return 0;
+        }
+        let written = span.until.unwrap_or(span.segment_bytes);
+        if lsn <= span.first {
+            return written;
+        }
+        let (above, all) = (next.first.bytes_since(lsn), next.first.bytes_since(span.first));
+        let share = u128::from(written) * u128::from(above) / u128::from(all.max(1));
+        u64::try_from(share).unwrap_or(written)
+    });
+    (segments, kept.fold(0, u64::saturating_add))
 }
 
 /// One position held; dropping it lets go.
@@ -165,6 +195,13 @@ impl Hold {
         }
     }
 
+    /// Gives it another bound, which counts when bounds are applied next.
+    pub(crate) fn set_bound(&self, bound: Bound) {
+        if let Some(held) = self.holds.0.lock().held.get_mut(&self.id) {
+            held.bound = Some(bound);
+        }
+    }
+
     /// Returns the position held.
     pub(crate) fn lsn(&self) -> Lsn {
         self.holds.0.lock().held.get(&self.id).map_or(Lsn::MAX, |held| held.lsn)
@@ -178,6 +215,11 @@ impl Hold {
     /// Returns whether it was lost for good.
     pub(crate) fn is_lost(&self) -> bool {
         self.holds.0.lock().held.get(&self.id).is_some_and(|held| held.lost)
+    }
+
+    /// Returns by which bound it was lost, if that happened in this life of the log.
+    pub(crate) fn lost_by(&self) -> Option<LagLimit> {
+        self.holds.0.lock().held.get(&self.id).and_then(|held| held.lost_by)
     }
 }
 

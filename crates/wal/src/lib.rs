@@ -131,6 +131,7 @@ pub use duplicate::{Duplicate, LogPin, give_new_id};
 pub use error::WalError;
 pub use figures::Figures;
 pub use follow::Follower;
+pub use holds::LagLimit;
 pub use last_life::Ending;
 pub use lead::Lead;
 pub use log::{LentSpare, Log};

@@ -413,6 +413,24 @@ impl Log {
         self.core().consumers.stats(&self.flusher().segments.spans(), self.durable())
     }
 
+    /// Bounds how much log is kept for the consumer `name` from now on, in bytes of files as [`TailOptions::bound_bytes`]; `None`: as many
+    /// files as `wal.max_segments` allows a consumer. Its policy stays. Returns whether there is such a consumer; one that has lost its
+    /// place stays lost.
+    ///
+    /// # Errors
+    /// `InvalidOptions` for 0 bytes; `Io`, `Closed`: the bound counts until the log is closed.
+    ///
+    /// # Durability
+    /// On disk once this returns.
+    ///
+    /// # Progress
+    /// Blocks on writing and syncing a small file where the bound is another one.
+    pub fn bound_consumer(&self, name: &str, bytes: Option<u64>) -> Result<bool, WalError> {
+        let bounded = self.core().consumers.set_bound(&self.flusher().segments, name, bytes);
+        self.flusher().refresh_full();
+        bounded
+    }
+
     /// Forgets the consumer `name` and its cursor; returns whether there was one.
     ///
     /// # Errors

@@ -58,7 +58,8 @@ impl ShipOptions {
         Self { tail, flush_delay: Duration::from_micros(500), is_commit: |_| false }
     }
 
-    /// Bounds how much log is kept for it, in bytes of records; beyond it loses its place. Default: by files only.
+    /// Bounds how much log is kept for it, in bytes of files, as [`TailOptions::bound_bytes`]; beyond it loses its place. Default: by the
+    /// number of files only.
     #[must_use]
     pub fn bound_bytes(self, bytes: u64) -> Self {
         Self { tail: self.tail.bound_bytes(bytes), ..self }

@@ -67,14 +67,14 @@ impl TailOptions {
     }
 
     /// Bounds the lag in log files: as many may be begun behind the one that holds the cursor, less one. At least 1, and
-    /// below `wal.max_segments` by the spares and a few. Default a quarter of `wal.max_segments`.
+    /// below `wal.max_segments` by the spares and a few. Default a quarter of `wal.max_segments`; with a bound in bytes, the most.
     #[must_use]
     pub fn bound_segments(self, segments: u32) -> Self {
         Self { bound_segments: Some(segments), ..self }
     }
 
-    /// Bounds the lag in bytes of records besides, counted up to the beginning of the file being written. Default: by
-    /// files only.
+    /// Bounds the lag in bytes that were written to the files which are kept, up to the beginning of the file being written: frames with
+    /// their padding, and not positions that were skipped. Default: by the number of files only.
     #[must_use]
     pub fn bound_bytes(self, bytes: u64) -> Self {
         Self { bound_bytes: Some(bytes), ..self }

@@ -191,7 +191,7 @@ impl LiveThesis {
         let (target, env) = (Arc::clone(&following), plan.env.clone());
         let _detached = runtime.spawn(async move {
             let connecting = || connect(&address, SLOT);
-            let how = FollowOptions { slot: SLOT.to_owned(), timeout: TIMEOUT };
+            let how = FollowOptions { slot: SLOT.to_owned(), timeout: TIMEOUT, may_copy: false };
             let ended = follow(connecting, target, how, env, stopping, |_| ()).await;
             if ended != Ended::Stopped {
                 failed.note(|| format!("{ended:?}"));

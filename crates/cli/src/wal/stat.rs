@@ -109,12 +109,16 @@ fn print(out: &mut Output, found: &Inspection, figures: &Figures) -> anyhow::Res
 }
 
 fn describe(consumer: &ConsumerStat) -> String {
-    let ConsumerStat { name, lsn, restart, lag_bytes, bound_segments, .. } = consumer;
+    let ConsumerStat { name, lsn, restart, lag_bytes, kept_bytes, bound_segments, bound_bytes, .. } = consumer;
     let state = if consumer.lost { "lost its place" } else { policy(consumer) };
     let pins = count(consumer.pins.len() as u64, "segment");
-    let lag = BinaryBytes(*lag_bytes);
+    let (lag, kept) = (BinaryBytes(*lag_bytes), BinaryBytes(*kept_bytes));
+    let most = match *bound_bytes {
+        u64::MAX => String::new(),
+        bytes => format!(" or {}", BinaryBytes(bytes)),
+    };
     format!(
-        "consumer  {name} at {lsn}, reads again from {restart}, {lag} behind, keeps {pins} of {bound_segments}, {state}"
+        "consumer  {name} at {lsn}, reads again from {restart}, {lag} behind, keeps {pins} ({kept}) of {bound_segments}{most}, {state}"
     )
 }
 
@@ -158,6 +162,7 @@ fn as_json(found: &Inspection, figures: &Figures, consumers: &[ConsumerStat]) ->
                 "policy": policy(consumer),
                 "lost": consumer.lost,
                 "lag_bytes": consumer.lag_bytes,
+                "kept_bytes": consumer.kept_bytes,
                 "bound_segments": consumer.bound_segments,
                 "bound_bytes": consumer.bound_bytes,
                 "pinned_segments": consumer.pins.len(),

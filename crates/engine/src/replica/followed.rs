@@ -55,19 +55,17 @@ pub(crate) trait OwnLog: fmt::Debug + Send + Sync {
     fn log(&self) -> Option<&Log>;
 }
 
+/// Rows of the catalog that one commit wrote, in their order: a key, and its value or `None` where it was deleted.
+pub type CatalogRows = Vec<(Vec<u8>, Option<Vec<u8>>)>;
+
 /// A change of the catalog that was replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CatalogChange {
     /// Snapshots at or above this position show it. None does before the hook has returned.
     pub shown_from: Lsn,
-}
-
-impl CatalogChange {
-    /// One that snapshots show from `shown_from` on.
-    pub const fn at(shown_from: Lsn) -> Self {
-        Self { shown_from }
-    }
+    /// What it wrote: who has read the catalog once need not read it again.
+    pub rows: CatalogRows,
 }
 
 /// Told of each change of the catalog. It must not wait for a snapshot to show something: none does before it returns.
@@ -154,8 +152,10 @@ impl Followed {
     }
 
     /// Tells of a change of the catalog.
-    pub(crate) fn catalog_changed(&self, shown_from: Lsn) {
+    pub(crate) fn catalog_changed(&self, shown_from: Lsn, rows: CatalogRows) {
         let hook = self.hook.lock().clone();
-        hook.into_iter().for_each(|hook| hook(CatalogChange { shown_from }));
+        if let Some(hook) = hook {
+            hook(CatalogChange { shown_from, rows });
+        }
     }
 }

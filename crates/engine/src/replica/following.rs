@@ -13,7 +13,7 @@ use crate::flush::Base;
 use crate::garbage::Garbage;
 use crate::large::LargeTransactions;
 use crate::redo::Incarnation;
-use crate::replica::followed::Followed;
+use crate::replica::followed::{CatalogRows, Followed};
 use crate::replica::lanes::Target;
 use crate::replica::live::{Follow, VisitRecord};
 use crate::replica::unfinished::RecordAt;
@@ -71,8 +71,8 @@ impl Follow for Following {
         self.followed.own.read_back(first, last, visit)
     }
 
-    fn catalog_changed(&self, end: Lsn) {
-        self.followed.catalog_changed(end);
+    fn catalog_changed(&self, end: Lsn, rows: CatalogRows) {
+        self.followed.catalog_changed(end, rows);
     }
 
     fn history_begins(&self, start: Lsn, previous_end: Lsn, incarnation: &Incarnation) -> Result<(), EngineError> {

@@ -23,6 +23,8 @@
 //! - D4. A family whose drop was replayed is freed once no snapshot here is at or below the drop. A later write to it is damage if it
 //!   was SQL's, whose tables are locked until then; others may be written until their handles know, and such a write is nobody's.
 //! - D5. After an error nothing more is taken: a replica never skips.
+//! - D6. The catalog is read once. What a commit changes of it is told by its rows, so that a definition costs what it defines, however many
+//!   tables there are.
 //!
 //! Checked by `tests.rs`: parallel replay, replay by one worker and a map agree, whatever the number of workers and the packets.
 
@@ -37,6 +39,7 @@ use crate::families::Families;
 use crate::large::LargeTransactions;
 use crate::names::{self, NameRow};
 use crate::redo::{Incarnation, Op, Redo};
+use crate::replica::followed::CatalogRows;
 use crate::replica::lanes::{Lanes, Target};
 use crate::replica::unfinished::{Open, RecordAt, Unfinished};
 use crate::{EngineError, QuorumNote};
@@ -53,7 +56,7 @@ pub(crate) trait Follow: Target {
     fn read_back(&self, first: RecordAt, last: RecordAt, visit: &mut VisitRecord<'_>) -> Result<(), EngineError>;
 
     /// The catalog is changed by a commit whose record ends at `end`: every write of it is in place, and no snapshot shows it yet.
-    fn catalog_changed(&self, end: Lsn);
+    fn catalog_changed(&self, end: Lsn, rows: CatalogRows);
 
     /// A history begins at `start`; the record before it ends at `previous_end`.
     ///
@@ -116,6 +119,8 @@ pub(crate) struct Live<F: Follow> {
     time_us: i64,
     /// Families with a name.
     named: Named,
+    /// Which they are, by the keys of their names: the catalog is read once, and what commits write is followed (D6).
+    names: BTreeMap<Vec<u8>, CfId>,
     /// Dropped, and where the drop's record ends; those whose rows are still there (D4).
     dropped: Vec<(CfId, Lsn)>,
     /// Dropped since this began.
@@ -134,7 +139,7 @@ impl<F: Follow> Live<F> {
     pub(crate) fn new(target: Arc<F>, lanes: Lanes, begin: Begin) -> Result<Self, EngineError> {
         let Begin { position, unfinished, flushed, xid_limit, time_us, holes, unlogged } = begin;
         let flushed_max = flushed.values().copied().max().unwrap_or(Lsn::ZERO);
-        let named = named_in(target.families())?;
+        let (named, names) = named_in(target.families())?;
         let mut live = Self {
             target,
             lanes,
@@ -145,6 +150,7 @@ impl<F: Follow> Live<F> {
             xid_limit,
             time_us,
             named,
+            names,
             dropped: Vec::new(),
             gone: Named::new(),
             holes,
@@ -205,7 +211,7 @@ impl<F: Follow> Live<F> {
                     self.lanes.drain()?;
                 }
                 let first = open.as_ref().and_then(|open| open.chunks.first()).map_or(at, |chunk| chunk.at);
-                let mut writing = Writing { at, since: at.since, families: Vec::new() };
+                let mut writing = Writing { at, since: at.since, families: Vec::new(), catalog: Vec::new() };
                 if let Some(open) = open.filter(|open| !open.chunks.is_empty()) {
                     self.write_chunks(open, &mut writing)?;
                     self.write(ops, &mut writing)?;
@@ -218,8 +224,8 @@ impl<F: Follow> Live<F> {
                 self.lanes.note_commit(lsn, writes_catalog);
                 if writes_catalog {
                     self.lanes.drain()?;
-                    self.rename(end)?;
-                    self.target.catalog_changed(end);
+                    self.rename(end, &writing.catalog)?;
+                    self.target.catalog_changed(end, writing.catalog);
                     self.position = end;
                     self.dispatch(end);
                 }
@@ -347,22 +353,43 @@ impl<F: Follow> Live<F> {
         if csn < self.flushed_max && self.flushed.get(&op.cf).is_some_and(|flushed| csn < *flushed) {
             return Ok(()); // D3
         }
+        if op.cf == CfId::CATALOG {
+            writing.catalog.push((op.key.to_vec(), op.value.map(<[u8]>::to_vec)));
+        }
         self.lanes.put(op, csn, writing.since);
         self.row_writes += 1;
         Ok(())
     }
 
-    /// Takes note of the families that a commit of the catalog, ending at `end`, has named and dropped.
-    fn rename(&mut self, end: Lsn) -> Result<(), EngineError> {
-        let named = named_in(self.target.families())?;
-        for (cf, owner) in std::mem::take(&mut self.named) {
-            if !named.contains_key(&cf) {
+    /// Takes note of the families that a commit of the catalog, ending at `end`, has named and dropped by its rows (D6).
+    fn rename(&mut self, end: Lsn, rows: &[(Vec<u8>, Option<Vec<u8>>)]) -> Result<(), EngineError> {
+        let (mut unnamed, mut named) = (Vec::new(), Vec::new());
+        for (key, value) in rows.iter().filter(|(key, _)| names::is_engines(key)) {
+            unnamed.extend(self.names.remove(key));
+            let Some(value) = value else { continue };
+            match names::read(key, value)? {
+                NameRow::Named { cf, name, group } => {
+                    self.target.families().join(cf, &group);
+                    self.names.insert(key.clone(), cf);
+                    named.push((cf, Owner::of(&name)));
+                }
+                NameRow::NextId(next) => self.target.families().note_used(CfId::new(next.saturating_sub(1))),
+                NameRow::Dropped(cf) => self.target.families().note_used(cf),
+            }
+        }
+        for cf in unnamed {
+            // It may have got another name, or the same again.
+            if !self.names.values().any(|other| *other == cf)
+                && let Some(owner) = self.named.remove(&cf)
+            {
                 self.dropped.push((cf, end));
                 self.gone.insert(cf, owner);
             }
         }
-        named.keys().for_each(|cf| drop(self.target.families().get_or_make(*cf)));
-        self.named = named;
+        for (cf, owner) in named.into_iter().filter(|(cf, _)| self.names.values().any(|other| other == cf)) {
+            drop(self.target.families().get_or_make(cf));
+            self.named.insert(cf, owner);
+        }
         Ok(())
     }
 
@@ -441,6 +468,8 @@ struct Writing {
     /// Its writes need the log from here on; chunks are `large.rs`'s business.
     since: Lsn,
     families: Vec<CfId>,
+    /// What it writes of the catalog.
+    catalog: CatalogRows,
 }
 
 /// Whether an operation is on the catalog. What cannot be read is found later.
@@ -465,21 +494,27 @@ enum Owner {
     Other,
 }
 
+impl Owner {
+    fn of(name: &str) -> Self {
+        if name.starts_with(names::SQL_PREFIX) { Self::Sql } else { Self::Other }
+    }
+}
+
 type Named = BTreeMap<CfId, Owner>;
 
-/// Returns the families that the catalog names, in whatever state it is now.
-fn named_in(families: &Families) -> Result<Named, EngineError> {
-    let mut named = Named::new();
+/// Returns the families that the catalog names, in whatever state it is now, and which they are by the keys of their names.
+fn named_in(families: &Families) -> Result<(Named, BTreeMap<Vec<u8>, CfId>), EngineError> {
+    let (mut named, mut keys) = (Named::new(), BTreeMap::new());
     for row in names::rows_in(families)? {
         match row {
             NameRow::Named { cf, name, group } => {
                 families.join(cf, &group);
-                let owner = if name.starts_with(names::SQL_PREFIX) { Owner::Sql } else { Owner::Other };
-                named.insert(cf, owner);
+                keys.insert(names::name_key(&name), cf);
+                named.insert(cf, Owner::of(&name));
             }
             NameRow::NextId(next) => families.note_used(CfId::new(next.saturating_sub(1))),
             NameRow::Dropped(cf) => families.note_used(cf),
         }
     }
-    Ok(named)
+    Ok((named, keys))
 }

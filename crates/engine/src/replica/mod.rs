@@ -40,7 +40,7 @@ pub(crate) mod unfinished;
 pub(crate) mod watermark;
 
 pub use apply_stat::ApplyStat;
-pub use followed::{CatalogChange, CatalogHook};
+pub use followed::{CatalogChange, CatalogHook, CatalogRows};
 pub use held_state::HeldState;
 pub use replica::{HistoryStart, Replica, ReplicaOptions, Seed};
 pub use shown::ShownWait;

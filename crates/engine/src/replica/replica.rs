@@ -317,6 +317,10 @@ impl Replica {
             }
             Ok(())
         })?;
+        if records == 0 {
+            // A copy's log begins where its levels need it, which may be all that its primary has: nothing comes then that would say so.
+            catching.position = catching.position.max(needed.min(end));
+        }
         let rows = catching.replay.rows;
         let position = catching.position;
         let inner = Inner {

@@ -411,6 +411,9 @@ fn changes_of_the_catalog_are_told_before_they_are_shown() {
         let mut rows = Vec::new();
         inside.rows_at(CfId::CATALOG, &change, &mut |key, value| rows.push((key.to_vec(), value.to_vec())));
         let shown = get(&inside, CfId::CATALOG, b"\x09table");
+        let written: Vec<_> =
+            change.rows.iter().filter_map(|(key, value)| Some((key.clone(), value.clone()?))).collect();
+        assert_eq!(written, rows, "all that was written, and nothing else is there");
         seen.lock().push((change.shown_from, rows, shown));
     }));
     put(&pair.primary, CF, &[(b"a", Some(b"1"))]);

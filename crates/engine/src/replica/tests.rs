@@ -21,6 +21,7 @@ use crate::names;
 use crate::redo::{Incarnation, Op, encode_integers, encode_relog, tag};
 use crate::replay::Replay;
 use crate::replica::ApplyStat;
+use crate::replica::followed::CatalogRows;
 use crate::replica::hash::state_hash;
 use crate::replica::lanes::{Applying, Lanes, QUEUE_BYTES, Target};
 use crate::replica::live::{Begin, Follow, Live, VisitRecord};
@@ -286,7 +287,7 @@ impl Follow for World {
         records.into_iter().try_for_each(|made| visit(Lsn::new(made.lsn), made.tag, &made.body))
     }
 
-    fn catalog_changed(&self, end: Lsn) {
+    fn catalog_changed(&self, end: Lsn, _: CatalogRows) {
         let commit = self.log.commits.iter().rev().find(|(csn, _)| Lsn::new(*csn) < end).unwrap();
         assert!(self.applying.applied() <= Lsn::new(commit.0), "a snapshot may show it already");
         assert_eq!(rows_at(&self.families, end), self.log.rows_at(end), "the catalog at {end}");

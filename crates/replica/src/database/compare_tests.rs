@@ -9,7 +9,7 @@ use tokio::{io::duplex, sync::watch, time::timeout};
 
 use super::{EngineShipper, EngineSource, EngineTarget, SlotOptions};
 use crate::{
-    LinkError,
+    Keep, LinkError,
     compare::{Differing, Held},
     identity::Identity,
     primary::{BackupFiles, Ship, Shipment, Slots, Source, SourceError, StreamOptions, serve},
@@ -68,8 +68,8 @@ impl Source for Mistaken {
         self.0.crc_before(end, bytes)
     }
 
-    fn ship(&self, slot: &str, from: Lsn) -> Result<MistakenShipper, SourceError> {
-        self.0.ship(slot, from).map(MistakenShipper)
+    fn ship(&self, slot: &str, from: Lsn, keep: Keep) -> Result<MistakenShipper, SourceError> {
+        self.0.ship(slot, from, keep).map(MistakenShipper)
     }
 
     fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError> {
@@ -117,7 +117,7 @@ async fn a_row_that_was_applied_wrongly_is_found() {
         }
     };
     let target = Arc::new(EngineTarget::new(replica.clone()));
-    let follow_options = FollowOptions { slot: "north".to_owned(), timeout: PATIENCE };
+    let follow_options = FollowOptions { slot: "north".to_owned(), timeout: PATIENCE, may_copy: true };
     let following = tokio::spawn(follow(connect, target, follow_options, Env::real(), stopping, |_| ()));
 
     let db = kv::Db::over(&primary);

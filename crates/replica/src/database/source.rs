@@ -11,13 +11,16 @@ use collie_base::{Lsn, Term};
 use collie_engine::{CheckpointOptions, Confirmed, Db, EngineError, is_commit_record};
 use collie_env::{Access, Env};
 use collie_sync::mutant;
-use collie_wal::{ConsumerStat, Log, ShipOptions, Shipper, TailOptions, WalError};
+use collie_wal::{ConsumerStat, LagLimit, Log, ShipOptions, Shipper, TailOptions, WalError};
 
 use super::history_of;
 use crate::{
+    Keep,
     compare::Held,
     identity::Identity,
-    primary::{BackupFile, BackupFiles, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous},
+    primary::{
+        BackupFile, BackupFiles, Expiry, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous,
+    },
     reads::ReadFeed,
     term::Terms,
 };
@@ -28,7 +31,7 @@ pub const CONSUMER_PREFIX: &str = "replica.";
 /// How long the log is kept for a slot, and how soon what nobody waits for is flushed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotOptions {
-    /// `replication.slot_bytes`: a slot further behind loses its place.
+    /// `replication.slot_bytes`: a slot for which more log would be kept in files loses its place.
     pub slot_bytes: u64,
     /// `replication.flush_delay`.
     pub flush_delay: Duration,
@@ -112,9 +115,16 @@ impl EngineSource {
         }
     }
 
-    fn ship_options(&self, from: Lsn) -> ShipOptions {
-        let slot_bytes = if mutant!("SLOT_CAP_IGNORED") { u64::MAX } else { self.options.slot_bytes };
-        let options = ShipOptions::from(from).bound_bytes(slot_bytes).flush_delay(self.options.flush_delay);
+    /// Returns how many bytes of log may be kept.
+    fn bytes_of(&self, keep: Keep) -> u64 {
+        match keep {
+            Keep::Nothing | Keep::WithinBounds if !mutant!("SLOT_CAP_IGNORED") => self.options.slot_bytes.max(1),
+            _ => u64::MAX,
+        }
+    }
+
+    fn ship_options(&self, from: Lsn, keep: Keep) -> ShipOptions {
+        let options = ShipOptions::from(from).bound_bytes(self.bytes_of(keep)).flush_delay(self.options.flush_delay);
         options.commits_by(is_commit_record)
     }
 
@@ -197,9 +207,15 @@ impl Source for EngineSource {
         self.log()?.crc_between(from, to).map_err(source_error)
     }
 
-    fn ship(&self, slot: &str, from: Lsn) -> Result<EngineShipper, SourceError> {
+    fn ship(&self, slot: &str, from: Lsn, keep: Keep) -> Result<EngineShipper, SourceError> {
         let name = format!("{CONSUMER_PREFIX}{slot}");
-        self.log()?.ship(&name, self.ship_options(from)).map(EngineShipper).map_err(source_error)
+        self.log()?.ship(&name, self.ship_options(from, keep)).map(EngineShipper).map_err(source_error)
+    }
+
+    fn keep(&self, slot: &str, keep: Keep) -> Result<(), SourceError> {
+        let bytes = Some(self.bytes_of(keep));
+        let bounded = self.log()?.bound_consumer(&format!("{CONSUMER_PREFIX}{slot}"), bytes);
+        bounded.map(|_is_there| ()).map_err(source_error)
     }
 
     fn backup(&self, slot: &str) -> Result<BackupFiles, SourceError> {
@@ -209,8 +225,8 @@ impl Source for EngineSource {
         // A place that was lost is no place to start from.
         let _was_there = log.remove_consumer(&name).map_err(source_error)?;
         // From before the copy is made: whatever it needs is above.
-        // A new consumer starts with the oldest record there is; it holds without being read.
-        drop(log.tail(&name, TailOptions::resume().bound_bytes(self.options.slot_bytes)).map_err(source_error)?);
+        // A new consumer starts with the oldest record there is; it holds without being read, whatever the bounds (A2 of `life.rs`).
+        drop(log.tail(&name, TailOptions::resume().bound_bytes(self.bytes_of(Keep::Whatever))).map_err(source_error)?);
         let dir = self.copy_dir(slot);
         let files = self.env.files.clone();
         let _left_by_an_earlier_try = files.remove_dir_all(&dir);
@@ -230,7 +246,7 @@ impl Source for EngineSource {
         let listed = self.list(&dir.join("levels"), "levels", &mut backup.files);
         listed.map_err(|error| SourceError::Failed(format!("cannot list {}: {error}", dir.display())))?;
         // Nothing below is needed any more; the replica's stream begins there.
-        drop(log.ship(&name, self.ship_options(made.start)).map_err(source_error)?);
+        drop(log.ship(&name, self.ship_options(made.start, Keep::Whatever)).map_err(source_error)?);
         Ok(backup)
     }
 
@@ -238,8 +254,13 @@ impl Source for EngineSource {
         let Ok(log) = self.log() else { return Vec::new() };
         let held = |consumer: ConsumerStat| {
             let name = consumer.name.strip_prefix(CONSUMER_PREFIX)?.to_owned();
-            let ConsumerStat { lsn, restart, lag_bytes, lost, .. } = consumer;
-            Some(HeldSlot { name, lsn, restart, kept_bytes: if lost { 0 } else { lag_bytes }, is_lost: lost })
+            let ConsumerStat { lsn, restart, kept_bytes, .. } = consumer;
+            let lost = consumer.lost.then_some(match consumer.lost_by {
+                Some(LagLimit::Files) => Expiry::Files,
+                _ => Expiry::Bytes,
+            });
+            let is_within = kept_bytes < self.options.slot_bytes;
+            Some(HeldSlot { name, lsn, restart, kept_bytes, is_within, lost })
         };
         log.consumers().into_iter().filter_map(held).collect()
     }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::{EngineSource, EngineTarget, SlotOptions};
 use crate::{
+    Keep,
     primary::{Ship, Source},
     standby::{Positions, Target},
 };
@@ -31,7 +32,7 @@ async fn the_flush_of_what_came_last_is_told() {
     let target = EngineTarget::new(replica.clone());
     let slot = SlotOptions { slot_bytes: 1 << 30, flush_delay: Duration::from_micros(500) };
     let source = EngineSource::new(primary.clone(), here, env.clone(), slot);
-    let mut shipper = source.ship("north", target.identity().end).unwrap();
+    let mut shipper = source.ship("north", target.identity().end, Keep::WithinBounds).unwrap();
 
     let db = kv::Db::over(&primary);
     let family = db.create_cf("one", kv::CfOptions::default()).unwrap();

@@ -1,7 +1,8 @@
 //! A base backup: the files of a copy of the database, in chunks under checksums; then the replica comes again and is streamed to.
 //!
 //! # Invariants
-//! - B1. The log that the files need is kept under the replica's slot from before they are made.
+//! - B1. The log that the files need is kept under the replica's slot from before they are made, whatever the bounds; a copy whose log was
+//!   lost all the same (`wal.max_segments`) ends, and says so.
 //! - B2. At most [`IN_FLIGHT`] chunks are under way: a replica with a slow disk costs no memory here. Each is small, so that acks come
 //!   often on a slow link too: nothing else says that somebody is there.
 //! - B3. Not faster than [`StreamOptions::backup_bytes_per_s`](super::StreamOptions): the primary's own disk has other work.
@@ -19,9 +20,10 @@ use tokio::{
 use super::{
     BackupFiles, Source,
     serve::{Served, refuse_source},
+    slots::Attached,
 };
 use crate::{
-    Connection, LinkError,
+    Connection, Life, LinkError,
     identity::Identity,
     link::{self, Reading, Writing},
     packet::{Backup, ErrorCode, Heartbeat, Packet},
@@ -36,7 +38,7 @@ const PIECE_BYTES: usize = 64 << 10;
 /// Sends a base backup, then ends the conversation.
 pub(super) async fn send<S: Source, C: Connection>(
     served: &Served<S>,
-    slot: &str,
+    (slot, attached): (&str, &Attached),
     own: &Identity,
     reading: &mut Reading<C>,
     writing: &mut Writing<C>,
@@ -67,6 +69,11 @@ pub(super) async fn send<S: Source, C: Connection>(
         let source = block_in_place(|| served.env.files.open(&path, Access::Read)).map_err(failed)?;
         let mut offset = 0;
         while offset < file.bytes {
+            if attached.life() == Life::Lost {
+                let text = "the log that the copy needs was given up, because the log has come to wal.max_segments files on the primary: \
+                            raise it or replication.backup_rate there, or write less while a replica is filled";
+                return Err(LinkError::refused(ErrorCode::LogGone, files.log_start, text)); // B1
+            }
             let count = block_in_place(|| source.read_at(offset, &mut piece)).map_err(failed)?;
             if count == 0 {
                 return Err(failed(std::io::ErrorKind::UnexpectedEof.into()));

@@ -29,13 +29,13 @@ use tokio::{
 };
 
 use super::{
-    Handing, HandoverAsked, Progress, Ship, SlotState, Slots, Source, SourceError, StreamOptions, backup,
+    Handing, HandoverAsked, Progress, Ship, Slots, Source, SourceError, StreamOptions, backup,
     handing::{HandingWatch, News},
     slots::{Attached, Busy},
     synchronous::Membership,
 };
 use crate::{
-    Connection, LinkError,
+    Connection, Event, Keep, Life, LinkError,
     compare::{self, Held, Summing},
     identity::{Decision, Identity, Rebuild, common_protocol, decide},
     link::{self, Reading, Writing},
@@ -117,13 +117,14 @@ impl<S: Source> Served<S> {
         let attached = self.slots.attach(&greeting.slot, greeting.replica.node, address, slots_max, now_ns);
         let attached = Arc::new(attached.map_err(|busy| refuse_busy(busy, &greeting.slot, slots_max))?);
         let own = self.source.identity();
-        let (decision, shipper) = block_in_place(|| self.decide(&own, &greeting))?;
+        let (decision, shipper) = block_in_place(|| self.decide(&own, &greeting, attached.life()))?;
         let identify = |verdict, start| self.identify(&own, &greeting, verdict, start);
         match decision {
             Decision::Stream { start } => {
                 let Some(shipper) = shipper else { return Err(LinkError::Unexpected { what: "decision" }) };
                 writing.send(&identify(Verdict::Stream, start)).await?;
                 attached.admit();
+                attached.on(Event::Stream, self.env.clock.now_ns());
                 reading.known();
                 let term = self.source.identity().term;
                 let now_ns = self.env.clock.now_ns();
@@ -142,12 +143,28 @@ impl<S: Source> Served<S> {
                 }
                 streamed
             }
-            Decision::Backup { .. } => {
+            Decision::Backup { why: why @ Rebuild::Empty } => {
+                // A place that was lost is no place to start from; gone before the copy's is made.
+                let dropped = block_in_place(|| self.source.drop_slot(&greeting.slot));
+                dropped.map_err(|error| refuse_source(error, own.end))?;
                 attached.admit();
-                attached.state(SlotState::Backup);
+                attached.on(Event::Copy, self.env.clock.now_ns());
+                attached.tell("is being filled", why.text());
                 writing.send(&identify(Verdict::Backup, Lsn::ZERO)).await?;
                 reading.known();
-                backup::send(self, &greeting.slot, &own, &mut reading, writing, stop).await
+                backup::send(self, (&greeting.slot, &attached), &own, &mut reading, writing, stop).await?;
+                attached.on(Event::Copied, self.env.clock.now_ns());
+                Ok(())
+            }
+            // Whoever has a database closes it before it is filled, and comes again without one.
+            Decision::Backup { why } => {
+                attached.admit();
+                // Once: it may come again and again, until somebody empties its directory.
+                if attached.life() != Life::Lost {
+                    attached.tell("has to be filled anew (replication.auto_rebuild there)", why.text());
+                }
+                attached.on(Event::Beyond, self.env.clock.now_ns());
+                writing.send(&identify(Verdict::Backup, Lsn::ZERO)).await
             }
             Decision::Truncate { start } => writing.send(&identify(Verdict::Truncate, start)).await,
             Decision::Ahead { end, received } => {
@@ -173,12 +190,21 @@ impl<S: Source> Served<S> {
     }
 
     /// Decides, and looks at the log where that is needed (V1). Blocks on reading it.
-    fn decide(&self, own: &Identity, greeting: &Greeting) -> Result<(Decision, Option<S::Shipper>), LinkError> {
+    fn decide(
+        &self,
+        own: &Identity,
+        greeting: &Greeting,
+        life: Life,
+    ) -> Result<(Decision, Option<S::Shipper>), LinkError> {
         let decision = decide(own, &greeting.replica);
         let Decision::Stream { start } = decision else { return Ok((decision, None)) };
         let backup = |why| Ok((Decision::Backup { why }, None));
         // Held first, so that what is compared stays.
-        let shipper = match self.source.ship(&greeting.slot, start) {
+        let keep = match life.on(Event::Stream).keeps() {
+            Keep::Whatever => Keep::Whatever,
+            Keep::Nothing | Keep::WithinBounds => Keep::WithinBounds,
+        };
+        let shipper = match self.source.ship(&greeting.slot, start, keep) {
             Ok(shipper) => shipper,
             Err(SourceError::Gone) => return backup(Rebuild::LogGone),
             Err(error) => return Err(refuse_source(error, start)),
@@ -356,7 +382,7 @@ impl<S: Source> Served<S> {
                     attached.show(&progress);
                     let at = progress.positions();
                     if at.applied >= behind {
-                        attached.state(SlotState::Streaming);
+                        attached.caught_up();
                     }
                     // V3
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;

@@ -8,8 +8,8 @@
 //! - S2. A slot's figures stay when its connection ends, until it is dropped. They are in the file `slots` too, as of at most
 //!   [`SAVE_EVERY`] before a crash: whoever starts again knows who followed before anybody comes.
 //! - S3. A connection that is refused leaves its slot as it was: nobody else's slot is lost by it, and none is made.
-//! - S4. A slot keeps log up to a number of bytes, which the log sees to, and for a time, which [`Slots::keep`] sees to; beyond
-//!   either it is expired, and keeps none. Time counts while this node runs: only then is log written.
+//! - S4. A slot keeps log as its [`Life`] says: up to a number of bytes, which the log sees to, and for a time, which [`Slots::keep`] sees
+//!   to; beyond either it is expired, and keeps none. Time counts while this node runs: only then is log written.
 //! - S5. A slot is dropped in the log first, then in the file: after a crash between the two it is dropped. It expires in the file
 //!   first: after a crash between the two the log it kept is given up by the next [`Slots::keep`].
 
@@ -27,10 +27,13 @@ use super::{
     slots_file::{SlotsFile, StoredSlot},
     trouble::Trouble,
 };
-use crate::{LinkError, packet::Ack};
+use crate::{Event, Keep, Life, LinkError, packet::Ack};
 
 /// How old the file may be while positions move.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a replica that was filled is given to open what it got, at least; it is given twice the time that its copy took.
+const OPENING_NS: u64 = 600_000_000_000;
 
 /// The number of no connection: of who drops a slot.
 const DROPPING: u64 = 0;
@@ -38,10 +41,12 @@ const DROPPING: u64 = 0;
 /// Why a slot keeps no log any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Its replica is further behind than `replication.slot_bytes`.
+    /// More log would be kept for it than `replication.slot_bytes`.
     Bytes,
     /// Its replica was not heard of for `replication.slot_age`.
     Age,
+    /// The log has come to `wal.max_segments`.
+    Files,
 }
 
 impl Expiry {
@@ -50,6 +55,7 @@ impl Expiry {
         match self {
             Self::Bytes => "bytes",
             Self::Age => "age",
+            Self::Files => "files",
         }
     }
 }
@@ -63,6 +69,8 @@ pub enum SlotState {
     CatchingUp,
     /// It is being filled.
     Backup,
+    /// It was filled, and has not come since.
+    Copied,
     /// It is not connected.
     Away,
     /// It is not connected, and the log that it needs is not kept any more: it has to be filled anew.
@@ -80,6 +88,7 @@ impl SlotState {
             Self::Streaming => "streaming",
             Self::CatchingUp => "catchup",
             Self::Backup => "backup",
+            Self::Copied => "copied",
             Self::Away => "away",
             Self::Expired => "expired",
             Self::Failing => "failing",
@@ -149,8 +158,15 @@ pub struct Lags {
 
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Its `unheard_ns` is what an earlier process counted, until it is heard of.
+    /// Its `unheard_ns` is what an earlier process counted, until it is heard of. Its `state` is what `life` makes of it.
     stat: SlotStat,
+    life: Life,
+    /// Since when, on this node's clock.
+    life_ns: u64,
+    /// How long its last copy took.
+    copy_ns: u64,
+    /// Whether it has shown all that was durable when its stream began.
+    is_caught_up: bool,
     delay: Delay,
     write: Delay,
     flush: Delay,
@@ -163,7 +179,9 @@ impl Slot {
     fn new(stat: SlotStat) -> Self {
         let [delay, write, flush] = [Delay::default(); 3];
         let (history, trouble) = Default::default();
-        Self { stat, delay, write, flush, history, trouble, connection: None }
+        let (life, life_ns) = (Life::default(), stat.heard_ns);
+        let (copy_ns, is_caught_up, connection) = (0, false, None);
+        Self { stat, life, life_ns, copy_ns, is_caught_up, delay, write, flush, history, trouble, connection }
     }
 
     /// One whose replica has not come.
@@ -177,13 +195,84 @@ impl Slot {
 
     /// Returns what is shown of what its replica is doing: a mark, unless it is being filled or has to be.
     fn shown_state(&self) -> SlotState {
+        let state = match self.life {
+            Life::Lost if self.stat.expired.is_some() => SlotState::Expired,
+            Life::Lost | Life::Away => SlotState::Away,
+            Life::Copying => SlotState::Backup,
+            Life::Copied => SlotState::Copied,
+            Life::Joining | Life::Following if !self.is_caught_up => SlotState::CatchingUp,
+            Life::Joining | Life::Following => SlotState::Streaming,
+        };
         let mark = self.trouble.mark().map(|(state, _)| state);
-        mark.filter(|_| !matches!(self.stat.state, SlotState::Backup | SlotState::Expired)).unwrap_or(self.stat.state)
+        mark.filter(|_| !matches!(state, SlotState::Backup | SlotState::Copied | SlotState::Expired)).unwrap_or(state)
     }
 
-    fn expire(&mut self, why: Expiry) {
-        (self.stat.state, self.stat.expired) = (SlotState::Expired, Some(why));
+    /// Steps its life at `now_ns`.
+    fn on(&mut self, event: Event, now_ns: u64) {
+        let (before, next) = (self.life, self.life.on(event));
+        if before == next {
+            return;
+        }
+        if before == Life::Copying {
+            self.copy_ns = now_ns.saturating_sub(self.life_ns);
+        }
+        (self.life, self.life_ns) = (next, now_ns);
+        if !matches!(next, Life::Lost) {
+            self.stat.expired = None;
+        }
+        if !matches!(next, Life::Joining | Life::Following) {
+            self.is_caught_up = false;
+        }
+        if next == Life::Copying {
+            self.trouble = Trouble::default();
+        }
     }
+
+    fn expire(&mut self, why: Expiry, now_ns: u64) {
+        self.on(if why == Expiry::Age { Event::TooOld } else { Event::Beyond }, now_ns);
+        self.stat.expired = Some(why);
+    }
+
+    /// Returns by what it expires at `now_ns`, if it does now: `lost` is what the log says of its place.
+    fn expires(&self, lost: Option<Expiry>, age_max: Option<Duration>, now_ns: u64) -> Option<Expiry> {
+        if self.life == Life::Lost && self.stat.expired.is_some() {
+            return None;
+        }
+        let is_too_old = age_max.is_some_and(|most| u128::from(self.unheard_ns(now_ns)) >= most.as_nanos());
+        lost.or((is_too_old && self.connection.is_none() && self.life != Life::Lost).then_some(Expiry::Age))
+    }
+
+    /// Takes note of what time and the log have brought besides.
+    fn look(&mut self, is_within: bool, now_ns: u64) {
+        let waited_ns = now_ns.saturating_sub(self.life_ns);
+        if self.connection.is_none() && waited_ns >= OPENING_NS.max(self.copy_ns.saturating_mul(2)) {
+            self.on(Event::Waited, now_ns);
+        }
+        if is_within && self.life == Life::Joining {
+            self.on(Event::WithinBounds, now_ns);
+        }
+    }
+}
+
+/// Says that a slot has expired, for `why`, when its life was `before`; it had not been heard of for `unheard_ns`.
+fn expiry_line(name: &str, why: Expiry, before: Life, unheard_ns: u64) -> String {
+    let limit = match why {
+        Expiry::Bytes => "more log would be kept for its replica than replication.slot_bytes allows".to_owned(),
+        Expiry::Files if before.keeps() == Keep::Whatever => {
+            "the log has come to wal.max_segments files before its replica, which was filled, had caught up: raise wal.max_segments or \
+             replication.backup_rate, or write less until it has"
+                .to_owned()
+        }
+        Expiry::Files => "the log has come to wal.max_segments files".to_owned(),
+        Expiry::Age => {
+            let seconds = unheard_ns / 1_000_000_000;
+            format!("its replica was not heard of for {seconds} s, and replication.slot_age is less")
+        }
+    };
+    format!(
+        "replication slot {name} is expired: {limit}. The log that it kept is given up, and its replica is filled anew when it comes \
+         (replication.auto_rebuild there); SELECT pg_drop_replication_slot('{name}') forgets the slot"
+    )
 }
 
 #[derive(Debug, Default)]
@@ -196,6 +285,8 @@ struct Inner {
     changed: bool,
     urgent: bool,
     saved_ns: u64,
+    /// The newest time that was seen.
+    now_ns: u64,
 }
 
 /// The slots of a primary.
@@ -276,6 +367,8 @@ impl Slots {
         for held in held {
             let at = held.lsn;
             let mut slot = Slot::away(held.name.clone(), now_ns);
+            // More than may be kept otherwise is kept for whoever was filled.
+            slot.life = if held.is_within || held.lost.is_some() { Life::Away } else { Life::Copied };
             slot.stat.positions = Sent { sent: at, received: at, durable: at, applied: Lsn::ZERO };
             slots.insert(held.name, slot);
         }
@@ -294,7 +387,7 @@ impl Slots {
             (slot.stat.node, slot.stat.address) = (node, address);
             (slot.stat.unheard_ns, slot.stat.heard_wall_us) = (unheard_ns, heard_wall_us);
             if let Some(why) = expired {
-                slot.expire(why);
+                slot.expire(why, now_ns);
             }
         }
         let slots = Self {
@@ -341,6 +434,7 @@ impl Slots {
     pub fn beat(&self, durable: Lsn, now_ns: u64) {
         self.pass(durable, now_ns);
         let mut inner = self.inner.lock();
+        inner.now_ns = now_ns.max(inner.now_ns);
         let marks = self.marks.lock();
         for slot in inner.slots.values_mut() {
             let delay_ns = slot.delay.now_ns(&marks, durable, now_ns);
@@ -375,62 +469,64 @@ impl Slots {
             return Err(Busy::TooMany);
         }
         inner.connections += 1;
+        inner.now_ns = now_ns.max(inner.now_ns);
         let connection = inner.connections;
         let stat = SlotStat {
             node,
             address: address.to_owned(),
-            state: SlotState::CatchingUp,
             positions: before.as_ref().map(|slot| slot.stat.positions).unwrap_or_default(),
+            expired: before.as_ref().and_then(|slot| slot.stat.expired),
             ..SlotStat::away(name.to_owned(), now_ns)
         };
-        let history = before.as_ref().map(|slot| slot.history.clone()).unwrap_or_default();
-        let trouble = before.as_ref().map(|slot| slot.trouble.clone()).unwrap_or_default();
-        let slot = Slot { history, trouble, connection: Some(connection), ..Slot::new(stat) };
+        let mut slot = Slot { connection: Some(connection), ..Slot::new(stat) };
+        if let Some(before) = &before {
+            (slot.history, slot.trouble) = (before.history.clone(), before.trouble.clone());
+            (slot.life, slot.life_ns, slot.copy_ns) = (before.life, before.life_ns, before.copy_ns);
+        }
         inner.slots.insert(name.to_owned(), slot);
         let before = Mutex::new(Some(before));
         Ok(Attached { slots: self.clone(), name: name.to_owned(), connection, before })
     }
 
-    /// Has slots expire that keep more log, or have been away longer, than they may (S4), and writes the file when it is time.
-    /// Returns what an operator should read. Call it every second or oftener.
+    /// Has slots expire that keep more log, or have been away longer, than they may (S4), has the log keep what their lives say, and writes
+    /// the file when it is time. Returns what an operator should read. Call it every second or oftener.
     ///
     /// # Progress
     /// Short mutexes, and at times a small file written and synced.
     pub fn keep<S: Source>(&self, source: &S, age_max: Option<Duration>, now_ns: u64) -> Vec<String> {
-        let held: BTreeMap<String, HeldSlot> =
-            source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
         let (mut news, mut give_up) = (Vec::new(), Vec::new());
         let save = {
             let mut inner = self.inner.lock();
             let inner = &mut *inner;
+            // Under the lock: what the log says now is of the lives that are here now.
+            let held: BTreeMap<String, HeldSlot> =
+                source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
             news.append(&mut inner.news);
-            for (name, slot) in inner.slots.iter_mut().filter(|(_, slot)| slot.connection.is_none()) {
-                let keeps_log = held.get(name).is_some_and(|held| !held.is_lost);
-                let is_too_old = age_max.is_some_and(|most| u128::from(slot.unheard_ns(now_ns)) >= most.as_nanos());
-                let why = match slot.stat.expired {
-                    None if held.get(name).is_some_and(|held| held.is_lost) => Expiry::Bytes,
-                    None if is_too_old => Expiry::Age,
-                    None => continue,
-                    // S5: a crash came between.
-                    Some(why) => {
-                        give_up.extend(keeps_log.then(|| name.clone()).filter(|_| why == Expiry::Age));
-                        continue;
+            inner.now_ns = now_ns.max(inner.now_ns);
+            for (name, slot) in inner.slots.iter_mut().filter(|(_, slot)| slot.connection != Some(DROPPING)) {
+                let held = held.get(name);
+                let before = slot.life;
+                if let Some(why) = slot.expires(held.and_then(|held| held.lost), age_max, now_ns) {
+                    news.push(expiry_line(name, why, before, slot.unheard_ns(now_ns)));
+                    slot.expire(why, now_ns);
+                    inner.urgent = true;
+                }
+                slot.look(held.is_some_and(|held| held.is_within), now_ns);
+                match slot.life.keeps() {
+                    // S5: also what a crash left, and what a copy that was cut short held.
+                    Keep::Nothing if slot.connection.is_none() && held.is_some_and(|held| held.lost.is_none()) => {
+                        give_up.push(name.clone());
                     }
-                };
-                slot.expire(why);
-                inner.urgent = true;
-                give_up.extend((why == Expiry::Age).then(|| name.clone()));
-                let limit = match why {
-                    Expiry::Bytes => "its replica is further behind than replication.slot_bytes".to_owned(),
-                    Expiry::Age => {
-                        let seconds = slot.unheard_ns(now_ns) / 1_000_000_000;
-                        format!("its replica was not heard of for {seconds} s, and replication.slot_age is less")
+                    Keep::Nothing => {}
+                    keep => {
+                        // Writes only where it is another bound than before; else tried again in a second.
+                        if held.is_some()
+                            && let Err(error) = source.keep(name, keep)
+                        {
+                            news.push(format!("what is kept for replication slot {name} cannot be stored: {error}"));
+                        }
                     }
-                };
-                news.push(format!(
-                    "replication slot {name} is expired: {limit}. The log that it kept is given up, and a replica that needs it has to \
-                     be filled anew; SELECT pg_drop_replication_slot('{name}') forgets the slot"
-                ));
+                }
             }
             let since = Duration::from_nanos(now_ns.saturating_sub(inner.saved_ns));
             inner.urgent || inner.changed && since >= SAVE_EVERY
@@ -439,7 +535,12 @@ impl Slots {
             news.push(format!("the list of replication slots cannot be written: {error}"));
         }
         for name in give_up {
-            // It may be its replica's again by now, which then reads on.
+            let inner = self.inner.lock();
+            let is_lost = |slot: &Slot| slot.life == Life::Lost && slot.connection.is_none();
+            // It may be its replica's again by now, and must not become that while it goes.
+            if !inner.slots.get(&name).is_some_and(is_lost) {
+                continue;
+            }
             if let Err(error @ SourceError::Failed(_)) = source.drop_slot(&name) {
                 news.push(format!("the log that replication slot {name} keeps cannot be given up: {error}"));
             }
@@ -593,14 +694,28 @@ impl Attached {
         }
     }
 
-    /// Says what the replica is doing.
-    pub(super) fn state(&self, state: SlotState) {
-        self.change(|slot| {
-            slot.stat.state = state;
-            if state == SlotState::Backup {
-                slot.trouble = Trouble::default();
-            }
-        });
+    /// Steps the slot's life.
+    pub(super) fn on(&self, event: Event, now_ns: u64) {
+        self.change(|slot| slot.on(event, now_ns));
+        self.slots.inner.lock().urgent = true;
+    }
+
+    /// Returns the slot's life.
+    pub(super) fn life(&self) -> Life {
+        let mut life = Life::Lost;
+        self.change(|slot| life = slot.life);
+        life
+    }
+
+    /// The replica shows all that was durable when its stream began.
+    pub(super) fn caught_up(&self) {
+        self.change(|slot| slot.is_caught_up = true);
+    }
+
+    /// Has an operator read that the replica is filled, or has to be, and why.
+    pub(super) fn tell(&self, what: &str, why: &str) {
+        let line = format!("the replica of replication slot {} {what}: {why}", self.name);
+        self.slots.inner.lock().news.push(line);
     }
 
     /// Takes note of why its stream ended, when the replica had received the log up to `received`.
@@ -643,7 +758,8 @@ impl Drop for Attached {
         let Some(slot) = slot else { return };
         match before {
             None => {
-                (slot.connection, slot.stat.state, slot.stat.heard_wall_us) = (None, SlotState::Away, wall_us);
+                (slot.connection, slot.stat.heard_wall_us) = (None, wall_us);
+                slot.on(Event::Ended, inner.now_ns);
                 (inner.changed, inner.urgent) = (true, true);
             }
             // S3

@@ -7,7 +7,7 @@
 //! | 8 | 4 | CRC-32C of everything from offset 12 to the end |
 //! | 12 | 4 | format version, 1 |
 //! | 16 | 4 | number of slots, at most 1,024 |
-//! | 20 | | each: name (varint length, bytes), node id u64, received u64, durable u64, applied u64, time since it was heard of in ns u64, when that was in us since 1970 i64, why it is expired u8 (0 it is not, 1 bytes, 2 age), address (varint length, bytes) |
+//! | 20 | | each: name (varint length, bytes), node id u64, received u64, durable u64, applied u64, time since it was heard of in ns u64, when that was in us since 1970 i64, why it is expired u8 (0 it is not, 1 bytes, 2 age, 3 files), address (varint length, bytes) |
 //!
 //! Little-endian. The log's list of consumers says which slots there are; a slot that is here and not there was dropped, unless it
 //! is expired.
@@ -108,6 +108,7 @@ fn encode(slots: &[StoredSlot]) -> Vec<u8> {
             None => 0,
             Some(Expiry::Bytes) => 1,
             Some(Expiry::Age) => 2,
+            Some(Expiry::Files) => 3,
         });
         put_length_prefixed(&mut body, slot.address.as_bytes());
     }
@@ -139,6 +140,7 @@ fn decode(bytes: &[u8]) -> Result<Vec<StoredSlot>, DecodeError> {
             0 => None,
             1 => Some(Expiry::Bytes),
             2 => Some(Expiry::Age),
+            3 => Some(Expiry::Files),
             _ => return Err(bad("expiry")),
         };
         let address = text(reader.length_prefixed()?)?;
@@ -156,7 +158,8 @@ mod tests {
     use super::*;
 
     fn any_slot() -> impl Strategy<Value = StoredSlot> {
-        let expired = prop_oneof![Just(None), Just(Some(Expiry::Bytes)), Just(Some(Expiry::Age))];
+        let why = [Expiry::Bytes, Expiry::Age, Expiry::Files].map(Some);
+        let expired = prop::sample::select([&[None][..], &why[..]].concat());
         ("[a-z]{0,60}", any::<[u64; 5]>(), any::<i64>(), expired, "[0-9.:]{0,30}").prop_map(
             |(name, [node, received, durable, applied, unheard_ns], heard_wall_us, expired, address)| {
                 let [received, durable, applied] = [received, durable, applied].map(Lsn::new);

@@ -10,7 +10,7 @@ use super::{
     BackupFiles, DropError, Expiry, HeldSlot, Progress, Ship, Shipment, SlotStat, SlotState, Slots, Source,
     SourceError, slots::Busy,
 };
-use crate::{identity::Identity, packet::Ack};
+use crate::{Event, Keep, identity::Identity, packet::Ack};
 
 const DATA: &str = "/data";
 const HOUR: Duration = Duration::from_secs(3600);
@@ -30,7 +30,8 @@ impl List {
             lsn: Lsn::new(at),
             restart: Lsn::new(at),
             kept_bytes: 7,
-            is_lost,
+            is_within: true,
+            lost: is_lost.then_some(Expiry::Bytes),
         };
         Self { held: Mutex::new(names.iter().map(held).collect()), ..Self::default() }
     }
@@ -72,7 +73,7 @@ impl Source for List {
         Ok(None)
     }
 
-    fn ship(&self, _slot: &str, _from: Lsn) -> Result<Nothing, SourceError> {
+    fn ship(&self, _slot: &str, _from: Lsn, _keep: Keep) -> Result<Nothing, SourceError> {
         Err(SourceError::Gone)
     }
 
@@ -140,8 +141,10 @@ fn one_connection_has_a_slot_and_a_node_connects_once() {
     assert_eq!(attach("south", 1).unwrap_err(), Busy::Node("north".to_owned()));
     let south = attach("south", 2).unwrap();
     south.admit();
+    south.on(Event::Stream, 6);
     assert_eq!(attach("east", 3).unwrap_err(), Busy::TooMany);
-    north.state(SlotState::Streaming);
+    north.on(Event::Stream, 6);
+    north.caught_up();
     drop(north);
     let both = [("north".to_owned(), SlotState::Away, None), ("south".to_owned(), SlotState::CatchingUp, None)];
     assert_eq!(states(&slots), both);
@@ -215,6 +218,7 @@ fn slots_expire_by_bytes_and_by_age() {
     let now_ns = env.clock.now_ns();
     let here = slots.attach("here", 1, "here", 5, now_ns).unwrap();
     here.admit();
+    here.on(Event::Stream, now_ns);
     let later_ns = now_ns + u64::try_from(HOUR.as_nanos()).unwrap();
     let news = slots.keep(&list, Some(HOUR), now_ns + 1);
     assert!(news.len() == 1 && news[0].contains("slot bytes is expired"), "{news:?}");
@@ -237,7 +241,10 @@ fn slots_expire_by_bytes_and_by_age() {
     assert_eq!(states(&again)[..2], expired[..2]);
     assert_eq!(again.keep(&left, None, after.clock.now_ns()), [""; 0]);
     assert_eq!(*left.dropped.lock(), ["age"]);
-    again.attach("age", 5, "there", 5, 0).unwrap().admit();
+    let back = again.attach("age", 5, "there", 5, 0).unwrap();
+    back.admit();
+    back.on(Event::Stream, 0);
+    drop(back);
     assert_eq!(states(&again)[0], ("age".to_owned(), SlotState::Away, None));
 }
 

@@ -4,8 +4,8 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
 use collie_base::{Lsn, Term};
 
-use super::{Handing, Sent, Synchronous};
-use crate::{compare::Held, identity::Identity, reads::ReadFeed};
+use super::{Expiry, Handing, Sent, Synchronous};
+use crate::{Keep, compare::Held, identity::Identity, reads::ReadFeed};
 
 /// A database that can be followed.
 pub trait Source: Send + Sync + 'static {
@@ -75,13 +75,22 @@ pub trait Source: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Reads the log from `from` on under the name of a slot, which keeps it from there on.
+    /// Reads the log from `from` on under the name of a slot, which keeps it from there on, as much as `keep` says.
     ///
     /// # Errors
-    /// [`SourceError::Gone`] when it was freed, or freed for that slot; others.
-    fn ship(&self, slot: &str, from: Lsn) -> Result<Self::Shipper, SourceError>;
+    /// [`SourceError::Gone`] when it was freed, or is more than may be kept for that slot; others.
+    fn ship(&self, slot: &str, from: Lsn, keep: Keep) -> Result<Self::Shipper, SourceError>;
 
-    /// Makes the files of a base backup, and keeps the log that they need under the name of the slot.
+    /// Has as much log kept for a slot from now on as `keep` says, which is not nothing. One that is not there, or lost its place, stays so.
+    ///
+    /// # Errors
+    /// The disk: what is kept is as was said, until the database is closed.
+    fn keep(&self, slot: &str, keep: Keep) -> Result<(), SourceError> {
+        let _nothing_is_freed = (slot, keep);
+        Ok(())
+    }
+
+    /// Makes the files of a base backup, and keeps the log that they need under the name of the slot, whatever the bounds.
     ///
     /// # Errors
     /// The disk, the log.
@@ -113,10 +122,12 @@ pub struct HeldSlot {
     pub lsn: Lsn,
     /// Log is kept from here on.
     pub restart: Lsn,
-    /// How much that is, in bytes of records.
+    /// How much that is, in bytes that were written to files.
     pub kept_bytes: u64,
-    /// Whether it fell further behind than it may, and keeps nothing any more.
-    pub is_lost: bool,
+    /// Whether that is less than may be kept for a replica that follows.
+    pub is_within: bool,
+    /// By what it fell further behind than it may, if it did: it keeps nothing any more.
+    pub lost: Option<Expiry>,
 }
 
 /// Reads a log for one replica.

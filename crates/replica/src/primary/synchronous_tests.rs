@@ -25,7 +25,7 @@ use super::{
     Synchronous, serve,
 };
 use crate::{
-    LinkError,
+    Keep, LinkError,
     identity::Identity,
     packet::History,
     standby::{Ended, FollowOptions, Positions, Target, TargetError, follow},
@@ -134,7 +134,7 @@ impl Source for Followed {
         Ok(None)
     }
 
-    fn ship(&self, _slot: &str, from: Lsn) -> Result<Reader, SourceError> {
+    fn ship(&self, _slot: &str, from: Lsn, _keep: Keep) -> Result<Reader, SourceError> {
         Ok(Reader { primary: self.0.clone(), at: from })
     }
 
@@ -227,7 +227,7 @@ impl Setting {
             tokio::spawn(async move { serve(far, &[], "here", served, options, Env::real(), stop).await });
             std::future::ready(Ok::<_, LinkError>(near))
         };
-        let follows = FollowOptions { slot: slot.to_owned(), timeout: PATIENCE };
+        let follows = FollowOptions { slot: slot.to_owned(), timeout: PATIENCE, may_copy: true };
         let (replica, stop) = (replica.clone(), self.stop.subscribe());
         tokio::spawn(async move { follow(connect, replica, follows, Env::real(), stop, |_| ()).await })
     }

@@ -9,6 +9,9 @@
 //! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing acknowledged to it
 //!   (replication.md R8): looked at behind reading how far the target has come (T2 of `terms.rs`).
 //!
+//! - F5. Whether it can go on as it is, its [`Life`] says: once that is `Lost`, it is filled anew, or it says what to do and asks now and
+//!   then whether it still is.
+//!
 //! Checked by `stream_tests`, over connections in memory.
 
 use std::{future::Future, sync::Arc, time::Duration};
@@ -26,7 +29,7 @@ use tokio::{
 
 use super::{Backoff, Heard, Positions, Target, TargetError};
 use crate::{
-    Connection, LinkError,
+    Connection, Event, Life, LinkError,
     compare::{self, Compared, Comparing, Difference, Differing, Stretch, Summing},
     identity::Identity,
     link::{self, Reading, Writing},
@@ -52,7 +55,13 @@ pub struct FollowOptions {
     pub slot: String,
     /// After how long a silence a connection is given up; the primary's own counts when it is longer.
     pub timeout: Duration,
+    /// Whether its directory may be filled anew when its primary cannot bring it up to date (`replication.auto_rebuild`).
+    pub may_copy: bool,
 }
+
+/// What a replica says that has to be filled anew, and may not be.
+pub const TO_BE_FILLED: &str = "the primary cannot bring this directory up to date any more, and replication.auto_rebuild is off: start it with \
+     replication.auto_rebuild=true, or set the directory aside and start with an empty one";
 
 /// Why following ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -112,6 +121,8 @@ enum Outcome {
     Ended(Ended),
     /// The primary ended it in order.
     Over,
+    /// The primary has not the log that it needs.
+    Beyond,
 }
 
 /// Follows a primary until `stop` turns true or the directory has to be changed; connects again whenever a connection ends.
@@ -129,13 +140,14 @@ where
     F: Future<Output = Result<C, LinkError>> + Send,
 {
     let mut backoff = Backoff::default();
+    let mut life = Life::Away;
     loop {
         let one = async {
             let io = connect().await?;
             let (reading, writing) = link::open(io, From::Primary, &[], options.timeout);
             let writing = Arc::new(tokio::sync::Mutex::new(writing));
             let link = Following { target: &target, options: &options, env: &env, tell: &tell };
-            let result = link.converse(reading, &writing, &mut backoff).await;
+            let result = link.converse(reading, &writing, &mut backoff, &mut life).await;
             writing.lock().await.end(result.as_ref().err()).await;
             result
         };
@@ -143,9 +155,13 @@ where
             result = one => result,
             () = link::stopping(&mut stop) => return Ended::Stopped,
         };
+        life = life.on(if matches!(result, Ok(Outcome::Beyond)) { Event::Beyond } else { Event::Ended });
         let (why, fatal) = match result {
             Ok(Outcome::Ended(ended)) => return ended,
-            Ok(Outcome::Over) => ("the primary ended the stream".to_owned(), false),
+            // F5
+            _ if life == Life::Lost && options.may_copy => return Ended::Rebuild,
+            _ if life == Life::Lost => (TO_BE_FILLED.to_owned(), true),
+            Ok(Outcome::Over | Outcome::Beyond) => ("the primary ended the stream".to_owned(), false),
             Err(error) => (error.to_string(), error.is_fatal()),
         };
         target.succession().into_iter().for_each(|succession| succession.lost(&why));
@@ -175,6 +191,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
         mut reading: Reading<C>,
         writing: &Shared<C>,
         backoff: &mut Backoff,
+        life: &mut Life,
     ) -> Result<Outcome, LinkError> {
         let (own, tail) = match block_in_place(|| (self.target.identity(), self.target.tail())) {
             (own, Ok(tail)) => (own, tail),
@@ -193,6 +210,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
             Verdict::Stream if identify.start == own.end => {
                 reading.known();
                 backoff.reset();
+                *life = life.on(Event::Stream);
                 reads.into_iter().for_each(|reads| reads.connected());
                 (self.tell)(Told::Following { from: own.end, node: identify.node });
                 self.stream(reading, writing, &identify).await
@@ -202,7 +220,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                 Ok(Outcome::Ended(Ended::Truncate { at: identify.start, term: identify.term }))
             }
             Verdict::Truncate => Err(LinkError::Unexpected { what: "position to cut at" }),
-            Verdict::Backup => Ok(Outcome::Ended(Ended::Rebuild)),
+            Verdict::Backup => Ok(Outcome::Beyond),
             // Why comes next.
             Verdict::Ahead | Verdict::Refuse => match reading.next(IDENTIFY_TIME).await {
                 Ok(_) => Err(LinkError::Unexpected { what: "packet instead of a reason" }),

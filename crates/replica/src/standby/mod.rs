@@ -22,7 +22,7 @@ pub use self::{
     backoff::Backoff,
     clone::{Cloned, clone},
     connect::{CLUSTER, STREAM, TERMS, cluster_text, connect, connect_for_terms},
-    follow::{Ended, FollowOptions, Told, follow},
+    follow::{Ended, FollowOptions, TO_BE_FILLED, Told, follow},
     heard::Heard,
     succession::Succession,
     target::{Positions, Target, TargetError},

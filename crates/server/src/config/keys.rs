@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
         "replication.auto_rebuild",
         Kind::Bool,
         "true",
-        "A replica that its primary cannot bring up to date any more, or with damage in what it has, is filled anew by itself: sessions end and clients get 57P03 until it is there. The old directory is kept until the new one is whole, so there has to be room for both. Damage that comes again within ten minutes is not healed. false: the replica stops and says so.",
+        "A replica that its primary cannot bring up to date any more, or with damage in what it has, is filled anew by itself: sessions end and clients get 57P03 until it is there. What was there is kept until the copy is whole, so there has to be room in the directory for both. Damage that comes again within ten minutes is not healed. false: the replica goes on answering from what it has, and says what to do each time that it asks its primary again.",
     ),
     key(
         "replication.backup_rate",
@@ -114,7 +114,7 @@ pub const KEYS: &[Key] = &[
         "replication.slot_bytes",
         Kind::Bytes,
         "8GiB",
-        "A primary keeps so much log for a replica that is away; beyond it the log goes and the replica has to be filled anew.",
+        "A primary keeps so many bytes in log files for a replica; beyond it the log goes and the replica has to be filled anew. Positions that a crash skips are no bytes. A replica that is being filled, until it has caught up, is kept what it needs whatever this says: wal.max_segments is the limit then.",
     ),
     key(
         "replication.slots",

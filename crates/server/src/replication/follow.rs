@@ -13,7 +13,7 @@ use collie_engine::{Db, OpenProgress, OpenReport, Options, Replica, ReplicaOptio
 use collie_env::Env;
 use collie_replica::{
     database::{CONSUMER_PREFIX, EngineTarget},
-    standby::{Ended, Told, follow},
+    standby::{Ended, TO_BE_FILLED, Told, follow},
     term::Terms,
 };
 use collie_sql::session::Database;
@@ -279,11 +279,7 @@ pub(crate) fn reason(ended: &Ended) -> String {
         Ended::Truncate { at, term } => {
             format!("the primary of term {term} does not have what this log holds from {at} on")
         }
-        Ended::Rebuild => {
-            "the primary cannot bring this directory up to date any more: set it aside and start with an empty one, \
-                           or with replication.auto_rebuild=true"
-                .to_owned()
-        }
+        Ended::Rebuild => TO_BE_FILLED.to_owned(),
         Ended::Differs(difference) => format!(
             "{difference}: this directory must not be read; set it aside for a look, and start with an empty one"
         ),

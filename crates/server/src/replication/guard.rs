@@ -1,8 +1,8 @@
-//! The file `DIR.collie-lock`, by which one server at a time has a directory that may be exchanged for another.
+//! The file `DIR.collie-lock`, by which one server at a time has a directory whose database may be exchanged for another.
 //!
 //! # Invariants
-//! - L1. Whoever moves or removes `DIR`, `DIR.collie-before` or `DIR.collie-partial` holds it, from before the first look at them until its
-//!   process ends. The lock inside of `DIR` does not do: it goes where that directory goes, and is free while another is made.
+//! - L1. Whoever fills `DIR` or exchanges what is in it holds it, from before the first look until its process ends. The lock of the log
+//!   inside of `DIR` does not do: it goes with that log, and is free while another is made.
 //! - L2. It is made by a server that may come to fill its directory anew, and heeded by every one. What nobody can make a replica, and
 //!   has never been one, needs nothing beside its directory.
 
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use collie_env::{Access, Env, FileLock, LockError};
 
-use super::rebuild::{before_of, beside, is_there, partial_of};
+use super::rebuild::{beside, is_exchanged};
 use crate::ServeError;
 
 /// Whether a server may come to exchange its directory.
@@ -42,8 +42,7 @@ pub(crate) fn guard(data: &Path, exchange: Exchange, env: &Env) -> Result<Option
         return env.files.lock_to_read(&path).map_err(failed);
     }
     let was_made = env.files.open(&path, Access::Read).is_ok();
-    let is_exchanged = is_there(env, &before_of(data))? || is_there(env, &partial_of(data))?;
-    if exchange == Exchange::Never && !was_made && !is_exchanged {
+    if exchange == Exchange::Never && !was_made && !is_exchanged(env, data)? {
         return Ok(None);
     }
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {

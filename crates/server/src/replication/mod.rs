@@ -45,7 +45,7 @@ pub(crate) use self::{
     handing_over::hand_over,
     healing::Healing,
     listen::Replicas,
-    rebuild::{Patience, list, rebuild, settle},
+    rebuild::{Patience, is_empty, rebuild, settle},
     rejoin::{Rejoin, set_aside},
     role::{Role, choose, name_of},
     shown::EPOCH_DIFFERENCE,

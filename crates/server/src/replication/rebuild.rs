@@ -1,20 +1,23 @@
-//! [`rebuild`]: fills a replica's directory anew, and gives it its name, so that there is always a whole one.
+//! [`rebuild`]: fills a replica's directory anew, and exchanges what was in it for that, so that there is always a whole database.
+//!
+//! Everything happens inside the directory: it may be a mount point, which has no other name, or the only place with room.
 //!
 //! # Invariants
-//! - A1. A base backup is written beside the directory, under the name `DIR.collie-partial`, and gets the directory's name only when it
-//!   is whole and on disk: half a backup never opens.
-//! - A2. The old directory is `DIR.collie-before` from just before that until just after. Whatever a crash leaves, [`settle`] makes of
-//!   it one directory: the new one if it has its name, else the old one. Both are there at once, so there has to be room for both.
-//! - A3. What was set aside in `diverged` moves on with the directory's name, as do `samples` and `models`, which tell of the machine and not of
-//!   the rows. The file `promise`, by which a node keeps its word
-//!   (replication.md R8), is in the new directory before that has its name.
+//! - A1. A base backup is written to `copy-partial` in the directory, and becomes `copy-whole` only when it is whole and on disk: half a
+//!   backup never opens.
+//! - A2. From then on the copy counts, and not before. [`settle`] removes what was there, has the copy become `copy-moving`, and moves what is
+//!   in that to where it belongs, the control file last. Whatever a crash leaves, it goes on there. Both databases are there at once, so there
+//!   has to be room for both.
+//! - A3. What was set aside in `diverged` stays, as do `samples` and `models`, which tell of the machine and not of the rows, and the file
+//!   `promise`, by which a node keeps its word (replication.md R8).
 //! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
 //!
-//! | `DIR` | `DIR.collie-before` | a crash was | done at the next start |
-//! |---|---|---|---|
-//! | a database | none | before anything was renamed | nothing; it is filled anew once the primary says so again |
-//! | none | the old one | between the two renames | the old one gets its name back |
-//! | the new one | the old one, or a part of it | after both | `diverged`, `samples` and `models` move on, the rest is removed |
+//! | the directory has | a crash was | done at the next start |
+//! |---|---|---|
+//! | `copy-partial` | before the copy was whole | removed; it is filled anew once the primary says so again |
+//! | `copy-whole` | while what was there is removed | the rest of that is removed, and the copy moved |
+//! | `copy-moving` | while the copy is moved | the rest of it is moved |
+//! | beside it `DIR.collie-before`, or `DIR.collie-partial` | of an older version, which exchanged directories | what that version did |
 //!
 //! Checked by the tests here: a power cut at every call to the disk.
 
@@ -24,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use collie_env::{Env, read_all};
+use collie_env::Env;
 use collie_replica::{
     database::plant,
     standby::{Backoff, Cloned, FollowOptions, clone, connect},
@@ -36,11 +39,23 @@ use crate::{ServeError, config::Config};
 /// Where what was set aside of a log is kept, and what was learned.
 const MOVED_ON: [&str; 3] = ["diverged", "samples", "models"];
 
-/// What a node has promised.
-const PROMISE: &str = "promise";
+/// What stays besides: what a node has promised, and what the file system has made.
+const STAYS: [&str; 2] = ["promise", LOST_AND_FOUND];
 
-/// A longer file of that name is none.
-const PROMISE_BYTES_MAX: u64 = 1 << 16;
+/// At the top of some file systems.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// A copy that is being written (A1).
+const PARTIAL: &str = "copy-partial";
+
+/// A copy that counts (A2).
+const WHOLE: &str = "copy-whole";
+
+/// A copy that is being moved to where it belongs (A2).
+const MOVING: &str = "copy-moving";
+
+/// Without it a directory is no database.
+const CONTROL: &str = "control";
 
 /// A primary that asks for it again within this time is given time.
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
@@ -64,24 +79,18 @@ pub(crate) async fn rebuild(
     remove(env, &partial)?;
     let cloned = fill(primary, &partial, node, &follow_options(config, node), env).await?;
     plant(&cloned, node, &partial, env).map_err(|error| ServeError::Open(error.into()))?;
-    swap(data, env)?;
+    exchange(data, env)?;
     Ok(cloned)
 }
 
-/// Gives `DIR.collie-partial`, which is whole, the name `data` (A2).
-fn swap(data: &Path, env: &Env) -> Result<(), ServeError> {
-    let (partial, before) = (partial_of(data), before_of(data));
-    if is_there(env, data)? {
-        // A3
-        let (old, new) = (data.join(PROMISE), partial.join(PROMISE));
-        match read_all(&*env.files, &old, PROMISE_BYTES_MAX) {
-            Ok(promise) => write(env, &new, &promise).map_err(failed("write", &new))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("read", &old)(error)),
-        }
-        env.files.replace(data, &before).map_err(failed("set aside", data))?;
+/// Has the copy count, which is whole, and puts it in the place of what is there (A2).
+fn exchange(data: &Path, env: &Env) -> Result<(), ServeError> {
+    if let Some(above) = data.parent().filter(|above| !above.as_os_str().is_empty()) {
+        // The directory may be as new as the copy.
+        env.files.sync_dir(above).map_err(failed("sync", above))?;
     }
-    env.files.replace(&partial, data).map_err(failed("name", data))?;
+    let whole = data.join(WHOLE);
+    env.files.replace(&partial_of(data), &whole).map_err(failed("name", &whole))?;
     settle(data, env)
 }
 
@@ -94,6 +103,32 @@ fn swap(data: &Path, env: &Env) -> Result<(), ServeError> {
 /// # Durability
 /// As [`rebuild`].
 pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
+    settle_beside(data, env)?;
+    let (whole, moving) = (data.join(WHOLE), data.join(MOVING));
+    if is_there(env, &whole)? {
+        let stays = |name: &str| name == WHOLE || MOVED_ON.contains(&name) || STAYS.contains(&name);
+        for name in list(env, data)?.iter().filter(|name| !stays(name)) {
+            remove(env, &data.join(name))?;
+        }
+        // What was there must be gone before anything of the copy can be taken for it.
+        env.files.sync_dir(data).map_err(failed("sync", data))?;
+        env.files.replace(&whole, &moving).map_err(failed("name", &moving))?;
+    }
+    if is_there(env, &moving)? {
+        let mut names = list(env, &moving)?;
+        names.sort_by_key(|name| name == CONTROL);
+        for name in names {
+            let to = data.join(&name);
+            env.files.replace(&moving.join(&name), &to).map_err(failed("move", &to))?;
+        }
+        remove(env, &moving)?;
+    }
+    remove(env, &partial_of(data))
+}
+
+/// Ends what an older version left, which filled `DIR.collie-partial` and exchanged whole directories: `DIR.collie-before` is the old one.
+fn settle_beside(data: &Path, env: &Env) -> Result<(), ServeError> {
+    remove(env, &beside(data, ".collie-partial"))?;
     let before = before_of(data);
     if !is_there(env, &before)? {
         return Ok(());
@@ -112,6 +147,19 @@ pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
     remove(env, &before)
 }
 
+/// Returns whether there is nothing in a directory, or there is none.
+///
+/// # Errors
+/// The disk's.
+pub(crate) fn is_empty(env: &Env, data: &Path) -> Result<bool, ServeError> {
+    Ok(list(env, data)?.iter().all(|name| name == LOST_AND_FOUND))
+}
+
+/// Returns whether an exchange has begun, and is to be ended by [`settle`].
+pub(super) fn is_exchanged(env: &Env, data: &Path) -> Result<bool, ServeError> {
+    Ok(is_there(env, &before_of(data))? || is_there(env, &data.join(WHOLE))? || is_there(env, &data.join(MOVING))?)
+}
+
 /// How a node follows.
 pub(crate) fn follow_options(config: &Config, node: u64) -> FollowOptions {
     FollowOptions {
@@ -120,6 +168,7 @@ pub(crate) fn follow_options(config: &Config, node: u64) -> FollowOptions {
             name => name.to_owned(),
         },
         timeout: config.replication.timeout,
+        may_copy: config.replication.auto_rebuild,
     }
 }
 
@@ -145,11 +194,11 @@ impl Patience {
     }
 }
 
-pub(crate) fn partial_of(data: &Path) -> PathBuf {
-    beside(data, ".collie-partial")
+fn partial_of(data: &Path) -> PathBuf {
+    data.join(PARTIAL)
 }
 
-pub(super) fn before_of(data: &Path) -> PathBuf {
+fn before_of(data: &Path) -> PathBuf {
     beside(data, ".collie-before")
 }
 
@@ -181,17 +230,14 @@ pub(crate) fn list(env: &Env, dir: &Path) -> Result<Vec<String>, ServeError> {
     }
 }
 
-/// Writes a file that is not there; durable when this returns.
-fn write(env: &Env, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let file = env.files.create(path)?;
-    file.write_at(0, bytes)?;
-    file.sync_data()?;
-    path.parent().map_or(Ok(()), |above| env.files.sync_dir(above))
-}
-
-fn remove(env: &Env, dir: &Path) -> Result<(), ServeError> {
-    match env.files.remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", dir)(error)),
+/// Removes a file, or a directory with everything in it, if it is there.
+fn remove(env: &Env, path: &Path) -> Result<(), ServeError> {
+    let removed = match env.files.list(path) {
+        Ok(_) => env.files.remove_dir_all(path),
+        Err(_no_directory) => env.files.remove(path),
+    };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),
     }
 }
@@ -231,7 +277,9 @@ mod tests {
     fn put(env: &Env, path: &Path, text: &[u8]) {
         let above = path.parent().unwrap();
         env.files.create_dir_all(above).unwrap();
-        write(env, path, text).unwrap();
+        let file = env.files.create(path).unwrap();
+        file.write_at(0, text).unwrap();
+        file.sync_data().unwrap();
         for dir in above.ancestors() {
             env.files.sync_dir(dir).unwrap();
         }
@@ -244,70 +292,85 @@ mod tests {
         Some(bytes)
     }
 
-    /// Goal: A1 to A3: at whatever moment the power goes, there is one directory afterwards, the old one or the new one, whole, with what
-    /// was set aside of a log and what was learned; and a second power cut while that is mended changes nothing. Method: a power cut at every call of the
-    /// exchange, in several states of the disk, and at every call of the mending.
+    /// Goal: A1 to A3: at whatever moment the power goes, there is one database afterwards, the old one or the new one, whole, with what
+    /// was set aside of a log, what was learned and what was promised; and a second power cut while that is mended changes nothing. Method: a
+    /// power cut at every call of the exchange, in several states of the disk, and at every call of the mending.
     #[test]
-    fn an_exchange_of_directories_leaves_one_of_them() {
+    fn an_exchange_of_databases_leaves_one_of_them() {
         let data = Path::new(DATA);
         let mut met = [0; 2];
-        for (call, again, seed) in
-            (1..24).flat_map(|call| (1..10).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
+        for (call, again, seed) in (1..32)
+            .flat_map(|call| (1..20).step_by(2).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
         {
             let (env, disk) = Env::simulated(seed);
-            put(&env, &data.join("control"), b"old");
-            put(&env, &data.join("wal/1"), b"old log");
-            put(&env, &data.join("diverged/1"), b"set aside");
-            put(&env, &data.join("samples/1"), b"learned");
-            put(&env, &data.join("models/1"), b"learned");
-            put(&env, &data.join("promise"), b"term 7");
-            put(&env, &partial_of(data).join("control"), b"new");
+            let stays = ["diverged/1", "samples/1", "models/1", "promise", "lost+found/1"];
+            stays.iter().for_each(|name| put(&env, &data.join(name), b"stays"));
+            for name in ["control", "wal/1", "slots"] {
+                put(&env, &data.join(name), b"old");
+            }
+            for name in ["control", "levels/1"] {
+                put(&env, &partial_of(data).join(name), b"new");
+            }
             disk.fail_call(disk.calls() + call, Fault::PowerCut);
-            let done = swap(data, &env).is_ok();
+            let done = exchange(data, &env).is_ok();
             let disk = disk.power_cut(seed);
             let env = Env::over(disk.clone(), seed);
             disk.fail_call(disk.calls() + again, Fault::PowerCut);
             let _cut = settle(data, &env);
             let env = Env::over(disk.power_cut(seed), seed);
             settle(data, &env).unwrap();
+            let what = format!("call {call}, {again}, seed {seed}");
             let is_new = match read(&env, &data.join("control")).as_deref() {
                 Some(b"new") => true,
                 Some(b"old") => false,
-                other => panic!("call {call}, {again}, seed {seed}: {other:?}"),
+                other => panic!("{what}: {other:?}"),
             };
-            assert!(is_new || !done, "call {call}, {again}, seed {seed}: it had returned");
-            assert_eq!(read(&env, &data.join("wal/1")).is_some(), !is_new, "call {call}, {again}, seed {seed}");
-            assert_eq!(
-                read(&env, &data.join("diverged/1")).as_deref(),
-                Some(&b"set aside"[..]),
-                "call {call}, {again}, seed {seed}"
-            );
-            for learned in ["samples/1", "models/1"] {
-                let found = read(&env, &data.join(learned));
-                assert_eq!(found.as_deref(), Some(&b"learned"[..]), "call {call}, {again}, seed {seed}: {learned}");
+            assert!(is_new || !done, "{what}: it had returned");
+            for (name, is_there) in [("wal/1", !is_new), ("slots", !is_new), ("levels/1", is_new)] {
+                assert_eq!(read(&env, &data.join(name)).is_some(), is_there, "{what}: {name}");
             }
-            assert_eq!(
-                read(&env, &data.join("promise")).as_deref(),
-                Some(&b"term 7"[..]),
-                "call {call}, {again}, seed {seed}"
-            );
-            assert!(!is_there(&env, &before_of(data)).unwrap(), "call {call}, {again}, seed {seed}");
+            for name in stays {
+                assert_eq!(read(&env, &data.join(name)).as_deref(), Some(&b"stays"[..]), "{what}: {name}");
+            }
+            assert!(!list(&env, data).unwrap().iter().any(|name| name.starts_with("copy-")), "{what}");
             met[usize::from(is_new)] += 1;
         }
         assert!(met.iter().all(|count| *count > 0), "{met:?}");
     }
 
-    /// Goal: a directory that is not there, or empty, is named too. Method: both.
+    /// Goal: what an older version left of an exchange of whole directories becomes one directory. Method: its two states.
     #[test]
-    fn an_empty_directory_is_replaced() {
+    fn an_exchange_of_directories_of_an_older_version_is_ended() {
+        let data = Path::new(DATA);
+        for is_named in [false, true] {
+            let (env, _disk) = Env::simulated(1);
+            put(&env, &before_of(data).join("control"), b"old");
+            put(&env, &before_of(data).join("diverged/1"), b"set aside");
+            if is_named {
+                put(&env, &data.join("control"), b"new");
+            }
+            settle(data, &env).unwrap();
+            let control = if is_named { &b"new"[..] } else { b"old" };
+            assert_eq!(read(&env, &data.join("control")).as_deref(), Some(control));
+            assert_eq!(read(&env, &data.join("diverged/1")).as_deref(), Some(&b"set aside"[..]));
+            assert_eq!(list(&env, data.parent().unwrap()).unwrap(), ["data"]);
+        }
+    }
+
+    /// Goal: a directory that is not there, or empty, gets a database too, and nothing is made beside it: a mount point stays what it is.
+    /// Method: both, and a directory above in which nothing can be renamed.
+    #[test]
+    fn an_empty_directory_is_filled_in_place() {
         for is_there in [false, true] {
             let (env, _disk) = Env::simulated(1);
             let data = Path::new(DATA);
-            put(&env, &partial_of(data).join("control"), b"new");
             if is_there {
                 env.files.create_dir_all(data).unwrap();
+                put(&env, &data.join("lost+found/1"), b"of the file system");
+                assert!(super::is_empty(&env, data).unwrap());
             }
-            swap(data, &env).unwrap();
+            put(&env, &partial_of(data).join("control"), b"new");
+            exchange(data, &env).unwrap();
             assert_eq!(read(&env, &data.join("control")).as_deref(), Some(&b"new"[..]));
             assert_eq!(list(&env, data.parent().unwrap()).unwrap(), ["data"]);
         }

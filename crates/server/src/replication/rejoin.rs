@@ -166,6 +166,8 @@ mod tests {
         ship(new, &rejoined);
         assert_eq!(rejoined.state_hash().unwrap().1, new.state_hash(&[]).unwrap().1);
         assert_eq!(rejoined.histories(), new.histories());
+        // What views and health go by (T202).
+        assert_eq!(rejoined.db().unwrap().histories(), new.histories());
         rejoined.close().unwrap();
     }
 

@@ -91,7 +91,7 @@ impl Replication for Shown {
         let held: BTreeMap<String, HeldSlot> =
             self.source.held().into_iter().map(|held| (held.name.clone(), held)).collect();
         let row = |stat: SlotStat| {
-            let held = held.get(&stat.name).filter(|held| !held.is_lost);
+            let held = held.get(&stat.name).filter(|held| held.lost.is_none());
             SlotRow {
                 state: stat.state.word(),
                 is_connected: stat.is_connected,

@@ -76,6 +76,41 @@ fn key(kind: u8, ids: &[u32]) -> Vec<u8> {
     key
 }
 
+/// What a row is a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The table with this OID.
+    Table(Oid),
+    /// The schema with this OID.
+    Schema(Oid),
+}
+
+/// Returns what the row with this key is a part of; `None` for counters, and for what no row has.
+pub fn part_of(key: &[u8]) -> Option<Part> {
+    let (kind, rest) = key.split_first()?;
+    let oid = rest.get(..4).and_then(|oid| oid.try_into().ok()).map(u32::from_be_bytes)?;
+    match *kind {
+        SCHEMA => Some(Part::Schema(oid)),
+        RELATION | COLUMN | INDEX | CHECK | FOREIGN_KEY => Some(Part::Table(oid)),
+        _ => None,
+    }
+}
+
+/// Returns what the keys of a table's rows begin with.
+pub fn table_prefixes(oid: Oid) -> [Vec<u8>; 5] {
+    [RELATION, COLUMN, INDEX, CHECK, FOREIGN_KEY].map(|kind| key(kind, &[oid]))
+}
+
+/// Returns the key of a schema's row.
+pub fn schema_key(oid: Oid) -> Vec<u8> {
+    key(SCHEMA, &[oid])
+}
+
+/// Returns the key of the counter of OIDs.
+pub fn next_oid_key() -> Vec<u8> {
+    vec![COUNTER, NEXT_OID]
+}
+
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put_length_prefixed(out, text.as_bytes());
 }
@@ -84,14 +119,14 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 pub fn schema_row(schema: &Schema) -> Row {
     let mut value = vec![FORMAT];
     put_text(&mut value, &schema.name);
-    (key(SCHEMA, &[schema.oid]), value)
+    (schema_key(schema.oid), value)
 }
 
 /// Writes the counter of OIDs.
 pub fn next_oid_row(next: u32) -> Row {
     let mut value = vec![FORMAT];
     put_varint(&mut value, u64::from(next));
-    (vec![COUNTER, NEXT_OID], value)
+    (next_oid_key(), value)
 }
 
 /// Writes a table with all its parts, in key order within each kind.

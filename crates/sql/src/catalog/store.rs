@@ -2,14 +2,14 @@
 //!
 //! Not concurrency control: the caller holds the catalog lock, so that one transaction at a time changes definitions.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use collie_base::{CfId, Map};
-use collie_engine::{Basis, CatalogChange, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
+use collie_engine::{Basis, Db, Insert, Outcome, ScanEnd, Session, Write, foreign_rows, sql_name_row};
 
 use crate::{
     catalog::{
-        record::{self, Record, Row},
+        record::{self, Part, Record, Row},
         relation::{Check, Column, ForeignKey, Index, Oid, Relation},
         snapshot::{Catalog, FIRST_USER_OID, PUBLIC, Schema},
     },
@@ -30,39 +30,96 @@ pub struct Loaded {
     pub damaged: Vec<String>,
 }
 
+/// Rows of definitions by their keys.
+pub type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
 /// Reads every definition. The session has a statement open.
 ///
 /// # Errors
 /// When the engine cannot be read. A row that cannot be decoded leaves its relation out and is reported in `damaged`.
 pub fn load(db: &Db, session: &Session) -> Result<Loaded> {
+    load_from(|visit| scan(db, session, visit))
+}
+
+/// Reads every row of a definition. The session has a statement open.
+///
+/// # Errors
+/// When the engine cannot be read.
+pub fn rows(db: &Db, session: &Session) -> Result<Rows> {
+    let mut rows = Rows::new();
+    scan(db, session, &mut |key, value| drop(rows.insert(key.to_vec(), value.to_vec())))?;
+    Ok(rows)
+}
+
+fn scan(db: &Db, session: &Session, visit: &mut dyn FnMut(&[u8], &[u8])) -> Result<()> {
     let family = db.family(CfId::CATALOG);
+    let mut visit = |key: &[u8], value: &[u8]| {
+        visit(key, value);
+        ControlFlow::Continue(())
+    };
+    let (range, mut after) = (foreign_rows(), None::<Vec<u8>>);
+    while let ScanEnd::More(last) = session.scan(&family, &range, after.as_deref(), false, BATCH, &mut visit)? {
+        after = Some(last);
+    }
+    Ok(())
+}
+
+/// Makes the definitions of all `rows`.
+///
+/// # Errors
+/// None today. What cannot be decoded is reported as by [`load`].
+pub fn load_rows(rows: &Rows) -> Result<Loaded> {
     load_from(|visit| {
-        let mut visit = |key: &[u8], value: &[u8]| {
-            visit(key, value);
-            ControlFlow::Continue(())
-        };
-        let (range, mut after) = (foreign_rows(), None::<Vec<u8>>);
-        while let ScanEnd::More(last) = session.scan(&family, &range, after.as_deref(), false, BATCH, &mut visit)? {
-            after = Some(last);
-        }
+        rows.iter().for_each(|(key, value)| visit(key, value));
         Ok(())
     })
 }
 
-/// Reads every definition as a change of a replica's catalog has left it, before a snapshot shows it.
+/// Applies what a commit has `changed` to the rows of definitions, and makes `catalog`, which was made of the rows before, what they are now.
+/// Returns the tables that may be other ones than before, and the first OID that was never given out. Costs what was changed, and a copy of
+/// the lists of `catalog`.
 ///
 /// # Errors
-/// None today: memory is read. What cannot be decoded is reported as by [`load`].
-pub fn load_changed(db: &Db, change: &CatalogChange) -> Result<Loaded> {
-    load_from(|visit| {
-        db.rows_at(CfId::CATALOG, change, &mut |key, value| {
-            // Keys that begin with byte 0 are the engine's (`foreign_rows`).
-            if key.first().is_some_and(|first| *first > 0) {
-                visit(key, value);
-            }
-        });
+/// None today. What cannot be decoded is left out.
+pub fn load_changed(
+    rows: &mut Rows,
+    changed: &[(Vec<u8>, Option<Vec<u8>>)],
+    catalog: &mut Catalog,
+) -> Result<(Vec<Oid>, u32)> {
+    let (mut tables, mut schemas) = (Vec::new(), Vec::new());
+    // Keys that begin with byte 0 are the engine's (`foreign_rows`).
+    for (key, value) in changed.iter().filter(|(key, _)| key.first().is_some_and(|first| *first > 0)) {
+        match value {
+            Some(value) => drop(rows.insert(key.clone(), value.clone())),
+            None => drop(rows.remove(key)),
+        }
+        match record::part_of(key) {
+            Some(Part::Table(oid)) => tables.push(oid),
+            Some(Part::Schema(oid)) => schemas.push(oid),
+            None => {}
+        }
+    }
+    tables.sort_unstable();
+    tables.dedup();
+    let loaded = load_from(|visit| {
+        let keys = tables.iter().flat_map(|oid| record::table_prefixes(*oid));
+        let keys = keys.chain(schemas.iter().map(|oid| record::schema_key(*oid))).chain([record::next_oid_key()]);
+        for prefix in keys {
+            let from = rows.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
+            from.for_each(|(key, value)| visit(key, value));
+        }
         Ok(())
-    })
+    })?;
+    for oid in schemas {
+        match loaded.catalog.schemas.get(&oid) {
+            Some(schema) => drop(catalog.schemas.insert(oid, schema.clone())),
+            None => drop(catalog.schemas.remove(&oid)),
+        }
+    }
+    // All are gone before the first comes: names may have changed places.
+    tables.iter().for_each(|oid| catalog.remove_relation(*oid));
+    loaded.catalog.relations.into_values().for_each(|relation| catalog.put_relation(relation));
+    Ok((tables, loaded.next_oid))
 }
 
 /// Makes the definitions of the rows that `scan` visits.

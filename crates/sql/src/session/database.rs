@@ -22,7 +22,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Latencies, Lsn, Map, SharedLatencies};
+use collie_base::{CfId, Latencies, Map, SharedLatencies};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
@@ -39,6 +39,7 @@ use crate::{
         activity::Activity,
         cache::PlanCache,
         commit_times::CommitTimes,
+        following::FollowedCatalog,
         referential::Questions,
         resource_limits::{ResourceLimits, ResourcesAsked},
         sampled::Sampling,
@@ -94,8 +95,8 @@ pub struct Database {
     yielding: OnceLock<Yielding>,
     /// Does what cannot stop in between.
     pub(super) workers: Workers,
-    /// Of a replica: up to where the catalog was read. Held while it is replaced.
-    pub(super) followed: Mutex<Lsn>,
+    /// Of a replica: the rows of its catalog, and up to where. Held while it is replaced.
+    pub(super) followed: Mutex<FollowedCatalog>,
 }
 
 /// Calls what it is given, which blocks the thread: a runtime has its other work done elsewhere meanwhile.

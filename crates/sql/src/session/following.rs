@@ -6,9 +6,13 @@
 //!   rows that its definitions name, as on the primary.
 //! - L2. A snapshot that is older reads no family that a definition filled at once (P3 of `publication.rs`): that is noted here too.
 //! - L3. Catalogs come in the order of the log: one that was read up to a position is not replaced by an older one.
+//! - L4. A statement runs with the definitions that its snapshot shows: with those it was planned for, or it is planned again. A transaction
+//!   that keeps its snapshot keeps its definitions too, whatever the primary has made of them since: a table that was dropped, and another
+//!   one that was made with its name, is the old one there. Where it cannot be known which they were, it is a serialization failure.
 //!
 //! What differs from the primary: no lock keeps a definition away from a transaction that has used it. Statements that run go on with
-//! what they have planned, and data of a dropped table stays while a snapshot may show it; the next statement finds the new definitions.
+//! what they have planned, and data of a dropped table stays while a snapshot may show it; the next statement of a transaction at READ
+//! COMMITTED finds the new definitions.
 //!
 //! Checked by `following_tests.rs`.
 
@@ -19,14 +23,25 @@ use collie_engine::{CatalogChange, Isolation, StatementKind};
 
 use crate::{
     catalog::{
-        relation::Storage,
+        relation::{Oid, Storage},
         snapshot::Catalog,
         store::{self, Loaded},
         system,
     },
-    error::Result,
-    session::Database,
+    error::{Result, SqlError, SqlState},
+    session::{Database, Session},
 };
+
+/// The catalog that a replica follows, as rows.
+#[derive(Debug, Default)]
+pub(super) struct FollowedCatalog {
+    /// Every change that snapshots show from here on, or from below, is in `rows`.
+    shown_from: Lsn,
+    /// `None` before they were read.
+    rows: Option<store::Rows>,
+    /// What came before they were read, in its order.
+    pending: Vec<CatalogChange>,
+}
 
 impl Database {
     /// Follows the changes of the catalog from now on.
@@ -37,50 +52,69 @@ impl Database {
         let this: Weak<Self> = Arc::downgrade(self);
         self.db.on_catalog_change(Arc::new(move |change| {
             let Some(this) = this.upgrade() else { return };
-            // Memory is read, which does not fail.
-            if let Ok(loaded) = store::load_changed(&this.db, &change) {
-                this.replace_catalog(loaded, change);
+            let mut followed = this.followed.lock();
+            if followed.rows.is_some() {
+                this.change_catalog(&mut followed, &change);
+            } else {
+                followed.pending.push(change);
             }
         }));
-        // Whatever came between the first reading and now.
         let mut session = self.db.session()?;
         session.begin(Isolation::ReadCommitted, true)?;
         session.begin_statement(StatementKind::ReadOnly)?;
-        let loaded = store::load(&self.db, &session)?;
+        let rows = store::rows(&self.db, &session)?;
         let shown_from = session.snapshot().unwrap_or(Lsn::ZERO);
         session.rollback();
-        self.replace_catalog(loaded, CatalogChange::at(shown_from));
+        let loaded = store::load_rows(&rows)?;
+        let mut followed = self.followed.lock();
+        (followed.shown_from, followed.rows) = (shown_from, Some(rows));
+        self.replace_catalog(loaded, shown_from);
+        // What came meanwhile.
+        let pending = std::mem::take(&mut followed.pending);
+        pending.iter().for_each(|change| self.change_catalog(&mut followed, change));
         Ok(())
     }
 
-    /// Replaces the catalog by one that was read up to a position, unless it was by a later one (L3).
-    fn replace_catalog(&self, loaded: Loaded, change: CatalogChange) {
-        let mut followed = self.followed.lock();
-        if change.shown_from < *followed {
-            return;
-        }
-        *followed = change.shown_from;
+    /// Replaces the catalog by what its rows say, which were read up to a position.
+    fn replace_catalog(&self, loaded: Loaded, shown_from: Lsn) {
         // For definitions after a promotion (D3 of `database.rs`).
         self.next_oid.fetch_max(loaded.next_oid, Ordering::Relaxed);
         let mut catalog = loaded.catalog;
         system::install(&mut catalog);
-        catalog.shown_from = change.shown_from;
-        self.note_refilled(&mut catalog);
+        let tables: Vec<Oid> = catalog.relations.keys().copied().collect();
+        self.publish(catalog, shown_from, &tables);
+    }
+
+    /// Makes the catalog what a change has left, unless that is in it (L3).
+    fn change_catalog(&self, followed: &mut FollowedCatalog, change: &CatalogChange) {
+        let Some(rows) = followed.rows.as_mut().filter(|_| change.shown_from > followed.shown_from) else { return };
+        followed.shown_from = change.shown_from;
+        let mut catalog = Catalog::clone(&self.catalog.load());
+        // Memory is read, which does not fail.
+        let Ok((tables, next_oid)) = store::load_changed(rows, &change.rows, &mut catalog) else { return };
+        self.next_oid.fetch_max(next_oid, Ordering::Relaxed);
+        self.publish(catalog, change.shown_from, &tables);
+    }
+
+    /// Has sessions find `catalog` from now on, in which `tables` may be other ones than before.
+    fn publish(&self, mut catalog: Catalog, shown_from: Lsn, tables: &[Oid]) {
+        catalog.shown_from = shown_from;
+        self.note_refilled(&mut catalog, tables);
         catalog.epoch = self.new_epoch();
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// Keeps L2 for the families that tables got which were there before, and forgets what no snapshot can be below.
-    fn note_refilled(&self, catalog: &mut Catalog) {
+    /// Keeps L2 for the families that `tables` got which were there before, and forgets what no snapshot can be below.
+    fn note_refilled(&self, catalog: &mut Catalog, tables: &[Oid]) {
         let before = self.catalog.load_full();
         let oldest = self.db.stat().oldest_snapshot;
         let is_held = |filled: Lsn| oldest.is_some_and(|oldest| oldest <= filled);
         let kept = before.filled_at.iter().filter(|(_, filled)| is_held(**filled));
-        catalog.filled_at.extend(kept.map(|(cf, filled)| (*cf, *filled)));
+        catalog.filled_at = kept.map(|(cf, filled)| (*cf, *filled)).collect();
         // A snapshot below where the change is shown has nothing of it.
         let filled = Lsn::new(catalog.shown_from.get().saturating_sub(1));
         let mut refilled = Vec::new();
-        for relation in catalog.relations.values() {
+        for relation in tables.iter().filter_map(|oid| catalog.relation(*oid)) {
             let Some(old) = before.relation(relation.oid) else { continue };
             let Storage::Family(rows) = relation.storage else { continue };
             let had = |cf| {
@@ -106,6 +140,50 @@ impl Database {
                 let _ = wait.take().map(collie_engine::ShownWait::block);
             });
         }
+    }
+}
+
+impl Session {
+    /// Returns the definitions that the transaction keeps (L4).
+    pub(super) fn pinned_catalog(&self) -> Option<Arc<Catalog>> {
+        // Promoted, it goes by the newest as everywhere on a primary.
+        self.transaction.pinned.clone().filter(|_| self.database.db.is_replica())
+    }
+
+    /// Returns the newest definitions before the snapshot of a statement is taken, if that is the one that its transaction keeps.
+    pub(super) fn catalog_to_pin(&self) -> Option<Arc<Catalog>> {
+        let pins = self.database.db.is_replica() && self.transaction.pinned.is_none() && self.is_repeatable();
+        pins.then(|| self.database.catalog())
+    }
+
+    /// Keeps the definitions that the snapshot shows which was just taken: `before` were the newest when it was not yet (L4).
+    ///
+    /// # Errors
+    /// 40001: several definitions came at that moment.
+    pub(super) fn pin_catalog(&mut self, before: Arc<Catalog>) -> Result<()> {
+        let now = self.database.catalog.load_full();
+        let snapshot = self.engine.snapshot().unwrap_or(Lsn::MAX);
+        self.transaction.pinned = Some(if now.shown_from <= snapshot {
+            now
+        } else if now.epoch <= before.epoch + 1 {
+            before
+        } else {
+            return Err(SqlError::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to concurrent changes of definitions",
+            )
+            .hint("The primary changed definitions while the snapshot was taken; run the transaction again."));
+        });
+        Ok(())
+    }
+
+    /// Returns whether a plan for the catalog of `epoch` is one for what the statement's snapshot shows (L4).
+    pub(super) fn is_planned_for_snapshot(&self, epoch: u64) -> bool {
+        if !self.database.db.is_replica() {
+            return true; // locks see to it
+        }
+        let catalog = self.pinned_catalog().unwrap_or_else(|| self.database.catalog.load_full());
+        catalog.epoch == epoch || self.engine.snapshot().is_none_or(|snapshot| catalog.shown_from > snapshot)
     }
 }
 

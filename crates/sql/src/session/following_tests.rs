@@ -12,6 +12,10 @@ use collie_wal::{ShipOptions, Shipper};
 
 use crate::{
     analyze::bound::ResultColumn,
+    catalog::{
+        snapshot::{Catalog, FIRST_USER_OID, PUBLIC},
+        store,
+    },
     error::{Report, Result, SqlError},
     session::{
         Database, Session,
@@ -192,6 +196,113 @@ fn replica_sees_definitions_and_rows_and_takes_no_writes() {
     let known = |db: &Db| [format!("{:016x}", db.state_hash(&[]).unwrap().1)];
     assert_eq!(asked(&mut primary), known(pair.primary.engine()));
     assert_eq!(asked(&mut session), known(&pair.replica.db().unwrap()));
+}
+
+/// What a catalog says of user's definitions, in an order of its own.
+fn described(catalog: &Catalog) -> Vec<String> {
+    let mut all: Vec<String> =
+        catalog.relations.values().filter(|one| one.oid >= FIRST_USER_OID).map(|one| format!("{one:?}")).collect();
+    let names = catalog.names.iter().filter(|(_, oid)| **oid >= FIRST_USER_OID);
+    all.extend(names.map(|((schema, name), oid)| format!("name {schema}.{name} {oid}")));
+    all.extend(
+        catalog
+            .index_owner
+            .iter()
+            .filter(|(oid, _)| **oid >= FIRST_USER_OID)
+            .map(|(oid, table)| format!("index {oid} of {table}")),
+    );
+    all.extend(catalog.referencing.iter().map(|(oid, tables)| format!("{oid} is referred to by {tables:?}")));
+    let schemas = catalog.schemas.values().filter(|one| one.oid >= FIRST_USER_OID || one.oid == PUBLIC);
+    all.extend(schemas.map(|one| format!("schema {} {}", one.oid, one.name)));
+    all.sort();
+    all
+}
+
+/// Goal: a replica's catalog, which is made of what each commit writes, is the one that reading all of it makes (T203). Method: definitions of
+/// every kind, names that change places, several in one transaction, and some that are rolled back; both after each.
+#[test]
+fn followed_definitions_are_those_that_are_read() {
+    let mut pair = Pair::new();
+    let mut primary = pair.primary.connect("collie", "test", None).unwrap();
+    assert_eq!(ask(&mut primary, "CREATE TABLE before (id int PRIMARY KEY, name text)"), NOTHING);
+    pair.ship();
+    let db = pair.replica.db().unwrap();
+    let (database, _) = Database::over(db.clone(), Env::real(), Settings::default()).unwrap();
+    let mut kinds = std::collections::BTreeSet::new();
+    for text in [
+        "CREATE TABLE a (id int PRIMARY KEY, v int CHECK (v > 0), w text DEFAULT 'x')",
+        "CREATE TABLE b (id int PRIMARY KEY, a int REFERENCES a)",
+        "CREATE INDEX a_v ON a (v)",
+        "CREATE SCHEMA s",
+        "CREATE TABLE s.a (id int PRIMARY KEY)",
+        "ALTER TABLE a RENAME COLUMN w TO z",
+        "ALTER TABLE a ALTER COLUMN v TYPE bigint",
+        "ALTER TABLE a RENAME TO c",
+        "BEGIN; ALTER TABLE c RENAME TO d; ALTER TABLE b RENAME TO c; ALTER TABLE d RENAME TO b; COMMIT",
+        "BEGIN; CREATE TABLE made (n int); INSERT INTO made VALUES (1); DROP TABLE made; CREATE TABLE made (m int); COMMIT",
+        "BEGIN; SAVEPOINT one; CREATE TABLE gone (n int); ROLLBACK TO one; CREATE TABLE stays (n int); COMMIT",
+        "TRUNCATE before",
+        "DROP INDEX a_v",
+        "DROP TABLE c",
+        "DROP TABLE s.a; DROP SCHEMA s",
+        "INSERT INTO before VALUES (1, 'no definition')",
+    ] {
+        assert_eq!(ask(&mut primary, text), NOTHING, "{text}");
+        pair.ship();
+        let mut session = db.session().unwrap();
+        session.begin(collie_engine::Isolation::ReadCommitted, true).unwrap();
+        session.begin_statement(collie_engine::StatementKind::ReadOnly).unwrap();
+        let read = described(&store::load(&db, &session).unwrap().catalog);
+        session.rollback();
+        assert_eq!(described(&database.catalog()), read, "{text}");
+        kinds.insert(read);
+    }
+    assert!(kinds.len() >= 14, "each defined something: {}", kinds.len());
+    assert_eq!(pair.replica.state_hash().unwrap().1, pair.primary.engine().state_hash(&[]).unwrap().1);
+}
+
+/// Goal: L4: a transaction that keeps its snapshot reads the table that it read before, although its primary has dropped it, made another one
+/// of that name, changed its columns or truncated it; the next transaction, and one at READ COMMITTED, read the new one. Method: one of
+/// each beside each change, by plain and by prepared statements.
+#[test]
+fn kept_snapshot_reads_the_table_that_its_name_meant() {
+    let mut pair = Pair::new();
+    let mut primary = pair.primary.connect("collie", "test", None).unwrap();
+    for text in ["CREATE TABLE t (id int PRIMARY KEY, v int)", "INSERT INTO t SELECT i, i FROM generate_series(1, 5) i"]
+    {
+        assert_eq!(ask(&mut primary, text), NOTHING);
+    }
+    pair.ship();
+    let (database, _) = Database::over(pair.replica.db().unwrap(), Env::real(), Settings::default()).unwrap();
+    let count = "SELECT count(*) FROM t";
+    for (level, change, after) in [
+        ("REPEATABLE READ", "DROP TABLE t; CREATE TABLE t (id int PRIMARY KEY, v int)", "0"),
+        (
+            "SERIALIZABLE",
+            "INSERT INTO t SELECT i, i FROM generate_series(1, 7) i; ALTER TABLE t ALTER COLUMN v TYPE text",
+            "7",
+        ),
+        ("REPEATABLE READ", "TRUNCATE t", "0"),
+        ("SERIALIZABLE", "DROP TABLE t", "42P01"),
+    ] {
+        let connect = || database.connect("collie", "test", None).unwrap();
+        let (mut kept, mut moves) = (connect(), connect());
+        assert_eq!(ask(&mut moves, "BEGIN"), NOTHING);
+        assert_eq!(ask(&mut kept, &format!("BEGIN ISOLATION LEVEL {level}")), NOTHING);
+        assert_eq!(ask(&mut kept, "PREPARE counts AS SELECT count(*) FROM t"), NOTHING);
+        let before = ask(&mut kept, "EXECUTE counts");
+        assert_eq!(ask(&mut moves, count), before);
+        for text in change.split("; ") {
+            assert_eq!(ask(&mut primary, text), NOTHING, "{text}");
+            pair.ship();
+            assert_eq!(ask(&mut kept, count), before, "{level}, {text}");
+            assert_eq!(ask(&mut kept, "EXECUTE counts"), before, "{level}, {text}");
+            assert_eq!(ask(&mut kept, "SELECT count(*) FROM pg_class WHERE relname = 't'"), ["1"], "{level}, {text}");
+        }
+        assert_eq!(ask(&mut moves, count), [after], "{change}");
+        assert_eq!(ask(&mut kept, "COMMIT"), NOTHING);
+        assert_eq!(ask(&mut kept, count), [after], "{change}");
+    }
 }
 
 /// Goal: P1, P2 and P4 of `position.rs`: with the token of a commit a replica's session sees what the commit did, a table that it has made

@@ -256,9 +256,11 @@ impl Session {
         self.identity.activity.is_told_to_end()
     }
 
-    /// Returns the catalog this session sees: the newest committed one, or its own while it changes definitions.
+    /// Returns the catalog this session sees: the newest committed one, or its own while it changes definitions; on a replica that of its
+    /// snapshot, if it keeps one.
     fn catalog(&self) -> Arc<Catalog> {
-        self.transaction.overlay.clone().unwrap_or_else(|| self.database.catalog())
+        let own = self.transaction.overlay.clone().or_else(|| self.pinned_catalog());
+        own.unwrap_or_else(|| self.database.catalog())
     }
 
     /// Returns the schemas of the search path that exist, in order.

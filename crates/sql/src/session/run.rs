@@ -380,12 +380,19 @@ impl Session {
             self.engine.note_purpose(planned.verb == Verb::Delete);
             draining(client, self.wait_for_room()).await?;
         }
-        planned = draining(client, self.lock_planned(stmt, declared, planned)).await?;
-        if planned.analyzed.assigns_xid {
-            self.refuse_read_only("pg_current_xact_id()")?;
-            self.engine.assign_xid()?;
+        loop {
+            planned = draining(client, self.lock_planned(stmt, declared, planned)).await?;
+            if planned.analyzed.assigns_xid {
+                self.refuse_read_only("pg_current_xact_id()")?;
+                self.engine.assign_xid()?;
+            }
+            self.begin_statement(planned.analyzed.writes)?;
+            if self.is_planned_for_snapshot(planned.epoch) {
+                break;
+            }
+            // L4 of `following.rs`: a definition came between the plan and the snapshot.
+            self.engine.end_statement();
         }
-        self.begin_statement(planned.analyzed.writes)?;
         if let Some(reading) = &mut self.reading {
             reading.snapshot = self.engine.snapshot();
         }
@@ -446,7 +453,12 @@ impl Session {
     pub(super) fn begin_statement(&mut self, writes: bool) -> Result<()> {
         self.wait_for_position()?;
         let kind = if writes { StatementKind::Write } else { StatementKind::ReadOnly };
-        Ok(self.engine.begin_statement(kind)?)
+        let before = self.catalog_to_pin();
+        self.engine.begin_statement(kind)?;
+        match before {
+            Some(before) => self.pin_catalog(before).inspect_err(|_| self.engine.end_statement()),
+            None => Ok(()),
+        }
     }
 
     /// Steps an execution once.

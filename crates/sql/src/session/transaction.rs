@@ -72,6 +72,8 @@ pub(super) struct Transaction {
     settings_after_commit: Option<Settings>,
     /// The private catalog (B2).
     pub(super) overlay: Option<Arc<Catalog>>,
+    /// Of a replica: what its snapshot shows of the catalog, once it keeps one (L4 of `following.rs`).
+    pub(super) pinned: Option<Arc<Catalog>>,
     /// Families made in this transaction (B3).
     pub(super) made: Vec<CfId>,
     /// Families that are no longer named once it commits (B3).

@@ -53,7 +53,7 @@ pub(super) fn slots(out: &mut Exposition, slots: &[SlotRow]) {
     let mut each = |name: &str, help: &str, figure: &dyn Fn(&SlotRow) -> Option<Figure>| {
         by_slot(out, (name, help), slots, |row| &row.slot, figure);
     };
-    each("collie_slot_kept_bytes", "Bytes of log that are kept for a slot.", &|row| Some(row.kept_bytes.into()));
+    each("collie_slot_kept_bytes", "Bytes in log files that are kept for a slot.", &|row| Some(row.kept_bytes.into()));
     each("collie_slot_limit_bytes", "How many may be.", &|row| Some(row.bytes_max.into()));
     each("collie_slot_unheard_seconds", "For how long nobody has heard of its replica.", &|row| {
         Some(Duration::from_millis(u64::try_from(row.unheard_ms).unwrap_or(0)).into())
