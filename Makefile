@@ -1,6 +1,7 @@
 # make run     builds and starts the server
 # make demo    builds, starts a primary, a replica and a load, and says where their page is
 # make test    what CI runs: installs what the tests need, then format, lints, unit, model, fuzz, crash and client tests
+# make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
 # make histories  ten million random transactions, everything they saw checked
@@ -56,6 +57,14 @@ test: tools lint build unit python model lab
 lint: run-tools
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# Licences, sources and known vulnerabilities of what is linked, where cargo-deny is installed; the list of advisories is fetched if it can be, and
+# the last one that was is used otherwise.
+deny:
+	@command -v cargo-deny > /dev/null || { echo "cargo-deny is not installed (cargo install cargo-deny): only tests/tidy has looked"; exit 1; }
+	cargo-deny check --hide-inclusion-graph bans licenses sources
+	@cargo-deny fetch db || echo "no new advisories could be fetched: what is here is looked at"
+	cargo-deny check --disable-fetch advisories
 
 build: run-tools
 	$(CARGO) build --workspace --all-targets $(MISTAKES)

@@ -22,6 +22,7 @@ mod live_snapshots;
 mod lock_strength;
 mod lsn;
 mod map;
+mod one_line;
 mod quantity;
 mod remedy;
 
@@ -31,5 +32,6 @@ pub use live_snapshots::LiveSnapshots;
 pub use lock_strength::LockStrength;
 pub use lsn::{Lsn, ParseLsnError};
 pub use map::{KeyHash, Map, Set};
+pub use one_line::one_line;
 pub use quantity::{bytes_text, time_text};
 pub use remedy::Remedy;

@@ -18,7 +18,8 @@ use crate::{
 pub(crate) struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Directory to make; it may be there if it is empty.
+    /// What to make: of a running server a name below its server.copy_dir (by default copies in its data directory), or the whole path of
+    /// that; with --data a directory. It may be there if it is empty.
     #[arg(value_name = "DIR", required = true)]
     dir: Option<PathBuf>,
     #[command(flatten)]

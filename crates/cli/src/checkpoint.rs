@@ -15,7 +15,8 @@ use crate::{copying::Copying, progress::Recovery, serve, shell, wal::count};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Directory to make; it may be there if it is empty.
+    /// What to make: of a running server a name below its server.copy_dir (by default copies in its data directory), or the whole path of
+    /// that; with --data a directory. It may be there if it is empty.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     #[command(flatten)]
@@ -49,6 +50,7 @@ struct Made {
     end: String,
     files: u64,
     bytes: u64,
+    dir: String,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -61,12 +63,12 @@ pub(crate) fn make(dir: &Path, source: &Source, options: CheckpointOptions, json
         Some(data) => by_itself(data, source, dir, options)?,
         None => by_server(source.url.as_deref().unwrap_or(shell::DEFAULT_URL), dir, options)?,
     };
-    let Made { start, from, end, files, bytes } = made;
+    let Made { start, from, end, files, bytes, dir } = made;
     if json {
         println!(
             "{}",
             json!({
-                "dir": dir.display().to_string(),
+                "dir": dir,
                 "start_lsn": start,
                 "from_lsn": from,
                 "end_lsn": end,
@@ -75,7 +77,7 @@ pub(crate) fn make(dir: &Path, source: &Source, options: CheckpointOptions, json
             })
         );
     } else {
-        println!("made {}: {}, {}", dir.display(), count(files, "file"), count(bytes, "byte"));
+        println!("made {dir}: {}, {}", count(files, "file"), count(bytes, "byte"));
         println!("it holds every commit below {end}, and can be restored to positions from {from} on");
     }
     Ok(ExitCode::SUCCESS)
@@ -101,12 +103,15 @@ fn by_itself(data: &Path, source: &Source, dir: &Path, options: CheckpointOption
     let made = made?;
     db.close().with_context(|| format!("the copy is made, but {} was not closed", data.display()))?;
     let [start, from, end] = [made.start, made.from, made.end].map(|lsn| lsn.to_string());
-    Ok(Made { start, from, end, files: made.files, bytes: made.bytes })
+    Ok(Made { start, from, end, files: made.files, bytes: made.bytes, dir: dir.display().to_string() })
 }
 
 /// Asks a server to copy what it has open.
 fn by_server(url: &str, dir: &Path, options: CheckpointOptions) -> anyhow::Result<Made> {
-    let dir = std::path::absolute(dir).with_context(|| format!("cannot look up {}", dir.display()))?;
+    // A name is the server's business, a path is meant as this shell has it.
+    let is_name = dir.components().count() == 1 && !dir.to_string_lossy().contains('/');
+    let dir = if is_name { Ok(dir.to_owned()) } else { std::path::absolute(dir) }
+        .with_context(|| format!("cannot look up {}", dir.display()))?;
     let Some(path) = dir.to_str() else { bail!("{} is not UTF-8, which a server takes only", dir.display()) };
     let sql = format!("CALL collie_checkpoint('{}', {})", path.replace('\'', "''"), options.copy);
     let runtime =
@@ -114,7 +119,10 @@ fn by_server(url: &str, dir: &Path, options: CheckpointOptions) -> anyhow::Resul
     let messages = runtime.block_on(async {
         let client = shell::connect(url).await?;
         client.simple_query(&sql).await.map_err(|error| match error.as_db_error() {
-            Some(refused) => anyhow::anyhow!("{}", refused.message()),
+            Some(refused) => match refused.hint() {
+                Some(hint) => anyhow::anyhow!("{}: {hint}", refused.message()),
+                None => anyhow::anyhow!("{}", refused.message()),
+            },
             None => anyhow::anyhow!("{url}: {}", shell::cause(&error)),
         })
     })?;
@@ -126,7 +134,8 @@ fn by_server(url: &str, dir: &Path, options: CheckpointOptions) -> anyhow::Resul
     let number = |name: &str| text(name)?.parse().ok();
     let made = || {
         let (start, from, end) = (text("start_lsn")?, text("from_lsn")?, text("end_lsn")?);
-        Some(Made { start, from, end, files: number("files")?, bytes: number("bytes")? })
+        let (files, bytes, dir) = (number("files")?, number("bytes")?, text("directory")?);
+        Some(Made { start, from, end, files, bytes, dir })
     };
     made().with_context(|| format!("{url} did not say what it made: is it a Collie server of this version?"))
 }

@@ -14,6 +14,7 @@ mod demo;
 mod progress;
 mod promote;
 mod render;
+mod replica_key;
 mod restore;
 mod serve;
 mod shell;
@@ -58,12 +59,12 @@ enum Command {
     Status(status::Args),
     /// Copy a database to a directory that opens by itself, sharing its tables.
     ///
-    /// Works while the server runs, which then makes the copy: DIR is on its machine. Tables are linked, not copied, where
+    /// Works while the server runs, which then makes the copy, on its machine and below its server.copy_dir: DIR is a name there. Tables are linked, not copied, where
     /// both directories are on one file system: quick, and no second copy of what may rot. For that: collie backup.
     Checkpoint(checkpoint::Args),
     /// Copy a database to a directory that shares nothing with it, or check such a copy.
     ///
-    /// Works while the server runs, which then makes the copy: DIR is on its machine. The copy holds every commit that returned
+    /// Works while the server runs, which then makes the copy, on its machine and below its server.copy_dir: DIR is a name there. The copy holds every commit that returned
     /// before the call, and those that came while its tables were copied; it lists the checksums of all its files.
     Backup(backup::Args),
     /// Make a data directory from a backup, after checking every byte of it.
@@ -77,6 +78,13 @@ enum Command {
     /// list of replicas that acknowledge commits it leads only if it holds every commit that was acknowledged by them; without one
     /// it is promoted at once, and how much of its primary's log it lacked at last contact is printed.
     Promote(promote::Args),
+    /// Show or change the key by which the nodes of a database know each other.
+    ///
+    /// The first node makes it when it serves replicas (DIR/replication.key); each further node needs a copy before it can be filled.
+    ReplicaKey {
+        #[command(subcommand)]
+        command: replica_key::Command,
+    },
     /// Look at a log, check it, or cut it.
     ///
     /// dump, verify and stat change nothing and do not disturb a running server; truncate-at is for a stopped one.
@@ -109,7 +117,13 @@ enum Command {
 
 fn main() -> ExitCode {
     allocated::offer();
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // What a benchmark writes is for everybody.
+    if !matches!(command, Command::Bench { .. }) {
+        // Files that libraries make are the owner's alone too: tables, samples, models, backups.
+        rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    }
+    let result = match command {
         Command::Serve(args) => serve::run(args),
         Command::Sql(args) => shell::run(args),
         Command::Status(args) => status::run(&args),
@@ -117,6 +131,7 @@ fn main() -> ExitCode {
         Command::Backup(args) => backup::run(&args),
         Command::Restore(args) => restore::run(&args),
         Command::Promote(args) => promote::run(&args),
+        Command::ReplicaKey { command } => replica_key::run(command),
         Command::Wal { command } => wal::run(command),
         Command::Train { command } => train::run(command),
         Command::Demo(args) => demo::run(&args),
@@ -135,11 +150,12 @@ fn main() -> ExitCode {
 /// Returns an error in one line: what was added on the way, outermost first, then its causes, none of them twice. Errors of the crates name
 /// their cause themselves.
 fn one_line(error: &anyhow::Error) -> String {
-    error.chain().fold(String::new(), |line, cause| match cause.to_string() {
+    let line = error.chain().fold(String::new(), |line, cause| match cause.to_string() {
         cause if line.is_empty() => cause,
         cause if line.contains(&cause) => line,
         cause => format!("{line}: {cause}"),
-    })
+    });
+    collie_base::one_line(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
-//! `collie promote`: makes a running replica a primary.
+//! `collie promote`: makes a running replica a primary; with `--force-term` also one that has promised a term in which nobody leads.
 
-use std::process::ExitCode;
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
+use collie_base::Term;
+use collie_engine::{Promise, Who, log_dir_of};
+use collie_env::Env;
 use collie_server::config::parse_time;
 
 use crate::shell;
@@ -15,6 +18,14 @@ pub(crate) struct Args {
     /// Ask nobody: what only the old primary and other replicas have is lost, and how much at last contact is printed.
     #[arg(long)]
     force: bool,
+    /// Lead in this term, asking nobody and forgetting whatever the node has promised: for one that has promised a term in which nobody can
+    /// lead. Two nodes may lead afterwards: see that no other one does. With --data, of a server that is stopped.
+    #[arg(long, value_name = "TERM", conflicts_with_all = ["force", "switchover"])]
+    force_term: Option<u64>,
+    /// With --force-term: the data directory of a server that is stopped. A primary's leads in TERM again when it is started, which must be
+    /// the term that it led in; a replica's follows whoever leads in TERM or a higher one.
+    #[arg(long, value_name = "DIR", requires = "force_term", conflicts_with = "url")]
+    data: Option<PathBuf>,
     /// Have the primary, which must be there, hand over: nothing is lost, and it becomes a replica. If that fails it goes on.
     #[arg(long, conflicts_with = "force")]
     switchover: bool,
@@ -27,6 +38,12 @@ pub(crate) struct Args {
 impl Args {
     /// Returns the statement that does it.
     fn statement(&self) -> anyhow::Result<String> {
+        if let Some(term) = self.force_term {
+            return Ok(format!(
+                "SELECT pg_catalog.collie_promote_in({})",
+                i64::try_from(term).context("--force-term")?
+            ));
+        }
         if !self.switchover {
             return Ok(format!("SELECT pg_catalog.collie_promote({})", self.force));
         }
@@ -45,7 +62,33 @@ impl Args {
     }
 }
 
+/// What is said before promises are given up.
+const WARNING: &str = "warning: what this node has promised to others is given up: if another one leads, or is promoted by them, both \
+                       take writes, and those of one are lost";
+
+/// Gives up what the closed directory `data` has promised, for `term`.
+fn force(data: &std::path::Path, term: u64) -> anyhow::Result<ExitCode> {
+    let env = Env::real();
+    let log = log_dir_of(data, &env)?;
+    let lock = log.join("LOCK");
+    let _held =
+        env.files.lock(&lock).map_err(|error| anyhow::anyhow!("{}: {error}: stop its server first", lock.display()))?;
+    let who = Who::read(data, &env)?.with_context(|| format!("{} holds no database", data.display()))?;
+    let told = if who.follows { "follows whoever leads in" } else { "leads in" };
+    let forced = Promise::force(&env, data, Term::new(term));
+    let before =
+        forced.with_context(|| format!("{} has records of term {} and {told} it", data.display(), who.term))?;
+    println!("{}: had promised term {}; it {told} term {term} when it is started", data.display(), before.term);
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if let Some(term) = args.force_term {
+        eprintln!("{WARNING}");
+        if let Some(data) = &args.data {
+            return force(data, term);
+        }
+    }
     let asked = args.statement()?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start a thread")?;

@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
+use collie_base::one_line;
 use collie_env::Env;
 use collie_server::{Server, config::Config};
 
@@ -93,7 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config.set("server.replica_of", primary)?;
     }
     config.engine.read_only = args.read_only;
-    config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{line}"));
+    config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{}", one_line(line)));
     config.trainer = std::env::current_exe().ok();
     let env = Env::real();
     let mut recovery = Recovery::new(&*env.clock);
@@ -109,7 +110,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         server.note_commit_times();
     }
     for notice in &report.notices {
-        eprintln!("{notice}");
+        eprintln!("{}", one_line(notice));
     }
     if report.created {
         eprintln!("made a new database in {}", args.data.display());

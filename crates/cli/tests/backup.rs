@@ -35,8 +35,13 @@ struct Server {
 
 impl Server {
     fn start(data: &str) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    fn start_with(data: &str, more: &[&str]) -> Self {
         let mut child = Command::new(COLLIE)
             .args(["serve", "--data", data, "--listen", "127.0.0.1:0", "--set", "wal.ring=private"])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -71,7 +76,7 @@ fn path(dir: &tempfile::TempDir, name: &str) -> String {
 fn running_server_is_copied_checked_and_restored() {
     let dir = tempfile::tempdir().unwrap();
     let (data, backup, restored) = (path(&dir, "data"), path(&dir, "it's a backup"), path(&dir, "restored"));
-    let server = Server::start(&data);
+    let server = Server::start_with(&data, &["--set", &format!("server.copy_dir={}", dir.path().display())]);
     server.sql("CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000)");
     assert!(!fs::read_dir(dir.path().join("data/levels")).unwrap().any(|entry| entry.unwrap().path().is_dir()));
     server.sql("CHECKPOINT");
@@ -85,7 +90,7 @@ fn running_server_is_copied_checked_and_restored() {
     let again = collie(&["backup", &backup, "--url", &server.url]).refused();
     assert!(again.contains("it is not empty"), "{again}");
     let inside = collie(&["checkpoint", &path(&dir, "data/inside"), "--url", &server.url]).refused();
-    assert!(inside.contains("lies inside the directory that is copied"), "{inside}");
+    assert!(inside.contains("copies are made in ") && inside.contains("server.copy_dir"), "{inside}");
     drop(server);
     let whole = collie(&["backup", "verify", &backup, "--json"]).json();
     assert_eq!(

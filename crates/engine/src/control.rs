@@ -40,6 +40,8 @@ const MAGIC: &[u8; 8] = b"COLLIEDB";
 const FORMAT_VERSION: u32 = 2;
 const NAME: &str = "control";
 const TEMPORARY_NAME: &str = "control.new";
+/// An operator may have put the key for replication there before (docs/format.md).
+const KEY_NAME: &str = "replication.key";
 /// More than half a million histories: a limit for garbage, not for use. Programs that wrote all of them refused to read above 1 MiB, so
 /// none left much more.
 const FILE_BYTES_MAX: usize = 16 << 20;
@@ -137,7 +139,7 @@ impl Control {
 
     /// Returns a name in a directory without a control file that is not the remains of a creation cut short.
     pub(crate) fn first_foreign(names: &[String]) -> Option<String> {
-        names.iter().find(|name| *name != TEMPORARY_NAME).cloned()
+        names.iter().find(|name| ![TEMPORARY_NAME, KEY_NAME].contains(&name.as_str())).cloned()
     }
 
     /// Returns where the log lies.

@@ -188,6 +188,13 @@ pub enum EngineError {
         /// What the levels were flushed up to.
         flushed: Lsn,
     },
+    /// Others than its owner have rights to a data directory.
+    Exposed {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// A file of a backup is not as it was made, or the directory is none.
     BadBackup {
         /// The file.
@@ -277,6 +284,7 @@ impl EngineError {
             | Self::ForeignDirectory { .. }
             | Self::WrongLogDir { .. }
             | Self::ForeignLogDir { .. }
+            | Self::Exposed { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
@@ -304,6 +312,7 @@ impl EngineError {
             | Self::ForeignDirectory { .. }
             | Self::WrongLogDir { .. }
             | Self::ForeignLogDir { .. }
+            | Self::Exposed { .. }
             | Self::BadTarget { .. }
             | Self::NotInBackup { .. }
             | Self::TimeNotInBackup { .. }
@@ -459,6 +468,11 @@ impl fmt::Display for EngineError {
                 }
                 write!(f, " {what}: use another backup")
             }
+            Self::Exposed { path, mode } => write!(
+                f,
+                "the data directory {0} has mode {mode:04o}, so others than its owner can look into it or change it: chmod 0700 {0}",
+                path.display()
+            ),
             Self::BadTarget { path, what } => {
                 write!(f, "cannot make a copy in {}: it {what}: name a directory that is not there yet", path.display())
             }

@@ -31,7 +31,7 @@
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
 //! | `log.rs`, `log_times.rs` | the log as transactions see it; how long a thread was in it |
-//! | `control.rs`, `history_list.rs`, `who.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; its newest histories; whose a directory is; which term was promised; the frame of such files; records for people |
+//! | `control.rs`, `history_list.rs`, `who.rs`, `owner.rs`, `promise.rs`, `frame.rs`, `describe.rs` | the control file; its newest histories; whose a directory is; that it is its owner's alone; which term was promised; the frame of such files; records for people |
 //!
 //! ```
 //! use collie_engine::{Basis, Db, Env, Insert, Isolation, Options, Outcome, StatementKind, Write};
@@ -108,6 +108,7 @@ mod no_log;
 mod old_versions;
 mod open;
 mod options;
+mod owner;
 mod planted;
 mod progress;
 mod promise;

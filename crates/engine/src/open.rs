@@ -35,7 +35,7 @@ use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
-use crate::{EngineError, Options, backup, names, no_log, read_only, salvaged};
+use crate::{EngineError, Options, backup, names, no_log, owner, read_only, salvaged};
 
 /// The position from which on a database needs its log when nothing of it was flushed to levels: its first. What was flushed
 /// is needed no more; MANIFEST says from where on it is.
@@ -462,6 +462,7 @@ pub(crate) fn copy_has_log_files(dir: &Path, env: &Env) -> bool {
 /// Reads who the directory is, or makes it somebody. Returns whether it was made.
 fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool), EngineError> {
     if let Some(control) = Control::read(env, dir)? {
+        owner::check_owned(dir, env)?;
         return Ok((control, false));
     }
     if !options.create_if_missing {
@@ -476,6 +477,7 @@ fn identify(dir: &Path, options: &Options, env: &Env) -> Result<(Control, bool),
     if let Some(found) = Control::first_foreign(&names) {
         return Err(EngineError::ForeignDirectory { path: dir.to_owned(), found });
     }
+    owner::close(dir, env)?;
     let control = Control::draw(env);
     control.write(env, dir)?;
     Ok((control, true))

@@ -10,7 +10,8 @@
 //! A directory without the file has promised nothing beyond the term of its control file.
 //!
 //! # Invariants
-//! - K1. The term of the file never falls, and within a term the node changes from 0 only, unless two lead in it by force.
+//! - K1. The term of the file never falls, and within a term the node changes from 0 only, unless two lead in it by force; but for
+//!   [`Promise::force`], by which a person gives up what was promised.
 //! - K2. A promise is durable before it is told (replication.md R8).
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
@@ -19,9 +20,9 @@ use std::path::Path;
 use collie_base::Term;
 use collie_env::Env;
 
-use crate::EngineError;
 use crate::frame;
 use crate::log_place::{read_framed, write_framed};
+use crate::{EngineError, Who};
 
 const NAME: &str = "promise";
 const MAGIC: &[u8; 8] = b"COLLIEPR";
@@ -61,6 +62,27 @@ impl Promise {
     pub fn write(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let fields = [self.term.get().to_le_bytes(), self.node.to_le_bytes()].concat();
         write_framed(env, dir, NAME, &frame::encode(MAGIC, VERSION, &fields))
+    }
+
+    /// Has the closed directory `dir` be one that has promised `term` and nothing else, higher or lower; returns what it had promised. A
+    /// primary's leads in it again, and has to have led in it; a replica's follows whoever leads in it or in a higher one.
+    ///
+    /// # Durability
+    /// Durable when this returns.
+    ///
+    /// # Errors
+    /// There is no database; its records are of another term; the system's.
+    pub fn force(env: &Env, dir: &Path, term: Term) -> Result<Self, EngineError> {
+        let who = Who::read(dir, env)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        let fits = if who.follows { term >= who.term } else { term == who.term };
+        if !fits {
+            let what = "this term: the directory of a primary leads in the term of its records only, a replica's follows in none below";
+            return Err(EngineError::InvalidArgument { what });
+        }
+        let before = Self::read(env, dir).unwrap_or_default();
+        let node = if who.follows { 0 } else { who.node_id };
+        Self { term, node }.write(env, dir)?;
+        Ok(before)
     }
 
     /// Returns what is promised once `node` has asked for `term` (K1); `None`: it was promised to somebody else, or a higher one was.

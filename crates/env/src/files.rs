@@ -181,6 +181,30 @@ pub trait Files: Send + Sync + Debug {
         None
     }
 
+    /// Returns who has rights to the file or directory `path`, as the low nine bits of its mode; `None` where a disk knows nothing of that.
+    ///
+    /// # Errors
+    /// `NotFound`, or what the operating system says.
+    fn mode(&self, _path: &Path) -> io::Result<Option<u32>> {
+        Ok(None)
+    }
+
+    /// Takes every right to the directory `dir` from everybody but its owner (mode 0700).
+    ///
+    /// # Errors
+    /// `NotFound`, or what the operating system says.
+    fn close_to_others(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Returns whether the name `path` is there and is a symbolic link, wherever that leads.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn is_link(&self, _path: &Path) -> io::Result<bool> {
+        Ok(false)
+    }
+
     /// Returns the full name of `path`, which need not exist: absolute, and where the disk has them without symbolic links, so that
     /// it can be compared with others.
     ///

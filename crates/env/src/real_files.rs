@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -142,6 +142,22 @@ impl Files for RealFiles {
         Some(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
+    fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
+        Ok(Some(fs::metadata(path)?.permissions().mode() & 0o777))
+    }
+
+    fn close_to_others(&self, dir: &Path) -> io::Result<()> {
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+    }
+
+    fn is_link(&self, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(found) => Ok(found.is_symlink()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let full = std::path::absolute(path)?;
         // What exists of it is looked up, the rest is as it is written.
@@ -268,6 +284,27 @@ mod tests {
         );
         RealFiles.create(&real.join("file")).unwrap();
         assert!(RealFiles.resolve(&real.join("file/below")).is_err(), "a file is no directory");
+    }
+
+    /// Goal: what is made is its owner's alone, whatever the process would give others; a directory that was open is closed, and a link is told
+    /// from what it leads to. Method: one of each.
+    #[test]
+    fn what_is_made_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (deep, open, link) = (dir.path().join("a/b"), dir.path().join("open"), dir.path().join("link"));
+        RealFiles.create_dir_all(&deep).unwrap();
+        RealFiles.create(&deep.join("x")).unwrap();
+        let modes = [deep.parent().unwrap(), &deep, &deep.join("x")].map(|path| RealFiles.mode(path).unwrap());
+        assert_eq!(modes, [Some(0o700), Some(0o700), Some(0o600)]);
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(RealFiles.mode(&open).unwrap(), Some(0o777));
+        RealFiles.close_to_others(&open).unwrap();
+        assert_eq!(RealFiles.mode(&open).unwrap(), Some(0o700));
+        std::os::unix::fs::symlink(&open, &link).unwrap();
+        let links = [&link, &open, &dir.path().join("absent")].map(|path| RealFiles.is_link(path).unwrap());
+        assert_eq!(links, [true, false, false]);
+        assert_eq!(RealFiles.mode(&dir.path().join("absent")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     /// Goal: a mapping shows the file's bytes, outlives the handle, and is refused beyond the end. Method: a file of

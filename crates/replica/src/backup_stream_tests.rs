@@ -60,15 +60,16 @@ fn sum(bytes: &[u8]) -> (usize, u32) {
 }
 
 /// Serves one connection of a replica, until it ends.
-fn serving(source: &Arc<WithFiles>, env: &Env, backup_bytes_per_s: u64) -> DuplexStream {
+fn serving(source: &Arc<WithFiles>, env: &Env, backup_bytes_per_s: u64) -> Trusted<DuplexStream> {
     let (near, far) = duplex(1 << 16);
+    let (near, far) = trusted(near, far);
     let heartbeat = Duration::from_millis(5);
     let stream = StreamOptions { heartbeat, timeout: PATIENCE, backup_bytes_per_s, ..StreamOptions::default() };
     let (stop, stopping) = watch::channel(false);
     let (served, env) = ((source.clone(), Arc::new(Slots::new())), env.clone());
     tokio::spawn(async move {
         let _stop = stop;
-        let _ended = serve(far, &[], "here", served, stream, env, stopping).await;
+        let _ended = serve(far, "here", served, stream, env, stopping).await;
     });
     near
 }
@@ -110,7 +111,7 @@ async fn a_base_backup_is_whole_or_an_error() {
         let (near, env) = (serving(&source, &env, 100 << 20), env.clone());
         async move {
             env.files.create_dir_all(Path::new(target)).unwrap();
-            let io = Faulty { io: near, fault, read: 0, pause: None };
+            let io = near.map(|io| Faulty { io, fault, read: 0, pause: None });
             let mut seen = Vec::new();
             let mut progress = |done, total| seen.push((done, total));
             let cloned = clone(io, Path::new(target), 9, &options(), &env, &mut progress).await;

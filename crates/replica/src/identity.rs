@@ -17,7 +17,10 @@
 
 use collie_base::{Lsn, Term};
 
-use crate::packet::{ErrorCode, Hello, History, PROTOCOL, PROTOCOL_MIN};
+use crate::{
+    packet::{ErrorCode, Hello, History, PROTOCOL, PROTOCOL_MIN},
+    term::is_absurd,
+};
 
 /// Who a node is, as far as others need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,6 +158,14 @@ pub fn decide(primary: &Identity, replica: &Identity) -> Decision {
             replica.cluster, primary.cluster
         );
         return refuse(ErrorCode::Cluster, text);
+    }
+    if is_absurd(replica.term, primary.term) {
+        let text = format!(
+            "the replica has promised term {}, which is not to be believed where the primary leads in term {}: stop it, and \
+             collie promote --force-term {1} --data DIR",
+            replica.term, primary.term
+        );
+        return refuse(ErrorCode::Term, text);
     }
     if replica.term > primary.term {
         return Decision::StepDown { term: replica.term }; // D4

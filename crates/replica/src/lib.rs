@@ -4,13 +4,16 @@
 //! ([`packet::Identify`]) and then sends the bytes of its log as they become durable ([`packet::Data`]). The replica keeps
 //! them at the same positions, applies them in order, and says how far it has come ([`packet::Ack`]).
 //!
-//! Not here: how records are applied (`engine`), how they lie on disk (`wal`), TLS and authentication (`server`).
+//! Both prove before that that they have the key of the database ([`key`]), and every packet is sealed by what came of it.
+//!
+//! Not here: how records are applied (`engine`), how they lie on disk (`wal`), TLS, and who may be a client (`server`).
 //!
 //! | folder or file | noun |
 //! |---|---|
 //! | `compare.rs` | whether a replica has the rows of its primary, and its log |
 //! | `database/` | databases of the engine on both sides |
 //! | `identity.rs` | [`identity::decide`]: which histories two nodes share, and what follows for one that wants to follow |
+//! | `key/` | [`key::KeyFile`], [`key::Trusted`]: that both ends of a connection are nodes of one database |
 //! | `life.rs` | [`Life`]: where a replica stands with its primary, from its first copy on; what log is kept for it |
 //! | `link.rs` | a connection as packets |
 //! | `packet/` | [`packet::Packet`]: every message as bytes, without sockets; offsets in docs/replication-protocol.md |
@@ -37,6 +40,7 @@ mod error;
 pub mod identity;
 #[cfg(test)]
 mod identity_tests;
+pub mod key;
 mod life;
 mod link;
 pub mod packet;

@@ -4,9 +4,12 @@
 //! - L1. No read and no write waits longer than the timeout that it was given without a byte that moves: a half-open connection
 //!   ends, a slow one does not. Who has not said who it is has the time for all of it.
 //! - L2. A packet is borrowed from the input and gone when the next one is asked for; nothing is kept of it here.
+//! - L3. Every packet is behind a proof and under a seal that only the two ends can make (`key`): one that was changed, left out, sent
+//!   twice or moved ends the connection.
 
 use std::time::Duration;
 
+use collie_base::one_line;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split},
     sync::watch,
@@ -15,6 +18,7 @@ use tokio::{
 
 use crate::{
     LinkError,
+    key::{Tags, Trusted},
     packet::{Error, From, Input, Packet, encode},
 };
 
@@ -38,15 +42,16 @@ pub(crate) struct Reading<C> {
 pub(crate) struct Writing<C> {
     io: WriteHalf<C>,
     out: Vec<u8>,
+    tags: Tags,
     timeout: Duration,
 }
 
-/// Splits a connection to a peer that has not said who it is; `early` arrived already.
-pub(crate) fn open<C: Connection>(io: C, peer: From, early: &[u8], timeout: Duration) -> (Reading<C>, Writing<C>) {
+/// Splits a connection to a peer that has the key and has not said yet which node it is (L3).
+pub(crate) fn open<C: Connection>(trusted: Trusted<C>, peer: From, timeout: Duration) -> (Reading<C>, Writing<C>) {
+    let Trusted { io, keys } = trusted;
     let (reading, writing) = split(io);
-    let mut input = Input::hello(peer);
-    input.feed(early);
-    (Reading { io: reading, input }, Writing { io: writing, out: Vec::new(), timeout })
+    let input = Input::hello(peer).sealed_by(keys.receiving);
+    (Reading { io: reading, input }, Writing { io: writing, out: Vec::new(), tags: keys.sending, timeout })
 }
 
 /// Waits until this side is told to stop, or whoever could tell is gone.
@@ -86,7 +91,7 @@ impl<C: Connection> Reading<C> {
     fn taken(&mut self) -> Result<Packet<'_>, LinkError> {
         match self.input.next()? {
             Some(Packet::Error(Error { code, fatal, text, .. })) => {
-                Err(LinkError::Told { code, fatal, text: text.to_owned() })
+                Err(LinkError::Told { code, fatal, text: one_line(text).into_owned() })
             }
             Some(packet) => Ok(packet),
             None => Err(LinkError::Unexpected { what: "end of a packet" }),
@@ -107,10 +112,17 @@ impl<C: Connection> Reading<C> {
 }
 
 impl<C: Connection> Writing<C> {
-    /// Sends a packet whole; on an error the connection is of no use any more.
-    pub(crate) async fn send(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
+    /// Fills the buffer with a packet and its seal.
+    fn put(&mut self, packet: &Packet<'_>) {
         self.out.clear();
         encode(packet, &mut self.out);
+        let seal = self.tags.seal(&self.out);
+        self.out.extend_from_slice(&seal);
+    }
+
+    /// Sends a packet whole; on an error the connection is of no use any more.
+    pub(crate) async fn send(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
+        self.put(packet);
         let mut sent = 0;
         while let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) {
             match timeout(self.timeout, self.io.write(rest)).await.map_err(|_| silent(self.timeout))?? {
@@ -124,8 +136,7 @@ impl<C: Connection> Writing<C> {
     /// Sends a packet whole, however long that takes: the caller hears whether the peer is there. A kernel that holds much unsent
     /// lets nothing be written for as long as a third of it takes to leave, which on a slow link is long.
     pub(crate) async fn send_patiently(&mut self, packet: &Packet<'_>) -> Result<(), LinkError> {
-        self.out.clear();
-        encode(packet, &mut self.out);
+        self.put(packet);
         Ok(self.io.write_all(&self.out).await?)
     }
 

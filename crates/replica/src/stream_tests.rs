@@ -38,6 +38,7 @@ use crate::{
     Keep, LinkError,
     compare::{Differing, Held},
     identity::Identity,
+    key::{Trusted, trusted},
     packet::History,
     primary::{
         BackupFile, BackupFiles, Handing, Ship, Shipment, SlotState, Slots, Source, SourceError, StreamOptions, serve,
@@ -492,8 +493,9 @@ impl Setting {
     }
 
     /// Makes a connection to the primary.
-    fn connection(&self, fault: Fault) -> Faulty {
+    fn connection(&self, fault: Fault) -> Trusted<Faulty> {
         let (near, far) = duplex(1 << 12);
+        let (near, far) = trusted(near, far);
         let (source, slots) = (Arc::new(Followed(self.primary.clone())), self.slots.clone());
         let options = StreamOptions {
             heartbeat: Duration::from_millis(5),
@@ -503,11 +505,11 @@ impl Setting {
         };
         let (stop, ended) = (self.stop.subscribe(), self.ended.clone());
         tokio::spawn(async move {
-            let result = serve(far, &[], "here", (source, slots), options, Env::real(), stop).await;
+            let result = serve(far, "here", (source, slots), options, Env::real(), stop).await;
             let line = result.map_or_else(|error| error.to_string(), |()| "over".to_owned());
             ended.lock().push(line);
         });
-        Faulty { io: near, fault, read: 0, pause: None }
+        near.map(|io| Faulty { io, fault, read: 0, pause: None })
     }
 
     /// Has `replica` follow until it ends by itself or is told to stop.

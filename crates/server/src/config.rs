@@ -37,6 +37,8 @@ pub struct Replication {
     pub auto_rebuild: bool,
     /// `replication.backup_rate`.
     pub backup_bytes_per_s: u64,
+    /// `replication.key_file`; `None`: in the data directory.
+    pub key_file: Option<PathBuf>,
     /// `replication.peers`.
     pub peers: Peers,
     /// `replication.slot`.
@@ -79,6 +81,7 @@ impl Default for Replication {
             apply_workers: 0,
             auto_rebuild: true,
             backup_bytes_per_s: 100 << 20,
+            key_file: None,
             peers: Peers::default(),
             slot: String::new(),
             slot_age: Some(Duration::from_secs(24 * 3600)),
@@ -106,6 +109,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where `/healthz`, `/readyz` and `/metrics` are answered; `None`: nowhere.
     pub http: Option<SocketAddr>,
+    /// `server.copy_dir`; `None`: `copies` in the data directory.
+    pub copy_dir: Option<PathBuf>,
     /// Connections at one time.
     pub max_connections: usize,
     /// What statements and sessions may take up.
@@ -137,6 +142,7 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 5433)),
             http: None,
+            copy_dir: None,
             max_connections: 1000,
             resources: ResourcesAsked::default(),
             max_message_bytes: 64 << 20,
@@ -251,6 +257,7 @@ impl Config {
                     return Err(bad("expected 1ms to 60s"));
                 }
             }
+            "replication.key_file" => replication.key_file = Some(value.into()).filter(|_| !value.is_empty()),
             "replication.peers" => replication.peers = value.parse().map_err(bad)?,
             "replication.quorum" => {
                 replication.quorum = QuorumList::parse(value)
@@ -283,6 +290,12 @@ impl Config {
             }
             "replication.verify" => replication.verify = Some(time()?).filter(|time| !time.is_zero()),
             "replication.window" => replication.window_bytes = bytes()?.max(1),
+            "server.copy_dir" => {
+                if !value.is_empty() && !Path::new(value).is_absolute() {
+                    return Err(bad("expected an absolute path, as in /backups"));
+                }
+                self.copy_dir = Some(value.into()).filter(|_| !value.is_empty());
+            }
             "server.http" => {
                 let address = || value.parse().map_err(|_| bad("expected ADDRESS:PORT, as in 127.0.0.1:8433"));
                 self.http = if value.is_empty() { None } else { Some(address()?) };

@@ -38,7 +38,7 @@ use crate::{
     reads::feed,
     replication::{
         self, Exchange, Following, Healing, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose,
-        difference, guard, hand_over, is_empty, name_of, reason, rebuild, set_aside, settle,
+        difference, guard, hand_over, is_empty, key, name_of, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
     stopping::flush_tables,
@@ -232,14 +232,17 @@ impl Life {
         let quorum = replication.quorum.is_some() || replication.listen.is_some();
         let engine = || Options { connections: config.max_connections, quorum, ..config.engine.clone() };
         settle(data, env)?;
-        let (database, report, mut following) = match choose(runtime, config, data, env)? {
+        let own_key = key::key_of(config, data, env);
+        let (database, report, mut following) = match choose(runtime, config, (&**data, &own_key), env)? {
             Role::Primary => {
                 let session = config.session.clone();
                 let (database, report) = Database::open(data, engine(), env.clone(), session, progress)?;
+                key::make(&own_key, config)?;
                 (database, report, None)
             }
             Role::Replica(addresses) => {
                 difference::check(data, env)?;
+                key::demand(&own_key)?;
                 let mut node = is_empty(env, data)?.then(|| env.random.u64());
                 let created = node.is_some();
                 let (db, mut report, following) = loop {
@@ -296,6 +299,12 @@ impl Life {
         database.limit_resources(config.resources);
         database.block_by(|work| tokio::task::block_in_place(work));
         database.yield_by(|| Box::pin(tokio::task::yield_now()));
+        let copies = config.copy_dir.clone().map_or_else(|| std::path::absolute(data.join("copies")), Ok);
+        database.copy_below(copies.map_err(|source| ServeError::Io {
+            operation: "look up",
+            what: data.display().to_string(),
+            source,
+        })?);
         let db = database.engine().clone();
         let node = match &following {
             Some(following) => following.node_of(db),
@@ -322,6 +331,7 @@ impl Life {
                     match how {
                         Promotion::Agreed => candidate.promote(false).await,
                         Promotion::Forced => candidate.promote(true).await,
+                        Promotion::InTerm(term) => candidate.promote_in(Term::new(term)).await,
                         Promotion::Switchover { wait } => candidate.switch_over(wait).await,
                     }
                 });
@@ -330,7 +340,7 @@ impl Life {
         } else if !config.engine.read_only {
             let peers = config.replication.peers.clone();
             let name = name_of(config, node.db.node_id());
-            runtime.spawn(announce(node.terms.clone(), peers, name, node.db.clone()));
+            runtime.spawn(announce(node.terms.clone(), peers, (name, own_key.clone()), node.db.clone()));
         }
         if !config.engine.read_only {
             let applying = following.as_ref().map(Following::applying);
@@ -347,7 +357,8 @@ impl Life {
             Some(address) => {
                 let share = config.training.read_share;
                 let reads = (share > 0.0).then(|| feed(&database, share));
-                let replicas = Replicas::bind(runtime, address, config, node.clone(), (&**data, reads), env.clone())?;
+                let node = (node.clone(), own_key);
+                let replicas = Replicas::bind(runtime, address, config, node, (&**data, reads), env.clone())?;
                 database.show_replication(replicas.shown());
                 // The next life is found at the same place.
                 config.replication.listen = Some(replicas.address());

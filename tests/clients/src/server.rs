@@ -51,7 +51,9 @@ impl Place {
         let make = |dir: &Path| tempfile::Builder::new().prefix("collie-clients-").tempdir_in(dir);
         let dir = make(&std::env::temp_dir()).expect("a temporary directory");
         let rings = make("/dev/shm".as_ref()).or_else(|_| make(&std::env::temp_dir())).expect("a temporary directory");
-        Self { dir, rings }
+        let place = Self { dir, rings };
+        collie_netlab::plant_key(&key_beside(&place.data())).expect("a key can be written");
+        place
     }
 
     /// Returns the data directory, which the server makes.
@@ -395,7 +397,13 @@ fn serve(data: &Path) -> Command {
 }
 
 fn serve_by<'a>(command: &'a mut Command, data: &Path) -> &'a mut Command {
-    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data)
+    let key = format!("replication.key_file={}", key_beside(data).display());
+    command.args(["serve", "--listen", "127.0.0.1:0", "--set", &key, "--data"]).arg(data)
+}
+
+/// Returns where the key of tests is, which the servers of all places have: beside the data directory.
+fn key_beside(data: &Path) -> PathBuf {
+    data.with_file_name("key of tests")
 }
 
 fn pid_of(child: &Child) -> Pid {

@@ -136,7 +136,9 @@ fn only_this_machine_reads_the_console() {
     };
     assert_eq!(allowed("http://127.0.0.1:8434").as_deref(), Some("http://127.0.0.1:8434"));
     assert_eq!(allowed("http://example.org"), None);
-    assert_eq!(asked("/metrics", "Host: example.org").status, 200, "others watch by any name");
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        assert_eq!(asked(path, "Host: example.org").status, 421, "{path}");
+    }
 }
 
 /// Waits until the servers that a demo had are gone.

@@ -194,12 +194,12 @@ fn garbage_and_slow_requests_do_no_harm() {
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 4"), "{:?}", String::from_utf8_lossy(&answer));
     }
     let asked = |request: &str| http::Answer::read(&http::send(address, request.as_bytes()));
-    let post = asked("POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    let post = asked("POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD")));
-    assert_eq!(asked("GET /etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n").status, 404);
-    let head = asked("HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(asked("GET /etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n").status, 404);
+    let head = asked("HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!((head.status, head.body.as_str()), (200, ""));
-    let twice = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n".repeat(2);
+    let twice = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
     assert_eq!(asked(&twice).body, "ok\n", "a connection has one answer");
     drop(slow.drain(..199));
     // The last one that is open is let go when its time is over.

@@ -33,6 +33,7 @@ mod row_locks;
 mod serializable;
 mod sql_errors;
 mod status;
+mod strangers;
 mod switchover;
 mod synchronous;
 mod time_limits;

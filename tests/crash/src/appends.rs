@@ -236,7 +236,9 @@ fn play(plan: &Plan, round: u64, mix: Mix, seed: u64, data: &Path, history: &mut
         let ring = ["shared", "private"][usize::try_from(round / 2 % 2)?];
         let settings = [("ring", ring), ("ring_dir", &rings.path().display().to_string()), ("protocol", protocol)];
         let mut settings = settings.map(|(name, value)| format!("wal.{name}={value}")).to_vec();
-        settings.extend(port.iter().flat_map(settings_of_primary));
+        if let Some(port) = &port {
+            settings.extend(settings_of_primary(port, dir)?);
+        }
         Server::start_logged(&plan.server, &planted(), data, &settings, &dir.join("primary.log"))
     };
     let shared = Shared::new(plan.transactions);

@@ -1,7 +1,8 @@
-//! `Forger`: a proxy in front of a primary that changes packets of replication on their way and seals them again, so that no checksum
-//! tells: what a mistake in a program, or in its memory, would send.
+//! `Forger`: a proxy in front of a primary that changes packets of replication on their way and seals them again, so that no checksum and no
+//! seal tells: what a mistake in a program, or in its memory, would send. It has the key of tests (`key.rs`), as whoever forges needs it.
 //!
-//! Changes are made in place: no packet gets longer or shorter. The other direction is left alone.
+//! Changes are made in place: no packet gets longer or shorter. The other direction is left alone; what it says in the start-up goes into the
+//! keys of the seals.
 
 use std::{
     fmt,
@@ -16,6 +17,9 @@ use std::{
 };
 
 use collie_base::checksum::crc32c;
+use parking_lot::Mutex;
+
+use crate::key::{hmac, key_of_listener};
 
 /// How often a thread that waits looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -24,9 +28,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const HEAD_BYTES: usize = 5;
 
 /// The checksum at the end.
-const SEAL_BYTES: usize = 4;
+const CHECKSUM_BYTES: usize = 4;
 
-/// What becomes of a packet's checksum.
+/// The seal behind a packet.
+const SEAL_BYTES: usize = 16;
+
+/// Type and length of a message of the start-up, and the number of an authentication message.
+const MESSAGE_HEAD_BYTES: usize = 5;
+const CODE_BYTES: usize = 4;
+
+/// AuthenticationSASLContinue: the challenge.
+const CHALLENGE: [u8; 4] = [0, 0, 0, 11];
+
+/// The name of the mechanism and a length, before a greeting.
+const GREETING_AT: usize = b"COLLIE-HMAC-SHA-256\0".len() + 4;
+
+/// More than a start-up has.
+const STARTUP_BYTES_MAX: usize = 4096;
+
+/// What becomes of a packet's checksum and its seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealed {
     /// It is made to fit.
@@ -103,9 +123,17 @@ fn pass_both(near: TcpStream, primary: SocketAddr, forge: &Arc<Forge>, over: &Ar
     });
     let Ok((back_to, back_from, far)) = prepared else { return Vec::new() };
     let [out_over, back_over] = [over.clone(), over.clone()];
-    let mut packets = Packets { forge: forge.clone(), waiting: Vec::new(), is_greeted: false };
+    let said: Arc<Mutex<Vec<u8>>> = Arc::default();
+    let mut packets = Packets::new(forge.clone(), said.clone());
     vec![
-        thread::spawn(move || pass(&near, &far, &out_over, |bytes| bytes.to_vec())),
+        thread::spawn(move || {
+            pass(&near, &far, &out_over, |bytes| {
+                let mut said = said.lock();
+                let room = STARTUP_BYTES_MAX.saturating_sub(said.len());
+                said.extend_from_slice(&bytes[..bytes.len().min(room)]);
+                bytes.to_vec()
+            });
+        }),
         thread::spawn(move || pass(&back_from, &back_to, &back_over, |bytes| packets.take(bytes))),
     ]
 }
@@ -133,11 +161,20 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, over: &AtomicBool, mut change:
 struct Packets {
     forge: Arc<Forge>,
     waiting: Vec<u8>,
-    /// PostgreSQL's start-up is over: packets follow.
-    is_greeted: bool,
+    /// What the node that connects has said first.
+    said: Arc<Mutex<Vec<u8>>>,
+    challenge: Vec<u8>,
+    /// PostgreSQL's start-up is over: packets follow, sealed by this key.
+    key: Option<[u8; 32]>,
+    /// How many packets have passed.
+    passed: u64,
 }
 
 impl Packets {
+    fn new(forge: Arc<Forge>, said: Arc<Mutex<Vec<u8>>>) -> Self {
+        Self { forge, waiting: Vec::new(), said, challenge: Vec::new(), key: None, passed: 0 }
+    }
+
     /// Takes bytes; returns those that may leave.
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.waiting.extend_from_slice(bytes);
@@ -145,10 +182,10 @@ impl Packets {
         while let Some(whole) = self.whole_bytes().filter(|whole| *whole <= self.waiting.len()) {
             let rest = self.waiting.split_off(whole);
             let mut packet = std::mem::replace(&mut self.waiting, rest);
-            if self.is_greeted {
+            if self.key.is_some() {
                 self.change(&mut packet);
             } else {
-                self.is_greeted = packet[0] == b'Z';
+                self.start(&packet);
             }
             leave.extend_from_slice(&packet);
         }
@@ -158,21 +195,42 @@ impl Packets {
     /// Returns the length of what comes next, type and all; `None` until that is there.
     fn whole_bytes(&self) -> Option<usize> {
         let head = self.waiting.first_chunk::<HEAD_BYTES>()?;
-        let length = if self.is_greeted {
-            u32::from_le_bytes([head[1], head[2], head[3], 0])
-        } else {
-            u32::from_be_bytes([head[1], head[2], head[3], head[4]])
+        let (length, seal_bytes) = match self.key {
+            Some(_) => (u32::from_le_bytes([head[1], head[2], head[3], 0]), SEAL_BYTES),
+            None => (u32::from_be_bytes([head[1], head[2], head[3], head[4]]), 0),
         };
-        Some(1 + usize::try_from(length).expect("a length of 32 bits"))
+        Some(1 + seal_bytes + usize::try_from(length).expect("a length of 32 bits"))
     }
 
-    fn change(&self, packet: &mut [u8]) {
-        let sealed = packet.len().saturating_sub(SEAL_BYTES);
+    /// Takes a message of the start-up.
+    fn start(&mut self, message: &[u8]) {
+        let body = message.get(MESSAGE_HEAD_BYTES..).unwrap_or_default();
+        match (message[0], body.split_at_checked(CODE_BYTES)) {
+            (b'R', Some((code, challenge))) if code == CHALLENGE => self.challenge = challenge.to_vec(),
+            (b'Z', _) => {
+                let said = self.said.lock();
+                // The start-up message has a length and no type; behind its version are the parameters.
+                let (head, _) = said.split_first_chunk().expect("it has said something");
+                let (startup, more) = said.split_at(usize::try_from(u32::from_be_bytes(*head)).expect("it is short"));
+                let greeting = more.get(MESSAGE_HEAD_BYTES + GREETING_AT..).expect("it has greeted");
+                let key = key_of_listener(&startup[8..], greeting, &self.challenge);
+                self.key = Some(key.expect("both have said all of it"));
+            }
+            _ => {}
+        }
+    }
+
+    fn change(&mut self, packet: &mut [u8]) {
+        let number = self.passed;
+        self.passed += 1;
+        let (Some(key), Some(sealed)) = (self.key, packet.len().checked_sub(SEAL_BYTES)) else { return };
+        let (packet, seal) = packet.split_at_mut(sealed);
         let letter = packet[0];
-        let Some(payload) = packet.get_mut(HEAD_BYTES..sealed) else { return };
-        if (self.forge)(letter, payload) == Sealed::Again {
-            let (covered, seal) = packet.split_at_mut(sealed);
-            seal.copy_from_slice(&crc32c(covered).to_le_bytes());
+        let Some(end) = packet.len().checked_sub(CHECKSUM_BYTES).filter(|end| *end >= HEAD_BYTES) else { return };
+        if (self.forge)(letter, &mut packet[HEAD_BYTES..end]) == Sealed::Again {
+            let (covered, checksum) = packet.split_at_mut(end);
+            checksum.copy_from_slice(&crc32c(covered).to_le_bytes());
+            seal.copy_from_slice(&hmac(&key, &[&number.to_le_bytes(), packet])[..SEAL_BYTES]);
         }
     }
 }
@@ -182,19 +240,39 @@ mod tests {
     use super::*;
 
     /// Goal: what comes before packets and packets that nobody changes pass as they are, however they are cut; a changed one is sealed again, or
-    /// left damaged. Method: a start-up's answer, the packet of docs/replication-protocol.md's example twice, byte by byte and at once.
+    /// left damaged. Method: a start-up, and the packet of docs/replication-protocol.md's example twice, byte by byte and at once.
     #[test]
     fn packets_are_changed_and_sealed() {
-        let greeting = b"R\x00\x00\x00\x08\x00\x00\x00\x00Z\x00\x00\x00\x05I";
+        let message = |kind: &[u8], parts: &[&[u8]]| {
+            let body = parts.concat();
+            [kind, &u32::try_from(body.len() + 4).unwrap().to_be_bytes(), &body].concat()
+        };
+        let parameters = b"user\0collie\0replication\0collie\0application_name\0north\0\0";
+        let (greeting, challenge) =
+            ([&[1][..], &[7; 32], &[1], &[3; 8]].concat(), [[3; 8].as_slice(), &[9; 32], &[0; 32]].concat());
+        let said = [
+            message(b"", &[&[0, 3, 0, 0], parameters]),
+            message(b"p", &[b"COLLIE-HMAC-SHA-256\0", &42_u32.to_be_bytes(), &greeting]),
+            message(b"p", &[&[5; 32]]),
+        ];
+        let start = [
+            message(b"R", &[&[0, 0, 0, 10], b"COLLIE-HMAC-SHA-256\0\0"]),
+            message(b"R", &[&CHALLENGE, &challenge]),
+            message(b"R", &[&[0; 4]]),
+            message(b"Z", &[b"I"]),
+        ]
+        .concat();
+        let key = key_of_listener(parameters, &greeting, &challenge).unwrap();
         let mut synced = b"s\x18\x00\x00\x2a".to_vec();
         synced.extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0x32, 0xa6, 0xbf, 0x7d]);
-        let stream = [&greeting[..], &synced, &synced].concat();
+        let seal = |number: u64, packet: &[u8]| hmac(&key, &[&number.to_le_bytes(), packet])[..SEAL_BYTES].to_vec();
+        let stream = [&start[..], &synced, &seal(0, &synced), &synced, &seal(1, &synced)].concat();
         let pass = |piece: usize, forge: Arc<Forge>| {
-            let mut packets = Packets { forge, waiting: Vec::new(), is_greeted: false };
+            let mut packets = Packets::new(forge, Arc::new(Mutex::new(said.concat())));
             stream.chunks(piece).flat_map(|bytes| packets.take(bytes)).collect::<Vec<u8>>()
         };
         for piece in [1, 7, stream.len()] {
-            assert_eq!(pass(piece, Arc::new(|_, _| Sealed::Again)), stream, "the same checksum is computed");
+            assert_eq!(pass(piece, Arc::new(|_, _| Sealed::Again)), stream, "the same checksum and seal are computed");
             let changed = pass(
                 piece,
                 Arc::new(|letter, payload| {
@@ -203,8 +281,10 @@ mod tests {
                     Sealed::Again
                 }),
             );
-            let (one, other) = changed[greeting.len()..].split_at(synced.len());
-            assert!(one == other && one[13] == 1 && one[21..] == crc32c(&one[..21]).to_le_bytes());
+            let (one, other) = changed[start.len()..].split_at(synced.len() + SEAL_BYTES);
+            let (one, its_seal) = one.split_at(synced.len());
+            assert!(one == &other[..one.len()] && one[13] == 1 && one[21..] == crc32c(&one[..21]).to_le_bytes());
+            assert!(its_seal == seal(0, one) && other[one.len()..] == seal(1, one));
             let broken = pass(
                 piece,
                 Arc::new(|_, payload| {
@@ -212,7 +292,7 @@ mod tests {
                     Sealed::AsItWas
                 }),
             );
-            assert_eq!(broken[greeting.len() + 21..greeting.len() + 25], synced[21..]);
+            assert_eq!(broken[start.len() + 21..start.len() + 25], synced[21..]);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! not at all without saying so, with a reset, with a bit flipped. It needs no rights and no tools of the machine, unlike namespaces
 //! and packet filters; what it cannot make is loss below TCP, which TCP repairs.
 //!
-//! [`Forger`] changes packets of replication and seals them again. [`Port`] is a port that a server comes back to, whatever others take meanwhile.
+//! [`Forger`] changes packets of replication and seals them again, by the key that [`plant_key`] gives the nodes of a test. [`Port`] is a port that a server comes back to, whatever others take meanwhile.
 //!
 //! # Invariants
 //! - W1. Unless a fault says otherwise, every byte comes out once, in order and unchanged; both ends of a connection end together.
@@ -16,9 +16,11 @@
 #![forbid(unsafe_code)]
 
 mod forger;
+mod key;
 mod port;
 mod proxy;
 
 pub use forger::{Forge, Forger, Sealed};
+pub use key::plant_key;
 pub use port::Port;
 pub use proxy::{Direction, Proxy, Weather};

@@ -57,3 +57,17 @@ fn no_dependency_comes_from_git() {
         assert!(source == "path" || source.starts_with("registry+"), "{}: {source}", package["name"]);
     }
 }
+
+/// Goal: known vulnerabilities of what is linked are asked for, and none is passed over without a word. Method: the configuration that
+/// `make deny` goes by.
+#[test]
+fn advisories_are_looked_at() {
+    let text = std::fs::read_to_string(root().join("deny.toml")).unwrap();
+    let section = text.split_once("[advisories]").unwrap().1;
+    let section = section.split("\n[").next().unwrap();
+    assert!(section.contains("yanked = \"deny\"") && section.contains("ignore = ["), "{section}");
+    let ignored = section.lines().filter(|line| line.contains("RUSTSEC-"));
+    assert_eq!(ignored.filter(|line| !line.contains("reason")).count(), 0, "an advisory is ignored without a reason");
+    let make = std::fs::read_to_string(root().join("Makefile")).unwrap();
+    assert!(make.contains("check --disable-fetch advisories"));
+}

@@ -19,6 +19,7 @@ use anyhow::Context;
 use collie_base::Lsn;
 use collie_engine::{Db, Who};
 use collie_replica::identity::Identity;
+use collie_replica::key::{KEY_FILE, KeyFile};
 use collie_replica::packet::History;
 use collie_replica::standby::{Ended, FollowOptions, Positions, Target, TargetError, connect, follow};
 use collie_sql::session::{Database, settings::Settings};
@@ -154,8 +155,9 @@ impl LiveThesis {
     /// The engine's, the driver's; the primary does not listen for replicas.
     pub(super) fn start(plan: &Plan, primary: &Server) -> anyhow::Result<Self> {
         let address = primary.replica_address()?;
-        let who =
-            Who::read(&primary.directory().join("data"), &plan.env)?.context("the primary has no control file")?;
+        let data = primary.directory().join("data");
+        let who = Who::read(&data, &plan.env)?.context("the primary has no control file")?;
+        let key = KeyFile::new(&plan.env, data.join(KEY_FILE));
         let histories = who.histories.iter().map(|of| History {
             term: of.term,
             id: of.history,
@@ -190,7 +192,7 @@ impl LiveThesis {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (target, env) = (Arc::clone(&following), plan.env.clone());
         let _detached = runtime.spawn(async move {
-            let connecting = || connect(&address, SLOT);
+            let connecting = || connect(&address, SLOT, &key);
             let how = FollowOptions { slot: SLOT.to_owned(), timeout: TIMEOUT, may_copy: false };
             let ended = follow(connecting, target, how, env, stopping, |_| ()).await;
             if ended != Ended::Stopped {

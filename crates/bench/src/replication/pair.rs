@@ -265,7 +265,8 @@ impl Pair {
             Some(relay) => relay.lead_to(&address)?,
             None => address,
         };
-        Server::collie_replica(scratch, program(settings)?, &address, &words(&arguments), core)
+        let follows = (&self.primary, &*address);
+        Server::collie_replica(scratch, program(settings)?, follows, &words(&arguments), core)
     }
 
     /// Returns TPC-C's line to the primary.

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader},
     net::TcpListener,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{Arc, mpsc},
@@ -11,6 +11,7 @@ use std::{
 };
 
 use anyhow::Context;
+use collie_replica::key::KEY_FILE;
 use postgres::{Client, Config, NoTls};
 
 use crate::{Plan, Scratch};
@@ -129,17 +130,24 @@ impl Server {
         Self::collie_in(scratch, program, Path::new(""), arguments, (core, START))
     }
 
-    /// Starts `program` in `scratch` as a replica of the primary that listens for it at `address`, filled from it where there is nothing yet.
+    /// Starts `program` in `scratch` as a replica of `primary`, which listens for it at `address`, filled from it where there is nothing yet.
     ///
     /// # Errors
     /// As of [`Self::collie`].
     pub(crate) fn collie_replica(
         scratch: Arc<Scratch>,
         program: &Path,
-        address: &str,
+        (primary, address): (&Self, &str),
         arguments: &[&str],
         core: Option<usize>,
     ) -> anyhow::Result<Self> {
+        let data = scratch.path().join("data");
+        if !data.exists() {
+            std::fs::DirBuilder::new().mode(0o700).create(&data)?;
+            // With its mode.
+            let copied = std::fs::copy(primary.directory().join("data").join(KEY_FILE), data.join(KEY_FILE));
+            copied.context("the primary's replication key")?;
+        }
         let arguments = [&["--replica-of", address], arguments].concat();
         Self::collie_in(scratch, program, Path::new(""), &arguments, (core, FILL))
     }

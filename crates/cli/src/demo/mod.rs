@@ -32,6 +32,7 @@ use std::{
 use anyhow::Context as _;
 use collie_bench::TpccLoad;
 use collie_env::{Clock, Env};
+use collie_replica::key::KEY_FILE;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -154,7 +155,8 @@ async fn start(args: &Args, ground: &Ground, env: &Env) -> anyhow::Result<[Node;
     let role = Role::Primary { listen: args.listen.unwrap_or(free) };
     let primary = Node::start("primary", &role, ground.path(), clock).await?;
     say("starting a replica, which is filled from it");
-    let role = Role::Replica { http: args.http.unwrap_or(free), primary: primary.replica_address()? };
+    let key = ground.path().join("primary").join(KEY_FILE);
+    let role = Role::Replica { http: args.http.unwrap_or(free), primary: primary.replica_address()?, key };
     let replica = Node::start("replica", &role, ground.path(), clock).await?;
     Ok([replica, primary])
 }

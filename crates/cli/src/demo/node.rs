@@ -35,8 +35,8 @@ const HURRY: &[(&str, &str)] =
 pub(super) enum Role {
     /// It leads; SQL clients are served there.
     Primary { listen: SocketAddr },
-    /// It follows who listens for replicas at `primary`; its page is at `http`.
-    Replica { http: SocketAddr, primary: String },
+    /// It follows who listens for replicas at `primary`, whose key is in the file `key`; its page is at `http`.
+    Replica { http: SocketAddr, primary: String, key: PathBuf },
 }
 
 /// A server. Dropping it kills it.
@@ -71,11 +71,12 @@ fn arguments(role: &Role) -> Vec<String> {
             ["--replica-listen".to_owned(), free()],
         ]
         .concat(),
-        Role::Replica { http, primary } => [
+        Role::Replica { http, primary, key } => [
             ["--listen".to_owned(), free()],
             ["--http".to_owned(), http.to_string()],
             ["--replica-of".to_owned(), primary.clone()],
             ["--set".to_owned(), "replication.slot=demo".to_owned()],
+            ["--set".to_owned(), format!("replication.key_file={}", key.display())],
         ]
         .concat(),
     };
@@ -219,7 +220,8 @@ mod tests {
     #[test]
     fn servers_know_the_settings_of_the_demo() {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
-        for role in [Role::Primary { listen: free }, Role::Replica { http: free, primary: "127.0.0.1:1".to_owned() }] {
+        let replica = Role::Replica { http: free, primary: "127.0.0.1:1".to_owned(), key: "key".into() };
+        for role in [Role::Primary { listen: free }, replica] {
             let all = arguments(&role);
             let set: Vec<_> = all.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1].clone()).collect();
             crate::serve::settings(None, &set).unwrap();

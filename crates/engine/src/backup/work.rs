@@ -241,7 +241,10 @@ impl Drop for Partial<'_> {
     }
 }
 
-/// Says where a copy may be made, and under which name it is made first: not inside one of `sources`, not over anything.
+/// Where copies may be made inside of a data directory: nothing of the database is there.
+const COPIES: &str = "copies";
+
+/// Says where a copy may be made, and under which name it is made first: not inside one of `sources` but its [`COPIES`], not over anything.
 ///
 /// # Errors
 /// [`EngineError::BadTarget`], [`EngineError::Io`].
@@ -253,7 +256,8 @@ pub(super) fn admit(files: &dyn Files, sources: &[&Path], target: &Path) -> Resu
     let full = resolve(target)?;
     let refuse = |what| Err(EngineError::BadTarget { path: full.clone(), what });
     for source in sources {
-        if full.starts_with(resolve(source)?) {
+        let source = resolve(source)?;
+        if full.starts_with(&source) && full.parent() != Some(&source.join(COPIES)) {
             return refuse("lies inside the directory that is copied");
         }
     }

@@ -35,6 +35,7 @@ use crate::large::LargeTransactions;
 use crate::load::LoadedLevels;
 use crate::log::EngineLog;
 use crate::open::{CHECKPOINT, Recovering, start_threads};
+use crate::owner::check_owned;
 use crate::progress::{Meter, OpenPhase, PROGRESS_RECORDS};
 use crate::redo::Redo;
 use crate::replay::{Replay, Replayed};
@@ -230,6 +231,7 @@ impl Replica {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), EngineError> {
         let control = Control::read(env, dir)?.ok_or_else(|| EngineError::NotFound { path: dir.to_owned() })?;
+        check_owned(dir, env)?;
         if !options.wal_enabled {
             let what = "wal.enabled = false and a replica: what it follows is a log";
             return Err(EngineError::InvalidArgument { what });

@@ -12,6 +12,7 @@ use crate::{
     Keep, LinkError,
     compare::{Differing, Held},
     identity::Identity,
+    key::trusted,
     primary::{BackupFiles, Ship, Shipment, Slots, Source, SourceError, StreamOptions, serve},
     standby::{Ended, FollowOptions, follow},
 };
@@ -105,6 +106,7 @@ async fn a_row_that_was_applied_wrongly_is_found() {
         let (source, slots, stopping) = (source.clone(), slots.clone(), stopping.clone());
         move || {
             let (near, far) = duplex(1 << 16);
+            let (near, far) = trusted(near, far);
             let stream = StreamOptions {
                 heartbeat: Duration::from_millis(5),
                 timeout: PATIENCE,
@@ -112,7 +114,7 @@ async fn a_row_that_was_applied_wrongly_is_found() {
                 ..StreamOptions::default()
             };
             let (served, stopping) = ((source.clone(), slots.clone()), stopping.clone());
-            tokio::spawn(async move { serve(far, &[], "here", served, stream, Env::real(), stopping).await });
+            tokio::spawn(async move { serve(far, "here", served, stream, Env::real(), stopping).await });
             std::future::ready(Ok::<_, LinkError>(near))
         }
     };

@@ -163,6 +163,10 @@ fn hello<'a>(reader: &mut Reader<'a>) -> Result<Hello<'a>> {
     let histories = histories(reader, count, HELLO_HISTORIES_MAX)?;
     let name = usize::from(reader.u8()?);
     let slot = text(reader.bytes(name)?, SLOT_BYTES_MAX, "slot name")?;
+    // As settings have it: it stands in the log, in views and in names of the log's consumers.
+    if !slot.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')) {
+        return bad("slot name");
+    }
     Ok(Hello {
         proto_min,
         proto_max,

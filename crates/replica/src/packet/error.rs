@@ -30,6 +30,8 @@ pub enum PacketFault {
         /// The one of its bytes.
         computed: u32,
     },
+    /// A seal that does not hold, behind a checksum that does.
+    Seal,
 }
 
 /// A breach of the protocol. Nothing behind it can be read: the connection ends.
@@ -68,6 +70,10 @@ impl fmt::Display for PacketError {
             PacketFault::Checksum { stored, computed } => {
                 write!(f, "packet '{kind}' with a bad checksum: stored {stored:08x}, computed {computed:08x}")
             }
+            PacketFault::Seal => write!(
+                f,
+                "packet '{kind}' with a seal that does not hold: somebody between the nodes has changed, repeated or kept back what they say"
+            ),
         }
     }
 }

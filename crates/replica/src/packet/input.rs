@@ -7,6 +7,7 @@ use super::{
     kind::{self, UNKNOWN_BYTES_MAX},
     seal::{self, CHECKSUM_BYTES, HEAD_BYTES, LENGTH_MIN, Length},
 };
+use crate::key::{TAG_BYTES, Tags};
 
 /// Bytes from a peer that are not decoded yet.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub struct Input {
     skip: usize,
     /// Whether only what may come first is taken: at most 16 KiB of a peer that nobody knows.
     first: bool,
+    /// Every packet is followed by a seal of these; `None` where packets are looked at by themselves.
+    tags: Option<Tags>,
 }
 
 /// A whole packet in the buffer.
@@ -32,7 +35,13 @@ impl Input {
     /// Makes the input of a peer that has not said who it is: only greetings, terms and errors are taken, until
     /// [`Input::known`].
     pub fn hello(from: From) -> Self {
-        Self { from, bytes: Vec::new(), start: 0, skip: 0, first: true }
+        Self { from, bytes: Vec::new(), start: 0, skip: 0, first: true, tags: None }
+    }
+
+    /// Has every packet be followed by a seal, which must hold.
+    #[must_use]
+    pub fn sealed_by(self, tags: Tags) -> Self {
+        Self { tags: Some(tags), ..self }
     }
 
     /// Makes the input of a peer that is known.
@@ -73,6 +82,10 @@ impl Input {
         Err(PacketError { kind, fault })
     }
 
+    fn tag_bytes(&self) -> usize {
+        if self.tags.is_some() { TAG_BYTES } else { 0 }
+    }
+
     /// Drops what has come of a packet that is passed over.
     fn skip(&mut self) {
         let now = self.skip.min(self.held_bytes());
@@ -105,12 +118,15 @@ impl Input {
             }
             let whole = length.saturating_add(1);
             if known.is_none() {
-                self.skip = whole;
+                self.skip = whole.saturating_add(self.tag_bytes());
+                // Whoever puts one between others, or takes one away, breaks the seal of the next.
+                self.tags.iter_mut().for_each(Tags::passed);
                 continue;
             }
             let end = self.start.saturating_add(whole);
             let body = self.start.saturating_add(HEAD_BYTES);
-            return Ok((self.bytes.len() >= end).then_some(Frame { letter, body, end }));
+            let is_there = self.bytes.len() >= end.saturating_add(self.tag_bytes());
+            return Ok(is_there.then_some(Frame { letter, body, end }));
         }
     }
 
@@ -130,7 +146,13 @@ impl Input {
                 return self.refuse(letter, PacketFault::Checksum { stored, computed });
             }
         }
-        self.start = end;
+        let tag_end = end.saturating_add(self.tag_bytes());
+        if let Some(tags) = &mut self.tags
+            && !tags.holds(whole, self.bytes.get(end..tag_end).unwrap_or_default())
+        {
+            return self.refuse(letter, PacketFault::Seal);
+        }
+        self.start = tag_end;
         let payload = self.bytes.get(body..end.saturating_sub(CHECKSUM_BYTES)).unwrap_or_default();
         decode(letter, self.from, payload).map(Some).map_err(|fault| PacketError { kind: letter, fault })
     }

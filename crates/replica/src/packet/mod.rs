@@ -11,6 +11,7 @@
 //!   against its bound and against the bytes that are there before anything is allocated for it.
 //! - P3. Bytes from a peer never panic. Nothing of a packet is handed out but under a checksum that holds, and no length is believed
 //!   whose check byte does not (`seal`).
+//!   Between nodes each is followed by a seal that only they can make (`key`); it is looked at here, before the payload is.
 //! - P4. What is encoded is decoded as the same value, and stays within the limits that the other side checks.
 //!
 //! Checked by `packet_tests` (round trips, every cut, flipped bits, stored captures) and the fuzz target `replica_packets`.

@@ -3,6 +3,7 @@
 use proptest::{collection::vec, option, prelude::*};
 
 use super::*;
+use crate::key::{TAG_BYTES, Tags};
 
 /// Owns what a packet borrows, so that it can be drawn at random.
 #[derive(Clone, Debug)]
@@ -408,6 +409,57 @@ fn type_and_length_are_checked_before_the_payload_comes() {
     }
 }
 
+/// Goal: what somebody between the nodes changes, repeats, keeps back or moves is refused although its checksum holds; what comes in order is taken,
+/// however it is cut and whatever is passed over between. Method: three packets sealed in order, fed in every way but the right one, and then in that.
+#[test]
+fn packets_of_others_are_refused_by_their_seals() {
+    let key = [5; 32];
+    let mut tags = Tags::new(&key);
+    let synced = |applied: u64| Packet::Synced(Synced { term: Term::new(1), applied: Lsn::new(applied) });
+    let mut sealed = |bytes: Vec<u8>| {
+        let seal = tags.seal(&bytes);
+        [&bytes[..], &seal].concat()
+    };
+    let one = sealed(bytes_of(&synced(1)));
+    let mut unknown = vec![b'z'; 30];
+    seal(&mut unknown);
+    let passed_over = sealed(unknown);
+    let two = sealed(bytes_of(&synced(2)));
+    let read = |from: &[u8], piece: usize| {
+        let mut input = Input::stream(From::Replica).sealed_by(Tags::new(&key));
+        let mut seen = 0;
+        for bytes in from.chunks(piece) {
+            input.feed(bytes);
+            while input.next()?.is_some() {
+                seen += 1;
+            }
+        }
+        Ok::<_, PacketError>(seen)
+    };
+    let right = [&one[..], &passed_over, &two].concat();
+    for piece in [1, 7, right.len()] {
+        assert_eq!(read(&right, piece), Ok(2), "in pieces of {piece}");
+    }
+    let forged = [bytes_of(&synced(3)), one[one.len() - TAG_BYTES..].to_vec()].concat();
+    let bare = [bytes_of(&synced(1)), bytes_of(&synced(2))].concat();
+    let mut other_seal = one.clone();
+    *other_seal.last_mut().unwrap() ^= 1;
+    for wrong in [
+        two.clone(),
+        [&one[..], &one].concat(),
+        [&one[..], &two].concat(),
+        [&one[..], &passed_over, &passed_over, &two].concat(),
+        [&two[..], &one].concat(),
+        forged,
+        bare,
+        other_seal,
+    ] {
+        let refused = read(&wrong, wrong.len()).unwrap_err();
+        assert_eq!(refused.fault, PacketFault::Seal, "{wrong:?}");
+    }
+    assert_eq!(read(&one[..one.len() - 1], 5), Ok(0), "the rest is waited for");
+}
+
 /// Goal: counts that a packet does not have allocate nothing, and lists and positions out of order are refused. Method: packets
 /// with such fields, written by hand over good ones.
 #[test]
@@ -440,6 +492,9 @@ fn impossible_fields_are_refused() {
     assert_eq!(with(b'h', 0, &[1]), "kind");
     assert_eq!(with(b'K', 0, &[4]), "part");
     assert_eq!(with(b'X', 3, b"08p01"), "SQLSTATE");
+    for name in [&b"stand\nby"[..], b"stand by", b"\x1b[2Jaaa"] {
+        assert_eq!(with(b'H', 78 + 64 + 1, name), "slot name", "{name:?}");
+    }
     let file = |name: &str| {
         let packet = Packet::Backup(Backup::File { number: 0, bytes: 1, name });
         read_one(From::Primary, &bytes_of(&packet))

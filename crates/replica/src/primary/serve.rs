@@ -38,6 +38,7 @@ use crate::{
     Connection, Event, Keep, Life, LinkError,
     compare::{self, Held, Summing},
     identity::{Decision, Identity, Rebuild, common_protocol, decide},
+    key::Trusted,
     link::{self, Reading, Writing},
     packet::{
         Data, DataFlags, End, EndReason, ErrorCode, FLAG_READS, From, Handover, HandoverKind, Heartbeat, Hello,
@@ -83,13 +84,12 @@ struct Greeting {
     flags: u32,
 }
 
-/// Serves one connection to its end; `early` are bytes of it that have arrived. Returns why it ended.
+/// Serves one connection to its end. Returns why it ended.
 ///
 /// # Errors
 /// [`LinkError::Stopping`] once `stop` turned true; whatever else ends a connection. The replica was told, if it could hear.
 pub async fn serve<S: Source, C: Connection>(
-    io: C,
-    early: &[u8],
+    io: Trusted<C>,
     address: &str,
     (source, slots): (Arc<S>, Arc<Slots>),
     options: StreamOptions,
@@ -97,7 +97,7 @@ pub async fn serve<S: Source, C: Connection>(
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), LinkError> {
     let served = Served { source, slots, options, env };
-    let (reading, mut writing) = link::open(io, From::Replica, early, options.timeout);
+    let (reading, mut writing) = link::open(io, From::Replica, options.timeout);
     let result = served.converse(reading, &mut writing, address, &mut stop).await;
     writing.end(result.as_ref().err()).await;
     result

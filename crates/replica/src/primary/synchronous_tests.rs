@@ -27,6 +27,7 @@ use super::{
 use crate::{
     Keep, LinkError,
     identity::Identity,
+    key::trusted,
     packet::History,
     standby::{Ended, FollowOptions, Positions, Target, TargetError, follow},
 };
@@ -222,9 +223,10 @@ impl Setting {
         let options = StreamOptions { heartbeat: self.heartbeat, timeout: PATIENCE, ..StreamOptions::default() };
         let connect = move || {
             let (near, far) = duplex(1 << 12);
+            let (near, far) = trusted(near, far);
             let served = (Arc::new(Followed(primary.clone())), slots.clone());
             let stop = stopping.subscribe();
-            tokio::spawn(async move { serve(far, &[], "here", served, options, Env::real(), stop).await });
+            tokio::spawn(async move { serve(far, "here", served, options, Env::real(), stop).await });
             std::future::ready(Ok::<_, LinkError>(near))
         };
         let follows = FollowOptions { slot: slot.to_owned(), timeout: PATIENCE, may_copy: true };

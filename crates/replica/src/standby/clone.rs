@@ -20,6 +20,7 @@ use tokio::task::block_in_place;
 use super::FollowOptions;
 use crate::{
     Connection, LinkError,
+    key::Trusted,
     link::{self, Reading},
     packet::{Backup, ErrorCode, From, Hello, Identify, PROTOCOL, PROTOCOL_MIN, Packet, Verdict},
 };
@@ -54,14 +55,14 @@ pub struct Cloned {
 /// # Durability
 /// All files are on disk when it returns; the name of `dir` is the caller's.
 pub async fn clone<C: Connection>(
-    io: C,
+    io: Trusted<C>,
     dir: &Path,
     node: u64,
     options: &FollowOptions,
     env: &Env,
     progress: &mut (dyn FnMut(u64, u64) + Send),
 ) -> Result<Cloned, LinkError> {
-    let (mut reading, mut writing) = link::open(io, From::Primary, &[], options.timeout);
+    let (mut reading, mut writing) = link::open(io, From::Primary, options.timeout);
     let hello = Hello {
         proto_min: PROTOCOL_MIN,
         proto_max: PROTOCOL,

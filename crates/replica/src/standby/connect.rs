@@ -1,15 +1,21 @@
-//! A connection to a primary, up to the first packet: PostgreSQL's start-up, with `replication=collie`.
+//! A connection to a primary, up to the first packet: PostgreSQL's start-up, with `replication=collie`, in which both nodes prove that
+//! they have the replication key.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::{future::Future, time::Duration};
 
+use collie_base::one_line;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     time::timeout,
 };
 
-use crate::{LinkError, packet::ErrorCode};
+use crate::{
+    LinkError,
+    key::{Calling, KeyFile, Purpose, Trusted, handshake::Caller},
+    packet::ErrorCode,
+};
 
 /// From the first try to the last byte of the start-up.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
@@ -29,25 +35,28 @@ pub const CLUSTER: &str = "collie_cluster";
 /// Protocol 3.0.
 const VERSION: u32 = 3 << 16;
 
-/// Connects to `address`, host and port, and goes through the start-up as `name`.
+/// Connects to `address`, host and port, goes through the start-up as `name`, and proves by `key` that this node is one of the database's.
 ///
 /// # Errors
-/// The network's; what the server says when it does not take replicas.
-pub async fn connect(address: &str, name: &str) -> Result<TcpStream, LinkError> {
-    within(CONNECT_TIME, start(address, name, STREAM, "")).await
+/// The network's; there is no key, or the other node does not have it; what the server says when it does not take replicas.
+pub async fn connect(address: &str, name: &str, key: &KeyFile) -> Result<Trusted<TcpStream>, LinkError> {
+    within(CONNECT_TIME, start(address, Purpose { what: STREAM, name, cluster: "" }, key)).await
 }
 
 /// Connects to `address` for one question about terms ([`crate::term::ask`]), which any node answers, whoever it follows.
 ///
 /// # Errors
-/// The network's; nothing was heard for as long as `patience`; what the server says when it is no node of Collie.
+/// The network's; nothing was heard for as long as `patience`; there is no key, or the other node does not have it; what the server says
+/// when it is no node of this database.
 pub async fn connect_for_terms(
     address: &str,
     name: &str,
     cluster: u128,
+    key: &KeyFile,
     patience: Duration,
-) -> Result<TcpStream, LinkError> {
-    within(patience, start(address, name, TERMS, &cluster_text(cluster))).await
+) -> Result<Trusted<TcpStream>, LinkError> {
+    let cluster = cluster_text(cluster);
+    within(patience, start(address, Purpose { what: TERMS, name, cluster: &cluster }, key)).await
 }
 
 /// Returns a database's id as a start-up carries it: terms of another database are nobody's business.
@@ -55,28 +64,28 @@ pub fn cluster_text(cluster: u128) -> String {
     format!("{cluster:032x}")
 }
 
-async fn within(
-    patience: Duration,
-    starting: impl Future<Output = Result<TcpStream, LinkError>>,
-) -> Result<TcpStream, LinkError> {
+async fn within<T>(patience: Duration, starting: impl Future<Output = Result<T, LinkError>>) -> Result<T, LinkError> {
     let after_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
     timeout(patience, starting).await.map_err(|_| LinkError::Silent { after_ms })?
 }
 
-async fn start(address: &str, name: &str, what: &str, cluster: &str) -> Result<TcpStream, LinkError> {
+async fn start(address: &str, purpose: Purpose<'_>, key: &KeyFile) -> Result<Trusted<TcpStream>, LinkError> {
+    let keys = tokio::task::block_in_place(|| key.read())
+        .map_err(|error| LinkError::refused(ErrorCode::Protocol, collie_base::Lsn::ZERO, error.to_string()))?;
+    let mut calling = Calling::new(Caller::new(&keys, purpose, key.nonce()));
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
-    stream.write_all(&startup(name, what, cluster)).await?;
+    stream.write_all(&startup(purpose)).await?;
     loop {
         let (kind, body) = message(&mut stream).await?;
         match kind {
-            b'Z' => return Ok(stream),
-            b'R' if body == [0; 4] => {}
-            b'R' => {
-                let text =
-                    "the primary asks for a password, which this version cannot give: --replica-listen on loopback";
-                return Err(LinkError::Told { code: ErrorCode::Protocol, fatal: true, text: text.to_owned() });
+            b'Z' => {
+                let Some(keys) = calling.proved() else {
+                    return Err(LinkError::Unexpected { what: "end of the start-up" });
+                };
+                return Ok(Trusted::new(stream, keys));
             }
+            b'R' => calling.asked(&mut stream, &body).await?,
             b'E' => {
                 let text = field(&body, b'M').unwrap_or_else(|| "an error without words".to_owned());
                 return Err(LinkError::Told { code: ErrorCode::NotPrimary, fatal: false, text });
@@ -86,7 +95,7 @@ async fn start(address: &str, name: &str, what: &str, cluster: &str) -> Result<T
     }
 }
 
-fn startup(name: &str, what: &str, cluster: &str) -> Vec<u8> {
+fn startup(Purpose { what, name, cluster }: Purpose<'_>) -> Vec<u8> {
     let mut body = VERSION.to_be_bytes().to_vec();
     let parameters = [
         ("user", "collie"),
@@ -121,5 +130,5 @@ async fn message(stream: &mut TcpStream) -> Result<(u8, Vec<u8>), LinkError> {
 /// Returns a field of an ErrorResponse.
 fn field(body: &[u8], code: u8) -> Option<String> {
     let field = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&code))?;
-    Some(String::from_utf8_lossy(field.get(1..)?).into_owned())
+    Some(one_line(&String::from_utf8_lossy(field.get(1..)?)).into_owned())
 }

@@ -16,7 +16,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use collie_base::{Lsn, Term};
+use collie_base::{Lsn, Term, one_line};
 use collie_env::{Env, fault_point};
 use collie_sync::mutant;
 use parking_lot::Mutex;
@@ -32,6 +32,7 @@ use crate::{
     Connection, Event, Life, LinkError,
     compare::{self, Compared, Comparing, Difference, Differing, Stretch, Summing},
     identity::Identity,
+    key::Trusted,
     link::{self, Reading, Writing},
     packet::{
         End, EndReason, ErrorCode, FLAG_READS, From, HELLO_HISTORIES_MAX, Handover, HandoverKind, Hello, Identify,
@@ -137,14 +138,14 @@ pub async fn follow<T, C, F>(
 where
     T: Target,
     C: Connection,
-    F: Future<Output = Result<C, LinkError>> + Send,
+    F: Future<Output = Result<Trusted<C>, LinkError>> + Send,
 {
     let mut backoff = Backoff::default();
     let mut life = Life::Away;
     loop {
         let one = async {
             let io = connect().await?;
-            let (reading, writing) = link::open(io, From::Primary, &[], options.timeout);
+            let (reading, writing) = link::open(io, From::Primary, options.timeout);
             let writing = Arc::new(tokio::sync::Mutex::new(writing));
             let link = Following { target: &target, options: &options, env: &env, tell: &tell };
             let result = link.converse(reading, &writing, &mut backoff, &mut life).await;
@@ -340,7 +341,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                 }
                 Packet::Handover(Handover { text, .. }) => {
                     if let Some(succession) = self.target.succession() {
-                        _ = succession.refused(text); // whoever asked may have given up
+                        _ = succession.refused(&one_line(text)); // whoever asked may have given up
                     }
                 }
                 Packet::Verify(verify) if verify.kind == VerifyKind::StateHash => {

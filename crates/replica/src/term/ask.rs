@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::{
-    Connection, LinkError, link,
+    Connection, LinkError,
+    key::Trusted,
+    link,
     packet::{ErrorCode, From, Packet, TermPacket},
 };
 use collie_base::Lsn;
@@ -12,8 +14,12 @@ use collie_base::Lsn;
 ///
 /// # Errors
 /// The network's; what the other node says instead.
-pub async fn ask<C: Connection>(io: C, packet: &TermPacket, patience: Duration) -> Result<TermPacket, LinkError> {
-    let (mut reading, mut writing) = link::open(io, From::Primary, &[], patience);
+pub async fn ask<C: Connection>(
+    io: Trusted<C>,
+    packet: &TermPacket,
+    patience: Duration,
+) -> Result<TermPacket, LinkError> {
+    let (mut reading, mut writing) = link::open(io, From::Primary, patience);
     writing.send(&Packet::Term(*packet)).await?;
     match reading.next(patience).await? {
         Packet::Term(answer) => Ok(answer),
@@ -21,17 +27,16 @@ pub async fn ask<C: Connection>(io: C, packet: &TermPacket, patience: Duration) 
     }
 }
 
-/// Answers one question; `early` are bytes of the connection that have arrived.
+/// Answers one question.
 ///
 /// # Errors
 /// The network's; `decide`'s, of which the other node is told.
 pub async fn answer<C: Connection>(
-    io: C,
-    early: &[u8],
+    io: Trusted<C>,
     patience: Duration,
     decide: impl FnOnce(&TermPacket) -> Result<TermPacket, String> + Send,
 ) -> Result<(), LinkError> {
-    let (mut reading, mut writing) = link::open(io, From::Replica, early, patience);
+    let (mut reading, mut writing) = link::open(io, From::Replica, patience);
     let answered = match reading.next(patience).await {
         Ok(Packet::Term(asked)) => tokio::task::block_in_place(|| decide(&asked))
             .map_err(|text| LinkError::refused(ErrorCode::Storage, Lsn::ZERO, text)),

@@ -20,5 +20,5 @@ pub use self::{
     ask::{answer, ask},
     ballot::{Ballot, Outcome, Reach, Vote, needed},
     handover::{Handover, Phase},
-    terms::{Standing, Terms},
+    terms::{Standing, TERMS_AHEAD_MAX, Terms, is_absurd},
 };

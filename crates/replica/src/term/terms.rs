@@ -8,6 +8,8 @@
 //! - T3. A promise that could not be written is not told, and counts all the same: the node then follows nobody of a lower
 //!   term, which loses nothing.
 //!
+//! - T5. A term that lies more than [`TERMS_AHEAD_MAX`] above the promised one is not believed, whoever says it: no node has led in so
+//!   many meanwhile, and behind the last term of all nobody could lead any more. Only [`Terms::force`], for a person, goes back.
 //! - T4. Of two nodes that lead in one term, which takes force used twice, the one of the lower history yields when it hears of the other.
 //!
 //! `promised` is a word by itself: its Release pairs with the Acquire of who acknowledges, who was told in order by the
@@ -31,6 +33,9 @@ use tokio::sync::watch;
 
 use super::Reach;
 use crate::packet::{TermKind, TermPacket};
+
+/// How far above the promised term another one may lie: a promotion a second for twelve days (T5).
+pub const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
 /// What a node is, as others ask.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -118,7 +123,30 @@ impl Terms {
         self.changed.subscribe()
     }
 
-    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over.
+    /// Returns whether `term` is not to be believed (T5).
+    pub fn is_absurd(&self, term: Term) -> bool {
+        is_absurd(term, self.promised())
+    }
+
+    /// Forgets every promise for one of `term` to this node, higher or lower: what brings a node back that has promised a term in which nobody
+    /// can lead.
+    ///
+    /// # Durability
+    /// Durable when this returns.
+    ///
+    /// # Errors
+    /// The disk's: nothing has changed.
+    pub fn force(&self, term: Term) -> Result<(), EngineError> {
+        let mut promise = self.promise.lock();
+        let next = Promise { term, node: self.node };
+        next.write(&self.env, &self.dir)?;
+        *promise = next;
+        self.promised.store(term.get(), Ordering::Release);
+        self.changed.send_replace(term);
+        Ok(())
+    }
+
+    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over, or absurd (T5).
     ///
     /// # Durability
     /// Durable when this returns `true`.
@@ -127,6 +155,9 @@ impl Terms {
     /// The disk's (T3).
     pub fn promise(&self, term: Term, node: u64) -> Result<bool, EngineError> {
         let mut promise = self.promise.lock();
+        if is_absurd(term, promise.term) {
+            return Ok(false);
+        }
         let Some(next) = promise.after(term, node) else { return Ok(false) };
         if next.term > promise.term {
             self.promised.store(next.term.get(), Ordering::Release); // T1
@@ -174,6 +205,11 @@ impl Terms {
         let Standing { reach: Reach { last_term, durable }, history, .. } = *standing;
         TermPacket { kind, term, history, node: self.node, last_term, durable }
     }
+}
+
+/// Returns whether `term` lies too far above `promised` (T5).
+pub fn is_absurd(term: Term, promised: Term) -> bool {
+    term.get().saturating_sub(promised.get()) > TERMS_AHEAD_MAX
 }
 
 #[cfg(test)]
@@ -231,6 +267,31 @@ mod tests {
         assert!(!terms.is_promised_to(Term::new(7), 3));
         assert_eq!(ask(&terms, TermKind::Succeed, 7, 3).kind, TermKind::Promise);
         assert!(terms.is_promised_to(Term::new(7), 3) && !terms.is_promised_to(Term::new(7), 4));
+    }
+
+    /// Goal: T5: no packet brings a node to a term behind which nobody can lead, and one that has promised such a term is brought back by
+    /// force, over a power cut too. Method: the highest term of all, proposed and announced; steps of the largest size; a file with that term.
+    #[test]
+    fn absurd_terms_are_not_believed_and_forced_back() {
+        let (env, disk) = Env::simulated(41);
+        let terms = open(&env, 3);
+        for term in [u64::MAX, u64::MAX - 1, 3 + TERMS_AHEAD_MAX + 1] {
+            for kind in [TermKind::Propose, TermKind::Announce, TermKind::Succeed] {
+                let answer = ask(&terms, kind, term, 8);
+                assert_eq!((answer.kind, answer.term), (TermKind::Refuse, Term::new(3)), "{term}");
+            }
+            assert!(!terms.promise(Term::new(term), 0).unwrap() && terms.is_absurd(Term::new(term)));
+        }
+        assert_eq!(ask(&terms, TermKind::Propose, 3 + TERMS_AHEAD_MAX, 8).kind, TermKind::Promise, "a step");
+        Promise { term: Term::new(u64::MAX), node: 8 }.write(&env, DIR.as_ref()).unwrap();
+        let lost = open(&env, 3);
+        assert!(!lost.promise(Term::new(4), 7).unwrap());
+        lost.force(Term::new(4)).unwrap();
+        let env = Env::over(disk.power_cut(2), 42);
+        let back = open(&env, 3);
+        assert_eq!((lost.promised(), back.promised()), (Term::new(4), Term::new(4)));
+        assert!(back.is_promised_to(Term::new(4), 7));
+        assert_eq!(ask(&back, TermKind::Propose, 5, 8).kind, TermKind::Promise, "as any other");
     }
 
     /// Goal: of two that lead in one term the one of the lower history yields, and the other does not (T4). Method: both hear of the other.

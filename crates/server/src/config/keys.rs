@@ -75,6 +75,12 @@ pub const KEYS: &[Key] = &[
         "How often a primary tells its replicas that it is there, and they answer.",
     ),
     key(
+        "replication.key_file",
+        Kind::Text,
+        "",
+        "The file of the replication key, which every node of a database has: without it nobody is let in on --replica-listen. The first node makes it; copy it to the others, with mode 0600. Read at each connection: collie replica-key rotate changes it while nodes run. Empty: replication.key in the data directory.",
+    ),
+    key(
         "replication.peers",
         Kind::Text,
         "",
@@ -153,6 +159,12 @@ pub const KEYS: &[Key] = &[
         "Log under way to a replica at which a primary waits for its acks.",
     ),
     key(
+        "server.copy_dir",
+        Kind::Text,
+        "",
+        "The directory below which a running server makes copies: CALL collie_checkpoint('monday'), collie checkpoint and collie backup make its directory monday. An absolute path, on another disk for what is to survive the loss of this one; no symbolic link. Empty: copies in the data directory.",
+    ),
+    key(
         "server.http",
         Kind::Text,
         "",
@@ -193,7 +205,7 @@ pub const KEYS: &[Key] = &[
         "server.replica_listen",
         Kind::Text,
         "",
-        "Address for replicas, such as 127.0.0.1:5434. Only loopback until there is authentication. Empty: none are served. The flag --replica-listen wins.",
+        "Address for replicas, such as 127.0.0.1:5434: nodes that have the replication key (replication.key_file). Only loopback until there is encryption. Empty: none are served. The flag --replica-listen wins.",
     ),
     key(
         "server.replica_of",

@@ -9,6 +9,8 @@
 //! | `/console.json` | what the page shows |
 //!
 //! # Invariants
+//! - Q2. Nothing is answered under a name that may be somebody else's (`console::is_for_here`): a page elsewhere whose name was made to lead
+//!   here would read it.
 //! - Q1. Figures are gathered by one thread at a time, besides those that run sessions; whoever asks waits [`GATHER_TIME`] at most: a
 //!   log that hangs in a flush holds up one thread, not one for each request.
 
@@ -80,18 +82,20 @@ impl Answers {
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
+        if !console::is_for_here(headers) {
+            return misdirected();
+        }
         match uri.path() {
             "/healthz" => said(StatusCode::OK, TEXT, "ok\n".to_owned()),
             "/readyz" => self.readyz(uri.query() == Some("strict")).await,
             "/metrics" => self.metrics().await,
-            "/console.json" if console::is_for_here(headers) => self.console(headers).await,
+            "/console.json" => self.console(headers).await,
             path => match console::page(path) {
-                Some(page) if console::is_for_here(headers) => shown(page),
-                None if path != "/console.json" => {
+                Some(page) => shown(page),
+                None => {
                     let there = "there are /, /console.json, /healthz, /readyz and /metrics\n";
                     said(StatusCode::NOT_FOUND, TEXT, there.to_owned())
                 }
-                _ => misdirected(),
             },
         }
     }
@@ -219,6 +223,23 @@ mod tests {
         let failed = failure("it is starting".to_owned());
         assert_eq!([status(&[failed.clone(), warning()], false), status(&[failed], true)], [503, 503]);
         assert!(is_ready(&[warning()]) && !is_ready(&[failure(String::new())]));
+    }
+
+    /// Goal: Q2: whatever is asked for is answered under names of this machine only. Method: each path under a name of each kind.
+    #[test]
+    fn every_path_is_answered_under_names_of_this_machine_only() {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let answers = Answers::new(Arc::default(), Limits { connections_max: 1 }, Env::real().clock);
+        let status = |path: &'static str, host: &'static str| {
+            let headers = HeaderMap::from_iter([(hyper::header::HOST, HeaderValue::from_static(host))]);
+            runtime.block_on(answers.answer(&Method::GET, &Uri::from_static(path), &headers)).status().as_u16()
+        };
+        for path in ["/healthz", "/readyz", "/readyz?strict", "/metrics", "/", "/console.json", "/nothing"] {
+            for host in ["attacker.example", "attacker.example:8433", "127.0.0.1.attacker.example"] {
+                assert_eq!(status(path, host), 421, "{path} under {host}");
+            }
+            assert_ne!(status(path, "127.0.0.1:8433"), 421, "{path}");
+        }
     }
 
     /// Goal: figures are gathered one at a time, and whoever asks meanwhile is told so in time; the place is kept by who gathers, not

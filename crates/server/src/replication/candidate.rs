@@ -19,14 +19,15 @@ use std::{
     time::Duration,
 };
 
-use collie_base::Term;
+use collie_base::{Set, Term};
 use collie_engine::{Db, EngineError, Replica};
 use collie_env::{Env, fault_point};
 use collie_replica::{
     database::{EngineTarget, following, leading},
+    key::KeyFile,
     packet::TermKind,
     primary::{Asked, QuorumList},
-    term::{Ballot, Outcome, Standing, Terms, Vote},
+    term::{Ballot, Outcome, Standing, Terms, Vote, is_absurd},
 };
 use tokio::{
     sync::{Mutex, watch},
@@ -119,6 +120,8 @@ pub(crate) struct Candidate {
     pub(crate) counts: bool,
     /// Its own name: its slot's.
     pub(crate) name: String,
+    /// By which the others know it.
+    pub(crate) key: KeyFile,
     pub(crate) env: Env,
     /// Stops following.
     pub(crate) stop: watch::Sender<bool>,
@@ -141,10 +144,30 @@ impl Candidate {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
         let peers = self.reached(force).await?;
-        let term = self.next_term();
+        let term = self.next_term()?;
         let asked = self.win(term, peers, Vec::new(), force).await?;
         let lag = (!asked.asks()).then(|| self.lag());
         self.lead_in(term, &lag.unwrap_or_default()).await
+    }
+
+    /// Makes it a primary in `term`, whatever it has promised before and whatever became of the one before; returns what was done, in words.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub(crate) async fn promote_in(self: &Arc<Self>, term: Term) -> Result<String, String> {
+        let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
+        self.may_lead()?;
+        let newest = self.replica.histories().0;
+        if term <= newest || is_absurd(term, newest) {
+            return Err(format!(
+                "its log goes up to term {newest}: force a term above that, such as {}",
+                newest.get() + 1
+            ));
+        }
+        let forced = tokio::task::block_in_place(|| self.terms.force(term));
+        forced.map_err(|error| format!("its promise cannot be kept: {error}"))?;
+        let lag = self.lag();
+        self.lead_in(term, &format!("{lag}; what this node had promised to others is forgotten")).await
     }
 
     /// Fails where it cannot lead, whoever would let it.
@@ -162,8 +185,28 @@ impl Candidate {
     }
 
     /// Returns the lowest term that nobody can have led in, as far as this node knows.
-    pub(super) fn next_term(&self) -> Term {
-        Term::new(self.terms.promised().max(self.replica.histories().0).get() + 1)
+    ///
+    /// # Errors
+    /// It has promised a term that nobody can have led in, and leads in none behind that.
+    pub(super) fn next_term(&self) -> Result<Term, String> {
+        let (promised, newest) = (self.terms.promised(), self.replica.histories().0);
+        if is_absurd(promised, newest) {
+            return Err(format!(
+                "it has promised term {promised}, and its log goes up to term {newest}: if nobody leads in such a term, collie promote \
+                 --force-term {}",
+                newest.get() + 1
+            ));
+        }
+        Ok(Term::new(promised.max(newest).get() + 1))
+    }
+
+    /// Returns why a node is not asked any more that has answered with a higher term, and notes the term.
+    fn answered_higher(&self, name: &str, term: Term) -> String {
+        if self.terms.is_absurd(term) {
+            return absurd(name, term, self.terms.promised());
+        }
+        let _higher = tokio::task::block_in_place(|| self.terms.promise(term, 0));
+        format!("{name} has promised term {term} to another node: try again")
     }
 
     /// Returns the peers that can be reached; fails if their promises would not be enough (C1), with `force` never.
@@ -172,7 +215,7 @@ impl Candidate {
         let peers = if self.peers.0.is_empty() {
             Vec::new()
         } else {
-            self.peers.reached(&self.name, self.replica.cluster_id()).await
+            self.peers.reached(&self.name, self.replica.cluster_id(), &self.key).await
         };
         for list in asked.lists() {
             let is_listed = |name: &String| list.members().contains(name);
@@ -198,7 +241,7 @@ impl Candidate {
             return Err(format!("term {term} was promised to another node meanwhile: try again"));
         };
         let question = self.terms.packet(TermKind::Propose, term, &standing);
-        let answers = peers.ask(&self.name, self.replica.cluster_id(), &question).await;
+        let answers = peers.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
         // Once more: what came before the promise counts, and nothing comes after it that anybody was answered for (C4).
         let asked = self.asked(force)?;
         let ballot = |list: &QuorumList| Ballot::new(list.members(), list.needed(), &self.name, standing.reach);
@@ -211,8 +254,7 @@ impl Candidate {
                     ballots.iter_mut().for_each(|ballot| ballot.promised(Vote { name: peer.name.clone(), reach }));
                 }
                 Ok(answer) if answer.term > term || (answer.kind == TermKind::Refuse && !force) => {
-                    let _higher = tokio::task::block_in_place(|| self.terms.promise(answer.term, 0));
-                    return Err(format!("{} has promised term {} to another node: try again", peer.name, answer.term));
+                    return Err(self.answered_higher(&peer.name, answer.term));
                 }
                 Ok(_) => {}
                 Err(error) => eprintln!("{} at {} was not asked: {error}", peer.name, peer.address),
@@ -254,7 +296,7 @@ impl Candidate {
         let start = histories.last().map_or(collie_base::Lsn::ZERO, |history| history.start);
         let text = format!("promoted: leads in term {term} from {start} on{more}");
         eprintln!("{text}");
-        tokio::spawn(announce(self.terms.clone(), self.peers.clone(), self.name.clone(), db));
+        tokio::spawn(announce(self.terms.clone(), self.peers.clone(), (self.name.clone(), self.key.clone()), db));
         Ok(text)
     }
 
@@ -285,16 +327,30 @@ impl Candidate {
     }
 }
 
+/// Says that another node has promised a term that is not to be believed.
+pub(super) fn absurd(name: &str, term: Term, promised: Term) -> String {
+    format!(
+        "{name} has promised term {term}, which is not to be believed behind term {promised}: stop it, and \
+         collie promote --force-term {promised} --data DIR there"
+    )
+}
+
 /// Tells every peer who leads, until each has heard or a higher term has begun.
-pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, name: String, db: Db) {
+pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, (name, key): (String, KeyFile), db: Db) {
     let (cluster, standing) = (db.cluster_id(), leading(&db));
     drop(db);
     let term = standing.reach.last_term;
+    let mut said = Set::default();
     while !peers.0.is_empty() && terms.promised() == term && !terms.is_anothers() {
         let packet = terms.packet(TermKind::Announce, term, &standing);
-        for (peer, answer) in peers.ask(&name, cluster, &packet).await {
+        for (peer, answer) in peers.ask(&name, cluster, &key, &packet).await {
             match answer {
                 Ok(answer) if answer.kind == TermKind::Promise => peers.0.retain(|other| *other != peer),
+                Ok(answer) if terms.is_absurd(answer.term) => {
+                    if said.insert(peer.name.clone()) {
+                        eprintln!("{}", absurd(&peer.name, answer.term, term));
+                    }
+                }
                 Ok(answer) if answer.term > term => {
                     if let Err(error) = tokio::task::block_in_place(|| terms.promise(answer.term, 0)) {
                         eprintln!("term {} has begun, which cannot be noted: {error}", answer.term);

@@ -28,6 +28,7 @@ use tokio::{
 use super::{
     candidate::{Candidate, Node},
     contact::{Contact, Follows, ShownNode},
+    key::key_of,
     peers::Addresses,
     rebuild::follow_options,
     role::name_of,
@@ -99,6 +100,7 @@ pub(crate) fn open(
         configured: config.replication.quorum.clone(),
         counts: config.replication.listen.is_some(),
         name: name_of(config, node),
+        key: key_of(config, data, env),
         env: env.clone(),
         stop,
         stopped,
@@ -110,11 +112,12 @@ pub(crate) fn open(
     let contact = Arc::new(Contact::new(env));
     let (noted, own_slot) = (contact.clone(), follow_options.slot.clone());
     let (from, env, slot) = (addresses.clone(), env.clone(), follow_options.slot.clone());
+    let key = key_of(config, data, &env);
     let may_show = Arc::new(AtomicBool::new(follows));
     let tried = may_show.clone();
     let running = reads.clone();
     let task = runtime.spawn(async move {
-        let connecting = || from.connect(&slot);
+        let connecting = || from.connect(&slot, &key);
         let told = |told| {
             tried.store(true, Relaxed);
             noted.told(&told);

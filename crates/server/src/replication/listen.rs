@@ -1,16 +1,19 @@
 //! The port that replicas connect to: one implementation of the start-up for both ports, the stream is `replica`'s.
 //!
 //! # Invariants
-//! - N1. A peer has 10 s and one start-up message to say that it is a replica; more is not read before.
+//! - N1. A peer has 10 s for one start-up message and the proof that it has the replication key (`key` of `replica`); nothing else is
+//!   read before, and nothing of terms, slots or data is told, asked or changed. There are at most [`STRANGERS_MAX`] such peers: one more
+//!   ends the oldest of them, so that those who say nothing keep nobody out.
 //! - N2. Whatever a connection does, it ends alone.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, sync::Arc, time::Duration};
 
 use collie_engine::EngineError;
 use collie_env::Env;
 use collie_replica::{
     LinkError,
     database::{EngineSource, SlotOptions},
+    key::{KeyFile, Mistrusted, Purpose, SessionKeys, Trusted, admit},
     packet::{TermKind, TermPacket},
     primary::{Handing, Slots, Source as _, StreamOptions, Synchronous, serve},
     reads::ReadFeed,
@@ -19,13 +22,17 @@ use collie_replica::{
 };
 use collie_sql::{error::SqlState, session::Replication};
 use collie_wire::{Frontend, Input, Notice, Output, STARTUP_BYTES_MAX, Severity, TransactionStatus};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     runtime::Runtime,
     select,
-    sync::watch,
-    task::{JoinSet, block_in_place},
+    sync::{
+        oneshot::{self, error::TryRecvError},
+        watch,
+    },
+    task::{AbortHandle, JoinSet, block_in_place},
     time::{MissedTickBehavior, interval, sleep, timeout},
 };
 
@@ -42,6 +49,12 @@ use crate::{ServeError, config::Config};
 /// From accept to the end of the start-up.
 const STARTUP_TIME: Duration = Duration::from_secs(10);
 
+/// Connections at one time that have not proved that they have the key.
+const STRANGERS_MAX: usize = 64;
+
+/// How often it is said that somebody was not let in, at most.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
 /// How often it is looked whether slots are at their limits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -56,13 +69,24 @@ pub(crate) struct Replicas {
     options: StreamOptions,
     env: Env,
     node: Node,
+    key: KeyFile,
     quorum: Arc<QuorumWatch>,
     handing: Arc<Handing>,
+    refused: Mutex<Refused>,
+}
+
+/// Who was not let in lately.
+#[derive(Debug, Default)]
+struct Refused {
+    /// When the last one was told of.
+    told_ns: Option<u64>,
+    /// How many came since.
+    untold: u64,
 }
 
 impl Replicas {
-    /// Listens for replicas of `node`, whose database is open in `data` and gives sampled reads to `reads`, and for questions about terms. As long as it follows
-    /// itself, it takes no replicas.
+    /// Listens for replicas of `node`, whose database is open in `data` and gives sampled reads to `reads`, and for questions about terms; all
+    /// of them have the key of the file `key`. As long as it follows itself, it takes no replicas.
     ///
     /// # Errors
     /// The address is not on loopback, or not free.
@@ -70,7 +94,7 @@ impl Replicas {
         runtime: &Runtime,
         address: SocketAddr,
         config: &Config,
-        node: Node,
+        (node, key): (Node, KeyFile),
         (data, reads): (&std::path::Path, Option<Arc<ReadFeed>>),
         env: Env,
     ) -> Result<Self, ServeError> {
@@ -111,7 +135,21 @@ impl Replicas {
         notice.iter().for_each(|notice| eprintln!("{notice}"));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
         let (redundancy, slots, quorum) = (Arc::new(redundancy), Arc::new(slots), Arc::default());
-        Ok(Self { listener, address, source, redundancy, slots, limits, options, env, node, quorum, handing })
+        Ok(Self {
+            listener,
+            address,
+            source,
+            redundancy,
+            slots,
+            limits,
+            options,
+            env,
+            node,
+            key,
+            quorum,
+            handing,
+            refused: Mutex::default(),
+        })
     }
 
     /// Returns the address it listens on.
@@ -127,6 +165,12 @@ impl Replicas {
     /// Answers what another node says of terms.
     fn decide(&self, asked: &TermPacket) -> Result<TermPacket, EngineError> {
         let terms = &self.node.terms;
+        if terms.is_absurd(asked.term) {
+            let (node, term, promised) = (asked.node, asked.term, terms.promised());
+            eprintln!(
+                "node {node:016x} speaks of term {term}, which is not to be believed behind term {promised}: refused"
+            );
+        }
         if asked.kind == TermKind::Succeed
             && !self.handing.succeed(asked.node, self.env.clock.now_ns())
             && !terms.is_promised_to(asked.term, asked.node)
@@ -134,6 +178,24 @@ impl Replicas {
             return Ok(terms.packet(TermKind::Refuse, terms.promised(), &self.node.standing()?));
         }
         terms.answer(asked, || self.node.standing())
+    }
+
+    /// Says why somebody was not let in, once in [`TELL_EVERY`]: whoever comes again and again does not fill a disk with that.
+    fn tell(&self, address: SocketAddr, why: &str) {
+        let now_ns = self.env.clock.now_ns();
+        let mut refused = self.refused.lock();
+        let is_due =
+            refused.told_ns.is_none_or(|told| u128::from(now_ns.saturating_sub(told)) >= TELL_EVERY.as_nanos());
+        if !is_due {
+            refused.untold += 1;
+            return;
+        }
+        let more = match std::mem::take(&mut refused.untold) {
+            0 => String::new(),
+            count => format!("; {count} more before were not let in either"),
+        };
+        refused.told_ns = Some(now_ns);
+        eprintln!("connection from {address}: {why}{more}");
     }
 
     /// Returns what views and functions about replication ask.
@@ -151,6 +213,7 @@ impl Replicas {
     pub(crate) async fn run(self, mut stopping: watch::Receiver<bool>) {
         let this = Arc::new(self);
         let mut connections = JoinSet::new();
+        let mut strangers: VecDeque<(oneshot::Receiver<()>, AbortHandle)> = VecDeque::new();
         let mut heartbeats = interval(this.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let standing = this.standing();
@@ -170,7 +233,16 @@ impl Replicas {
                 }
                 accepted = this.listener.accept() => match accepted {
                     Ok((socket, address)) => {
-                        connections.spawn(this.clone().connection(socket, address, stopping.clone()));
+                        // Whoever is known, or gone, has dropped its end.
+                        strangers.retain_mut(|(known, _)| known.try_recv() == Err(TryRecvError::Empty));
+                        if strangers.len() >= STRANGERS_MAX
+                            && let Some((_, oldest)) = strangers.pop_front()
+                        {
+                            oldest.abort(); // N1
+                        }
+                        let (stranger, known) = oneshot::channel();
+                        let serving = this.clone().connection(socket, address, stranger, stopping.clone());
+                        strangers.push_back((known, connections.spawn(serving)));
                     }
                     // Out of descriptors, or the peer is gone again: try again in a moment.
                     Err(_) => sleep(Duration::from_millis(50)).await,
@@ -189,18 +261,32 @@ impl Replicas {
         }
     }
 
-    async fn connection(self: Arc<Self>, mut socket: TcpStream, address: SocketAddr, stopping: watch::Receiver<bool>) {
+    /// Serves one connection; `stranger` is dropped once its peer has proved that it has the key.
+    async fn connection(
+        self: Arc<Self>,
+        mut socket: TcpStream,
+        address: SocketAddr,
+        stranger: oneshot::Sender<()>,
+        stopping: watch::Receiver<bool>,
+    ) {
         let _ = socket.set_nodelay(true);
-        let Ok(Some((what, early))) = timeout(STARTUP_TIME, start(&mut socket, &self.node)).await else { return };
+        let started = timeout(STARTUP_TIME, start(&mut socket, &self.node, &self.key)).await;
+        drop(stranger);
+        let (what, keys) = match started {
+            Ok(Ok(started)) => started,
+            Ok(Err(NotStarted::Refused(why))) => return self.tell(address, &why),
+            Ok(Err(NotStarted::Told)) | Err(_) => return,
+        };
+        let socket = Trusted::new(socket, keys);
         if what == What::Terms {
             let decide = |asked: &_| self.decide(asked).map_err(|error| error.to_string());
             // Who asked asks again.
-            let _gone = answer(socket, &early, ANSWER_TIME, decide).await;
+            let _gone = answer(socket, ANSWER_TIME, decide).await;
             return;
         }
         let served = (self.source.clone(), self.slots.clone());
         let address = address.to_string();
-        match serve(socket, &early, &address, served, self.options, self.env.clone(), stopping).await {
+        match serve(socket, &address, served, self.options, self.env.clone(), stopping).await {
             Ok(()) | Err(LinkError::Closed | LinkError::Stopping) => {}
             Err(error) => eprintln!("replica at {address}: {error}"),
         }
@@ -216,12 +302,82 @@ enum What {
     Terms,
 }
 
-/// Goes through the start-up; returns what it is for and what came behind it, or `None` for somebody who is no replica, or comes to a
-/// node that does not lead, and was told so.
-async fn start(socket: &mut TcpStream, node: &Node) -> Option<(What, Vec<u8>)> {
+/// What a start-up asks for.
+struct Asked {
+    what: What,
+    /// Parameters `application_name` and `collie_cluster`.
+    name: String,
+    cluster: String,
+}
+
+/// Why a connection ends in its start-up.
+enum NotStarted {
+    /// The peer was told, or is gone.
+    Told,
+    /// The peer was told, and so is whoever runs this node.
+    Refused(String),
+}
+
+/// Goes through the start-up and the proofs (N1); returns what the connection is for, and the seals of what follows. Whoever has no key is told
+/// nothing else; whoever comes to a node that does not lead, or is of another database, is told so.
+async fn start(socket: &mut TcpStream, node: &Node, key: &KeyFile) -> Result<(What, SessionKeys), NotStarted> {
+    let asked = match startup(socket).await {
+        Some(Ok(asked)) => asked,
+        Some(Err((state, message))) => return refuse(socket, state, message, NotStarted::Told).await,
+        None => return Err(NotStarted::Told),
+    };
+    let what = if asked.what == What::Terms { TERMS } else { STREAM };
+    let purpose = Purpose { what, name: &asked.name, cluster: &asked.cluster };
+    let keys = match admit(socket, key, &purpose).await {
+        Ok(keys) => keys,
+        Err(Mistrusted::Gone) => return Err(NotStarted::Told),
+        Err(why) => {
+            let line = if let Mistrusted::NoKey(error) = &why { error.to_string() } else { why.to_string() };
+            return refuse(
+                socket,
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                &why.to_string(),
+                NotStarted::Refused(line),
+            )
+            .await;
+        }
+    };
+    let unwanted = match asked.what {
+        What::Terms if asked.cluster != cluster_text(node.db.cluster_id()) => Some("this node is of another database"),
+        What::Stream if !node.leads() => Some("this node follows another one, and takes no replicas"),
+        What::Terms | What::Stream => None,
+    };
+    if let Some(message) = unwanted {
+        return refuse(socket, SqlState::CANNOT_CONNECT_NOW, message, NotStarted::Told).await;
+    }
+    let mut output = Output::new();
+    output.authentication_ok();
+    output.ready_for_query(TransactionStatus::Idle);
+    socket.write_all(output.bytes()).await.map_err(|_| NotStarted::Told)?;
+    Ok((asked.what, keys))
+}
+
+/// Tells a peer why its start-up ends.
+async fn refuse<T>(socket: &mut TcpStream, state: SqlState, message: &str, why: NotStarted) -> Result<T, NotStarted> {
+    let mut output = Output::new();
+    output.notice(&Notice {
+        severity: Severity::Fatal,
+        sqlstate: state.as_str(),
+        message,
+        detail: None,
+        hint: None,
+        position: None,
+        context: None,
+        object: [None; 4],
+    });
+    let _gone = socket.write_all(output.bytes()).await;
+    Err(why)
+}
+
+/// Reads a start-up message; why it is none of a node, or `None` if the peer is gone.
+async fn startup(socket: &mut TcpStream) -> Option<Result<Asked, (SqlState, &'static str)>> {
     let (mut input, mut output) = (Input::new(STARTUP_BYTES_MAX), Output::new());
-    let mut what = What::Stream;
-    let refused = loop {
+    let asked = loop {
         match input.next() {
             Ok(None) => {
                 if socket.read_buf(input.buffer()).await.ok()? == 0 {
@@ -231,46 +387,28 @@ async fn start(socket: &mut TcpStream, node: &Node) -> Option<(What, Vec<u8>)> {
             }
             Ok(Some(Frontend::SslRequest | Frontend::GssEncRequest)) => output.encryption_refused(),
             Ok(Some(Frontend::Startup(startup))) => {
-                let has = |name: &str, value: &str| startup.parameters.contains(&(name, value));
-                if has("replication", TERMS) && has("user", "collie") {
-                    if has(CLUSTER, &cluster_text(node.db.cluster_id())) {
-                        what = What::Terms;
-                        break None;
+                let of = |name: &str| {
+                    startup.parameters.iter().find(|(key, _)| *key == name).map_or("", |(_, value)| *value)
+                };
+                let what = match (of("replication"), of("user")) {
+                    (TERMS, "collie") => What::Terms,
+                    (STREAM, "collie") => What::Stream,
+                    _ => {
+                        let message = "this port takes replicas of Collie only: use --listen's";
+                        break Err((SqlState::FEATURE_NOT_SUPPORTED, message));
                     }
-                    break Some((SqlState::CANNOT_CONNECT_NOW, "this node is of another database"));
-                }
-                if has("replication", STREAM) && has("user", "collie") {
-                    if node.leads() {
-                        break None;
-                    }
-                    let message = "this node follows another one, and takes no replicas";
-                    break Some((SqlState::CANNOT_CONNECT_NOW, message));
-                }
-                break Some((
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    "this port takes replicas of Collie only: use --listen's",
-                ));
+                };
+                let (name, cluster) = (of("application_name").to_owned(), of(CLUSTER).to_owned());
+                break Ok(Asked { what, name, cluster });
             }
-            Ok(Some(_)) | Err(_) => break Some((SqlState::PROTOCOL_VIOLATION, "expected a startup message")),
+            Ok(Some(_)) | Err(_) => break Err((SqlState::PROTOCOL_VIOLATION, "expected a startup message")),
         }
         socket.write_all(output.bytes()).await.ok()?;
         output.clear();
     };
-    if let Some((state, message)) = refused {
-        output.notice(&Notice {
-            severity: Severity::Fatal,
-            sqlstate: state.as_str(),
-            message,
-            detail: None,
-            hint: None,
-            position: None,
-            context: None,
-            object: [None; 4],
-        });
-    } else {
-        output.authentication_ok();
-        output.ready_for_query(TransactionStatus::Idle);
+    // Nothing comes before it is asked for.
+    if asked.is_ok() && !input.buffer().is_empty() {
+        return None;
     }
-    socket.write_all(output.bytes()).await.ok()?;
-    refused.is_none().then(|| (what, std::mem::take(input.buffer())))
+    Some(asked)
 }

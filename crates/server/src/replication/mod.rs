@@ -9,6 +9,7 @@
 //! | `redundancy.rs` | the quorum that commits wait for: changed while the server runs, said when it is lost, and when it is back |
 //! | `difference.rs` | a replica whose rows are not its primary's is not opened again |
 //! | `healing.rs` | whether a replica whose copy is damaged is filled anew by itself |
+//! | `key.rs` | the key by which the nodes of one database know each other: where it is, who makes it |
 //! | `guard.rs` | the lock beside a directory that may be exchanged |
 //! | `follow.rs` | a replica: its directory opened, and kept up to date |
 //! | `role.rs` | what a node is opened as: who leads is asked |
@@ -26,6 +27,7 @@ mod follow;
 mod guard;
 mod handing_over;
 mod healing;
+pub(crate) mod key;
 mod listen;
 mod peers;
 mod quorum_watch;

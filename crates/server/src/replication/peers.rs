@@ -8,6 +8,7 @@ use std::{
 
 use collie_replica::{
     LinkError,
+    key::{KeyFile, Trusted},
     packet::TermPacket,
     standby::{connect, connect_for_terms},
     term::ask,
@@ -60,14 +61,15 @@ impl Peers {
         &self,
         own: &str,
         cluster: u128,
+        key: &KeyFile,
         packet: &TermPacket,
     ) -> Vec<(Peer, Result<TermPacket, LinkError>)> {
         let mut asking = JoinSet::new();
         for (number, peer) in self.0.iter().cloned().enumerate() {
-            let (own, packet) = (own.to_owned(), *packet);
+            let (own, key, packet) = (own.to_owned(), key.clone(), *packet);
             asking.spawn(async move {
                 let answered = async {
-                    let io = connect_for_terms(&peer.address, &own, cluster, ANSWER_TIME).await?;
+                    let io = connect_for_terms(&peer.address, &own, cluster, &key, ANSWER_TIME).await?;
                     ask(io, &packet, ANSWER_TIME).await
                 };
                 let answer = answered.await;
@@ -83,12 +85,12 @@ impl Peers {
     }
 
     /// Returns those that can be reached now.
-    pub(crate) async fn reached(&self, own: &str, cluster: u128) -> Vec<Peer> {
+    pub(crate) async fn reached(&self, own: &str, cluster: u128, key: &KeyFile) -> Vec<Peer> {
         let mut reaching = JoinSet::new();
         for peer in self.0.iter().cloned() {
-            let own = own.to_owned();
+            let (own, key) = (own.to_owned(), key.clone());
             reaching.spawn(async move {
-                connect_for_terms(&peer.address, &own, cluster, ANSWER_TIME).await.is_ok().then_some(peer)
+                connect_for_terms(&peer.address, &own, cluster, &key, ANSWER_TIME).await.is_ok().then_some(peer)
             });
         }
         let mut reached = Vec::new();
@@ -129,12 +131,12 @@ impl Addresses {
     ///
     /// # Errors
     /// What the one that was tried first says: none of them does.
-    pub(crate) async fn connect(&self, slot: &str) -> Result<TcpStream, LinkError> {
+    pub(crate) async fn connect(&self, slot: &str, key: &KeyFile) -> Result<Trusted<TcpStream>, LinkError> {
         let (first, count) = (self.next.load(Ordering::Relaxed), self.all.len());
         let mut failed = None;
         for number in (first..first + count).map(|number| number % count) {
             let Some(address) = self.all.get(number) else { break };
-            match connect(address, slot).await {
+            match connect(address, slot, key).await {
                 Ok(io) => {
                     self.next.store(number, Ordering::Relaxed);
                     return Ok(io);

@@ -8,8 +8,8 @@
 //! - A2. From then on the copy counts, and not before. [`settle`] removes what was there, has the copy become `copy-moving`, and moves what is
 //!   in that to where it belongs, the control file last. Whatever a crash leaves, it goes on there. Both databases are there at once, so there
 //!   has to be room for both.
-//! - A3. What was set aside in `diverged` stays, as do `samples` and `models`, which tell of the machine and not of the rows, and the file
-//!   `promise`, by which a node keeps its word (replication.md R8).
+//! - A3. What was set aside in `diverged` stays, as do `copies`, `samples` and `models`, which tell of the machine and not of the rows, the file
+//!   `promise`, by which a node keeps its word (replication.md R8), and `replication.key`, without which it could follow no node.
 //! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
 //!
 //! | the directory has | a crash was | done at the next start |
@@ -30,17 +30,19 @@ use std::{
 use collie_env::Env;
 use collie_replica::{
     database::plant,
+    key::{KEY_FILE, KeyFile},
     standby::{Backoff, Cloned, FollowOptions, clone, connect},
 };
 use tokio::time::sleep;
 
+use super::key::key_of;
 use crate::{ServeError, config::Config};
 
 /// Where what was set aside of a log is kept, and what was learned.
-const MOVED_ON: [&str; 3] = ["diverged", "samples", "models"];
+const MOVED_ON: [&str; 4] = ["diverged", "samples", "models", "copies"];
 
-/// What stays besides: what a node has promised, and what the file system has made.
-const STAYS: [&str; 2] = ["promise", LOST_AND_FOUND];
+/// What stays besides: what a node has promised, the key by which others know it, and what the file system has made.
+const STAYS: [&str; 3] = ["promise", KEY_FILE, LOST_AND_FOUND];
 
 /// At the top of some file systems.
 const LOST_AND_FOUND: &str = "lost+found";
@@ -77,7 +79,8 @@ pub(crate) async fn rebuild(
 ) -> Result<Cloned, ServeError> {
     let partial = partial_of(data);
     remove(env, &partial)?;
-    let cloned = fill(primary, &partial, node, &follow_options(config, node), env).await?;
+    let key = key_of(config, data, env);
+    let cloned = fill(primary, &partial, node, (&follow_options(config, node), &key), env).await?;
     plant(&cloned, node, &partial, env).map_err(|error| ServeError::Open(error.into()))?;
     exchange(data, env)?;
     Ok(cloned)
@@ -133,7 +136,7 @@ fn settle_beside(data: &Path, env: &Env) -> Result<(), ServeError> {
     if !is_there(env, &before)? {
         return Ok(());
     }
-    if list(env, data)?.is_empty() {
+    if is_empty(env, data)? {
         remove(env, data)?;
         return env.files.replace(&before, data).map_err(failed("give its name back to", data));
     }
@@ -147,12 +150,12 @@ fn settle_beside(data: &Path, env: &Env) -> Result<(), ServeError> {
     remove(env, &before)
 }
 
-/// Returns whether there is nothing in a directory, or there is none.
+/// Returns whether there is no directory, or nothing in it but, perhaps, the key by which it is to be filled.
 ///
 /// # Errors
 /// The disk's.
 pub(crate) fn is_empty(env: &Env, data: &Path) -> Result<bool, ServeError> {
-    Ok(list(env, data)?.iter().all(|name| name == LOST_AND_FOUND))
+    Ok(list(env, data)?.iter().all(|name| [KEY_FILE, LOST_AND_FOUND].contains(&name.as_str())))
 }
 
 /// Returns whether an exchange has begun, and is to be ended by [`settle`].
@@ -243,11 +246,17 @@ fn remove(env: &Env, path: &Path) -> Result<(), ServeError> {
 }
 
 /// Asks for base backups until one is whole.
-async fn fill(primary: &str, dir: &Path, node: u64, options: &FollowOptions, env: &Env) -> Result<Cloned, ServeError> {
+async fn fill(
+    primary: &str,
+    dir: &Path,
+    node: u64,
+    (options, key): (&FollowOptions, &KeyFile),
+    env: &Env,
+) -> Result<Cloned, ServeError> {
     let mut backoff = Backoff::default();
     loop {
         let one = async {
-            let io = connect(primary, &options.slot).await?;
+            let io = connect(primary, &options.slot, key).await?;
             env.files.create_dir_all(dir)?;
             clone(io, dir, node, options, env, &mut |_done, _total| ()).await
         };
@@ -303,7 +312,7 @@ mod tests {
             .flat_map(|call| (1..20).step_by(2).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
         {
             let (env, disk) = Env::simulated(seed);
-            let stays = ["diverged/1", "samples/1", "models/1", "promise", "lost+found/1"];
+            let stays = ["diverged/1", "samples/1", "models/1", "copies/1", "promise", "replication.key", "lost+found/1"];
             stays.iter().for_each(|name| put(&env, &data.join(name), b"stays"));
             for name in ["control", "wal/1", "slots"] {
                 put(&env, &data.join(name), b"old");
@@ -357,11 +366,11 @@ mod tests {
         }
     }
 
-    /// Goal: a directory that is not there, or empty, gets a database too, and nothing is made beside it: a mount point stays what it is.
-    /// Method: both, and a directory above in which nothing can be renamed.
+    /// Goal: a directory that is not there, or empty, or holds the key alone, gets a database too, and nothing is made beside it: a mount
+    /// point stays what it is. Method: each of them.
     #[test]
     fn an_empty_directory_is_filled_in_place() {
-        for is_there in [false, true] {
+        for (is_there, has_key) in [(false, false), (true, false), (true, true)] {
             let (env, _disk) = Env::simulated(1);
             let data = Path::new(DATA);
             if is_there {
@@ -369,8 +378,14 @@ mod tests {
                 put(&env, &data.join("lost+found/1"), b"of the file system");
                 assert!(super::is_empty(&env, data).unwrap());
             }
+            if has_key {
+                put(&env, &data.join(KEY_FILE), b"a key");
+            }
+            assert!(super::is_empty(&env, data).unwrap());
             put(&env, &partial_of(data).join("control"), b"new");
             exchange(data, &env).unwrap();
+            assert_eq!(read(&env, &data.join(KEY_FILE)).is_some(), has_key);
+            assert!(!super::is_empty(&env, data).unwrap());
             assert_eq!(read(&env, &data.join("control")).as_deref(), Some(&b"new"[..]));
             assert_eq!(list(&env, data.parent().unwrap()).unwrap(), ["data"]);
         }

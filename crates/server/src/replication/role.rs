@@ -14,18 +14,23 @@
 //! - O1. A node that has promised a higher term than it led in, or hears of one before it is open, does not lead
 //!   (replication.md R8).
 
-use std::{path::Path, sync::Arc};
+use std::{fmt::Write as _, path::Path, sync::Arc};
 
 use collie_base::{Lsn, Term};
 use collie_engine::{EngineError, HistoryStart, Promise, Who};
 use collie_env::Env;
 use collie_replica::{
+    key::KeyFile,
     packet::TermKind,
-    term::{Reach, Standing, Terms},
+    term::{Reach, Standing, Terms, is_absurd},
 };
 use tokio::runtime::Runtime;
 
-use super::peers::{Addresses, Peer, Peers};
+use super::{
+    candidate::absurd,
+    key,
+    peers::{Addresses, Peer, Peers},
+};
 use crate::{ServeError, config::Config};
 
 /// See the module's documentation.
@@ -48,11 +53,17 @@ pub(crate) fn name_of(config: &Config, node: u64) -> String {
     }
 }
 
-/// Finds out what the node of the directory `data` is, asking others if there are any.
+/// Finds out what the node of the directory `data` is, asking others if there are any, who know it by the key `own`.
 ///
 /// # Errors
-/// The directory cannot be read; it has to follow, and nobody is named.
-pub(crate) fn choose(runtime: &Runtime, config: &Config, data: &Path, env: &Env) -> Result<Role, ServeError> {
+/// The directory cannot be read; it has to follow, and nobody is named; the key cannot be used.
+pub(crate) fn choose(
+    runtime: &Runtime,
+    config: &Config,
+    (data, own): (&Path, &KeyFile),
+    env: &Env,
+) -> Result<Role, ServeError> {
+    key::check(own, config)?;
     let replication = &config.replication;
     let addresses = Addresses::new(replication.primary.as_deref(), &replication.peers);
     let replica = || Ok(Role::Replica(Arc::new(addresses)));
@@ -71,11 +82,19 @@ pub(crate) fn choose(runtime: &Runtime, config: &Config, data: &Path, env: &Env)
     let promise = Promise::read(env, data).map_err(open_error)?;
     let was_yielded = promise.term == term && ![0, node].contains(&promise.node);
     if promise.term > term || was_yielded {
-        let message = format!(
-            "this node has promised term {} to another, and leads in term {term} no more: name the others (replication.peers), or the one that \
-             leads (--replica-of)",
-            promise.term
+        let (promised, mut message) = (promise.term, String::new());
+        _ = write!(
+            message,
+            "this node has promised term {promised} to another, and leads in term {term} no more: name the others (replication.peers), or the \
+             one that leads (--replica-of)"
         );
+        if is_absurd(promised, term) {
+            _ = write!(
+                message,
+                "; if nobody leads in such a term: collie promote --force-term {term} --data {}",
+                data.display()
+            );
+        }
         return if can_ask { replica() } else { Err(ServeError::Replication { message }) };
     }
     let was_promoted = promise.term == term && promise.node == node;
@@ -87,7 +106,7 @@ pub(crate) fn choose(runtime: &Runtime, config: &Config, data: &Path, env: &Env)
     }
     let terms = Terms::open(env, data, node, term).map_err(open_error)?;
     terms.lead(term);
-    let higher = runtime.block_on(ask(&terms, config, (cluster_id, term), histories.last(), node))?;
+    let higher = runtime.block_on(ask(&terms, (config, own), (cluster_id, term), histories.last(), node))?;
     match higher {
         Some(higher) => {
             eprintln!("term {higher} has begun: this node, which led in term {term}, follows whoever leads in it");
@@ -107,7 +126,7 @@ pub(crate) fn choose(runtime: &Runtime, config: &Config, data: &Path, env: &Env)
 /// Says to all others that it leads; returns a higher term that one of them has promised.
 async fn ask(
     terms: &Terms,
-    config: &Config,
+    (config, own): (&Config, &KeyFile),
     (cluster, term): (u128, Term),
     last: Option<&HistoryStart>,
     node: u64,
@@ -122,8 +141,15 @@ async fn ask(
     let reach = Reach { last_term: term, durable: Lsn::ZERO };
     let standing = Standing { reach, history: last.history, leads: true };
     let packet = terms.packet(TermKind::Announce, term, &standing);
-    let answers = Peers(asked.0).ask(&name_of(config, node), cluster, &packet).await;
-    let higher = answers.into_iter().filter_map(|(_, answer)| answer.ok()).map(|answer| answer.term).max();
+    let answers = Peers(asked.0).ask(&name_of(config, node), cluster, own, &packet).await;
+    let mut higher = None;
+    for (peer, answer) in answers {
+        match answer {
+            Ok(answer) if terms.is_absurd(answer.term) => eprintln!("{}", absurd(&peer.name, answer.term, term)),
+            Ok(answer) => higher = higher.max(Some(answer.term)),
+            Err(_) => {}
+        }
+    }
     let Some(higher) = higher.filter(|higher| *higher > term) else { return Ok(None) };
     tokio::task::block_in_place(|| terms.promise(higher, 0)).map_err(open_error)?;
     Ok(Some(higher))

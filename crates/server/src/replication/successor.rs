@@ -21,7 +21,7 @@ use collie_replica::{
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    candidate::Candidate,
+    candidate::{Candidate, absurd},
     handing_over::CANCEL_TIME,
     peers::{ANSWER_TIME, Peer, Peers},
 };
@@ -73,7 +73,7 @@ impl Candidate {
         succession: &Succession,
         wait: Duration,
     ) -> Result<(Term, Reach), String> {
-        let mut term = self.next_term();
+        let mut term = self.next_term()?;
         let asked = Peers(vec![Peer { name: "the primary".to_owned(), address: primary.to_owned() }]);
         let until = Instant::now() + wait + ANSWER_TIME;
         let mut is_silent = false;
@@ -84,11 +84,14 @@ impl Candidate {
             let standing = tokio::task::block_in_place(|| following(&self.replica));
             let standing = standing.map_err(|error| format!("its log cannot be flushed: {error}"))?;
             let question = self.terms.packet(TermKind::Succeed, term, &standing);
-            let answers = asked.ask(&self.name, self.replica.cluster_id(), &question).await;
+            let answers = asked.ask(&self.name, self.replica.cluster_id(), &self.key, &question).await;
             for (_, answer) in answers {
                 match answer {
                     Ok(answer) if answer.kind == TermKind::Promise && answer.term == term => {
                         return Ok((term, Reach { last_term: answer.last_term, durable: answer.durable }));
+                    }
+                    Ok(answer) if self.terms.is_absurd(answer.term) => {
+                        return Err(absurd("the primary", answer.term, self.terms.promised()));
                     }
                     Ok(answer) => {
                         is_silent = false;

@@ -91,7 +91,7 @@ pub(super) const ENTRIES: &[&[Entry]] = &[
         "pg_tablespace_size_oid" => session, "pg_tablespace_size_name" => session,
         "pg_relation_filenode" => session, "pg_relation_is_publishable" => session,
         "pg_relation_is_updatable" => session, "pg_column_is_updatable" => session,
-        "pg_tablespace_location" => session, "pg_is_in_recovery" => session, "pg_promote" => session, "collie_promote" => session, "collie_switchover" => session, "pg_current_wal_lsn" => session,
+        "pg_tablespace_location" => session, "pg_is_in_recovery" => session, "pg_promote" => session, "collie_promote" => session, "collie_promote_in" => session, "collie_switchover" => session, "pg_current_wal_lsn" => session,
         "pg_current_wal_insert_lsn" => session, "pg_current_wal_flush_lsn" => session,
         "collie_last_commit" => session, "collie_state_hash" => session, "pg_last_xact_replay_timestamp" => session,
         "pg_last_wal_receive_lsn" => session, "pg_last_wal_replay_lsn" => session, "pg_current_xact_id" => session,

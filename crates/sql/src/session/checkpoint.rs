@@ -1,9 +1,9 @@
-//! CHECKPOINT, and `CALL collie_checkpoint(...)`, which copies the database to a directory of the server.
+//! CHECKPOINT, and `CALL collie_checkpoint(...)`, which copies the database to a directory of the server (`copies.rs` says which).
 //!
 //! Both block their thread for as long as they take, which the runtime knows ([`Database::block`](super::Database)); a copy
 //! ends, and leaves nothing, when the statement is cancelled or runs out of time.
 
-use std::{ops::ControlFlow, path::Path};
+use std::ops::ControlFlow;
 
 use collie_engine::{CheckpointOptions, EngineError};
 
@@ -19,7 +19,8 @@ use crate::{
 pub(super) fn copied_columns() -> Vec<ResultColumn> {
     let column = |(name, ty): (&str, u32)| ResultColumn { name: name.to_owned(), ty: SqlType::new(ty), origin: None };
     let positions = ["start_lsn", "from_lsn", "end_lsn"].map(|name| (name, oid::TEXT));
-    positions.into_iter().chain([("files", oid::INT8), ("bytes", oid::INT8)]).map(column).collect()
+    let counts = [("files", oid::INT8), ("bytes", oid::INT8), ("directory", oid::TEXT)];
+    positions.into_iter().chain(counts).map(column).collect()
 }
 
 impl Session {
@@ -32,15 +33,11 @@ impl Session {
 
     /// Copies the database. Everybody may, as everybody may do everything.
     pub(super) fn copy_database<C: Client>(&mut self, copy: &ast::CopyDatabase, client: &mut C) -> Result<()> {
-        let dir = Path::new(&copy.dir);
-        if !dir.is_absolute() {
-            let text = "the directory of a checkpoint must be given by its absolute path";
-            return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, text).hint("The path is the server's."));
-        }
+        let dir = self.database.place_of_copy(&copy.dir)?;
         let options = CheckpointOptions { copy: copy.copy };
         let mut outcome = Err(EngineError::Cancelled);
         self.database.block(&mut || {
-            outcome = self.database.db.checkpoint(dir, options, &mut |_| match self.cancel.is_cancelled() {
+            outcome = self.database.db.checkpoint(&dir, options, &mut |_| match self.cancel.is_cancelled() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             });
@@ -54,7 +51,8 @@ impl Session {
         let count = |count: u64| Value::Int8(i64::try_from(count).unwrap_or(i64::MAX));
         let position = |lsn: collie_base::Lsn| Value::Text(lsn.to_string().as_str().into());
         let positions = [made.start, made.from, made.end].map(position);
-        let row: Vec<Value> = positions.into_iter().chain([count(made.files), count(made.bytes)]).collect();
+        let made_in = Value::Text(dir.display().to_string().as_str().into());
+        let row: Vec<Value> = positions.into_iter().chain([count(made.files), count(made.bytes), made_in]).collect();
         let columns = copied_columns();
         client.columns(&columns, &[]);
         client.row(&row, &columns, &[], &self.text_context())

@@ -89,6 +89,8 @@ pub struct Database {
     pub(super) replicas: OnceLock<crate::session::ReplicasAsked>,
     /// What statements and sessions may take up; the machine's, unless it was said before the first of them.
     resources: OnceLock<ResourceLimits>,
+    /// Where copies are made that clients ask for; without, wherever they say.
+    pub(super) copies: OnceLock<std::path::PathBuf>,
     /// Runs what blocks its thread for long.
     blocking: OnceLock<Blocking>,
     /// Lets other work of the thread go first.
@@ -211,6 +213,7 @@ impl Database {
             db,
             timer: Timer::new(&env),
             resources: OnceLock::new(),
+            copies: OnceLock::new(),
             blocking: OnceLock::new(),
             yielding: OnceLock::new(),
             workers: Workers::new(std::thread::available_parallelism().map_or(2, std::num::NonZero::get)),

@@ -20,6 +20,7 @@
 //! | `publication.rs` | when a changed catalog becomes everybody's, and what older snapshots may still read |
 //! | `copy.rs`, `copy_format.rs` | COPY |
 //! | `checkpoint.rs` | CHECKPOINT, and copying the database |
+//! | `copies.rs` | where copies are made |
 //! | `option.rs` | an option of the running server |
 //! | `resource_limits.rs` | memory of statements, and what one session may leave behind |
 //! | `turn.rs` | how long a session keeps its thread |
@@ -36,6 +37,7 @@ mod cache;
 mod checkpoint;
 mod client;
 mod commit_times;
+mod copies;
 mod copy;
 pub mod copy_format;
 mod database;

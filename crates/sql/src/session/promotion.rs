@@ -1,4 +1,4 @@
-//! Promotion asked for in SQL: `pg_promote`, `collie_promote` and `collie_switchover`. Whoever runs the server does it, and says how it went.
+//! Promotion asked for in SQL: `pg_promote`, `collie_promote`, `collie_promote_in` and `collie_switchover`. Whoever runs the server does it, and says how it went.
 
 use crate::{
     catalog::system::Promotion,

@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, ensure};
-use collie_netlab::{Direction, Port, Proxy, Weather};
+use collie_netlab::{Direction, Port, Proxy, Weather, plant_key};
 use postgres::NoTls;
 
 use super::{
@@ -51,9 +51,16 @@ pub(crate) struct Standby {
     pub(crate) kills: u64,
 }
 
-/// Further settings of a primary that is followed at `port` over its lives.
-pub(super) fn settings_of_primary(port: &Port) -> [String; 2] {
-    [format!("server.replica_listen={}", port.address()), TIMEOUT.to_owned()]
+/// Further settings of a primary that is followed at `port` over its lives; its files are below `dir`.
+pub(super) fn settings_of_primary(port: &Port, dir: &Path) -> anyhow::Result<[String; 3]> {
+    Ok([format!("server.replica_listen={}", port.address()), TIMEOUT.to_owned(), key_below(dir)?])
+}
+
+/// Makes the key by which both know each other, and returns the setting that names it.
+fn key_below(dir: &Path) -> anyhow::Result<String> {
+    let path = dir.join("replication.key");
+    plant_key(&path).context("the servers' key")?;
+    Ok(format!("replication.key_file={}", path.display()))
 }
 
 impl Standby {
@@ -67,7 +74,12 @@ impl Standby {
     ) -> anyhow::Result<Self> {
         let proxy = Proxy::start(port.address(), seed)?;
         let (ring_dir, follow) = (rings.display(), proxy.address());
-        let settings = [format!("wal.ring_dir={ring_dir}"), format!("server.replica_of={follow}"), TIMEOUT.to_owned()];
+        let settings = [
+            format!("wal.ring_dir={ring_dir}"),
+            format!("server.replica_of={follow}"),
+            TIMEOUT.to_owned(),
+            key_below(dir)?,
+        ];
         let mut standby = Self {
             binary: binary.to_owned(),
             arguments,

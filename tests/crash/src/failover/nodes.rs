@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, bail, ensure};
 use collie_env::{Clock, RealClock};
-use collie_netlab::{Direction, Port, Proxy};
+use collie_netlab::{Direction, Port, Proxy, plant_key};
 use postgres::{Client, NoTls};
 
 use crate::server::Server;
@@ -27,6 +27,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How often something that is waited for is looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// By which they know each other.
+const KEY: &str = "replication.key";
 
 /// How the servers are started.
 #[derive(Clone, Debug)]
@@ -68,6 +71,7 @@ impl Nodes {
             }
             proxies.push(row);
         }
+        plant_key(&dir.join(KEY)).context("the nodes' key")?;
         let servers = (0..COUNT).map(|_| None).collect();
         let (dir, rings) = (dir.to_owned(), rings.to_owned());
         Ok(Self { words, dir, rings, listening, proxies, servers, frozen: [false; COUNT], died: 0 })
@@ -89,6 +93,7 @@ impl Nodes {
             .collect();
         let mut settings = vec![
             format!("wal.ring_dir={}", self.rings.display()),
+            format!("replication.key_file={}", self.dir.join(KEY).display()),
             format!("server.replica_listen={}", self.listening[node].address()),
             format!("replication.slot={}", NAMES[node]),
             format!("replication.peers={}", peers.join(",")),

@@ -1,4 +1,4 @@
-//! Who may read the console: there is no authentication, and the port is on loopback, which every page that a browser of this machine shows
+//! Who may read what HTTP answers, the console and everything else: there is no authentication, and the port is on loopback, which every page that a browser of this machine shows
 //! can ask too.
 //!
 //! - A page elsewhere whose name was made to lead here (DNS rebinding) counts as one origin with this server for its browser: so

@@ -137,6 +137,7 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_backend_pid" => Value::Int4(facts.pid().cast_signed()),
         "pg_promote" => promote(facts, args)?,
         "collie_promote" => facts.promote(if bool_of(args, 0) { Promotion::Forced } else { Promotion::Agreed })?.into(),
+        "collie_promote_in" => promote_in(facts, args)?,
         "collie_switchover" => switch_over(facts, args)?,
         "pg_is_in_recovery" => Value::Bool(facts.is_replica()),
         "pg_last_wal_replay_lsn" => facts.replay().map_or(Value::Null, |replay| lsn(replay.shown)),
@@ -220,6 +221,15 @@ fn promote(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
         return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, text));
     }
     facts.promote(Promotion::Agreed).map(|_| Value::Bool(true))
+}
+
+/// `collie_promote_in(term)`.
+fn promote_in(facts: &dyn SessionFacts, args: &[Value]) -> Result<Value> {
+    let term = args.first().and_then(Value::as_i64).and_then(|term| u64::try_from(term).ok());
+    let Some(term) = term else {
+        return Err(SqlError::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "a term must not be negative"));
+    };
+    facts.promote(Promotion::InTerm(term)).map(Value::from)
 }
 
 /// `collie_switchover(milliseconds)`: how long the primary's transactions are given; 0: `replication.switchover_timeout`.

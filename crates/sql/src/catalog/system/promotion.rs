@@ -9,6 +9,8 @@ pub enum Promotion {
     Agreed,
     /// Without.
     Forced,
+    /// Without, in this term, whatever it has promised.
+    InTerm(u64),
     /// The primary, which is there, hands over: nothing is lost.
     Switchover {
         /// How long its open transactions are given to end, and then this node to take over; `None`: what is set.

@@ -1,0 +1,191 @@
+//! [`Trusted`]: a connection whose both ends have proved that they have the key; the proofs in the messages of PostgreSQL's start-up.
+//!
+//! They go as an authentication by SASL does, under a mechanism of Collie's own: a client that knows nothing of it says so.
+//!
+//! # Invariants
+//! - M1. There is no other way to a [`Trusted`], and without one there are no packets (`link`): no byte of a stranger is taken for one.
+//! - M2. Before a proof a peer sends two messages of [`MESSAGE_BYTES_MAX`] at the most.
+#![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
+use std::fmt;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{
+    handshake::{Caller, Listener, Mistrust, Purpose, SessionKeys},
+    ring::{KEY_FILE, KeyError, KeyFile},
+};
+use crate::{Connection, LinkError, packet::ErrorCode};
+
+/// The mechanism's name.
+const MECHANISM: &[u8] = b"COLLIE-HMAC-SHA-256\0";
+
+/// AuthenticationOk, AuthenticationSASL, AuthenticationSASLContinue.
+const OK: u32 = 0;
+const SASL: u32 = 10;
+const SASL_CONTINUE: u32 = 11;
+
+/// Bytes of the number with which an authentication message begins.
+const CODE_BYTES: usize = 4;
+
+/// Longest message before a proof.
+const MESSAGE_BYTES_MAX: usize = 512;
+
+/// A connection whose both ends have proved that they have the key (M1).
+#[derive(Debug)]
+pub struct Trusted<C> {
+    pub(crate) io: C,
+    pub(crate) keys: SessionKeys,
+}
+
+impl<C> Trusted<C> {
+    /// A connection that was proved, with the seals that came of it.
+    pub fn new(io: C, keys: SessionKeys) -> Self {
+        Self { io, keys }
+    }
+
+    /// Puts `change` between the packets and the connection.
+    pub fn map<D>(self, change: impl FnOnce(C) -> D) -> Trusted<D> {
+        Trusted { io: change(self.io), keys: self.keys }
+    }
+}
+
+/// Why a peer was not let in.
+#[derive(Debug)]
+pub enum Mistrusted {
+    /// The connection ended, or what came is no proof at all: nobody is told.
+    Gone,
+    /// This node has no key.
+    NoKey(KeyError),
+    /// The peer has none that counts here.
+    Stranger(Mistrust),
+}
+
+impl fmt::Display for Mistrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => f.write_str("it went, or said what is no proof"),
+            // What a stranger hears says nothing of this node's files.
+            Self::NoKey(_) => f.write_str("this node has no replication key"),
+            Self::Stranger(_) => write!(
+                f,
+                "the replication keys of the two nodes are not the same: copy the file {KEY_FILE} of one to the other, with mode 0600"
+            ),
+        }
+    }
+}
+
+fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let body = parts.concat();
+    let length = u32::try_from(body.len().saturating_add(CODE_BYTES)).expect("proofs are short");
+    [&[kind][..], &length.to_be_bytes(), &body].concat()
+}
+
+/// Reads one message of a type `p`, and nothing behind it.
+async fn said<C: Connection>(io: &mut C) -> Option<Vec<u8>> {
+    let kind = io.read_u8().await.ok()?;
+    let length = usize::try_from(io.read_u32().await.ok()?).ok()?.checked_sub(CODE_BYTES)?;
+    if kind != b'p' || length > MESSAGE_BYTES_MAX {
+        return None;
+    }
+    let mut body = vec![0; length];
+    io.read_exact(&mut body).await.ok()?;
+    Some(body)
+}
+
+/// Proves to whoever has connected that this node has the key, and has it prove the same (M2). What the start-up said is `purpose`; its
+/// answer is the caller's to send.
+///
+/// # Errors
+/// Why the peer is not let in.
+pub async fn admit<C: Connection>(
+    io: &mut C,
+    file: &KeyFile,
+    purpose: &Purpose<'_>,
+) -> Result<SessionKeys, Mistrusted> {
+    let keys = tokio::task::block_in_place(|| file.read()).map_err(Mistrusted::NoKey)?;
+    let offer = message(b'R', &[&SASL.to_be_bytes(), MECHANISM, &[0]]);
+    io.write_all(&offer).await.map_err(|_| Mistrusted::Gone)?;
+    let first = said(io).await.ok_or(Mistrusted::Gone)?;
+    let first = first.strip_prefix(MECHANISM).ok_or(Mistrusted::Gone)?;
+    let (length, greeting) = first.split_first_chunk().ok_or(Mistrusted::Gone)?;
+    if usize::try_from(u32::from_be_bytes(*length)).ok() != Some(greeting.len()) {
+        return Err(Mistrusted::Gone);
+    }
+    let greeted = Listener::greeted(&keys, purpose, &file.nonce(), greeting);
+    let (challenge, listening) = greeted.map_err(|why| match why {
+        Mistrust::Malformed => Mistrusted::Gone,
+        why => Mistrusted::Stranger(why),
+    })?;
+    let challenge = message(b'R', &[&SASL_CONTINUE.to_be_bytes(), &challenge]);
+    io.write_all(&challenge).await.map_err(|_| Mistrusted::Gone)?;
+    let answer = said(io).await.ok_or(Mistrusted::Gone)?;
+    listening.answered(&answer).map_err(Mistrusted::Stranger)
+}
+
+/// The node that connects, while it is asked for its proof.
+#[derive(Debug)]
+pub(crate) struct Calling<'a> {
+    caller: Caller<'a>,
+    has_greeted: bool,
+    proved: Option<SessionKeys>,
+}
+
+impl<'a> Calling<'a> {
+    pub(crate) fn new(caller: Caller<'a>) -> Self {
+        Self { caller, has_greeted: false, proved: None }
+    }
+
+    /// Answers an authentication message of the other node, whose body is `body`.
+    ///
+    /// # Errors
+    /// The other node asks for something else, or for nothing, or does not have the key.
+    pub(crate) async fn asked<C: Connection>(&mut self, io: &mut C, body: &[u8]) -> Result<(), LinkError> {
+        let refused = |text: &str| Err(LinkError::refused(ErrorCode::Protocol, collie_base::Lsn::ZERO, text));
+        let strange = || {
+            Err(LinkError::Unexpected {
+                what: "question instead of one for the replication key: is it a Collie server?",
+            })
+        };
+        let Some((number, rest)) = body.split_first_chunk::<CODE_BYTES>() else { return strange() };
+        match u32::from_be_bytes(*number) {
+            SASL if !self.has_greeted && rest.strip_prefix(MECHANISM) == Some(&[0]) => {
+                self.has_greeted = true;
+                let greeting = self.caller.greeting();
+                let length = u32::try_from(greeting.len()).expect("greetings are short");
+                io.write_all(&message(b'p', &[MECHANISM, &length.to_be_bytes(), &greeting])).await?;
+                Ok(())
+            }
+            SASL_CONTINUE if self.has_greeted && self.proved.is_none() => match self.caller.answer(rest) {
+                Ok((answer, keys)) => {
+                    io.write_all(&message(b'p', &[&answer])).await?;
+                    self.proved = Some(keys);
+                    Ok(())
+                }
+                Err(Mistrust::Malformed) => strange(),
+                Err(Mistrust::NoCommonKey | Mistrust::WrongProof) => refused(
+                    "the other node does not have this node's replication key: it is not of this database, or its key was changed",
+                ),
+            },
+            OK if self.proved.is_some() => Ok(()),
+            OK => refused(
+                "the other node does not ask for the replication key: it runs an older version, or is not of this database",
+            ),
+            _ => strange(),
+        }
+    }
+
+    /// Returns the seals of what follows, if both sides have proved that they have the key.
+    pub(crate) fn proved(self) -> Option<SessionKeys> {
+        self.proved
+    }
+}
+
+/// Makes both ends of a connection trusted, for tests that are about what follows.
+#[cfg(test)]
+pub(crate) fn trusted<A, B>(near: A, far: B) -> (Trusted<A>, Trusted<B>) {
+    let ([a, b], [c, d]) =
+        ([[1; 32], [2; 32]].map(|key| super::Tags::new(&key)), [[2; 32], [1; 32]].map(|key| super::Tags::new(&key)));
+    let keys = |sending, receiving| SessionKeys { sending, receiving };
+    (Trusted::new(near, keys(a, b)), Trusted::new(far, keys(c, d)))
+}
