@@ -126,6 +126,11 @@ impl Ack {
         self.receipt.csn
     }
 
+    /// Returns where the commit is in the log, if it wrote, also before this has resolved.
+    pub const fn receipt(&self) -> Receipt {
+        self.receipt
+    }
+
     fn finish(&mut self) -> Receipt {
         self.unconfirmed = self.needs.met(&self.txns);
         (self.locks, self.confirming) = (None, None);

@@ -51,8 +51,10 @@ pub struct Replication {
     pub slots_max: usize,
     /// `replication.flush_delay`.
     pub flush_delay: Duration,
-    /// `replication.quorum`.
+    /// `replication.quorum`; of `majority` the list that [`Replication::settle_quorum`] makes.
     pub quorum: Option<QuorumList>,
+    /// `replication.quorum` is `majority`.
+    pub majority: bool,
     /// `replication.degrade`.
     pub degrade: Degrade,
     /// `replication.switchover_timeout`.
@@ -89,6 +91,7 @@ impl Default for Replication {
             slots_max: 10,
             flush_delay: Duration::from_micros(500),
             quorum: None,
+            majority: false,
             degrade: Degrade::Wait,
             switchover_timeout: Duration::from_secs(10),
             sync_timeout: None,
@@ -99,6 +102,35 @@ impl Default for Replication {
             verify: None,
             window_bytes: 64 << 20,
         }
+    }
+}
+
+impl Replication {
+    /// Returns the list that `majority` stands for: more than half of this node and its peers.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn majority_list(&self) -> Result<QuorumList, String> {
+        if self.slot.is_empty() {
+            return Err("majority counts this node by its name: give replication.slot".to_owned());
+        }
+        if self.peers.0.is_empty() {
+            return Err("majority counts over the other nodes: name them in replication.peers".to_owned());
+        }
+        let names = self.peers.0.iter().map(|peer| peer.name.clone()).chain([self.slot.clone()]).collect();
+        QuorumList::majority(names).map_err(|error| error.to_string())
+    }
+
+    /// Makes the list of `majority`, once all settings are known.
+    ///
+    /// # Errors
+    /// [`ServeError::Setting`]: there is none.
+    pub fn settle_quorum(&mut self) -> Result<(), ServeError> {
+        if self.majority {
+            let list = self.majority_list();
+            self.quorum = Some(list.map_err(|why| ServeError::setting(format!("replication.quorum: {why}")))?);
+        }
+        Ok(())
     }
 }
 
@@ -260,7 +292,9 @@ impl Config {
             "replication.key_file" => replication.key_file = Some(value.into()).filter(|_| !value.is_empty()),
             "replication.peers" => replication.peers = value.parse().map_err(bad)?,
             "replication.quorum" => {
-                replication.quorum = QuorumList::parse(value)
+                replication.majority = value.eq_ignore_ascii_case("majority");
+                let list = if replication.majority { "" } else { value };
+                replication.quorum = QuorumList::parse(list)
                     .map_err(|error| bad(&format!("{error} (SQLSTATE {})", error.sqlstate())))?;
             }
             "replication.ready_delay" => replication.ready_delay = Some(time()?).filter(|time| !time.is_zero()),
@@ -530,6 +564,34 @@ mod tests {
                 format!("{:?}", Config { given: Vec::new(), session: Settings::default(), ..config.clone() })
             };
             assert_eq!(shown(&set), shown(&plain), "{}", key.name);
+        }
+    }
+
+    /// Goal: `majority` is the same list on each node, whatever the order of its settings, and is refused where a name is missing or stands for
+    /// two. Method: three nodes that name each other; settings that lack one.
+    #[test]
+    fn majority_is_one_list_on_all_nodes() {
+        let list = |pairs: &[&str]| {
+            let mut config = Config::default();
+            pairs.iter().for_each(|pair| config.set_pair(pair).unwrap());
+            let settled = config.replication.settle_quorum();
+            settled.map(|()| config.replication.quorum.map(|list| list.to_string())).map_err(|error| error.to_string())
+        };
+        let peers = ["b=h:1,c=h:2", "c=h:2, a=h:0", "a=h:0,b=h:1"].map(|peers| format!("replication.peers={peers}"));
+        for (own, peers) in ["a", "b", "c"].iter().zip(&peers) {
+            let slot = format!("replication.slot={own}");
+            let expected = Ok(Some("ANY 2 (a, b, c)".to_owned()));
+            assert_eq!(list(&["replication.quorum=majority", peers, &slot]), expected);
+            assert_eq!(list(&[peers, &slot, "replication.quorum=Majority"]), expected);
+        }
+        assert_eq!(list(&[&peers[0], "replication.slot=a", "replication.quorum="]), Ok(None));
+        for (pairs, part) in [
+            (&[&*peers[0]][..], "give replication.slot"),
+            (&["replication.slot=a"], "name them in replication.peers"),
+            (&[&peers[0], "replication.slot=b"], "\"b\" is named twice"),
+        ] {
+            let error = list(&[pairs, &["replication.quorum=majority"]].concat()).unwrap_err();
+            assert!(error.contains(part), "{error}");
         }
     }
 

@@ -266,11 +266,11 @@ async fn run(remote: &mut Remote, session: &mut Session, stopping: &mut watch::R
     // When the client's next message must be complete, and what it is told if not; known while it is waited for.
     let mut due: Option<(time::Instant, SqlError)> = None;
     loop {
+        if remote.ended {
+            return End::Gone; // the client has the reason
+        }
         if *stopping.borrow() || session.is_told_to_end() {
             return End::Stopping;
-        }
-        if remote.ended {
-            return End::Gone;
         }
         match remote.input.has_message() {
             true => {
@@ -438,7 +438,7 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
 
 async fn fail(remote: &mut Remote, session: &mut Session, error: &SqlError, text: &str) {
     session.failed().await;
-    if !session.is_told_to_end() {
+    if error.ends_session() || !session.is_told_to_end() {
         remote.error(error, text);
     }
 }

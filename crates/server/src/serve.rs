@@ -37,8 +37,8 @@ use crate::{
     http::{HttpPort, Limits, Stage},
     reads::feed,
     replication::{
-        self, Exchange, Following, Healing, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce, choose,
-        difference, guard, hand_over, is_empty, key, name_of, reason, rebuild, set_aside, settle,
+        self, Exchange, Following, Healing, LeadCheck, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce,
+        choose, difference, guard, hand_over, is_empty, key, name_of, others, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
     stopping::flush_tables,
@@ -313,12 +313,14 @@ impl Life {
                 let terms = Terms::open(env, data, db.node_id(), led);
                 let terms = terms.map_err(|error| ServeError::Open(error.into()))?;
                 terms.lead(led);
-                Node { terms, db, replica: None }
+                Node { terms, db, replica: None, drops_list: Arc::default() }
             }
         };
+        let named = (name_of(config, node.db.node_id()), others(config), own_key.clone());
+        let lead = LeadCheck::new(node.clone(), named, replication.heartbeat, env.clone(), runtime.handle().clone());
         database.show_node(Box::new(match &following {
-            Some(following) => following.shown(node.db.clone()),
-            None => ShownNode::leading(node.terms.clone()),
+            Some(following) => following.shown(node.db.clone(), lead.clone()),
+            None => ShownNode::leading(node.terms.clone(), lead.clone()),
         }));
         database.show_training(shown(training.clone()));
         if let Some(following) = &mut following {
@@ -357,8 +359,8 @@ impl Life {
             Some(address) => {
                 let share = config.training.read_share;
                 let reads = (share > 0.0).then(|| feed(&database, share));
-                let node = (node.clone(), own_key);
-                let replicas = Replicas::bind(runtime, address, config, node, (&**data, reads), env.clone())?;
+                let served = (node.clone(), lead, own_key);
+                let replicas = Replicas::bind(runtime, address, config, served, (&**data, reads), env.clone())?;
                 database.show_replication(replicas.shown());
                 // The next life is found at the same place.
                 config.replication.listen = Some(replicas.address());
@@ -425,10 +427,11 @@ impl Server {
     /// # Errors
     /// When the address is not on loopback or not free, the directory cannot be opened, or signals cannot be caught.
     pub fn start(
-        config: Config,
+        mut config: Config,
         data: &Path,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Self, OpenReport), ServeError> {
+        config.replication.settle_quorum()?;
         if !config.listen.ip().is_loopback() {
             return Err(ServeError::NotLoopback { address: config.listen, flag: "--listen" });
         }
@@ -662,11 +665,11 @@ async fn accept(
     // Idle sessions leave at once, busy ones after the statement they run; what takes longer is cancelled.
     let _ = stop.send(true);
     if matches!(result, Ok(Over::Deposed(_))) {
-        database.cancel_all(); // none of it can commit any more
+        database.terminate_all(); // none of it can commit any more, and no commit that waits is answered
     }
     let all = async { while connections.join_next().await.is_some() {} };
     if time::timeout(STOP_TIME, all).await.is_err() {
-        database.cancel_all();
+        database.terminate_all();
         let _ = time::timeout(STOP_TIME, async { while connections.join_next().await.is_some() {} }).await;
     }
     if let Some(replicas) = replicas {

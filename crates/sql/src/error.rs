@@ -289,6 +289,7 @@ impl SqlError {
         matches!(
             self.0.state,
             SqlState::TRANSACTION_TIMEOUT
+                | SqlState::ADMIN_SHUTDOWN
                 | SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
                 | SqlState::IDLE_SESSION_TIMEOUT
         )

@@ -38,8 +38,8 @@ const ROUND_CYCLES: u64 = 5;
 /// Clients that write from the beginning of a cycle, and further ones that come when something is broken.
 const WRITERS: [usize; 2] = [6, 5];
 
-/// Quorums, which rounds take in turn: all others, any other, and one that not every node is in.
-const QUORUMS: [&str; 3] = ["ANY 2 (a, b, c)", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
+/// Quorums, which rounds take in turn: two of three, the leader itself, and one that not every node is in.
+const QUORUMS: [&str; 3] = ["majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
 
 /// Where a process may die by itself, and after how many passes at the most.
 const POINTS: [(&str, u64); 15] = [

@@ -162,6 +162,10 @@ impl Source for EngineSource {
         let _counts = self.terms.as_ref().map(|terms| terms.promise(term, 0));
     }
 
+    fn leads(&self) -> bool {
+        self.terms.as_ref().is_none_or(|terms| terms.leads())
+    }
+
     fn durable(&self) -> Lsn {
         self.db.durable()
     }

@@ -1,6 +1,7 @@
-//! The change of who is asked for commits, in every interleaving of a small cluster: a primary, replicas `a`, `b` and `c`, commits, changes,
-//! acks, ends of changes that cannot be noted, and a promotion, after which the one that leads goes on with what it finds. In each
-//! state a look at every promotion that could follow. The quorum, its changes and the ballots are the product's.
+//! The lists that commits need, and how they change, in every interleaving of a small cluster: a primary, which may be one of the nodes `a`, `b`
+//! and `c` that lists name, the others as replicas, commits, changes, acks, ends of changes that cannot be noted, a promise of the primary,
+//! and a promotion, after which the one that leads goes on with what it finds. In each state a look at every promotion that could follow.
+//! The quorum, its changes and the ballots are the product's.
 //!
 //! A record is a commit or who is asked from there on, with the term in which it was written; a replica has records of the primary's log
 //! from its beginning on, or such of an earlier term behind the place where they part, which it sets aside once it follows. What was
@@ -8,7 +9,8 @@
 //! to have what was answered, and no two may win. By A3 that is asked of nodes that know a record behind the last one that asked nobody.
 //!
 //! Promises are looked at where they are given: who has promised takes nothing more of the old term, so that what it wins by holds in
-//! every state in which it still has what it had.
+//! every state in which it still has what it had. The leader is the exception: its log goes on to grow, so that what it had when it promised
+//! is a part of the state.
 
 use collie_base::{Lsn, Set, Term};
 
@@ -39,6 +41,8 @@ enum Mistake {
     EndsWhatItFinds,
     /// Who is promoted goes by the list of the beginning.
     LeadsByItsWords,
+    /// The leader counts for itself what reaches its disk behind its promise of a higher term.
+    CountsBehindItsPromise,
 }
 
 /// A term, and 0 for a commit, or the number of who is asked from there on in [`Model::asked`], counted from 1.
@@ -50,8 +54,12 @@ struct State {
     log: Vec<Record>,
     /// What each replica has.
     logs: [Vec<Record>; 3],
-    /// The replica that was promoted.
+    /// The node that leads, if it is one of those that lists name.
     leader: Option<usize>,
+    /// The term in which it leads: 1, and 2 once one was promoted.
+    term: u8,
+    /// How many records the leader had when it promised a higher term, if it has.
+    promised: Option<usize>,
     /// Whom the one that leads has heard of.
     heard: [bool; 3],
     quorum: Quorum,
@@ -65,11 +73,13 @@ struct State {
 }
 
 /// What two states have to have in common to be one.
-type Key = (Vec<Record>, [Vec<Record>; 3], Option<usize>, [bool; 3], [Asked; 2], [Lsn; 2], usize, usize);
+type Key = (Vec<Record>, [Vec<Record>; 3], (Option<usize>, u8, Option<usize>), [bool; 3], [Asked; 2], [Lsn; 2], usize, usize);
 
 struct Model {
     mistake: Mistake,
     start: Asked,
+    /// The node that leads in the beginning, if it is one that lists name.
+    first: Option<usize>,
     lists: Vec<Option<QuorumList>>,
     /// Who was ever asked, by the numbers of records.
     asked: Vec<Asked>,
@@ -98,7 +108,12 @@ impl Model {
     fn new(mistake: Mistake, start: &str, lists: &[&str]) -> Self {
         let lists = lists.iter().map(|text| list(text)).collect();
         let (start, asked) = (list(start).into(), Vec::new());
-        Self { mistake, start, lists, asked, changes_max: 2, log_max: 4, beyond: None, falls: false }
+        Self { mistake, start, first: None, lists, asked, changes_max: 2, log_max: 4, beyond: None, falls: false }
+    }
+
+    /// In the beginning `a` leads, with so many changes at the most.
+    fn led_by_a(self, changes_max: usize) -> Self {
+        Self { first: Some(0), changes_max, ..self }
     }
 
     /// With a promotion, and shorter logs.
@@ -112,11 +127,17 @@ impl Model {
     /// What went wrong in one of them.
     fn explore(&mut self) -> Result<usize, String> {
         let mut quorum = Quorum::new(self.start.clone(), Degrade::Wait);
-        let connections = NAMES.map(|name| quorum.connected(name));
+        if let Some(first) = self.first {
+            quorum = quorum.led_by(NAMES[first]);
+        }
+        let first = self.first;
+        let connections = std::array::from_fn(|who| if first == Some(who) { 0 } else { quorum.connected(NAMES[who]) });
         let first = State {
             log: Vec::new(),
             logs: [const { Vec::new() }; 3],
-            leader: None,
+            leader: self.first,
+            term: 1,
+            promised: None,
             heard: [true; 3],
             quorum,
             right: self.start.clone(),
@@ -132,7 +153,7 @@ impl Model {
             }
             let winners = self.winners(&state).map_err(|wrong| format!("{wrong} in {state:?}"))?;
             self.steps(&state, &mut todo).map_err(|wrong| format!("{wrong} in {state:?}"))?;
-            if self.beyond.is_some() && state.leader.is_none() {
+            if self.beyond.is_some() && state.term == 1 {
                 winners.into_iter().for_each(|who| todo.push(self.promoted(&state, who)));
             }
         }
@@ -141,7 +162,7 @@ impl Model {
 
     /// Adds what can come next, but for promotions.
     fn steps(&mut self, state: &State, todo: &mut Vec<State>) -> Result<(), String> {
-        let log_max = self.log_max + self.beyond.filter(|_| state.leader.is_some()).unwrap_or(0);
+        let log_max = self.log_max + self.beyond.filter(|_| state.term > 1).unwrap_or(0);
         if state.log.len() < log_max {
             let mut next = state.clone();
             next.push(0);
@@ -167,11 +188,19 @@ impl Model {
                 }
             }
         }
+        if state.leader.is_some() && state.promised.is_none() {
+            let mut next = state.clone();
+            next.promised = Some(state.log.len());
+            todo.push(next);
+        }
         let mut over = state.clone();
-        if over.quorum.on_own(lsn(state.log.len())) {
+        if self.counts_own(state) && over.quorum.on_own(lsn(state.log.len())) {
             over = self.settled(state, over)?; // Q5
         }
-        if over.quorum.tick(lsn(state.log.len()), 0) == Some(Change::Changed) && state.log.len() <= log_max {
+        if !self.counts_own(state) && state.leader.is_some() {
+            return Ok(()); // Y5 of `Synchronous`: nothing is over
+        }
+        if over.quorum.tick(lsn(state.log.len()), 0, |_| true) == Some(Change::Changed) && state.log.len() <= log_max {
             let mut unnoted = over.clone();
             unnoted.quorum.ask(state.quorum.asked().clone()); // as `Synchronous::tick` does
             unnoted.quorum.until(state.quorum.over_at());
@@ -195,18 +224,27 @@ impl Model {
         let at = lsn(own.len());
         next.heard[who] = true;
         let reported = Sent { sent: at, received: at, durable: at, applied: at };
+        if self.counts_own(state) {
+            next.quorum.on_own(lsn(state.log.len()));
+        }
         next.quorum.on_ack(NAMES[who], state.connections[who], reported);
         self.settled(state, next)
     }
 
-    /// A replica that has won leads,, as a server has it: it notes whom it finds asked, and goes on with a change.
+    /// Whether the leader counts what is on its disk now.
+    fn counts_own(&self, state: &State) -> bool {
+        state.leader.is_some() && (state.promised.is_none() || self.mistake == Mistake::CountsBehindItsPromise)
+    }
+
+    /// A replica that has won leads, as a server does: it notes the lists that it finds, and goes on with a change.
     fn promoted(&mut self, state: &State, who: usize) -> State {
         let log = state.logs[who].clone();
         let right = self.known(&log).1;
         let mut quorum = Quorum::new(Asked::default(), Degrade::Wait).led_by(NAMES[who]);
+        let (term, promised) = (2, None);
         let connections = NAMES.map(|name| if name == NAMES[who] { 0 } else { quorum.connected(name) });
         let (leader, heard, settled) = (Some(who), [false; 3], lsn(log.len()));
-        let mut next = State { log, leader, heard, quorum, connections, settled, ..state.clone() };
+        let mut next = State { log, leader, term, promised, heard, quorum, connections, settled, ..state.clone() };
         let asked = match self.mistake {
             Mistake::EndsWhatItFinds => right.changed(),
             Mistake::LeadsByItsWords => self.start.clone(),
@@ -243,7 +281,7 @@ impl Model {
         let confirmed = next.quorum.confirmed().durable;
         let tally = next.right.reached(|list| {
             let reported = |who: usize| match next.leader == Some(who) {
-                true if next.right.leaves(list) => next.log.len(),
+                true => next.promised.unwrap_or(next.log.len()),
                 false if next.heard[who] => common(&next.logs[who], &next.log),
                 _ => 0,
             };
@@ -312,6 +350,10 @@ impl Model {
     fn wins(&self, state: &State, who: usize, promises: usize, asked: &Asked) -> bool {
         let reach = |who: usize| {
             let own = &state.logs[who];
+            let own = match state.promised {
+                Some(promised) if state.leader == Some(who) => &own[..promised],
+                _ => &own[..],
+            };
             Reach { last_term: Term::new(own.last().map_or(1, |record| record.0.into())), durable: lsn(own.len()) }
         };
         let before = asked.before().flatten();
@@ -331,13 +373,9 @@ impl Model {
 }
 
 impl State {
-    fn term(&self) -> u8 {
-        if self.leader.is_some() { 2 } else { 1 }
-    }
-
     /// Who leads appends this.
     fn push(&mut self, what: u8) {
-        self.log.push((self.term(), what));
+        self.log.push((self.term, what));
         if let Some(leader) = self.leader {
             self.logs[leader].clone_from(&self.log);
         }
@@ -347,7 +385,7 @@ impl State {
         (
             self.log.clone(),
             self.logs.clone(),
-            self.leader,
+            (self.leader, self.term, self.promised),
             self.heard,
             [self.right.clone(), self.quorum.asked().clone()],
             [self.settled, self.quorum.confirmed().durable],
@@ -386,6 +424,22 @@ fn a_promotion_among_changes_loses_nothing_that_was_answered() {
     assert!(states > 20_000, "only {states} states");
 }
 
+/// Goal: the same where the first primary is itself on the lists, and so counts for them: of a majority, of all, of one, and from each to the
+/// other; its promise is given before, between and behind commits. Method: all interleavings without a change and with one, promotions too.
+#[test]
+fn a_primary_that_counts_for_its_lists_loses_nothing_that_was_answered() {
+    let lists = ["ANY 2 (a, b, c)", "ANY 1 (a, b, c)", "ANY 3 (a, b, c)", "ANY 2 (a, b)", "ANY 1 (a)", "ANY 1 (b, c)"];
+    let mut states = 0;
+    for start in lists {
+        let mut steady = Model::new(Mistake::None, start, &lists).led_by_a(0).promoting(3, 2);
+        let mut changing = Model::new(Mistake::None, start, &lists).led_by_a(1).promoting(2, 1);
+        for model in [&mut steady, &mut changing] {
+            states += model.explore().unwrap_or_else(|wrong| panic!("from {start}: {wrong}"));
+        }
+    }
+    assert!(states > 20_000, "only {states} states");
+}
+
 /// Goal: the model notices each rule that is left out. Method: one after the other, from lists where it matters.
 #[test]
 fn each_rule_of_a_change_is_needed() {
@@ -411,4 +465,9 @@ fn each_rule_of_a_change_is_needed() {
     {
         check(mistake, wrong, &|model| model.promoting(2, 1));
     }
+    let check_own = |mistake| {
+        let found = Model::new(mistake, "ANY 2 (a, b, c)", &[]).led_by_a(0).explore();
+        assert!(found.is_err_and(|found| found.contains("lacks what was answered")), "{mistake:?} goes unnoticed");
+    };
+    check_own(Mistake::CountsBehindItsPromise);
 }

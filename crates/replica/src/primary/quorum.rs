@@ -4,14 +4,14 @@
 //! # Invariants
 //! - Q1. What is confirmed only grows, and was reported by `needed` members of each list that is asked, each for itself, at some time
 //!   in this term. A member that is away still has what it reported; one that comes back with less has that from then on.
-//! - Q2. A primary makes do without its quorum only when it was told to ([`Degrade::After`]), and only when something that was durable
-//!   here has waited for so long; each way is told once ([`Change`]).
+//! - Q2. A primary makes do without its quorum only where it is allowed to ([`Degrade::After`]), only when something that was durable
+//!   here has waited for so long, and only when the caller of [`Quorum::tick`] agrees; each change is returned once ([`Change`]).
 //! - Q3. It asks for its quorum again once `needed` members that are connected have been within [`NEAR_BYTES`] for [`NEAR_NS`]
 //!   without a break.
 //! - Q4. A change of the list is over once both lists have its record ([`Quorum::until`]), and is told once. What was confirmed before it
 //!   stays confirmed; above that both lists are needed, and then the new one alone. While nobody is asked nothing is confirmed.
-//! - Q5. Who leads counts for the list before, if that names it, with what is on its disk: else the list of a replica that was promoted
-//!   could never be left (A4 of `asked.rs`).
+//! - Q5. The leader counts for each list that names it, with what is on its disk (A4 of `asked.rs`): it never waits for itself, and a list
+//!   that it satisfies alone waits for no other node ([`Quorum::asks_others`]).
 //!
 //! Checked by `quorum_tests.rs`, against a model that remembers every report.
 
@@ -89,6 +89,15 @@ impl QuorumList {
             }
         }
         Ok(Self { needed, members })
+    }
+
+    /// Makes the list of more than half of `names`, in their order, so that each of these nodes makes the same one.
+    ///
+    /// # Errors
+    /// As [`QuorumList::new`].
+    pub fn majority(mut names: Vec<String>) -> Result<Self, QuorumError> {
+        names.sort_unstable();
+        Self::new(names.len() / 2 + 1, names)
     }
 
     /// Reads `ANY n (a, b, c)`; nothing is no list. Of PostgreSQL's other forms those that mean the same are read too: `FIRST n`, `n` or
@@ -221,13 +230,21 @@ impl Quorum {
         Self { own: Some((name.to_owned(), Lsn::ZERO)), ..self }
     }
 
-    /// Returns the name of who leads, if it counts for the list before (Q5).
+    /// Returns the name of the leader, if it counts for a list that is asked (Q5).
     pub fn own_member(&self) -> Option<&str> {
-        let before = self.asked.before().flatten()?;
-        self.own.as_ref().map(|(name, _)| &**name).filter(|name| before.members.iter().any(|member| member == name))
+        self.own.as_ref().map(|(name, _)| &**name).filter(|name| self.asked.has(name))
     }
 
-    /// Everything below `durable` is on the disk of who leads. Returns whether more is confirmed now.
+    /// Returns whether commits wait for any node but the leader (Q5).
+    pub fn asks_others(&self) -> bool {
+        let own = self.own_member();
+        let own_is_enough =
+            |list: &QuorumList| list.needed == 1 && own.is_some_and(|own| list.members.iter().any(|name| name == own));
+        self.asked.lists().any(|list| !own_is_enough(list))
+    }
+
+    /// Everything below `durable` is on the disk of the leader, and was before it promised a higher term, if it has (A4 of `asked.rs`).
+    /// Returns whether more is confirmed now.
     pub fn on_own(&mut self, durable: Lsn) -> bool {
         self.own.iter_mut().for_each(|(_, own)| *own = durable.max(*own));
         self.count()
@@ -248,15 +265,17 @@ impl Quorum {
         self.asked.has(slot)
     }
 
-    /// Returns how many of those who are asked are connected.
+    /// Returns how many of the nodes that are asked are connected, the leader among them if it counts.
     pub fn connected_len(&self) -> usize {
-        self.members.iter().filter(|(slot, member)| member.connection.is_some() && self.asked.has(slot)).count()
+        let own = usize::from(self.own_member().is_some());
+        own + self.members.iter().filter(|(slot, member)| member.connection.is_some() && self.asked.has(slot)).count()
     }
 
     /// These are asked from now on; a change is not over before [`Quorum::until`] was called. Returns whether more is confirmed now.
     pub fn ask(&mut self, asked: Asked) -> bool {
-        (self.asked, self.until, self.owed, self.near_since) = (asked, Lsn::MAX, None, None);
-        self.degraded &= self.asked.asks();
+        (self.asked, self.until) = (asked, Lsn::MAX);
+        self.begin_time();
+        self.degraded &= self.asks_others();
         self.members.retain(|slot, member| member.connection.is_some() || self.asked.has(slot));
         self.count()
     }
@@ -297,7 +316,7 @@ impl Quorum {
         let member = self.members.get_mut(slot).filter(|member| member.connection == Some(connection));
         let Some(member) = member else { return false };
         member.reported = reported;
-        self.on_own(reported.durable) // nothing else is shipped
+        self.count()
     }
 
     /// Counts who has what; returns whether more is confirmed now.
@@ -319,8 +338,7 @@ impl Quorum {
     /// Returns the position that so many members of a list as it needs have reached.
     fn nth(&self, list: &QuorumList, position: impl Fn(&Member) -> Option<Lsn>) -> Lsn {
         let members = list.members.iter().filter_map(|name| self.members.get(name));
-        let own =
-            self.own.as_ref().filter(|_| self.asked.leaves(list) && self.own_member().is_some()).map(|(_, own)| *own);
+        let own = self.own.as_ref().filter(|(name, _)| list.members.contains(name)).map(|(_, own)| *own);
         nth_best(list.needed, members.filter_map(position).chain(own))
     }
 
@@ -329,14 +347,20 @@ impl Quorum {
         self.confirmed
     }
 
-    /// Looks at the time: `durable` is what is on this node's disk at `now_ns`. Call it a few times in a second.
-    pub fn tick(&mut self, durable: Lsn, now_ns: u64) -> Option<Change> {
+    /// The time for which replicas were waited for, or were near, starts again: the process did not run in between.
+    pub fn begin_time(&mut self) {
+        (self.owed, self.near_since) = (None, None);
+    }
+
+    /// Looks at the time: `durable` is what is on this node's disk at `now_ns`. `may_degrade` is asked once replicas were waited for long
+    /// enough, with since when that is (Q2). Call it a few times in a second.
+    pub fn tick(&mut self, durable: Lsn, now_ns: u64, may_degrade: impl FnOnce(u64) -> bool) -> Option<Change> {
         if self.asked.is_changing() && self.confirmed.durable >= self.until {
             let changed = self.asked.changed();
             self.ask(changed);
             return Some(Change::Changed); // Q4
         }
-        if !self.asked.asks() {
+        if !self.asks_others() {
             return None;
         }
         if self.degraded {
@@ -348,7 +372,7 @@ impl Quorum {
         };
         let Degrade::After(limit) = self.degrade else { return None };
         let (_, since_ns) = self.owed?;
-        if u128::from(now_ns.saturating_sub(since_ns)) < limit.as_nanos() {
+        if u128::from(now_ns.saturating_sub(since_ns)) < limit.as_nanos() || !may_degrade(since_ns) {
             return None;
         }
         (self.degraded, self.near_since, self.owed) = (true, None, None);

@@ -18,6 +18,11 @@ fn at(received: u64, durable: u64, applied: u64) -> Sent {
     Sent { sent: received, received, durable, applied }
 }
 
+/// The caller agrees.
+fn yes(_since_ns: u64) -> bool {
+    true
+}
+
 /// Goal: PostgreSQL's forms are read as what they mean here, or refused with its codes. Method: table.
 #[test]
 fn lists_are_read_or_refused_with_a_code() {
@@ -85,23 +90,23 @@ fn the_second_best_of_three_counts_and_nothing_is_taken_back() {
 #[test]
 fn it_makes_do_without_only_when_told_to_and_when_something_waited() {
     let mut waits = Quorum::new(list("a"), Degrade::Wait);
-    assert_eq!(waits.tick(Lsn::new(100), 0), None);
-    assert_eq!(waits.tick(Lsn::new(100), 1 << 60), None);
+    assert_eq!(waits.tick(Lsn::new(100), 0, yes), None);
+    assert_eq!(waits.tick(Lsn::new(100), 1 << 60, yes), None);
     assert!(!waits.is_degraded());
 
     let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::from_millis(100)));
     let a = quorum.connected("a");
     quorum.on_ack("a", a, at(100, 100, 100));
-    assert_eq!(quorum.tick(Lsn::new(100), 0), None);
-    assert_eq!(quorum.tick(Lsn::new(100), 900 * MS), None, "nothing is owed");
-    assert_eq!(quorum.tick(Lsn::new(200), 901 * MS), None);
+    assert_eq!(quorum.tick(Lsn::new(100), 0, yes), None);
+    assert_eq!(quorum.tick(Lsn::new(100), 900 * MS, yes), None, "nothing is owed");
+    assert_eq!(quorum.tick(Lsn::new(200), 901 * MS, yes), None);
     quorum.on_ack("a", a, at(200, 200, 100));
-    assert_eq!(quorum.tick(Lsn::new(300), 1_000 * MS), None, "what was owed is there, something else is owed");
-    assert_eq!(quorum.tick(Lsn::new(400), 1_099 * MS), None);
+    assert_eq!(quorum.tick(Lsn::new(300), 1_000 * MS, yes), None, "what was owed is there, something else is owed");
+    assert_eq!(quorum.tick(Lsn::new(400), 1_099 * MS, yes), None);
     quorum.on_ack("a", a, at(300, 299, 100));
-    assert_eq!(quorum.tick(Lsn::new(400), 1_100 * MS), Some(Change::Degraded), "a byte is missing");
+    assert_eq!(quorum.tick(Lsn::new(400), 1_100 * MS, yes), Some(Change::Degraded), "a byte is missing");
     assert!(quorum.is_degraded());
-    assert_eq!(quorum.tick(Lsn::new(400), 1_200 * MS), None, "it is told once");
+    assert_eq!(quorum.tick(Lsn::new(400), 1_200 * MS, yes), None, "it is told once");
 }
 
 /// Goal: Q3. Method: a quorum of two that comes near, falls back, loses one, and then stays near for long enough.
@@ -109,28 +114,28 @@ fn it_makes_do_without_only_when_told_to_and_when_something_waited() {
 fn it_asks_again_once_enough_are_near_for_long_enough() {
     let far = NEAR_BYTES + 100_000;
     let mut quorum = Quorum::new(list("ANY 2 (a, b)"), Degrade::After(Duration::ZERO));
-    assert_eq!(quorum.tick(Lsn::new(far), 1), Some(Change::Degraded));
-    assert_eq!(quorum.tick(Lsn::new(10), 9 * NEAR_NS), None, "nobody is there, however little is owed");
+    assert_eq!(quorum.tick(Lsn::new(far), 1, yes), Some(Change::Degraded));
+    assert_eq!(quorum.tick(Lsn::new(10), 9 * NEAR_NS, yes), None, "nobody is there, however little is owed");
     let mut now_ns = 10 * NEAR_NS;
     let (a, b) = (quorum.connected("a"), quorum.connected("b"));
     quorum.on_ack("a", a, at(far, far, far));
     quorum.on_ack("b", b, at(far, 99_999, far));
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None);
     now_ns += 2 * NEAR_NS;
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None, "one of the two is not near");
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None, "one of the two is not near");
     quorum.on_ack("b", b, at(far, 100_000, far));
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None);
     now_ns += NEAR_NS - 1;
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
-    assert_eq!(quorum.tick(Lsn::new(far + 1), now_ns), None, "it fell back");
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None);
+    assert_eq!(quorum.tick(Lsn::new(far + 1), now_ns, yes), None, "it fell back");
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None);
     quorum.gone("a", a);
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS), None, "one is away");
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS, yes), None, "one is away");
     let a = quorum.connected("a");
     quorum.on_ack("a", a, at(far, far, far));
     now_ns += 2 * NEAR_NS;
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns), None);
-    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS), Some(Change::Restored));
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns, yes), None);
+    assert_eq!(quorum.tick(Lsn::new(far), now_ns + NEAR_NS, yes), Some(Change::Restored));
     assert!(!quorum.is_degraded());
 }
 
@@ -144,50 +149,86 @@ fn a_change_is_over_once_both_lists_have_its_record() {
     quorum.on_ack("b", b, at(150, 150, 150));
     let changing = quorum.asked().changed_to(Some(list("b")));
     assert!(!quorum.ask(changing), "both have no more than one of them");
-    assert_eq!((quorum.tick(Lsn::new(200), 0), quorum.confirmed().durable), (None, Lsn::new(100)));
+    assert_eq!((quorum.tick(Lsn::new(200), 0, yes), quorum.confirmed().durable), (None, Lsn::new(100)));
     assert!(quorum.has("a") && quorum.has("b") && quorum.connected_len() == 2);
     quorum.until(Lsn::new(180));
     assert!(quorum.on_ack("a", a, at(300, 300, 300)) && quorum.confirmed().durable == Lsn::new(150));
-    assert_eq!(quorum.tick(Lsn::new(300), 0), None, "the new list has not got the record");
+    assert_eq!(quorum.tick(Lsn::new(300), 0, yes), None, "the new list has not got the record");
     assert!(quorum.on_ack("b", b, at(180, 180, 180)));
-    assert_eq!(quorum.tick(Lsn::new(300), 0), Some(Change::Changed));
-    assert_eq!((quorum.tick(Lsn::new(300), 0), quorum.confirmed().durable), (None, Lsn::new(180)));
+    assert_eq!(quorum.tick(Lsn::new(300), 0, yes), Some(Change::Changed));
+    assert_eq!((quorum.tick(Lsn::new(300), 0, yes), quorum.confirmed().durable), (None, Lsn::new(180)));
     assert!(!quorum.has("a") && quorum.on_ack("b", b, at(250, 250, 250)), "the new list alone");
     quorum.gone("a", a);
 
     let off = quorum.asked().changed_to(None);
     quorum.ask(off);
     quorum.until(Lsn::new(260));
-    assert_eq!(quorum.tick(Lsn::new(260), 0), None);
+    assert_eq!(quorum.tick(Lsn::new(260), 0, yes), None);
     quorum.on_ack("b", b, at(260, 260, 260));
-    assert_eq!(quorum.tick(Lsn::new(260), 0), Some(Change::Changed));
+    assert_eq!(quorum.tick(Lsn::new(260), 0, yes), Some(Change::Changed));
     assert!(!quorum.asked().asks() && !quorum.on_ack("b", b, at(900, 900, 900)), "nobody is asked");
-    assert_eq!((quorum.confirmed().durable, quorum.tick(Lsn::new(900), 1 << 60)), (Lsn::new(260), None));
+    assert_eq!((quorum.confirmed().durable, quorum.tick(Lsn::new(900), 1 << 60, yes)), (Lsn::new(260), None));
 }
 
-/// Goal: a list whose only replica was promoted can be left: who leads counts for the list before, with what is on its disk, and for no other
-/// (Q5). Method: the member leads; nothing is confirmed by the list alone; from it to another replica, and to nobody.
+/// Goal: the leader counts for each list that names it, with what is on its disk, and never waits for itself (Q5): a majority of three is there
+/// with one other, a list that it satisfies alone asks no other node, and one whose only replica was promoted can be left. Method: acks and own
+/// positions by the number.
 #[test]
-fn who_leads_counts_for_the_list_that_it_leaves() {
-    let mut quorum = Quorum::new(list("a"), Degrade::Wait).led_by("a");
+fn the_leader_counts_for_each_list_that_names_it() {
+    let names = ["c", "a", "b"].map(str::to_owned).to_vec();
+    let majority = QuorumList::majority(names).expect("three names");
+    assert_eq!(majority.to_string(), "ANY 2 (a, b, c)", "it is the same on each node");
+    let mut quorum = Quorum::new(majority, Degrade::Wait).led_by("a");
     let b = quorum.connected("b");
-    assert!(!quorum.on_own(Lsn::new(100)) && quorum.confirmed().durable == Lsn::ZERO, "nobody else has it");
+    assert!(quorum.asks_others() && quorum.own_member() == Some("a") && quorum.connected_len() == 2);
+    assert!(!quorum.on_own(Lsn::new(100)), "one of two");
+    assert!(quorum.on_ack("b", b, at(90, 80, 70)));
+    let confirmed = quorum.confirmed();
+    assert_eq!((confirmed.received, confirmed.durable, confirmed.applied), (Lsn::new(90), Lsn::new(80), Lsn::new(70)));
+    assert!(quorum.on_ack("b", b, at(120, 120, 120)) && quorum.confirmed().durable == Lsn::new(100));
+    assert!(!quorum.on_own(Lsn::new(60)) && quorum.on_own(Lsn::new(130)) && quorum.confirmed().durable == Lsn::new(120));
+
+    let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::ZERO)).led_by("a");
+    let b = quorum.connected("b");
+    assert!(!quorum.asks_others(), "its own disk is enough");
+    assert_eq!((quorum.tick(Lsn::new(90), 1, yes), quorum.is_degraded()), (None, false));
+    assert!(quorum.on_own(Lsn::new(100)) && quorum.confirmed().durable == Lsn::new(100));
     let changing = quorum.asked().changed_to(Some(list("b")));
     quorum.ask(changing);
     quorum.until(Lsn::new(120));
-    assert_eq!((quorum.tick(Lsn::new(120), 0), quorum.own_member()), (None, Some("a")));
-    assert!(quorum.on_ack("b", b, at(110, 110, 110)) && quorum.confirmed().durable == Lsn::new(110));
+    assert!(quorum.asks_others() && quorum.own_member() == Some("a"));
+    assert!(!quorum.on_own(Lsn::new(120)) && quorum.on_ack("b", b, at(110, 110, 110)));
+    assert_eq!(quorum.confirmed().durable, Lsn::new(110));
     assert!(quorum.on_ack("b", b, at(120, 120, 120)));
-    assert_eq!((quorum.tick(Lsn::new(120), 0), quorum.own_member()), (Some(Change::Changed), None));
+    assert_eq!((quorum.tick(Lsn::new(120), 0, yes), quorum.own_member()), (Some(Change::Changed), None));
 
     let mut quorum = Quorum::new(list("a"), Degrade::Wait).led_by("a");
     let off = quorum.asked().changed_to(None);
     quorum.ask(off);
     quorum.until(Lsn::new(120));
-    assert!(quorum.on_own(Lsn::new(110)));
-    assert_eq!(quorum.tick(Lsn::new(110), 0), None, "its record is not on its disk yet");
+    assert!(quorum.on_own(Lsn::new(110)) && !quorum.asks_others());
+    assert_eq!(quorum.tick(Lsn::new(110), 0, yes), None, "its record is not on its disk yet");
     assert!(quorum.on_own(Lsn::new(120)));
-    assert_eq!(quorum.tick(Lsn::new(120), 0), Some(Change::Changed));
+    assert_eq!(quorum.tick(Lsn::new(120), 0, yes), Some(Change::Changed));
+    assert!(QuorumList::majority(vec!["a".to_owned(), "a".to_owned()]).is_err());
+}
+
+/// Goal: replicas are made do without only when the caller agrees, and the time that a process stood still does not count (Q2).
+/// Method: something is owed for long; a refusal, a new beginning of the time, consent.
+#[test]
+fn it_makes_do_without_only_by_leave_and_in_time_that_it_ran() {
+    let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::from_millis(100)));
+    assert_eq!(quorum.tick(Lsn::new(10), 5 * MS, yes), None);
+    let mut since = None;
+    let refused = quorum.tick(Lsn::new(10), 105 * MS, |since_ns| {
+        since = Some(since_ns);
+        false
+    });
+    assert_eq!((refused, since, quorum.is_degraded()), (None, Some(5 * MS), false));
+    quorum.begin_time();
+    assert_eq!(quorum.tick(Lsn::new(10), 1_000 * MS, yes), None, "the time starts again");
+    assert_eq!(quorum.tick(Lsn::new(10), 1_099 * MS, yes), None);
+    assert_eq!(quorum.tick(Lsn::new(10), 1_100 * MS, yes), Some(Change::Degraded));
 }
 
 /// Goal: who is not asked any more is not made do without, and a change is over however it stands. Method: a quorum that is degraded is
@@ -196,13 +237,13 @@ fn who_leads_counts_for_the_list_that_it_leaves() {
 fn a_change_ends_while_replicas_are_made_do_without() {
     let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::ZERO));
     let a = quorum.connected("a");
-    assert_eq!(quorum.tick(Lsn::new(10), 1), Some(Change::Degraded));
+    assert_eq!(quorum.tick(Lsn::new(10), 1, yes), Some(Change::Degraded));
     let off = quorum.asked().changed_to(None);
     quorum.ask(off);
     quorum.until(Lsn::new(20));
-    assert!(quorum.is_degraded() && quorum.tick(Lsn::new(20), 2).is_none());
+    assert!(quorum.is_degraded() && quorum.tick(Lsn::new(20), 2, yes).is_none());
     quorum.on_ack("a", a, at(20, 20, 20));
-    assert_eq!(quorum.tick(Lsn::new(20), 3), Some(Change::Changed));
+    assert_eq!(quorum.tick(Lsn::new(20), 3, yes), Some(Change::Changed));
     assert!(!quorum.is_degraded());
 }
 

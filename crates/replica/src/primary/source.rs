@@ -20,6 +20,12 @@ pub trait Source: Send + Sync + 'static {
         let _nobody_asks = term;
     }
 
+    /// Whether no higher term than the one that it leads in was promised. Looked at behind [`Source::durable`]: what was read there is then
+    /// covered by every promise that this node gives later (T2 of `terms.rs`).
+    fn leads(&self) -> bool {
+        true
+    }
+
     /// Up to where it is durable.
     fn durable(&self) -> Lsn;
 

@@ -7,6 +7,8 @@
 //! - Y3. Whoever streams hears of it when what readers may see has grown ([`Synchronous::shows`]).
 //! - Y4. Who is asked changes in this order: counted by both lists, noted in the log, and over when both have the note and another one
 //!   says so. A change that cannot be noted has not begun, and one whose end cannot be is not over.
+//! - Y5. What the leader counts for itself was on its disk before it promised a higher term (A4 of `asked.rs`): the promise is looked at
+//!   behind the position.
 
 use std::sync::Arc;
 
@@ -36,7 +38,7 @@ pub struct QuorumStat {
     pub confirmed: Sent,
     /// A change is over once both lists have everything below; `Lsn::MAX` before its record is written.
     pub until: Lsn,
-    /// The name of who leads, where it counts for the list before.
+    /// The name of the leader, where it counts for a list that is asked.
     pub counts_itself: Option<String>,
 }
 
@@ -75,7 +77,7 @@ impl Synchronous {
         let Some(asked) = choose(quorum.asked()) else { return Ok(None) };
         let (before, until) = (quorum.asked().clone(), quorum.over_at());
         let grew = quorum.ask(asked);
-        if quorum.asked().asks() {
+        if quorum.asks_others() {
             source.count_replicas(!quorum.is_degraded());
             source.ask_replicas(true);
         }
@@ -87,7 +89,7 @@ impl Synchronous {
             quorum.ask(before);
         }
         quorum.until(noted.as_ref().map_or(until, |end| *end));
-        if !quorum.asked().asks() {
+        if !quorum.asks_others() {
             source.ask_replicas(false);
             source.count_replicas(false);
         }
@@ -109,7 +111,7 @@ impl Synchronous {
     ) -> Result<(), E> {
         let mut quorum = self.quorum.lock();
         quorum.ask(asked);
-        let asks = quorum.asked().asks();
+        let asks = quorum.asks_others();
         source.count_replicas(asks);
         source.ask_replicas(asks);
         source.confirm(quorum.confirmed()); // Y2
@@ -118,6 +120,11 @@ impl Synchronous {
         drop(quorum);
         self.shows.send_replace(source.show());
         Ok(())
+    }
+
+    /// Returns whether commits wait for any node but the leader.
+    pub fn asks_others(&self) -> bool {
+        self.quorum.lock().asks_others()
     }
 
     /// Returns how it stands.
@@ -133,22 +140,31 @@ impl Synchronous {
         }
     }
 
+    /// The time for which replicas were waited for starts again: this process stood still.
+    pub fn begin_time(&self) {
+        self.quorum.lock().begin_time();
+    }
+
     /// Looks at the time for the database that it counts for; returns what has changed, which the database knows then, and what came of
-    /// writing it down by `note`, as for [`Synchronous::ask`]. Call it a few times in a second.
+    /// writing it down by `note`, as for [`Synchronous::ask`]. `may_degrade` is as for [`Quorum::tick`]. Call it a few times in a second.
     pub fn tick<E>(
         &self,
         source: &impl Source,
         now_ns: u64,
+        may_degrade: impl FnOnce(u64) -> bool,
         note: impl FnOnce(&Asked, bool) -> Result<Lsn, E>,
     ) -> Option<(Change, Result<Lsn, E>)> {
         let mut quorum = self.quorum.lock();
         let durable = source.durable();
+        if !source.leads() {
+            return None; // Y5: nothing is over, and nothing made do without, in a term that is
+        }
         if quorum.on_own(durable) {
             source.confirm(quorum.confirmed()); // Y2
             self.shows.send_replace(source.show());
         }
         let (before, until) = (quorum.asked().clone(), quorum.over_at());
-        let change = quorum.tick(durable, now_ns)?;
+        let change = quorum.tick(durable, now_ns, may_degrade)?;
         // Before anybody is asked anew: the newest record is the one in force.
         let noted = note(quorum.asked(), quorum.is_degraded());
         match change {
@@ -157,7 +173,7 @@ impl Synchronous {
                 quorum.ask(before); // Y4: it is over with the next look that can note it
                 quorum.until(until);
             }
-            Change::Changed if quorum.asked().asks() => source.confirm(quorum.confirmed()), // Y2
+            Change::Changed if quorum.asks_others() => source.confirm(quorum.confirmed()), // Y2
             Change::Changed => {
                 source.ask_replicas(false);
                 source.count_replicas(false);
@@ -189,7 +205,9 @@ impl Membership {
     /// Takes note of what the member has.
     pub(super) fn report(&self, source: &impl Source, reported: Sent) {
         let mut quorum = self.synchronous.quorum.lock();
-        if quorum.on_ack(&self.slot, self.connection, reported) {
+        let durable = source.durable();
+        let own_grew = source.leads() && quorum.on_own(durable); // Y5
+        if quorum.on_ack(&self.slot, self.connection, reported) || own_grew {
             source.confirm(quorum.confirmed()); // Y2
             drop(quorum);
             let show = source.show();

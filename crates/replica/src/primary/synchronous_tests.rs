@@ -308,7 +308,7 @@ fn a_change_whose_end_cannot_be_noted_goes_on() {
     let to_b = |asked: &Asked| Some(asked.changed_to(QuorumList::parse("b").unwrap()));
     let (begin, end) = (Lsn::new(Lsn::FIRST.get() + 9), Lsn::new(Lsn::FIRST.get() + 20));
     assert_eq!(synchronous.ask(&source, to_b, |_, _| Ok::<_, &str>(begin)), Ok(Some(begin)));
-    let over = |noted: Result<Lsn, &'static str>| synchronous.tick(&source, 0, |_, _| noted);
+    let over = |noted: Result<Lsn, &'static str>| synchronous.tick(&source, 0, |_| true, |_, _| noted);
     assert_eq!(over(Err("it is not asked")), None);
     let reported = Sent { sent: begin, received: begin, durable: begin, applied: begin };
     [&a, &b].into_iter().for_each(|member| member.report(&source, reported));

@@ -7,10 +7,11 @@
 //!   [`Terms::promised`] behind reading how far it has come, and how far is told is read after the promise counts.
 //! - T3. A promise that could not be written is not told, and counts all the same: the node then follows nobody of a lower
 //!   term, which loses nothing.
-//!
-//! - T5. A term that lies more than [`TERMS_AHEAD_MAX`] above the promised one is not believed, whoever says it: no node has led in so
-//!   many meanwhile, and behind the last term of all nobody could lead any more. Only [`Terms::force`], for a person, goes back.
 //! - T4. Of two nodes that lead in one term, which takes force used twice, the one of the lower history yields when it hears of the other.
+//! - T5. A leader asks [`Terms::leads`] behind reading how far it has come: what it counts for itself then is covered by what it says with
+//!   a later promise, as in T2.
+//! - T6. A term that lies more than [`TERMS_AHEAD_MAX`] above the promised one is not believed, whoever says it: no node has led in so
+//!   many meanwhile, and behind the last term of all nobody could lead any more. Only [`Terms::force`], for a person, goes back.
 //!
 //! `promised` is a word by itself: its Release pairs with the Acquire of who acknowledges, who was told in order by the
 //! locks of the log (T2).
@@ -34,7 +35,7 @@ use tokio::sync::watch;
 use super::Reach;
 use crate::packet::{TermKind, TermPacket};
 
-/// How far above the promised term another one may lie: a promotion a second for twelve days (T5).
+/// How far above the promised term another one may lie: a promotion a second for twelve days (T6).
 pub const TERMS_AHEAD_MAX: u64 = 1 << 20;
 
 /// What a node is, as others ask.
@@ -57,6 +58,8 @@ pub struct Terms {
     /// Held while a promise is made.
     promise: Mutex<Promise>,
     promised: AtomicU64,
+    /// The term in which this node leads, or led; 0: it yielded the lead (T4).
+    led: AtomicU64,
     changed: watch::Sender<Term>,
 }
 
@@ -77,6 +80,7 @@ impl Terms {
             node,
             promise: Mutex::new(promise),
             promised: AtomicU64::new(promise.term.get()),
+            led: AtomicU64::new(lived.get()),
             changed,
         }))
     }
@@ -89,9 +93,16 @@ impl Terms {
     /// Takes note that this node leads in `term`.
     pub fn lead(&self, term: Term) {
         let mut promise = self.promise.lock();
+        self.led.store(term.get(), Ordering::Release);
         if promise.term == term && promise.node == 0 {
             promise.node = self.node;
         }
+    }
+
+    /// Returns whether no higher term than that in which this node leads is promised, and it was not yielded (T5). Two loads; of a node that
+    /// follows it says nothing.
+    pub fn leads(&self) -> bool {
+        self.promised.load(Ordering::Acquire) <= self.led.load(Ordering::Acquire)
     }
 
     /// Returns whether the highest term is another node's.
@@ -109,6 +120,7 @@ impl Terms {
     fn yield_to(&self, node: u64) -> Result<(), EngineError> {
         let mut promise = self.promise.lock();
         promise.node = node;
+        self.led.store(0, Ordering::Release);
         self.changed.send_replace(promise.term);
         promise.write(&self.env, &self.dir)
     }
@@ -123,7 +135,7 @@ impl Terms {
         self.changed.subscribe()
     }
 
-    /// Returns whether `term` is not to be believed (T5).
+    /// Returns whether `term` is not to be believed (T6).
     pub fn is_absurd(&self, term: Term) -> bool {
         is_absurd(term, self.promised())
     }
@@ -146,7 +158,7 @@ impl Terms {
         Ok(())
     }
 
-    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over, or absurd (T5).
+    /// Promises `term` to `node`; 0: it was heard of. Returns whether it is promised now: not if it is another's, or over, or absurd (T6).
     ///
     /// # Durability
     /// Durable when this returns `true`.
@@ -207,7 +219,7 @@ impl Terms {
     }
 }
 
-/// Returns whether `term` lies too far above `promised` (T5).
+/// Returns whether `term` lies too far above `promised` (T6).
 pub fn is_absurd(term: Term, promised: Term) -> bool {
     term.get().saturating_sub(promised.get()) > TERMS_AHEAD_MAX
 }
@@ -264,12 +276,15 @@ mod tests {
         assert_eq!(ask(&terms, TermKind::Announce, 6, 9).kind, TermKind::Promise);
         assert_eq!(ask(&terms, TermKind::Announce, 5, 8).kind, TermKind::Refuse, "it is over");
         assert_eq!(ask(&terms, TermKind::Promise, 9, 8).term, Term::new(6), "an answer is no question");
-        assert!(!terms.is_promised_to(Term::new(7), 3));
+        assert!(!terms.is_promised_to(Term::new(7), 3) && !terms.leads());
+        terms.lead(Term::new(6));
+        assert!(terms.leads());
         assert_eq!(ask(&terms, TermKind::Succeed, 7, 3).kind, TermKind::Promise);
         assert!(terms.is_promised_to(Term::new(7), 3) && !terms.is_promised_to(Term::new(7), 4));
+        assert!(!terms.leads(), "a higher one is promised");
     }
 
-    /// Goal: T5: no packet brings a node to a term behind which nobody can lead, and one that has promised such a term is brought back by
+    /// Goal: T6: no packet brings a node to a term behind which nobody can lead, and one that has promised such a term is brought back by
     /// force, over a power cut too. Method: the highest term of all, proposed and announced; steps of the largest size; a file with that term.
     #[test]
     fn absurd_terms_are_not_believed_and_forced_back() {
@@ -311,9 +326,9 @@ mod tests {
             durable: Lsn::new(1),
         };
         assert_eq!(terms.answer(&announce(39), || Ok(standing)).unwrap().kind, TermKind::Refuse);
-        assert!(!terms.is_anothers());
+        assert!(!terms.is_anothers() && terms.leads());
         assert_eq!(terms.answer(&announce(41), || Ok(standing)).unwrap().kind, TermKind::Promise);
-        assert!(terms.is_anothers());
+        assert!(terms.is_anothers() && !terms.leads());
         assert_eq!(Promise::read(&env, DIR.as_ref()).unwrap(), Promise { term: Term::new(3), node: 8 });
     }
 

@@ -90,7 +90,7 @@ pub const KEYS: &[Key] = &[
         "replication.quorum",
         Kind::Text,
         "",
-        "Which replicas a commit waits for at the levels remote_write, on and remote_apply of synchronous_commit: ANY 2 (a, b, c), names of slots. Empty: none, and these levels mean local. CALL collie_set_option('replication.quorum', 'ANY 1 (a)') changes it while the server runs, which the log remembers: this value counts again once it is another one. SHOW synchronous_standby_names and collie_quorum say it.",
+        "Which nodes must have a commit before it is answered at the levels remote_write, on and remote_apply of synchronous_commit. majority: more than half of this node and replication.peers; give every node the same words. ANY 2 (a, b, c): so many of these, by the names of their slots. The node that leads counts as one of those named. Empty: no other node, and these levels mean local. CALL collie_set_option('replication.quorum', 'ANY 1 (a)') changes it while the server runs, which the log remembers: this value counts again once it is another one. SHOW synchronous_standby_names and collie_quorum say it.",
     ),
     key(
         "replication.ready_delay",
@@ -380,7 +380,7 @@ pub const KEYS: &[Key] = &[
         "wal.copies_required",
         Kind::Word(&["all", "quorum"]),
         "all",
-        "How many copies hold a commit before it is acknowledged: all that are live (one that fails or hangs is left out first, with a warning), or a majority of those configured.",
+        "How many copies hold a commit before it is acknowledged: all that are live (one that fails or hangs is left out first, with a warning), or a quorum: more than half of those configured.",
     ),
     key(
         "wal.copy_stall",

@@ -13,9 +13,14 @@
 //!   the new one, or a higher.
 //! - C4. It goes by who is asked in the newest record that it has received when it has promised: by both lists while the list changes
 //!   (A1 of `asked.rs`).
+//! - C5. A promotion leaves a list by which commits can be answered, as far as can be seen: where too few of those named can be reached it
+//!   is refused, and by force it leaves no list, and says so.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -50,6 +55,8 @@ pub(crate) struct Node {
     pub(crate) db: Db,
     /// What it follows with, unless it led from the beginning.
     pub(crate) replica: Option<Replica>,
+    /// It was promoted by force, where too few nodes can be reached for any commit (C5).
+    pub(crate) drops_list: Arc<AtomicBool>,
 }
 
 impl Node {
@@ -129,6 +136,8 @@ pub(crate) struct Candidate {
     pub(crate) stopped: watch::Receiver<bool>,
     /// The term in which it leads.
     pub(crate) led: OnceLock<Term>,
+    /// As [`Node::drops_list`].
+    pub(crate) drops_list: Arc<AtomicBool>,
     /// Held by the one who promotes.
     pub(crate) promoting: Mutex<()>,
     /// What says how much is collected.
@@ -144,10 +153,34 @@ impl Candidate {
         let Ok(_one) = self.promoting.try_lock() else { return Err("it is being promoted already".to_owned()) };
         self.may_lead()?;
         let peers = self.reached(force).await?;
+        let reached: Vec<String> = peers.0.iter().map(|peer| peer.name.clone()).collect();
+        if !force && let Some(unmet) = self.unmet(&reached) {
+            let text = "are needed for each commit: start more of them, or use force, after which commits wait for no other node";
+            return Err(format!("commits would wait for ever: {unmet} {text}"));
+        }
         let term = self.next_term()?;
         let asked = self.win(term, peers, Vec::new(), force).await?;
-        let lag = (!asked.asks()).then(|| self.lag());
-        self.lead_in(term, &lag.unwrap_or_default()).await
+        let mut more = if asked.asks() { String::new() } else { self.lag() };
+        if let Some(unmet) = self.unmet(&reached).filter(|_| force) {
+            self.drops_list.store(true, Ordering::Release);
+            more += &format!(
+                "; commits wait for no other node from here on, since {unmet} would be needed: set replication.quorum once replicas follow"
+            );
+        }
+        self.lead_in(term, &more).await
+    }
+
+    /// Returns how many nodes of a list are among `reached`, itself among them.
+    fn have(&self, list: &QuorumList, reached: &[String]) -> usize {
+        list.members().iter().filter(|name| reached.contains(name) || **name == self.name).count()
+    }
+
+    /// Returns, in words, which list could not be met by those that were `reached` and itself; `None`: commits can be answered (C5).
+    fn unmet(&self, reached: &[String]) -> Option<String> {
+        let asked = self.asked(false).ok().filter(|_| self.counts)?;
+        let unmet = asked.lists().find(|list| self.have(list, reached) < list.needed())?;
+        let have = self.have(unmet, reached);
+        Some(format!("of {unmet} {have} can be reached, this node among them if it is named, and {}", unmet.needed()))
     }
 
     /// Makes it a primary in `term`, whatever it has promised before and whatever became of the one before; returns what was done, in words.
@@ -217,9 +250,9 @@ impl Candidate {
         } else {
             self.peers.reached(&self.name, self.replica.cluster_id(), &self.key).await
         };
+        let names: Vec<String> = peers.iter().map(|peer| peer.name.clone()).collect();
         for list in asked.lists() {
-            let is_listed = |name: &String| list.members().contains(name);
-            let have = peers.iter().filter(|peer| is_listed(&peer.name)).count() + usize::from(is_listed(&self.name));
+            let have = self.have(list, &names);
             let needed = collie_replica::term::needed(list.needed(), list.members().len());
             if have < needed {
                 let text = "of the listed replicas can be reached, itself among them, and the promises of";
@@ -283,14 +316,16 @@ impl Candidate {
         self.stop.send_replace(true);
         let _nobody_follows = self.stopped.clone().wait_for(|stopped| *stopped).await.is_ok();
         // Before the first commit: none is answered as if there were no list (replication.md R7).
-        let asks = self.asked(false).unwrap_or_else(|_| self.configured.clone().into()).asks();
+        let asks = !self.drops_list.load(Ordering::Acquire)
+            && self.asked(false).unwrap_or_else(|_| self.configured.clone().into()).asks();
         if let Some(db) = self.replica.db().filter(|_| self.counts) {
             db.count_replicas(asks);
             db.ask_replicas(asks);
         }
+        // Before it leads: the count of replicas goes by this (T5 of `terms.rs`).
+        self.terms.lead(term);
         let promoted = tokio::task::block_in_place(|| self.replica.promote(term));
         let db = promoted.map_err(|error| format!("the replica has to be started again: {error}"))?;
-        self.terms.lead(term);
         _ = self.led.set(term);
         let (_, histories) = db.histories();
         let start = histories.last().map_or(collie_base::Lsn::ZERO, |history| history.start);

@@ -1,7 +1,7 @@
 //! [`Contact`]: whether a replica follows its primary now, and since when; [`ShownNode`]: what views show of that, and of the terms that
 //! the node keeps to.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use collie_engine::Db;
 use collie_env::Env;
@@ -15,7 +15,7 @@ use collie_sql::{
 };
 use parking_lot::Mutex;
 
-use super::{candidate::Candidate, follow::reason, peers::Addresses};
+use super::{candidate::Candidate, follow::reason, lead_check::LeadCheck, peers::Addresses};
 use crate::reads::ReadRunner;
 
 #[derive(Debug)]
@@ -75,6 +75,7 @@ pub(super) struct Follows {
 /// See the module's documentation.
 pub(crate) struct ShownNode {
     pub(super) terms: Arc<Terms>,
+    pub(super) lead: Arc<LeadCheck>,
     /// `None`: it led from the beginning.
     pub(super) follows: Option<Follows>,
     pub(super) delay_max: Option<Duration>,
@@ -82,8 +83,8 @@ pub(crate) struct ShownNode {
 
 impl ShownNode {
     /// Of a node that leads.
-    pub(crate) fn leading(terms: Arc<Terms>) -> Self {
-        Self { terms, follows: None, delay_max: None }
+    pub(crate) fn leading(terms: Arc<Terms>, lead: Arc<LeadCheck>) -> Self {
+        Self { terms, lead, follows: None, delay_max: None }
     }
 }
 
@@ -119,6 +120,10 @@ impl NodeState for ShownNode {
 
     fn delay_max(&self) -> Option<Duration> {
         self.delay_max
+    }
+
+    fn still_leads(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(self.lead.still_leads())
     }
 
     fn reads(&self) -> Option<ReadsRow> {

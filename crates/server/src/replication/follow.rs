@@ -29,6 +29,7 @@ use super::{
     candidate::{Candidate, Node},
     contact::{Contact, Follows, ShownNode},
     key::key_of,
+    lead_check::LeadCheck,
     peers::Addresses,
     rebuild::follow_options,
     role::name_of,
@@ -105,6 +106,7 @@ pub(crate) fn open(
         stop,
         stopped,
         led: OnceLock::new(),
+        drops_list: Arc::default(),
         promoting: Mutex::new(()),
         training: OnceLock::new(),
     });
@@ -225,16 +227,17 @@ impl Following {
 
     /// Returns the node, whose database is `db`.
     pub(crate) fn node_of(&self, db: Db) -> Node {
-        Node { terms: self.candidate.terms.clone(), db, replica: Some(self.replica.clone()) }
+        let (terms, drops_list) = (self.candidate.terms.clone(), self.candidate.drops_list.clone());
+        Node { terms, db, replica: Some(self.replica.clone()), drops_list }
     }
 
     /// Returns what views show of the node, whose database is `db`.
-    pub(crate) fn shown(&self, db: Db) -> ShownNode {
+    pub(crate) fn shown(&self, db: Db, lead: Arc<LeadCheck>) -> ShownNode {
         let (candidate, addresses) = (self.candidate.clone(), self.addresses.clone());
         let (contact, slot, delay_max) = (self.contact.clone(), self.slot.clone(), self.ready_delay);
         let reads = self.reads.clone();
         let terms = candidate.terms.clone();
-        ShownNode { terms, follows: Some(Follows { db, candidate, addresses, contact, slot, reads }), delay_max }
+        ShownNode { terms, lead, follows: Some(Follows { db, candidate, addresses, contact, slot, reads }), delay_max }
     }
 
     /// Waits until it cannot go on as it is; returns why, once. That never comes of one that was promoted.

@@ -38,6 +38,7 @@ use tokio::{
 
 use super::{
     candidate::Node,
+    lead_check::LeadCheck,
     peers::ANSWER_TIME,
     quorum_watch::QuorumWatch,
     redundancy::Redundancy,
@@ -94,7 +95,7 @@ impl Replicas {
         runtime: &Runtime,
         address: SocketAddr,
         config: &Config,
-        (node, key): (Node, KeyFile),
+        (node, lead, key): (Node, Arc<LeadCheck>, KeyFile),
         (data, reads): (&std::path::Path, Option<Arc<ReadFeed>>),
         env: Env,
     ) -> Result<Self, ServeError> {
@@ -122,7 +123,8 @@ impl Replicas {
             source = source.sampling(reads);
         }
         let source = Arc::new(source);
-        let redundancy = Redundancy::new(source.clone(), synchronous, replication.quorum.clone(), env.clone());
+        let asked = (synchronous, replication.quorum.clone(), replication.majority_list());
+        let redundancy = Redundancy::new(source.clone(), asked, lead, env.clone());
         let options = StreamOptions {
             heartbeat: replication.heartbeat,
             timeout: replication.timeout,

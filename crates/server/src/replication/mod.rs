@@ -14,6 +14,7 @@
 //! | `follow.rs` | a replica: its directory opened, and kept up to date |
 //! | `role.rs` | what a node is opened as: who leads is asked |
 //! | `peers.rs` | the other nodes: questions to all of them, and where a replica looks for its primary |
+//! | `lead_check.rs` | whether a node that leads has to ask the others before it answers without its quorum |
 //! | `candidate.rs` | a replica that is made a primary |
 //! | `successor.rs` | a replica to which a primary that is there hands over |
 //! | `handing_over.rs` | a primary that hands over: its transactions end, its log takes nothing more |
@@ -28,6 +29,7 @@ mod guard;
 mod handing_over;
 mod healing;
 pub(crate) mod key;
+mod lead_check;
 mod listen;
 mod peers;
 mod quorum_watch;
@@ -46,9 +48,10 @@ pub(crate) use self::{
     guard::{Exchange, guard},
     handing_over::hand_over,
     healing::Healing,
+    lead_check::LeadCheck,
     listen::Replicas,
     rebuild::{Patience, is_empty, rebuild, settle},
     rejoin::{Rejoin, set_aside},
-    role::{Role, choose, name_of},
+    role::{Role, choose, name_of, others},
     shown::EPOCH_DIFFERENCE,
 };

@@ -20,19 +20,19 @@ impl QuorumWatch {
             *stood = None;
             return None;
         }
-        let is_there = |list: &QuorumList, name: &String| {
+        let is_there = |name: &String| {
             let streams = |slot: &&SlotStat| matches!(slot.state, SlotState::Streaming | SlotState::CatchingUp);
             slots.iter().filter(streams).any(|slot| slot.name == *name)
-                || (asked.leaves(list) && stat.counts_itself.as_ref() == Some(name))
+                || stat.counts_itself.as_ref() == Some(name)
         };
         // Of both lists while the one changes to the other: commits wait for both.
         let (mut members, mut missing) = (BTreeSet::<&String>::new(), BTreeSet::<String>::new());
         for list in asked.lists() {
             members.extend(list.members());
-            missing.extend(list.members().iter().filter(|name| !is_there(list, name)).cloned());
+            missing.extend(list.members().iter().filter(|name| !is_there(name)).cloned());
         }
         let is_short =
-            |list: &QuorumList| list.members().iter().filter(|name| is_there(list, name)).count() < list.needed();
+            |list: &QuorumList| list.members().iter().filter(|name| is_there(name)).count() < list.needed();
         let state = match stat.degraded {
             true => QuorumState::Degraded,
             false if asked.lists().any(is_short) => QuorumState::Short,

@@ -7,14 +7,17 @@
 //! | this node's, made with `replication.quorum` as it is | who is noted |
 //! | this node's, made with another `replication.quorum` | a change from who is noted to `replication.quorum`: it is the newer one |
 //! | another node's | who is noted: what that node's configuration says is nobody else's business |
+//! | any, and this node was promoted by force where too few of those noted can be reached | no other node (C5 of `candidate.rs`) |
 //!
 //! # Invariants
 //! - U1. Nothing is answered by a node that leads before those are asked whom its log names, in its own history: a note of its own says so.
 //!   As long as that cannot be written they are asked all the same, and nobody else can be.
-//! - U2. A record of who is asked that cannot be written, because the log is held while the node hands over, or is full, is written later:
+//! - U2. Replicas are made do without only by a node that has learned that it leads still (L1 and L2 of `lead_check.rs`), and the time for
+//!   which this process stood still does not count against them.
+//! - U3. A record of who is asked that cannot be written, because the log is held while the node hands over, or is full, is written later:
 //!   what it says is not in force before (Y4 of `synchronous.rs`).
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use collie_base::Lsn;
 use collie_engine::{EngineError, QuorumNote};
@@ -26,6 +29,8 @@ use collie_replica::{
 use collie_sql::error::{Result, SqlError, SqlState};
 use parking_lot::Mutex;
 
+use super::lead_check::LeadCheck;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Redundancy {
@@ -33,6 +38,9 @@ pub(super) struct Redundancy {
     synchronous: Arc<Synchronous>,
     /// `replication.quorum`.
     configured: Option<QuorumList>,
+    /// What `majority` stands for, or why it stands for nothing.
+    majority: std::result::Result<QuorumList, String>,
+    lead: Arc<LeadCheck>,
     env: Env,
     life: Mutex<Life>,
 }
@@ -58,11 +66,15 @@ impl Redundancy {
     /// Of a server that serves replicas of `source`, whose quorum is `synchronous`.
     pub(super) fn new(
         source: Arc<EngineSource>,
-        synchronous: Arc<Synchronous>,
-        configured: Option<QuorumList>,
+        (synchronous, configured, majority): (
+            Arc<Synchronous>,
+            Option<QuorumList>,
+            std::result::Result<QuorumList, String>,
+        ),
+        lead: Arc<LeadCheck>,
         env: Env,
     ) -> Self {
-        let this = Self { source, synchronous, configured, env, life: Mutex::default() };
+        let this = Self { source, synchronous, configured, majority, lead, env, life: Mutex::default() };
         this.keep();
         this
     }
@@ -70,11 +82,17 @@ impl Redundancy {
     /// Has commits wait for those who are asked from the first call on that finds a primary, then looks whether they are there, and
     /// whether a change is over. Called with each heartbeat.
     pub(super) fn keep(&self) {
+        self.lead.beat();
         if !self.begin() || self.source.database().is_log_held() {
-            return; // a replica counts once it is promoted; U2
+            return; // a replica counts once it is promoted; U3
+        }
+        if !self.lead.is_fresh() {
+            self.synchronous.begin_time(); // U2
+            return;
         }
         let note = |asked: &Asked, without: bool| self.note(asked, without);
-        let ticked = self.synchronous.tick(&*self.source, self.env.clock.now_ns(), note);
+        let may_degrade = |since_ns| self.lead.has_asked_since(since_ns);
+        let ticked = self.synchronous.tick(&*self.source, self.env.clock.now_ns(), may_degrade, note);
         let Some((change, noted)) = ticked else { return };
         let is_noted = self.say_if_failed(noted.as_ref().err());
         let QuorumStat { asked, connected, .. } = self.synchronous.stat();
@@ -114,14 +132,31 @@ impl Redundancy {
             return false;
         }
         let note = db.quorum_note();
-        let asked = self.asked_first(note.as_ref(), life.failed);
+        let asked = match self.lead.node().drops_list.load(Ordering::Acquire) {
+            true => Asked::default(),
+            false => self.asked_first(note.as_ref(), life.failed),
+        };
         // Where nobody ever was there is nothing to say; opened for reading, nothing commits.
         let is_said = (note.is_none() && !asked.asks()) || db.is_read_only();
         let noting = |asked: &Asked| if is_said { Ok(Lsn::ZERO) } else { self.note(asked, false) };
         let begun = self.synchronous.begin(&*self.source, asked, noting);
         life.leads = begun.is_ok();
+        if life.leads {
+            self.say_if_alone();
+        }
         Self::say_once(&mut life.failed, begun.as_ref().err());
         life.leads
+    }
+
+    /// Says that commits wait for no other node although a list names some, where that is so.
+    fn say_if_alone(&self) {
+        let asked = self.synchronous.stat().asked;
+        if asked.lists().any(|list| list.members().len() > 1) && !self.synchronous.asks_others() {
+            eprintln!(
+                "commits wait for {asked}, which this node satisfies alone: no replica has to have them. Say majority, or a greater number, to change \
+                 that"
+            );
+        }
     }
 
     /// `again`: nothing is said of it.
@@ -164,7 +199,13 @@ impl Redundancy {
     /// 22023 and 0A000 for what is no list; 25006 on a replica; 55000 while the node hands over; the log's: nothing has changed then, unless
     /// the record was written and cannot be flushed.
     pub(super) fn change(&self, list: &str) -> Result<()> {
-        let list = QuorumList::parse(list).map_err(|error| {
+        let is_majority = list.trim().eq_ignore_ascii_case("majority");
+        let parsed = match &self.majority {
+            Ok(majority) if is_majority => Ok(Some(majority.clone())),
+            Err(why) if is_majority => Err(QuorumError::Invalid(why.clone())),
+            _ => QuorumList::parse(list),
+        };
+        let list = parsed.map_err(|error| {
             let state = match error {
                 QuorumError::Invalid(_) => SqlState::INVALID_PARAMETER_VALUE,
                 QuorumError::Unsupported(_) => SqlState::FEATURE_NOT_SUPPORTED,
@@ -192,6 +233,7 @@ impl Redundancy {
         let noted = self.synchronous.ask(&*self.source, choose, |asked, without| self.note(asked, without));
         if let Some(end) = noted.map_err(failed)? {
             eprintln!("replication.quorum was set: commits wait for {}", self.stat().asked);
+            self.say_if_alone();
             db.wait_durable(end)?;
         }
         Ok(())

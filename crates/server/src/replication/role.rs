@@ -123,6 +123,17 @@ pub(crate) fn choose(
     }
 }
 
+/// Returns the other nodes that a configuration names.
+pub(crate) fn others(config: &Config) -> Peers {
+    let mut others = config.replication.peers.clone();
+    if let Some(address) = &config.replication.primary
+        && others.0.iter().all(|peer| peer.address != *address)
+    {
+        others.0.push(Peer { name: "--replica-of".to_owned(), address: address.clone() });
+    }
+    others
+}
+
 /// Says to all others that it leads; returns a higher term that one of them has promised.
 async fn ask(
     terms: &Terms,
@@ -131,17 +142,11 @@ async fn ask(
     last: Option<&HistoryStart>,
     node: u64,
 ) -> Result<Option<Term>, ServeError> {
-    let mut asked = config.replication.peers.clone();
-    if let Some(address) = &config.replication.primary
-        && asked.0.iter().all(|peer| peer.address != *address)
-    {
-        asked.0.push(Peer { name: "--replica-of".to_owned(), address: address.clone() });
-    }
     let Some(last) = last else { return Ok(None) };
     let reach = Reach { last_term: term, durable: Lsn::ZERO };
     let standing = Standing { reach, history: last.history, leads: true };
     let packet = terms.packet(TermKind::Announce, term, &standing);
-    let answers = Peers(asked.0).ask(&name_of(config, node), cluster, own, &packet).await;
+    let answers = others(config).ask(&name_of(config, node), cluster, own, &packet).await;
     let mut higher = None;
     for (peer, answer) in answers {
         match answer {

@@ -369,10 +369,11 @@ impl Database {
         }
     }
 
-    /// Cancels what every session runs: the server is shutting down.
-    pub fn cancel_all(&self) {
-        for session in self.connected.lock().values() {
-            session.cancel.cancel();
+    /// Ends every session, and cancels what it runs: the server is shutting down, or leads no more.
+    pub fn terminate_all(&self) {
+        let pids: Vec<u32> = self.connected.lock().keys().copied().collect();
+        for pid in pids {
+            self.terminate_backend(pid);
         }
     }
 

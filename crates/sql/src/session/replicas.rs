@@ -1,13 +1,27 @@
 //! The end of a commit: what is waited for, and what the client is told when it was not all that was asked for.
 //!
+//! | the wait for replicas ends because | the reply | the commit is shown |
+//! |---|---|---|
+//! | they have it | the command's tag | yes |
+//! | they are made do without (`replication.degrade`) | the tag, with a warning (01000) | yes |
+//! | the client cancels the statement | the tag, with a warning (01000) | yes |
+//! | `replication.sync_timeout` is over | an error, 08007, with the token | yes |
+//! | the session is to end: it is terminated, or the server stops or leads no more | none: the session ends with 57P01 and the token | once they have it |
+//!
 //! # Invariants
-//! - W1. This node's disk is always waited for, where the level says so; only the wait for replicas can be given up: by a cancel, or
-//!   after `replication.sync_timeout`. The commit stands either way.
+//! - W1. This node's disk is always waited for, where the level says so; only the wait for replicas can be given up. The commit stands
+//!   either way.
 //! - W2. A reply that leaves without the replicas that its level asked for says so (R14 of replication.md).
 //! - W3. A request to cancel that ended the wait is used up by it.
 //! - W4. With a quorum no replica shows what a failover may take back: R4 of replication.md, also of what its log had when it was opened.
+//! - W5. No reply with a tag leaves without the replicas unless this node leads still, as far as it can learn
+//!   ([`NodeState::still_leads`](crate::session::NodeState::still_leads)); that is looked at when nothing but the reply is left to do.
+//!   Where another node leads, the session ends.
+//! - W6. A session that is to end leaves its commit to the replicas: no reader sees it before they have it. Only a change of definitions
+//!   is visible at once, since its locks end with the session.
 //!
-//! Checked by the clients' tests of synchronous replicas (`tests/clients/tests/synchronous.rs`).
+//! Checked by `replicas_tests.rs`, each way of the table, and by the clients' tests of synchronous replicas
+//! (`tests/clients/tests/synchronous.rs`, `tests/clients/tests/deposed.rs`).
 
 use std::{future::poll_fn, pin::Pin, task::Poll, time::Duration};
 
@@ -55,40 +69,87 @@ impl Database {
     }
 }
 
+/// Why a wait for replicas came to its end.
+enum Waited {
+    /// Nothing is missing any more, or the log has failed.
+    Over(std::result::Result<Receipt, EngineError>),
+    /// Something asks for that.
+    Asked(CancelReason),
+}
+
+/// A commit that is on this node's disk and is not confirmed by the replicas that were asked for.
+struct Unconfirmed {
+    /// Why they are not waited for; `None`: they are made do without.
+    reason: Option<CancelReason>,
+    receipt: Receipt,
+    /// The list that was asked.
+    asked: String,
+    token: String,
+}
+
 impl Session {
-    /// Waits until the reply may leave (W1); also returns what the client is to be warned of (W2).
+    /// Waits until the reply may leave (W1); also returns what the client is to be warned of (W2). `defines`: the transaction changed
+    /// definitions (W6).
     ///
     /// # Errors
-    /// The log's. The inner one says that the time for replicas is over: the commit stands.
+    /// The log's. The inner one says that the reply may not leave without replicas, and that the commit stands.
     pub(super) async fn acknowledged(
         &self,
         mut ack: Ack,
+        defines: bool,
     ) -> std::result::Result<(Receipt, Result<Option<SqlError>>), EngineError> {
         let Some(asked) = self.database.replicas.get().copied() else { return Ok((ack.await?, Ok(None))) };
         if let Some(timeout) = asked.timeout {
             self.limit_replicas(timeout);
         }
-        let (cancel, mut reason) = (self.cancel.clone(), None);
-        let outcome = poll_fn(|cx| {
-            loop {
-                if let Poll::Ready(outcome) = Pin::new(&mut ack).poll(cx) {
-                    return Poll::Ready(outcome);
+        let (mut reason, mut was_asked) = (None, false);
+        let outcome = loop {
+            match self.waited(&mut ack, reason.is_some()).await {
+                Waited::Over(outcome) => break Some(outcome),
+                Waited::Asked(why) => {
+                    was_asked = true;
+                    let leads = self.database.still_leads().await;
+                    if !ack.waits_for_replicas() {
+                        continue; // they have it by now
+                    }
+                    if !defines && (!leads || self.is_told_to_end()) {
+                        break None; // W6
+                    }
+                    ack.give_up_replicas();
+                    reason = Some(why);
                 }
-                if reason.is_some() || !ack.waits_for_replicas() {
-                    return Poll::Pending;
-                }
-                let Poll::Ready(why) = cancel.poll_cancelled(cx) else { return Poll::Pending };
-                reason = Some(why);
-                ack.give_up_replicas();
             }
+        };
+        self.end_replicas(was_asked);
+        let receipt = match outcome {
+            Some(outcome) => {
+                let receipt = outcome?;
+                if !ack.is_unconfirmed() {
+                    return Ok((receipt, Ok(None)));
+                }
+                receipt
+            }
+            None => ack.receipt(),
+        };
+        let asked = self.database.quorum().map_or_else(|| "enough replicas".to_owned(), |quorum| quorum.asked());
+        let unconfirmed = Unconfirmed { reason, receipt, asked, token: self.token(receipt) };
+        let leads = self.database.still_leads().await; // W5
+        let said = if leads && !self.is_told_to_end() { unconfirmed.said() } else { Err(unconfirmed.ended()) };
+        Ok((receipt, said))
+    }
+
+    /// Waits until `ack` resolves, or is asked to give up replicas while only they are waited for, unless that was `given_up`.
+    async fn waited(&self, ack: &mut Ack, given_up: bool) -> Waited {
+        poll_fn(|cx| {
+            if let Poll::Ready(outcome) = Pin::new(&mut *ack).poll(cx) {
+                return Poll::Ready(Waited::Over(outcome));
+            }
+            if given_up || !ack.waits_for_replicas() {
+                return Poll::Pending;
+            }
+            self.cancel.poll_cancelled(cx).map(Waited::Asked)
         })
-        .await;
-        self.end_replicas(reason.is_some());
-        let receipt = outcome?;
-        let needed = || self.database.quorum().map_or(1, |quorum| quorum.needed.max(1));
-        let told =
-            if ack.is_unconfirmed() { unconfirmed(needed(), reason, receipt, &self.token(receipt)) } else { Ok(None) };
-        Ok((receipt, told))
+        .await
     }
 
     /// Returns the token of a commit.
@@ -97,22 +158,47 @@ impl Session {
     }
 }
 
-/// Says that replicas do not have it.
-fn unconfirmed(needed: usize, reason: Option<CancelReason>, receipt: Receipt, token: &str) -> Result<Option<SqlError>> {
-    let replicas = if needed == 1 { "replica" } else { "replicas" };
-    let text = format!("durable here, not confirmed by {needed} {replicas}");
-    let stands = |why: &str| format!("{why} The transaction is committed, and may be lost if this server is.");
-    let is_late = reason == Some(CancelReason::ReplicasTimeout);
-    if is_late && receipt.csn.is_some() {
-        let error = SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, text);
-        return Err(
-            error.detail(stands(&format!("They did not answer within replication.sync_timeout. Token {token}.")))
-        );
+impl Unconfirmed {
+    fn text(&self) -> String {
+        format!("durable here, not confirmed by {}", self.asked)
     }
-    let warning = SqlError::new(SqlState::WARNING, text);
-    Ok(Some(match reason {
-        None => warning.detail(stands("Replication is degraded: commits do without replicas.")),
-        Some(_) if is_late => warning.detail(stands("They did not answer within replication.sync_timeout.")),
-        Some(_) => warning.detail(stands("The wait was canceled.")),
-    }))
+
+    fn stands(why: &str) -> String {
+        format!("{why} The transaction is committed, and may be lost if this server is.")
+    }
+
+    /// What ends a session whose reply may not leave.
+    fn ended(&self) -> SqlError {
+        let text = "terminating connection while its commit waits for replicas";
+        let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, text);
+        let detail = match self.receipt.csn {
+            Some(_) => format!(
+                "The transaction is {}: whether it is kept is not known. Token {}.",
+                self.text(),
+                self.token
+            ),
+            None => format!("What the transaction has read is {}.", self.text()),
+        };
+        error.detail(detail).hint("Connect to the server that leads, and look whether the transaction is there.")
+    }
+
+    /// What is said with a reply, or in its place.
+    fn said(&self) -> Result<Option<SqlError>> {
+        let is_late = self.reason == Some(CancelReason::ReplicasTimeout);
+        let late = "They did not answer within replication.sync_timeout.";
+        if is_late && self.receipt.csn.is_some() {
+            let error = SqlError::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, self.text());
+            return Err(error.detail(Self::stands(&format!("{late} Token {}.", self.token))));
+        }
+        let warning = SqlError::new(SqlState::WARNING, self.text());
+        Ok(Some(warning.detail(Self::stands(match self.reason {
+            None => "Replication is degraded: commits do without replicas.",
+            Some(_) if is_late => late,
+            Some(_) => "The wait was canceled.",
+        }))))
+    }
 }
+
+#[cfg(test)]
+#[path = "replicas_tests.rs"]
+mod tests;

@@ -36,8 +36,8 @@ impl Session {
         self.begin_message(text);
         if let Err(error) = self.run_text(text, client).await {
             self.fail().await;
-            // A session that is told to end says so instead of that its statement was cancelled.
-            if !self.is_told_to_end() {
+            // A session that is told to end says so instead of that its statement was cancelled, unless it knows more.
+            if error.ends_session() || !self.is_told_to_end() {
                 client.error(&error, text);
             }
         }

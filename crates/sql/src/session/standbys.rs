@@ -1,6 +1,6 @@
 //! Who follows this database: whoever serves replicas says it, views show it, and `pg_drop_replication_slot` has it forgotten.
 
-use std::time::Duration;
+use std::{future::Future, pin::Pin, time::Duration};
 
 use crate::{
     catalog::system::{
@@ -57,6 +57,12 @@ pub trait NodeState: Send + Sync {
 
     /// How far readers of a replica may be behind before it is not ready (`replication.ready_delay`); `None`: however far.
     fn delay_max(&self) -> Option<Duration>;
+
+    /// Whether it leads still, as far as it can learn: a node that stood still for a while, as a process that was stopped does, asks the
+    /// others first.
+    fn still_leads(&self) -> Pin<Box<dyn Future<Output = bool> + Send + '_>> {
+        Box::pin(std::future::ready(true))
+    }
 
     /// What became of the reads of its primary; `None`: it follows nobody.
     fn reads(&self) -> Option<ReadsRow> {
@@ -141,6 +147,14 @@ impl Database {
         let taken = self.replication.get().and_then(|replication| replication.reads());
         let run = self.node_state.get().and_then(|state| state.reads());
         taken.map(|shipped| self.sampling.row(shipped)).into_iter().chain(run).collect()
+    }
+
+    /// Returns whether this node leads still, as far as it can learn ([`NodeState::still_leads`]).
+    pub(super) async fn still_leads(&self) -> bool {
+        match self.node_state.get() {
+            Some(state) => state.still_leads().await,
+            None => true,
+        }
     }
 
     /// Returns whom the database follows, if it does.

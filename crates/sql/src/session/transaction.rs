@@ -387,7 +387,7 @@ impl Session {
             // Nobody else has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
-        let acknowledged = draining(client, self.acknowledged(ack)).await;
+        let acknowledged = draining(client, self.acknowledged(ack, publication.is_some())).await;
         if let Some(publication) = publication {
             publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }

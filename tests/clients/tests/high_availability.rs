@@ -1,0 +1,209 @@
+//! What each setting of `replication.quorum` survives: the table of `docs/high-availability.md`, a test for each row. Real servers, killed.
+
+use collie_clients_tests::{
+    Server,
+    nodes::{Nodes, numbers, put},
+    program,
+    session::value,
+    state,
+};
+use postgres::Client;
+
+/// Starts a node that asks for `quorum`, and follows `a` unless it is that.
+fn start(nodes: &Nodes, node: usize, quorum: &str) -> Server {
+    let quorum = format!("replication.quorum={quorum}");
+    let words = ["--set", &quorum, "--set", "replication.sync_timeout=2min"];
+    let of_a = ["--replica-of", &nodes.addresses[0]];
+    let words = if node == 0 { words.to_vec() } else { [&of_a[..], &words].concat() };
+    nodes.start(node, &words)
+}
+
+/// Starts as many nodes as there are `quorums`, of which the first one leads, with a table that all of them have.
+fn cluster<const N: usize>(nodes: &Nodes, quorums: [&str; N]) -> [Server; N] {
+    let servers = std::array::from_fn(|node| start(nodes, node, quorums[node]));
+    servers[0]
+        .connect()
+        .batch_execute("SET synchronous_commit = local; CREATE TABLE notes (n int PRIMARY KEY)")
+        .expect("a table is made");
+    put(&mut servers[0].connect(), 0..5);
+    let expected: Vec<i32> = (0..5).collect();
+    for server in &servers[1..] {
+        nodes.until_shown("they follow", server, &expected);
+    }
+    until_whole(nodes, &mut servers[0].connect());
+    servers
+}
+
+/// What `collie_quorum` says: the list, and how it stands.
+fn quorum(client: &mut Client) -> Option<(String, String)> {
+    let row = client.query_opt("SELECT quorum, state FROM collie_quorum", &[]).expect("it is served");
+    row.map(|row| (row.get(0), row.get(1)))
+}
+
+/// Waits until as many are connected as commits wait for.
+fn until_whole(nodes: &Nodes, client: &mut Client) {
+    nodes.until("the quorum is there", || quorum(client).is_none_or(|(_, state)| state == "whole"));
+}
+
+/// Checks that a commit waits for other nodes, and is not answered without them.
+fn waits(nodes: &Nodes, server: &Server, n: i32) {
+    nodes.until("the quorum is short", || quorum(&mut server.connect()).is_some_and(|(_, state)| state == "short"));
+    let mut client = server.connect();
+    let pid: i32 = value(&mut client, "SELECT pg_backend_pid()");
+    let waiting = std::thread::spawn(move || client.execute("INSERT INTO notes VALUES ($1)", &[&n]));
+    let mut look = server.connect();
+    let is_waiting = format!("SELECT count(*) FROM pg_stat_activity WHERE pid = {pid} AND query LIKE 'INSERT%'");
+    nodes.until("the commit begins", || value::<i64>(&mut look, &is_waiting) == 1);
+    assert!(value::<bool>(&mut look, &format!("SELECT pg_terminate_backend({pid})")));
+    let error = waiting.join().expect("it ends").expect_err("it is not answered");
+    assert_eq!(state(&error), "57P01", "{error:?}");
+}
+
+/// Promotes without force; returns why it was refused.
+fn refused(server: &Server) -> String {
+    let done = program::collie(&["promote", &server.url()], "");
+    assert!(done.code != Some(0), "{}", done.out);
+    done.err
+}
+
+/// Row: `majority` on three nodes. Goal: one failure after another is survived, of the leader and of a replica; commits go on with any two
+/// nodes, and each is there. Method: the leader is killed, a replica promoted; the dead one comes back, and the next leader is killed.
+#[test]
+fn majority_of_three_survives_one_failure_after_another() {
+    let nodes = Nodes::new(3);
+    let [a, b, c] = cluster(&nodes, ["majority"; 3]);
+    let list = "ANY 2 (a, b, c)".to_owned();
+    assert_eq!(quorum(&mut a.connect()), Some((list.clone(), "whole".to_owned())));
+    a.kill();
+    let (leader, other) = nodes.promote_either([&b, &c], ["b", "c"]);
+    put(&mut leader.connect(), 5..10);
+    assert_eq!(quorum(&mut leader.connect()).map(|(list, _)| list), Some(list));
+    let a = start(&nodes, 0, "majority");
+    let expected: Vec<i32> = (0..10).collect();
+    nodes.until_shown("the old leader follows", &a, &expected);
+    nodes.until_shown("so does the other", other, &expected);
+    let is_b = std::ptr::eq(leader, &b);
+    let (leader, other) = if is_b { (b, c) } else { (c, b) };
+    leader.kill();
+    let names = if is_b { ["a", "c"] } else { ["a", "b"] };
+    let (leader, other) = nodes.promote_either([&a, &other], names);
+    put(&mut leader.connect(), 10..15);
+    let expected: Vec<i32> = (0..15).collect();
+    nodes.until_shown("two are enough", other, &expected);
+}
+
+/// Row: `majority` on three nodes, and a second failure. Goal: a minority answers nothing and promotes no node, and says why.
+/// Method: both replicas are killed; then the leader too, and one replica comes back.
+#[test]
+fn a_minority_of_three_answers_nothing_and_promotes_no_node() {
+    let nodes = Nodes::new(3);
+    let [a, b, c] = cluster(&nodes, ["majority"; 3]);
+    b.kill();
+    put(&mut a.connect(), 5..10);
+    c.kill();
+    waits(&nodes, &a, 10);
+    a.kill();
+    let c = start(&nodes, 2, "majority");
+    let why = refused(&c);
+    assert!(why.contains("are needed"), "{why}");
+}
+
+/// Row: `ANY 1` of the others, on each of three nodes. Goal: the loss of the leader is survived, and the one that leads then never waits for
+/// itself; a second loss is not, and says so. Method: the leader is killed, then the replica that is left; then the leader, and that one comes
+/// back.
+#[test]
+fn any_one_of_the_others_survives_the_leader_once() {
+    let nodes = Nodes::new(3);
+    let quorums = ["ANY 1 (b, c)", "ANY 1 (a, c)", "ANY 1 (a, b)"];
+    let [a, b, c] = cluster(&nodes, quorums);
+    a.kill();
+    let (leader, _) = nodes.promote_either([&b, &c], ["b", "c"]);
+    put(&mut leader.connect(), 5..10);
+    let is_b = std::ptr::eq(leader, &b);
+    let (leader, other, node) = if is_b { (b, c, 2) } else { (c, b, 1) };
+    other.kill();
+    put(&mut leader.connect(), 10..15);
+    leader.kill();
+    let other = start(&nodes, node, quorums[node]);
+    let why = refused(&other);
+    assert!(why.contains("are needed"), "{why}");
+}
+
+/// Row: `ANY 2 (b, c)` on a leader `a`: both replicas. Goal: each commit is on all three nodes, so that a lost replica stops commits, and a lost
+/// leader leaves two that go on. Method: a replica is killed and comes back; the leader is killed.
+#[test]
+fn any_two_of_two_replicas_stops_with_a_replica_and_survives_the_leader() {
+    let nodes = Nodes::new(3);
+    let [a, b, c] = cluster(&nodes, ["ANY 2 (b, c)"; 3]);
+    c.kill();
+    waits(&nodes, &a, 5);
+    let c = start(&nodes, 2, "ANY 2 (b, c)");
+    put(&mut a.connect(), 6..10);
+    a.kill();
+    let (leader, other) = nodes.promote_either([&b, &c], ["b", "c"]);
+    put(&mut leader.connect(), 10..12);
+    let expected: Vec<i32> = (0..12).collect();
+    nodes.until_shown("the other follows", other, &expected);
+}
+
+/// Row: `ANY 3 (a, b, c)`: all. Goal: a promotion that would leave a list by which no commit can be answered is refused with the reason; by
+/// force it leaves no list, and says so, and a majority can be asked for later. Method: the leader is killed; a promotion with and
+/// without force; `majority` by a call.
+#[test]
+fn a_promotion_never_leaves_commits_that_wait_for_ever() {
+    let nodes = Nodes::new(3);
+    let [a, b, c] = cluster(&nodes, ["ANY 3 (a, b, c)"; 3]);
+    a.kill();
+    let why = refused(&b);
+    assert!(why.contains("commits would wait for ever") && why.contains("ANY 3 (a, b, c)"), "{why}");
+    let forced = program::collie(&["promote", "--force", &b.url()], "").ok();
+    assert!(forced.contains("commits wait for no other node from here on"), "{forced}");
+    let mut client = b.connect();
+    assert_eq!(quorum(&mut client), None);
+    put(&mut client, 5..10);
+    let expected: Vec<i32> = (0..10).collect();
+    nodes.until_shown("c follows", &c, &expected);
+    client.batch_execute("CALL collie_set_option('replication.quorum', 'majority')").expect("it is set");
+    nodes.until("the change is over", || {
+        value::<Option<String>>(&mut client, "SELECT max(quorum) FROM collie_quorum WHERE list_before IS NULL").as_deref()
+            == Some("ANY 2 (a, b, c)")
+    });
+    put(&mut client, 10..12);
+    assert_eq!(numbers(&mut client).unwrap(), (0..12).collect::<Vec<i32>>());
+}
+
+/// Row: `ANY 1 (a, b, c)`: the leader's own disk is enough. Goal: no replica is waited for, which the server says at its start, and no node is
+/// promoted while one is lost, since it may be the only one that has a commit. Method: a leader alone; then it is killed.
+#[test]
+fn any_one_of_all_is_the_leaders_own_disk() {
+    let nodes = Nodes::new(3);
+    let [a, b, c] = cluster(&nodes, ["ANY 1 (a, b, c)"; 3]);
+    assert!(nodes.places[0].log().contains("this node satisfies alone"), "{}", nodes.logs());
+    b.kill();
+    put(&mut a.connect(), 5..10);
+    a.kill();
+    let b = start(&nodes, 1, "ANY 1 (a, b, c)");
+    for server in [&b, &c] {
+        let why = refused(server);
+        assert!(why.contains("are needed"), "{why}");
+    }
+}
+
+/// Row: `majority` on two nodes. Goal: each commit is on both, so that the loss of either stops commits, and no node is promoted but by force,
+/// after which commits go on. Method: the replica is killed; then the leader, and the replica comes back.
+#[test]
+fn majority_of_two_stops_with_either_and_goes_on_by_force() {
+    let nodes = Nodes::new(2);
+    let [a, b] = cluster(&nodes, ["majority"; 2]);
+    b.kill();
+    waits(&nodes, &a, 5);
+    a.kill();
+    let b = start(&nodes, 1, "majority");
+    let why = refused(&b);
+    assert!(why.contains("are needed"), "{why}");
+    let forced = program::collie(&["promote", "--force", &b.url()], "").ok();
+    assert!(forced.contains("commits wait for no other node from here on"), "{forced}");
+    put(&mut b.connect(), 6..10);
+    let found = numbers(&mut b.connect()).unwrap();
+    assert!((0..5).chain(6..10).all(|n| found.contains(&n)), "{found:?}");
+}
