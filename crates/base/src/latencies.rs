@@ -39,10 +39,17 @@ fn highest(bucket: usize) -> u64 {
 impl Latencies {
     /// Counts one duration.
     pub fn record(&mut self, ns: u64) {
-        self.buckets[bucket(ns)] += 1;
-        self.count += 1;
-        self.sum_ns = self.sum_ns.wrapping_add(ns);
-        self.max_ns = self.max_ns.max(ns);
+        self.record_times(ns, 1);
+    }
+
+    /// Counts one duration so many times: as many as it stands for.
+    pub fn record_times(&mut self, ns: u64, times: u32) {
+        if times > 0 {
+            self.buckets[bucket(ns)] += u64::from(times);
+            self.count += u64::from(times);
+            self.sum_ns = self.sum_ns.wrapping_add(ns.wrapping_mul(u64::from(times)));
+            self.max_ns = self.max_ns.max(ns);
+        }
     }
 
     /// Forgets everything.

@@ -301,7 +301,7 @@ pub(crate) struct TpccArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ReplicationArgs {
-    /// Ask these questions only: rate, time, sync, capacity, catchup, failover.
+    /// Ask these questions only: delay, rate, time, sync, capacity, catchup, failover.
     #[arg(value_name = "QUESTION")]
     questions: Vec<String>,
     /// Warehouses of TPC-C.

@@ -88,7 +88,7 @@ fn delay_is_watched_on_both_and_nothing_is_left() {
     let wrong = common::run(Command::new(common::COLLIE).args(["bench", "replication", "lag"]));
     assert!(
         wrong.code == Some(1)
-            && wrong.err.contains("no question lag: use rate, time, sync, capacity, catchup, failover"),
+            && wrong.err.contains("no question lag: use delay, rate, time, sync, capacity, catchup, failover"),
         "{wrong:?}"
     );
 }

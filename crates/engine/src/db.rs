@@ -17,9 +17,9 @@ use crate::replica::hash::state_hash;
 use crate::shared::Shared;
 use crate::writes::Fates;
 use crate::{
-    Backup, CatalogChange, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, EngineError, Family, FlushStat,
-    HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote, Session,
-    ShownWait, StallStat, UnflushedStat,
+    Backup, CatalogChange, CatalogHook, CheckpointOptions, Confirmed, CopyWatch, DrawnCommit, EngineError, Family,
+    FlushStat, HistoryStart, HistoryState, LevelStat, LevelsCopy, OpenProgress, OpenReport, Options, QuorumNote,
+    Session, ShownWait, StallStat, UnflushedStat,
 };
 
 /// One open database directory. Clones share it; the last one to go closes the log as well as it can.
@@ -379,6 +379,17 @@ impl Db {
         // A failed flush poisons the log, which tells every waiter by itself.
         let lead = self.shared.txns.log().wal().and_then(collie_wal::Log::try_lead);
         lead.is_some_and(|lead| lead.run().is_ok())
+    }
+
+    /// Draws about one in `one_in` of the commits whose replies leave from now on, rounded up to a power of two; 0: none, as it is at first.
+    /// Those that were drawn wait for [`Db::take_drawn`], some thousands at the most.
+    pub fn draw_commits(&self, one_in: u32) {
+        self.shared.txns.log().draw().set(one_in, &self.shared.env.clock);
+    }
+
+    /// Moves the commits that were drawn since the last call to `out`.
+    pub fn take_drawn(&self, out: &mut Vec<DrawnCommit>) {
+        self.shared.txns.log().draw().take(out);
     }
 
     /// Returns the log, for its figures and tools; `None` in a database opened read-only or without a log.

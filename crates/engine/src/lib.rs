@@ -73,6 +73,7 @@ mod course;
 mod db;
 mod describe;
 mod descriptors;
+mod drawn;
 mod error;
 mod error_kind;
 mod families;
@@ -159,6 +160,7 @@ pub use collie_txn::{
 pub use commit_times::Logged;
 pub use db::{Db, EngineStat};
 pub use describe::{describe_record, is_commit_record};
+pub use drawn::DrawnCommit;
 pub use error::EngineError;
 pub use error_kind::ErrorKind;
 pub use flush::FlushStat;

@@ -20,6 +20,7 @@ use collie_txn::{Appended, CommitLog};
 use collie_wal::{Log, Mark, WalError, Writer};
 use parking_lot::{Mutex, RwLock};
 
+use crate::drawn::Draw;
 use crate::log_times::{Part, counted};
 use crate::needs::Marks;
 use crate::redo::tag as redo_tag;
@@ -35,6 +36,8 @@ pub(crate) struct EngineLog {
     backing: Backing,
     /// What replicas have confirmed, where they are counted ([`Options::quorum`](crate::Options::quorum)).
     settled: Option<Arc<Settled>>,
+    /// A sample of the commits.
+    draw: Draw,
     /// Whether nothing is appended (L1). Release; loads under a lock that `hold` takes afterwards.
     held: AtomicBool,
     /// Held shared by who appends with a writer of no cell.
@@ -106,17 +109,23 @@ impl EngineLog {
     }
 
     /// Of a database that follows another one's log.
-    pub(crate) const fn following(followed: Arc<Followed>) -> Self {
+    pub(crate) fn following(followed: Arc<Followed>) -> Self {
         Self::of(Backing::Following { followed, promoted: OnceLock::new() })
     }
 
-    const fn of(backing: Backing) -> Self {
-        Self { backing, settled: None, held: AtomicBool::new(false), elsewhere: RwLock::new(()) }
+    fn of(backing: Backing) -> Self {
+        let (draw, held, elsewhere) = (Draw::default(), AtomicBool::new(false), RwLock::new(()));
+        Self { backing, settled: None, draw, held, elsewhere }
     }
 
     /// Has replicas counted, if `counts` says so: from when on, [`Settled::set_counted`] says.
     pub(crate) fn counting_replicas(self, counts: bool) -> Self {
         Self { settled: counts.then(Settled::new), ..self }
+    }
+
+    /// Returns the sample of the commits.
+    pub(crate) const fn draw(&self) -> &Draw {
+        &self.draw
     }
 
     /// Returns what replicas have confirmed, where they are counted.

@@ -289,7 +289,9 @@ impl Shared {
     /// More of the log that is followed is shown now, perhaps: snapshots begin there.
     pub(crate) fn shown_moved(&self, followed: &Followed) {
         // What is shown need not be on this machine's disk: the primary has it there.
-        self.txns.acknowledge(followed.shown.position());
+        let position = followed.shown.position();
+        self.txns.acknowledge(position);
+        followed.shown_times.note(position, || self.env.clock.now_ns());
         followed.shown.wake();
     }
 

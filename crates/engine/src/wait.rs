@@ -134,6 +134,9 @@ impl Ack {
     fn finish(&mut self) -> Receipt {
         self.unconfirmed = self.needs.met(&self.txns);
         (self.locks, self.confirming) = (None, None);
+        if let Some(csn) = self.receipt.csn {
+            self.txns.log().draw().note(csn);
+        }
         self.receipt
     }
 

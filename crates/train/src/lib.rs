@@ -23,7 +23,7 @@
 //! use collie_train::policy::{Governor, PolicyKind, Settings, Signals};
 //! let mut governor = Governor::new(PolicyKind::Headroom, Settings::default(), 4);
 //! let calm = Signals {
-//!     delay_us: 300.0,
+//!     delay_us: Some(300.0),
 //!     commits_per_s: 2000.0,
 //!     busy_us: 10_000.0,
 //!     offered_us_per_s: 1e6,

@@ -14,7 +14,7 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/signals.
 
 fn fields(signals: &Signals) -> [f64; 9] {
     [
-        signals.delay_us,
+        signals.delay_us.unwrap_or(f64::NAN),
         signals.age_us,
         signals.commits_per_s,
         signals.busy_us,
@@ -28,7 +28,7 @@ fn fields(signals: &Signals) -> [f64; 9] {
 
 fn signals_of(fields: &[f64]) -> Signals {
     Signals {
-        delay_us: fields[0],
+        delay_us: Some(fields[0]).filter(|us| !us.is_nan()),
         age_us: fields[1],
         commits_per_s: fields[2],
         busy_us: fields[3],

@@ -59,19 +59,22 @@ fn until_equal(primary: &Server, replica: &Server, what: &str, places: [&Place; 
     }
 }
 
-/// Waits until the one replica, which is away, is shown to be behind for more than `owed_us`: its delay grows although nobody tells it.
+/// Waits until the one replica, which is away, is shown to have been owed something for more than `owed_us`: that grows although nobody tells it,
+/// and no delay is measured.
 fn until_owed(client: &mut Client, owed_us: i64) {
     let start = Stopwatch::start();
     loop {
-        let (state, bytes, delay_us): (String, i64, i64) = (
+        let (state, bytes, oldest_us, delay_us): (String, i64, i64, Option<i64>) = (
             value(client, "SELECT state FROM collie_replication"),
             value(client, "SELECT behind_bytes FROM collie_replication"),
-            value(client, "SELECT delay_us FROM collie_replication"),
+            value(client, "SELECT oldest_us FROM collie_replication"),
+            value(client, "SELECT delay_us FROM collie_replication WHERE state = 'away' UNION ALL SELECT NULL LIMIT 1"),
         );
-        if state == "away" && bytes > 0 && delay_us > owed_us {
+        if state == "away" && bytes > 0 && oldest_us > owed_us {
+            assert_eq!(delay_us, None);
             return;
         }
-        assert!(start.elapsed() < PATIENCE, "{state}, {bytes} bytes and {delay_us} us behind");
+        assert!(start.elapsed() < PATIENCE, "{state}, {bytes} bytes and {oldest_us} us behind");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -116,6 +119,42 @@ fn lags_of_a_replica_are_intervals() {
         assert!(start.elapsed() < PATIENCE, "no lags: {}", here.log());
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Goal: a delay is that of commits: each is measured once, while the replica keeps up, and a second without any has none, which is not 0; a replica is
+/// told the same. Method: a pair that keeps up; commits, one after the other, counted; the seconds before and after them.
+#[test]
+fn a_second_without_commits_has_no_delay() {
+    let (here, there) = (Place::new(), Place::new());
+    let server = primary(&here, "127.0.0.1:0");
+    let mut client = server.connect();
+    client.batch_execute("CREATE TABLE notes (n int PRIMARY KEY, t text)").unwrap();
+    let copy = replica(&there, &Server::replica_address(&here));
+    let until = |client: &mut Client, what: &str| {
+        let start = Stopwatch::start();
+        while !client.query(what, &[]).is_ok_and(|rows| rows.iter().any(|row| row.get(0))) {
+            assert!(start.elapsed() < PATIENCE, "{what}\n--- primary:\n{}--- replica:\n{}", here.log(), there.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let idle = "SELECT count(*) FILTER (WHERE state = 'streaming') > 1 FROM collie_replication_delay";
+    until(&mut client, idle);
+    let nothing = "SELECT bool_and(commits = 0 AND mean_us IS NULL AND p50_us IS NULL AND max_us IS NULL) FROM collie_replication_delay";
+    assert!(value::<bool>(&mut client, nothing), "filling it is no delay");
+    assert!(value::<bool>(&mut client, "SELECT delay_us IS NULL AND delay_p99_us IS NULL FROM collie_replication"));
+    for n in 0..40 {
+        client.execute("INSERT INTO notes VALUES ($1, 'some')", &[&n]).unwrap();
+    }
+    until(&mut client, "SELECT measured_commits = 40 AND measured_us >= 0 FROM collie_replication");
+    until(
+        &mut client,
+        "SELECT delay_us >= 0 AND delay_p50_us <= delay_p99_us AND delay_commits = 40 FROM collie_replication",
+    );
+    let counted =
+        "SELECT sum(commits) = 40 AND bool_and((commits > 0) = (mean_us IS NOT NULL)) FROM collie_replication_delay";
+    until(&mut client, counted);
+    until(&mut copy.connect(), "SELECT delay_us >= 0 AND oldest_us = 0 FROM collie_following");
+    until(&mut client, "SELECT delay_us IS NULL AND delay_commits = 40 FROM collie_replication");
 }
 
 /// Goal: a replica fills its empty directory, follows, shows whole transactions only, refuses writes, and has the same rows as

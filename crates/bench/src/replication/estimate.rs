@@ -59,6 +59,11 @@ fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
             let ballast = float(settings.backup_bytes) / MADE_PER_S;
             products * (loaded + runs * (run + back + filled) + ballast)
         }
+        "delay" => {
+            // Ten commits at one a second, and the others; a second until the last one is over.
+            let slow = if settings.small { 1.0 } else { 10.0 };
+            START_S + runs * (slow.max(time) + 4.0 * (time + 1.2))
+        }
         "failover" => {
             let each: f64 = FAILOVER_S.iter().take(if settings.peer { 2 } else { 1 }).sum();
             products * START_S + f64::from(settings.cycles) * each
@@ -71,7 +76,7 @@ fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const ALL: [&str; 6] = ["rate", "time", "sync", "capacity", "catchup", "failover"];
+    const ALL: [&str; 7] = ["delay", "rate", "time", "sync", "capacity", "catchup", "failover"];
 
     fn minutes(settings: &ReplicationSettings) -> f64 {
         estimate(settings, &ALL, 2).iter().map(|(_, time)| time.as_secs_f64()).sum::<f64>() / 60.0

@@ -11,6 +11,7 @@
 //! | `watch.rs` | how far the replica is behind, found out in two ways |
 //! | `floors.rs` | what nothing can be below |
 //! | `rate.rs`, `time.rs` | delay against arrival rate, and over time |
+//! | `delay.rs` | what the primary measures, beside what a client sees |
 //! | `sync.rs`, `small.rs` | what levels of `synchronous_commit` cost; their load |
 //! | `capacity.rs`, `thesis.rs` | replay flat out, by rows and by begin, against the peak that wrote the log |
 //! | `catchup.rs` | coming back, and being filled |
@@ -25,6 +26,7 @@
 
 mod capacity;
 pub(crate) mod catchup;
+mod delay;
 mod estimate;
 pub(crate) mod failover;
 pub(crate) mod floors;
@@ -51,7 +53,8 @@ use crate::{Machine, Report, Section};
 
 type Measure = fn(&ReplicationSettings) -> anyhow::Result<Section>;
 
-const QUESTIONS: [(&str, Measure); 6] = [
+const QUESTIONS: [(&str, Measure); 7] = [
+    ("delay", delay::measure),
     ("rate", rate::measure),
     ("time", time::measure),
     ("sync", sync::measure),

@@ -76,10 +76,29 @@ impl Arm {
     }
 }
 
+/// What a primary has measured of its replica's delay by a look, commit by commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Totals {
+    pub(crate) commits: f64,
+    pub(crate) sum_us: f64,
+}
+
+impl Totals {
+    /// Returns the mean delay of the commits since `before`, in microseconds; where none was shown, for how long the oldest has been owed, if one
+    /// is; `None` where nothing was committed.
+    pub(crate) fn mean_since(self, before: Self, oldest_us: f64) -> Option<f64> {
+        let commits = self.commits - before.commits;
+        if commits > 0.0 {
+            return Some((self.sum_us - before.sum_us) / commits);
+        }
+        (oldest_us > 0.0).then_some(oldest_us)
+    }
+}
+
 /// How far behind a primary sees its replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Behind {
-    /// In time, on the primary's clock, in microseconds; `None` where it does not say.
+    /// In time, on the primary's clock, in microseconds; `None` where it does not say, or nothing was committed.
     pub(crate) us: Option<f64>,
     /// In bytes of the log that the replica's readers do not see yet.
     pub(crate) bytes: f64,
@@ -315,19 +334,27 @@ impl Pair {
         self.primary.connect().with_context(|| format!("{}: cannot connect to the primary", self.name()))
     }
 
-    /// Asks the primary how far its replica is behind; `None` while none is connected.
+    /// Asks the primary how far its replica has been behind since `before`, the last look; `None` while none is connected.
     ///
     /// # Errors
     /// The driver's.
-    pub(crate) fn behind(&self, primary: &mut Client) -> anyhow::Result<Option<Behind>> {
+    pub(crate) fn behind(&self, primary: &mut Client, before: &mut Totals) -> anyhow::Result<Option<Behind>> {
         let text = if self.is_peer() {
             "SELECT (extract(epoch FROM replay_lag) * 1e6)::float8, \
              pg_wal_lsn_diff(pg_current_wal_lsn(), replay_lsn)::float8 FROM pg_stat_replication WHERE state = 'streaming'"
         } else {
-            "SELECT delay_us::float8, behind_bytes::float8 FROM collie_replication WHERE state = 'streaming'"
+            "SELECT NULL::float8, behind_bytes::float8, measured_commits::float8, measured_us::float8, oldest_us::float8 \
+             FROM collie_replication WHERE state = 'streaming'"
         };
         let rows = primary.query(text, &[])?;
-        Ok(rows.first().map(|row| Behind { us: row.get(0), bytes: row.get::<_, Option<f64>>(1).unwrap_or(f64::MAX) }))
+        let Some(row) = rows.first() else { return Ok(None) };
+        let bytes = row.get::<_, Option<f64>>(1).unwrap_or(f64::MAX);
+        if self.is_peer() {
+            return Ok(Some(Behind { us: row.get(0), bytes }));
+        }
+        let now = Totals { commits: row.get(2), sum_us: row.get(3) };
+        let us = now.mean_since(std::mem::replace(before, now), row.get(4));
+        Ok(Some(Behind { us, bytes }))
     }
 
     /// Waits until the replica shows what the primary had when this was called (P2); of a pair that has none, for nothing.

@@ -1,9 +1,9 @@
 //! `watch`: how far a replica is behind while others write, found out in two ways.
 //!
 //! # Invariants
-//! - W1. By the primary's clock: what the primary itself says of its replica, asked every 20 ms. Collie shows what is true at that
-//!   moment: 0 where everything durable is applied, and the age of what is owed while an ack is missing. PostgreSQL shows what the last
-//!   reply came to, and nothing once it is idle; such a sample counts for bytes only.
+//! - W1. By the primary's clock: what the primary itself says of its replica, asked every 20 ms. Of Collie the mean delay of the commits that it
+//!   has measured since the last look, or the age of the oldest that is owed if none of them was shown. PostgreSQL shows what the last
+//!   reply came to, and nothing once it is idle. A sample without a delay counts for bytes only.
 //! - W2. By a client's eyes: a row is committed on the primary, and from the answer on it is read on the replica again and again until it is
 //!   seen. Of one clock, and the same for both; a round trip to the replica is in it, and the time that a reader waits for a processor.
 //! - W3. A sample belongs to the moment at which its row was committed; only those within the measured time count.
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use super::pair::{Behind, Pair};
+use super::pair::{Behind, Pair, Totals};
 use super::settings::ReplicationSettings;
 use crate::tpcc::sleep_until;
 
@@ -22,7 +22,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// How long a row is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The row that is watched.
-const WATCHED: &str = "SELECT n FROM watched WHERE id = 1";
+pub(super) const WATCHED: &str = "SELECT n FROM watched WHERE id = 1";
 /// Round trips that make the floor of a look.
 const LOOKS: u32 = 200;
 
@@ -66,10 +66,12 @@ pub(crate) fn watch(pair: &Pair, settings: &ReplicationSettings, stop: &AtomicBo
     let clock = &*settings.plan.env.clock;
     let (mut primary, mut look) = (pair.connect()?, pair.look(WATCHED)?);
     let write = primary.prepare("UPDATE watched SET n = n + 1 WHERE id = 1 RETURNING n")?;
-    let mut samples = Vec::new();
+    let (mut samples, mut totals) = (Vec::new(), Totals::default());
+    // What was measured before is no part of it.
+    pair.behind(&mut primary, &mut totals)?;
     while samples.is_empty() || !stop.load(Relaxed) {
         let due_ns = clock.now_ns() + u64::try_from(EVERY.as_nanos())?;
-        let behind = pair.behind(&mut primary)?;
+        let behind = pair.behind(&mut primary, &mut totals)?;
         let wanted: i64 = primary.query_one(&write, &[])?.get(0);
         let at_ns = clock.now_ns();
         let seen_ns = loop {

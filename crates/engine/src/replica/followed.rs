@@ -13,6 +13,7 @@ use crate::replica::holes::Holes;
 use crate::replica::live::VisitRecord;
 use crate::replica::replay_time::ReplayTime;
 use crate::replica::shown::Shown;
+use crate::replica::shown_times::ShownTimes;
 use crate::replica::unfinished::RecordAt;
 use crate::{EngineError, HistoryStart, HistoryState};
 
@@ -76,6 +77,8 @@ pub(crate) struct Followed {
     // Constant after open.
     pub(crate) own: Arc<dyn OwnLog>,
     pub(crate) shown: Arc<Shown>,
+    /// Since when what is shown is.
+    pub(crate) shown_times: ShownTimes,
     /// Families of which rows are missing here. Noted by the dispatcher.
     pub(crate) holes: Holes,
     /// Every id of a transaction in the log that was dispatched is below. Stored by the dispatcher.
@@ -105,6 +108,7 @@ impl Followed {
         Self {
             own,
             shown,
+            shown_times: ShownTimes::default(),
             holes,
             xid_limit: AtomicU64::new(xid_limit.get()),
             time: ReplayTime::default(),

@@ -12,6 +12,7 @@
 //! | `following.rs` | [`Following`](following::Following): the database as replay works on it |
 //! | `live.rs` | [`Live`](live::Live): the dispatcher, which takes records |
 //! | `unfinished.rs` | [`Unfinished`](unfinished::Unfinished): transactions with chunks that have not ended |
+//! | `shown_times.rs` | [`ShownTimes`](shown_times::ShownTimes): since when positions are shown |
 //! | `lanes.rs` | [`Lanes`](lanes::Lanes): queues and workers |
 //! | `measured_commits.rs` | [`MeasuredCommits`](measured_commits::MeasuredCommits): commits that are measured, on their way to the watermark |
 //! | `apply_stat.rs` | [`ApplyStat`]: what applying has cost and done |
@@ -36,6 +37,7 @@ pub(crate) mod replay_time;
 #[expect(clippy::module_inception, reason = "the noun of the folder")]
 mod replica;
 pub(crate) mod shown;
+pub(crate) mod shown_times;
 pub(crate) mod unfinished;
 pub(crate) mod watermark;
 

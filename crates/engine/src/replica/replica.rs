@@ -482,6 +482,12 @@ impl Replica {
         self.0.open.get().map_or(Lsn::ZERO, |open| open.followed.shown.position())
     }
 
+    /// Moves to `out` since when sessions see what is shown up to `shown`, oldest first: positions, each with the time on this machine's clock, in
+    /// nanoseconds, by which everything below it was shown, as far as that changed since the last call.
+    pub fn take_shown_times(&self, shown: Lsn, out: &mut Vec<(Lsn, u64)>) {
+        self.0.open.get().into_iter().for_each(|open| open.followed.shown_times.take(shown, out));
+    }
+
     /// Returns the position below which the log is on this machine's disk.
     pub fn durable(&self) -> Lsn {
         self.0.own.durable()

@@ -1,16 +1,22 @@
-//! [`Hearing`]: what a replica has heard of its primary, over all connections: how far that is, when, and how far behind readers here were.
+//! [`Hearing`]: what a replica has heard of its primary, over all connections: how far that is, when, and how much later readers here saw
+//! commits.
 //!
 //! # Invariants
 //! - H1. What is not applied here has been known for at most as long as [`Hearing::oldest_ns`] says: news that come soon after others
 //!   count as these, which are older.
-//! - H2. Memory is bounded: beyond it each mark takes in the next one.
+//! - H2. Memory is bounded: beyond it each mark takes in the next one, and of delays the newest are kept.
 
 use std::collections::VecDeque;
 
 use collie_base::Lsn;
 
+use crate::packet::DelayWindow;
+
 /// News that come so soon after others have no mark of their own.
 const APART_NS: u64 = 1_000_000;
+
+/// So many delays are kept: those of some seconds.
+const DELAYS_MAX: usize = 64;
 
 /// Four seconds of marks, of a replica that applies nothing.
 const MARKS_MAX: usize = 4096;
@@ -22,22 +28,36 @@ struct Mark {
     heard_ns: u64,
 }
 
-/// How far readers were behind, by the primary's clock, as far as it was told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DelaysHeard {
-    /// What was told last, in nanoseconds; 0 before the first.
-    pub last_ns: u64,
-    /// The sum of all that were told, in nanoseconds.
-    pub sum_ns: u64,
-    /// How many there were.
-    pub count: u64,
-}
+/// What was told of delays in some time, in windows of a heartbeat in each of which there were commits.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DelaysHeard(pub Vec<DelayWindow>);
 
 impl DelaysHeard {
-    /// Returns the mean of those told since `before`, in nanoseconds; the last one if there was none.
-    pub fn mean_since_ns(&self, before: &Self) -> u64 {
-        let count = self.count.saturating_sub(before.count);
-        self.sum_ns.saturating_sub(before.sum_ns).checked_div(count).unwrap_or(self.last_ns)
+    /// Returns for how many commits they stand.
+    pub fn commits(&self) -> u64 {
+        self.0.iter().fold(0, |commits, window| commits.saturating_add(window.commits))
+    }
+
+    /// Returns the mean delay of these commits, in nanoseconds; `None` of none.
+    pub fn mean_ns(&self) -> Option<f64> {
+        let sum: f64 = self.0.iter().map(|window| window.commits as f64 * window.mean_ns as f64).sum();
+        (self.commits() > 0).then(|| sum / self.commits() as f64)
+    }
+
+    /// Returns the median of these delays, in nanoseconds, as far as the windows say: the median of each counts for its commits. `None` of none.
+    pub fn p50_ns(&self) -> Option<u64> {
+        let mut windows: Vec<(u64, u64)> = self.0.iter().map(|window| (window.p50_ns, window.commits)).collect();
+        windows.sort_unstable();
+        let (half, mut below) = (self.commits().div_ceil(2), 0_u64);
+        windows.into_iter().find_map(|(p50_ns, commits)| {
+            below = below.saturating_add(commits);
+            (below >= half).then_some(p50_ns)
+        })
+    }
+
+    /// Returns the longest of these delays, in nanoseconds; `None` of none.
+    pub fn max_ns(&self) -> Option<u64> {
+        self.0.iter().map(|window| window.max_ns).max()
     }
 }
 
@@ -48,7 +68,11 @@ pub(super) struct Hearing {
     last: Option<(Lsn, u64)>,
     /// Of what is not applied, as far as was looked; oldest first.
     marks: VecDeque<Mark>,
-    delays: DelaysHeard,
+    /// The newest, each with when it was told.
+    delays: VecDeque<(DelayWindow, u64)>,
+    /// How many there were before these.
+    forgotten: u64,
+    owed_ns: Option<u64>,
 }
 
 impl Hearing {
@@ -70,12 +94,15 @@ impl Hearing {
         self.marks.push_back(mark);
     }
 
-    /// The primary says how far readers here are behind.
-    pub(super) fn delayed(&mut self, delay_ns: u64) {
-        let delays = &mut self.delays;
-        delays.last_ns = delay_ns;
-        delays.sum_ns = delays.sum_ns.saturating_add(delay_ns);
-        delays.count += 1;
+    /// The primary says at `now_ns` how much later readers here saw commits, and for how long they have been owed what they do not see.
+    pub(super) fn delayed(&mut self, delay: Option<DelayWindow>, owed_ns: u64, now_ns: u64) {
+        self.owed_ns = Some(owed_ns);
+        let Some(delay) = delay else { return };
+        if self.delays.len() == DELAYS_MAX {
+            self.delays.pop_front();
+            self.forgotten += 1;
+        }
+        self.delays.push_back((delay, now_ns));
     }
 
     /// Returns what the primary had on its disk when it was last heard, and when that was.
@@ -83,9 +110,21 @@ impl Hearing {
         self.last
     }
 
-    /// Returns what was told of delays.
-    pub(super) fn delays(&self) -> DelaysHeard {
-        self.delays
+    /// Returns what was told of delays after the first `seen`, and how many of them there were by now.
+    pub(super) fn delays_since(&self, seen: u64) -> (DelaysHeard, u64) {
+        let skipped = usize::try_from(seen.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
+        let told = self.delays.iter().skip(skipped).map(|(delay, _)| *delay).collect();
+        (DelaysHeard(told), self.forgotten.saturating_add(self.delays.len() as u64))
+    }
+
+    /// Returns for how long readers here have been owed what they do not see, as it was told last.
+    pub(super) fn last_owed_ns(&self) -> Option<u64> {
+        self.owed_ns
+    }
+
+    /// Returns what was told last, and when.
+    pub(super) fn last_delay(&self) -> Option<(DelayWindow, u64)> {
+        self.delays.back().copied()
     }
 
     /// Returns for how long, at `now_ns`, something has been known that is not below `applied` (H1); 0: nothing is. Marks of what is
@@ -145,17 +184,27 @@ mod tests {
         assert!((MS..100 * MS).contains(&newest), "{newest} ns");
     }
 
-    /// Goal: the mean of a time is that of what was told in it, and of a time in which nothing was, the last. Method: by hand.
+    /// Goal: a time has the mean and the median of the commits that were told of in it, each window counting for its commits, and none where
+    /// nothing was told. Method: three windows, asked for in two parts; then more than are kept.
     #[test]
-    fn delays_have_a_mean() {
+    fn delays_are_those_of_commits_that_were_told_of() {
         let mut hearing = Hearing::default();
-        let start = hearing.delays();
-        assert_eq!(start.mean_since_ns(&start), 0);
-        hearing.delayed(100);
-        hearing.delayed(300);
-        let middle = hearing.delays();
-        assert_eq!((middle.mean_since_ns(&start), middle.mean_since_ns(&middle)), (200, 300));
-        hearing.delayed(u64::MAX);
-        assert_eq!(hearing.delays().count, 3);
+        let (none, seen) = hearing.delays_since(0);
+        assert_eq!((none.commits(), none.mean_ns(), none.p50_ns(), none.max_ns()), (0, None, None, None));
+        let window = |commits, ns| DelayWindow { commits, mean_ns: ns, p50_ns: ns, p99_ns: ns, max_ns: 2 * ns };
+        assert_eq!(hearing.last_owed_ns(), None);
+        hearing.delayed(Some(window(1, 900)), 0, 1);
+        hearing.delayed(None, 70, 1);
+        hearing.delayed(Some(window(8, 100)), 70, 2);
+        assert_eq!(hearing.last_owed_ns(), Some(70));
+        let (told, seen) = hearing.delays_since(seen);
+        assert_eq!((told.commits(), told.p50_ns(), told.max_ns()), (9, Some(100), Some(1800)));
+        assert!(told.mean_ns().is_some_and(|mean| (mean - 1700.0 / 9.0).abs() < 1e-9));
+        hearing.delayed(Some(window(3, 0)), 0, 3);
+        assert_eq!(hearing.delays_since(seen).0, DelaysHeard(vec![window(3, 0)]));
+        assert_eq!(hearing.last_delay(), Some((window(3, 0), 3)));
+        (0..2 * DELAYS_MAX as u64).for_each(|n| hearing.delayed(Some(window(1, n)), 0, n));
+        let (told, all) = hearing.delays_since(seen);
+        assert_eq!((told.commits(), all), (DELAYS_MAX as u64, 3 + 2 * DELAYS_MAX as u64), "the newest");
     }
 }

@@ -19,7 +19,8 @@ use crate::{
     compare::Held,
     identity::Identity,
     primary::{
-        BackupFile, BackupFiles, Expiry, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError, Synchronous,
+        BackupFile, BackupFiles, DrawnCommit, Expiry, Handing, HeldSlot, Sent, Ship, Shipment, Source, SourceError,
+        Synchronous,
     },
     reads::ReadFeed,
     term::Terms,
@@ -201,6 +202,20 @@ impl Source for EngineSource {
 
     fn commits(&self) -> u64 {
         self.db.commits()
+    }
+
+    fn draw(&self, one_in: u32) {
+        self.db.draw_commits(one_in);
+    }
+
+    fn take_drawn(&self, out: &mut Vec<DrawnCommit>) {
+        let mut drawn = Vec::new();
+        self.db.take_drawn(&mut drawn);
+        out.extend(drawn.into_iter().map(|collie_engine::DrawnCommit { csn, at_ns, stands_for }| DrawnCommit {
+            csn,
+            at_ns,
+            stands_for,
+        }));
     }
 
     fn crc_before(&self, end: Lsn, bytes: u32) -> Result<Option<u32>, SourceError> {

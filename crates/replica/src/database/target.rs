@@ -17,7 +17,7 @@ use super::{
 use crate::{
     compare::Held,
     identity::Identity,
-    packet::History,
+    packet::{DelayWindow, History},
     reads::ReadInbox,
     standby::{Cloned, Positions, Succession, Target, TargetError},
     term::Terms,
@@ -44,15 +44,20 @@ impl EngineTarget {
         self.hearing.lock().last()
     }
 
-    /// Returns how far readers here were behind when the primary last said so, by its clock, in nanoseconds.
-    pub fn last_delay_ns(&self) -> Option<u64> {
-        let delays = self.delays_heard();
-        (delays.count > 0).then_some(delays.last_ns)
+    /// Returns what the primary said last of how much later readers here see commits, by its clock, and when that was on this machine's.
+    pub fn last_delay(&self) -> Option<(DelayWindow, u64)> {
+        self.hearing.lock().last_delay()
     }
 
-    /// Returns all that the primary has said of how far readers here were behind.
-    pub fn delays_heard(&self) -> DelaysHeard {
-        self.hearing.lock().delays()
+    /// Returns for how long readers here have been owed the oldest of what they do not see, in nanoseconds, as the primary said last; `None`: it has
+    /// not said.
+    pub fn last_owed_ns(&self) -> Option<u64> {
+        self.hearing.lock().last_owed_ns()
+    }
+
+    /// Returns what the primary has said of that after the first `seen` times, and how many times that was by now.
+    pub fn delays_since(&self, seen: u64) -> (DelaysHeard, u64) {
+        self.hearing.lock().delays_since(seen)
     }
 
     /// Returns for how long, at `now_ns` on this machine's clock, the oldest commit that the primary is known to have on its disk has not
@@ -126,8 +131,12 @@ impl Target for EngineTarget {
         self.hearing.lock().heard(durable, now_ns);
     }
 
-    fn delayed(&self, delay_ns: u64) {
-        self.hearing.lock().delayed(delay_ns);
+    fn delayed(&self, delay: Option<DelayWindow>, owed_ns: u64, now_ns: u64) {
+        self.hearing.lock().delayed(delay, owed_ns, now_ns);
+    }
+
+    fn take_shown_times(&self, shown: Lsn, out: &mut Vec<(Lsn, u64)>) {
+        self.replica.take_shown_times(shown, out);
     }
 
     fn set_show(&self, show: Lsn) {

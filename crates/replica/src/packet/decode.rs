@@ -9,10 +9,10 @@ use collie_base::{
 };
 
 use super::{
-    Ack, Backup, Committed, Data, DataFlags, End, EndReason, Error, ErrorCode, From, HELLO_HISTORIES_MAX, Handover,
-    HandoverKind, Heartbeat, Hello, History, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Mark, Packet,
-    PacketFault, Sample, SampledRead, Synced, TAIL_BYTES_MAX, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify,
-    VerifyKind,
+    Ack, Backup, Committed, Data, DataFlags, DelayWindow, End, EndReason, Error, ErrorCode, From, HELLO_HISTORIES_MAX,
+    Handover, HandoverKind, Heartbeat, Hello, History, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Mark,
+    Packet, PacketFault, Sample, SampledRead, Synced, TAIL_BYTES_MAX, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict,
+    Verify, VerifyKind,
     encode::{NEW_HISTORY, WANT_APPLY, WANT_FLUSH},
 };
 
@@ -36,7 +36,8 @@ pub(super) fn decode<'a>(letter: u8, from: From, payload: &'a [u8]) -> Result<Pa
             durable: lsn(&mut reader)?,
             show: lsn(&mut reader)?,
             mono_ns: reader.u64()?,
-            delay_ns: reader.u64()?,
+            delay: delay(&mut reader)?,
+            owed_ns: reader.u64()?,
             rtt_min_ns: reader.u64()?,
             commits: reader.u64()?,
         }),
@@ -239,6 +240,20 @@ fn data<'a>(reader: &mut Reader<'a>) -> Result<Data<'a>> {
         return bad("records");
     }
     Ok(Data { term, start, prev_end, durable, show, mono_ns, flags, records })
+}
+
+/// Reads what was measured of a delay; of no commit there is nothing to say.
+fn delay(reader: &mut Reader<'_>) -> Result<Option<DelayWindow>> {
+    let commits = reader.u64()?;
+    let (mean_ns, p50_ns, p99_ns, max_ns) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+    let delay = DelayWindow { commits, mean_ns, p50_ns, p99_ns, max_ns };
+    if commits == 0 {
+        return if delay == DelayWindow::default() { Ok(None) } else { bad("delay") };
+    }
+    if p50_ns > p99_ns || p99_ns.max(mean_ns) > max_ns {
+        return bad("delay");
+    }
+    Ok(Some(delay))
 }
 
 fn ack(reader: &mut Reader<'_>) -> Result<Ack> {

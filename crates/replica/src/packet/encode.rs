@@ -1,9 +1,9 @@
 //! Packets to bytes. The other way is `decode`; docs/replication-protocol.md has the offsets.
 
 use super::{
-    Ack, Backup, CHUNK_BYTES_MAX, Committed, DATA_BYTES_MAX, Data, End, EndReason, Error, HELLO_HISTORIES_MAX,
-    Handover, HandoverKind, Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX, Packet, Sample,
-    Synced, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify, VerifyKind,
+    Ack, Backup, CHUNK_BYTES_MAX, Committed, DATA_BYTES_MAX, Data, DelayWindow, End, EndReason, Error,
+    HELLO_HISTORIES_MAX, Handover, HandoverKind, Heartbeat, Hello, IDENTIFY_HISTORIES_MAX, Identify, MAGIC, MARKS_MAX,
+    Packet, Sample, Synced, TEXT_BYTES_MAX, TermKind, TermPacket, Verdict, Verify, VerifyKind,
     body::Body,
     kind,
     seal::{CHECKSUM_BYTES, HEAD_BYTES, seal},
@@ -53,10 +53,7 @@ fn body(packet: &Packet<'_>, out: &mut Body<'_>) {
         Packet::Hello(hello) => put_hello(hello, out),
         Packet::Identify(identify) => put_identify(identify, out),
         Packet::Data(data) => put_data(data, out),
-        Packet::Heartbeat(Heartbeat { term, durable, show, mono_ns, delay_ns, rtt_min_ns, commits }) => {
-            out.u64(term.get()).u64(durable.get()).u64(show.get());
-            out.u64(*mono_ns).u64(*delay_ns).u64(*rtt_min_ns).u64(*commits);
-        }
+        Packet::Heartbeat(heartbeat) => put_heartbeat(heartbeat, out),
         Packet::Ack(ack) => put_ack(ack, out),
         Packet::Committed(Committed { term, csns }) => {
             out.u64(term.get()).count32(csns.len());
@@ -148,6 +145,15 @@ fn put_data(data: &Data<'_>, out: &mut Body<'_>) {
     let byte =
         flag(flags.want_flush, WANT_FLUSH) | flag(flags.want_apply, WANT_APPLY) | flag(flags.new_history, NEW_HISTORY);
     out.u8(byte).bytes(&[0; 3]).bytes(data.records);
+}
+
+fn put_heartbeat(heartbeat: &Heartbeat, out: &mut Body<'_>) {
+    let Heartbeat { term, durable, show, mono_ns, delay, owed_ns, rtt_min_ns, commits } = heartbeat;
+    out.u64(term.get()).u64(durable.get()).u64(show.get()).u64(*mono_ns);
+    let delay = delay.unwrap_or_default();
+    assert!(delay.commits > 0 || delay == DelayWindow::default(), "a delay of no commit");
+    out.u64(delay.commits).u64(delay.mean_ns).u64(delay.p50_ns).u64(delay.p99_ns).u64(delay.max_ns);
+    out.u64(*owed_ns).u64(*rtt_min_ns).u64(*commits);
 }
 
 fn put_ack(ack: &Ack, out: &mut Body<'_>) {

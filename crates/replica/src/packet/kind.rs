@@ -34,7 +34,7 @@ const fn kind(letter: u8, senders: Senders, bytes_max: usize, first: bool) -> Ki
 
 pub(super) const KINDS: &[Kind] = &[
     kind(b'A', Senders::Replica, 512, false),
-    kind(b'B', Senders::Primary, 64, false),
+    kind(b'B', Senders::Primary, 128, false),
     kind(b'D', Senders::Primary, (4 << 20) + 64, false),
     kind(b'E', Senders::Primary, 32, false),
     kind(b'H', Senders::Replica, 16 << 10, true),

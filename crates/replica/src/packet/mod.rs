@@ -181,6 +181,21 @@ pub struct Data<'a> {
     pub records: &'a [u8],
 }
 
+/// What was measured of a replica's delay in some time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelayWindow {
+    /// How many commits these figures stand for, at least 1.
+    pub commits: u64,
+    /// The mean of their delays.
+    pub mean_ns: u64,
+    /// Half of them were not longer.
+    pub p50_ns: u64,
+    /// All but one in a hundred were not longer.
+    pub p99_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
 /// `B`: the primary is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
@@ -192,15 +207,18 @@ pub struct Heartbeat {
     pub show: Lsn,
     /// The primary's monotonic clock.
     pub mono_ns: u64,
-    /// How far this replica is behind, by the primary's clock.
-    pub delay_ns: u64,
+    /// How much later this replica's readers saw commits, by the primary's clock, as far as that was measured since the last heartbeat that
+    /// could say; `None`: no commit was.
+    pub delay: Option<DelayWindow>,
+    /// For how long it has owed the oldest of what its readers do not see; 0: nothing.
+    pub owed_ns: u64,
     /// The shortest round trip to this replica lately; `u64::MAX` before the first.
     pub rtt_min_ns: u64,
     /// How many transactions the primary has committed.
     pub commits: u64,
 }
 
-/// When a position became visible to a replica's readers.
+/// Since when a replica's readers see a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The position.
@@ -228,7 +246,7 @@ pub struct Ack {
     pub replica_mono_ns: u64,
     /// Bytes received that wait to be applied.
     pub queue_bytes: u32,
-    /// When it passed positions since its last ack.
+    /// Since when its readers see positions that they did not at its last ack, ascending.
     pub marks: Vec<Mark>,
 }
 

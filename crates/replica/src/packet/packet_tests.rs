@@ -59,6 +59,14 @@ impl Parts {
         all[usize::from(self.choice) % all.len()]
     }
 
+    fn delay(&self) -> Option<DelayWindow> {
+        let mut ns = [self.words[5], self.words[6], self.words[7]];
+        ns.sort_unstable();
+        let [mean_ns, p99_ns, max_ns] = ns;
+        let delay = DelayWindow { commits: self.words[4].max(1), mean_ns, p50_ns: mean_ns, p99_ns, max_ns };
+        (self.choice & 8 == 0).then_some(delay)
+    }
+
     /// One packet of each type.
     fn packets(&self) -> Vec<(From, Packet<'_>)> {
         let (term, lsn) = (self.term(), |word| self.lsn(word));
@@ -146,7 +154,8 @@ impl Parts {
                     durable: lsn(1),
                     show: lsn(2),
                     mono_ns: self.words[3],
-                    delay_ns: self.words[4],
+                    delay: self.delay(),
+                    owed_ns: self.words[2],
                     rtt_min_ns: self.words[5],
                     commits: self.words[6],
                 }),
@@ -487,6 +496,8 @@ fn impossible_fields_are_refused() {
     assert_eq!(with(b'I', 46, &[5]), "verdict");
     assert_eq!(with(b'A', 60, &[17]), "marks");
     assert_eq!(with(b'A', 8, &[0; 8]), "positions");
+    assert_eq!(with(b'B', 32, &[0; 8]), "delay", "figures of no commit");
+    assert_eq!(with(b'B', 64, &[0; 8]), "delay", "a percentile above the longest");
     assert_eq!(with(b'c', 8, &u32::MAX.to_le_bytes()), "u64");
     assert_eq!(with(b'E', 8, &[3]), "reason");
     assert_eq!(with(b'h', 0, &[1]), "kind");

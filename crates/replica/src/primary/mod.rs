@@ -12,17 +12,21 @@
 //! | `handing.rs` | [`Handing`]: a handover beside the connections, and whoever lets writers end |
 //! | `trouble.rs` | [`Trouble`](trouble::Trouble): faults of a slot's streams, one after the other; no I/O |
 //! | `serve.rs` | one connection, from hello to its end |
-//! | `delay.rs` | [`Delay`]: how far a replica is behind in time; no I/O |
-//! | `delay_history.rs` | [`DelayHistory`]: that second by second, and percentiles; no I/O |
+//! | `delay.rs` | [`Delay`]: how much later a replica's readers see commits; no I/O |
+//! | `clock_offset.rs` | [`ClockOffset`]: a replica's clock against this node's; no I/O |
+//! | `delay_history.rs` | [`DelayHistory`]: delays window by window, and quantiles; no I/O |
+//! | `marks.rs` | [`Marks`]: when positions were passed, for how long one has been owed; no I/O |
 //! | `backup.rs` | a base backup, file by file |
 
 mod asked;
 #[cfg(test)]
 mod asked_model_tests;
 mod backup;
+mod clock_offset;
 mod delay;
 mod delay_history;
 mod handing;
+mod marks;
 mod progress;
 mod quorum;
 #[cfg(test)]
@@ -40,13 +44,15 @@ mod trouble;
 
 pub use self::{
     asked::{Asked, list_text},
-    delay::{Delay, Marks},
-    delay_history::{DelayHistory, DelaySecond, DelaySummary, SECONDS_MAX},
+    clock_offset::ClockOffset,
+    delay::{Delay, DrawnCommit, Lags, Measured},
+    delay_history::{DelayHistory, DelaySecond, DelayTotals, SECONDS_MAX, Standing},
     handing::{Handing, HandoverAsked},
+    marks::Marks,
     progress::{Progress, Sent},
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
     serve::serve,
-    slots::{DropError, Expiry, Lags, SlotStat, SlotState, Slots},
+    slots::{DropError, Expiry, SlotStat, SlotState, Slots},
     source::{BackupFile, BackupFiles, HeldSlot, Ship, Shipment, Source, SourceError},
     synchronous::{QuorumStat, Synchronous},
 };

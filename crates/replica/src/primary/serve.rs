@@ -59,6 +59,9 @@ const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// How long it is read on where nothing can be sent any more: what the replica said last may lie there.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
+/// A replica that owes nothing older keeps up.
+const NEAR_NS: u64 = 1_000_000_000;
+
 /// Bytes of records in one packet, about.
 const PACKET_BYTES: usize = 1 << 20;
 
@@ -247,19 +250,21 @@ impl<S: Source> Served<S> {
         })
     }
 
-    /// Sends a heartbeat; returns what it said readers may see.
+    /// Sends a heartbeat; returns what it said readers may see. One that `is_due` tells the delay since the last one; those that come between
+    /// would tell of a commit or two.
     async fn heartbeat<C: Connection>(
         &self,
         writing: &mut Writing<C>,
-        term: Term,
+        (term, is_due): (Term, bool),
         acks: &Acks,
         attached: &Attached,
     ) -> Result<Lsn, LinkError> {
         let rtt_min_ns = acks.progress.lock().rtt_min_ns();
         let (durable, show, mono_ns) = (self.source.durable(), self.source.show(), self.env.clock.now_ns());
-        let delay_ns = attached.delay_ns(durable, mono_ns);
+        let delay = is_due.then(|| attached.take_beat(mono_ns)).flatten();
+        let owed_ns = attached.owed_ns(durable, mono_ns);
         let commits = self.source.commits();
-        let heartbeat = Heartbeat { term, durable, show, mono_ns, delay_ns, rtt_min_ns, commits };
+        let heartbeat = Heartbeat { term, durable, show, mono_ns, delay, owed_ns, rtt_min_ns, commits };
         writing.send_patiently(&Packet::Heartbeat(heartbeat)).await?;
         Ok(show)
     }
@@ -297,12 +302,18 @@ impl<S: Source> Served<S> {
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
         // R7 of replication.md: what it reports counts while its acks are of this term, which `Progress` sees to.
-        let member = self.source.synchronous().map(|synchronous| (synchronous.connected(slot), self.source.clone()));
+        let member = self.source.synchronous().map(|synchronous| synchronous.connected(slot));
         let successor =
             self.source.handing().map(|handing| Successor { handing: handing.clone(), slot: slot.to_owned(), node });
         let news = successor.as_ref().map(|successor| successor.handing.watch());
-        let hearing =
-            Hearing { acks: acks.clone(), attached: attached.clone(), env: self.env.clone(), member, successor };
+        let hearing = Hearing {
+            acks: acks.clone(),
+            attached: attached.clone(),
+            source: self.source.clone(),
+            env: self.env.clone(),
+            member,
+            successor,
+        };
         let taking = take_acks(reading, hearing, self.options.timeout);
         let mut taking = Taking(Some(tokio::spawn(taking)));
         let sent = self.send((&mut taking, news), writing, shipper, (attached, greeting), (term, acks), stop).await;
@@ -323,7 +334,8 @@ impl<S: Source> Served<S> {
     ) -> Result<(), LinkError> {
         let (slot, node) = (greeting.slot.as_str(), greeting.replica.node);
         let mut shows = self.source.synchronous().map(|synchronous| synchronous.shows());
-        let behind = self.source.durable();
+        // What it has to show before it keeps up; `None`: it does.
+        let mut behind = Some(self.source.durable());
         let mut told_show = Lsn::ZERO;
         let mut heartbeats = interval(self.options.heartbeat);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -381,8 +393,13 @@ impl<S: Source> Served<S> {
                     let progress = *acks.progress.lock();
                     attached.show(&progress);
                     let at = progress.positions();
-                    if at.applied >= behind {
-                        attached.caught_up();
+                    if behind.is_some_and(|behind| at.applied >= behind) {
+                        let (durable, now_ns) = (self.source.durable(), self.env.clock.now_ns());
+                        // Catching up may have taken so long that there is as much to catch up with again.
+                        behind = (attached.owed_ns(durable, now_ns) > NEAR_NS).then_some(durable);
+                        if behind.is_none() {
+                            attached.caught_up();
+                        }
                     }
                     // V3
                     block_in_place(|| shipper.advance(at.durable)).map_err(|error| refuse_source(error, at.durable))?;
@@ -398,11 +415,11 @@ impl<S: Source> Served<S> {
                     }
                 }
                 _ = heartbeats.tick() => {
-                    told_show = taking.while_heard(self.heartbeat(writing, term, acks, attached)).await?;
+                    told_show = taking.while_heard(self.heartbeat(writing, (term, true), acks, attached)).await?;
                 }
                 // What its readers wait for may be all that is left to say.
                 () = grows_above(&mut shows, told_show) => {
-                    told_show = taking.while_heard(self.heartbeat(writing, term, acks, attached)).await?;
+                    told_show = taking.while_heard(self.heartbeat(writing, (term, false), acks, attached)).await?;
                 }
                 _ = verifies.tick(), if self.options.verify.is_some() && held.is_none() && summing.is_none() => {
                     let sent = acks.progress.lock().positions().sent;
@@ -572,8 +589,9 @@ impl Drop for Taking {
 struct Hearing<S> {
     acks: Arc<Acks>,
     attached: Arc<Attached>,
+    source: Arc<S>,
     env: Env,
-    member: Option<(Membership, Arc<S>)>,
+    member: Option<Membership>,
     successor: Option<Successor>,
 }
 
@@ -595,22 +613,22 @@ async fn take_acks<C: Connection, S: Source>(
     hearing: Hearing<S>,
     timeout: Duration,
 ) -> Result<(), LinkError> {
-    let Hearing { acks, attached, env, member, successor } = hearing;
+    let Hearing { acks, attached, source, env, member, successor } = hearing;
     loop {
         match reading.heard(timeout).await? {
             Packet::Ack(ack) => {
                 let now_ns = env.clock.now_ns();
-                let (rtt_min_ns, positions) = {
+                let positions = {
                     let mut progress = acks.progress.lock();
                     progress.on_ack(&ack, now_ns)?;
-                    (progress.rtt_min_ns(), progress.positions())
+                    progress.positions()
                 };
-                if let Some((member, source)) = &member {
-                    member.report(&**source, positions);
+                if let Some(member) = &member {
+                    member.report(&*source, positions);
                     fault_point!("stream.confirmed");
                 }
                 successor.iter().for_each(|successor| successor.handing.reached(successor.node, positions));
-                attached.applied(&ack, rtt_min_ns, now_ns);
+                attached.acked(&*source, &ack, now_ns);
                 acks.changed.notify_one();
             }
             // The replica found what this node has.

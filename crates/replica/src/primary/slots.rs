@@ -12,6 +12,7 @@
 //!   to; beyond either it is expired, and keeps none. Time counts while this node runs: only then is log written.
 //! - S5. A slot is dropped in the log first, then in the file: after a crash between the two it is dropped. It expires in the file
 //!   first: after a crash between the two the log it kept is given up by the next [`Slots::keep`].
+//! - S6. Commits are drawn while a replica is connected, about [`DRAWN_PER_S`] of them in a second, and all if there are fewer.
 
 use std::{collections::BTreeMap, fmt, io, path::Path, sync::Arc, time::Duration};
 
@@ -20,20 +21,26 @@ use collie_env::Env;
 use parking_lot::Mutex;
 
 use super::{
-    HeldSlot, Source, SourceError,
-    delay::{Delay, Marks},
-    delay_history::{DelayHistory, DelaySecond, DelaySummary},
+    DrawnCommit, HeldSlot, Marks, Source, SourceError,
+    delay::{Delay, Lags},
+    delay_history::{DelayHistory, DelaySecond, DelayTotals, Standing},
     progress::{Progress, Sent},
     slots_file::{SlotsFile, StoredSlot},
     trouble::Trouble,
 };
-use crate::{Event, Keep, Life, LinkError, packet::Ack};
+use crate::{
+    Event, Keep, Life, LinkError,
+    packet::{Ack, DelayWindow},
+};
 
 /// How old the file may be while positions move.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
 
 /// How long a replica that was filled is given to open what it got, at least; it is given twice the time that its copy took.
 const OPENING_NS: u64 = 600_000_000_000;
+
+/// S6.
+const DRAWN_PER_S: u64 = 1000;
 
 /// The number of no connection: of who drops a slot.
 const DROPPING: u64 = 0;
@@ -126,34 +133,23 @@ pub struct SlotStat {
     pub unheard_ns: u64,
     /// Why it is expired, if it is.
     pub expired: Option<Expiry>,
-    /// How far its readers are behind, as of the call, in nanoseconds.
-    pub delay_ns: u64,
-    /// The longest delay of its connection.
-    pub delay_max_ns: u64,
+    /// How much later its readers saw commits, in the newest second in which any were measured, unless that is longer ago than ten or it does not
+    /// keep up.
+    pub delay: Option<DelayWindow>,
     /// Below here its rows were found to be the primary's; zero before the first comparison of its connection.
     pub verified: Lsn,
     /// Below here its log was found to have this node's bytes, as far as both had them; zero before the first comparison of its connection.
     pub log_verified: Lsn,
-    /// Percentiles of the last minute or two, over its connections.
-    pub summary: DelaySummary,
-    /// For how long it has owed the oldest of what it does not show, in nanoseconds.
+    /// The same of the last minute or two, over its connections.
+    pub summary: Option<DelayWindow>,
+    /// All that was measured of it.
+    pub totals: DelayTotals,
+    /// For how long it has owed the oldest of what it does not show, in nanoseconds, since its slot was made at most.
     pub owed_ns: u64,
     /// In how long it will have made up for that, as it goes now, in nanoseconds; `None` when it is not gaining.
     pub drain_ns: Option<u64>,
     /// How long it takes until its acks say that it has something.
     pub lags: Lags,
-}
-
-/// Times from when this node has something on disk until a replica's ack says that it has it too, as of the call, in nanoseconds; `None`
-/// for one that is idle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lags {
-    /// In its log.
-    pub write_ns: Option<u64>,
-    /// On its disk.
-    pub flush_ns: Option<u64>,
-    /// Shown to its readers. By its clock of when that was, not by the ack's.
-    pub replay_ns: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -168,20 +164,19 @@ struct Slot {
     /// Whether it has shown all that was durable when its stream began.
     is_caught_up: bool,
     delay: Delay,
-    write: Delay,
-    flush: Delay,
     history: DelayHistory,
+    /// When it was made, or this node started.
+    since_ns: u64,
     trouble: Trouble,
     connection: Option<u64>,
 }
 
 impl Slot {
     fn new(stat: SlotStat) -> Self {
-        let [delay, write, flush] = [Delay::default(); 3];
-        let (history, trouble) = Default::default();
-        let (life, life_ns) = (Life::default(), stat.heard_ns);
+        let (delay, history, trouble) = Default::default();
+        let (since_ns, life, life_ns) = (stat.heard_ns, Life::default(), stat.heard_ns);
         let (copy_ns, is_caught_up, connection) = (0, false, None);
-        Self { stat, life, life_ns, copy_ns, is_caught_up, delay, write, flush, history, trouble, connection }
+        Self { stat, life, life_ns, copy_ns, is_caught_up, delay, history, since_ns, trouble, connection }
     }
 
     /// One whose replica has not come.
@@ -191,6 +186,22 @@ impl Slot {
 
     fn unheard_ns(&self, now_ns: u64) -> u64 {
         self.stat.unheard_ns.saturating_add(now_ns.saturating_sub(self.stat.heard_ns))
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connection.is_some_and(|connection| connection != DROPPING)
+    }
+
+    /// Returns for how long it has owed the oldest of what it does not show.
+    fn owed_ns(&self, marks: &Marks, durable: Lsn, now_ns: u64) -> u64 {
+        let owed_ns = marks.owed_ns(self.stat.positions.applied, durable, now_ns);
+        owed_ns.min(now_ns.saturating_sub(self.since_ns))
+    }
+
+    /// Takes note of commits that were drawn.
+    fn on_drawn(&mut self, drawn: &[DrawnCommit]) {
+        let Self { delay, history, .. } = self;
+        delay.on_drawn(drawn, &mut |measured| history.note(measured));
     }
 
     /// Returns what is shown of what its replica is doing: a mark, unless it is being filled or has to be.
@@ -287,6 +298,8 @@ struct Inner {
     saved_ns: u64,
     /// The newest time that was seen.
     now_ns: u64,
+    /// How many commits there were when the rate of the draw was last decided, and when.
+    committed: (u64, u64),
 }
 
 /// The slots of a primary.
@@ -404,19 +417,15 @@ impl Slots {
         let (inner, marks) = (self.inner.lock(), self.marks.lock());
         let stat = |slot: &Slot| SlotStat {
             state: slot.shown_state(),
-            is_connected: slot.connection.is_some_and(|connection| connection != DROPPING),
+            is_connected: slot.is_connected(),
             problem: slot.trouble.mark().map(|(_, why)| why.to_owned()),
-            delay_ns: slot.delay.now_ns(&marks, durable, now_ns),
-            delay_max_ns: slot.delay.max_ns(),
+            delay: slot.history.newest(now_ns).filter(|_| slot.stat.state == SlotState::Streaming),
             summary: slot.history.summary(),
-            owed_ns: slot.delay.owed_ns(&marks, durable, now_ns),
+            totals: slot.history.totals(),
+            owed_ns: slot.owed_ns(&marks, durable, now_ns),
             drain_ns: slot.history.drain_ns(durable.bytes_since(slot.stat.positions.applied)),
             unheard_ns: slot.unheard_ns(now_ns),
-            lags: Lags {
-                write_ns: slot.write.lag_ns(&marks, durable, now_ns),
-                flush_ns: slot.flush.lag_ns(&marks, durable, now_ns),
-                replay_ns: slot.delay.lag_ns(&marks, durable, now_ns),
-            },
+            lags: slot.delay.lags(&marks, durable, now_ns),
             ..slot.stat.clone()
         };
         inner.slots.values().map(stat).collect()
@@ -428,17 +437,23 @@ impl Slots {
         inner.slots.iter().map(|(name, slot)| (name.clone(), slot.history.seconds().copied().collect())).collect()
     }
 
-    /// The heartbeat of a primary: notes that everything below `durable` is on this node's disk, and how far each replica is behind.
-    /// Whoever serves replicas calls this every [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat), also while none is
-    /// connected: what an absent one owes is counted from here.
-    pub fn beat(&self, durable: Lsn, now_ns: u64) {
+    /// The heartbeat of a primary: notes what is on this node's disk, and how far each replica is behind. Whoever serves replicas calls this
+    /// every [`StreamOptions::heartbeat`](super::StreamOptions::heartbeat), also while none is connected: what an absent one owes is counted
+    /// from here.
+    pub fn beat<S: Source>(&self, source: &S, now_ns: u64) {
+        let durable = source.durable();
         self.pass(durable, now_ns);
         let mut inner = self.inner.lock();
         inner.now_ns = now_ns.max(inner.now_ns);
+        inner.take_drawn(source);
+        if let Some(one_in) = inner.one_in(source.commits(), now_ns) {
+            source.draw(one_in);
+        }
         let marks = self.marks.lock();
         for slot in inner.slots.values_mut() {
-            let delay_ns = slot.delay.now_ns(&marks, durable, now_ns);
-            slot.history.tick(now_ns, delay_ns, durable, slot.stat.positions.applied);
+            let (state, applied) = (slot.shown_state(), slot.stat.positions.applied);
+            let standing = Standing { state, owed_ns: slot.owed_ns(&marks, durable, now_ns), durable, applied };
+            slot.history.tick(now_ns, &slot.delay, standing);
         }
     }
 
@@ -478,9 +493,10 @@ impl Slots {
             expired: before.as_ref().and_then(|slot| slot.stat.expired),
             ..SlotStat::away(name.to_owned(), now_ns)
         };
-        let mut slot = Slot { connection: Some(connection), ..Slot::new(stat) };
+        let mut slot = Slot { connection: Some(connection), since_ns: now_ns, ..Slot::new(stat) };
         if let Some(before) = &before {
             (slot.history, slot.trouble) = (before.history.clone(), before.trouble.clone());
+            slot.since_ns = before.since_ns;
             (slot.life, slot.life_ns, slot.copy_ns) = (before.life, before.life_ns, before.copy_ns);
         }
         inner.slots.insert(name.to_owned(), slot);
@@ -622,6 +638,34 @@ impl Slots {
     }
 }
 
+impl Inner {
+    /// Hands the commits that were drawn since the last call to all who are connected.
+    fn take_drawn<S: Source>(&mut self, source: &S) {
+        let mut drawn = Vec::new();
+        source.take_drawn(&mut drawn);
+        if !drawn.is_empty() {
+            self.slots.values_mut().filter(|slot| slot.is_connected()).for_each(|slot| slot.on_drawn(&drawn));
+        }
+    }
+
+    /// Returns one in how many commits is to be drawn from now on, 0 for none, if it is time to decide (S6). So many have ended at `now_ns`.
+    fn one_in(&mut self, commits: u64, now_ns: u64) -> Option<u32> {
+        let (before, since_ns) = self.committed;
+        let time_ns = now_ns.saturating_sub(since_ns);
+        if time_ns == 0 {
+            return None;
+        }
+        self.committed = (commits, now_ns);
+        if !self.slots.values().any(Slot::is_connected) {
+            return Some(0);
+        }
+        // What came before the first look says nothing.
+        let came = if since_ns == 0 { 0 } else { commits.saturating_sub(before) };
+        let per_s = u128::from(came) * 1_000_000_000 / u128::from(time_ns);
+        Some(u32::try_from(per_s / u128::from(DRAWN_PER_S)).unwrap_or(u32::MAX).max(1))
+    }
+}
+
 impl SlotStat {
     /// A slot whose replica has not come.
     pub fn away(name: String, now_ns: u64) -> Self {
@@ -639,11 +683,11 @@ impl SlotStat {
             heard_wall_us: 0,
             unheard_ns: 0,
             expired: None,
-            delay_ns: 0,
-            delay_max_ns: 0,
+            delay: None,
             verified: Lsn::ZERO,
             log_verified: Lsn::ZERO,
-            summary: DelaySummary::default(),
+            summary: None,
+            totals: DelayTotals::default(),
             owed_ns: 0,
             drain_ns: None,
             lags: Lags::default(),
@@ -652,30 +696,27 @@ impl SlotStat {
 }
 
 impl Attached {
-    /// Takes note of positions that the replica's readers see, as an ack that came at `now_ns` says.
-    pub(super) fn applied(&self, ack: &Ack, rtt_min_ns: u64, now_ns: u64) {
+    /// Takes note of an ack that came at `now_ns`.
+    pub(super) fn acked<S: Source>(&self, source: &S, ack: &Ack, now_ns: u64) {
         let mut inner = self.slots.inner.lock();
+        inner.take_drawn(source);
         let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection));
-        let Some(slot) = slot else { return };
-        let marks = self.slots.marks.lock();
-        // Until it is known here, as PostgreSQL has it: nothing is taken off for the way of the ack.
-        for (lag, lsn) in [(&mut slot.write, ack.received), (&mut slot.flush, ack.durable)] {
-            lag.begin(lsn);
-            lag.on_mark(&marks, lsn, 0, 0, now_ns);
-        }
-        for mark in &ack.marks {
-            let age_ns = u64::from(mark.age_us) * 1000;
-            if let Some(delay_ns) = slot.delay.on_mark(&marks, mark.lsn, age_ns, rtt_min_ns, now_ns) {
-                slot.history.note(delay_ns);
-            }
-        }
+        let Some(Slot { delay, history, .. }) = slot else { return };
+        delay.on_ack(ack, now_ns, &mut |measured| history.note(measured));
     }
 
-    /// Returns how far the replica is behind, in nanoseconds.
-    pub(super) fn delay_ns(&self, durable: Lsn, now_ns: u64) -> u64 {
+    /// Returns what was measured of the replica's delay since the last call, for it to know; `None` if nothing was, or it does not keep up.
+    pub(super) fn take_beat(&self, now_ns: u64) -> Option<DelayWindow> {
+        let mut inner = self.slots.inner.lock();
+        let slot = inner.slots.get_mut(&self.name).filter(|slot| slot.connection == Some(self.connection))?;
+        slot.history.take_beat(&slot.delay, now_ns)
+    }
+
+    /// Returns for how long the replica has owed the oldest of what its readers do not see, of all that is below `durable`, in nanoseconds.
+    pub(super) fn owed_ns(&self, durable: Lsn, now_ns: u64) -> u64 {
         let inner = self.slots.inner.lock();
         let slot = inner.slots.get(&self.name).filter(|slot| slot.connection == Some(self.connection));
-        slot.map_or(0, |slot| slot.delay.now_ns(&self.slots.marks.lock(), durable, now_ns))
+        slot.map_or(0, |slot| slot.owed_ns(&self.slots.marks.lock(), durable, now_ns))
     }
 
     fn change(&self, change: impl FnOnce(&mut Slot)) {
@@ -707,9 +748,12 @@ impl Attached {
         life
     }
 
-    /// The replica shows all that was durable when its stream began.
+    /// The replica shows all that was durable when its stream began: from here on delays are measured.
     pub(super) fn caught_up(&self) {
-        self.change(|slot| slot.is_caught_up = true);
+        self.change(|slot| {
+            slot.is_caught_up = true;
+            slot.delay.begin();
+        });
     }
 
     /// Has an operator read that the replica is filled, or has to be, and why.
@@ -759,6 +803,7 @@ impl Drop for Attached {
         match before {
             None => {
                 (slot.connection, slot.stat.heard_wall_us) = (None, wall_us);
+                slot.delay = Delay::default();
                 slot.on(Event::Ended, inner.now_ns);
                 (inner.changed, inner.urgent) = (true, true);
             }

@@ -4,7 +4,7 @@ use std::{fmt, future::Future, path::PathBuf, sync::Arc};
 
 use collie_base::{Lsn, Term};
 
-use super::{Expiry, Handing, Sent, Synchronous};
+use super::{DrawnCommit, Expiry, Handing, Sent, Synchronous};
 use crate::{Keep, compare::Held, identity::Identity, reads::ReadFeed};
 
 /// A database that can be followed.
@@ -64,6 +64,16 @@ pub trait Source: Send + Sync + 'static {
 
     /// How many transactions it has committed.
     fn commits(&self) -> u64;
+
+    /// Draws about one in `one_in` of the commits whose replies leave from now on; 0: none.
+    fn draw(&self, one_in: u32) {
+        let _nobody_measures = one_in;
+    }
+
+    /// Moves the commits that were drawn since the last call to `out`.
+    fn take_drawn(&self, out: &mut Vec<DrawnCommit>) {
+        let _none_were = out;
+    }
 
     /// The CRC-32C of the `bytes` bytes of log below `end`; `None` when it does not have all of them any more.
     ///

@@ -5,7 +5,7 @@
 //! - F2. Acks go out from a task of their own and at least every heartbeat, news or not, so that neither an apply that takes its time
 //!   nor a packet that does makes a primary think its replica dead.
 //! - F4. Where nobody waits for it, one ack goes out as soon as readers see all that came, not one for each packet that comes, and one every
-//!   [`LOOK_EVERY`] until then: what a primary shows as the delay is the delay, not that of a look.
+//!   [`LOOK_EVERY`] until then. It says since when readers see what they do: what a primary measures is that, not when an ack came.
 //! - F3. Nothing is taken from a primary of a lower term than this node has followed or promised, and nothing acknowledged to it
 //!   (replication.md R8): looked at behind reading how far the target has come (T2 of `terms.rs`).
 //!
@@ -322,7 +322,7 @@ impl<T: Target, N: Fn(Told) + Send + Sync> Following<'_, T, N> {
                         let mut heard = acks.heard.lock();
                         heard.on_heartbeat(&heartbeat, now_ns)?;
                         self.target.heard(heartbeat.durable, now_ns);
-                        self.target.delayed(heartbeat.delay_ns);
+                        self.target.delayed(heartbeat.delay, heartbeat.owed_ns, now_ns);
                         heard.show()
                     };
                     self.target.set_show(show);
@@ -440,6 +440,7 @@ async fn send_acks<T: Target, C: Connection>(
     let mut due = interval(every);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = Instant::now();
+    let mut times = Vec::new();
     loop {
         let positions = target.positions();
         let is_look = Instant::now() >= look;
@@ -448,7 +449,8 @@ async fn send_acks<T: Target, C: Connection>(
             // F4
             let ack = if is_look || !heard.may_hold_back(positions) {
                 look = Instant::now() + LOOK_EVERY;
-                heard.ack(positions, target.queue_bytes(), env.clock.now_ns())
+                target.take_shown_times(positions.applied, &mut times);
+                heard.ack(positions, &mut times, target.queue_bytes(), env.clock.now_ns())
             } else {
                 None
             };

@@ -4,6 +4,7 @@
 //! - E1. Records are taken only in the term of the connection and where those before ended.
 //! - E2. What is shown never falls on one connection, and never passes what the primary has durable.
 //! - E3. An ack never says less than the one before, and echoes the newest clock that came.
+//! - E4. Marks are never earlier than positions were shown: of more than fit, those in between are left out, for which the ones behind stand.
 //!
 //! Checked by the tests here.
 
@@ -12,7 +13,7 @@ use collie_base::{Lsn, Term};
 use super::Positions;
 use crate::{
     LinkError,
-    packet::{Ack, Data, ErrorCode, Heartbeat, Mark},
+    packet::{Ack, Data, ErrorCode, Heartbeat, MARKS_MAX, Mark},
 };
 
 /// What a replica has heard on one connection.
@@ -129,8 +130,15 @@ impl Heard {
         positions.received.min(positions.durable).min(positions.applied) < self.expected
     }
 
-    /// Returns the ack to send now, if there is something to say.
-    pub fn ack(&mut self, positions: Positions, queue_bytes: u64, now_ns: u64) -> Option<Ack> {
+    /// Returns the ack to send now, if there is something to say; `times` are positions since the last one, oldest first, with when readers began
+    /// to see them, and are taken then.
+    pub fn ack(
+        &mut self,
+        positions: Positions,
+        times: &mut Vec<(Lsn, u64)>,
+        queue_bytes: u64,
+        now_ns: u64,
+    ) -> Option<Ack> {
         let told = self.told;
         // E3; readers may see a moment earlier than files hold it, which is nobody's business.
         let received = positions.received.max(told.received);
@@ -142,7 +150,7 @@ impl Heard {
         if now == told && !self.asked {
             return None;
         }
-        let marks = if now.applied > told.applied { vec![Mark { lsn: now.applied, age_us: 0 }] } else { Vec::new() };
+        let marks = marks(times, (told.applied, now.applied), now_ns);
         (self.told, self.asked) = (now, false);
         Some(Ack {
             term: self.term,
@@ -156,6 +164,27 @@ impl Heard {
             marks,
         })
     }
+}
+
+/// Returns since when readers see what they do from the first position to the second, and empties `times` (E4).
+fn marks(times: &mut Vec<(Lsn, u64)>, (told, applied): (Lsn, Lsn), now_ns: u64) -> Vec<Mark> {
+    if applied <= told {
+        return Vec::new();
+    }
+    times.retain(|(lsn, _)| *lsn > told && *lsn <= applied);
+    // Whatever is above the last of them is seen now.
+    if times.last().is_none_or(|(lsn, _)| *lsn < applied) {
+        times.push((applied, now_ns));
+    }
+    let mark = |(lsn, at_ns): (Lsn, u64)| Mark {
+        lsn,
+        age_us: u32::try_from(now_ns.saturating_sub(at_ns) / 1000).unwrap_or(u32::MAX),
+    };
+    let (count, kept) = (times.len(), times.len().min(MARKS_MAX));
+    let chosen = (1..=kept).filter_map(|place| times.get(place * count / kept - 1));
+    let marks = chosen.map(|time| mark(*time)).collect();
+    times.clear();
+    marks
 }
 
 #[cfg(test)]
@@ -201,7 +230,7 @@ mod tests {
     #[test]
     fn what_nobody_waits_for_is_told_when_all_of_it_is_seen() {
         let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
-        heard.ack(at(4096, 4096, 4096), 0, 1).expect("the first says where it stands");
+        heard.ack(at(4096, 4096, 4096), &mut Vec::new(), 0, 1).expect("the first says where it stands");
         assert_eq!(heard.awaited(at(4096, 4096, 4096)), None);
         heard.on_data(&data(1, 4096, 4096, b"four"), 2).unwrap();
         let [came, seen, synced] = [at(4100, 4096, 4096), at(4100, 4096, 4100), at(4100, 4100, 4100)];
@@ -218,7 +247,7 @@ mod tests {
         assert_eq!(heard.awaited(came), Some(came));
         assert_eq!((heard.awaited(at(4101, 4101, 4101)), heard.awaited(synced)), (None, Some(synced)));
         let mut idle = Heard::new(Term::new(1), Lsn::new(4096));
-        idle.ack(at(4096, 4096, 4000), 0, 1).expect("the first says where it stands");
+        idle.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 1).expect("the first says where it stands");
         assert!(idle.may_hold_back(at(4096, 4096, 4000)));
         idle.ask();
         assert!(!idle.may_hold_back(at(4096, 4096, 4000)), "a primary that asks is answered");
@@ -228,25 +257,46 @@ mod tests {
     #[test]
     fn acks_follow_progress_and_heartbeats() {
         let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
-        assert!(heard.ack(at(4096, 4096, 4000), 0, 1).is_some(), "the first says where it stands");
-        assert_eq!(heard.ack(at(4096, 4096, 4000), 0, 2), None);
+        assert!(heard.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 1).is_some(), "the first says where it stands");
+        assert_eq!(heard.ack(at(4096, 4096, 4000), &mut Vec::new(), 0, 2), None);
         heard.on_data(&data(1, 4096, 4096, b"four"), 10).unwrap();
-        let ack = heard.ack(at(4100, 4096, 4101), 1 << 40, 15).unwrap();
+        let ack = heard.ack(at(4100, 4096, 4101), &mut Vec::new(), 1 << 40, 15).unwrap();
         assert_eq!((ack.echo_mono_ns, ack.hold_ns, ack.queue_bytes), (70, 5, u32::MAX));
         assert_eq!((ack.received, ack.durable, ack.applied), (Lsn::new(4100), Lsn::new(4096), Lsn::new(4100)));
         assert_eq!(ack.marks, [Mark { lsn: Lsn::new(4100), age_us: 0 }]);
-        assert_eq!(heard.ack(at(4090, 4090, 4090), 0, 16), None, "nothing is taken back");
+        assert_eq!(heard.ack(at(4090, 4090, 4090), &mut Vec::new(), 0, 16), None, "nothing is taken back");
         let heartbeat = Heartbeat {
             term: Term::new(1),
             durable: Lsn::new(4100),
             show: Lsn::new(4100),
             mono_ns: 80,
-            delay_ns: 0,
+            delay: None,
+            owed_ns: 0,
             rtt_min_ns: 0,
             commits: 0,
         };
         heard.on_heartbeat(&heartbeat, 20).unwrap();
-        let ack = heard.ack(at(4100, 4096, 4100), 0, 21).unwrap();
+        let ack = heard.ack(at(4100, 4096, 4100), &mut Vec::new(), 0, 21).unwrap();
         assert_eq!((ack.echo_mono_ns, ack.hold_ns, ack.marks.len()), (80, 1, 0));
+    }
+
+    /// Goal: E4: an ack says since when each position is seen, whatever it was held back for, no more of them than fit, and never too early.
+    /// Method: two positions; one that was shown without a note of it; far more than fit.
+    #[test]
+    fn acks_say_since_when_positions_are_seen() {
+        let mut heard = Heard::new(Term::new(1), Lsn::new(4096));
+        let mut times = vec![(Lsn::new(4000), 1_000_000), (Lsn::new(4050), 3_500_000), (Lsn::new(4096), 5_000_000)];
+        let ack = heard.ack(at(4096, 4096, 4096), &mut times, 0, 6_000_000).unwrap();
+        let told: Vec<(u64, u32)> = ack.marks.iter().map(|mark| (mark.lsn.get(), mark.age_us)).collect();
+        assert_eq!((told, times.len()), (vec![(4000, 5000), (4050, 2500), (4096, 1000)], 0));
+        heard.on_data(&data(1, 4096, 4096, b"four"), 7_000_000).unwrap();
+        let mut times = vec![(Lsn::new(4098), 8_000_000)];
+        let ack = heard.ack(at(4100, 4096, 4100), &mut times, 0, 9_000_000).unwrap();
+        assert_eq!(ack.marks, [Mark { lsn: Lsn::new(4098), age_us: 1000 }, Mark { lsn: Lsn::new(4100), age_us: 0 }]);
+        heard.on_data(&data(1, 4100, 4100, &[0; 500]), 10_000_000).unwrap();
+        let mut times: Vec<(Lsn, u64)> = (1..=500).map(|n| (Lsn::new(4100 + n), 10_000_000 + n * 1000)).collect();
+        let marks = heard.ack(at(4600, 4100, 4600), &mut times, 0, 11_000_000).unwrap().marks;
+        assert_eq!((marks.len(), marks.last()), (MARKS_MAX, Some(&Mark { lsn: Lsn::new(4600), age_us: 500 })));
+        assert!(marks.iter().all(|mark| u64::from(mark.age_us) == 1000 - (mark.lsn.get() - 4100)), "{marks:?}");
     }
 }

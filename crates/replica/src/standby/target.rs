@@ -5,7 +5,7 @@ use std::{fmt, future::Future, sync::Arc};
 use collie_base::{Lsn, Term};
 
 use super::Succession;
-use crate::{compare::Held, identity::Identity, reads::ReadInbox};
+use crate::{compare::Held, identity::Identity, packet::DelayWindow, reads::ReadInbox};
 
 /// A database that follows another.
 pub trait Target: Send + Sync + 'static {
@@ -49,9 +49,16 @@ pub trait Target: Send + Sync + 'static {
         let _nobody_asks = (durable, now_ns);
     }
 
-    /// The primary says how far readers here are behind, by its clock, in nanoseconds.
-    fn delayed(&self, delay_ns: u64) {
-        let _nobody_asks = delay_ns;
+    /// The primary says at `now_ns` how much later readers here saw commits, by its clock, if any were measured, and for how long they have been
+    /// owed the oldest of what they do not see, in nanoseconds.
+    fn delayed(&self, delay: Option<DelayWindow>, owed_ns: u64, now_ns: u64) {
+        let _nobody_asks = (delay, owed_ns, now_ns);
+    }
+
+    /// Moves to `out` since when its readers see positions up to `shown`, on its clock, in nanoseconds, as far as that changed since the last
+    /// call, oldest first. Whoever keeps no such times has an ack's position be shown as of the ack.
+    fn take_shown_times(&self, shown: Lsn, out: &mut Vec<(Lsn, u64)>) {
+        let _not_kept = (shown, out);
     }
 
     /// Its readers may see everything below `show` that is applied.

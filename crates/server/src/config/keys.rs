@@ -295,7 +295,7 @@ pub const KEYS: &[Key] = &[
         "training.collection_delay_bound",
         Kind::Share,
         "10%",
-        "By which part collection may make a replica's mean delay of a second longer: 0 to 1000%. What training.collection_delay_floor allows is allowed in any case.",
+        "By which part collection may make a replica's median delay of a second longer: 0 to 1000%. What training.collection_delay_floor allows is allowed in any case.",
     ),
     key(
         "training.collection_delay_floor",

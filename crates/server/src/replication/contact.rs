@@ -88,6 +88,9 @@ impl ShownNode {
     }
 }
 
+/// For so long a delay is shown after the primary has told it.
+const DELAY_SHOWN_NS: u64 = 10_000_000_000;
+
 fn ms(ns: u64) -> u64 {
     ns / 1_000_000
 }
@@ -101,7 +104,8 @@ impl NodeState for ShownNode {
         let Follows { db, candidate, addresses, contact, slot, .. } = self.follows.as_ref()?;
         let received = db.received()?; // once it was promoted, it follows nobody
         let now_ns = contact.env.clock.now_ns();
-        let heard = candidate.target.last_heard();
+        let (heard, delay) = (candidate.target.last_heard(), candidate.target.last_delay());
+        let is_recent = |heard_ns: u64| now_ns.saturating_sub(heard_ns) < DELAY_SHOWN_NS;
         let failure = candidate.replica.failure();
         let inner = contact.inner.lock();
         Some(FollowingRow {
@@ -113,7 +117,8 @@ impl NodeState for ShownNode {
             primary_durable: heard.map(|(durable, _)| durable),
             received,
             applied: db.shown(),
-            delay_us: candidate.target.last_delay_ns().map(|ns| ns / 1000),
+            delay_us: delay.filter(|(_, heard_ns)| is_recent(*heard_ns)).map(|(delay, _)| delay.mean_ns / 1000),
+            oldest_us: candidate.target.last_owed_ns().map(|ns| ns / 1000),
             error: failure.map_or_else(|| inner.why.clone(), |error| Some(error.to_string())),
         })
     }

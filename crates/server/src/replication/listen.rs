@@ -228,8 +228,8 @@ impl Replicas {
                     block_in_place(keep).iter().for_each(|news| eprintln!("{news}"));
                 }
                 _ = heartbeats.tick() => {
-                    let now_ns = this.env.clock.now_ns(); // before the position (`Marks::pass`)
-                    this.slots.beat(this.source.durable(), now_ns);
+                    let now_ns = this.env.clock.now_ns(); // before the position (`Slots::beat`)
+                    this.slots.beat(&*this.source, now_ns);
                     block_in_place(|| this.redundancy.keep());
                     let _since_when = standing.quorum();
                 }

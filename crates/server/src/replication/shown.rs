@@ -6,11 +6,12 @@ use collie_base::Lsn;
 use collie_env::Env;
 use collie_replica::{
     database::EngineSource,
+    packet::DelayWindow,
     primary::{DropError, HeldSlot, QuorumStat, SlotStat, Slots, Source as _},
     reads::ReadsSent,
 };
 use collie_sql::{
-    catalog::system::{DelayRow, QuorumRow, ReadsShipped, SlotRow, Standby},
+    catalog::system::{DelayFigures, DelayRow, QuorumRow, ReadsShipped, SlotRow, Standby},
     error::{Result, SqlError, SqlState},
     session::{Replication, no_slot},
 };
@@ -45,6 +46,12 @@ fn us_of(ns: u64) -> i64 {
     int(ns / 1000)
 }
 
+fn figures(window: DelayWindow) -> DelayFigures {
+    let DelayWindow { commits, mean_ns, p50_ns, p99_ns, max_ns } = window;
+    let [mean_us, p50_us, p99_us, max_us] = [mean_ns, p50_ns, p99_ns, max_ns].map(us_of);
+    DelayFigures { commits: int(commits), mean_us, p50_us, p99_us, max_us }
+}
+
 impl Shown {
     fn stat(&self) -> Vec<SlotStat> {
         self.slots.stat(self.source.durable(), self.env.clock.now_ns())
@@ -70,11 +77,11 @@ impl Replication for Shown {
             received: stat.positions.received,
             durable: stat.positions.durable,
             applied: stat.positions.applied,
-            delay_us: int(stat.delay_ns / 1000),
-            delay_p50_us: int(stat.summary.p50_ns / 1000),
-            delay_p99_us: int(stat.summary.p99_ns / 1000),
-            delay_max_us: int(stat.summary.max_ns / 1000),
-            oldest_us: int(stat.owed_ns / 1000),
+            delay: stat.delay.map(figures),
+            delay_recent: stat.summary.map(figures),
+            measured_commits: int(stat.totals.commits),
+            measured_us: us_of(stat.totals.sum_ns),
+            oldest_us: us_of(stat.owed_ns),
             drain_us: stat.drain_ns.map(us_of),
             write_lag_us: stat.lags.write_ns.map(us_of),
             flush_lag_us: stat.lags.flush_ns.map(us_of),
@@ -118,10 +125,9 @@ impl Replication for Shown {
             rows.extend(seconds.into_iter().map(|second| DelayRow {
                 slot: slot.clone(),
                 at_us: now_us - int(now_ns.saturating_sub(second.at_ns) / 1000),
-                samples: int(second.count),
-                p50_us: int(second.p50_ns / 1000),
-                p99_us: int(second.p99_ns / 1000),
-                max_us: int(second.max_ns / 1000),
+                state: second.state.word(),
+                delay: second.window.map(figures),
+                oldest_us: us_of(second.owed_ns),
                 durable: second.durable,
                 applied: second.applied,
             }));

@@ -1,7 +1,12 @@
 //! [`Controller`]: what one tick decides: C by the governor, the part of it that work may have which can wait by P7, and whether the
 //! second was out of bound. Pure: same signals, same decisions (RT7).
 
-use collie_train::policy::{Governor, Halt, Policy as _, PolicyKind, PolicyState, Settings, Signals, Tokens, Windows};
+use collie_train::policy::{
+    Governor, Halt, Policy as _, PolicyKind, PolicyState, Settings, Signals, TickDelay, Tokens, Windows,
+};
+
+/// For so many ticks the delay of one is the newest that is known.
+const NEWEST_TICKS: u32 = 10;
 
 /// What was decided in a tick.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +21,8 @@ pub(super) struct Decided {
     pub(super) halt: Option<Halt>,
     /// What can be seen of the policy.
     pub(super) state: PolicyState,
+    /// D of the newest tick in which commits were measured, unless that is a second ago.
+    pub(super) delay_us: Option<f64>,
 }
 
 /// See the module's documentation.
@@ -24,12 +31,14 @@ pub(super) struct Controller {
     governor: Governor,
     tokens: Tokens,
     windows: Windows,
+    /// D, and how many ticks ago that was.
+    newest: Option<(f64, u32)>,
 }
 
 impl Controller {
     /// Begins anew on a machine with `cores`, and goes on counting `windows`.
     pub(super) fn new(kind: PolicyKind, settings: Settings, cores: u32, windows: Windows) -> Self {
-        Self { governor: Governor::new(kind, settings, cores), tokens: Tokens::default(), windows }
+        Self { governor: Governor::new(kind, settings, cores), tokens: Tokens::default(), windows, newest: None }
     }
 
     /// Takes what was measured since the last tick, and what samples cost now, in us per second: work that can wait gets of the rest.
@@ -43,13 +52,23 @@ impl Controller {
             self.tokens.tick(&signals);
         }
         let state = self.governor.state();
-        self.windows.tick((!is_stale).then_some(signals.delay_us), state.bound_us);
+        let delay = match signals.delay_us {
+            _ if is_stale => TickDelay::Unknown,
+            Some(us) => TickDelay::Measured { us, commits: signals.commits_per_s.max(1.0) },
+            None => TickDelay::NoCommit,
+        };
+        self.windows.tick(delay, state.bound_us);
+        self.newest = match (signals.delay_us, self.newest) {
+            (Some(us), _) => Some((us, 0)),
+            (None, newest) => newest.map(|(us, ticks)| (us, ticks + 1)).filter(|(_, ticks)| *ticks < NEWEST_TICKS),
+        };
         Decided {
             signals,
             collect_us_per_s: grant.collect_us_per_s,
             elastic_us_per_s: self.tokens.elastic_us_per_s(grant, samples_us_per_s),
             halt: self.governor.halt(),
             state,
+            delay_us: self.newest.map(|(us, _)| us),
         }
     }
 
@@ -73,7 +92,7 @@ mod tests {
         let row = |line: &str| {
             let fields: Vec<f64> = line.split('\t').map(|field| field.parse().expect("a number")).collect();
             let signals = Signals {
-                delay_us: fields[0],
+                delay_us: Some(fields[0]).filter(|us| !us.is_nan()),
                 age_us: fields[1],
                 commits_per_s: fields[2],
                 busy_us: fields[3],
@@ -108,11 +127,21 @@ mod tests {
         assert!(windows.judged > 10 && windows.unknown > 0, "{windows:?}");
     }
 
+    /// Goal: the delay that is shown is that of the newest commits, for a second. Method: a tick with commits, then ticks without.
+    #[test]
+    fn the_delay_of_the_newest_commits_is_shown_for_a_second() {
+        let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
+        assert_eq!(controller.tick(&Signals::default(), 0.0).delay_us, None);
+        controller.tick(&Signals { delay_us: Some(300.0), ..Signals::default() }, 0.0);
+        let shown = (1..=11).map(|_| controller.tick(&Signals::default(), 0.0).delay_us);
+        assert_eq!(shown.take_while(|us| *us == Some(300.0)).count(), 9);
+    }
+
     /// Goal: apply threads that wait for a processor take it from work that can wait, and from nothing else. Method: long waits on a
     /// replica that is otherwise idle, then none.
     #[test]
     fn waiting_apply_threads_come_first() {
-        let calm = Signals { delay_us: 300.0, offered_us_per_s: 1e6, ..Signals::default() };
+        let calm = Signals { delay_us: Some(300.0), offered_us_per_s: 1e6, ..Signals::default() };
         let mut controller = Controller::new(PolicyKind::Headroom, Settings::default(), 4, Windows::default());
         (0..40).for_each(|_| _ = controller.tick(&calm, 0.0));
         let before = controller.tick(&calm, 0.0);

@@ -18,11 +18,13 @@ const READS_US_PER_S_MAX: f64 = 1e6;
 const OFFERED_US_PER_S_MIN: f64 = 10_000.0;
 
 /// One look at all counters.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Look {
     at_ns: u64,
     apply: ApplyStat,
+    /// What the primary has said of delays since the look before, and how often it had by then.
     delays: DelaysHeard,
+    delays_seen: u64,
     oldest_ns: u64,
     /// When the primary was last heard of.
     heard_ns: Option<u64>,
@@ -64,7 +66,7 @@ impl Look {
         let commits = self.apply.commits.saturating_sub(before.apply.commits);
         let busy_us = us_of(self.apply.busy.saturating_sub(before.apply.busy));
         Signals {
-            delay_us: us(self.delays.mean_since_ns(&before.delays)),
+            delay_us: self.delays.p50_ns().map(us),
             age_us: us(self.oldest_ns),
             commits_per_s: commits as f64 * 1e6 / elapsed_us,
             busy_us: busy_us * TICK_US / elapsed_us,
@@ -111,10 +113,12 @@ impl Sensors {
     fn look(&mut self) -> Look {
         let at_ns = self.env.clock.now_ns();
         let (reads, read_us) = self.reads.offered();
+        let (delays, delays_seen) = self.target.delays_since(self.before.delays_seen);
         Look {
             at_ns,
             apply: self.replica.apply_stat(),
-            delays: self.target.delays_heard(),
+            delays,
+            delays_seen,
             oldest_ns: self.target.oldest_unapplied_ns(at_ns),
             heard_ns: self.target.last_heard().map(|(_, heard_ns)| heard_ns),
             run_queue_us: self.run_queue.longest_us(),
@@ -137,6 +141,8 @@ impl Sensors {
 
 #[cfg(test)]
 mod tests {
+    use collie_replica::packet::DelayWindow;
+
     use super::*;
 
     fn look(at_ms: u64, commits: u64, busy_ms: u64) -> Look {
@@ -180,20 +186,21 @@ mod tests {
         assert_eq!([peak(0.0, 500.0), peak(1000.0, 0.0), peak(1000.0, 2000.0)], [500.0, 900.0, 2000.0]);
     }
 
-    /// Goal: D is the mean of what was told in the tick, or what was told last; a primary that was never heard is infinitely far, and what
-    /// is not known of the run queue is no number. Method: each by hand.
+    /// Goal: D is the median of what was told in the tick, and none where no commit was told of; a primary that was never heard is infinitely
+    /// far, and what is not known of the run queue is no number. Method: each by hand.
     #[test]
     fn delays_and_silence_are_told() {
         let before = look(1000, 0, 0);
         let mut after = look(1100, 0, 0);
-        after.delays = DelaysHeard { last_ns: 5000, sum_ns: 8000, count: 2 };
+        let window = |commits, p50_ns| DelayWindow { commits, p50_ns, ..DelayWindow::default() };
+        after.delays = DelaysHeard(vec![window(1, 900_000), window(5, 4000), window(2, 5000)]);
         after.oldest_ns = 3_000_000;
         let signals = after.signals_since(&before);
-        assert_eq!((signals.delay_us, signals.age_us), (4.0, 3000.0));
+        assert_eq!((signals.delay_us, signals.age_us), (Some(4.0), 3000.0));
         let mut later = look(3200, 0, 0);
-        (later.delays, later.heard_ns, later.run_queue_us) = (after.delays, after.heard_ns, None);
+        (later.heard_ns, later.run_queue_us) = (after.heard_ns, None);
         let signals = later.signals_since(&after);
-        assert_eq!((signals.delay_us, signals.heartbeat_us), (5.0, 2_100_000.0));
+        assert_eq!((signals.delay_us, signals.heartbeat_us), (None, 2_100_000.0));
         assert!(signals.is_stale() && signals.run_queue_us_p99.is_nan());
         later.heard_ns = None;
         assert_eq!(later.signals_since(&after).heartbeat_us, f64::INFINITY);

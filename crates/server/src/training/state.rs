@@ -276,7 +276,7 @@ impl Training {
         };
         let Some(run) = &inner.run else { return common };
         let common = PolicyRow { policy: inner.settings.policy.name(), state: "starting", ..common };
-        let Some(Decided { signals, collect_us_per_s, halt, state, .. }) = run.decided else { return common };
+        let Some(Decided { signals, collect_us_per_s, halt, state, delay_us, .. }) = run.decided else { return common };
         PolicyRow {
             state: match halt {
                 _ if inner.settings.policy == PolicyKind::Nothing => "off",
@@ -285,8 +285,8 @@ impl Training {
                 None if collect_us_per_s > 0.0 => "collecting",
                 None => "held",
             },
-            delay_us: Some(signals.delay_us),
-            behind_us: Some(signals.behind_us()),
+            delay_us,
+            behind_us: Some(signals.behind_us().max(delay_us.unwrap_or(0.0))),
             commits_per_s: Some(signals.commits_per_s),
             without_us: state.without_us,
             bound_us: state.bound_us,

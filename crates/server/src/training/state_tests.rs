@@ -11,7 +11,7 @@ use crate::training::{
 };
 
 const CALM: Signals = Signals {
-    delay_us: 300.0,
+    delay_us: Some(300.0),
     age_us: 0.0,
     commits_per_s: 1000.0,
     busy_us: 10_000.0,
@@ -187,7 +187,7 @@ fn windows_out_of_bound_are_counted() {
     let training = training();
     let life = training.begin();
     calm(&training, life);
-    let late = Signals { delay_us: 1500.0, ..CALM };
+    let late = Signals { delay_us: Some(1500.0), ..CALM };
     for _ in 0..10 {
         training.tick(life, &late);
     }

@@ -252,7 +252,8 @@ fn following_troubles(
             say(Severity::Warning, "primary", text);
         }
         FollowingState::Following => {
-            let delay = following.delay_us.map(Duration::from_micros);
+            // What is not seen yet may be older than what was.
+            let delay = following.delay_us.max(following.oldest_us).map(Duration::from_micros);
             if let (Some(delay), Some(most)) = (delay, delay_max)
                 && delay > most
             {
@@ -308,6 +309,7 @@ mod tests {
             received: Lsn::new(received),
             applied: Lsn::new(received),
             delay_us: Some(delay_us),
+            oldest_us: None,
             error: Some("connection refused".to_owned()),
         }
     }

@@ -19,8 +19,10 @@ impl Aimd {
 
 impl Policy for Aimd {
     fn tick(&mut self, signals: &Signals) -> Grant {
-        let next = if signals.delay_us <= self.target_us { self.share + 0.01 } else { self.share / 2.0 };
-        self.share = next.clamp(0.001, 1.0);
+        if let Some(delay_us) = signals.delay_us {
+            let next = if delay_us <= self.target_us { self.share + 0.01 } else { self.share / 2.0 };
+            self.share = next.clamp(0.001, 1.0);
+        }
         Grant { collect_us_per_s: self.share * signals.offered_us_per_s }
     }
 }
@@ -33,8 +35,9 @@ mod tests {
     #[test]
     fn aimd_climbs_slowly_and_falls_fast() {
         let mut policy = Aimd::new(2000.0);
-        let mut share =
-            |delay_us| policy.tick(&Signals { delay_us, offered_us_per_s: 1.0, ..Signals::default() }).collect_us_per_s;
+        let mut share = |us| {
+            policy.tick(&Signals { delay_us: Some(us), offered_us_per_s: 1.0, ..Signals::default() }).collect_us_per_s
+        };
         let calm: Vec<f64> = (0..100).map(|_| share(2000.0)).collect();
         assert!((calm[9] - 0.15).abs() < 1e-9 && calm[99] == 1.0);
         let over: Vec<f64> = (0..20).map(|_| share(2001.0)).collect();

@@ -3,19 +3,19 @@
 /// The promise about the delay of windows of one second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// b: by which part the mean delay of a window may grow, 0.1 for 10 %.
+    /// b: by which part the median delay of a window may grow, 0.1 for 10 %.
     pub share: f64,
     /// F: by how much it may grow in any case, in us. Without it a delay of 100 us may grow by 10, less than timers resolve.
     pub floor_us: f64,
 }
 
 impl Bound {
-    /// B: the highest mean delay of a window, in us, where it would be `without_us` without collection.
+    /// B: the highest delay of a window, in us, where it would be `without_us` without collection.
     pub fn limit_us(&self, without_us: f64) -> f64 {
         ((1.0 + self.share) * without_us).max(without_us + self.floor_us)
     }
 
-    /// Returns whether a window is out of bound. Both are means over the window, in us.
+    /// Returns whether a window is out of bound. Both are delays of the window, measured in one way, in us.
     pub fn is_out(&self, with_us: f64, without_us: f64) -> bool {
         with_us > self.limit_us(without_us)
     }

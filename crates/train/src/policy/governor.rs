@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - G1. A stale heartbeat, D above `delay_us_max`, or x above four times the policy's bound: nothing in that tick (RT5).
-//! - G2. P2 stands around every policy: after a mean delay above its limit, nothing until it has calmed.
+//! - G2. P2 stands around every policy: after a mean delay above its limit, nothing until it has calmed, or nothing is committed any more.
 //! - G3. A grant is a number from 0 to `cpu_share` of the cores.
 //!
 //! Checked by the tests below with a policy that grants nonsense.
@@ -80,7 +80,7 @@ impl Governor {
         let is_far = self.policy.bound_us().is_some_and(|bound_us| signals.behind_us() > BOUNDS_MAX * bound_us);
         self.halt = if is_far {
             Some(Halt::Far)
-        } else if signals.delay_us > self.delay_us_max {
+        } else if signals.delay_us.is_some_and(|delay_us| delay_us > self.delay_us_max) {
             Some(Halt::AboveMaximum)
         } else {
             (!is_calm).then_some(Halt::Calming)
@@ -126,7 +126,7 @@ mod tests {
     /// Goal: G3. Method: a policy that grants what no policy may.
     #[test]
     fn a_mad_policy_is_clamped() {
-        let calm = Signals { delay_us: 100.0, ..Signals::default() };
+        let calm = Signals { delay_us: Some(100.0), ..Signals::default() };
         for (asked, given) in [(f64::NAN, 0.0), (-5.0, 0.0), (f64::INFINITY, 1e6), (1e18, 1e6), (7.0, 7.0)] {
             assert_eq!(mad(asked).tick(&calm).collect_us_per_s, given, "asked {asked}");
         }
@@ -135,15 +135,15 @@ mod tests {
     /// Goal: G1. Method: each of the three reasons on either side of its limit.
     #[test]
     fn collection_stops_in_the_tick_that_shows_a_reason() {
-        let calm = Signals { delay_us: 100.0, ..Signals::default() };
+        let calm = Signals { delay_us: Some(100.0), ..Signals::default() };
         let is_on = |signals| mad(7.0).tick(&signals).collect_us_per_s > 0.0;
         assert!(is_on(Signals { heartbeat_us: 1e6, ..calm }) && !is_on(Signals { heartbeat_us: 1e6 + 1.0, ..calm }));
         assert!(is_on(Signals { age_us: 8000.0, ..calm }) && !is_on(Signals { age_us: 8001.0, ..calm }));
         let unbounded = |delay_us| {
             let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
-            let start = Signals { delay_us: 0.0, offered_us_per_s: 9.0, ..Signals::default() };
+            let start = Signals { delay_us: Some(0.0), offered_us_per_s: 9.0, ..Signals::default() };
             governor.tick(&start);
-            governor.tick(&Signals { delay_us, ..start }).collect_us_per_s > 0.0
+            governor.tick(&Signals { delay_us: Some(delay_us), ..start }).collect_us_per_s > 0.0
         };
         assert!(unbounded(100_000.0) && !unbounded(100_001.0), "the mean is still far below the guard's limit");
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_guard_holds_until_the_delay_has_calmed() {
         let mut governor = Governor::new(PolicyKind::Always, Settings::default(), 4);
-        let at = |delay_us| Signals { delay_us, offered_us_per_s: 9.0, ..Signals::default() };
+        let at = |delay_us| Signals { delay_us: Some(delay_us), offered_us_per_s: 9.0, ..Signals::default() };
         governor.tick(&at(5e6));
         assert_eq!(governor.halt(), Some(Halt::AboveMaximum));
         assert_eq!(governor.tick(&at(90_000.0)), Grant::NONE);
@@ -167,7 +167,7 @@ mod tests {
     proptest! {
         /// Goal: G1 and G3 for every policy and any signals. Method: random ones, with numbers that are none.
         #[test]
-        fn grants_are_in_range_whatever_is_measured(kind in 0..7_usize, rows: Vec<(f64, f64, f64, f64, f64)>, stale: bool) {
+        fn grants_are_in_range_whatever_is_measured(kind in 0..7_usize, rows: Vec<(Option<f64>, f64, f64, f64, f64)>, stale: bool) {
             let mut governor = Governor::new(PolicyKind::ALL[kind], Settings::default(), 2);
             for (delay_us, age_us, commits_per_s, busy_us, offered_us_per_s) in rows {
                 let heartbeat_us = if stale { f64::INFINITY } else { 0.0 };
@@ -177,7 +177,7 @@ mod tests {
                 let granted = governor.tick(&signals).collect_us_per_s;
                 prop_assert!((0.0..=500_000.0).contains(&granted));
                 prop_assert!(!stale || granted == 0.0);
-                prop_assert!(delay_us.is_finite() && delay_us <= 100_000.0 || granted == 0.0);
+                prop_assert!(delay_us.is_none_or(|us| us.is_finite() && us <= 100_000.0) || granted == 0.0);
             }
         }
     }

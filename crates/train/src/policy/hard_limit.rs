@@ -25,8 +25,16 @@ impl HardLimit {
         Self { limit_us, restart_share: 0.5, mean_us: None, calm_ticks: 0, on: true }
     }
 
-    /// Takes the delay of a tick; returns whether collection is on.
-    pub fn allows(&mut self, delay_us: f64) -> bool {
+    /// Takes the delay of a tick; returns whether collection is on. A tick without commits says nothing of the mean, and delays nobody: it is
+    /// calm, and after enough of them the mean begins anew.
+    pub fn allows(&mut self, delay_us: Option<f64>) -> bool {
+        let Some(delay_us) = delay_us else {
+            self.calm_ticks += 1;
+            if !self.on && self.calm_ticks >= CALM_TICKS {
+                (self.on, self.mean_us) = (true, None);
+            }
+            return self.on;
+        };
         let mean = self.mean_us.map_or(delay_us, |mean| (1.0 - NEWEST) * mean + NEWEST * delay_us);
         self.mean_us = Some(mean);
         if self.on && mean > self.limit_us {
@@ -54,10 +62,10 @@ mod tests {
     #[test]
     fn hard_limit_waits_until_it_is_calm() {
         let mut guard = HardLimit::new(100.0);
-        assert!(guard.allows(100.0), "the limit itself is allowed");
-        assert!(!guard.allows(200.0), "a mean of 110");
+        assert!(guard.allows(Some(100.0)), "the limit itself is allowed");
+        assert!(!guard.allows(Some(200.0)), "a mean of 110");
         let mut off_ticks = 0;
-        while !guard.allows(0.0) {
+        while !guard.allows(Some(0.0)) {
             off_ticks += 1;
         }
         // 110 * 0.9^8 is the first below 50; the fifth of those switches on.
@@ -68,15 +76,28 @@ mod tests {
     #[test]
     fn hard_limit_counts_calm_ticks_in_a_row() {
         let mut guard = HardLimit::new(100.0);
-        assert!(!guard.allows(2000.0));
+        assert!(!guard.allows(Some(2000.0)));
         for spike in [900.0, 0.0] {
             while guard.mean_us.is_some_and(|mean| mean >= 50.0) {
-                assert!(!guard.allows(0.0), "the tick that falls below is the first calm one");
+                assert!(!guard.allows(Some(0.0)), "the tick that falls below is the first calm one");
             }
             for _ in 0..3 {
-                assert!(!guard.allows(0.0));
+                assert!(!guard.allows(Some(0.0)));
             }
-            assert_eq!(guard.allows(spike), spike == 0.0, "only the fifth calm tick in a row switches on");
+            assert_eq!(guard.allows(Some(spike)), spike == 0.0, "only the fifth calm tick in a row switches on");
         }
+    }
+
+    /// Goal: a tick without commits neither hides a long delay nor holds one against who commits nothing. Method: a mean above the limit, four
+    /// ticks without commits and one far above; then five without.
+    #[test]
+    fn hard_limit_learns_nothing_from_ticks_without_commits() {
+        let mut guard = HardLimit::new(100.0);
+        assert!(guard.allows(None) && !guard.allows(Some(200.0)));
+        let mean = guard.mean_us;
+        assert!((0..4).all(|_| !guard.allows(None)) && guard.mean_us == mean);
+        assert!(!guard.allows(Some(500.0)), "and the count begins anew");
+        assert!((0..4).all(|_| !guard.allows(None)) && guard.allows(None));
+        assert!(!guard.allows(Some(101.0)), "the mean too");
     }
 }

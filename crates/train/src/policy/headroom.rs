@@ -3,7 +3,9 @@
 //! Feed-forward: from the peak of the commit rate and the peak of the work per commit follows how busy the workers are without
 //! collection. Feedback: a controller on the logarithm of the delay against its bound, with a proportional and an integral part
 //! that only ever take away. They take it from what is offered, where that is less than what is left: of a grant that nobody could use
-//! up, a half taken away changes nothing. The delay without collection is measured in control windows, in which nothing is collected.
+//! up, a half taken away changes nothing. The delay without collection is measured in control windows, in which nothing is collected; one in
+//! which nothing was committed has measured nothing, and goes on for a while. As long as there was none that has, the delay without collection
+//! counts as none at all, which is the tightest bound.
 
 use super::{Bound, Grant, Policy, PolicyState, Settings, Signals, TICK_US};
 
@@ -12,6 +14,9 @@ const CONTROL_EVERY_TICKS: u32 = 50;
 
 /// Length of a control window. The queue of what was collected empties in the first two; the last one counts.
 const CONTROL_TICKS: u32 = 3;
+
+/// A control window in which nothing is committed ends after so many ticks.
+const CONTROL_TICKS_MAX: u32 = 10;
 
 /// c_min: the least part of the workers that is granted outside control windows and overrides.
 const SHARE_MIN: f64 = 0.002;
@@ -35,8 +40,9 @@ pub struct Headroom {
     /// I: the integral part, -1 to 0.
     integral: f64,
     ticks: u32,
-    /// Ticks left of a control window.
+    /// Ticks left of a control window, and of those that it may go on for.
     control_left: u32,
+    control_more: u32,
 }
 
 impl Headroom {
@@ -52,7 +58,12 @@ impl Headroom {
             integral: 0.0,
             ticks: 0,
             control_left: CONTROL_TICKS,
+            control_more: 0,
         }
+    }
+
+    fn begin_control(&mut self) {
+        (self.control_left, self.control_more) = (CONTROL_TICKS, CONTROL_TICKS_MAX - CONTROL_TICKS);
     }
 
     fn note_load(&mut self, signals: &Signals) {
@@ -69,16 +80,20 @@ impl Headroom {
 
     /// Goes on by a tick; returns whether the next one belongs to a control window.
     fn note_control(&mut self, signals: &Signals) -> bool {
-        if self.control_left > 0 {
-            self.control_left -= 1;
-            if self.control_left == 0 {
-                let newest = signals.delay_us;
+        match (self.control_left, signals.delay_us) {
+            // The first commits there are.
+            (0, Some(_)) if self.without_us.is_none() => self.begin_control(),
+            (0, _) => {}
+            (1, Some(newest)) => {
+                self.control_left = 0;
                 self.without_us = Some(self.without_us.map_or(newest, |before| 0.7 * before + 0.3 * newest));
             }
+            (1, None) if self.control_more > 0 => self.control_more -= 1,
+            _ => self.control_left -= 1,
         }
         self.ticks = (self.ticks + 1) % CONTROL_EVERY_TICKS;
         if self.ticks == 0 {
-            self.control_left = CONTROL_TICKS;
+            self.begin_control();
         }
         self.control_left > 0
     }
@@ -94,7 +109,7 @@ impl Policy for Headroom {
         if self.note_control(signals) {
             return Grant::NONE;
         }
-        let Some(limit_us) = self.bound_us() else { return Grant::NONE };
+        let limit_us = self.bound.limit_us(self.without_us.unwrap_or(0.0));
         let behind_us = signals.behind_us();
         if behind_us > OVERRIDE * limit_us {
             self.retreat();
@@ -144,7 +159,13 @@ mod tests {
 
     /// What is seen of one worker that is at work for a tenth of its time.
     fn light(delay_us: f64) -> Signals {
-        Signals { delay_us, commits_per_s: 1000.0, busy_us: 10_000.0, offered_us_per_s: OFFERED, ..Signals::default() }
+        Signals {
+            delay_us: Some(delay_us),
+            commits_per_s: 1000.0,
+            busy_us: 10_000.0,
+            offered_us_per_s: OFFERED,
+            ..Signals::default()
+        }
     }
 
     fn started(delay_us: f64) -> Headroom {
@@ -165,7 +186,7 @@ mod tests {
         assert_eq!([state.without_us, state.bound_us, state.commit_us], [300.0, 1300.0, 100.0].map(Some));
         assert!(state.utilisation.is_some_and(|rho| (rho - 0.1).abs() < 1e-9) && !state.is_control);
         assert!((policy.tick(&calm).collect_us_per_s - 750_000.0).abs() < 1e-3);
-        let late = Signals { delay_us: 2600.0, ..calm };
+        let late = Signals { delay_us: Some(2600.0), ..calm };
         let error = 0.5_f64.ln();
         let expected = 1e6 * 0.75 * (1.0 + 0.15 * error + 0.02 * error);
         assert!((policy.tick(&late).collect_us_per_s - expected).abs() < 1e-3);
@@ -179,7 +200,7 @@ mod tests {
         let offered = 30_000.0;
         let calm = Signals { offered_us_per_s: offered, ..light(650.0) };
         assert!((policy.tick(&calm).collect_us_per_s - offered).abs() < 1e-6);
-        let late = Signals { delay_us: 1950.0, ..calm };
+        let late = Signals { delay_us: Some(1950.0), ..calm };
         let least = (0..40).map(|_| policy.tick(&late).collect_us_per_s).fold(offered, f64::min);
         // The fortieth tick: I = -0.02 * 40 * ln 1.5, and P.
         assert!((least - offered * (1.0 - (0.15 + 0.02 * 40.0) * 1.5_f64.ln())).abs() < 1e-6, "{least}");
@@ -191,7 +212,7 @@ mod tests {
     #[test]
     fn headroom_measures_without_collection_every_five_seconds() {
         let mut policy = Headroom::new(&Settings::default());
-        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        let calm = Signals { delay_us: Some(300.0), ..Signals::default() };
         let off: Vec<usize> = (1..=200).filter(|_| policy.tick(&calm) == Grant::NONE).collect();
         assert_eq!(off, [1, 2, 50, 51, 52, 100, 101, 102, 150, 151, 152, 200]);
     }
@@ -200,7 +221,7 @@ mod tests {
     #[test]
     fn headroom_repeats_a_control_window_that_was_silent() {
         let mut policy = Headroom::new(&Settings::default());
-        let calm = Signals { delay_us: 300.0, ..Signals::default() };
+        let calm = Signals { delay_us: Some(300.0), ..Signals::default() };
         policy.tick(&calm);
         policy.silence();
         policy.tick(&calm);
@@ -208,6 +229,22 @@ mod tests {
         assert_eq!(policy.bound_us(), None);
         policy.tick(&calm);
         assert_eq!(policy.bound_us(), Some(1300.0));
+    }
+
+    /// Goal: a control window without commits does not set the base, and waits for some; one that waits in vain ends. Method: commits in some of its
+    /// ticks, and none.
+    #[test]
+    fn headroom_measures_only_where_something_is_committed() {
+        let mut policy = Headroom::new(&Settings::default());
+        let (calm, idle) = (light(300.0), Signals { delay_us: None, ..light(0.0) });
+        let granted = |policy: &mut Headroom, signals| policy.tick(signals) != Grant::NONE;
+        let before: Vec<bool> = (0..5).map(|_| granted(&mut policy, &idle)).collect();
+        assert_eq!((before, policy.bound_us()), (vec![false, false, true, true, true], None), "held back by nothing");
+        // The first commits begin a control window at once.
+        let first: Vec<bool> = [&calm, &idle, &idle, &idle, &calm].map(|signals| granted(&mut policy, signals)).into();
+        assert_eq!((first, policy.bound_us()), (vec![false, false, false, false, true], Some(1300.0)));
+        let off = (0..50).filter(|_| !granted(&mut policy, &idle)).count();
+        assert_eq!((off, policy.bound_us()), (10, Some(1300.0)), "a window that waits in vain");
     }
 
     proptest! {

@@ -54,7 +54,7 @@ pub use signals::{HEARTBEAT_US_MAX, Signals, TICK_US};
 pub use state::PolicyState;
 pub use switchback::Switchback;
 pub use tokens::Tokens;
-pub use windows::Windows;
+pub use windows::{TickDelay, Windows};
 
 /// A rule with its state. The same signals in the same order give the same grants.
 pub trait Policy: Debug + Send {

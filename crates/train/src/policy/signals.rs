@@ -17,8 +17,8 @@ const PER_S_MAX: f64 = 1e12;
 /// What was measured in one tick on a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signals {
-    /// D: mean delay of replication in the tick, in us on the primary's clock.
-    pub delay_us: f64,
+    /// D: the median delay of the commits that were measured in the tick, in us on the primary's clock; `None`: none was.
+    pub delay_us: Option<f64>,
     /// A: age of the oldest commit that is not applied, in us; 0 when there is none.
     pub age_us: f64,
     /// Commits applied, per second.
@@ -38,10 +38,10 @@ pub struct Signals {
 }
 
 impl Default for Signals {
-    /// One idle worker, and a primary heard of just now.
+    /// One idle worker, and a primary heard of just now that commits nothing.
     fn default() -> Self {
         Self {
-            delay_us: 0.0,
+            delay_us: None,
             age_us: 0.0,
             commits_per_s: 0.0,
             busy_us: 0.0,
@@ -60,7 +60,7 @@ impl Signals {
         let measured = |value| bounded(value, 0.0, MEASURED_US_MAX, MEASURED_US_MAX);
         let busy_us = measured(self.busy_us);
         Self {
-            delay_us: measured(self.delay_us),
+            delay_us: self.delay_us.map(measured),
             age_us: measured(self.age_us),
             commits_per_s: bounded(self.commits_per_s, 0.0, PER_S_MAX, 0.0),
             busy_us,
@@ -77,9 +77,9 @@ impl Signals {
         self.heartbeat_us.is_nan() || self.heartbeat_us > HEARTBEAT_US_MAX
     }
 
-    /// x: how far behind the replica is at worst, in us; infinite when it is not known.
+    /// x: how far behind the replica is at worst, in us; infinite when it is not known, and 0 when nothing was committed and nothing is owed.
     pub fn behind_us(&self) -> f64 {
-        if self.is_stale() { f64::INFINITY } else { self.delay_us.max(self.age_us) }
+        if self.is_stale() { f64::INFINITY } else { self.delay_us.map_or(self.age_us, |delay| delay.max(self.age_us)) }
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
     fn sanitized_signals_are_in_range() {
         for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -1.0, 1e300] {
             let signals = Signals {
-                delay_us: bad,
+                delay_us: Some(bad),
                 age_us: bad,
                 commits_per_s: bad,
                 busy_us: bad,
@@ -103,7 +103,8 @@ mod tests {
                 workers: 0,
             }
             .sanitized();
-            let fields = [signals.delay_us, signals.age_us, signals.busy_us, signals.heartbeat_us];
+            let delay_us = signals.delay_us.expect("a wrong delay is no missing one");
+            let fields = [delay_us, signals.age_us, signals.busy_us, signals.heartbeat_us];
             assert!(fields.iter().all(|field| (0.0..=MEASURED_US_MAX).contains(field)), "{bad}: {signals:?}");
             assert!((0.0..=PER_S_MAX).contains(&signals.commits_per_s) && signals.spent_us <= signals.busy_us);
             assert_eq!(signals.workers, 1);
@@ -114,8 +115,9 @@ mod tests {
     /// Goal: who is not heard of is infinitely far ahead. Method: a heartbeat on either side of its limit.
     #[test]
     fn a_stale_heartbeat_is_infinite_delay() {
-        let fresh = Signals { delay_us: 5.0, age_us: 9.0, heartbeat_us: HEARTBEAT_US_MAX, ..Signals::default() };
+        let fresh = Signals { delay_us: Some(5.0), age_us: 9.0, heartbeat_us: HEARTBEAT_US_MAX, ..Signals::default() };
         assert_eq!(fresh.behind_us(), 9.0);
+        assert_eq!(Signals { delay_us: None, ..fresh }.behind_us(), 9.0);
         let stale = Signals { heartbeat_us: HEARTBEAT_US_MAX + 1.0, ..fresh };
         assert_eq!(stale.behind_us(), f64::INFINITY);
     }

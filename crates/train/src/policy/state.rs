@@ -5,7 +5,7 @@
 pub struct PolicyState {
     /// D0: delay without collection, in us.
     pub without_us: Option<f64>,
-    /// B: the highest mean delay of a window, in us.
+    /// B: the highest delay of a window, in us.
     pub bound_us: Option<f64>,
     /// I: the integral part of the controller, -1 to 0.
     pub integral: Option<f64>,

@@ -34,8 +34,9 @@ impl Policy for Switchback {
     fn tick(&mut self, signals: &Signals) -> Grant {
         let was_control = self.place == 0;
         let mean = if was_control { &mut self.without_us } else { &mut self.with_us };
-        let delay = signals.delay_us;
-        *mean = Some(mean.map_or(delay, |mean| (1.0 - NEWEST) * mean + NEWEST * delay));
+        if let Some(delay) = signals.delay_us {
+            *mean = Some(mean.map_or(delay, |mean| (1.0 - NEWEST) * mean + NEWEST * delay));
+        }
         self.place = (self.place + 1) % CYCLE;
         if self.place > 0 {
             return Grant { collect_us_per_s: self.share * signals.offered_us_per_s };
@@ -62,7 +63,8 @@ mod tests {
             let (mut collects, mut last) = (false, 0.0);
             for _ in 0..400 {
                 let delay_us = 1000.0 + if collects { cost_us } else { 0.0 };
-                let grant = policy.tick(&Signals { delay_us, offered_us_per_s: 1.0, ..Signals::default() });
+                let grant =
+                    policy.tick(&Signals { delay_us: Some(delay_us), offered_us_per_s: 1.0, ..Signals::default() });
                 collects = grant.collect_us_per_s > 0.0;
                 if collects {
                     last = grant.collect_us_per_s;
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn switchback_leaves_out_every_fifth_tick() {
         let mut policy = Switchback::new(0.1);
-        let signals = Signals { delay_us: 10.0, offered_us_per_s: 1.0, ..Signals::default() };
+        let signals = Signals { delay_us: Some(10.0), offered_us_per_s: 1.0, ..Signals::default() };
         let off: Vec<usize> = (0..20).filter(|_| policy.tick(&signals) == Grant::NONE).collect();
         assert_eq!(off, [4, 9, 14, 19]);
     }

@@ -59,7 +59,7 @@ pub(super) fn run(
             peak_per_s = commits_per_s.max(0.9 * peak_per_s + 0.1 * commits_per_s);
             let offered_us_per_s = peak_per_s * offered_us;
             let signals = Signals {
-                delay_us: delay_sum_ms * 10.0,
+                delay_us: Some(delay_sum_ms * 10.0),
                 age_us: delay_ms * 1000.0,
                 commits_per_s,
                 busy_us,

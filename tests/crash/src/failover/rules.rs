@@ -205,9 +205,9 @@ fn a_commit_is_on_the_replicas_disk_when_it_is_answered(ground: &Ground) -> anyh
     }
     ensure!(!commit.is_finished(), "a commit is answered at on while the disk of its replica stands still");
     ensure!(rows(&nodes, 1)? == 1, "the replica answers readers, and shows nothing that it may lose");
-    let delay_us: i64 = ask(&nodes, 0, "SELECT max(delay_us)::bigint FROM collie_replication")?;
+    let oldest_us: i64 = ask(&nodes, 0, "SELECT max(oldest_us)::bigint FROM collie_replication")?;
     let watched_us = i64::try_from(WATCH.as_micros())?;
-    ensure!(delay_us >= watched_us / 2, "a replica that stands still for {WATCH:?} is {delay_us} us behind");
+    ensure!(oldest_us >= watched_us / 2, "a replica that stands still for {WATCH:?} is {oldest_us} us behind");
     fs::remove_file(&held)?;
     until("the commit is answered", || Ok(commit.is_finished()))?;
     ensure!(commit.join().is_ok_and(|is_told| is_told), "the commit is answered, without a warning");

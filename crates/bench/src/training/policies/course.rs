@@ -9,7 +9,7 @@ use collie_train::policy::PolicyKind;
 use super::disturbance::{Disturbance, Disturber, Lengths};
 use crate::Pace;
 use crate::replication::ReplicationSettings;
-use crate::replication::pair::Pair;
+use crate::replication::pair::{Pair, Totals};
 use crate::tpcc::{Pacing, Run, sleep_until};
 use crate::training::kept::Kept;
 use crate::training::recorded::Window;
@@ -40,7 +40,8 @@ pub(super) struct Phase {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delay {
     pub(super) at_ns: u64,
-    /// `None`: it is not connected.
+    pub(super) is_connected: bool,
+    /// Of the commits since the look before; `None`: there were none.
     pub(super) us: Option<f64>,
 }
 
@@ -172,11 +173,13 @@ impl<'a> Stage<'a> {
     }
 
     fn delays(&self, stop: &AtomicBool) -> anyhow::Result<Vec<Delay>> {
-        let (mut primary, mut all) = (self.pair.connect()?, Vec::new());
+        let (mut primary, mut all, mut totals) = (self.pair.connect()?, Vec::new(), Totals::default());
+        // What was measured before is no part of it.
+        self.pair.behind(&mut primary, &mut totals)?;
         while !stop.load(Relaxed) {
             let at_ns = self.settings.plan.now_ns();
-            let behind = self.pair.behind(&mut primary)?;
-            all.push(Delay { at_ns, us: behind.and_then(|behind| behind.us) });
+            let behind = self.pair.behind(&mut primary, &mut totals)?;
+            all.push(Delay { at_ns, is_connected: behind.is_some(), us: behind.and_then(|behind| behind.us) });
             self.sleep(DELAY_EVERY)?;
         }
         Ok(all)

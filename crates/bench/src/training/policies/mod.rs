@@ -10,7 +10,8 @@
 //! | `rows` | figures and targets |
 //!
 //! # What always holds
-//! - D1. A delay is what the primary says of its replica, asked every 20 ms, whatever the policy: a policy does not judge itself.
+//! - D1. A delay is what the primary measures of its replica, commit by commit, asked every 20 ms, whatever the policy: a policy does not judge
+//!   itself.
 //! - D2. Runs of a pair have the same requests at the same moments, and the same disturbances.
 //! - D3. A replica that was stopped goes on, and what was held on its way to it passes, whatever fails.
 

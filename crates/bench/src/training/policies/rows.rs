@@ -4,7 +4,7 @@ use collie_train::policy::{Halt, PolicyKind};
 
 use super::course::{Observed, Reading};
 use super::disturbance::Disturbance;
-use super::judge::{Means, Verdict, means};
+use super::judge::{Medians, Verdict, medians};
 use crate::measures::per_s;
 use crate::report::{Figure, Row};
 use crate::training::arms::policy_name;
@@ -19,20 +19,20 @@ pub(super) const RECOVERY_S_MAX: f64 = 2.0;
 
 /// One run of a policy, phase by phase, and that by which it is judged.
 struct Paired {
-    with: Vec<Means>,
-    without: Vec<Means>,
+    with: Vec<Medians>,
+    without: Vec<Medians>,
 }
 
 /// Pairs the runs of a policy with those without collection; these with each other, the next one each: what differs there is by chance.
 fn pairs(policy: PolicyKind, runs: &[Observed], without: &[Observed]) -> Vec<Paired> {
     let shift = usize::from(policy == PolicyKind::Nothing);
-    let all: Vec<Vec<Means>> = without.iter().map(means).collect();
+    let all: Vec<Vec<Medians>> = without.iter().map(medians).collect();
     if shift > 0 && runs.len() < 2 {
         return Vec::new();
     }
     let paired = |(run, of): (usize, &Observed)| {
         let other = all.get((run + shift) % all.len().max(1)).cloned().unwrap_or_default();
-        Paired { with: means(of), without: other }
+        Paired { with: medians(of), without: other }
     };
     runs.iter().enumerate().map(paired).collect()
 }
@@ -55,7 +55,7 @@ fn with_verdicts(row: Row, verdicts: &[Verdict]) -> Row {
         .figure("recovery_max_s", of_seconds(all.recovery_s))
 }
 
-/// Adds mean delays, and what they are of those without collection.
+/// Adds median delays, and what they are of those without collection.
 fn with_delays(row: Row, with: &[Option<f64>], without: &[Option<f64>], seed: u64) -> Row {
     let known: Vec<(f64, f64)> = with.iter().zip(without).filter_map(|(with, without)| (*with).zip(*without)).collect();
     let (with, without): (Vec<f64>, Vec<f64>) = known.into_iter().unzip();
@@ -79,8 +79,8 @@ pub(super) fn rows(
     let mut rows = Vec::new();
     let (mut inside, mut recovery_s) = (true, None);
     for (place, kind) in Disturbance::ALL.into_iter().enumerate() {
-        let of = |means: &Vec<Means>| means.get(place).cloned();
-        let phases: Vec<(Means, Means)> =
+        let of = |medians: &Vec<Medians>| medians.get(place).cloned();
+        let phases: Vec<(Medians, Medians)> =
             pairs.iter().filter_map(|pair| of(&pair.with).zip(of(&pair.without))).collect();
         let verdicts: Vec<Verdict> = phases.iter().map(|(with, without)| Verdict::of(with, without)).collect();
         if let Some(all) = verdicts.iter().copied().reduce(Verdict::and) {
@@ -89,8 +89,8 @@ pub(super) fn rows(
                 recovery_s = Some(all.recovery_s);
             }
         }
-        let [with, without] = [|pair: &(Means, Means)| pair.0.all, |pair: &(Means, Means)| pair.1.all]
-            .map(|of: fn(&(Means, Means)) -> Option<f64>| phases.iter().map(of).collect::<Vec<_>>());
+        let [with, without] = [|pair: &(Medians, Medians)| pair.0.all, |pair: &(Medians, Medians)| pair.1.all]
+            .map(|of: fn(&(Medians, Medians)) -> Option<f64>| phases.iter().map(of).collect::<Vec<_>>());
         let row = with_verdicts(Row::new(policy_name(policy), kind.name(), "disk", ring), &verdicts);
         rows.push(with_delays(row, &with, &without, seed));
     }
@@ -101,8 +101,8 @@ pub(super) fn rows(
             all.reduce(Verdict::and)
         })
         .collect();
-    let flat = |of: fn(&Paired) -> &Vec<Means>| -> Vec<Option<f64>> {
-        pairs.iter().flat_map(of).map(|means| means.all).collect()
+    let flat = |of: fn(&Paired) -> &Vec<Medians>| -> Vec<Option<f64>> {
+        pairs.iter().flat_map(of).map(|medians| medians.all).collect()
     };
     let row = with_verdicts(Row::new(policy_name(policy), "all of them", "disk", ring), &together);
     let row = with_delays(row, &flat(|pair| &pair.with), &flat(|pair| &pair.without), seed);
@@ -171,7 +171,7 @@ fn part(readings: &[Reading], is_so: impl Fn(&Reading) -> bool) -> f64 {
 /// Says how figures were made.
 pub(super) fn notes(settings: &TrainingSettings) -> Vec<String> {
     let mut notes = vec![
-        "a window of 1 s is out when its mean delay, as the primary says it, is above max(1.1 D0, D0 + 1 ms), D0 being that of the same window \
+        "a window of 1 s is out when its median delay, as the primary measures it, is above max(1.1 D0, D0 + 1 ms), D0 being that of the same window \
          in the run without collection that has the same requests; runs without collection are judged by each other, the next one each: \
          what is out there is by chance"
             .to_owned(),
@@ -211,7 +211,7 @@ mod tests {
         let phases: Vec<Phase> = (0..Disturbance::ALL.len()).map(phase).collect();
         let delay = |at: u64| {
             let (place, ms) = (usize::try_from(at / 150).unwrap(), at % 150 * 20);
-            Delay { at_ns: at * 20_000_000, us: Some(us(place, ms)) }
+            Delay { at_ns: at * 20_000_000, is_connected: true, us: Some(us(place, ms)) }
         };
         let delays = (0..Disturbance::ALL.len() as u64 * 150).map(delay).collect();
         let (run, kept) = (Run { ns: SECOND_NS, ..Run::default() }, Kept { samples: 90.0, effective: 45.0 });

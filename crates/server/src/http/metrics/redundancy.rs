@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use collie_base::Lsn;
-use collie_sql::catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, SlotRow, Standby};
+use collie_sql::catalog::system::{
+    DelayFigures, FollowingRow, FollowingState, QuorumRow, QuorumState, SlotRow, Standby,
+};
 
 use super::super::exposition::{Exposition, Figure, Kind, micros};
 
@@ -25,7 +27,8 @@ pub(super) fn replicas(out: &mut Exposition, durable: Lsn, replicas: &[Standby])
         by_slot(out, (name, help), replicas, |row| &row.slot, figure);
     };
     each("collie_replica_connected", "Whether a replica is connected.", &|row| Some(row.is_connected.into()));
-    each("collie_replica_delay_seconds", "How far its readers are behind.", &|row| Some(micros(row.delay_us).into()));
+    let help = "How much later its readers saw commits, in the mean of a second; absent while none are measured.";
+    each("collie_replica_delay_seconds", help, &|row| row.delay.map(|delay| micros(delay.mean_us).into()));
     each("collie_replica_oldest_seconds", "For how long it has owed the oldest of what it does not show.", &|row| {
         Some(micros(row.oldest_us).into())
     });
@@ -40,11 +43,12 @@ pub(super) fn replicas(out: &mut Exposition, durable: Lsn, replicas: &[Standby])
     each("collie_replica_received_lsn", "In its log.", &|row| Some(row.received.get().into()));
     each("collie_replica_durable_lsn", "On its disk.", &|row| Some(row.durable.get().into()));
     each("collie_replica_applied_lsn", "Seen by its readers.", &|row| Some(row.applied.get().into()));
-    let quantiles = |row: &Standby| [("0.5", row.delay_p50_us), ("0.99", row.delay_p99_us), ("1", row.delay_max_us)];
+    let quantiles = |delay: DelayFigures| [("0.5", delay.p50_us), ("0.99", delay.p99_us), ("1", delay.max_us)];
     let samples = replicas.iter().flat_map(|row| {
-        quantiles(row).map(|(quantile, us)| ([("slot", &*row.slot), ("quantile", quantile)], micros(us).into()))
+        let quantiles = row.delay_recent.into_iter().flat_map(quantiles);
+        quantiles.map(move |(quantile, us)| ([("slot", &*row.slot), ("quantile", quantile)], micros(us).into()))
     });
-    let help = "Percentiles of its delay in the last minute or two.";
+    let help = "Percentiles of its delay in the last minute or two; absent if none was measured.";
     out.each("collie_replica_recent_delay_seconds", Kind::Gauge, help, samples);
 }
 
@@ -99,8 +103,12 @@ pub(super) fn following(out: &mut Exposition, row: &FollowingRow) {
         let time = Duration::from_micros(us);
         gauge(
             "collie_following_delay_seconds",
-            "How far readers here were behind, by its primary's clock.",
+            "How much later readers here saw commits, by its primary's clock; absent while none are measured.",
             time.into(),
         );
+    }
+    if let Some(us) = row.oldest_us {
+        let help = "For how long readers here have been owed the oldest of what they do not see.";
+        gauge("collie_following_oldest_seconds", help, Duration::from_micros(us).into());
     }
 }

@@ -7,9 +7,9 @@ use collie_train::decision::Verdict;
 
 use super::super::exposition::{Exposition, Figure, Kind};
 
-/// Returns a time of so many microseconds; what is not known, or is no time, is 0.
-fn time(us: Option<f64>) -> Figure {
-    us.and_then(|us| Duration::try_from_secs_f64(us / 1e6).ok()).unwrap_or_default().into()
+/// Returns a time of so many microseconds; `None` for what is not known, or is no time.
+fn time(us: Option<f64>) -> Option<Figure> {
+    us.and_then(|us| Duration::try_from_secs_f64(us / 1e6).ok()).map(Figure::from)
 }
 
 /// Adds all there is. Microseconds of work per second are cores.
@@ -18,9 +18,14 @@ pub(super) fn policy(out: &mut Exposition, row: &PolicyRow) {
     let mut gauge = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Gauge, help, figure);
     gauge("collie_training_granted_cores", "Cores that collection may take.", work(row.grant_us_per_s));
     gauge("collie_training_elastic_cores", "The part for work that can wait.", work(row.elastic_us_per_s));
-    gauge("collie_training_delay_seconds", "Mean delay of the last tick; 0: not known.", time(row.delay_us));
-    gauge("collie_training_delay_without_seconds", "Delay without collection; 0: not known.", time(row.without_us));
-    gauge("collie_training_bound_seconds", "The highest mean delay of a second; 0: none yet.", time(row.bound_us));
+    let times = [
+        ("collie_training_delay_seconds", "Median delay of the newest commits; absent without any.", row.delay_us),
+        ("collie_training_delay_without_seconds", "Delay without collection; absent if not known.", row.without_us),
+        ("collie_training_bound_seconds", "The highest median delay of a second; absent if not known.", row.bound_us),
+    ];
+    for (name, help, us) in times {
+        time(us).into_iter().for_each(|figure| gauge(name, help, figure));
+    }
     let mut count = |name: &str, help: &str, figure: Figure| out.one(name, Kind::Counter, help, figure);
     let help = "Processor time that work which can wait has taken.";
     count("collie_training_elastic_seconds_total", help, work(row.elastic_spent_us));

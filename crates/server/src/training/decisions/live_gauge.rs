@@ -9,7 +9,7 @@ use collie_base::Latencies;
 use collie_engine::Replica;
 use collie_env::Env;
 use collie_replica::database::{DelaysHeard, EngineTarget};
-use collie_sql::session::Database;
+use collie_sql::{catalog::system::Standby, session::Database};
 use collie_train::decision::Guard;
 
 use super::gauge::{Gauge, Second};
@@ -27,7 +27,9 @@ struct Look {
     /// Transactions that committed and that were rolled back.
     ended: (u64, u64),
     applied: u64,
+    /// What the primary has said of delays since the look before, and how often it had by then.
     delays: DelaysHeard,
+    delays_seen: u64,
 }
 
 /// See the module's documentation.
@@ -68,12 +70,15 @@ impl LiveGauge {
     fn look(&self, database: &Database) -> Look {
         let node = database.node();
         let following = self.following.as_ref();
+        let seen = self.before.delays_seen;
+        let (delays, delays_seen) = following.map(|(_, target)| target.delays_since(seen)).unwrap_or_default();
         Look {
             at_ns: self.env.clock.now_ns(),
             answered: database.answered(),
             ended: (node.commits, node.aborts),
             applied: following.map_or(0, |(replica, _)| replica.apply_stat().commits),
-            delays: following.map_or_else(DelaysHeard::default, |(_, target)| target.delays_heard()),
+            delays,
+            delays_seen,
         }
     }
 
@@ -87,7 +92,8 @@ impl LiveGauge {
             };
         }
         let most = self.delay_max.map_or(i64::MAX, |most| i64::try_from(most.as_micros()).unwrap_or(i64::MAX));
-        database.standbys().iter().all(|standby| !standby.is_connected || standby.delay_us <= most)
+        let behind_us = |standby: &Standby| standby.oldest_us.max(standby.delay.map_or(0, |delay| delay.mean_us));
+        database.standbys().iter().all(|standby| !standby.is_connected || behind_us(standby) <= most)
     }
 }
 
@@ -109,7 +115,7 @@ fn second(before: &Look, now: &Look, is_replica: bool) -> Second {
     let ended = committed.saturating_add(aborted);
     let aborted = if ended < ENDED_MIN { 0.0 } else { aborted as f64 / ended as f64 };
     let (count, mean_us, p99_us) = if is_replica {
-        let delay_us = now.delays.mean_since_ns(&before.delays) as f64 / 1e3;
+        let delay_us = now.delays.mean_ns().map_or(f64::NAN, |ns| ns / 1e3);
         (now.applied.saturating_sub(before.applied), delay_us, delay_us)
     } else {
         let answered = now.answered.since(&before.answered);
@@ -132,6 +138,8 @@ impl Gauge for LiveGauge {
 
 #[cfg(test)]
 mod tests {
+    use collie_replica::packet::DelayWindow;
+
     use super::*;
 
     /// Goal: a replica's seconds are those of what it applies, a primary's of what it answers; counts do not depend on how long a look took,
@@ -139,7 +147,8 @@ mod tests {
     #[test]
     fn seconds_are_rates_of_the_role() {
         let before = Look { at_ns: 1_000_000_000, ended: (100, 10), applied: 40, ..Look::default() };
-        let delays = DelaysHeard { last_ns: 9000, sum_ns: 30_000, count: 2 };
+        let window = |commits, mean_ns| DelayWindow { commits, mean_ns, ..DelayWindow::default() };
+        let delays = DelaysHeard(vec![window(3, 10_000), window(1, 30_000)]);
         let now = Look { at_ns: 3_000_000_000, ended: (130, 20), applied: 240, delays, ..Look::default() };
         let on_replica = second(&before, &now, true);
         assert_eq!((on_replica.throughput, on_replica.mean_us, on_replica.aborted), (100.0, 15.0, 0.25));
@@ -149,5 +158,7 @@ mod tests {
         assert!(on_primary.mean_us.is_nan() && on_primary.p99_us.is_nan() && on_primary.power().is_nan());
         let few = Look { ended: (100, 20), ..now };
         assert_eq!(second(&before, &few, true).aborted, 0.0);
+        let idle = Look { delays: DelaysHeard::default(), ..few };
+        assert!(second(&before, &idle, true).mean_us.is_nan(), "nothing was committed");
     }
 }

@@ -101,7 +101,8 @@ impl Training {
             utilisation: single(row.utilisation),
             config_epoch: epoch,
             policy_state: code.and_then(|code| u32::try_from(code).ok()).unwrap_or(u32::MAX),
-            delay_us: single(row.delay_us),
+            // What nobody has measured is no number.
+            delay_us: row.delay_us.map_or(f32::NAN, self::single),
             ..Situation::default()
         })
     }

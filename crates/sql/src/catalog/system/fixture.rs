@@ -113,8 +113,51 @@ impl SessionFacts for FakeSession {
     fn replay(&self) -> Option<super::ReplayRow> {
         None
     }
+    /// One that keeps up, and one that is away.
     fn standbys(&self) -> Vec<super::Standby> {
-        Vec::new()
+        let delay = super::DelayFigures { commits: 9, mean_us: 12, p50_us: 10, p99_us: 20, max_us: 30 };
+        let north = super::Standby {
+            slot: "north".to_owned(),
+            node: 0xAB,
+            address: "127.0.0.1:9".to_owned(),
+            state: "streaming",
+            is_connected: true,
+            sent: Lsn::new(0x30),
+            received: Lsn::new(0x30),
+            durable: Lsn::new(0x30),
+            applied: Lsn::new(0x30),
+            delay: Some(delay),
+            delay_recent: Some(delay),
+            measured_commits: 90,
+            measured_us: 1000,
+            oldest_us: 0,
+            drain_us: Some(0),
+            write_lag_us: Some(5),
+            flush_lag_us: Some(6),
+            replay_lag_us: Some(7),
+            rtt_us: Some(40),
+            queue_bytes: 0,
+            sync_state: "async",
+            verified: None,
+            log_verified: None,
+        };
+        let south = super::Standby {
+            slot: "south".to_owned(),
+            state: "away",
+            is_connected: false,
+            applied: Lsn::new(0x20),
+            delay: None,
+            delay_recent: None,
+            measured_commits: 0,
+            measured_us: 0,
+            oldest_us: 700,
+            drain_us: None,
+            write_lag_us: None,
+            flush_lag_us: None,
+            replay_lag_us: None,
+            ..north.clone()
+        };
+        vec![north, south]
     }
     /// One that is followed, and one that was away for too long.
     fn slots(&self) -> Vec<super::SlotRow> {
@@ -150,7 +193,20 @@ impl SessionFacts for FakeSession {
     fn delays(&self) -> Vec<super::DelayRow> {
         let (durable, applied) = (Lsn::new(0x30), Lsn::new(0x20));
         let (slot, at_us) = ("north".to_owned(), 0);
-        vec![super::DelayRow { slot, at_us, samples: 9, p50_us: 10, p99_us: 20, max_us: 30, durable, applied }]
+        let delay = super::DelayFigures { commits: 9, mean_us: 12, p50_us: 10, p99_us: 20, max_us: 30 };
+        let idle = super::DelayRow {
+            slot: slot.clone(),
+            at_us,
+            state: "catchup",
+            delay: None,
+            oldest_us: 7,
+            durable,
+            applied,
+        };
+        vec![
+            idle,
+            super::DelayRow { slot, at_us, state: "streaming", delay: Some(delay), oldest_us: 0, durable, applied },
+        ]
     }
     fn node(&self) -> super::NodeRow {
         super::NodeRow {
@@ -220,6 +276,7 @@ impl SessionFacts for FakeSession {
             received: Lsn::new(0x40),
             applied: Lsn::new(0x30),
             delay_us: Some(12),
+            oldest_us: None,
             error: Some("the connection was closed".to_owned()),
         })
     }

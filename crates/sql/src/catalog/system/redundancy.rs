@@ -118,8 +118,10 @@ pub struct FollowingRow {
     pub received: Lsn,
     /// Seen by readers here.
     pub applied: Lsn,
-    /// How far readers here were behind then, by the primary's clock, in microseconds.
+    /// How much later readers here saw commits lately, by the primary's clock, in microseconds; `None`: none was measured in ten seconds.
     pub delay_us: Option<u64>,
+    /// For how long readers here have been owed the oldest of what they do not see, as the primary said last, in microseconds; `None`: it has not.
+    pub oldest_us: Option<u64>,
     /// Why it is not following, if it is not.
     pub error: Option<String>,
 }
@@ -218,6 +220,7 @@ pub(super) fn following(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         ("lacked_bytes", number(lacked)),
         ("behind_bytes", number(behind)),
         ("delay_us", number(row.delay_us)),
+        ("oldest_us", number(row.oldest_us)),
         ("error", row.error.map_or(Value::Null, Into::into)),
     ]);
 }

@@ -208,6 +208,8 @@ fn replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
 /// Every slot, with how far its replica is behind.
 fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for standby in facts.standbys() {
+        let us = |figure: Option<i64>| figure.map_or(Value::Null, Value::Int8);
+        let recent = standby.delay_recent;
         out.push([
             ("slot", standby.slot.into()),
             ("node", format!("{:016x}", standby.node).into()),
@@ -218,13 +220,16 @@ fn own_replication(facts: &dyn SessionFacts, out: &mut Output<'_>) {
             ("durable_lsn", lsn(standby.durable)),
             ("applied_lsn", lsn(standby.applied)),
             ("behind_bytes", Value::Int8(facts.positions().1.bytes_since(standby.applied).cast_signed())),
-            ("delay_us", Value::Int8(standby.delay_us)),
-            ("delay_p50_us", Value::Int8(standby.delay_p50_us)),
-            ("delay_p99_us", Value::Int8(standby.delay_p99_us)),
-            ("delay_max_us", Value::Int8(standby.delay_max_us)),
+            ("delay_us", us(standby.delay.map(|delay| delay.mean_us))),
+            ("delay_p50_us", us(recent.map(|delay| delay.p50_us))),
+            ("delay_p99_us", us(recent.map(|delay| delay.p99_us))),
+            ("delay_max_us", us(recent.map(|delay| delay.max_us))),
+            ("delay_commits", us(recent.map(|delay| delay.commits))),
+            ("measured_commits", Value::Int8(standby.measured_commits)),
+            ("measured_us", Value::Int8(standby.measured_us)),
             ("oldest_us", Value::Int8(standby.oldest_us)),
-            ("drain_us", standby.drain_us.map_or(Value::Null, Value::Int8)),
-            ("round_trip_us", standby.rtt_us.map_or(Value::Null, Value::Int8)),
+            ("drain_us", us(standby.drain_us)),
+            ("round_trip_us", us(standby.rtt_us)),
             ("queue_bytes", Value::Int8(standby.queue_bytes)),
             ("sync_state", Value::text(standby.sync_state)),
             ("verified_lsn", standby.verified.map_or(Value::Null, lsn)),
@@ -272,16 +277,20 @@ fn own_slots(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     }
 }
 
-/// How far each replica was behind in each of the last seconds, oldest first.
+/// How far each replica was behind in each of the last seconds, oldest first. Figures are NULL where no commit was measured.
 fn delays(facts: &dyn SessionFacts, out: &mut Output<'_>) {
     for row in facts.delays() {
+        let us = |figure: Option<i64>| figure.map_or(Value::Null, Value::Int8);
         out.push([
             ("slot", row.slot.into()),
             ("at", Value::TimestampTz(row.at_us)),
-            ("samples", Value::Int8(row.samples)),
-            ("p50_us", Value::Int8(row.p50_us)),
-            ("p99_us", Value::Int8(row.p99_us)),
-            ("max_us", Value::Int8(row.max_us)),
+            ("state", Value::text(row.state)),
+            ("commits", Value::Int8(row.delay.map_or(0, |delay| delay.commits))),
+            ("mean_us", us(row.delay.map(|delay| delay.mean_us))),
+            ("p50_us", us(row.delay.map(|delay| delay.p50_us))),
+            ("p99_us", us(row.delay.map(|delay| delay.p99_us))),
+            ("max_us", us(row.delay.map(|delay| delay.max_us))),
+            ("oldest_us", Value::Int8(row.oldest_us)),
             ("behind_bytes", Value::Int8(row.durable.bytes_since(row.applied).cast_signed())),
             ("durable_lsn", lsn(row.durable)),
             ("applied_lsn", lsn(row.applied)),

@@ -4,6 +4,21 @@
 
 use collie_base::Lsn;
 
+/// How much later a replica's readers saw commits than their replies left, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayFigures {
+    /// For how many commits the figures stand, at least 1.
+    pub commits: i64,
+    /// The mean.
+    pub mean_us: i64,
+    /// Half of them were not later.
+    pub p50_us: i64,
+    /// All but one in a hundred were not later.
+    pub p99_us: i64,
+    /// The latest.
+    pub max_us: i64,
+}
+
 /// A replica that follows this database, or did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standby {
@@ -25,14 +40,15 @@ pub struct Standby {
     pub durable: Lsn,
     /// Seen by its readers.
     pub applied: Lsn,
-    /// How far its readers are behind, in microseconds, by this server's clock.
-    pub delay_us: i64,
-    /// Half of the delays of the last minute or two were not longer, in microseconds.
-    pub delay_p50_us: i64,
-    /// All but one in a hundred were not longer.
-    pub delay_p99_us: i64,
-    /// The longest.
-    pub delay_max_us: i64,
+    /// How much later its readers saw commits, by this server's clock, in the newest second in which any were measured; `None`: in none of the last
+    /// ten, or it does not keep up.
+    pub delay: Option<DelayFigures>,
+    /// The same of the last minute or two.
+    pub delay_recent: Option<DelayFigures>,
+    /// For how many commits a delay was measured since its slot was made or this server was started.
+    pub measured_commits: i64,
+    /// The sum of these delays, in microseconds.
+    pub measured_us: i64,
     /// For how long it has owed the oldest of what it does not show, in microseconds.
     pub oldest_us: i64,
     /// In how long it will have made up for that, as it goes now, in microseconds; `None` when it is not gaining.
@@ -93,14 +109,12 @@ pub struct DelayRow {
     pub slot: String,
     /// When the second ended, in microseconds since 2000-01-01.
     pub at_us: i64,
-    /// How many delays were measured in it.
-    pub samples: i64,
-    /// Half of them were not longer, in microseconds; with none measured, what was owed.
-    pub p50_us: i64,
-    /// All but one in a hundred were not longer.
-    pub p99_us: i64,
-    /// The longest.
-    pub max_us: i64,
+    /// What the replica was doing at its end, a word.
+    pub state: &'static str,
+    /// What was measured in it; `None`: nothing was committed, or it did not keep up.
+    pub delay: Option<DelayFigures>,
+    /// For how long, at its end, the replica had owed the oldest of what it did not show, in microseconds; 0: nothing.
+    pub oldest_us: i64,
     /// What was durable here at its end.
     pub durable: Lsn,
     /// What the replica's readers saw at its end.

@@ -669,6 +669,29 @@ fn session_relations_show_the_session() {
         ),
         ["primary|1|2|NULL|3|NULL|NULL|4|5|6|NULL|NULL", "replica|1|NULL|7|3|8|9|4|5|6|10|11"]
     );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_replication_delay",
+            ("", ""),
+            &["slot", "state", "commits", "mean_us", "p50_us", "p99_us", "max_us", "oldest_us", "behind_bytes"]
+        ),
+        ["north|catchup|0|NULL|NULL|NULL|NULL|7|16", "north|streaming|9|12|10|20|30|0|16"],
+        "no commit is no delay of 0"
+    );
+    assert_eq!(
+        read(
+            &facts,
+            "collie_replication",
+            ("", ""),
+            &["slot", "state", "delay_us", "delay_p50_us", "delay_p99_us", "delay_max_us", "delay_commits"]
+        ),
+        ["north|streaming|12|10|20|30|9", "south|away|NULL|NULL|NULL|NULL|NULL"]
+    );
+    assert_eq!(
+        read(&facts, "collie_replication", ("", ""), &["measured_commits", "measured_us", "oldest_us"]),
+        ["90|1000|0", "0|0|700"]
+    );
     assert_eq!(read(&facts, "collie_node", ("", ""), &["aborts", "promised_term", "term_start"]), ["2|4|0/8"]);
     assert_eq!(
         read(
