@@ -72,7 +72,6 @@ SELECT timestamptz '2020-01-01 00:00+00' AT TIME ZONE '+0530';
 SELECT timestamptz '2020-01-01 00:00+00' AT TIME ZONE '-12.5.3';
 SELECT timestamptz '2020-01-01 00:00+00' AT TIME ZONE interval '3 hours';
 SET intervalstyle = 'ISO_8601'; SHOW intervalstyle;
-SET intervalstyle = '';
 RESET intervalstyle;
 SHOW extra_float_digits;
 SELECT f, f::float4 FROM (VALUES (0.1::float8 + 0.2), (1::float8 / 3), (1e15), (123456789012345678), (1e-5), (0.0001), (-0.5), (1e22), (0), (99999.95), ('nan'), ('-inf')) v (f);

@@ -29,7 +29,6 @@ SELECT i FROM ur_t WHERE i IN (SELECT i FROM (SELECT 1 / i AS x, i FROM ur_t) s)
 SELECT count(*) FROM ur_t a, LATERAL (SELECT 1 / a.i AS x) s;
 SELECT (SELECT count(*) FROM (SELECT 1 / ur_t.i AS x) s) FROM ur_t;
 SELECT s.* FROM (SELECT 1 / (i + 1) AS x, i FROM ur_t) s ORDER BY i;
-SELECT s FROM (SELECT 1 / (i + 1) AS x, i FROM ur_t) s ORDER BY i;
 SELECT count(*) FROM (SELECT DISTINCT ON (i) 1 / i AS x, i FROM ur_t) s;
 UPDATE ur_t SET i = s.i + 10 FROM (SELECT 1 / i AS x, i FROM ur_t) s WHERE ur_t.i = s.i;
 SELECT i FROM ur_t ORDER BY i;

@@ -94,7 +94,8 @@ fn tree_that_cannot_be_written_anew_holds_up_no_other() {
     assert_eq!(refused.kind(), crate::ErrorKind::NoSpace, "{refused}");
     assert_eq!(other.unflushed().rows, 0, "the other tree is flushed");
     let expected = keys(&db, &f);
-    let found = open(&disk.power_cut(1), 74, tiny());
+    let point = disk.crash_point();
+    let found = open(&point.state(&point.none_kept()), 74, tiny());
     assert_eq!(keys(&found, &found.family(f.id())), expected);
     disk.set_capacity(None);
     db.flush_due().unwrap();

@@ -42,9 +42,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use collie_base::{CfId, Lsn, Map, Xid};
 use collie_obs::{Ended, FlushLevels, word};
-use collie_store::{Edit, FLUSH_FLOOR_BYTES, Family, FlushAt, FlushEntry, Flushed, Levels, Replaced, TreeId, TreeState, Unflushed};
+use collie_store::{Edit, Family, FlushAt, FlushEntry, Flushed, Levels, Replaced, TreeId, TreeState, Unflushed};
 use collie_txn::{CommitLog as _, Txns};
-use collie_wal::{Log, Warnings};
+use collie_wal::Warnings;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::EngineError;
@@ -147,14 +147,10 @@ impl Taken {
     }
 }
 
-fn edit_bytes(edit: &Edit<'_>) -> usize {
-    edit.key.len() + edit.value.map_or(0, <[u8]>::len)
-}
-
 /// Tells of a flush of `cfs` families that was measured.
 #[cold]
 fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs: usize, flushed: Flushed) {
-    let bytes: usize = edits.iter().map(edit_bytes).sum();
+    let bytes: usize = edits.iter().map(|edit| edit.key.len() + edit.value.map_or(0, <[u8]>::len)).sum();
     let flush = FlushLevels {
         rows: word(edits.len()),
         bytes: word(bytes),
@@ -287,26 +283,6 @@ impl Base {
         [self.levels.to_be_rewritten(), self.levels.to_be_replaced()].concat()
     }
 
-    /// Makes a call that writes to the levels, and once more with the room of a log file that is given up for it, if the disk is full: what
-    /// is written gives more room back.
-    pub(crate) fn lending<R>(
-        &self,
-        parts: &Parts<'_>,
-        mut call: impl FnMut() -> Result<R, EngineError>,
-    ) -> Result<R, EngineError> {
-        let outcome = call();
-        if !outcome.as_ref().is_err_and(EngineError::is_full_disk) {
-            return outcome;
-        }
-        let Some(lent) = parts.txns.log().wal().and_then(Log::lend_spare) else { return outcome };
-        let again = call();
-        drop(lent);
-        if again.is_ok() {
-            parts.warnings.warn("store: the disk is full: a log file that was prepared ahead was given up, so that rows were flushed");
-        }
-        again
-    }
-
     /// Returns why flushes fail, or log is not given up, if that is so.
     pub(crate) fn trouble(&self, families: &Families) -> Option<String> {
         let rewrite = self.to_be_rewritten();
@@ -326,12 +302,7 @@ impl Base {
     }
 
     /// Flushes a family and those of its group. Returns a line to tell, if their tree was written anew.
-    fn flush_together(
-        &self,
-        cf: CfId,
-        cause: FlushCause,
-        parts: &Parts<'_>,
-    ) -> Result<Option<String>, EngineError> {
+    fn flush_together(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<Option<String>, EngineError> {
         let mut claim = self.jobs.claim(|| parts.families.members_with(cf)); // F1
         if !lack(&parts.families.together_with(cf), &self.to_be_rewritten()) {
             return Ok(None); // somebody else has done it meanwhile
@@ -339,7 +310,7 @@ impl Base {
         let held = parts.txns.hold_durable(claim.place()); // F2, F3
         let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
         let families = parts.families.together_with(cf); // F7: after the position
-        let Some(tree) = self.lending(parts, || self.tree_for(&families))? else { return Ok(None) };
+        let Some(tree) = self.tree_for(&families)? else { return Ok(None) };
         self.settle_drops_in(tree, &families, parts)?;
         // All of them may have been dropped meanwhile.
         let Some(state) = self.find_tree(tree) else { return Ok(None) };
@@ -352,12 +323,7 @@ impl Base {
             taken.push(Taken { family, rows, entries });
         }
         let failure = self.levels.failure(tree);
-        let bytes: usize = taken.iter().flat_map(Taken::edits).map(|edit| edit_bytes(&edit)).sum();
         let done = match &failure {
-            // No room of a log file is enough for more.
-            None if u64::try_from(bytes).is_ok_and(|bytes| bytes < FLUSH_FLOOR_BYTES) => {
-                self.lending(parts, || self.write(&state, position, &mut taken)).map(|()| None)
-            }
             None => self.write(&state, position, &mut taken).map(|()| None),
             Some(why) => self.write_in_place_of(&state, position, &taken, why, parts).map(Some),
         };
@@ -507,7 +473,7 @@ impl Base {
     /// # Errors
     /// The levels', the log's: then the log is longer than it must be.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
-        let cut = self.lending(parts, || self.cut_log_quietly(step_bytes, parts));
+        let cut = self.cut_log_quietly(step_bytes, parts);
         let trouble = self.troubles.cut(cut.as_ref().map(|_| ()));
         trouble.into_iter().for_each(|line| parts.warnings.warn(line));
         cut

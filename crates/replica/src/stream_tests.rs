@@ -607,7 +607,7 @@ async fn a_replica_gets_every_byte_at_its_position() {
     assert_eq!(setting.slots.stat(end, now_ns()).remove(0).totals.commits, 0);
     primary.append(0, b"in time");
     let totals = || setting.slots.stat(end, now_ns()).remove(0).totals;
-    until("its delay", || totals().commits == 1 && totals().sum_ns < PATIENCE.as_nanos() as u64).await;
+    until("its delay", || totals().commits == 1 && u128::from(totals().sum_ns) < PATIENCE.as_nanos()).await;
     setting.stop(following).await;
     assert!(matches!(told.lock()[0], Told::Following { from: Lsn::FIRST, node: 1 }), "{told:?}");
     until("the slot to be away", || setting.slots.stat(end, now_ns())[0].state == SlotState::Away).await;

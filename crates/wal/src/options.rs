@@ -145,12 +145,8 @@ pub struct Options {
     pub slots: u32,
     /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_bytes: u64,
-    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. With two or more, one of them is a reserve: on a
-    /// full disk only appends that give room back may use it ([`Writer::set_gives_back`](crate::Writer::set_gives_back)). Default 2.
+    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. Default 2.
     pub spares: u32,
-    /// Whether no file is prepared ahead before [`Log::let_prepare`](crate::Log::let_prepare): for whoever needs room on the disk to finish
-    /// an opening that the log is a part of. A file that is needed is prepared all the same. Default false.
-    pub spares_wait: bool,
     /// `wal.max_segments`: log files in all, at least 8. Default 1024.
     pub max_segments: u32,
     /// `wal.frame_size`: largest flush, at most 2 MiB. Default 1 MiB.
@@ -230,7 +226,6 @@ impl Default for Options {
             slots: 64,
             segment_bytes: 64 << 20,
             spares: 2,
-            spares_wait: false,
             max_segments: 1024,
             frame_bytes: 1 << 20,
             max_record_bytes: RECORD_BYTES_LIMIT,

@@ -10,9 +10,6 @@
 //!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
 //!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11). A consumer
 //!   at its bound (`holds` K4) closes admission too.
-//! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that give room
-//!   back may use it, and these are refused as G5 says. It may be lent too: its file goes, and its room is somebody else's for a
-//!   while. The emergency spare is never lent.
 //! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
 //!   freed: at the front of the log its frames would look like the log's start.
 //! - G7. A segment with records at or above a hold is not freed; holds are made under the same mutex.
@@ -41,8 +38,6 @@ use crate::{
 
 /// Spares kept beside `wal.spares`, for what is reserved when no more can be prepared (G5).
 pub(crate) const EMERGENCY_SPARES: usize = 1;
-/// Of `wal.spares`, if there are two: for what gives room back when no more can be prepared (G8).
-const RESERVE_SPARES: usize = 1;
 
 /// A segment that holds part of the log.
 #[derive(Clone, Debug)]
@@ -74,16 +69,12 @@ struct Inner {
     half_full: bool,
     /// Whether the shortage of spares was announced; until there are two again.
     announced: bool,
-    /// Loans under way: no spare is prepared meanwhile (G8).
-    lent: u32,
-    /// Whether the preparer waits until it is told that whoever opened the log has what it needs of the disk.
-    held_back: bool,
     stop: bool,
 }
 
 impl Inner {
     /// Returns whether the emergency spare is all that is left, if that.
-    fn is_short(&self) -> bool {
+    fn scarce(&self) -> bool {
         self.spares.len() <= EMERGENCY_SPARES
     }
 }
@@ -96,8 +87,6 @@ pub(crate) struct Segments {
     log_id: [u8; 16],
     segment_bytes: u64,
     wanted_spares: usize,
-    /// Of these, kept for what gives room back (G8).
-    reserve_spares: usize,
     max_segments: usize,
     /// Descriptions that each file is opened with.
     flights: u32,
@@ -138,7 +127,6 @@ impl Segments {
             log_id: start.log_id,
             segment_bytes: options.segment_bytes,
             wanted_spares: options.spares as usize + EMERGENCY_SPARES,
-            reserve_spares: if options.spares > 1 { RESERVE_SPARES } else { 0 },
             max_segments: options.max_segments as usize,
             flights: options.flights,
             warnings: options.warnings.clone(),
@@ -153,8 +141,6 @@ impl Segments {
                 failed: None,
                 half_full: false,
                 announced: false,
-                lent: 0,
-                held_back: options.spares_wait,
                 stop: false,
             }),
             changed: Condvar::new(),
@@ -164,47 +150,27 @@ impl Segments {
 
     /// Returns whether the emergency spare is all that is left, if that.
     pub(crate) fn is_short(&self) -> bool {
-        self.inner.lock().is_short()
+        self.inner.lock().scarce()
     }
 
-    /// Returns whether the emergency spare and the reserve are all that is left, if that.
-    fn is_scarce(&self, inner: &Inner) -> bool {
-        inner.spares.len() <= EMERGENCY_SPARES + self.reserve_spares
-    }
-
-    /// Returns whether there is no room, if no spare can be prepared (G5, G8).
-    fn has_no_room(&self, inner: &Inner) -> bool {
-        let takes_the_reserve = self.reserve_spares > 0 && inner.is_short();
-        takes_the_reserve || inner.half_full && self.is_scarce(inner)
-    }
-
-    /// Returns what refuses appends now, if anything does (G5, G8).
+    /// Returns what refuses appends now, if anything does (G5).
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
-        let no_room = self.has_no_room(&inner);
-        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
-    }
-
-    /// Returns what refuses appends that give room back now, if anything does (G5).
-    pub(crate) fn full_to_give_back(&self) -> Option<String> {
-        let inner = self.inner.lock();
-        let no_room = inner.half_full && inner.is_short();
-        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
+        let scarce = inner.half_full && inner.scarce();
+        inner.failed.clone().filter(|_| scarce).or_else(|| self.holds.closed())
     }
 
     /// Returns what an operator should know about the spares: that they run out, and why.
     pub(crate) fn alarm(&self) -> Option<String> {
         let inner = self.inner.lock();
-        inner.failed.as_deref().filter(|_| self.is_scarce(&inner)).map(|cause| shortage(inner.spares.len(), cause))
+        inner.failed.as_deref().filter(|_| inner.scarce()).map(|cause| shortage(inner.spares.len(), cause))
     }
 
     /// Prepares one spare if there are too few; `Ok(false)` when there was nothing to do.
     pub(crate) fn prepare_one(&self) -> Result<bool, WalError> {
         let (header, freed) = {
             let mut inner = self.inner.lock();
-            // Whoever has none waits for no loan (`take_spare`).
-            let is_lent = inner.lent > 0 && !inner.spares.is_empty();
-            if inner.preparing || inner.stop || is_lent || inner.spares.len() >= self.wanted_spares {
+            if inner.preparing || inner.stop || inner.spares.len() >= self.wanted_spares {
                 return Ok(false);
             }
             let freed = inner.freed.pop_front();
@@ -240,7 +206,7 @@ impl Segments {
             Ok(spare) => {
                 inner.spares.push_back(spare);
                 inner.failed = None;
-                inner.announced &= self.is_scarce(&inner);
+                inner.announced &= inner.scarce();
                 Ok(true)
             }
             // Given up because the log closes: no shortage.
@@ -254,7 +220,7 @@ impl Segments {
 
     /// Notes why no spare could be prepared and says so, once per shortage.
     fn note_failure(&self, mut inner: MutexGuard<'_, Inner>, cause: String) {
-        let line = (self.is_scarce(&inner) && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
+        let line = (inner.scarce() && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
         inner.announced |= line.is_some();
         inner.failed = Some(cause);
         drop(inner);
@@ -273,17 +239,14 @@ impl Segments {
         let mut inner = self.inner.lock();
         inner.half_full = half_full;
         loop {
-            if inner.failed.is_some() && self.has_no_room(&inner) {
-                return true;
-            }
-            if !half_full || !inner.is_short() {
+            if !half_full || !inner.scarce() {
                 return false;
             }
             if inner.preparing {
                 self.changed.wait(&mut inner);
                 continue;
             }
-            if inner.failed.is_some() || inner.stop || inner.lent > 0 {
+            if inner.failed.is_some() || inner.stop {
                 return true;
             }
             drop(inner);
@@ -366,8 +329,7 @@ impl Segments {
     /// once a second.
     pub(crate) fn run_preparer(&self, changed: impl Fn()) {
         loop {
-            let is_held_back = self.inner.lock().held_back;
-            let tried = if is_held_back { Ok(false) } else { self.prepare_one() };
+            let tried = self.prepare_one();
             changed();
             let mut inner = self.inner.lock();
             if inner.stop {
@@ -383,39 +345,6 @@ impl Segments {
                 }
             }
         }
-    }
-
-    /// Lets the preparer begin, where it was to wait for that (`Options::spares_wait`).
-    pub(crate) fn let_prepare(&self) {
-        self.inner.lock().held_back = false;
-        self.changed.notify_all();
-    }
-
-    /// Removes a spare that is not the last one, so that its room is somebody else's until [`Segments::end_loan`]; `false`: there is none
-    /// to lend, or it cannot be removed (G8).
-    pub(crate) fn lend_spare(&self) -> bool {
-        let spare = {
-            let mut inner = self.inner.lock();
-            if inner.is_short() || inner.stop {
-                return false;
-            }
-            inner.lent += 1;
-            inner.spares.pop_back()
-        };
-        let removed = spare.is_some_and(|spare| {
-            drop(spare.files);
-            spare::remove(&self.env, &spare.path).is_ok()
-        });
-        if !removed {
-            self.end_loan();
-        }
-        removed
-    }
-
-    /// Lets spares be prepared again.
-    pub(crate) fn end_loan(&self) {
-        self.inner.lock().lent -= 1;
-        self.changed.notify_all();
     }
 
     /// Ends the preparer.

@@ -150,7 +150,7 @@ impl Generator {
 #[test]
 fn generated_regular_expressions_match_as_in_postgresql() {
     let Some(both) = Both::start() else { return };
-    let mut generator = Generator(20_260_728);
+    let mut generator = Generator(20_260_729);
     let mut script = String::new();
     for _ in 0..400 {
         let (pattern, text) = (generator.expression(3, &mut Some(0)), generator.text());

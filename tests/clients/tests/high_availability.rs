@@ -165,7 +165,8 @@ fn a_promotion_never_leaves_commits_that_wait_for_ever() {
     nodes.until_shown("c follows", &c, &expected);
     client.batch_execute("CALL collie_set_option('replication.quorum', 'majority')").expect("it is set");
     nodes.until("the change is over", || {
-        value::<Option<String>>(&mut client, "SELECT max(quorum) FROM collie_quorum WHERE list_before IS NULL").as_deref()
+        value::<Option<String>>(&mut client, "SELECT max(quorum) FROM collie_quorum WHERE list_before IS NULL")
+            .as_deref()
             == Some("ANY 2 (a, b, c)")
     });
     put(&mut client, 10..12);

@@ -46,7 +46,7 @@ fn mode(path: &Path) -> u32 {
 fn copy_key(from: &Place, to: &Place) {
     let name = "replication.key";
     fs::create_dir_all(to.data()).expect("a directory");
-    fs::set_permissions(to.data(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    fs::set_permissions(to.data(), fs::Permissions::from_mode(0o755)).expect("it is ours");
     fs::copy(from.data().join(name), to.data().join(name)).expect("the primary has made its key");
 }
 
@@ -111,7 +111,7 @@ fn a_pair_is_made_by_copying_the_key() {
     primary.connect().batch_execute("INSERT INTO notes VALUES (4)").expect("SQL");
     until_rows(&replica, 4, &[&here, &there]);
     assert!(replica.stop().success());
-    fs::set_permissions(there.data().join("replication.key"), PermissionsExt::from_mode(0o640)).expect("it is ours");
+    fs::set_permissions(there.data().join("replication.key"), fs::Permissions::from_mode(0o640)).expect("it is ours");
     let refused = Server::refused(&there.data(), &follow);
     assert!(refused.line().contains("chmod 0600 "), "{refused:?}");
 }
@@ -275,7 +275,7 @@ fn files_are_their_owners_alone() {
     for dir in [here.data(), there.data(), here.beside("copied-log"), restored] {
         assert_eq!(open_to_others(&dir), [""; 0], "{}", dir.display());
     }
-    fs::set_permissions(there.data(), PermissionsExt::from_mode(0o777)).expect("it is ours");
+    fs::set_permissions(there.data(), fs::Permissions::from_mode(0o777)).expect("it is ours");
     let refused = Server::refused(&there.data(), &["--replica-of", "127.0.0.1:1"]);
     assert!(refused.line().contains("has mode 0777") && refused.line().contains("chmod 0700 "), "{refused:?}");
 }

@@ -61,7 +61,7 @@ fn seconds(settings: &ReplicationSettings, question: &str, cores: f64) -> f64 {
         }
         "delay" => {
             // Ten commits at one a second, and the others; a second until the last one is over.
-            let slow = if settings.small { 1.0 } else { 10.0 };
+            let slow: f64 = if settings.small { 1.0 } else { 10.0 };
             START_S + runs * (slow.max(time) + 4.0 * (time + 1.2))
         }
         "failover" => {

@@ -262,7 +262,7 @@ mod tests {
                         *byte ^= 0x10;
                     }
                 });
-                let is_long = at < [50, 72, 32][usize::from(message)];
+                let is_long = [50, 72, 32].get(usize::from(message)).is_some_and(|length| at < *length);
                 assert_eq!(changed.is_err(), is_long, "byte {at} of message {message}");
             }
             for grown in [false, true] {
@@ -285,11 +285,11 @@ mod tests {
         let greeting = Caller::new(&ring, ASKS, [1; WORD]).greeting();
         let (challenge, _) = Listener::greeted(&ring, &ASKS, &[2; WORD], &greeting).unwrap();
         let (recorded, _) = Caller::new(&ring, ASKS, [1; WORD]).answer(&challenge).unwrap();
-        for (nonce, answer) in [([9; WORD], &recorded[..]), ([2; WORD], &challenge[40..])] {
+        for (nonce, answer) in [([9; WORD], &recorded[..]), ([2; WORD], challenge.split_at(40).1)] {
             let (_, listening) = Listener::greeted(&ring, &ASKS, &nonce, &greeting).unwrap();
             assert_eq!(listening.answered(answer).err(), Some(Mistrust::WrongProof));
         }
-        for bytes in [&[][..], &[1], &[2; 42], &greeting[..41]] {
+        for bytes in [&[][..], &[1], &[2; 42], greeting.split_at(41).0] {
             assert_eq!(Listener::greeted(&ring, &ASKS, &[2; WORD], bytes).err(), Some(Mistrust::Malformed));
         }
         assert_eq!(Caller::new(&ring, ASKS, [1; WORD]).answer(&[0; 39]).err(), Some(Mistrust::Malformed));

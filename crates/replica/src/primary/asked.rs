@@ -15,6 +15,8 @@
 //! - A4. The leader counts for every list that names it, with what was on its disk before it promised a higher term: its promise is one that a
 //!   promotion by that list may need, as any member's is, and says as much. What reaches its disk later counts for nothing: the node that
 //!   got the promise may lack it.
+//! - A5. A leader that finds a change between two lists when it begins to lead brings it to its end before it begins another one, back
+//!   neither: the change may be over by a record that it does not have, and a node that has that record goes by the new list alone.
 //!
 //! Checked by the model in `asked_model_tests.rs`: every interleaving of small changes, commits and promotions.
 

@@ -41,6 +41,8 @@ enum Mistake {
     EndsWhatItFinds,
     /// Who is promoted goes by the list of the beginning.
     LeadsByItsWords,
+    /// A leader leaves a change that it found for another list.
+    LeavesWhatItFinds,
     /// The leader counts for itself what reaches its disk behind its promise of a higher term.
     CountsBehindItsPromise,
 }
@@ -58,6 +60,8 @@ struct State {
     leader: Option<usize>,
     /// The term in which it leads: 1, and 2 once one was promoted.
     term: u8,
+    /// Whether the change that goes on was found by the leader when it was promoted (A5).
+    found: bool,
     /// How many records the leader had when it promised a higher term, if it has.
     promised: Option<usize>,
     /// Whom the one that leads has heard of.
@@ -73,7 +77,16 @@ struct State {
 }
 
 /// What two states have to have in common to be one.
-type Key = (Vec<Record>, [Vec<Record>; 3], (Option<usize>, u8, Option<usize>), [bool; 3], [Asked; 2], [Lsn; 2], usize, usize);
+type Key = (
+    Vec<Record>,
+    [Vec<Record>; 3],
+    (Option<usize>, u8, Option<usize>, bool),
+    [bool; 3],
+    [Asked; 2],
+    [Lsn; 2],
+    usize,
+    usize,
+);
 
 struct Model {
     mistake: Mistake,
@@ -138,6 +151,7 @@ impl Model {
             leader: self.first,
             term: 1,
             promised: None,
+            found: false,
             heard: [true; 3],
             quorum,
             right: self.start.clone(),
@@ -174,7 +188,8 @@ impl Model {
                 todo.push(next);
             }
         }
-        if state.changes < self.changes_max && state.log.len() < log_max {
+        let may_change = !state.found || state.right.lists().count() < 2 || self.mistake == Mistake::LeavesWhatItFinds;
+        if state.changes < self.changes_max && state.log.len() < log_max && may_change {
             for list in self.lists.clone() {
                 let asked = match self.mistake {
                     Mistake::ForgetsTheListBefore => Asked::from(state.right.list().cloned()).changed_to(list),
@@ -205,6 +220,7 @@ impl Model {
             unnoted.quorum.ask(state.quorum.asked().clone()); // as `Synchronous::tick` does
             unnoted.quorum.until(state.quorum.over_at());
             todo.push(self.settled(state, unnoted)?);
+            over.found = false;
             self.note(&mut over, state.right.changed());
             todo.push(self.settled(state, over)?);
         } else if state.leader.is_some() {
@@ -241,10 +257,11 @@ impl Model {
         let log = state.logs[who].clone();
         let right = self.known(&log).1;
         let mut quorum = Quorum::new(Asked::default(), Degrade::Wait).led_by(NAMES[who]);
-        let (term, promised) = (2, None);
+        let (term, promised, found) = (2, None, right.is_changing());
         let connections = NAMES.map(|name| if name == NAMES[who] { 0 } else { quorum.connected(name) });
         let (leader, heard, settled) = (Some(who), [false; 3], lsn(log.len()));
-        let mut next = State { log, leader, term, promised, heard, quorum, connections, settled, ..state.clone() };
+        let mut next =
+            State { log, leader, term, promised, found, heard, quorum, connections, settled, ..state.clone() };
         let asked = match self.mistake {
             Mistake::EndsWhatItFinds => right.changed(),
             Mistake::LeadsByItsWords => self.start.clone(),
@@ -385,7 +402,7 @@ impl State {
         (
             self.log.clone(),
             self.logs.clone(),
-            (self.leader, self.term, self.promised),
+            (self.leader, self.term, self.promised, self.found),
             self.heard,
             [self.right.clone(), self.quorum.asked().clone()],
             [self.settled, self.quorum.confirmed().durable],
@@ -460,9 +477,11 @@ fn each_rule_of_a_change_is_needed() {
     ] {
         check(mistake, wrong, &|model| model);
     }
-    for (mistake, wrong) in
-        [(Mistake::EndsWhatItFinds, "two win in one term"), (Mistake::LeadsByItsWords, "lacks what was answered")]
-    {
+    for (mistake, wrong) in [
+        (Mistake::EndsWhatItFinds, "two win in one term"),
+        (Mistake::LeadsByItsWords, "lacks what was answered"),
+        (Mistake::LeavesWhatItFinds, "lacks what was answered"),
+    ] {
         check(mistake, wrong, &|model| model.promoting(2, 1));
     }
     let check_own = |mistake| {

@@ -186,7 +186,9 @@ fn the_leader_counts_for_each_list_that_names_it() {
     let confirmed = quorum.confirmed();
     assert_eq!((confirmed.received, confirmed.durable, confirmed.applied), (Lsn::new(90), Lsn::new(80), Lsn::new(70)));
     assert!(quorum.on_ack("b", b, at(120, 120, 120)) && quorum.confirmed().durable == Lsn::new(100));
-    assert!(!quorum.on_own(Lsn::new(60)) && quorum.on_own(Lsn::new(130)) && quorum.confirmed().durable == Lsn::new(120));
+    assert!(
+        !quorum.on_own(Lsn::new(60)) && quorum.on_own(Lsn::new(130)) && quorum.confirmed().durable == Lsn::new(120)
+    );
 
     let mut quorum = Quorum::new(list("a"), Degrade::After(Duration::ZERO)).led_by("a");
     let b = quorum.connected("b");

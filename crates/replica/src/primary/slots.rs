@@ -419,7 +419,7 @@ impl Slots {
             state: slot.shown_state(),
             is_connected: slot.is_connected(),
             problem: slot.trouble.mark().map(|(_, why)| why.to_owned()),
-            delay: slot.history.newest(now_ns).filter(|_| slot.stat.state == SlotState::Streaming),
+            delay: slot.history.newest(now_ns).filter(|_| slot.shown_state() == SlotState::Streaming),
             summary: slot.history.summary(),
             totals: slot.history.totals(),
             owed_ns: slot.owed_ns(&marks, durable, now_ns),

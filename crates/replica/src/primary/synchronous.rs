@@ -10,7 +10,10 @@
 //! - Y5. What the leader counts for itself was on its disk before it promised a higher term (A4 of `asked.rs`): the promise is looked at
 //!   behind the position.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use collie_base::Lsn;
 use parking_lot::Mutex;
@@ -22,6 +25,8 @@ use super::{Asked, Change, Degrade, Quorum, Sent, Source};
 #[derive(Debug)]
 pub struct Synchronous {
     quorum: Mutex<Quorum>,
+    /// Whether the change that goes on was there when the node began to lead (A5 of `asked.rs`). Written under `quorum`.
+    found: AtomicBool,
     shows: watch::Sender<Lsn>,
 }
 
@@ -53,13 +58,17 @@ pub(super) struct Membership {
 impl Synchronous {
     /// Nobody has reported yet.
     pub fn new(asked: impl Into<Asked>, degrade: Degrade) -> Arc<Self> {
-        Arc::new(Self { quorum: Mutex::new(Quorum::new(asked, degrade)), shows: watch::Sender::new(Lsn::ZERO) })
+        Self::of(Quorum::new(asked, degrade))
     }
 
     /// Of the node that has this name in lists, which asks nobody yet.
     pub fn led_by(name: &str, degrade: Degrade) -> Arc<Self> {
-        let quorum = Quorum::new(Asked::default(), degrade).led_by(name);
-        Arc::new(Self { quorum: Mutex::new(quorum), shows: watch::Sender::new(Lsn::ZERO) })
+        Self::of(Quorum::new(Asked::default(), degrade).led_by(name))
+    }
+
+    fn of(quorum: Quorum) -> Arc<Self> {
+        let (found, shows) = (AtomicBool::new(false), watch::Sender::new(Lsn::ZERO));
+        Arc::new(Self { quorum: Mutex::new(quorum), found, shows })
     }
 
     /// Has those asked that `choose` makes of who is asked now, for the database that it counts for; `None` leaves it as it is. `note` writes
@@ -110,6 +119,7 @@ impl Synchronous {
         note: impl FnOnce(&Asked) -> Result<Lsn, E>,
     ) -> Result<(), E> {
         let mut quorum = self.quorum.lock();
+        self.found.store(asked.lists().count() > 1, Ordering::Relaxed);
         quorum.ask(asked);
         let asks = quorum.asks_others();
         source.count_replicas(asks);
@@ -120,6 +130,12 @@ impl Synchronous {
         drop(quorum);
         self.shows.send_replace(source.show());
         Ok(())
+    }
+
+    /// Returns whether the node found a change when it began to lead that is not over: no other one may begin (A5 of `asked.rs`).
+    pub fn found_change(&self) -> bool {
+        let _whole = self.quorum.lock();
+        self.found.load(Ordering::Relaxed)
     }
 
     /// Returns whether commits wait for any node but the leader.
@@ -167,6 +183,9 @@ impl Synchronous {
         let change = quorum.tick(durable, now_ns, may_degrade)?;
         // Before anybody is asked anew: the newest record is the one in force.
         let noted = note(quorum.asked(), quorum.is_degraded());
+        if change == Change::Changed && noted.is_ok() {
+            self.found.store(false, Ordering::Relaxed);
+        }
         match change {
             Change::Degraded | Change::Restored => source.count_replicas(change == Change::Restored),
             Change::Changed if noted.is_err() => {

@@ -182,7 +182,12 @@ pub const KEYS: &[Key] = &[
         "100000",
         "Advisory locks that one session may hold; the next one is refused with 53200.",
     ),
-    key("server.max_connections", Kind::Count, "1000", "Sessions at one time; the next one is refused with 53300. Connections that have not sent their start-up message are no sessions: there may be 256 of them, and a further one ends the oldest."),
+    key(
+        "server.max_connections",
+        Kind::Count,
+        "1000",
+        "Sessions at one time; the next one is refused with 53300. Connections that have not sent their start-up message are no sessions: there may be 256 of them, and a further one ends the oldest.",
+    ),
     key(
         "server.max_message_size",
         Kind::Bytes,
@@ -476,7 +481,7 @@ pub const KEYS: &[Key] = &[
     key("wal.ring_size", Kind::Bytes, "16MiB", "Log bytes in memory; a power of two."),
     key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
     key("wal.slots", Kind::Count, "64", "Threads that append without sharing a slot."),
-    key("wal.spares", Kind::Count, "2", "Segment files prepared ahead; one more is kept for emergencies. With 2 or more, one is a reserve for DELETE, TRUNCATE and DROP on a full disk."),
+    key("wal.spares", Kind::Count, "2", "Segment files prepared ahead; one more is kept for emergencies."),
     key(
         "wal.sync_every",
         Kind::Count,

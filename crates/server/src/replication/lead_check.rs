@@ -26,11 +26,7 @@ use std::{
 
 use collie_env::Env;
 use collie_replica::{database::leading, key::KeyFile, packet::TermKind};
-use tokio::{
-    runtime::Handle,
-    sync::Mutex,
-    task::block_in_place,
-};
+use tokio::{runtime::Handle, sync::Mutex, task::block_in_place};
 
 use super::{
     candidate::Node,
@@ -65,7 +61,8 @@ impl Freshness {
         let before = self.fresh_ns.load(Ordering::Acquire);
         if now_ns.saturating_sub(before) <= self.gap_ns {
             // Another thread that moved it meanwhile had as good a reason.
-            let _moved = self.fresh_ns.compare_exchange(before, now_ns.max(before), Ordering::AcqRel, Ordering::Acquire);
+            let _moved =
+                self.fresh_ns.compare_exchange(before, now_ns.max(before), Ordering::AcqRel, Ordering::Acquire);
         }
     }
 

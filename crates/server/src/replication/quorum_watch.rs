@@ -22,8 +22,7 @@ impl QuorumWatch {
         }
         let is_there = |name: &String| {
             let streams = |slot: &&SlotStat| matches!(slot.state, SlotState::Streaming | SlotState::CatchingUp);
-            slots.iter().filter(streams).any(|slot| slot.name == *name)
-                || stat.counts_itself.as_ref() == Some(name)
+            slots.iter().filter(streams).any(|slot| slot.name == *name) || stat.counts_itself.as_ref() == Some(name)
         };
         // Of both lists while the one changes to the other: commits wait for both.
         let (mut members, mut missing) = (BTreeSet::<&String>::new(), BTreeSet::<String>::new());
@@ -31,8 +30,7 @@ impl QuorumWatch {
             members.extend(list.members());
             missing.extend(list.members().iter().filter(|name| !is_there(name)).cloned());
         }
-        let is_short =
-            |list: &QuorumList| list.members().iter().filter(|name| is_there(name)).count() < list.needed();
+        let is_short = |list: &QuorumList| list.members().iter().filter(|name| is_there(name)).count() < list.needed();
         let state = match stat.degraded {
             true => QuorumState::Degraded,
             false if asked.lists().any(is_short) => QuorumState::Short,

@@ -79,6 +79,10 @@ pub(crate) async fn rebuild(
 ) -> Result<Cloned, ServeError> {
     let partial = partial_of(data);
     remove(env, &partial)?;
+    if is_there(env, data)? && is_empty(env, data)? {
+        // What is filled is its owner's alone, whoever made the directory.
+        env.files.close_to_others(data).map_err(failed("close to others", data))?;
+    }
     let key = key_of(config, data, env);
     let cloned = fill(primary, &partial, node, (&follow_options(config, node), &key), env).await?;
     plant(&cloned, node, &partial, env).map_err(|error| ServeError::Open(error.into()))?;
@@ -312,7 +316,8 @@ mod tests {
             .flat_map(|call| (1..20).step_by(2).flat_map(move |again| (0..3).map(move |seed| (call, again, seed))))
         {
             let (env, disk) = Env::simulated(seed);
-            let stays = ["diverged/1", "samples/1", "models/1", "copies/1", "promise", "replication.key", "lost+found/1"];
+            let stays =
+                ["diverged/1", "samples/1", "models/1", "copies/1", "promise", "replication.key", "lost+found/1"];
             stays.iter().for_each(|name| put(&env, &data.join(name), b"stays"));
             for name in ["control", "wal/1", "slots"] {
                 put(&env, &data.join(name), b"old");

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | there is none | `replication.quorum` |
 //! | this node's, made with `replication.quorum` as it is | who is noted |
-//! | this node's, made with another `replication.quorum` | a change from who is noted to `replication.quorum`: it is the newer one |
+//! | this node's, made with another `replication.quorum` | a change from who is noted to `replication.quorum`: it is the newer one; while a change between two lists goes on, who is noted |
 //! | another node's | who is noted: what that node's configuration says is nobody else's business |
 //! | any, and this node was promoted by force where too few of those noted can be reached | no other node (C5 of `candidate.rs`) |
 //!
@@ -177,7 +177,10 @@ impl Redundancy {
         };
         let words = list_text(self.configured.as_ref());
         if note.node == self.source.database().node_id() && note.configured != words {
-            let changed = asked.changed_to(self.configured.clone());
+            let changed = match asked.lists().count() > 1 {
+                true => asked.clone(), // A5 of `asked.rs`
+                false => asked.changed_to(self.configured.clone()),
+            };
             if changed != asked {
                 let before = &note.configured;
                 say(format!("replication.quorum was \"{before}\" when it was last read: commits wait for {changed}"));
@@ -220,6 +223,14 @@ impl Redundancy {
         }
         if !self.begin() {
             return Err(SqlError::new(SqlState::IO_ERROR, "the log does not take the record of who is asked before"));
+        }
+        let is_same = self.stat().asked.list() == list.as_ref();
+        if self.synchronous.found_change() && !is_same {
+            let asked = self.stat().asked;
+            let text =
+                format!("a change of replication.quorum that another node began is not over: commits wait for {asked}");
+            let error = SqlError::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, text);
+            return Err(error.hint("Try again once collie_quorum shows one list."));
         }
         let failed = |error: EngineError| match db.is_log_held() {
             true => SqlError::new(

@@ -230,7 +230,7 @@ fn formatted(template: &Template, rounded: impl FnOnce(usize) -> (bool, String, 
             Item::Group if in_fraction || digit > first => out.push(','),
             Item::Group => blank(&mut out),
             // The number ends here, and with it the answer, whatever the template has behind the point.
-            Item::Point if fraction.is_empty() && finite && !too_wide => {
+            Item::Point if fraction.is_empty() && !too_wide => {
                 out.push_str(lead.take().unwrap_or(""));
                 return Ok(out);
             }
@@ -308,7 +308,7 @@ fn inexact_to_char(number: f64, digits: usize, template: &str) -> Result<Value> 
         }
         let whole = format!("{magnitude:.0}").len();
         let scale = scale.min(digits.saturating_sub(whole));
-        (number < 0.0, format!("{magnitude:.scale$}"), scale)
+        (number.is_sign_negative(), format!("{magnitude:.scale$}"), scale)
     })
 }
 

@@ -47,8 +47,8 @@ mod subquery;
 mod target_row;
 mod update;
 
-pub(crate) use context::{cancelled, check_cancel};
 pub use context::{Aside, EvalParts, ExecContext, RowSink, Step, VirtualTables};
+pub(crate) use context::{cancelled, check_cancel};
 pub use error::from_engine;
 pub use execution::Execution;
 pub(crate) use held::{Held, Kept};

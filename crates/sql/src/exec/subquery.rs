@@ -91,9 +91,8 @@ pub(crate) fn eval(id: usize, run: &mut Run<'_>, env: &Env<'_>) -> Result<Value>
         return Ok(value.clone());
     }
     let (mut values, mut kept) = (Vec::new(), Kept::by("a subquery"));
-    let value = with_state(id, sub, run, env, &mut |state, run, env| {
-        single(state, sub, (&mut values, &mut kept), run, env)
-    })?;
+    let value =
+        with_state(id, sub, run, env, &mut |state, run, env| single(state, sub, (&mut values, &mut kept), run, env))?;
     kept.end(run.held);
     if !sub.correlated {
         run.subs[id].once = Some(Once::Value(value.clone()));

@@ -80,7 +80,7 @@ impl Effective {
         let read = Self {
             date_style,
             date_order,
-            zone: Zone::of_setting(settings.get("timezone")).map(|(zone, _)| zone).unwrap_or_default(),
+            zone: Zone::of_shown(settings.get("timezone")).unwrap_or_default(),
             bytea_output: match settings.get("bytea_output") {
                 "escape" => ByteaOutput::Escape,
                 _ => ByteaOutput::Hex,

@@ -145,7 +145,9 @@ fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl F
             say(Severity::Failure, "store", format!("writes wait, {waiting} of them now, since flushes fail: {cause}"));
         }
         (Some(trouble), _) => {
-            let text = format!("{trouble}: it is tried again; writes wait once the log has reached two limits (wal.max_total_wal_size)");
+            let text = format!(
+                "{trouble}: it is tried again; writes wait once the log has reached two limits (wal.max_total_wal_size)"
+            );
             say(Severity::Warning, "store", text);
         }
         (None, Some(cause)) if stalls.is_stopped => {
@@ -154,7 +156,8 @@ fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl F
         (None, _) => {}
     }
     for (tree, why) in failed {
-        let text = format!("tree {tree} of the levels failed, and is written anew from memory by its next flush: {why}");
+        let text =
+            format!("tree {tree} of the levels failed, and is written anew from memory by its next flush: {why}");
         say(Severity::Warning, "store", text);
     }
 }

@@ -172,11 +172,9 @@ impl Unconfirmed {
         let text = "terminating connection while its commit waits for replicas";
         let error = SqlError::new(SqlState::ADMIN_SHUTDOWN, text);
         let detail = match self.receipt.csn {
-            Some(_) => format!(
-                "The transaction is {}: whether it is kept is not known. Token {}.",
-                self.text(),
-                self.token
-            ),
+            Some(_) => {
+                format!("The transaction is {}: whether it is kept is not known. Token {}.", self.text(), self.token)
+            }
             None => format!("What the transaction has read is {}.", self.text()),
         };
         error.detail(detail).hint("Connect to the server that leads, and look whether the transaction is there.")

@@ -167,7 +167,11 @@ fn no_tag_leaves_without_the_replicas_but_for_a_cancel() {
     let world = World::new(None);
     let ended = |heard: &Heard, what: &str| {
         assert_eq!(heard.words, ["fatal 57P01"], "{what}");
-        assert!(heard.detail.contains("not confirmed by") && heard.detail.contains("Token "), "{what}: {}", heard.detail);
+        assert!(
+            heard.detail.contains("not confirmed by") && heard.detail.contains("Token "),
+            "{what}: {}",
+            heard.detail
+        );
     };
     let answered = world.heard(INSERT, |world, _, _| world.confirm());
     assert_eq!((answered.words, world.rows()), (vec!["INSERT 0 1".to_owned()], "1".to_owned()));
@@ -188,7 +192,10 @@ fn no_tag_leaves_without_the_replicas_but_for_a_cancel() {
     assert_eq!(world.rows(), "4");
 
     let canceled = world.heard(INSERT, |world, pid, _| assert!(world.database.cancel_backend(pid)));
-    assert_eq!((canceled.words, world.rows()), (vec!["warning 01000".to_owned(), "INSERT 0 1".to_owned()], "5".to_owned()));
+    assert_eq!(
+        (canceled.words, world.rows()),
+        (vec!["warning 01000".to_owned(), "INSERT 0 1".to_owned()], "5".to_owned())
+    );
 
     let asked = world.heard(INSERT, |world, pid, runs| {
         world.lead.is_asking.store(true, SeqCst);

@@ -377,7 +377,6 @@ impl Session {
         }
         self.ensure_transaction()?;
         if planned.analyzed.writes {
-            self.engine.note_purpose(planned.verb == Verb::Delete);
             draining(client, self.wait_for_room()).await?;
         }
         loop {

@@ -417,6 +417,7 @@ fn check_time_zone(value: &str) -> Result<String> {
     match Zone::of_setting(value) {
         Ok((_, shown)) => Ok(shown),
         Err(ZoneError::Unknown) => Err(refused()),
+        Err(ZoneError::Range) => Err(refused().detail("UTC timezone offset is out of range.")),
         Err(ZoneError::Interval(detail)) => Err(refused().detail(detail)),
         Err(ZoneError::LeapSeconds) => Err(SqlError::new(
             SqlState::INVALID_PARAMETER_VALUE,

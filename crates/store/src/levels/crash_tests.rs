@@ -367,13 +367,16 @@ fn tree_that_failed_is_written_anew_in_the_same_life() {
                     anew += 1;
                     if write_anew(&levels, cf, f, rows).is_err() {
                         again += 1;
-                        let found = Model::observed(&open(&Env::over(disk.power_cut(call), 9), Path::new(DIR)).0).unwrap();
+                        let point = disk.crash_point();
+                        let cut = Env::over(point.state(&point.none_kept()), 9);
+                        let found = Model::observed(&open(&cut, Path::new(DIR)).0).unwrap();
                         found.judge(before, *op).unwrap_or_else(|error| panic!("call {call}, {second}: {error}"));
                         write_anew(&levels, cf, f, rows).unwrap();
                     }
                     disk.clear_faults();
                     assert!(levels.failure(tree(&levels, cf)).is_none() && levels.to_be_replaced().is_empty());
-                    assert!(env.files.list(&failed).is_err(), "the files that failed are gone");
+                    // Where no call failed again: what cannot be removed goes with the next open.
+                    assert!(second < 100 || env.files.list(&failed).is_err(), "the files that failed are gone");
                 } else {
                     let retry = step(&mut levels, &env, *op, after);
                     retry.unwrap_or_else(|again| panic!("call {call}: {error}, then {again}"));

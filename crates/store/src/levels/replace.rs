@@ -14,9 +14,7 @@ use std::collections::BTreeMap;
 
 use collie_base::{CfId, Lsn};
 
-use super::{
-    Edit, Job, KEY_BYTES_MAX, Levels, LevelsError, RUNS_DUE, TreeId, VALUE_BYTES_MAX, backend::Effort,
-};
+use super::{Edit, Job, KEY_BYTES_MAX, Levels, LevelsError, RUNS_DUE, TreeId, VALUE_BYTES_MAX, backend::Effort};
 use crate::manifest::{Flush, KnownTree, Tree};
 
 /// Takes the next rows of a tree that is written anew: they ascend by (family, key), from batch to batch too, and each has a value.
@@ -122,7 +120,8 @@ impl Levels {
                 return Err(invalid("rows that do not ascend"));
             }
             for row in rows {
-                let fits = row.key.len() <= KEY_BYTES_MAX && row.value.is_some_and(|value| value.len() <= VALUE_BYTES_MAX);
+                let fits =
+                    row.key.len() <= KEY_BYTES_MAX && row.value.is_some_and(|value| value.len() <= VALUE_BYTES_MAX);
                 let count = keys.get_mut(&row.cf).filter(|_| fits && row.csn < f);
                 *count.ok_or(invalid("a row that the tree cannot have"))? += 1;
             }

@@ -9,8 +9,11 @@ const LAST: u32 = 0x0010_FFFF;
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CharSet(Vec<(u32, u32)>);
 
+/// Says whether an ASCII character is of a class.
+type Holds = fn(u8) -> bool;
+
 /// Classes of characters that can be named.
-const CLASSES: [(&str, fn(u8) -> bool); 14] = [
+const CLASSES: [(&str, Holds); 14] = [
     ("alnum", |byte| byte.is_ascii_alphanumeric()),
     ("alpha", |byte| byte.is_ascii_alphabetic()),
     ("ascii", |_| true),

@@ -167,6 +167,8 @@ pub enum ZoneError {
     Unknown,
     /// Its offset has seconds.
     LeapSeconds,
+    /// Its offset is too large.
+    Range,
     /// It is an interval with months or days; the text is PostgreSQL's DETAIL.
     Interval(&'static str),
 }
@@ -277,19 +279,30 @@ impl Zone {
             if read.days != 0 {
                 return Err(ZoneError::Interval("Cannot specify days in time zone interval."));
             }
-            let east_s = i32::try_from(read.micros / SECOND_US).map_err(|_| ZoneError::Unknown)?;
-            return Self::of_offset(east_s).ok_or(ZoneError::Unknown);
+            let east_s = i32::try_from(read.micros / SECOND_US).map_err(|_| ZoneError::Range)?;
+            return Self::of_offset(east_s).ok_or(ZoneError::Range);
         }
         if let Some(hours) = number_of_hours(text) {
             #[expect(clippy::cast_possible_truncation, reason = "a cast of a float stops at the limits")]
-            return Self::of_offset((hours * 3_600.0) as i32).ok_or(ZoneError::Unknown);
+            return Self::of_offset((hours * 3_600.0) as i32).ok_or(ZoneError::Range);
         }
         if let Some(found) = Self::of_file(text) {
             return Ok(found);
         }
+        // What C reads as a number too.
+        if matches!(text.trim_start_matches(['+', '-']).to_ascii_lowercase().as_str(), "inf" | "infinity" | "nan") {
+            return Err(ZoneError::Range);
+        }
         let upper = text.to_ascii_uppercase();
         let zone = Self::of_posix(&upper).ok_or(ZoneError::Unknown)?;
         if zone.east_s % 60 == 0 { Ok((zone, upper)) } else { Err(ZoneError::LeapSeconds) }
+    }
+}
+
+impl Zone {
+    /// Reads the form in which the setting TimeZone is shown, which may have seconds.
+    pub fn of_shown(text: &str) -> Option<Self> {
+        Self::of_file(text).map(|(zone, _)| zone).or_else(|| Self::of_posix(text))
     }
 }
 
