@@ -47,6 +47,9 @@ mod map;
 mod replace;
 #[cfg(test)]
 mod rules_tests;
+mod sums;
+#[cfg(test)]
+mod sums_tests;
 mod view;
 
 use std::{
@@ -76,6 +79,7 @@ pub use self::{
     },
     error::LevelsError,
     replace::{AddRows, Replaced},
+    sums::{LevelSums, TableCheck},
 };
 use crate::manifest::{CARRY_BYTES_MAX, Flush, KnownTree, Manifest, Record, Tree};
 
@@ -163,7 +167,8 @@ impl Levels {
         };
         for known in named.values() {
             let opened = levels.guarded(known, |backend| backend.open(known.tree.id));
-            opened.map_err(|error| levels.refuse(known, error))?;
+            let opened = opened.map_err(|error| levels.refuse(known, error));
+            opened.map_err(|error| Self::blame(&*levels.files, dir, known, error))?;
             levels.jobs.get_mut().insert(known.tree.id, Arc::default());
         }
         let mut deleted_dirs = Vec::new();
@@ -658,13 +663,9 @@ impl Levels {
         }
     }
 
+    #[allow(clippy::unused_self, reason = "called beside `fail`, which marks the tree")]
     fn refuse(&self, known: &KnownTree, error: BackendError) -> LevelsError {
-        let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
-        match error {
-            BackendError::Damaged { path, what } => LevelsError::TreeDamaged { path, cfs, flush_lsn, what },
-            BackendError::NoSpace { path } => LevelsError::NoSpace { op: "write tables in", path },
-            BackendError::Failed { path, source } => LevelsError::Io { op: "use", path, source },
-        }
+        LevelsError::of_tree(known, error)
     }
 
     fn remove_tree_dir(&self, tree: TreeId) -> Result<(), LevelsError> {

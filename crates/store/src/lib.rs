@@ -95,8 +95,8 @@ pub use family::{
 pub use index::{BTreeIndex, OrderedIndex, PartitionedIndex, RowIndex, Span};
 pub use key::Key;
 pub use levels::{
-    AddRows, Compacted, Compression, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, Levels,
-    LevelsError, LevelsFound, LevelsNoted, Replaced, TreeId, TreeStat, TreeState, TreeWritten,
+    AddRows, Compacted, Compression, Edit, Entry, FLUSH_FLOOR_BYTES, Flushed, LevelOptions, LevelStat, LevelSums,
+    Levels, LevelsError, LevelsFound, LevelsNoted, Replaced, TableCheck, TreeId, TreeStat, TreeState, TreeWritten,
 };
 pub use manifest::{check_manifest, sample_manifest};
 #[cfg(feature = "trace-oracle")]

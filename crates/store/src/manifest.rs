@@ -58,7 +58,7 @@ pub fn check_manifest(bytes: &[u8]) -> bool {
 pub fn sample_manifest() -> Vec<u8> {
     use collie_base::{CfId, Lsn};
     let tree = |id, cfs: &[u32], lsn| Tree {
-        id: crate::levels::TreeId::new(id),
+        id: TreeId::new(id),
         flush: Flush { lsn: Lsn::new(lsn), live_keys: lsn / 100 },
         ceiling: Lsn::new(lsn),
         cfs: cfs.iter().copied().map(CfId::new).collect(),
@@ -123,15 +123,17 @@ impl Manifest {
         let (state, torn_bytes) = match Self::read(&*env.files, dir)? {
             Some(contents) => (contents.state, Some(contents.torn_bytes)),
             None if fresh_allowed => (State::default(), None),
-            None => {
-                let (path, what) = (dir.join(NAME), "there are trees but no MANIFEST");
-                return Err(LevelsError::ManifestDamaged { path, offset: 0, what });
-            }
+            None => return Err(Self::missing(dir)),
         };
         let found = Found { created: torn_bytes.is_none(), torn_bytes: torn_bytes.unwrap_or(0) as u64 };
         let (files, random) = (env.files.clone(), env.random.clone());
         let manifest = Self { files, random, dir: dir.to_owned(), state, open: None, rewrites: 0, to_read: true };
         Ok((manifest, found))
+    }
+
+    /// Says what it means that `dir` has trees and no such file.
+    pub(crate) fn missing(dir: &Path) -> LevelsError {
+        LevelsError::ManifestDamaged { path: dir.join(NAME), offset: 0, what: "there are trees but no MANIFEST" }
     }
 
     /// Reads the file in `dir`; `None` when there is none.
@@ -199,6 +201,29 @@ impl Manifest {
         let mut next = self.state.clone();
         next.replace(old, new).map_err(|what| LevelsError::InvalidCall { what })?;
         self.rewrite_as(next)
+    }
+
+    /// Reads the file again, compares it with what is in memory, and writes it anew where it differs. Returns what was wrong, if
+    /// anything was.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`: it could not be read or written.
+    pub(crate) fn mend(&mut self) -> Result<Option<LevelsError>, LevelsError> {
+        if self.open.is_none() {
+            return Ok(None); // N3: the next change writes it
+        }
+        let wrong = match Self::read(&*self.files, &self.dir) {
+            Ok(Some(contents)) if contents.state == self.state && contents.torn_bytes == 0 => return Ok(None),
+            Ok(Some(_)) => {
+                let (path, what) = (self.dir.join(NAME), "it says something else than was written");
+                LevelsError::ManifestDamaged { path, offset: 0, what }
+            }
+            Ok(None) => Self::missing(&self.dir),
+            Err(error @ (LevelsError::ManifestDamaged { .. } | LevelsError::NewerFormat { .. })) => error,
+            Err(error) => return Err(error),
+        };
+        self.rewrite_as(self.state.clone())?;
+        Ok(Some(wrong))
     }
 
     /// Writes what it says to the directory `to`, which has no MANIFEST. Durable on return.

@@ -4,12 +4,14 @@
 //! at a time and keeps the record of what was flushed; a backend may panic, its caller catches that.
 
 use std::{
-    fmt::Debug,
-    io,
+    fmt::{self, Debug},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
 use collie_base::Lsn;
+
+use lsm_tree::checksum::ChecksummedWriter;
 
 use crate::levels::{Edit, Entry, TreeId, error::is_full};
 
@@ -80,11 +82,50 @@ pub(crate) trait LevelStore: Send + Sync + Debug {
     /// Returns the files that hold entries, each with how many.
     fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)>;
 
+    /// Returns the files that hold entries, each with the checksum of all its bytes ([`FileHash`]) as it was when it was written.
+    fn table_sums(&self, tree: TreeId) -> Vec<(PathBuf, u128)>;
+
+    /// Compares what says on disk which files hold entries with its own checksum, and with what is in memory.
+    fn check_list(&self, tree: TreeId) -> Result<(), BackendError>;
+
     /// Gives the tree's files second names, or copies, in `to`, which exists and is empty. Durable on return.
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError>;
 
     /// Lets go of a tree whose directory is about to be removed.
     fn forget(&self, tree: TreeId);
+}
+
+/// The checksum of a whole file, xxh3-128, as lists of tables have it: taken piece by piece.
+pub(crate) struct FileHash(ChecksummedWriter<io::Sink>);
+
+impl FileHash {
+    /// Of no bytes yet.
+    pub(crate) fn new() -> Self {
+        Self(ChecksummedWriter::new(io::sink()))
+    }
+
+    /// Takes the next bytes.
+    pub(crate) fn update(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).expect("a sink takes everything");
+    }
+
+    /// Returns the checksum of everything taken.
+    pub(crate) fn finish(&self) -> u128 {
+        self.0.checksum().into_u128()
+    }
+
+    /// Returns the checksum of these bytes.
+    pub(crate) fn of(bytes: &[u8]) -> u128 {
+        let mut hash = Self::new();
+        hash.update(bytes);
+        hash.finish()
+    }
+}
+
+impl Debug for FileHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FileHash").field(&self.finish()).finish()
+    }
 }
 
 /// Returns the directory of a tree.

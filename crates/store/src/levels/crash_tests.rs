@@ -146,6 +146,7 @@ const LIFE: &[Op] = &[
     Op::Flush(17, 70, &[(15, b"m", 61, Some(b"i")), (17, b"m", 61, Some(b"j"))]),
     Op::Compact(16),
     Op::Anew(17, 75),
+    Op::Anew(16, 76),
     Op::Drop(16),
     Op::Create(&[20]),
     Op::Flush(20, 80, &[(20, b"z", 71, Some(b"5")), (20, b"zz", 72, None)]),
@@ -205,7 +206,7 @@ fn write_anew(levels: &Levels, cf: u32, f: u64, rows: &Rows) -> Result<(), Level
     let rows: Vec<Edit<'_>> = rows.iter().map(|((cf, key), (value, csn))| edit(*cf, key, *csn, Some(value))).collect();
     let (first, second) = rows.split_at(rows.len() / 2);
     let old = tree(levels, cf);
-    let replaced = levels.replace_tree(old, Lsn::new(f), &mut |add| add(first).and_then(|()| add(second)))?;
+    let replaced = levels.replace_tree(old, Lsn::new(f), &[], &mut |add| add(first).and_then(|()| add(second)))?;
     assert!(replaced.tree != old && levels.tree_of(CfId::new(cf)) == Some(replaced.tree));
     assert_eq!(replaced.keys.values().sum::<u64>(), rows.len() as u64);
     Ok(())

@@ -7,7 +7,8 @@ use std::{
 
 use collie_base::{CfId, Lsn, Remedy};
 
-use crate::levels::TreeId;
+use crate::levels::{TreeId, backend::BackendError};
+use crate::manifest::KnownTree;
 
 /// Why a call failed. Unless a variant says otherwise, what was recorded before the call still holds.
 #[derive(Debug)]
@@ -88,6 +89,16 @@ impl LevelsError {
     pub(crate) fn io(op: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         if is_full(&source) { Self::NoSpace { op, path } } else { Self::Io { op, path, source } }
+    }
+
+    /// Says what a failure below means to a caller.
+    pub(crate) fn of_tree(known: &KnownTree, error: BackendError) -> Self {
+        let (cfs, flush_lsn) = (known.tree.cfs.clone(), known.tree.flush.lsn);
+        match error {
+            BackendError::Damaged { path, what } => Self::TreeDamaged { path, cfs, flush_lsn, what },
+            BackendError::NoSpace { path } => Self::NoSpace { op: "write tables in", path },
+            BackendError::Failed { path, source } => Self::Io { op: "use", path, source },
+        }
     }
 
     /// Says what the caller can do. Match on this, not on text.

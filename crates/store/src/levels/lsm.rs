@@ -19,8 +19,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap, VecDeque},
-    fmt,
-    io::{self, Write},
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -30,7 +29,6 @@ use collie_env::{Access, Files, read_all};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
     Table, Tree, UserKey, ValueType,
-    checksum::ChecksummedWriter,
     compaction::Leveled,
     config::{BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry},
     table::Scanner,
@@ -39,7 +37,7 @@ use parking_lot::Mutex;
 
 use crate::levels::{
     Compression, Edit, Entry, LevelOptions, RUNS_DUE, TreeId,
-    backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
+    backend::{BackendError, Effort, FileHash, LevelStore, TreeFiles, tree_dir},
     error::is_full,
 };
 
@@ -176,6 +174,11 @@ pub(super) fn file_entries(table: &Table) -> (PathBuf, u64) {
     (table.path.to_path_buf(), table.metadata.item_count)
 }
 
+/// Returns a table's file, and the checksum of all its bytes that was taken while it was written.
+pub(super) fn table_sum(table: &Table) -> (PathBuf, u128) {
+    (table.path.to_path_buf(), table.checksum().into_u128())
+}
+
 /// Reads the version file of the tree in `dir` and checks what the crate does not (R4). Returns its path too.
 pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBuf, Vec<u8>), BackendError> {
     let damaged = |path: &Path, what: &str| BackendError::Damaged { path: path.to_owned(), what: what.to_owned() };
@@ -190,9 +193,7 @@ pub(super) fn read_version_file(files: &dyn Files, dir: &Path) -> Result<(PathBu
     let (version, checksum) = decode_current(&bytes).ok_or_else(|| damaged(&current, "not a version number"))?;
     let path = dir.join(format!("v{version}"));
     let bytes = read(&path, VERSION_BYTES_MAX)?;
-    let mut hashed = ChecksummedWriter::new(io::sink());
-    hashed.write_all(&bytes).expect("a sink takes everything");
-    if hashed.checksum().into_u128() != checksum {
+    if FileHash::of(&bytes) != checksum {
         return Err(damaged(&path, "bad checksum of the list of tables"));
     }
     Ok((path, bytes))
@@ -346,6 +347,21 @@ impl LevelStore for LsmStore {
     fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
         let version = self.opened(tree).tree.current_version();
         version.iter_tables().map(file_entries).collect()
+    }
+
+    fn table_sums(&self, tree: TreeId) -> Vec<(PathBuf, u128)> {
+        let version = self.opened(tree).tree.current_version();
+        version.iter_tables().map(table_sum).collect()
+    }
+
+    fn check_list(&self, tree: TreeId) -> Result<(), BackendError> {
+        let opened = self.opened(tree);
+        read_version_file(&*self.files, &opened.dir)?;
+        if self.is_unchanged(&opened) {
+            return Ok(());
+        }
+        let what = "it names another list of tables than the newest".to_owned();
+        Err(BackendError::Damaged { path: opened.dir.join(CURRENT), what })
     }
 
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {

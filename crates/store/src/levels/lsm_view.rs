@@ -30,7 +30,7 @@ use collie_env::Files;
 use lsm_tree::{Cache, Checksum, DescriptorTable, Table};
 use parking_lot::Mutex;
 
-use super::lsm::{TABLES, file_entries, judge_read, read_version_file, scan_runs, table_bytes};
+use super::lsm::{TABLES, file_entries, judge_read, read_version_file, scan_runs, table_bytes, table_sum};
 use crate::levels::{
     Edit, Entry, LevelOptions, TreeId,
     backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
@@ -42,8 +42,9 @@ const TRAILER_BYTES: usize = 38;
 /// A table as the version file names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    id: u64,
-    checksum: u128,
+    pub(super) id: u64,
+    /// Of the whole file.
+    pub(super) checksum: u128,
     sequence_offset: u64,
 }
 
@@ -163,6 +164,15 @@ pub(super) fn decode_version(bytes: &[u8]) -> Result<Vec<Vec<Vec<Named>>>, Decod
     Ok(levels)
 }
 
+/// Returns the tables that the list of the tree in `dir` names, each with the checksum of all its bytes that the list has.
+pub(super) fn sums_in(files: &dyn Files, dir: &Path) -> Result<Vec<(PathBuf, u128)>, BackendError> {
+    let (path, bytes) = read_version_file(files, dir)?;
+    let levels = decode_version(&bytes);
+    let levels = levels.map_err(|error| BackendError::Damaged { path, what: error.to_string() })?;
+    let named = levels.into_iter().flatten().flatten();
+    Ok(named.map(|named| (dir.join(TABLES).join(named.id.to_string()), named.checksum)).collect())
+}
+
 impl LevelStore for LsmView {
     fn create(&self, _tree: TreeId) -> Result<(), BackendError> {
         Err(self.refusal())
@@ -218,6 +228,14 @@ impl LevelStore for LsmView {
 
     fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
         self.opened(tree).tables().map(file_entries).collect()
+    }
+
+    fn table_sums(&self, tree: TreeId) -> Vec<(PathBuf, u128)> {
+        self.opened(tree).tables().map(table_sum).collect()
+    }
+
+    fn check_list(&self, tree: TreeId) -> Result<(), BackendError> {
+        read_version_file(&*self.files, &self.opened(tree).dir).map(drop)
     }
 
     fn link_to(&self, _tree: TreeId, _to: &Path) -> Result<(), BackendError> {

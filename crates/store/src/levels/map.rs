@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 
 use crate::levels::{
     Edit, Entry, TreeId,
-    backend::{BackendError, Effort, LevelStore, TreeFiles, tree_dir},
+    backend::{BackendError, Effort, FileHash, LevelStore, TreeFiles, tree_dir},
 };
 
 const NAME: &str = "map";
@@ -111,6 +111,27 @@ fn decode(bytes: &[u8]) -> Result<Rows, DecodeError> {
     Ok(rows)
 }
 
+/// Reads the file in `dir` and checks it. Returns the checksum of all its bytes too.
+fn read(files: &dyn Files, dir: &Path) -> Result<(u128, Rows), BackendError> {
+    let path = dir.join(NAME);
+    let damaged = |what: String| BackendError::Damaged { path: path.clone(), what };
+    let bytes = match read_all(files, &path, FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(damaged("the file is missing".to_owned()));
+        }
+        Err(error) => return Err(BackendError::before_change(&path, error)),
+    };
+    let rows = decode(&bytes).map_err(|error| damaged(error.to_string()))?;
+    Ok((FileHash::of(&bytes), rows))
+}
+
+/// Returns the file of the tree in `dir`, which is read, with the checksum of all its bytes.
+pub(super) fn sums_in(files: &dyn Files, dir: &Path) -> Result<Vec<(PathBuf, u128)>, BackendError> {
+    let (sum, _rows) = read(files, dir)?;
+    Ok(vec![(dir.join(NAME), sum)])
+}
+
 impl LevelStore for MapStore {
     fn create(&self, tree: TreeId) -> Result<(), BackendError> {
         let dir = tree_dir(&self.dir, tree);
@@ -121,16 +142,7 @@ impl LevelStore for MapStore {
     }
 
     fn open(&self, tree: TreeId) -> Result<(), BackendError> {
-        let path = tree_dir(&self.dir, tree).join(NAME);
-        let damaged = |what: String| BackendError::Damaged { path: path.clone(), what };
-        let bytes = match read_all(&*self.files, &path, FILE_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(damaged("the file is missing".to_owned()));
-            }
-            Err(error) => return Err(BackendError::before_change(&path, error)),
-        };
-        let rows = decode(&bytes).map_err(|error| damaged(error.to_string()))?;
+        let (_, rows) = read(&*self.files, &tree_dir(&self.dir, tree))?;
         self.trees.lock().insert(tree, Arc::new(rows));
         Ok(())
     }
@@ -176,6 +188,14 @@ impl LevelStore for MapStore {
 
     fn file_entries(&self, tree: TreeId) -> Vec<(PathBuf, u64)> {
         vec![(tree_dir(&self.dir, tree).join(NAME), self.rows(tree).by_key.len() as u64)]
+    }
+
+    fn table_sums(&self, tree: TreeId) -> Vec<(PathBuf, u128)> {
+        vec![(tree_dir(&self.dir, tree).join(NAME), FileHash::of(&encode(&self.rows(tree))))]
+    }
+
+    fn check_list(&self, _tree: TreeId) -> Result<(), BackendError> {
+        Ok(())
     }
 
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {

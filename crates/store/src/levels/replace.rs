@@ -1,5 +1,5 @@
 //! A tree written anew: every row of it, from its caller's memory, to new files in a directory of its own. For a tree that failed, whose
-//! files are not written to, nor synced, ever again (F9 of the design).
+//! files are not written to, nor synced, ever again (F9 of the design), and for one of which a file is not as it was written.
 //!
 //! # Invariants
 //! - W1. MANIFEST names the old tree until the new one is complete and durable, and changes from one to the other by the rename of a whole
@@ -7,15 +7,24 @@
 //! - W2. The id of the new tree was never a tree's, nor is again if this fails: where it is not known which of the two MANIFEST names, both
 //!   directories stay until the next open, which deletes the one that is not named (V7).
 //! - W3. The new tree has what was committed below `f` and no deletion, so its flush at `f` is recorded with its name.
+//! - W4. A file that was found damaged is moved to `quarantine` before its tree's directory goes, and nothing here deletes it there.
 //!
-//! Checked by `crash_tests.rs`, where the power goes, or a call fails, anywhere in it, and on lsm-tree's files by `rules_tests.rs`.
+//! Checked by `crash_tests.rs`, where the power goes, or a call fails, anywhere in it, and on lsm-tree's files by `rules_tests.rs`
+//! and `sums_tests.rs` (W4).
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use collie_base::{CfId, Lsn};
 
-use super::{Edit, Job, KEY_BYTES_MAX, Levels, LevelsError, RUNS_DUE, TreeId, VALUE_BYTES_MAX, backend::Effort};
+use super::{
+    Edit, Job, KEY_BYTES_MAX, Levels, LevelsError, RUNS_DUE, TreeId, VALUE_BYTES_MAX, backend::Effort,
+    backend::tree_dir,
+};
 use crate::manifest::{Flush, KnownTree, Tree};
+
+/// Where files go that are not as they were written, in the levels' directory.
+const QUARANTINE: &str = "quarantine";
 
 /// Takes the next rows of a tree that is written anew: they ascend by (family, key), from batch to batch too, and each has a value.
 pub type AddRows<'a> = dyn FnMut(&[Edit<'_>]) -> Result<(), LevelsError> + 'a;
@@ -29,11 +38,14 @@ pub struct Replaced {
     pub keys: BTreeMap<CfId, u64>,
     /// Bytes of its tables.
     pub table_bytes: u64,
+    /// Where the damaged files are now.
+    pub quarantined: Vec<PathBuf>,
 }
 
 impl Levels {
     /// Writes a tree anew, with what `fill` hands over in batches: every row of the tree's families as commits below `f` have left it, and
-    /// nothing of dropped ones. `f` must be durable in the log. The tree may have failed; its files are not read, and go.
+    /// nothing of dropped ones. `f` must be durable in the log. The tree may have failed; its files are not read, and go; those that are
+    /// named as `damaged` are kept in `quarantine` (W4).
     ///
     /// # Durability
     /// Durable on return. After an error or a crash the old tree is there, or the new one as a whole.
@@ -48,6 +60,7 @@ impl Levels {
         &self,
         tree: TreeId,
         f: Lsn,
+        damaged: &[PathBuf],
         fill: &mut dyn FnMut(&mut AddRows<'_>) -> Result<(), LevelsError>,
     ) -> Result<Replaced, LevelsError> {
         self.check_writable()?;
@@ -96,8 +109,9 @@ impl Levels {
             counters.flush_bytes += table_bytes;
         }
         self.backend.forget(tree);
+        let quarantined = self.quarantine(tree, damaged);
         let _left_for_the_next_open = self.remove_tree_dir(tree);
-        Ok(Replaced { tree: id, keys, table_bytes })
+        Ok(Replaced { tree: id, keys, table_bytes, quarantined })
     }
 
     /// Makes the tree, durably, and fills it. Returns its keys by family and the bytes of its tables.
@@ -142,6 +156,43 @@ impl Levels {
         let id = manifest.state().next.max(*next);
         *next = TreeId::new(id.get().saturating_add(1));
         id
+    }
+
+    /// Moves damaged files of a tree away, as well as it goes; returns where they are (W4).
+    fn quarantine(&self, tree: TreeId, damaged: &[PathBuf]) -> Vec<PathBuf> {
+        // The library that keeps the tables may name them in full.
+        let resolve = |path: &Path| self.files.resolve(path).unwrap_or_else(|_| path.to_owned());
+        let (dir, tree) = (self.dir.join(QUARANTINE), resolve(&tree_dir(&self.dir, tree)));
+        let mut moved = Vec::new();
+        for path in damaged {
+            let full = resolve(path);
+            let Ok(name) = full.strip_prefix(&tree) else { continue };
+            let parts = tree.file_name().into_iter().chain(name.iter());
+            let name: Vec<_> = parts.map(|part| part.to_string_lossy()).collect();
+            let to = dir.join(name.join("."));
+            if self.files.create_dir_all(&dir).and_then(|()| self.files.replace(path, &to)).is_ok() {
+                moved.push(to);
+            }
+        }
+        moved
+    }
+
+    /// Compares MANIFEST on disk with what is in memory, and writes it anew where it differs. Returns what was wrong, if anything was.
+    ///
+    /// # Durability
+    /// What was written is durable on return.
+    ///
+    /// # Errors
+    /// `NoSpace`, `Io`.
+    pub fn mend_manifest(&self) -> Result<Option<LevelsError>, LevelsError> {
+        self.check_writable()?;
+        let _pause = self.pause.read();
+        self.manifest.lock().mend()
+    }
+
+    /// Returns the directory of the levels.
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Returns why a tree takes no flush any more, if it does not: until it is written anew, or opened again.

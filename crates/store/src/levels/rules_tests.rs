@@ -422,6 +422,12 @@ impl LevelStore for Panicking {
     fn file_entries(&self, tree: TreeId) -> Vec<(std::path::PathBuf, u64)> {
         self.0.file_entries(tree)
     }
+    fn table_sums(&self, tree: TreeId) -> Vec<(std::path::PathBuf, u128)> {
+        self.0.table_sums(tree)
+    }
+    fn check_list(&self, tree: TreeId) -> Result<(), BackendError> {
+        self.0.check_list(tree)
+    }
     fn link_to(&self, tree: TreeId, to: &Path) -> Result<(), BackendError> {
         self.0.link_to(tree, to)
     }
@@ -476,12 +482,12 @@ fn tree_of_real_files_is_written_anew_in_batches() {
         vec![edit(16, b"k", 50, Some(b"v"))],
         vec![edit(16, b"k", 45, None)],
     ] {
-        let refused = levels.replace_tree(tree, Lsn::new(50), &mut |add| add(&wrong));
+        let refused = levels.replace_tree(tree, Lsn::new(50), &[], &mut |add| add(&wrong));
         assert!(matches!(refused, Err(LevelsError::InvalidCall { .. })), "{refused:?}");
     }
     assert_eq!(load(&levels, tree).unwrap().len(), 1);
     let mut batches = edits.chunks(100);
-    let replaced = levels.replace_tree(tree, Lsn::new(50), &mut |add| batches.try_for_each(&mut *add)).unwrap();
+    let replaced = levels.replace_tree(tree, Lsn::new(50), &[], &mut |add| batches.try_for_each(&mut *add)).unwrap();
     assert_eq!(replaced.keys.into_values().collect::<Vec<_>>(), [1000, 1000]);
     assert!(replaced.table_bytes > 0 && levels.stat().trees[0].runs <= 16, "{:?}", levels.stat());
     levels.flush(replaced.tree, Lsn::new(60), &[edit(17, b"new", 55, Some(b"v"))], 2001).unwrap();

@@ -16,7 +16,7 @@ use super::{
     lsm_view::LsmView,
     map::MapStore,
 };
-use crate::manifest::Manifest;
+use crate::manifest::{KnownTree, Manifest, Record};
 
 impl Levels {
     /// Opens the levels in `dir`, if there are any, to be loaded. Nothing is written or deleted, then or later.
@@ -24,6 +24,53 @@ impl Levels {
     /// # Errors
     /// As of [`Levels::open`], but for what writing needs.
     pub fn open_to_read(env: &Env, dir: &Path, options: &LevelOptions) -> Result<Self, LevelsError> {
+        let mut levels = Self::unopened_to_read(env, dir, options)?;
+        for known in levels.all_known() {
+            levels.open_known(&known).map_err(|error| Self::blame(&*levels.files, dir, &known, error))?;
+        }
+        Ok(levels)
+    }
+
+    /// As [`Levels::open_to_read`], with those trees alone that are whole: each is opened and read through. Returns what is wrong with the
+    /// others too, of which nothing is known here any more.
+    ///
+    /// # Errors
+    /// `ManifestDamaged`, `NewerFormat`, `Io`.
+    pub fn open_to_salvage(
+        env: &Env,
+        dir: &Path,
+        options: &LevelOptions,
+    ) -> Result<(Self, Vec<LevelsError>), LevelsError> {
+        let (mut levels, mut faults) = (Self::unopened_to_read(env, dir, options)?, Vec::new());
+        for known in levels.all_known() {
+            let id = known.tree.id;
+            let read = levels.open_known(&known).and_then(|()| levels.load(id, &mut |_| ()));
+            let fault = match read {
+                Ok(_) => continue,
+                Err(error @ LevelsError::Io { .. }) => return Err(error),
+                Err(error) => Self::blame(&*levels.files, dir, &known, error),
+            };
+            faults.push(fault);
+            levels.backend.forget(id);
+            levels.jobs.get_mut().remove(&id);
+            levels.manifest.get_mut().append(&Record::TreeDropped(id))?; // in memory (V9)
+        }
+        Ok((levels, faults))
+    }
+
+    fn all_known(&mut self) -> Vec<KnownTree> {
+        self.manifest.get_mut().state().trees.values().cloned().collect()
+    }
+
+    fn open_known(&mut self, known: &KnownTree) -> Result<(), LevelsError> {
+        let opened = self.guarded(known, |backend| backend.open(known.tree.id));
+        opened.map_err(|error| self.refuse(known, error))?;
+        self.jobs.get_mut().insert(known.tree.id, Arc::default());
+        Ok(())
+    }
+
+    /// Reads MANIFEST, and opens none of the trees.
+    fn unopened_to_read(env: &Env, dir: &Path, options: &LevelOptions) -> Result<Self, LevelsError> {
         // What opens a map writes nothing.
         let backend: Box<dyn LevelStore> = match env.files.is_real() {
             true => Box::new(LsmView::new(env.files.clone(), dir, options)),
@@ -35,8 +82,7 @@ impl Levels {
         };
         let fresh = !names.iter().any(|name| tree_of_name(name).is_some());
         let (manifest, _found) = Manifest::open_to_read(env, dir, fresh)?;
-        let named = manifest.state().trees.clone();
-        let mut levels = Self {
+        Ok(Self {
             files: env.files.clone(),
             dir: dir.to_owned(),
             backend,
@@ -49,14 +95,7 @@ impl Levels {
             failed: Mutex::default(),
             next: Mutex::new(TreeId::new(0)),
             to_read: true,
-        };
-        for known in named.values() {
-            let id: TreeId = known.tree.id;
-            let opened = levels.guarded(known, |backend| backend.open(id));
-            opened.map_err(|error| levels.refuse(known, error))?;
-            levels.jobs.get_mut().insert(id, Arc::default());
-        }
-        Ok(levels)
+        })
     }
 
     /// Returns the files of all trees that hold entries, each with how many: deletions, and older entries of a key, too.

@@ -6,6 +6,8 @@
 //! - A3. `flush` of a tree and `log_start` never go back.
 //! - A4. [`State::snapshot`] folds back to the same state.
 //! - A5. `dropped` of a tree are at least the families whose keys its tables may have, whichever of `begun` happened.
+//! - A6. A tree that takes another one's place has its families, no keys of dropped ones, and everything that a flush may have brought to
+//!   the other: its position is no lower.
 //!
 //! A record that would break one of them is damage: nothing of it is applied. Checked by the tests below.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
@@ -329,6 +331,44 @@ mod tests {
             assert!(state.apply(&record).is_err(), "{record:?}");
             assert_eq!(state, before, "{record:?}");
         }
+    }
+
+    /// Goal: A6: a tree takes another one's place in one step, the snapshot says so, and what cannot take it is refused. Method: a
+    /// group with a dropped member and a flush in doubt, replaced; one tree for each rule.
+    #[test]
+    fn tree_takes_the_place_of_another_in_one_step() {
+        let (old, new) = (TreeId::new(1), TreeId::new(2));
+        let mut state = State::default();
+        for record in [
+            tree(1, &[16, 17]),
+            Record::Done(old, flush(10, 3)),
+            Record::FamilyDropped(old, CfId::new(17)),
+            Record::Begin(old, flush(20, 4)),
+            Record::Next(TreeId::new(3)),
+        ] {
+            state.apply(&record).unwrap();
+        }
+        let with = |id, cfs: &[u32], lsn, ceiling| Tree {
+            id: TreeId::new(id),
+            flush: flush(lsn, 5),
+            ceiling: Lsn::new(ceiling),
+            cfs: cfs.iter().copied().map(CfId::new).collect(),
+            dropped: Vec::new(),
+        };
+        for wrong in
+            [with(1, &[16], 30, 30), with(2, &[16, 17], 30, 30), with(2, &[16], 19, 19), with(2, &[16], 30, 29)]
+        {
+            let before = state.clone();
+            assert!(state.replace(old, wrong.clone()).is_err(), "{wrong:?}");
+            assert_eq!(state, before, "{wrong:?}");
+        }
+        state.replace(old, with(2, &[16], 30, 30)).unwrap();
+        let known = &state.trees[&new];
+        assert_eq!((state.trees.len(), known.possible_live_keys(), known.ceiling()), (1, vec![5], Lsn::new(30)));
+        state.apply(&tree(3, &[17])).unwrap();
+        let mut again = State::default();
+        state.snapshot().iter().for_each(|record| again.apply(record).unwrap());
+        assert_eq!(again, state);
     }
 
     proptest! {
