@@ -1,5 +1,5 @@
-//! Writing a tree anew from memory, where a write or a sync of its files failed: every row is in memory, so the levels need none of those
-//! files, and none of them is ever synced again (faults.md F9).
+//! Writing a tree anew from memory, where a write or a sync of its files failed or one of them has rotted: every row is in memory, so the
+//! levels need none of those files, and none of them is ever synced again (faults.md F9).
 //!
 //! # Invariants
 //! - A1. The new tree has, of each living family of the old one, what commits below the flush's position have left: it stands for the
@@ -11,6 +11,7 @@
 //! Checked by `anew_tests.rs`.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use collie_base::{CfId, Lsn};
@@ -62,7 +63,8 @@ impl Batch {
 }
 
 impl Base {
-    /// Writes the tree anew with the rows of `families`, its living ones, as of `position`, whose snapshot is held.
+    /// Writes the tree anew with the rows of `families`, its living ones, as of `position`, whose snapshot is held. Its files that are
+    /// named as `damaged` are kept in quarantine.
     ///
     /// # Errors
     /// The levels': the old tree is there. [`EngineError::Busy`] (A2).
@@ -70,6 +72,7 @@ impl Base {
         &self,
         tree: &TreeState,
         position: Lsn,
+        damaged: &[PathBuf],
         families: &[Arc<Family>],
         parts: &Parts<'_>,
     ) -> Result<Replaced, EngineError> {
@@ -98,7 +101,7 @@ impl Base {
             was_dropped = families.iter().any(|family| family.is_cleared());
             if was_dropped { Err(LevelsError::InvalidCall { what: "a family is dropped" }) } else { Ok(()) }
         };
-        let replaced = self.levels().replace_tree(tree.id, position, &mut fill);
+        let replaced = self.levels().replace_tree(tree.id, position, damaged, &mut fill);
         replaced.map_err(|error| match was_dropped {
             true => EngineError::Busy { why: "a column family is dropped while its tree is written anew".to_owned() },
             false => EngineError::levels(error),

@@ -76,6 +76,22 @@ fn tree_that_failed_is_written_anew_by_the_next_round() {
     }
 }
 
+/// Goal: a tree that failed keeps no copy from being made: it is written anew first. Method: a tree that failed, a copy; it is verified.
+#[test]
+fn copy_has_a_tree_that_failed_written_anew_first() {
+    let (_, disk) = Env::simulated(73);
+    let db = open(&disk, 73, tiny());
+    let f = db.family(db.create_family());
+    put_one(&db, &f, b"flushed long ago", b"");
+    db.flush_cf(&[f.id()]).unwrap();
+    fail_tree(&db, &disk, &f);
+    let mut go_on = |_: &crate::CopyProgress| std::ops::ControlFlow::Continue(());
+    db.checkpoint(Path::new("/copy"), crate::CheckpointOptions { copy: true }, &mut go_on).unwrap();
+    assert_eq!((db.stats_of_failed(), db.flush_stat().trees_written_anew), (0, 1));
+    let (_, faults) = crate::verify_backup(Path::new("/copy"), &Env::over(disk, 74), &mut go_on).unwrap();
+    assert_eq!(faults, []);
+}
+
 /// Goal: a tree that cannot be written anew either keeps nobody else from being flushed, and its rows stay in the old tree and the log.
 /// Method: a tree that failed on a disk without room for it, beside one that has little to write; then there is room.
 #[test]
@@ -117,7 +133,7 @@ fn cleared_family_keeps_its_old_tree() {
     let tree = base.tree(base.levels().tree_of(f.id()).unwrap());
     f.clear();
     let at = db.durable();
-    let refused = base.write_anew(&tree, at, &[std::sync::Arc::clone(&f)], &db.shared.parts()).unwrap_err();
+    let refused = base.write_anew(&tree, at, &[], &[std::sync::Arc::clone(&f)], &db.shared.parts()).unwrap_err();
     assert_eq!(refused.kind(), crate::ErrorKind::Busy, "{refused}");
     assert_eq!(base.levels().tree_of(f.id()), Some(tree.id));
     let mut session = begin(&db);

@@ -7,6 +7,7 @@
 //! | `collie-gc` | [`collector`]: retire transaction ids, move the horizon, clean rows, give tokens to writers that wait |
 //! | `collie-flush` | [`flusher`](crate::flusher::flusher): flush families to levels, give up log |
 //! | `collie-free` | [`freer`]: free the rows of dropped families, when one is |
+//! | `collie-scrub` | [`scrubber`](crate::scrub::scrubber): read tables of the levels, write a tree anew of which one has rotted |
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

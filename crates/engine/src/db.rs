@@ -611,6 +611,8 @@ impl Db {
         self.shared.pause.end();
         self.shared.room.close(self.shared.durable(), self.shared.now());
         self.shared.txns.log().replicas().into_iter().for_each(|settled| settled.close());
+        let scrubber = self.shared.scrubber.lock().take();
+        drop(scrubber);
         let flusher = self.shared.flusher.lock().take();
         drop(flusher);
         let freer = self.shared.freer.lock().take();

@@ -11,7 +11,7 @@
 //! - F3. A snapshot at `f` is held from before the lists are taken until the tree is written: what is newest below `f` stays. It
 //!   has a place of its own (`jobs.rs`), so that a flush never fails because sessions took all of them.
 //! - F4. What a failed flush took is listed again; until the next recorded one the tree is `uncertain`. A tree that failed is written
-//!   anew by its next flush (`anew.rs`); a flush that fails keeps none of another tree from being tried.
+//!   anew by its next flush (`anew.rs`), and so is one of which a file has rotted (`scrub.rs`); a flush that fails keeps none of another tree from being tried.
 //! - F5. The log is needed from the lowest of: `durable`, loaded first; what a family's unflushed rows need; what a large
 //!   transaction needs; what a dropped family needed whose drop is not durable. A writer that is in no list yet reserves above
 //!   that `durable`.
@@ -26,7 +26,7 @@
 //!
 //! | file | noun |
 //! |---|---|
-//! | `anew.rs` | a tree that failed is written anew from memory |
+//! | `anew.rs` | a tree that failed, or has rotted, is written anew from memory |
 //! | `flush_troubles.rs` | [`FlushTroubles`]: flushes that fail, and why |
 //! | `large.rs` | [`LargeTransactions`]: those with chunks in the log |
 //! | `carry.rs` | [`Carry`]: what MANIFEST keeps of log that is gone |
@@ -36,6 +36,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -121,6 +122,31 @@ pub(crate) struct Parts<'a> {
     pub(crate) txns: &'a Txns<EngineLog>,
     pub(crate) quorum: &'a QuorumNotes,
     pub(crate) warnings: &'a Warnings,
+}
+
+/// A tree that is to be written anew although no job of it has failed.
+struct Rotten<'a> {
+    tree: TreeId,
+    /// Its files that are not as they were written.
+    damaged: &'a [PathBuf],
+    why: &'a str,
+}
+
+/// A tree that was written anew, and what was wrong with the one before.
+struct Anew {
+    old: TreeId,
+    why: String,
+    replaced: Replaced,
+}
+
+impl Anew {
+    fn line(&self) -> String {
+        let Self { old, why, replaced: Replaced { tree, keys, table_bytes, .. } } = self;
+        let rows = keys.values().sum::<u64>();
+        format!(
+            "store: tree {old} failed, and was written anew from memory as tree {tree}: {rows} rows, {table_bytes} bytes. What had failed: {why}"
+        )
+    }
 }
 
 /// A family on its way to its tree.
@@ -291,20 +317,63 @@ impl Base {
 
     /// Flushes a family and those of its group, and tells what is news of it.
     fn flush_telling(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<(), EngineError> {
-        let flushed = self.flush_together(cf, cause, parts);
+        let flushed = self.flush_together(cf, cause, None, parts);
         let trouble = self.troubles.flushed(cf, flushed.as_ref().map(|_| ()));
         if flushed.is_ok() {
             parts.families.members_with(cf).into_iter().for_each(|member| self.troubles.forget(member));
         }
-        let written_anew = flushed.as_ref().ok().and_then(Option::clone);
+        let written_anew = flushed.as_ref().ok().and_then(Option::as_ref).map(Anew::line);
         written_anew.into_iter().chain(trouble).for_each(|line| parts.warnings.warn(line));
         flushed.map(|_| ())
     }
 
-    /// Flushes a family and those of its group. Returns a line to tell, if their tree was written anew.
-    fn flush_together(&self, cf: CfId, cause: FlushCause, parts: &Parts<'_>) -> Result<Option<String>, EngineError> {
+    /// Writes a tree anew from memory of which files have rotted, which are kept in quarantine: by a flush of its families. `None`: there is
+    /// no such tree any more, or a family of it is about to go: nothing was done, and what is left then can be tried again.
+    ///
+    /// # Durability
+    /// The new tree is on disk when it returns. After an error the families have the old one.
+    ///
+    /// # Errors
+    /// The levels', the log's.
+    pub(crate) fn write_rotten_anew(
+        &self,
+        tree: TreeId,
+        damaged: &[PathBuf],
+        why: &str,
+        parts: &Parts<'_>,
+    ) -> Result<Option<Replaced>, EngineError> {
+        let in_memory = |cf: &CfId| parts.families.get(*cf).is_some();
+        // Without any of them the tree goes as soon as their drop is durable.
+        let Some(cf) = self.find_tree(tree).and_then(|tree| tree.cfs.into_iter().find(in_memory)) else {
+            return Ok(None);
+        };
+        let rotten = Rotten { tree, damaged, why };
+        match self.flush_together(cf, FlushCause::Failure, Some(&rotten), parts) {
+            Ok(anew) => {
+                if anew.is_some() {
+                    parts.families.members_with(cf).into_iter().for_each(|member| self.troubles.forget(member));
+                }
+                Ok(anew.map(|anew| anew.replaced))
+            }
+            Err(EngineError::Busy { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Flushes a family and those of its group. Says so if their tree was written anew, as one that failed or is `rotten` is.
+    fn flush_together(
+        &self,
+        cf: CfId,
+        cause: FlushCause,
+        rotten: Option<&Rotten<'_>>,
+        parts: &Parts<'_>,
+    ) -> Result<Option<Anew>, EngineError> {
         let mut claim = self.jobs.claim(|| parts.families.members_with(cf)); // F1
-        if !lack(&parts.families.together_with(cf), &self.to_be_rewritten()) {
+        let is_needed = match rotten {
+            Some(rotten) => self.levels.tree_of(cf) == Some(rotten.tree),
+            None => lack(&parts.families.together_with(cf), &self.to_be_rewritten()),
+        };
+        if !is_needed {
             return Ok(None); // somebody else has done it meanwhile
         }
         let held = parts.txns.hold_durable(claim.place()); // F2, F3
@@ -322,14 +391,19 @@ impl Base {
             let entries = family.flush_entries(&rows, at, &Fates(parts.txns));
             taken.push(Taken { family, rows, entries });
         }
-        let failure = self.levels.failure(tree);
-        let done = match &failure {
+        let rotten = rotten.filter(|rotten| rotten.tree == tree);
+        let failure = rotten.map(|rotten| rotten.why.to_owned()).or_else(|| self.levels.failure(tree));
+        let damaged = rotten.map_or(&[][..], |rotten| rotten.damaged);
+        let done = match failure {
             None => self.write(&state, position, &mut taken).map(|()| None),
-            Some(why) => self.write_in_place_of(&state, position, &taken, why, parts).map(Some),
+            Some(why) => self.write_in_place_of(&state, position, &taken, damaged, parts).map(|replaced| {
+                let old = state.id;
+                Some(Anew { old, why, replaced })
+            }),
         };
         let mut stat = self.stat.lock();
-        let told = match done {
-            Ok(told) => told,
+        let anew = match done {
+            Ok(anew) => anew,
             Err(error) => {
                 stat.failures += 1;
                 if !is_planted("failed flush forgotten") {
@@ -340,7 +414,7 @@ impl Base {
             }
         };
         stat.flushes += 1;
-        stat.trees_written_anew += u64::from(told.is_some());
+        stat.trees_written_anew += u64::from(anew.is_some());
         self.uncertain.lock().remove(&tree);
         for Taken { family, entries, .. } in &taken {
             let cf = family.id();
@@ -354,25 +428,22 @@ impl Base {
                 parts.garbage.look_again(entry.csn, cf, &entry.row); // its death waited for this
             }
         }
-        Ok(told)
+        Ok(anew)
     }
 
-    /// Writes the tree anew from memory, which failed with `why`. Returns the line that says so.
+    /// Writes the tree anew from memory.
     fn write_in_place_of(
         &self,
         state: &TreeState,
         position: Lsn,
         taken: &[Taken],
-        why: &str,
+        damaged: &[PathBuf],
         parts: &Parts<'_>,
-    ) -> Result<String, EngineError> {
+    ) -> Result<Replaced, EngineError> {
         let families: Vec<Arc<Family>> = taken.iter().map(|taken| Arc::clone(&taken.family)).collect();
-        let Replaced { tree, keys, table_bytes } = self.write_anew(state, position, &families, parts)?;
-        let (rows, old) = (keys.values().sum::<u64>(), state.id);
-        self.keys.lock().extend(keys); // F8
-        Ok(format!(
-            "store: tree {old} failed, and was written anew from memory as tree {tree}: {rows} rows, {table_bytes} bytes. What had failed: {why}"
-        ))
+        let replaced = self.write_anew(state, position, damaged, &families, parts)?;
+        self.keys.lock().extend(replaced.keys.iter().map(|(cf, keys)| (*cf, *keys))); // F8
+        Ok(replaced)
     }
 
     /// Returns the tree of these families, which are flushed together, and takes into it those that have rows for it; `None`: there

@@ -26,7 +26,8 @@
 //! | `families.rs`, `writes.rs` | families by id, versions of a transaction |
 //! | `garbage.rs`, `old_versions.rs`, `background.rs` | rows with old versions; their memory and its limit; the threads that clean and free |
 //! | `memory.rs` | the limit of the memory that all rows take up |
-//! | `flush.rs`, `anew.rs`, `flush_troubles.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, writing a tree that failed anew, re-logging small ones, and giving up the log below |
+//! | `flush.rs`, `anew.rs`, `flush_troubles.rs`, `relog.rs`, `flusher.rs`, `large.rs`, `carry.rs` | flushing families to levels, writing a tree anew that failed or has rotted, re-logging small ones, and giving up the log below |
+//! | `scrub.rs` | rot of the levels: finding it, and having the tree written anew |
 //! | `hand_over.rs`, `write_pause.rs` | a primary that hands over: writers wait, the log takes nothing more |
 //! | `log_limit.rs`, `log_room.rs` | how long the log may get; writers wait while flushes are behind |
 //! | `backup/` | checkpoints, backups and what is restored from them |
@@ -122,6 +123,7 @@ mod relog;
 mod replay;
 mod replica;
 mod salvaged;
+mod scrub;
 mod serial_writes;
 mod session;
 mod settled;
@@ -179,6 +181,7 @@ pub use replica::{
     ApplyStat, CatalogChange, CatalogHook, CatalogRows, HeldState, HistoryStart, Replica, ReplicaOptions, Seed,
     ShownWait,
 };
+pub use scrub::{Rot, ScrubStat};
 pub use session::Session;
 pub use settled::{CommitLevel, Confirmed};
 #[cfg(feature = "trace-oracle")]

@@ -34,6 +34,7 @@ use crate::no_log::{NoRecords, Numbers, Reserved};
 use crate::progress::{Meter, OpenPhase, OpenProgress, PROGRESS_RECORDS};
 use crate::redo::{Incarnation, tag};
 use crate::replay::{Replay, Replayed};
+use crate::scrub::scrubber;
 use crate::shared::Shared;
 use crate::{EngineError, Options, backup, names, no_log, owner, read_only, salvaged};
 
@@ -62,6 +63,8 @@ pub struct OpenReport {
     pub created: bool,
     /// Lines an operator should see, such as a trimmed torn tail.
     pub notices: Vec<String>,
+    /// Families of trees of the levels that are not whole, of a database that is opened all the same, with what is left.
+    pub damaged: Vec<CfId>,
     /// Row writes replayed.
     pub rows: u64,
     /// Rows loaded from levels.
@@ -211,6 +214,7 @@ pub(crate) fn open(
     let report = OpenReport {
         created,
         notices,
+        damaged: Vec::new(),
         rows,
         level_rows,
         log_bytes,
@@ -246,7 +250,7 @@ fn numbers_of(
     Ok((reserved, Some(numbers)))
 }
 
-/// Starts the threads that collect garbage and flush, if the options ask for them.
+/// Starts the threads that collect garbage, flush and look for rot, if the options ask for them.
 pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path) -> Result<(), EngineError> {
     collie_obs::offer_clock(system_ns);
     if options.background {
@@ -257,6 +261,10 @@ pub(crate) fn start_threads(shared: &Arc<Shared>, options: &Options, dir: &Path)
         *shared.flusher.lock() = Some(flushes);
         let frees = Background::start("collie-free", Arc::downgrade(shared), freer()).map_err(fail)?;
         *shared.freer.lock() = Some(frees);
+        if shared.scrub.is_on() {
+            let scrubs = Background::start("collie-scrub", Arc::downgrade(shared), scrubber()).map_err(fail)?;
+            *shared.scrubber.lock() = Some(scrubs);
+        }
     }
     Ok(())
 }

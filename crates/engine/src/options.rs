@@ -63,6 +63,9 @@ pub struct Options {
     /// Flushes and re-logs at one time, each with the merge that it makes due: 1 to 64. One family, or atomic group, has one at a time,
     /// whatever this says; above four only as many as the process may have files for. Each needs memory for the rows that it brings. Default 4.
     pub compaction_threads: usize,
+    /// Bytes of table files of the levels that a thread reads in a second, to compare them with their checksums; 0: none does. One that is
+    /// not as it was written has its tree written anew from the rows in memory. Default 4 MiB.
+    pub scrub_rate: u64,
     /// Leave rows that were written unlogged to be lost at [`Db::close`](crate::Db::close), which else flushes their families.
     /// Default false.
     pub avoid_flush_at_close: bool,
@@ -77,7 +80,7 @@ pub struct Options {
     pub connections: usize,
     /// How the levels are kept.
     pub levels: LevelOptions,
-    /// Whether threads of the engine collect garbage and flush column families. Without them the owner calls
+    /// Whether threads of the engine collect garbage, flush column families and look for rot. Without them the owner calls
     /// [`Db::tick`](crate::Db::tick) and [`Db::flush_cf`](crate::Db::flush_cf). Default true.
     pub background: bool,
 }
@@ -112,6 +115,7 @@ impl Default for Options {
             max_total_wal_size: 0,
             recovery_threads: 0,
             compaction_threads: JOBS_DEFAULT,
+            scrub_rate: 4 << 20,
             avoid_flush_at_close: false,
             allow_replication_holes: false,
             quorum: false,

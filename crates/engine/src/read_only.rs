@@ -106,6 +106,7 @@ pub(crate) fn open(
     let report = OpenReport {
         created: false,
         notices: view.notes().to_vec(),
+        damaged: Vec::new(),
         rows,
         level_rows,
         log_bytes: bytes,

@@ -1,4 +1,4 @@
-//! Opening read-only, from what is left of a damaged log (`wal.recovery_mode = skip_any_corrupted_records`).
+//! Opening read-only, from what is left of a damaged log, or of damaged levels (`wal.recovery_mode = skip_any_corrupted_records`).
 //!
 //! For looking at what there is and copying it out, when no copy, replica or backup has all of it. Rows are those of every
 //! transaction that can be read whole. A later transaction counts although an earlier one is lost, so the rows may be a
@@ -8,18 +8,19 @@
 //! - R1. Nothing in the directory is changed but the holder's process id in the log's `LOCK`. A shared ring is named and
 //!   stays for an opening that can go on from it: its records are taken by being written to the log, before anything else.
 //! - R2. A transaction is there whole or not at all (`replay` P4).
-//! - R4. The levels are not read: while the log is whole from its first position it has all that they have, but for unlogged writes.
-//!   Once a part of it was given up, this way of opening is refused.
+//! - R4. The levels are read once a part of the log was given up: before, it has all that they have, but for unlogged writes. Every tree that
+//!   is whole counts, and each that is not is told, with its families; of those there is what the log still has. Without MANIFEST
+//!   there are none.
 //! - R3. Every stretch that is lost is told, up to [`HOLES_TOLD`] one by one, and how many transactions lost a part.
 //!
-//! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time.
+//! Checked by `tests/salvaged.rs`: every frame of a log damaged, one at a time; every file of the levels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use collie_base::Lsn;
+use collie_base::{CfId, Lsn};
 use collie_env::Env;
-use collie_store::Levels;
+use collie_store::{Levels, LevelsError};
 use collie_txn::Txns;
 use collie_wal::{Salvaged, salvage_locked};
 
@@ -28,6 +29,7 @@ use crate::control::Control;
 use crate::families::Families;
 use crate::log::EngineLog;
 use crate::log_place::LogPlace;
+use crate::open::Recovering;
 use crate::progress::{Meter, PROGRESS_RECORDS};
 use crate::replay::{Replay, Replayed};
 use crate::shared::Shared;
@@ -36,10 +38,6 @@ use crate::{EngineError, OpenPhase, OpenProgress, OpenReport, Options, names};
 /// Holes of which each gets a line.
 const HOLES_TOLD: u64 = 20;
 
-/// Why a database is not opened so.
-const IN_LEVELS_ONLY: &str = "wal.recovery_mode = skip_any_corrupted_records reads the log alone, and the beginning of this \
-                             database is in its levels only: restore a copy of the directory";
-
 pub(crate) fn open(
     dir: &Path,
     options: &Options,
@@ -47,19 +45,27 @@ pub(crate) fn open(
     progress: &mut dyn FnMut(&OpenProgress),
 ) -> Result<(Arc<Shared>, OpenReport), EngineError> {
     let Some(control) = Control::read(env, dir)? else { return Err(EngineError::NotFound { path: dir.to_owned() }) };
-    if Levels::noted_in(env, &Control::levels_dir(dir)).map_err(EngineError::levels)?.log_start > Lsn::FIRST {
-        return Err(EngineError::InvalidArgument { what: IN_LEVELS_ONLY });
-    }
+    let mut lost = Lost::default();
+    let levels = lost.whole_levels(dir, options, env)?;
     let place = LogPlace::find(env, dir, options.wal_dir.as_deref(), &options.log.copies, &control)?;
     let mut log = salvage_locked(env, place.dir(), &options.log.copies)?;
-    let families = Arc::new(Families::new());
-    let appliers = Appliers::new(&families, appliers_for(options.recovery_threads), env.random.u64());
-    let mut replay = Replay::new(&families, appliers);
-    let (start, mut lost) = (log.start(), Lost::default());
+    let mut meter = Meter::new(progress);
+    let families = Arc::new(if levels.is_some() { Families::with_levels() } else { Families::new() });
+    let threads = appliers_for(options.recovery_threads);
+    let (mut replay, level_rows) = match &levels {
+        Some(levels) => {
+            let seed = env.random.u64();
+            let recovering = Recovering { levels, families: &families, loaders: 1, threads, seed };
+            let (replay, loaded) = recovering.begin(&mut meter)?;
+            (replay, loaded.rows)
+        }
+        None => (Replay::new(&families, Appliers::new(&families, threads, env.random.u64())), 0),
+    };
+    let needed = levels.as_ref().map_or(Lsn::FIRST, Levels::log_start).max(Lsn::FIRST);
+    let start = log.start();
     let mut end = start;
     lost.ring = log.ring(env, &options.log.ring_dir);
     let total = log.durable();
-    let mut meter = Meter::new(progress);
     meter.begin(OpenPhase::Replay, total.max(start).bytes_since(start));
     let mut records = 0_u64;
     for piece in &mut log {
@@ -83,8 +89,8 @@ pub(crate) fn open(
             meter.note_of(end.bytes_since(start), total.max(end).bytes_since(start), replay.rows);
         }
     }
-    if start > Lsn::FIRST {
-        lost.take(&format!("wal: everything before LSN {start} is gone"), start.bytes_since(Lsn::FIRST));
+    if start > needed {
+        lost.take(&format!("wal: everything from LSN {needed} to {start} is gone"), start.bytes_since(needed));
     }
     let Replayed { rows, xid_limit: first_xid, incarnations, .. } = replay.finish();
     if let Err(error) = names::after_replay(&families) {
@@ -96,11 +102,13 @@ pub(crate) fn open(
     let shared = Arc::new(shared.refusing_writes(EngineError::Salvaged));
     let bytes = end.bytes_since(start);
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: bytes, bytes_total: bytes, rows });
+    let damaged = std::mem::take(&mut lost.families);
     let report = OpenReport {
         created: false,
         notices: lost.notices(),
+        damaged,
         rows,
-        level_rows: 0,
+        level_rows,
         log_bytes: bytes,
         incarnation,
         ring_outlives_process: false,
@@ -121,9 +129,37 @@ struct Lost {
     ring: Option<PathBuf>,
     /// Why families were not looked up by their names.
     names: Option<String>,
+    /// Those of trees that are not whole.
+    families: Vec<CfId>,
 }
 
 impl Lost {
+    /// Returns the trees of the levels that are whole, of a database that needs them (R4).
+    fn whole_levels(&mut self, dir: &Path, options: &Options, env: &Env) -> Result<Option<Levels>, EngineError> {
+        let levels_dir = Control::levels_dir(dir);
+        let log_start = match Levels::noted_in(env, &levels_dir) {
+            Ok(noted) => noted.log_start,
+            Err(error @ LevelsError::ManifestDamaged { .. }) => {
+                self.lines.push(format!("levels: {error}: nothing of them is shown, but what the log has too"));
+                return Ok(None);
+            }
+            Err(error) => return Err(EngineError::levels(error)),
+        };
+        if log_start <= Lsn::FIRST {
+            return Ok(None);
+        }
+        let opened = Levels::open_to_salvage(env, &levels_dir, &options.levels);
+        let (levels, faults) = opened.map_err(EngineError::levels)?;
+        for fault in faults {
+            self.lines
+                .push(format!("levels: {fault}: of these there is only what the log still has, from {log_start} on"));
+            if let LevelsError::TreeDamaged { cfs, .. } | LevelsError::LiveKeysDiffer { cfs, .. } = fault {
+                self.families.extend(cfs);
+            }
+        }
+        Ok(Some(levels))
+    }
+
     fn take(&mut self, line: &str, bytes: u64) {
         self.holes += 1;
         self.bytes += bytes;

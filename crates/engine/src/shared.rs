@@ -32,6 +32,7 @@ use crate::quorum_note::QuorumNotes;
 use crate::redo::{encode_integers, tag};
 use crate::replica::followed::Followed;
 use crate::replica::promotion::Promoted;
+use crate::scrub::Scrub;
 use crate::serial_writes::SerialWrites;
 use crate::time_marks::TimeMarks;
 use crate::write_pause::WritePause;
@@ -100,6 +101,9 @@ pub(crate) struct Shared {
     pub(crate) freer: Mutex<Option<Background>>,
     /// Dropped families that `freer` has not come to.
     unfreed: Mutex<VecDeque<CfId>>,
+    pub(crate) scrubber: Mutex<Option<Background>>,
+    /// What has rotted.
+    pub(crate) scrub: Scrub,
     /// Held while a copy of the database is made.
     pub(crate) checkpoints: Mutex<()>,
 }
@@ -152,6 +156,8 @@ impl Shared {
             flusher: Mutex::new(None),
             freer: Mutex::new(None),
             unfreed: Mutex::default(),
+            scrubber: Mutex::new(None),
+            scrub: Scrub::new(options),
             checkpoints: Mutex::new(()),
         }
     }

@@ -10,7 +10,7 @@ use collie_base::CfId;
 use collie_engine::{Db, EngineError, Env, Insert, Isolation, Options, StatementKind};
 use collie_env::{Files, SimFiles, read_all};
 use collie_wal::RecoveryMode;
-use common::{all, begin, put};
+use common::{all, begin, put, tiny};
 
 const DIR: &str = "/db";
 
@@ -188,4 +188,94 @@ fn nothing_is_made_or_shared_by_opening_read_only() {
     begin(&mut session);
     assert!(matches!(session.insert(&family, b"k", b"v").unwrap(), Insert::Done));
     session.commit(true).unwrap().block().unwrap();
+}
+
+/// Goal: R4: once log was given up, every family of a tree that is whole has its rows, those of the tree that is not are named and have what
+/// the log still has, whichever file of the levels is damaged; an ordinary opening refuses it by name; nothing is changed.
+/// Method: two families and a group, flushed until log goes, rows behind that; a bit of each file of the levels, and MANIFEST gone.
+#[test]
+fn damaged_levels_leave_every_whole_family_and_name_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let open = |recovery_mode| {
+        let mut options = tiny();
+        options.log.recovery_mode = recovery_mode;
+        Db::open(dir.path(), options, Env::real(), &mut |_| ())
+    };
+    let (db, _) = open(RecoveryMode::default()).unwrap();
+    let cfs = [db.create_family(), db.create_family()];
+    for n in 0..60_u8 {
+        cfs.iter().for_each(|cf| common::put_one(&db, &db.family(*cf), &[n], &[n; 2000]));
+        if n % 10 == 9 {
+            db.flush_all().unwrap();
+        }
+    }
+    assert!(db.flush_stat().log_start > collie_base::Lsn::FIRST, "log is given up");
+    cfs.iter().for_each(|cf| common::put_one(&db, &db.family(*cf), &[200], b"in the log"));
+    db.close().unwrap();
+    drop(db);
+    let rows = |db: &Db, cf: CfId| {
+        let mut session = db.session().unwrap();
+        begin(&mut session);
+        all(&session, &db.family(cf)).keys().map(|key| key[0]).collect::<Vec<_>>()
+    };
+    let whole: Vec<u8> = (0..60).chain([200]).collect();
+    let everything = |below: &str| {
+        let (mut found, mut todo) = (BTreeMap::new(), vec![dir.path().join(below)]);
+        while let Some(at) = todo.pop() {
+            for entry in std::fs::read_dir(at).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    todo.push(path);
+                } else if !path.ends_with("LOCK") {
+                    found.insert(path.clone(), std::fs::read(path).unwrap());
+                }
+            }
+        }
+        found
+    };
+    let salvaging = RecoveryMode::SkipAnyCorruptedRecords;
+    {
+        let (db, report) = open(salvaging).unwrap();
+        assert_eq!((rows(&db, cfs[0]), rows(&db, cfs[1])), (whole.clone(), whole.clone()));
+        assert!(report.damaged.is_empty() && report.level_rows > 100, "{report:?}");
+    }
+    let mut damaged = [0; 2];
+    for (path, bytes) in everything("levels") {
+        let is_manifest = path.ends_with("MANIFEST");
+        // Which of `current` and the list that it names has rotted cannot be told.
+        let named = if path.ends_with("current") { path.parent().unwrap() } else { path.as_path() };
+        let mut bad = bytes.clone();
+        bad[if is_manifest { 40 } else { bytes.len() / 2 }] ^= 32;
+        std::fs::write(&path, &bad).unwrap();
+        let before = everything("");
+        if is_manifest {
+            assert!(open(RecoveryMode::default()).is_err());
+        }
+        let (db, report) = open(salvaging).unwrap();
+        let context = format!("{}: {:?}", path.display(), report.notices);
+        assert!(db.is_read_only() && report.read_only, "{context}");
+        if is_manifest {
+            assert!(report.notices[0].contains("MANIFEST"), "{context}");
+        }
+        for (number, cf) in cfs.iter().enumerate() {
+            let found = rows(&db, *cf);
+            if report.damaged.contains(cf) {
+                assert!(report.notices[0].contains(&*named.to_string_lossy()), "{context}");
+                assert!(found.contains(&200) && found.len() < whole.len(), "{context}: {found:?}");
+                damaged[number] += 1;
+            } else if !is_manifest {
+                assert_eq!(found, whole, "{context}");
+            }
+        }
+        drop(db);
+        assert!(everything("") == before, "{context}: something was written");
+        if !is_manifest && !report.damaged.is_empty() {
+            let refused = open(RecoveryMode::default()).unwrap_err();
+            assert!(refused.to_string().contains(&*named.to_string_lossy()), "{refused}");
+        }
+        std::fs::write(&path, &bytes).unwrap();
+    }
+    assert!(damaged.iter().all(|count| *count >= 3), "{damaged:?}");
+    let (db, _) = open(RecoveryMode::default()).unwrap();
+    assert_eq!((rows(&db, cfs[0]), rows(&db, cfs[1])), (whole.clone(), whole));
 }

@@ -1,14 +1,17 @@
 //! Making a copy of an open database.
 //!
 //! In this order (K1 to K4): everything that returned is made durable; the log is pinned; the levels are linked, while flushes and
-//! compactions wait; the log is copied up to what is durable then; the control file; the list. Commits go on meanwhile.
+//! compactions wait; the log is copied up to what is durable then; the control file; the list. Commits go on meanwhile. What was
+//! copied is compared with the checksums that the levels and the log have inside (K7); a tree that has rotted is written anew from
+//! memory, and the copy is begun again.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use collie_base::Lsn;
 use collie_env::{Env, Files};
-use collie_store::{Levels, LevelsError};
+use collie_store::{LevelSums, Levels, LevelsError};
 use collie_wal::Log;
 
 use super::manifest::Manifest;
@@ -21,10 +24,32 @@ use crate::shared::Shared;
 
 /// Where links to tables stand, in the data directory, while they are copied elsewhere.
 const STAGE: &str = "checkpoint.collie-partial";
+/// Times that a copy is made in which another tree has rotted each time.
+const TRIES: u32 = 4;
 
 impl Shared {
     /// Copies the database to `target`. See [`Db::checkpoint`](crate::Db::checkpoint).
     pub(crate) fn checkpoint(
+        &self,
+        target: &Path,
+        options: CheckpointOptions,
+        watch: CopyWatch<'_>,
+    ) -> Result<Backup, EngineError> {
+        self.mending_rot(|| self.checkpoint_as_it_is(target, options, &mut *watch))
+    }
+
+    /// Makes a copy; where rot kept it from being made, mends that and makes it again (K7).
+    fn mending_rot<R>(&self, mut copy: impl FnMut() -> Result<R, EngineError>) -> Result<R, EngineError> {
+        for _ in 1..TRIES {
+            match copy() {
+                Ok(made) => return Ok(made),
+                Err(error) => self.mend_for_copy(error)?,
+            }
+        }
+        copy()
+    }
+
+    fn checkpoint_as_it_is(
         &self,
         target: &Path,
         options: CheckpointOptions,
@@ -67,9 +92,11 @@ impl Shared {
 
         let (names, bytes) = tree(files, partial.dir())?;
         work.phase(CopyPhase::Summing, bytes)?;
+        // K7: of what is kept, not of what it was copied from.
+        let sums = LevelSums::of(&self.env, &Control::levels_dir(partial.dir())).map_err(EngineError::levels)?;
         let mut listed = Vec::with_capacity(names.len());
         for name in names {
-            listed.push(work.sum(partial.dir(), name)?);
+            listed.push(work.sum(partial.dir(), name, &sums)?);
         }
         let manifest = Manifest {
             cluster: control.cluster,
@@ -93,6 +120,15 @@ impl Shared {
         options: CheckpointOptions,
         watch: CopyWatch<'_>,
     ) -> Result<LevelsCopy, EngineError> {
+        self.mending_rot(|| self.copy_levels_as_they_are(target, options, &mut *watch))
+    }
+
+    fn copy_levels_as_they_are(
+        &self,
+        target: &Path,
+        options: CheckpointOptions,
+        watch: CopyWatch<'_>,
+    ) -> Result<LevelsCopy, EngineError> {
         let log = self.txns.log();
         if self.has_no_log() {
             return Err(NOTHING_TO_COPY);
@@ -109,9 +145,42 @@ impl Shared {
         let partial = Partial::make(work.files(), partial)?;
         // Read first: what the links say they need begins here or above (K1).
         let start = base.levels().log_start().max(Lsn::FIRST);
-        let from = copy_levels(&mut work, base.levels(), wal, dirs[0], &Control::levels_dir(partial.dir()), options)?;
+        let levels = Control::levels_dir(partial.dir());
+        let from = copy_levels(&mut work, base.levels(), wal, dirs[0], &levels, options)?;
+        check_levels_watched(&mut work, &levels)?;
         partial.finish(&target)?;
         Ok(LevelsCopy { start, from })
+    }
+}
+
+/// Compares every file of the levels in `dir` with the checksums inside (K7).
+fn check_levels_watched(work: &mut Work<'_>, dir: &Path) -> Result<(), EngineError> {
+    let sums = LevelSums::of(work.env, dir).map_err(EngineError::levels)?;
+    let (_names, bytes) = tree(work.files(), dir)?;
+    work.phase(CopyPhase::Checking, bytes)?;
+    let files = work.files();
+    let faults = sums.read_all::<Stopped>(files, &mut |bytes| work.step(bytes).map_err(Stopped));
+    let faults = faults.map_err(|Stopped(error)| error)?;
+    faults.into_iter().next().map_or(Ok(()), |fault| Err(EngineError::levels(fault)))
+}
+
+/// Compares every file of the levels in `dir`, which nobody has open, with the checksums inside. Nothing is wrong where there are none.
+///
+/// # Errors
+/// [`EngineError::Levels`]: the first that is not as it was written, by name; [`EngineError::NewerFormat`], [`EngineError::Io`].
+pub(crate) fn check_levels(env: &Env, dir: &Path) -> Result<(), EngineError> {
+    if env.files.list(dir).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(());
+    }
+    check_levels_watched(&mut Work::new(env, &mut |_| ControlFlow::Continue(())), dir)
+}
+
+/// Why reading was stopped.
+struct Stopped(EngineError);
+
+impl From<LevelsError> for Stopped {
+    fn from(error: LevelsError) -> Self {
+        Self(EngineError::levels(error))
     }
 }
 

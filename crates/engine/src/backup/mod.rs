@@ -23,19 +23,25 @@
 //!   removes.
 //! - K6. A copy is another directory: its node id and its log's id are its own; its database, and its histories so far, are its
 //!   source's.
+//! - K7. A copy holds no rot: what is kept was compared with the checksums inside, those of each table and its tree's list as the levels
+//!   have them, those of MANIFEST's records and of the log's frames. A tree of the source that fails is written anew from memory first;
+//!   where that cannot be done no copy is made. What is restored, or sent to a replica, is compared so again before it opens.
 //!
-//! Checked by `tests/backup.rs`: under writers, ended at every call to the disk, each file damaged, restored to each boundary.
+//! Checked by `tests/backup.rs`: under writers, ended at every call to the disk, each file damaged, restored to each boundary; K7 by
+//! `tests/rot.rs`.
 //!
 //! | file | noun |
 //! |---|---|
 //! | `checkpoint.rs` | making a copy of an open database |
 //! | `restore.rs` | a directory from a copy |
 //! | `verify.rs` | what of a copy is not as it was made |
+//! | `inner.rs` | what the files of a copy say of themselves |
 //! | `manifest.rs` | the list of files, their sizes and checksums |
 //! | `table_rows.rs` | how many rows the files of the levels have |
 //! | `work.rs` | copying and summing files, telling how far it is, stopping when told to |
 
 mod checkpoint;
+mod inner;
 mod manifest;
 mod restore;
 mod table_rows;
@@ -44,7 +50,7 @@ mod work;
 
 use collie_base::Lsn;
 
-pub(crate) use self::checkpoint::remove_leftovers;
+pub(crate) use self::checkpoint::{check_levels, remove_leftovers};
 pub use self::{
     manifest::{check_backup_manifest, sample_backup_manifest},
     restore::{RestoreTo, Restored, restore},

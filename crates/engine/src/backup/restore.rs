@@ -1,4 +1,4 @@
-//! A directory from a copy. Every byte is compared with its checksum before anything is opened.
+//! A directory from a copy. Every byte is compared with its checksum, in the copy's list and inside (K7), before anything is opened.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use collie_wal::{CutRefusal, TruncateOptions, WalError, give_new_id, inspect, tr
 
 use super::Backup;
 use super::checkpoint::remove_lock_file;
+use super::inner::Inner;
 use super::manifest::Manifest;
 use super::verify::Check;
 use super::work::{CopyPhase, CopyWatch, Partial, Work, admit, make_dir, sync_dir};
@@ -77,6 +78,7 @@ pub fn restore(
     let partial = Partial::make(files, partial)?;
     work.phase(CopyPhase::Restoring, manifest.bytes())?;
     work.copies_levels_of(&Control::levels_dir(backup));
+    let inner = Inner::of(env, backup);
     let mut dirs: Vec<PathBuf> = Vec::new();
     for listed in &manifest.files {
         let (from, to) = (backup.join(&listed.name), partial.dir().join(&listed.name));
@@ -84,14 +86,18 @@ pub fn restore(
             make_dir(files, above)?;
             dirs.push(above.to_owned());
         }
-        let mut check = Check::new(&from, listed);
+        let (mut check, mut table) = (Check::new(&from, listed), inner.check(&from));
         let copied = work.copy(&from, &to, &mut |at, piece| {
             check.piece(at, piece);
+            table.iter_mut().for_each(|table| table.piece(piece));
             Ok(())
         });
-        if let Some(fault) = check.end(copied)? {
+        if let Some(fault) = check.end(copied)?.or_else(|| Inner::end(table)) {
             return Err(fault.into_error());
         }
+    }
+    if let Some(fault) = inner.rest(env, backup, &manifest)?.into_iter().next() {
+        return Err(fault.into_error());
     }
     for dir in &dirs {
         sync_dir(files, dir)?;

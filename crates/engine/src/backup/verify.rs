@@ -1,4 +1,4 @@
-//! What of a copy is not as it was made.
+//! What of a copy is not as it was made, or was not whole when it was made (K7).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use collie_base::checksum::crc32c;
 use collie_env::Env;
 
 use super::Backup;
+use super::inner::Inner;
 use super::manifest::{ListedFile, Manifest, PIECE_BYTES};
 use super::work::{CopyPhase, CopyWatch, Work};
 use crate::EngineError;
@@ -28,7 +29,8 @@ impl BackupFault {
     }
 }
 
-/// Compares every file of the copy in `dir` with its size and checksums. Returns what the copy holds and, for each file that
+/// Compares every file of the copy in `dir` with its size and checksums, and what is as it was made with the checksums inside: tables
+/// and lists of the levels, MANIFEST, the control file, every frame of the log. Returns what the copy holds and, for each file that
 /// is not as it was made, where that begins. Changes nothing. A copy that was opened in place is not as it was made.
 ///
 /// # Errors
@@ -38,16 +40,25 @@ pub fn verify_backup(dir: &Path, env: &Env, watch: CopyWatch<'_>) -> Result<(Bac
     let manifest = Manifest::read(env, dir)?;
     let mut work = Work::new(env, watch);
     work.phase(CopyPhase::Checking, manifest.bytes())?;
-    let mut faults = Vec::new();
+    let (mut faults, mut rotten) = (Vec::new(), Vec::new());
+    let inner = Inner::of(env, dir);
     for listed in &manifest.files {
         let path = dir.join(&listed.name);
-        let mut check = Check::new(&path, listed);
+        let (mut check, mut table) = (Check::new(&path, listed), inner.check(&path));
         let read = work.read(&path, &mut |at, piece| {
             check.piece(at, piece);
+            table.iter_mut().for_each(|table| table.piece(piece));
             Ok(())
         });
-        faults.extend(check.end(read)?);
+        match check.end(read)? {
+            Some(fault) => faults.push(fault),
+            None => rotten.extend(Inner::end(table)),
+        }
     }
+    if faults.is_empty() {
+        faults = inner.rest(env, dir, &manifest)?;
+    }
+    faults.extend(rotten);
     Ok((manifest.summary(), faults))
 }
 

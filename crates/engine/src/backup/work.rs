@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use collie_base::{Lsn, checksum::crc32c};
 use collie_env::{Access, Env, Files};
 use collie_obs::{BackupChunk, Span, word};
+use collie_store::{LevelSums, TableCheck};
 
 use super::manifest::{ListedFile, PIECE_BYTES};
 use super::table_rows::{TableRows, share};
@@ -120,13 +121,16 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Returns the file's size and checksums.
-    pub(super) fn sum(&mut self, dir: &Path, name: String) -> Result<ListedFile, EngineError> {
-        let mut pieces = Vec::new();
-        let bytes = self.read(&dir.join(&name), &mut |_at, piece| {
+    /// Returns the file's size and checksums, of a table after comparing it with what `sums` has of it (K7).
+    pub(super) fn sum(&mut self, dir: &Path, name: String, sums: &LevelSums) -> Result<ListedFile, EngineError> {
+        let path = dir.join(&name);
+        let (mut pieces, mut check) = (Vec::new(), sums.check(&path));
+        let bytes = self.read(&path, &mut |_at, piece| {
             pieces.push(crc32c(piece));
+            check.iter_mut().for_each(|check| check.piece(piece));
             Ok(())
         })?;
+        check.map_or(Ok(()), TableCheck::end).map_err(EngineError::levels)?;
         Ok(ListedFile { name, bytes, pieces })
     }
 

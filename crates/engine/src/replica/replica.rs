@@ -26,6 +26,7 @@ use collie_wal::RecordRef;
 use parking_lot::Mutex;
 
 use crate::apply::appliers_for;
+use crate::backup::check_levels;
 use crate::control::{Control, History};
 use crate::course::Survey;
 use crate::families::Families;
@@ -107,15 +108,17 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Writes who the directory `dir` is, for [`Replica::open`]. Call it last: a directory without it opens as nothing.
+    /// Writes who the directory `dir` is, for [`Replica::open`]. Call it last: a directory without it opens as nothing. Levels that a base
+    /// backup has brought are compared with the checksums inside before: what came may have rotted on the way to either disk.
     ///
     /// # Durability
     /// Durable when it returns.
     ///
     /// # Errors
-    /// The system's.
+    /// [`EngineError::Levels`] when a file of the levels is not as it was written, by name; the system's.
     pub fn plant(&self, env: &Env, dir: &Path) -> Result<(), EngineError> {
         let Self { cluster_id: cluster, node_id: node, term, consistent_at, .. } = *self;
+        check_levels(env, &Control::levels_dir(dir))?;
         let histories = HistoryList::of(self.histories.iter().map(|history| History::from(*history)).collect());
         env.files.create_dir_all(dir).map_err(|error| EngineError::io("create", dir.to_owned(), error))?;
         let consistent_at = consistent_at.max(Control::FOLLOWS);
@@ -345,6 +348,7 @@ impl Replica {
         let report = OpenReport {
             created: false,
             notices: Vec::new(),
+            damaged: Vec::new(),
             rows,
             level_rows,
             log_bytes: bytes,
