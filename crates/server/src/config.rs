@@ -395,6 +395,7 @@ impl Config {
             }
             "store.memory_limit" => self.engine.memory_limit = bytes()?,
             "store.recovery_threads" => self.engine.recovery_threads = size(16)?,
+            "store.scrub_rate" => self.engine.scrub_rate = bytes()?,
             "store.write_buffer_size" => self.engine.write_buffer_size = bytes()?,
             "txn.max_snapshot_age" => {
                 let age = parse_time(value).ok_or_else(|| bad("expected a time, as in 500us, 10ms or 1s"))?;

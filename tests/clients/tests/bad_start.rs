@@ -262,6 +262,73 @@ fn salvaged_server_reads_what_is_left_and_refuses_writes() {
     assert!(read() == before);
 }
 
+/// Goal: a start over a rotten table names the file, its families and what helps, in one line; the mode for it opens with the tables that
+/// are whole, read without an index that is not, and names the others; nothing is changed. Method: two tables flushed to their levels
+/// until the log is cut, then a bit of every tree's tables in turn.
+#[test]
+fn server_with_a_rotten_table_names_it_and_shows_the_others() {
+    let place = Place::new();
+    let small =
+        ["--set", "wal.segment_size=9MiB", "--set", "wal.ring_size=256KiB", "--set", "wal.max_total_wal_size=1"];
+    let server = Server::start_with(&place, &[&small[..], &["--set", "wal.flush_bytes=64KiB"]].concat());
+    let mut client = server.connect();
+    client
+        .batch_execute("CREATE TABLE t (n int PRIMARY KEY, s text); CREATE INDEX t_s ON t (s); CREATE TABLE u (n int)")
+        .unwrap();
+    client
+        .batch_execute("INSERT INTO t SELECT n, 'row' FROM generate_series(1, 500) n; INSERT INTO u VALUES (7)")
+        .unwrap();
+    // So long that files of it go with the next flush.
+    for _ in 0..3 {
+        client.batch_execute("UPDATE u SET n = n; INSERT INTO u SELECT n FROM generate_series(1, 40000) n; DELETE FROM u WHERE n <> 7; CHECKPOINT").unwrap();
+    }
+    drop(client);
+    assert!(server.stop().success());
+    let levels = place.data().join("levels");
+    let trees: Vec<PathBuf> =
+        fs::read_dir(&levels).unwrap().map(|entry| entry.unwrap().path().join("tables")).collect();
+    let (mut tables, mut indexes, mut definitions) = (0, 0, 0);
+    for tree in trees.iter().filter(|tree| tree.is_dir()) {
+        let table = fs::read_dir(tree).unwrap().next().unwrap().unwrap().path();
+        let whole = fs::read(&table).unwrap();
+        let mut bad = whole.clone();
+        bad[60] ^= 1;
+        fs::write(&table, &bad).unwrap();
+        let line = Server::refused(&place.data(), &[]).line().to_owned();
+        assert!(line.starts_with(&format!("{}: ", table.display())) && line.contains("famil"), "{line}");
+        assert!(line.contains("collie restore") && line.contains("skip_any_corrupted_records"), "{line}");
+        let server = Server::start_with(&place, &["--set", "wal.recovery_mode=skip_any_corrupted_records"]);
+        let mut client = server.connect();
+        let log = place.log();
+        let since = log.rfind(&*table.to_string_lossy()).unwrap_or_else(|| panic!("{log}"));
+        let said = &log[since..];
+        let count =
+            |client: &mut postgres::Client, sql: &str| client.query_one(sql, &[]).map(|row| row.get::<_, i64>(0));
+        let by_index = count(&mut client, "SELECT count(*) FROM t WHERE s = 'row'");
+        if said.contains("table public.t ") {
+            tables += 1;
+            assert!(by_index.unwrap() < 500);
+        } else if said.contains("index public.t_s ") {
+            indexes += 1;
+            assert_eq!(by_index.unwrap(), 500);
+        } else if said.contains("the definitions of tables are not whole") {
+            definitions += 1;
+        } else {
+            assert!(said.contains("table public.u "), "{said}");
+            tables += 1;
+            assert_eq!(by_index.unwrap(), 500);
+        }
+        drop(client);
+        assert!(server.stop().success());
+        assert_eq!(fs::read(&table).unwrap(), bad, "nothing is changed");
+        fs::write(&table, &whole).unwrap();
+    }
+    assert_eq!((tables, indexes, definitions), (2, 1, 1));
+    let server = Server::start(&place);
+    let mut client = server.connect();
+    assert_eq!(client.query("SELECT n FROM t", &[]).unwrap().len(), 500);
+}
+
 /// Goal: what was torn off at the end is trimmed, not refused. Method: garbage behind the last frame of a killed server.
 #[test]
 fn torn_tail_of_a_killed_server_is_trimmed() {

@@ -279,6 +279,12 @@ pub const KEYS: &[Key] = &[
         "Threads that put rows into memory while the server starts, at most 16. 0: as many as there are cores.",
     ),
     key(
+        "store.scrub_rate",
+        Kind::Bytes,
+        "4MiB",
+        "Bytes of table files of the levels that are read in a second, in the background, and compared with their checksums. The tree of a file that is not as it was written is written again from memory, the file is kept in levels/quarantine, and collie_health says so. 0: none are read.",
+    ),
+    key(
         "store.write_buffer_size",
         Kind::Bytes,
         "64MiB",

@@ -11,6 +11,8 @@
 //! - A3. What was set aside in `diverged` stays, as do `copies`, `samples` and `models`, which tell of the machine and not of the rows, the file
 //!   `promise`, by which a node keeps its word (replication.md R8), and `replication.key`, without which it could follow no node.
 //! - A4. All of it happens under the lock beside the directory (`guard.rs`), which no second server gets.
+//! - A5. What came is compared with the checksums inside before it is opened: a copy that is not whole is thrown away and made again,
+//!   while the old directory stays.
 //!
 //! | the directory has | a crash was | done at the next start |
 //! |---|---|---|
@@ -27,13 +29,14 @@ use std::{
     time::Duration,
 };
 
+use collie_engine::ErrorKind;
 use collie_env::Env;
 use collie_replica::{
     database::plant,
     key::{KEY_FILE, KeyFile},
     standby::{Backoff, Cloned, FollowOptions, clone, connect},
 };
-use tokio::time::sleep;
+use tokio::{task::block_in_place, time::sleep};
 
 use super::key::key_of;
 use crate::{ServeError, config::Config};
@@ -77,17 +80,29 @@ pub(crate) async fn rebuild(
     node: u64,
     env: &Env,
 ) -> Result<Cloned, ServeError> {
-    let partial = partial_of(data);
-    remove(env, &partial)?;
+    let (partial, mut backoff) = (partial_of(data), Backoff::default());
     if is_there(env, data)? && is_empty(env, data)? {
         // What is filled is its owner's alone, whoever made the directory.
         env.files.close_to_others(data).map_err(failed("close to others", data))?;
     }
     let key = key_of(config, data, env);
-    let cloned = fill(primary, &partial, node, (&follow_options(config, node), &key), env).await?;
-    plant(&cloned, node, &partial, env).map_err(|error| ServeError::Open(error.into()))?;
-    exchange(data, env)?;
-    Ok(cloned)
+    loop {
+        remove(env, &partial)?;
+        let cloned = fill(primary, &partial, node, (&follow_options(config, node), &key), env).await?;
+        match block_in_place(|| plant(&cloned, node, &partial, env)) {
+            Ok(()) => {
+                exchange(data, env)?;
+                return Ok(cloned);
+            }
+            // A5
+            Err(error) if error.kind() == ErrorKind::Corruption => {
+                let wait = backoff.next(false, env.random.u64());
+                eprintln!("the base backup from {primary} is not whole: {error}; next try in {} ms", wait.as_millis());
+                sleep(wait).await;
+            }
+            Err(error) => return Err(ServeError::Open(error.into())),
+        }
+    }
 }
 
 /// Has the copy count, which is whole, and puts it in the place of what is there (A2).

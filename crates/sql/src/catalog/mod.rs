@@ -3,6 +3,7 @@
 //!
 //! `catalog` never parses SQL: defaults and CHECKs are texts to it, read by `analyze`.
 
+pub(crate) mod damaged;
 pub mod record;
 pub mod relation;
 pub mod snapshot;

@@ -22,13 +22,14 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use collie_base::{CfId, Latencies, Map, SharedLatencies};
+use collie_base::{CfId, Latencies, Map, Remedy, SharedLatencies};
 use collie_engine::{CancelHandle, Db, EngineError, Isolation, OpenProgress, OpenReport, StatementKind};
 use collie_env::Env;
 use parking_lot::Mutex;
 
 use crate::{
     catalog::{
+        damaged,
         snapshot::{Catalog, PUBLIC},
         store, system,
     },
@@ -138,6 +139,12 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Engine(EngineError::Levels(error)) if error.remedy() == Remedy::RestoreData => write!(
+                f,
+                "{error}: restore a backup (collie restore), or have the directory filled by a replica's primary; what is \
+                 whole opens read-only, and the tables that are not are named, with --set \
+                 wal.recovery_mode=skip_any_corrupted_records"
+            ),
             Self::Engine(error) => error.fmt(f),
             Self::Catalog(error) => write!(f, "the catalog cannot be read: {error}"),
         }
@@ -173,7 +180,7 @@ impl Database {
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<(Arc<Self>, OpenReport), OpenError> {
         let (db, mut report) = Db::open(dir, options, env.clone(), progress)?;
-        let (database, mut damaged) = Self::over(db, env, defaults)?;
+        let (database, mut damaged) = Self::over_whole(db, env, defaults, &report.damaged)?;
         report.notices.append(&mut damaged);
         Ok((database, report))
     }
@@ -184,6 +191,16 @@ impl Database {
     /// # Errors
     /// When the catalog cannot be read.
     pub fn over(db: Db, env: Env, defaults: Settings) -> Result<(Arc<Self>, Vec<String>), OpenError> {
+        Self::over_whole(db, env, defaults, &[])
+    }
+
+    /// [`Database::over`], of an engine in which these families are not whole.
+    fn over_whole(
+        db: Db,
+        env: Env,
+        defaults: Settings,
+        not_whole: &[CfId],
+    ) -> Result<(Arc<Self>, Vec<String>), OpenError> {
         let mut session = db.session()?;
         session.begin(Isolation::ReadCommitted, false)?;
         session.begin_statement(StatementKind::Write)?;
@@ -203,6 +220,7 @@ impl Database {
         session.end_statement();
         session.commit(true)?.block()?;
         let mut catalog = loaded.catalog;
+        loaded.damaged.extend(damaged::leave_out(&mut catalog, not_whole));
         if !db.is_replica() {
             // There they come and go with the log.
             drop_families_without_owner(&db, &catalog)?;

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use collie_engine::{EngineStat, StallStat, kv::Stats};
+use collie_engine::{EngineStat, Rot, StallStat, kv::Stats};
 
 use crate::{
     catalog::system::{FollowingRow, FollowingState, QuorumRow, QuorumState, Severity, SlotRow, Trouble},
@@ -48,6 +48,8 @@ struct Facts {
     failed: Vec<(u32, String)>,
     /// How writers wait for flushes.
     stalls: StallStat,
+    /// What was found rotten since the open.
+    rot: Vec<Rot>,
     quorum: Option<QuorumRow>,
     slots: Vec<SlotRow>,
     following: Option<FollowingRow>,
@@ -83,6 +85,7 @@ impl Database {
             engine,
             failed,
             stalls,
+            rot: db.rot(),
             quorum: self.quorum(),
             slots: self.slots(),
             following: self.following(),
@@ -114,6 +117,9 @@ fn judge(facts: &Facts) -> Vec<Trouble> {
         say(Severity::Warning, "memory", text);
     }
     store_troubles(&facts.failed, &facts.stalls, &mut say);
+    for rot in &facts.rot {
+        say(Severity::Warning, "rot", rot_text(rot));
+    }
     if let Some(promised) = facts.promised.filter(|promised| *promised > facts.term) {
         let text = format!(
             "term {promised} was promised, and this node is of term {}: another node leads in it, or a promotion was not won",
@@ -159,6 +165,18 @@ fn store_troubles(failed: &[(u32, String)], stalls: &StallStat, say: &mut impl F
         let text =
             format!("tree {tree} of the levels failed, and is written anew from memory by its next flush: {why}");
         say(Severity::Warning, "store", text);
+    }
+}
+
+fn rot_text(Rot { path, what, is_mended, quarantined, .. }: &Rot) -> String {
+    let kept =
+        quarantined.as_ref().map_or_else(String::new, |kept| format!("; the file is kept as {}", kept.display()));
+    match is_mended {
+        true => format!("{what}: what it held was written again from memory{kept}; look at the disk"),
+        false => format!(
+            "{what}: it cannot be written again for now; its rows are in memory alone, do not stop the server before {} is",
+            path.display()
+        ),
     }
 }
 
@@ -296,6 +314,17 @@ mod tests {
         }
     }
 
+    fn rot(is_mended: bool) -> Rot {
+        let (path, what) = ("/db/levels/a".into(), "/db/levels/a: is not as it was written".to_owned());
+        Rot {
+            path,
+            families: Vec::new(),
+            what,
+            is_mended,
+            quarantined: is_mended.then(|| "/db/levels/quarantine/a".into()),
+        }
+    }
+
     fn quorum(state: QuorumState) -> QuorumRow {
         let (list, missing) = ("ANY 1 (a)".to_owned(), vec!["a".to_owned()]);
         QuorumRow { list, before: None, until: None, state, state_ms: 1500, needed: 1, connected: 0, missing }
@@ -352,6 +381,8 @@ mod tests {
             (Facts { stalls: StallStat { trouble: text(), ..stopped(false) }, ..well() }, warning, "store"),
             (Facts { stalls: stopped(true), ..well() }, warning, "store"),
             (Facts { stalls: StallStat { trouble: text(), ..stopped(true) }, ..well() }, failure, "store"),
+            (Facts { rot: vec![rot(true)], ..well() }, warning, "rot"),
+            (Facts { rot: vec![rot(false)], ..well() }, warning, "rot"),
             (Facts { promised: Some(4), ..well() }, warning, "term"),
             (Facts { quorum: Some(quorum(QuorumState::Short)), ..well() }, failure, "quorum"),
             (Facts { quorum: Some(quorum(QuorumState::Degraded)), ..well() }, warning, "quorum"),

@@ -41,6 +41,7 @@ pub(super) fn of(database: &Database, limits: Limits) -> String {
     store::memory(&mut out, &figures.stats);
     store::queries(&mut out, database.resources().memory());
     store::levels(&mut out, &figures.stats);
+    store::rot(&mut out, database.engine().scrub_stat());
     store::families(&mut out, &figures);
     redundancy::replicas(&mut out, database.engine().durable(), &database.standbys());
     redundancy::slots(&mut out, &database.slots());

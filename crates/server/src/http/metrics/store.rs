@@ -1,7 +1,10 @@
 //! Memory, rows, flushes and levels, family by family.
 
 use collie_base::{CfId, Map};
-use collie_engine::kv::{CfStats, Stats};
+use collie_engine::{
+    ScrubStat,
+    kv::{CfStats, Stats},
+};
 use collie_sql::{catalog::system::StoreFigures, exec::QueryMemory};
 
 use super::super::exposition::{Exposition, Figure, Kind};
@@ -63,6 +66,15 @@ pub(super) fn levels(out: &mut Exposition, stats: &Stats) {
     count("collie_compaction_bytes_total", "Bytes of tables that merges wrote.", levels.compaction_bytes);
     let bytes: u64 = levels.trees.iter().map(|tree| tree.bytes).sum();
     out.one("collie_level_bytes", Kind::Gauge, "Bytes of the tables in levels.", bytes);
+}
+
+/// What was read of the levels to look for rot, and what was found.
+pub(super) fn rot(out: &mut Exposition, scrub: ScrubStat) {
+    let mut count = |name: &str, help: &str, count: u64| out.one(name, Kind::Counter, help, count);
+    count("collie_scrub_passes_total", "Times that all tables of the levels were read to look for rot.", scrub.passes);
+    count("collie_scrub_bytes_total", "Bytes read for that.", scrub.bytes);
+    count("collie_rot_found_total", "Files of the levels that were not as they were written.", scrub.rotten);
+    count("collie_rot_mended_total", "Those whose content was written again from memory.", scrub.mended);
 }
 
 /// The figures of a family, or of several.

@@ -1,0 +1,44 @@
+//! What of the catalog's tables and indexes is not whole, of a database that is opened with what is left of damaged levels.
+
+use std::sync::Arc;
+
+use collie_base::CfId;
+
+use super::snapshot::Catalog;
+
+/// Takes the indexes out whose families are `damaged`, so that no row of a whole table is missed because its entry is gone. Returns a
+/// line for each table and index that is not whole.
+pub(crate) fn leave_out(catalog: &mut Catalog, damaged: &[CfId]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if damaged.is_empty() {
+        return lines;
+    }
+    if damaged.contains(&CfId::CATALOG) {
+        lines.push("the definitions of tables are not whole: tables may be missing".to_owned());
+    }
+    let relations: Vec<_> = catalog.relations.values().cloned().collect();
+    for relation in relations {
+        let schema = catalog.schemas.get(&relation.schema).map_or("?", |schema| &*schema.name);
+        if damaged.contains(&relation.family()) {
+            lines.push(format!(
+                "table {schema}.{} (family {}) is not whole: it has only what the log still has of it",
+                relation.name,
+                relation.family()
+            ));
+        }
+        let is_out = |cf: CfId| cf != relation.family() && damaged.contains(&cf);
+        if !relation.indexes.iter().any(|index| is_out(index.cf)) {
+            continue;
+        }
+        for index in relation.indexes.iter().filter(|index| is_out(index.cf)) {
+            lines.push(format!(
+                "index {schema}.{} (family {}) is not whole: tables are read without it",
+                index.name, index.cf
+            ));
+        }
+        let mut whole = (*relation).clone();
+        whole.indexes.retain(|index| !is_out(index.cf));
+        catalog.put_relation(Arc::new(whole));
+    }
+    lines
+}
