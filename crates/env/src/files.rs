@@ -226,8 +226,8 @@ pub trait Files: Send + Sync + Debug {
     /// What the operating system says.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// Takes the lock file at `path`, creating it where missing, and writes the process id into it. Held until the
-    /// value is dropped or the process ends.
+    /// Takes the lock file at `path`, creating it where missing, and writes the process id into it, on a full disk none. Held until
+    /// the value is dropped or the process ends.
     ///
     /// # Errors
     /// [`LockError::Held`] at once when somebody else has it; nothing waits.

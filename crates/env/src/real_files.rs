@@ -202,7 +202,11 @@ impl Files for RealFiles {
             file.write_all(format!("{}\n", std::process::id()).as_bytes())
         };
         let mut write = write;
-        write().map_err(LockError::Io)?;
+        match write() {
+            // It is held all the same; who is refused is told no process id.
+            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {}
+            written => written.map_err(LockError::Io)?,
+        }
         Ok(Box::new(Held { file }))
     }
 

@@ -282,10 +282,14 @@ impl fmt::Display for WalError {
                 write!(
                     f,
                     "wal: {present} copies of the log are up to date, {needed} are needed to know that none of its \
-                     records is missing (not there: {}): bring the others back, or open without them: --set \
-                     wal.open_with={present}",
+                     records is missing (not there: {}): bring the others back",
                     missing.join(", ")
-                )
+                )?;
+                // 0 is what `wal.open_with` is by default.
+                match present {
+                    0 => f.write_str(", or leave those that cannot be used out of wal.copies"),
+                    _ => write!(f, ", or open without them: --set wal.open_with={present}"),
+                }
             }
             Self::CopiesDiffer { path, other, offset } => write!(
                 f,

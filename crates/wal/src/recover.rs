@@ -13,6 +13,8 @@
 //! Checked by the crash lab (`lab`), which crashes openings too.
 
 use std::{
+    collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -22,7 +24,7 @@ use collie_env::{Access, Env};
 use collie_obs::{RecoverScan, word};
 
 use crate::{
-    Options, RecoveryMode, RingKind, WalError,
+    CopiesRequired, Options, RecoveryMode, RingKind, WalError,
     copies::{Copies, CopyDir, Gathered, Mirror},
     course::{Counts, Course, sync_file},
     decode::whole_records,
@@ -87,12 +89,68 @@ fn tell_scan(span: collie_obs::Span<RecoverScan>, found: &Survey) {
 }
 
 /// Opens the log in the directories `copies`, which are locked: surveys it, refuses or trims, repairs copies, and writes
-/// the new incarnation. `follows`: its records come from another log.
+/// the new incarnation. `follows`: its records come from another log. A copy that has no room is left out, if enough others are left: all
+/// that it holds was read, so that nothing can be in it alone.
 pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool) -> Result<Opened, WalError> {
+    let mut left_out = BTreeMap::new();
+    loop {
+        let mut failed = None;
+        let opened = open_without(env, copies, options, follows, &left_out, &mut failed);
+        let Err(error) = opened else { return opened };
+        let (index, why) = match failed.or_else(|| copies.blamed(&error)) {
+            Some((index, why)) if is_without_room(&why) && !left_out.contains_key(&index) => (index, why),
+            _ => return Err(error),
+        };
+        left_out.insert(index, why.to_string());
+        if copies.usable.len().saturating_sub(left_out.len()) < needed_copies(options, copies.dirs.len()) {
+            return Err(error);
+        }
+    }
+}
+
+/// Returns how many of so many copies must be written.
+fn needed_copies(options: &Options, configured: usize) -> usize {
+    let majority = if options.copies_required == CopiesRequired::Quorum { configured / 2 + 1 } else { 1 };
+    majority.max(options.copies_min as usize)
+}
+
+/// Returns whether nothing can be written there, but all be read.
+fn is_without_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+}
+
+/// One try of [`open`] without these copies, by index. A copy that fails it is named in `failed`.
+fn open_without(
+    env: &Env,
+    copies: &Copies,
+    options: &Options,
+    follows: bool,
+    left_out: &BTreeMap<usize, String>,
+    failed: &mut Option<(usize, io::Error)>,
+) -> Result<Opened, WalError> {
+    let mut mirror = None;
+    let opened = open_mirrored(env, copies, options, follows, left_out, &mut mirror);
+    if opened.is_err() {
+        *failed = mirror.as_ref().and_then(Mirror::failed);
+        mirror.iter().for_each(Mirror::stop);
+    }
+    opened
+}
+
+fn open_mirrored(
+    env: &Env,
+    copies: &Copies,
+    options: &Options,
+    follows: bool,
+    left_out: &BTreeMap<usize, String>,
+    mirror: &mut Option<Mirror>,
+) -> Result<Opened, WalError> {
     let dir = &copies.home;
-    copies.usable.iter().try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
+    let mut written = copies.usable.iter().filter(|copy| !left_out.contains_key(&copy.index));
+    written.try_for_each(|copy| remove_temporaries(env, &copy.dir))?;
     let look = |known_durable| -> Result<(Option<Gathered>, Survey), WalError> {
-        Ok(match Gathered::of(env, copies, options, known_durable)? {
+        Ok(match Gathered::leaving_out(env, copies, options, known_durable, left_out)? {
             Some((gathered, found)) => (Some(gathered), found),
             None => (None, survey_watched(&*env.files, dir, known_durable, &options.checked)?),
         })
@@ -136,17 +194,19 @@ pub(crate) fn open(env: &Env, copies: &Copies, options: &Options, follows: bool)
         _ if follows => (end, end),
         _ => (next, end),
     };
-    let mut mirror = None;
     let (mut repaired, mut env, files) = (0, env.clone(), env.files.clone());
     if let Some(gathered) = &gathered {
         let repairs = gathered.repair(&files, &found)?;
         repaired = repairs.count;
         notes.extend(repairs.notes);
-        let mirrored =
-            Mirror::new(files.clone(), copies.dirs.clone(), &copies.locks, gathered.census.usable(), options)
-                .map_err(|source| WalError::io("start a thread for", dir, source))?;
+        let mirrored = Mirror::new(files.clone(), copies.dirs.clone(), &copies.locks, &gathered.census, options)
+            .map_err(|source| WalError::io("start a thread for", dir, source))?;
         env.files = Arc::new(mirrored.clone());
-        mirror = Some(mirrored);
+        *mirror = Some(mirrored);
+        notes.extend(left_out.iter().map(|(index, why)| {
+            let (out, left) = (copies.dirs[*index].display(), copies.usable.len() - left_out.len());
+            format!("wal: the copy in {out} is left out ({why}); {left} of {} copies go on", copies.dirs.len())
+        }));
     }
     let env = &env;
     let log_id = found.log_id.unwrap_or_else(|| {

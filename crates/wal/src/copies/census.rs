@@ -115,6 +115,8 @@ pub(crate) struct Census {
     counts: Option<CopyCounts>,
     /// How many holders, and how many stale copies, are not marked.
     counted: [usize; 2],
+    /// Those, by index, that can be read and not written: nothing is done to them.
+    left_out: BTreeMap<usize, String>,
     /// Whether all are incomplete: what they were filled from is not there.
     sourceless: bool,
     configured: usize,
@@ -166,6 +168,7 @@ impl Census {
             segment_number_max,
             counts: newest.map(|link| link.counts),
             counted,
+            left_out: BTreeMap::new(),
             sourceless,
             configured,
         })
@@ -202,9 +205,25 @@ impl Census {
         doubtful && !mistake!("COPY_CACHE_TRUSTED")
     }
 
+    /// Has these copies, by index and with why, left alone from here on: they cannot be written. What they hold is read all the same.
+    pub(crate) fn leave_out(&mut self, copies: &BTreeMap<usize, String>) {
+        self.left_out.clone_from(copies);
+    }
+
+    /// Returns why a copy is left alone, if it is.
+    pub(crate) fn why_left_out(&self, copy: &CopyDir) -> Option<&str> {
+        self.why_left_out_by(copy.index)
+    }
+
+    /// [`Census::why_left_out`], by its index.
+    pub(crate) fn why_left_out_by(&self, index: usize) -> Option<&str> {
+        self.left_out.get(&index).map(String::as_str)
+    }
+
     /// Returns every directory that can be used.
     pub(crate) fn usable(&self) -> impl Iterator<Item = &CopyDir> {
-        self.holders.iter().chain(&self.stale).chain(&self.empty)
+        let all = self.holders.iter().chain(&self.stale).chain(&self.empty);
+        all.filter(|copy| !self.left_out.contains_key(&copy.index))
     }
 
     fn missing_error(&self, present: usize, needed: usize) -> WalError {

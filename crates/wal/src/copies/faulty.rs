@@ -15,6 +15,8 @@ use parking_lot::{Condvar, Mutex};
 pub(crate) enum Trouble {
     /// After so many more changing calls every one fails. A failing write leaves half, a failing sync syncs nothing.
     FailsAfter(u64),
+    /// As `FailsAfter`, for want of room: names and locks can be changed all the same.
+    FullAfter(u64),
     /// The next changing call after so many more fails, and only that one.
     FailsOnce(u64),
     /// Changing calls wait until the trouble is taken away.
@@ -61,7 +63,8 @@ impl Troubles {
                 of.remove(&dir);
                 return Err(eio());
             }
-            Trouble::FailsAfter(left) | Trouble::FailsOnce(left) => *left -= 1,
+            Trouble::FullAfter(0) => return Err(io::ErrorKind::StorageFull.into()),
+            Trouble::FailsAfter(left) | Trouble::FullAfter(left) | Trouble::FailsOnce(left) => *left -= 1,
         }
         Ok(())
     }

@@ -57,6 +57,8 @@ pub(super) struct Shared {
     pub(super) warnings: Warnings,
     /// Whether the opening is over (I6).
     pub(super) opened: AtomicBool,
+    /// The copy that failed the opening, and why (I6).
+    pub(super) failed: Mutex<Option<(usize, io::Error)>>,
     pub(super) state: Mutex<State>,
     /// A copy went down, or the log closes.
     pub(super) changed: Condvar,

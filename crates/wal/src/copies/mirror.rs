@@ -15,7 +15,8 @@
 //!   durable in all that are live then.
 //! - I5. A copy that comes back counts for I3 only once a LINK says so in all that were live before: else one of those
 //!   could go missing later without knowing that it had been joined.
-//! - I6. While the log is being opened a copy that fails, fails the opening.
+//! - I6. While the log is being opened a copy that fails, fails the opening; one that has no room is left out by the next try
+//!   (`recover::open`), which counts it as if it were not there.
 //!
 //! # States of a copy
 //! live -> (failure, stall) -> down -> (caught up) -> joining -> (LINK durable) -> live; joining -> (failure) -> down.
@@ -38,9 +39,9 @@ use collie_env::{FileLock, Files};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{
+    Census,
     lane::Lane,
     members::{Copy, Rules, Shared, State},
-    merge::CopyDir,
     repair::unmark,
 };
 use crate::{CopiesRequired, CopyStat, CopyState, Options, format::CopyCounts};
@@ -50,16 +51,16 @@ use crate::{CopiesRequired, CopyStat, CopyState, Options, format::CopyCounts};
 pub(crate) struct Mirror(pub(super) Arc<Shared>);
 
 impl Mirror {
-    /// Mirrors the log directory in the `usable` copies, which hold the same already; `dirs` are all that are configured,
+    /// Mirrors the log directory in the usable copies of `census`, which hold the same already; `dirs` are all that are configured,
     /// and `locks` are theirs where they could be locked.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(crate) fn new<'a>(
+    pub(crate) fn new(
         files: Arc<dyn Files>,
         dirs: Vec<PathBuf>,
         locks: &[Option<Arc<dyn FileLock>>],
-        usable: impl Iterator<Item = &'a CopyDir>,
+        census: &Census,
         options: &Options,
     ) -> io::Result<Self> {
         let rules = Rules {
@@ -70,15 +71,15 @@ impl Mirror {
             stall: options.copy_stall,
             threads: options.threads,
         };
-        let away = |lock: &Option<Arc<dyn FileLock>>| Copy {
+        let away = |(index, lock): (usize, &Option<Arc<dyn FileLock>>)| Copy {
             state: CopyState::Down,
-            why: "not there when the log was opened".to_owned(),
+            why: census.why_left_out_by(index).unwrap_or("not there when the log was opened").to_owned(),
             lock: lock.clone(),
             lanes: None,
             changes: None,
         };
-        let mut copies: Vec<Copy> = locks.iter().map(away).collect();
-        for copy in usable {
+        let mut copies: Vec<Copy> = locks.iter().enumerate().map(away).collect();
+        for copy in census.usable() {
             let slot = &mut copies[copy.index];
             slot.state = CopyState::Live;
             slot.why.clear();
@@ -91,12 +92,18 @@ impl Mirror {
             rules,
             warnings: options.warnings.clone(),
             opened: AtomicBool::new(false),
+            failed: Mutex::default(),
             state: Mutex::new(State { copies, change: 0, linked: 0, files: Vec::new() }),
             changed: Condvar::new(),
             gate: RwLock::new(()),
             stop: AtomicBool::new(false),
             watch: Mutex::new(None),
         })))
+    }
+
+    /// Returns which copy failed the opening, and why, if one did (I6).
+    pub(crate) fn failed(&self) -> Option<(usize, io::Error)> {
+        self.0.failed.lock().take()
     }
 
     /// From here on a copy may fail without failing the log (I6).

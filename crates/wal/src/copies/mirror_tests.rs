@@ -83,6 +83,59 @@ fn copy_that_fails_is_left_out_and_the_log_goes_on() {
     }
 }
 
+/// Goal: I6: a copy that has no room when the log is opened is read and left out with a line, whatever call the room ends at and however the
+/// last life ended; the log goes on in the other, opens again without the copy, and fills it once there is room. Where two must
+/// hold, it is refused. Method: room ends at the k-th changing call on each of two directories while the log is opened, for all k.
+#[test]
+fn copy_without_room_is_left_out_at_an_opening_and_comes_back() {
+    for (dir, other) in [(HOME, COPY), (COPY, HOME)] {
+        for clean in [true, false] {
+            for k in 0.. {
+                let disk = SimFiles::new();
+                let dirs = FaultyDirs::new(&disk);
+                let (log, _) = open(&dirs, with(&[COPY])).unwrap();
+                let mut written = fill(&log, 12);
+                if clean {
+                    log.close().unwrap()
+                } else {
+                    log.abandon()
+                }
+                drop(log);
+                dirs.set(dir, Some(Trouble::FullAfter(k)));
+                if k == 0 {
+                    let refused = open(&dirs, Options { copies_min: 2, ..with(&[COPY]) });
+                    assert!(matches!(refusal(refused), WalError::Io { .. }), "{dir}");
+                }
+                let (log, found) = open(&dirs, with(&[COPY])).unwrap_or_else(|error| panic!("{dir} at {k}: {error}"));
+                let is_out = states(&log)[usize::from(dir == COPY)] == CopyState::Down;
+                let said = found.notes.iter().any(|note| note.contains(dir) && note.contains("is left out"));
+                assert_eq!(is_out, said, "{dir} at {k}: {:?}", found.notes);
+                assert_eq!(bodies(&log), written, "{dir} at {k}");
+                if !is_out {
+                    assert!(k >= 2, "{dir}: {k}");
+                    break;
+                }
+                assert!(!log.stat().copies[usize::from(dir == COPY)].why.is_empty());
+                written.extend(fill(&log, 6));
+                log.close().unwrap();
+                drop(log);
+                // It does not count: the other one opens alone, and it does not.
+                dirs.set(dir, Some(Trouble::Gone));
+                drop(open(&dirs, with(&[COPY])).unwrap_or_else(|error| panic!("{dir} at {k}: {error}")));
+                dirs.set(dir, None);
+                dirs.set(other, Some(Trouble::Gone));
+                assert!(matches!(refusal(open(&dirs, with(&[COPY]))), WalError::CopiesMissing { .. }), "{dir} at {k}");
+                dirs.set(other, None);
+                let (log, _) = open(&dirs, with(&[COPY])).unwrap();
+                assert_eq!(states(&log), [CopyState::Live, CopyState::Live]);
+                assert_eq!(bodies(&log), written, "{dir} at {k}, both");
+                log.close().unwrap();
+                assert!(segments(&disk, HOME) == segments(&disk, COPY), "{dir} at {k}");
+            }
+        }
+    }
+}
+
 /// Goal: with fewer copies than `wal.copies_min` nothing more is acknowledged, and what was acknowledged is on all of
 /// them. Method: two copies of which two must hold; one fails.
 #[test]

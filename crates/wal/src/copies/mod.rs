@@ -25,6 +25,8 @@ mod repair;
 mod round;
 
 use std::{
+    collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -130,6 +132,13 @@ impl Copies {
         failed.map_or(Ok(None), Err)
     }
 
+    /// Returns which of several copies an error names that was met before they were written as one, and what the system said.
+    pub(crate) fn blamed(&self, error: &WalError) -> Option<(usize, io::Error)> {
+        let WalError::Io { path, source, .. } = error else { return None };
+        let copy = self.usable.iter().find(|copy| path.starts_with(&copy.dir)).filter(|_| self.are_several())?;
+        Some((copy.index, io::Error::new(source.kind(), source.to_string())))
+    }
+
     /// Gives the locks out, to be held as long as the log is open.
     pub(crate) fn into_locks(self) -> Vec<Option<Arc<dyn FileLock>>> {
         self.locks
@@ -182,11 +191,23 @@ impl Gathered {
         options: &Options,
         known_durable: Option<Lsn>,
     ) -> Result<Option<(Self, Survey)>, WalError> {
+        Self::leaving_out(env, copies, options, known_durable, &BTreeMap::new())
+    }
+
+    /// [`Gathered::of`], of which these copies, by index and with why, are read and not written.
+    pub(crate) fn leaving_out(
+        env: &Env,
+        copies: &Copies,
+        options: &Options,
+        known_durable: Option<Lsn>,
+        left_out: &BTreeMap<usize, String>,
+    ) -> Result<Option<(Self, Survey)>, WalError> {
         if !copies.are_several() {
             return Ok(None);
         }
-        let census = Census::take(&env.files, &copies.usable, copies.missing.clone())?;
+        let mut census = Census::take(&env.files, &copies.usable, copies.missing.clone())?;
         census.admit(options.open_with)?;
+        census.leave_out(left_out);
         Self::survey(&env.files, &copies.home, census, known_durable, &options.checked).map(Some)
     }
 

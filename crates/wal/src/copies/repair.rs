@@ -12,6 +12,7 @@
 //!   up-to-date copy is synced from there on, a stale one, whose last sync may have failed, gets those segments anew.
 //! - R7. An up-to-date copy gets the files that it lacks newest first: older ones that it had freed leave no gap while they
 //!   come back from a stale copy, so that at every moment it would open alone as before.
+//! - R8. A copy that cannot be written is left as it is: the chain was read with what it holds, and is whole in the others.
 //!
 //! Checked by `copies_tests`, which cuts the power at every call of a repair.
 
@@ -57,7 +58,8 @@ pub(crate) fn repair(
 ) -> Result<Repairs, WalError> {
     let spans: Vec<&Span> = spans.iter().filter(|span| span.until != Some(BLOCK_BYTES)).collect();
     let mut repairs = Repairs::default();
-    for (index, copy) in census.holders.iter().enumerate() {
+    let is_written = |copy: &&CopyDir| census.why_left_out(copy).is_none();
+    for (index, copy) in census.holders.iter().enumerate().filter(|(_, copy)| is_written(copy)) {
         // R7.
         for span in spans.iter().rev().filter(|span| merged.suspects(index, &span.path)) {
             mend(&**files, merged, copy, span, &mut repairs)?;
@@ -68,8 +70,9 @@ pub(crate) fn repair(
             synced.map_err(|source| WalError::io("sync", path, source))?;
         }
     }
-    for (copy, what) in census.stale.iter().map(|copy| (copy, "stale")).chain(census.empty.iter().map(|c| (c, "empty")))
-    {
+    let stale = census.stale.iter().map(|copy| (copy, "stale"));
+    let others = stale.chain(census.empty.iter().map(|copy| (copy, "empty")));
+    for (copy, what) in others.filter(|(copy, _)| is_written(copy)) {
         if census.has_log() {
             mark(&**files, &copy.dir).map_err(|source| WalError::io("mark", &copy.dir, source))?;
         }

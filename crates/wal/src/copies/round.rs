@@ -39,6 +39,11 @@ struct Outcomes<R> {
     closed: bool,
 }
 
+/// Returns an error that says the same.
+fn same(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::new(error.kind(), error.to_string()), io::Error::from_raw_os_error)
+}
+
 impl Shared {
     /// Has `act` done in each copy that takes part and gives a job for it; returns the outcomes of those that did it.
     ///
@@ -127,7 +132,9 @@ impl Shared {
             }
         }
         if strict && !failed.is_empty() {
-            return Err(failed.swap_remove(0).2);
+            let (index, _, error) = failed.swap_remove(0);
+            *self.failed.lock() = Some((index, same(&error)));
+            return Err(error);
         }
         for (index, live, error) in &failed {
             if enough || !live {
