@@ -35,8 +35,8 @@ pub(crate) struct Remote {
     pub(crate) is_ready: bool,
     /// The client was told of an error that ends its session.
     pub(crate) ended: bool,
-    /// Whether `output` has the whole answer to an earlier message.
-    pub(crate) has_answered: bool,
+    /// How many bytes of `output` are whole answers, up to a ReadyForQuery: what follows may yet turn into an error.
+    pub(crate) answered: usize,
     /// Rows in `output`.
     rows: u64,
 }
@@ -50,7 +50,7 @@ impl Remote {
             warnings_only: false,
             is_ready: false,
             ended: false,
-            has_answered: false,
+            answered: 0,
             rows: 0,
         }
     }
@@ -73,7 +73,7 @@ impl Remote {
             let sent = collie_obs::start::<ResultSend>().map_or(0, |span| self.send_measured(span));
             self.socket.write_all(&self.output.bytes()[sent..]).await?;
             self.output.clear();
-            self.has_answered = false;
+            self.answered = 0;
             self.rows = 0;
         }
         Ok(())
@@ -225,7 +225,12 @@ impl Client for Remote {
     }
 
     async fn drain_answered(&mut self) -> Result<()> {
-        if self.has_answered { self.drain().await } else { Ok(()) }
+        let answered = std::mem::take(&mut self.answered);
+        if answered > 0 {
+            self.socket.write_all(&self.output.bytes()[..answered]).await.map_err(|_| disconnected())?;
+            self.output.drop_front(answered);
+        }
+        Ok(())
     }
 
     async fn next_copy(&mut self) -> Result<CopyInput> {

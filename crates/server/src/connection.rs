@@ -246,13 +246,13 @@ fn ready(remote: &mut Remote, session: &mut Session) {
         remote.output.parameter_status(COMMIT_PARAMETER, &token);
     }
     remote.is_ready = true;
-    remote.has_answered = true;
     remote.warnings_only = matches!(session.settings().get("client_min_messages"), "warning" | "error");
     remote.output.ready_for_query(match session.status() {
         Status::Idle => TransactionStatus::Idle,
         Status::InBlock => TransactionStatus::InBlock,
         Status::Failed => TransactionStatus::Failed,
     });
+    remote.answered = remote.output.len();
 }
 
 /// Answers messages until the client leaves or the server stops.
@@ -408,6 +408,10 @@ async fn answer(remote: &mut Remote, session: &mut Session, skipping: &mut bool)
         Frontend::Sync => {
             *skipping = false;
             if let Err(error) = session.sync(remote).await {
+                if error.ends_session() {
+                    // Nothing that was answered since the last ReadyForQuery holds: the commit behind it is not known to.
+                    remote.output.truncate(remote.answered);
+                }
                 fail(remote, session, &error, "").await;
             }
             ready(remote, session);

@@ -114,6 +114,11 @@ impl Output {
         self.bytes.shrink_to(1 << 18);
     }
 
+    /// Forgets the first `len` bytes: they were sent.
+    pub fn drop_front(&mut self, len: usize) {
+        self.bytes.drain(..len);
+    }
+
     /// Takes back everything after the first `len` bytes: the answer to a statement that failed while it was written.
     pub fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
