@@ -1,3 +1,5 @@
+//! The engine's threads: a thread that is woken begins its round at once.
+
 use std::sync::mpsc::channel;
 use std::time::Duration;
 

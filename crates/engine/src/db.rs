@@ -502,7 +502,8 @@ impl Db {
     pub fn state_hash(&self, skipped: &[CfId]) -> Result<(Lsn, u64), EngineError> {
         let holder = self.shared.txns.hold_settled()?;
         let (snapshot, fates) = (holder.snapshot(), Fates(&self.shared.txns));
-        Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, skipped)))
+        let skipped = [skipped, &self.shared.unfreed()].concat();
+        Ok((snapshot, state_hash(&self.shared.families, snapshot, &fates, &skipped)))
     }
 
     /// Holds what no crash takes back now, so that it can be compared with another node that is at the same position.

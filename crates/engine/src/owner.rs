@@ -59,7 +59,7 @@ mod tests {
         db.close().unwrap();
         for mode in [0o777, 0o755, 0o770, 0o720, 0o701] {
             set(mode);
-            let refused = open().err().expect("it is refused").to_string();
+            let refused = open().expect_err("it is refused").to_string();
             assert!(refused.contains("chmod 0700") && refused.contains(&format!("{mode:04o}")), "{refused}");
         }
         for mode in [0o750, 0o700] {

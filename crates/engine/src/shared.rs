@@ -343,8 +343,16 @@ impl Shared {
 
     /// Frees one family that was dropped; returns whether there was one.
     pub(crate) fn free_next(&self) -> bool {
-        let next = self.unfreed.lock().pop_front();
-        next.inspect(|cf| self.drop_family(*cf)).is_some()
+        // Listed until it is gone: whoever compares rows counts none of it.
+        let Some(next) = self.unfreed.lock().front().copied() else { return false };
+        self.drop_family(next);
+        self.unfreed.lock().pop_front();
+        true
+    }
+
+    /// Returns the families that were dropped and still take up memory: no snapshot that is taken from now on may meet them.
+    pub(crate) fn unfreed(&self) -> Vec<CfId> {
+        self.unfreed.lock().iter().copied().collect()
     }
 
     /// One round of background work. Returns how much there was.

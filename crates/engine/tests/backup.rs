@@ -64,7 +64,10 @@ fn copy_dir(from: &Path, to: &Path) {
     let _ = fs::remove_dir_all(to); // of an earlier round
     for (path, bytes) in files_in(from) {
         let to = to.join(path);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
+        // Nobody but its owner may look into a data directory.
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(to.parent().unwrap())
+            .unwrap();
         fs::write(to, bytes).unwrap();
     }
 }

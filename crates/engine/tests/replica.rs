@@ -207,7 +207,8 @@ fn stream_that_does_not_continue_or_makes_no_sense_is_refused() {
 }
 
 fn copy_dir(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
+    // Nobody but its owner may look into a data directory.
+    std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700).create(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let (entry, to) = (entry.as_ref().unwrap().path(), to.join(entry.as_ref().unwrap().file_name()));
         if entry.is_dir() {

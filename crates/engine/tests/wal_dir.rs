@@ -101,7 +101,10 @@ fn database_stays_with_its_log_wherever_that_is_moved() {
 
     // A copy of the data directory alone is not given the log of the original.
     for name in ["control", "log-dir"] {
-        std::fs::create_dir_all(&data).unwrap();
+        // Nobody but its owner may look into a data directory.
+        std::os::unix::fs::DirBuilderExt::mode(std::fs::DirBuilder::new().recursive(true), 0o700)
+            .create(&data)
+            .unwrap();
         std::fs::copy(renamed.join(name), data.join(name)).unwrap();
     }
     assert!(matches!(refused(&data, Some(&one), &[&one, &renamed, &data]), EngineError::ForeignLogDir { .. }));

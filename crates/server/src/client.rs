@@ -21,6 +21,9 @@ use tokio::{
 
 /// Bytes that wait before a session is asked to drain.
 const OUTPUT_BYTES: usize = 64 << 10;
+
+/// For how long a client is waited for that was sent why its session ends.
+const LINGER: std::time::Duration = std::time::Duration::from_millis(100);
 /// Bytes read at once, at the least.
 const READ_BYTES: usize = 8 << 10;
 
@@ -89,6 +92,17 @@ impl Remote {
             span.stop(ResultSend { rows: word(self.rows), bytes: word(sent) });
         }
         sent
+    }
+
+    /// Sends what waits, which is why the session ends, and gives the client a moment to read it and to leave by itself: some drivers say that
+    /// the connection was closed, and not why, when they find both at once.
+    pub(crate) async fn linger(&mut self) {
+        if self.flush().await.is_err() {
+            return;
+        }
+        let mut unread = [0; 512];
+        let leaves = async { while matches!(self.socket.read(&mut unread).await, Ok(bytes) if bytes > 0) {} };
+        let _left = tokio::time::timeout(LINGER, leaves).await;
     }
 
     /// Ends the connection in order: what was sent can still be read.

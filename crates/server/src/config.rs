@@ -176,7 +176,11 @@ impl Default for Config {
             http: None,
             copy_dir: None,
             max_connections: 1000,
-            resources: ResourcesAsked::default(),
+            resources: ResourcesAsked {
+                prepared_statements: 10_000,
+                advisory_locks: 100_000,
+                ..ResourcesAsked::default()
+            },
             max_message_bytes: 64 << 20,
             worker_threads: 0,
             flush_at_stop: true,

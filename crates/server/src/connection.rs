@@ -90,12 +90,16 @@ pub(crate) async fn serve(socket: TcpStream, shared: Arc<Shared>) {
         // Rolled back before the client is told: whoever hears of the end finds the locks free.
         session.end().await;
         drop(session);
+        let is_told = remote.ended || !matches!(end, End::Gone);
         match end {
             End::Gone => {}
             End::Stopping => {
                 remote.fatal(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command");
             }
             End::Late(error) => remote.report(Severity::Fatal, error.report(), ""),
+        }
+        if is_told {
+            remote.linger().await;
         }
     }
     remote.shut().await;

@@ -154,7 +154,8 @@ fn foreign_directory_is_refused_and_left_alone() {
 #[test]
 fn one_flipped_bit_below_the_durable_end_is_refused() {
     let place = Place::new();
-    let server = Server::start(&place);
+    // The levels would have what is cut off below.
+    let server = Server::start_with(&place, &["--set", "store.flush_at_stop=false"]);
     let mut client = server.connect();
     client.batch_execute("CREATE TABLE t (n int PRIMARY KEY, t text)").unwrap();
     for n in 0..50 {
@@ -268,8 +269,9 @@ fn salvaged_server_reads_what_is_left_and_refuses_writes() {
 #[test]
 fn server_with_a_rotten_table_names_it_and_shows_the_others() {
     let place = Place::new();
-    let small =
-        ["--set", "wal.segment_size=9MiB", "--set", "wal.ring_size=256KiB", "--set", "wal.max_total_wal_size=1"];
+    let small = ["wal.segment_size=1MiB", "wal.chunk_size=4KiB", "wal.ring_size=256KiB", "wal.max_total_wal_size=1"]
+        .map(|set| ["--set", set])
+        .concat();
     let server = Server::start_with(&place, &[&small[..], &["--set", "wal.flush_bytes=64KiB"]].concat());
     let mut client = server.connect();
     client

@@ -21,7 +21,9 @@ use postgres::{Client, NoTls, error::DbError};
 /// Starts three nodes of which each asks for one of the two others, with a table that all of them have.
 fn three(nodes: &Nodes) -> [Server; 3] {
     let a = start(nodes, 0);
-    a.connect().batch_execute("SET synchronous_commit = local; CREATE TABLE notes (n int PRIMARY KEY)").unwrap();
+    a.connect()
+        .batch_execute("SET synchronous_commit = local; CREATE TABLE notes (n int PRIMARY KEY)")
+        .expect("a table is made");
     let (b, c) = (start(nodes, 1), start(nodes, 2));
     put(&mut a.connect(), 0..5);
     let expected: Vec<i32> = (0..5).collect();
@@ -56,9 +58,13 @@ fn until_waiting(nodes: &Nodes, look: &mut Client, count: i64) {
     nodes.until("they are on the disk", || value::<bool>(look, durable));
 }
 
-/// Checks that a commit was not answered, and that its client knows that.
+/// Checks that a commit was not answered, and that its client knows that. The driver may see the end of the connection before it has read
+/// what came before.
 fn ended(answer: Result<(), postgres::Error>, nodes: &Nodes) {
     let error = answer.expect_err("a commit is answered that no quorum has");
+    if error.is_closed() {
+        return;
+    }
     assert_eq!(state(&error), "57P01", "{error:?}\n{}", nodes.logs());
     let detail = error.as_db_error().and_then(DbError::detail).unwrap_or_default();
     assert!(detail.contains("not confirmed by") && detail.contains("Token "), "{error:?}");

@@ -56,7 +56,8 @@ fn waits(nodes: &Nodes, server: &Server, n: i32) {
     nodes.until("the commit begins", || value::<i64>(&mut look, &is_waiting) == 1);
     assert!(value::<bool>(&mut look, &format!("SELECT pg_terminate_backend({pid})")));
     let error = waiting.join().expect("it ends").expect_err("it is not answered");
-    assert_eq!(state(&error), "57P01", "{error:?}");
+    // The driver may see the end of the connection before it has read what came before.
+    assert!(error.is_closed() || state(&error) == "57P01", "{error:?}");
 }
 
 /// Promotes without force; returns why it was refused.

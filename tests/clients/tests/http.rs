@@ -91,6 +91,17 @@ fn figures_are_strict_text_and_move_with_what_is_done() {
     assert_eq!(figures, [0.0, 1.0, 1.0], "{}", there.log());
     assert!(applied.is_some_and(|applied| of_replica.value("collie_log_received_lsn") >= applied));
 
+    // Absent until a commit was measured.
+    until("delays are measured", || {
+        run(
+            &mut client,
+            "SET synchronous_commit = local; INSERT INTO t VALUES (1000) ON CONFLICT DO NOTHING; UPDATE t SET n = n",
+        );
+        let shown = ["collie_replica_delay_seconds", "collie_replica_recent_delay_seconds"];
+        let here_has = shown.iter().all(|name| metrics(&here).all.contains_key(*name));
+        here_has && metrics(&there).all.contains_key("collie_following_delay_seconds")
+    });
+    let (after, of_replica) = (metrics(&here), metrics(&there));
     let found: BTreeSet<&str> = after.all.keys().chain(of_replica.all.keys()).map(String::as_str).collect();
     let rows = include_str!("../../../docs/http.md").lines().filter_map(|line| line.strip_prefix("| `collie_"));
     let listed: Vec<String> =

@@ -18,7 +18,7 @@ const BINARY: u16 = 1;
 /// Returns the settings that the server reports, as `name=value`.
 fn reported(messages: &[Message]) -> Vec<String> {
     let reports = messages.iter().filter(|message| message.kind == b'S');
-    let text = |message: &Message| String::from_utf8(message.body.clone()).unwrap();
+    let text = |message: &Message| String::from_utf8(message.body.clone()).expect("text in UTF-8");
     reports.map(|message| text(message).trim_end_matches('\0').replace('\0', "=")).collect()
 }
 

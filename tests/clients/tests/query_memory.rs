@@ -21,10 +21,7 @@ fn every_operator_that_keeps_rows_is_bounded() {
     let rows = "generate_series(1, 3000000) n";
     let cases = [
         ("a sort", format!("SELECT n FROM {rows} ORDER BY -n OFFSET 10")),
-        (
-            "a hash join",
-            format!("SELECT count(*) FROM generate_series(1, 2) m JOIN {rows} ON n = m"),
-        ),
+        ("a hash join", format!("SELECT count(*) FROM generate_series(1, 2) m JOIN {rows} ON n = m")),
         ("GROUP BY", format!("SELECT n, count(*) FROM {rows} GROUP BY n")),
         ("GROUP BY", format!("SELECT count(DISTINCT n) FROM {rows}")),
         ("GROUP BY", format!("SELECT string_agg(n::text, ',') FROM {rows}")),
@@ -93,7 +90,7 @@ fn what_a_session_leaves_behind_is_bounded() {
     (0..100).for_each(|n| client.batch_execute(&prepare(n)).unwrap());
     let (code, text) = refused(&mut client, &prepare(100));
     assert!(code == "53400" && text.contains("too many prepared statements"), "{code}: {text}");
-    let error = client.prepare("SELECT 1").err().expect("also over the extended protocol");
+    let error = client.prepare("SELECT 1").expect_err("also over the extended protocol");
     assert_eq!(state(&error), "53400");
     client.batch_execute("DEALLOCATE ALL; PREPARE p AS SELECT 1").unwrap();
 

@@ -132,7 +132,10 @@ fn a_second_without_commits_has_no_delay() {
     let copy = replica(&there, &Server::replica_address(&here));
     let until = |client: &mut Client, what: &str| {
         let start = Stopwatch::start();
-        while !client.query(what, &[]).is_ok_and(|rows| rows.iter().any(|row| row.get(0))) {
+        while !client
+            .query(what, &[])
+            .is_ok_and(|rows| rows.iter().any(|row| row.get::<_, Option<bool>>(0) == Some(true)))
+        {
             assert!(start.elapsed() < PATIENCE, "{what}\n--- primary:\n{}--- replica:\n{}", here.log(), there.log());
             thread::sleep(Duration::from_millis(20));
         }

@@ -3,7 +3,7 @@
 use std::{thread, time::Duration};
 
 use collie_clients_tests::{Place, Server, Stopwatch, session::value, state};
-use postgres::Client;
+use postgres::{Client, NoTls};
 
 /// How long something is waited for: far beyond what it takes on a slow, shared machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +27,18 @@ fn primary(place: &Place, address: &str, more: &[&str]) -> Server {
 fn replica(place: &Place, primary: &str) -> Server {
     let arguments = ["--replica-of", primary, "--set", "replication.slot=north", "--set", "replication.timeout=1s"];
     Server::start_with(place, &arguments)
+}
+
+/// Opens a session on a server that may still be opening its database.
+fn session(server: &Server, place: &Place) -> Client {
+    let start = Stopwatch::start();
+    loop {
+        match server.config().connect(NoTls) {
+            Ok(client) => return client,
+            Err(error) => assert!(start.elapsed() < PATIENCE, "{error:?}\n{}", place.log()),
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Waits until `sql` answers `expected`; an error is no answer yet.
@@ -255,7 +267,7 @@ fn a_replica_without_leave_to_be_filled_answers_and_says_what_to_do() {
         ["--replica-of", &*address, "--set", "replication.slot=north", "--set", "replication.auto_rebuild=false"];
     let copy = Server::start_with(&there, &by_hand);
     there.until_said("replication.auto_rebuild is off: start it with replication.auto_rebuild=true");
-    assert_eq!(value::<String>(&mut copy.connect(), "SELECT t FROM notes"), "first");
+    assert_eq!(value::<String>(&mut session(&copy, &there), "SELECT t FROM notes"), "first");
     assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
     let copy = replica(&there, &address);
     until(&mut client, "SELECT state FROM collie_slots WHERE expired_by IS NULL", "streaming", places);

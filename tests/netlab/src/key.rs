@@ -54,7 +54,9 @@ pub(crate) fn key_of_listener(startup: &[u8], greeting: &[u8], challenge: &[u8])
         said.extend_from_slice(&u32::try_from(value.len()).ok()?.to_le_bytes());
         said.extend_from_slice(value);
     }
-    said.extend_from_slice(greeting.get(1..1 + WORD)?);
+    // What was said after the greeting may follow it here.
+    let keys = usize::from(*greeting.get(1 + WORD)?);
+    said.extend_from_slice(greeting.get(..2 + WORD + keys * ID_BYTES)?);
     said.extend_from_slice(challenge.get(ID_BYTES..ID_BYTES + WORD)?);
     said.extend_from_slice(challenge.get(..ID_BYTES)?);
     let shared = hmac(&SECRET, &[b"collie replication 1: session\0", &said]);

@@ -25,10 +25,8 @@ use crate::{Scratch, Section};
 const PATIENCE: Duration = Duration::from_secs(300);
 /// Between two looks at a position.
 const LOOK: Duration = Duration::from_millis(2);
-/// Of Collie's nodes: the name of whichever is the replica, and where it would be followed if it were promoted.
-const NAMED: &[&str] = &["--set", "replication.slot=standby", "--replica-listen", "127.0.0.1:0"];
-/// Whom commits may wait for.
-const LISTED: &[&str] = &["--set", "replication.quorum=ANY 1 (standby)"];
+/// The names of Collie's nodes, that of the first primary first.
+const NAMES: [&str; 2] = ["one", "two"];
 
 /// Whose pair it is, and how its replica replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +57,12 @@ impl Arm {
         if self == Self::Thesis { "REPEATABLE READ" } else { "READ COMMITTED" }
     }
 
-    /// What each of Collie's nodes is started with.
-    fn arguments(self, settings: &ReplicationSettings, waiting: Waiting) -> Vec<String> {
-        let mut all: Vec<String> = NAMED.iter().map(|word| (*word).to_owned()).collect();
+    /// What Collie's node of the first name is started with, whose commits may wait for the other one.
+    fn arguments(self, settings: &ReplicationSettings, waiting: Waiting, [own, other]: [&str; 2]) -> Vec<String> {
+        let slot = format!("replication.slot={own}");
+        let mut all = ["--set", &slot, "--replica-listen", "127.0.0.1:0"].map(str::to_owned).to_vec();
         if waiting == Waiting::Yes {
-            all.extend(LISTED.iter().map(|word| (*word).to_owned()));
+            all.extend(["--set".to_owned(), format!("replication.quorum=ANY 1 ({other})")]);
         }
         all.extend(["--set".to_owned(), format!("replication.backup_rate={}", settings.backup_bytes_per_s)]);
         if let Self::Workers(workers) = self {
@@ -129,6 +128,8 @@ pub(crate) struct Pair {
     relay: Option<Relay>,
     /// The replica's, while it is stopped.
     kept: Option<Arc<Scratch>>,
+    /// The names of Collie's nodes, the primary's first.
+    names: [&'static str; 2],
     arm: Arm,
     name: String,
     waiting: Waiting,
@@ -203,12 +204,12 @@ fn collie_in(
     launch: Launch,
 ) -> anyhow::Result<Pair> {
     settings.plan.say("starting a primary and a replica");
-    let arguments = [arm.arguments(settings, waiting), launch.primary.clone()].concat();
+    let arguments = [arm.arguments(settings, waiting, NAMES), launch.primary.clone()].concat();
     let core = launch.cores.map(|[primary, _]| primary);
     let primary = Server::collie_primary(scratch, program(settings)?, &words(&arguments), core)?;
     let name = if launch.name.is_empty() { arm.name() } else { launch.name.clone() };
     let relay = launch.relayed.then(|| Relay::to(&primary.replica_address()?)).transpose()?;
-    let mut pair = Pair { replica: None, primary, relay, kept: None, arm, name, waiting, launch };
+    let mut pair = Pair { replica: None, primary, relay, kept: None, names: NAMES, arm, name, waiting, launch };
     pair.replica = match arm {
         _ if pair.launch.alone => None,
         Arm::Thesis => Some(Follower::Thesis(Box::new(LiveThesis::start(&settings.plan, &pair.primary)?))),
@@ -232,7 +233,7 @@ pub(crate) fn peer(settings: &ReplicationSettings, waiting: Waiting) -> anyhow::
     let primary = Server::postgresql(&settings.plan, &bin)?;
     let arm = Arm::Peer;
     let (name, launch) = (arm.name(), Launch::default());
-    let mut pair = Pair { replica: None, primary, relay: None, kept: None, arm, name, waiting, launch };
+    let mut pair = Pair { replica: None, primary, relay: None, kept: None, names: NAMES, arm, name, waiting, launch };
     pair.replica = Some(Follower::Server(pair.new_replica(settings)?));
     pair.until_even(settings)?;
     pair.list_standby(settings)?;
@@ -277,7 +278,9 @@ impl Pair {
     }
 
     fn new_replica_in(&self, settings: &ReplicationSettings, scratch: Arc<Scratch>) -> anyhow::Result<Server> {
-        let arguments = [self.arm.arguments(settings, self.waiting), self.launch.replica.clone()].concat();
+        let [primary, own] = self.names;
+        let of_node = self.arm.arguments(settings, self.waiting, [own, primary]);
+        let arguments = [of_node, self.launch.replica.clone()].concat();
         let core = self.launch.cores.map(|[_, replica]| replica);
         let address = self.primary.replica_address()?;
         let address = match &self.relay {
@@ -520,12 +523,23 @@ impl Pair {
         Ok(())
     }
 
-    /// Has commits on PostgreSQL's primary wait for its standby, where they may; Collie's list is one of its settings.
+    /// Has commits on the primary wait for its replica, where they may: of PostgreSQL's pair, and of Collie's after the two have changed places.
     fn list_standby(&self, settings: &ReplicationSettings) -> anyhow::Result<()> {
-        if self.waiting == Waiting::No || !self.is_peer() {
+        if self.waiting == Waiting::No {
             return Ok(());
         }
         let mut session = self.connect()?;
+        if !self.is_peer() {
+            session
+                .batch_execute(&format!("CALL collie_set_option('replication.quorum', 'ANY 1 ({})')", self.names[1]))?;
+            let begun = settings.plan.now_ns();
+            while session.query("SELECT 1 FROM collie_quorum WHERE list_before IS NULL", &[])?.is_empty() {
+                let waited = u128::from(settings.plan.now_ns() - begun);
+                anyhow::ensure!(waited < PATIENCE.as_nanos(), "the change of replication.quorum does not end");
+                std::thread::sleep(LOOK);
+            }
+            return Ok(());
+        }
         session.batch_execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
         session.batch_execute("SELECT pg_reload_conf()")?;
         let begun = settings.plan.now_ns();
@@ -559,6 +573,7 @@ impl Pair {
         let replica = self.replica.take().context("the replica is stopped")?.into_server()?;
         let killed = std::mem::replace(&mut self.primary, replica);
         self.kept = Some(killed.scratch());
+        self.names.reverse();
         killed.kill()
     }
 
@@ -594,7 +609,9 @@ impl Pair {
     /// It does not start.
     pub(crate) fn rejoin(&mut self, settings: &ReplicationSettings) -> anyhow::Result<()> {
         if !self.is_peer() {
-            return self.start_replica(settings);
+            self.start_replica(settings)?;
+            self.until_even(settings)?;
+            return self.list_standby(settings);
         }
         drop(self.kept.take());
         self.replica = Some(Follower::Server(self.new_replica(settings)?));

@@ -1,3 +1,5 @@
+//! Much reading that is validated in parts, beside commits of others.
+
 use std::ops::ControlFlow;
 use std::path::Path;
 

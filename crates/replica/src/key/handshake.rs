@@ -7,7 +7,7 @@
 //! | who connects | answer | its proof, 32 |
 //!
 //! A proof is HMAC-SHA-256, keyed by the secret, of a label that differs for either side and of everything said before: what the
-//! start-up asked for, both nonces, the key's id. The keys of the session are made of the same.
+//! start-up asked for, the whole greeting, the listener's nonce, the key's id. The keys of the session are made of the same.
 //!
 //! # Invariants
 //! - H1. Neither side does or tells anything of the database before the other has proved that it has the secret.
@@ -90,14 +90,14 @@ struct Said<'a> {
 }
 
 impl<'a> Said<'a> {
-    fn new(secret: &'a Secret, purpose: &Purpose<'_>, caller: &[u8; WORD], listener: &[u8; WORD]) -> Self {
+    fn new(secret: &'a Secret, purpose: &Purpose<'_>, greeting: &[u8], listener: &[u8; WORD]) -> Self {
         let mut bytes = Vec::new();
         for text in [purpose.what, purpose.name, purpose.cluster] {
             let length = u32::try_from(text.len()).expect("a start-up is short");
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(text.as_bytes());
         }
-        bytes.extend_from_slice(caller);
+        bytes.extend_from_slice(greeting);
         bytes.extend_from_slice(listener);
         bytes.extend_from_slice(&secret.id().0);
         Self { secret, bytes }
@@ -151,7 +151,7 @@ impl<'a> Caller<'a> {
         let (id, rest) = challenge.split_first_chunk().ok_or(Mistrust::Malformed)?;
         let (nonce, proof) = rest.split_first_chunk().ok_or(Mistrust::Malformed)?;
         let secret = self.keys.find(KeyId(*id)).ok_or(Mistrust::NoCommonKey)?;
-        let said = Said::new(secret, &self.purpose, &self.nonce, nonce);
+        let said = Said::new(secret, &self.purpose, &self.greeting(), nonce);
         said.check(OF_LISTENER, proof)?;
         Ok((word(said.mac(OF_CALLER)), said.session(FROM_CALLER, FROM_LISTENER)))
     }
@@ -178,7 +178,7 @@ impl<'a> Listener<'a> {
         greeting: &[u8],
     ) -> Result<(Vec<u8>, Self), Mistrust> {
         let (&version, rest) = greeting.split_first().ok_or(Mistrust::Malformed)?;
-        let (caller, rest) = rest.split_first_chunk().ok_or(Mistrust::Malformed)?;
+        let (_caller, rest) = rest.split_first_chunk::<WORD>().ok_or(Mistrust::Malformed)?;
         let (&count, ids) = rest.split_first().ok_or(Mistrust::Malformed)?;
         let (ids, more) = ids.as_chunks();
         if version != VERSION || ids.len() != usize::from(count) || ids.len() > KEYS_MAX || !more.is_empty() {
@@ -186,7 +186,7 @@ impl<'a> Listener<'a> {
         }
         let has = |secret: &&Secret| ids.contains(&secret.id().0);
         let secret = keys.all().iter().find(has).ok_or(Mistrust::NoCommonKey)?;
-        let said = Said::new(secret, purpose, caller, nonce);
+        let said = Said::new(secret, purpose, greeting, nonce);
         let proof = word(said.mac(OF_LISTENER));
         Ok(([&secret.id().0[..], nonce, &proof].concat(), Self(said)))
     }

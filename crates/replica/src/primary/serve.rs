@@ -398,7 +398,7 @@ impl<S: Source> Served<S> {
                         // Catching up may have taken so long that there is as much to catch up with again.
                         behind = (attached.owed_ns(durable, now_ns) > NEAR_NS).then_some(durable);
                         if behind.is_none() {
-                            attached.caught_up();
+                            attached.caught_up(&*self.source, now_ns);
                         }
                     }
                     // V3

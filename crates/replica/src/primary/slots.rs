@@ -749,10 +749,13 @@ impl Attached {
     }
 
     /// The replica shows all that was durable when its stream began: from here on delays are measured.
-    pub(super) fn caught_up(&self) {
+    pub(super) fn caught_up<S: Source>(&self, source: &S, now_ns: u64) {
+        // Asked before the lock is taken: a replica that ends right after this was following.
+        let is_within = source.held().iter().any(|held| held.name == self.name && held.is_within);
         self.change(|slot| {
             slot.is_caught_up = true;
             slot.delay.begin();
+            slot.look(is_within, now_ns);
         });
     }
 

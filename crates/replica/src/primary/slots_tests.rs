@@ -144,7 +144,7 @@ fn one_connection_has_a_slot_and_a_node_connects_once() {
     south.on(Event::Stream, 6);
     assert_eq!(attach("east", 3).unwrap_err(), Busy::TooMany);
     north.on(Event::Stream, 6);
-    north.caught_up();
+    north.caught_up(&List::of(&[("north", 5000, false)]), 6);
     drop(north);
     let both = [("north".to_owned(), SlotState::Away, None), ("south".to_owned(), SlotState::CatchingUp, None)];
     assert_eq!(states(&slots), both);

@@ -130,7 +130,7 @@ pub(crate) fn settle(data: &Path, env: &Env) -> Result<(), ServeError> {
     if is_there(env, &whole)? {
         let stays = |name: &str| name == WHOLE || MOVED_ON.contains(&name) || STAYS.contains(&name);
         for name in list(env, data)?.iter().filter(|name| !stays(name)) {
-            remove(env, &data.join(name))?;
+            remove_for_good(env, &data.join(name))?;
         }
         // What was there must be gone before anything of the copy can be taken for it.
         env.files.sync_dir(data).map_err(failed("sync", data))?;
@@ -262,6 +262,17 @@ fn remove(env: &Env, path: &Path) -> Result<(), ServeError> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(error)),
         _ => Ok(()),
     }
+}
+
+/// As [`remove`], with nothing of it left after a power cut once the directory around it is synced.
+fn remove_for_good(env: &Env, path: &Path) -> Result<(), ServeError> {
+    if let Ok(names) = env.files.list(path) {
+        for name in names {
+            remove_for_good(env, &path.join(name))?;
+        }
+        env.files.sync_dir(path).map_err(failed("sync", path))?;
+    }
+    remove(env, path)
 }
 
 /// Asks for base backups until one is whole.

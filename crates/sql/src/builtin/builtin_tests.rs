@@ -5,7 +5,7 @@ use collie_base::Set;
 
 use super::implementation::registered;
 use super::*;
-use crate::error::{Result, SqlError, SqlState};
+use crate::error::{Result, SqlError};
 use crate::types::datetime::Zone;
 use crate::types::io::{TextContext, text_in, text_out};
 use crate::types::{SqlType, Value, oid, typmod};
@@ -350,22 +350,6 @@ fn now_is_the_start_of_the_transaction_and_the_clock_runs_on() {
                 panic!("{name} is scalar")
             };
             assert_eq!(function(&[], context).unwrap(), Value::TimestampTz(expected));
-        }
-    });
-}
-
-/// Goal: what is not built says so. Method: the patterns that PostgreSQL has and `regex` has not.
-#[test]
-fn patterns_beyond_regular_languages_are_refused() {
-    with_context(0, |context| {
-        for pattern in [r"(a)\1", "a(?=b)", "a(?!b)", "(?<=a)b"] {
-            let Implementation::Scalar(matches) =
-                resolve("textregexeq", &[SqlType::TEXT, SqlType::TEXT]).implementation
-            else {
-                panic!("~ is scalar")
-            };
-            let error = matches(&[Value::text("ab"), Value::text(pattern)], context).unwrap_err();
-            assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{pattern}");
         }
     });
 }

@@ -268,7 +268,7 @@ impl Settings {
     pub fn get(&self, name: &str) -> &str {
         let at = SETTINGS.binary_search_by(|setting| setting.name.cmp(name));
         let setting = &SETTINGS[at.expect("callers name settings of the table")];
-        self.values.get(setting.name).map_or_else(|| self.usual(setting), |value| value)
+        self.values.get(setting.name).map_or_else(|| self.usual(setting), |value| &**value)
     }
 
     /// Returns what RESET goes back to.

@@ -1,3 +1,5 @@
+//! Work that is done by threads of its own: bounded, cancelled, given up.
+
 use std::{
     future::Future,
     path::Path,

@@ -626,9 +626,9 @@ fn session_relations_show_the_session() {
             &facts,
             "collie_replication_delay",
             ("", ""),
-            &["slot", "samples", "p50_us", "p99_us", "max_us", "behind_bytes", "applied_lsn"]
+            &["slot", "commits", "p50_us", "p99_us", "max_us", "behind_bytes", "applied_lsn"]
         ),
-        ["north|9|10|20|30|16|0/20"]
+        ["north|0|NULL|NULL|NULL|16|0/20", "north|9|10|20|30|16|0/20"]
     );
     assert_eq!(
         read(

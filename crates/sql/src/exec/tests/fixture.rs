@@ -302,7 +302,13 @@ impl Client<'_> {
 
     /// Runs a statement on after its wait.
     pub(super) fn go_on(&mut self, mut running: Running) -> Result<Progress> {
-        let stepped = self.with_context(|cx| running.execution.step(cx, &mut running.rows, 0));
+        // A step gives way by the clock too, wherever a slow machine is by then.
+        let stepped = loop {
+            match self.with_context(|cx| running.execution.step(cx, &mut running.rows, 0)) {
+                Ok(Step::Yield) => {}
+                stepped => break stepped,
+            }
+        };
         match stepped {
             Ok(Step::Done { rows }) => {
                 self.session.end_statement();
