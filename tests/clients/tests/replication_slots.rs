@@ -271,5 +271,5 @@ fn a_replica_without_leave_to_be_filled_answers_and_says_what_to_do() {
     assert_eq!(copy.stop().code(), Some(0), "{}", there.log());
     let copy = replica(&there, &address);
     until(&mut client, "SELECT state FROM collie_slots WHERE expired_by IS NULL", "streaming", places);
-    until(&mut copy.connect(), "SELECT count(*)::text FROM notes", "301", places);
+    until(&mut session(&copy, &there), "SELECT count(*)::text FROM notes", "301", places);
 }
