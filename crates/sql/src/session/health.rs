@@ -174,7 +174,7 @@ fn rot_text(Rot { path, what, is_mended, quarantined, .. }: &Rot) -> String {
     match is_mended {
         true => format!("{what}: what it held was written again from memory{kept}; look at the disk"),
         false => format!(
-            "{what}: it cannot be written again for now; its rows are in memory alone, do not stop the server before {} is",
+            "{what}: it could not be written again, and its rows are in memory alone: do not stop the server until {} has been written",
             path.display()
         ),
     }
