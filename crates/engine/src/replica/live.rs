@@ -21,7 +21,8 @@
 //!   record, nor inside a transaction.
 //! - D3. What was committed to a family below the flush that its levels have is not applied, by the commit's position, strictly.
 //! - D4. A family whose drop was replayed is freed once no snapshot here is at or below the drop. A later write to it is damage if it
-//!   was SQL's, whose tables are locked until then; others may be written until their handles know, and such a write is nobody's.
+//!   was SQL's, whose tables are locked until then; others may be written until their handles know, and such a write is nobody's. So are
+//!   the families of tables that were dropped before replay began.
 //! - D5. After an error nothing more is taken: a replica never skips.
 //! - D6. The catalog is read once. What a commit changes of it is told by its rows, so that a definition costs what it defines, however many
 //!   tables there are.
@@ -158,7 +159,21 @@ impl<F: Follow> Live<F> {
             failed: None,
         };
         unlogged.into_iter().try_for_each(|(cf, lsn)| live.note_hole(cf, lsn))?; // now that groups are known
+        live.note_left();
         Ok(live)
+    }
+
+    /// Takes note of the families that a table left when it was dropped before this began, and that the log below has brought back (D4). Only
+    /// SQL names all of its families: where it has none, a family without a name may be a program's.
+    fn note_left(&mut self) {
+        if !self.named.values().any(|owner| *owner == Owner::Sql) {
+            return;
+        }
+        let all = self.target.families().all();
+        let left = all.iter().map(|family| family.id());
+        let left: Vec<CfId> = left.filter(|cf| *cf != CfId::CATALOG && !self.named.contains_key(cf)).collect();
+        self.dropped.extend(left.iter().map(|cf| (*cf, self.position)));
+        self.gone.extend(left.into_iter().map(|cf| (cf, Owner::Sql)));
     }
 
     /// Takes a record. What it commits is seen some time after [`Live::flush`].
@@ -379,9 +394,12 @@ impl<F: Follow> Live<F> {
         }
         for cf in unnamed {
             // It may have got another name, or the same again.
-            if !self.names.values().any(|other| *other == cf)
-                && let Some(owner) = self.named.remove(&cf)
-            {
+            if self.names.values().any(|other| *other == cf) {
+                continue;
+            }
+            // One that this commit made as well is here too, with the rows that it got meanwhile.
+            let made = || named.iter().find(|(made, _)| *made == cf).map(|(_, owner)| *owner);
+            if let Some(owner) = self.named.remove(&cf).or_else(made) {
                 self.dropped.push((cf, end));
                 self.gone.insert(cf, owner);
             }

@@ -728,6 +728,28 @@ fn dropped_families_stay_until_no_snapshot_shows_them() {
     }
 }
 
+/// Goal: D4: a family that one transaction makes, fills and drops is freed as any other, and so is one whose name it gives to another family
+/// (T264). Method: both in one commit, with rows; what is left.
+#[test]
+fn families_that_one_commit_makes_and_drops_are_freed() {
+    let mut log = Log::new();
+    let row = |value: Option<Vec<u8>>| Change { cf: 0, key: names::name_key("sql:16384"), value };
+    let named = |cf: u32| row(Some(names::name_value(CfId::new(cf), "")));
+    let changes = [named(5), Change::put(5, b"key", b"made and dropped"), row(None)]
+        .into_iter()
+        .chain([named(6), Change::put(6, b"key", b"made and emptied"), named(7), Change::put(7, b"key", b"stays")])
+        .collect::<Vec<_>>();
+    log.commit(&[2, 0, 0], &changes, changes.clone());
+    let (world, mut live) = follow(&log, &Way::plain(2), Map::default());
+    take(&mut live, &log.records[0]).unwrap();
+    assert_eq!(live.dropped().collect::<Vec<_>>(), [5, 6].map(CfId::new));
+    world.horizon.store(log.records[0].end, SeqCst);
+    live.flush();
+    assert_eq!(*world.dropped.lock(), [5, 6].map(CfId::new));
+    let left: Vec<bool> = (5..8).map(|cf| world.families.get(CfId::new(cf)).is_some()).collect();
+    assert_eq!(left, [false, false, true]);
+}
+
 /// Goal: a family that has an UNLOGGED commit is known to have a hole from there on, is told of once, and is left out of the state hash; so are
 /// those of its atomic group with lower ids, and none whose levels have what was written. Method: commits of a family and of a group of three,
 /// rows beside them, a family that was flushed above.
