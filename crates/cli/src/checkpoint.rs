@@ -89,7 +89,7 @@ fn by_itself(data: &Path, source: &Source, dir: &Path, options: CheckpointOption
     // Nothing is to change but what an open does.
     (engine.create_if_missing, engine.background) = (false, false);
     let env = Env::real();
-    let mut recovery = Recovery::new(&*env.clock);
+    let mut recovery = Recovery::new(&*env.clock, |line| eprintln!("{line}"));
     let opened = Db::open(data, engine, env.clone(), &mut |progress| recovery.report(progress));
     recovery.finish();
     let (db, report) = opened?;

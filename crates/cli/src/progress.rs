@@ -12,13 +12,15 @@ const QUIET: Duration = Duration::from_secs(1);
 /// Progress of opening a directory, on standard error.
 pub(crate) struct Recovery<'a> {
     clock: &'a dyn Clock,
+    /// Where a line goes if there is no terminal.
+    say: fn(&str),
     pace: Pace,
     bar: Option<ProgressBar>,
 }
 
 impl<'a> Recovery<'a> {
-    pub(crate) fn new(clock: &'a dyn Clock) -> Self {
-        Self { clock, pace: Pace::new(clock.now_ns()), bar: None }
+    pub(crate) fn new(clock: &'a dyn Clock, say: fn(&str)) -> Self {
+        Self { clock, say, pace: Pace::new(clock.now_ns()), bar: None }
     }
 
     pub(crate) fn report(&mut self, progress: &OpenProgress) {
@@ -29,7 +31,7 @@ impl<'a> Recovery<'a> {
         });
         bar.set_position(progress.percent());
         if bar.is_hidden() {
-            eprintln!("{line}");
+            (self.say)(&line);
         }
         bar.set_message(line);
     }

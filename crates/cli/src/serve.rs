@@ -3,9 +3,8 @@
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use collie_base::one_line;
 use collie_env::Env;
-use collie_server::{Server, config::Config};
+use collie_server::{Server, config::Config, log_lines};
 
 use crate::progress::Recovery;
 
@@ -94,14 +93,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         config.set("server.replica_of", primary)?;
     }
     config.engine.read_only = args.read_only;
-    config.engine.log.warnings = collie_wal::Warnings::to(|line| eprintln!("{}", one_line(line)));
+    config.engine.log.warnings = collie_wal::Warnings::to(|line| log_lines::warn(&line));
     config.trainer = std::env::current_exe().ok();
     let env = Env::real();
-    let mut recovery = Recovery::new(&*env.clock);
+    let mut recovery = Recovery::new(&*env.clock, |line| log_lines::note(&line));
     let (server, report) = Server::start(config, &args.data, &mut |progress| recovery.report(progress))?;
     recovery.finish();
     if let Some(what) = &args.beside_samples {
-        eprintln!("{}", collie_bench::beside_samples(what)?);
+        log_lines::note(&format_args!("{}", collie_bench::beside_samples(what)?));
     }
     if args.sample_everything {
         server.sample_everything();
@@ -110,12 +109,17 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         server.note_commit_times();
     }
     for notice in &report.notices {
-        eprintln!("{}", one_line(notice));
+        log_lines::note(notice);
     }
     if report.created {
-        eprintln!("made a new database in {}", args.data.display());
+        log_lines::note(&format_args!("made a new database in {}", args.data.display()));
     } else {
-        eprintln!("opened {}: {} row writes from {} bytes of log", args.data.display(), report.rows, report.log_bytes);
+        log_lines::note(&format_args!(
+            "opened {}: {} row writes from {} bytes of log",
+            args.data.display(),
+            report.rows,
+            report.log_bytes
+        ));
     }
     let (ring, stopped) = if server.is_replica() {
         ("a replica: every statement that would write is refused with 25006", "stopped: what was received is on disk")
@@ -132,15 +136,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             "stopped: every commit is on disk",
         )
     };
-    eprintln!("{ring}");
+    log_lines::note(&ring);
     if !report.read_only {
-        eprintln!("wal.max_total_wal_size comes to {} MiB", server.log_bytes_max() >> 20);
+        log_lines::note(&format_args!("wal.max_total_wal_size comes to {} MiB", server.log_bytes_max() >> 20));
     }
     if let Some(address) = server.replica_address() {
-        eprintln!("listening for replicas on {address}");
+        log_lines::note(&format_args!("listening for replicas on {address}"));
     }
     println!("listening on {}", server.address());
     server.run()?;
-    eprintln!("{stopped}");
+    log_lines::note(&stopped);
     Ok(ExitCode::SUCCESS)
 }

@@ -137,7 +137,7 @@ impl Embedded {
         config.engine.create_if_missing = args.create;
         let env = Env::real();
         let clock = env.clock.clone();
-        let mut recovery = Recovery::new(&*clock);
+        let mut recovery = Recovery::new(&*clock, |line| eprintln!("{line}"));
         let defaults: Settings = config.session.clone();
         let opened = Database::open(data, config.engine, env, defaults, &mut |progress| recovery.report(progress));
         recovery.finish();

@@ -16,6 +16,7 @@ mod connection;
 mod error;
 mod half_open;
 mod http;
+pub mod log_lines;
 mod reads;
 mod replication;
 mod serve;

@@ -35,6 +35,7 @@ use crate::{
     error::ServeError,
     half_open::HalfOpen,
     http::{HttpPort, Limits, Stage},
+    log_lines,
     reads::feed,
     replication::{
         self, Exchange, Following, Healing, LeadCheck, Node, Patience, Rejoin, Replicas, Role, ShownNode, announce,
@@ -192,7 +193,7 @@ fn fill(
     };
     let Some(cloned) = runtime.block_on(unless_stopped(signals, filling)) else { return Ok(false) };
     let Cloned { files, bytes, .. } = cloned?;
-    eprintln!("copied {files} files, {bytes} bytes, from {primary}");
+    log_lines::note(&format_args!("copied {files} files, {bytes} bytes, from {primary}"));
     Ok(true)
 }
 
@@ -209,7 +210,7 @@ fn decide_about(
     let knobs = LiveKnobs::new(database, replica, config.engine.log.ring_bytes);
     let gauge = LiveGauge::new(database, applying, config.replication.ready_delay, env.clone());
     let (life, told) = training.deciding().begin(Arc::new(knobs), Box::new(gauge), training.clone());
-    told.iter().for_each(|line| eprintln!("{line}"));
+    told.iter().for_each(|line| log_lines::note(&line));
     runtime.spawn(decide(training.clone(), life));
 }
 
@@ -274,13 +275,15 @@ impl Life {
                         None => return Ok(None),
                         Some(Ended::Rebuild) => {
                             let primary = addresses.first();
-                            eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
+                            log_lines::warn(&format_args!(
+                                "{primary} cannot bring this directory up to date any more: filling it anew"
+                            ));
                             node = Some(this);
                         }
                         Some(ended @ Ended::Damaged { .. }) => {
                             let reason = reason(&ended);
                             healing.begin(config, env).map_err(|remedy| stopped(&reason, &remedy))?;
-                            eprintln!("{reason}");
+                            log_lines::warn(&reason);
                             node = Some(this);
                         }
                         Some(Ended::Truncate { at, .. }) => {
@@ -410,7 +413,9 @@ impl Life {
             let Some(primary) = primary else {
                 return Err(ServeError::Replication { message: "there is no primary to be filled from".to_owned() });
             };
-            eprintln!("{primary} cannot bring this directory up to date any more: filling it anew");
+            log_lines::warn(&format_args!(
+                "{primary} cannot bring this directory up to date any more: filling it anew"
+            ));
             if !fill(runtime, (config, &primary, data, env), node, patience, &mut Some(&mut *signals))? {
                 return Ok(None);
             }
@@ -472,7 +477,7 @@ impl Server {
         let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits, env.clock.clone());
         let http = config.http.map(bind).transpose()?;
         if let Some(http) = &http {
-            eprintln!("listening for HTTP on {}", http.address());
+            log_lines::note(&format_args!("listening for HTTP on {}", http.address()));
         }
         let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
         let may_follow = config.replication.primary.is_some() || !config.replication.peers.0.is_empty();
@@ -553,7 +558,9 @@ impl Server {
             }
             let (Ok(ended), Some(listener)) = (&over, &listener) else { break over };
             if let Over::Deposed(term) = ended {
-                eprintln!("term {term} has begun: this node leads no more, and follows whoever does");
+                log_lines::warn(&format_args!(
+                    "term {term} has begun: this node leads no more, and follows whoever does"
+                ));
             }
             let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
             match life.next(ended, &runtime, &mut ground, &mut signals)? {
@@ -627,7 +634,7 @@ async fn accept(
                     let reason = reason(&ended);
                     match healing.begin(config, env) {
                         Ok(()) => {
-                            eprintln!("{reason}");
+                            log_lines::warn(&reason);
                             break Ok(Over::Rebuild);
                         }
                         // What was applied before is read on.
@@ -635,7 +642,7 @@ async fn accept(
                             let problem = stopped(&reason, &remedy).to_string();
                             // Who reads the line may look at once.
                             database.show_problem(problem.clone());
-                            eprintln!("{problem}");
+                            log_lines::warn(&problem);
                         }
                     }
                 }

@@ -8,6 +8,7 @@
 //!
 //! Checked by `tests/clients/tests/restart.rs`.
 
+use crate::log_lines;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering::Relaxed},
@@ -44,7 +45,7 @@ fn flush(db: &Db, given_up: &AtomicBool) {
             return;
         }
         if let Err(error) = db.flush_cf(families) {
-            eprintln!("tables are not flushed, and the next start replays the log: {error}");
+            log_lines::warn(&format_args!("tables are not flushed, and the next start replays the log: {error}"));
             return;
         }
     }

@@ -66,12 +66,13 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Returns the rest of the last line on standard error that begins with `prefix`.
+    /// Returns the rest of the last line of the log whose text begins with `prefix`.
     fn said_last(&self, prefix: &str) -> Option<String> {
         let log = self.log();
         // A line that is being written is none yet.
         let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
-        whole.lines().rev().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned)
+        let text = |line: &'_ str| line.split_once(" UTC LOG:  ").map(|(_, text)| text.to_owned());
+        whole.lines().rev().filter_map(text).find_map(|text| text.strip_prefix(prefix).map(str::to_owned))
     }
 
     /// Returns what servers in this place wrote to standard error.

@@ -65,7 +65,7 @@ fn orderly_stop_leaves_nothing_to_replay() {
         let server = Server::start(&place);
         assert_eq!(rows(&mut server.connect(), "SELECT count(*)::text FROM t"), ["500"]);
         let log = place.log();
-        let opened = log.lines().rfind(|line| line.starts_with("opened ")).unwrap_or_else(|| panic!("{log}"));
+        let opened = log.lines().rfind(|line| line.contains("LOG:  opened ")).unwrap_or_else(|| panic!("{log}"));
         assert_eq!(opened.contains(": 0 row writes from "), flush, "{opened}");
     }
 }

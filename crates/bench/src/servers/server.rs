@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::Context;
 use collie_replica::key::KEY_FILE;
+use collie_server::log_lines;
 use postgres::{Client, Config, NoTls};
 
 use crate::{Plan, Scratch};
@@ -295,7 +296,8 @@ impl Server {
     /// It has not said so.
     pub(crate) fn replica_address(&self) -> anyhow::Result<String> {
         let words = self.words();
-        let address = words.lines().find_map(|line| line.strip_prefix("listening for replicas on "));
+        let address =
+            words.lines().find_map(|line| log_lines::text_of(line).strip_prefix("listening for replicas on "));
         address.map(str::to_owned).with_context(|| format!("it does not listen for replicas: {words}"))
     }
 

@@ -7,6 +7,8 @@
 //! - O2. No figure is given of a database whose conditions of TPC-C do not hold afterwards, or that lacks a row of YCSB's table, or whose replica
 //!   has other rows.
 
+use collie_server::log_lines;
+
 use super::bootstrap::{Interval, in_balanced_order, paired_ratios};
 use super::cores::{note_cores, two_cores};
 use super::live::{Collected, Node, set, set_samples};
@@ -202,7 +204,8 @@ fn one_case(
 /// Returns what the primary said that begins so.
 pub(crate) fn said(pair: &Pair, begins: &str) -> Option<String> {
     let words = pair.primary_words();
-    words.lines().find(|line| line.starts_with(begins)).map(|line| format!("{}: {line}", pair.name()))
+    let mut texts = words.lines().map(log_lines::text_of);
+    texts.find(|text| text.starts_with(begins)).map(|text| format!("{}: {text}", pair.name()))
 }
 
 /// Turns collecting on or off.
@@ -243,7 +246,10 @@ fn one_run(
         }
     };
     anyhow::ensure!(ended > 0, "{}: nothing ended in a run of {:?}", pair.name(), with.time);
-    let (used, collected) = (Usage::of(process)?.since(used), Collected::of(pair, node)?.since(collected));
+    let used = Usage::of(process)?.since(used);
+    // The period that turns samples off has taken out those of this run.
+    turn(settings, pair, node, false)?;
+    let collected = Collected::of(pair, node)?.since(collected);
     Ok(Ran {
         per_s: per_s(ended, ns),
         p99_us: micros(p99_ns),

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 use collie_env::Clock;
-use collie_server::config::KEYS;
+use collie_server::{config::KEYS, log_lines};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::{sleep, timeout};
 
@@ -53,13 +53,13 @@ fn last_words(log: &str) -> &str {
     let mut lines = log.lines().rev().filter(|line| !line.trim().is_empty());
     let last = lines.clone().next().unwrap_or("it said nothing");
     let error = lines.find_map(|line| line.strip_prefix("error: "));
-    error.unwrap_or(last)
+    error.unwrap_or(log_lines::text_of(last))
 }
 
 /// Returns what follows `prefix` in the last whole line that begins with it.
 fn said<'l>(log: &'l str, prefix: &str) -> Option<&'l str> {
     let whole = &log[..log.rfind('\n').map_or(0, |end| end + 1)];
-    whole.lines().rev().find_map(|line| line.strip_prefix(prefix))
+    whole.lines().rev().find_map(|line| log_lines::text_of(line).strip_prefix(prefix))
 }
 
 fn arguments(role: &Role) -> Vec<String> {

@@ -8,6 +8,7 @@
 //!   returns is counted and dropped.
 //! - N4. Once [`ReadRunner::end`] has returned nothing runs, and nothing will: a promotion goes on only then.
 
+use crate::log_lines;
 use std::{
     fmt,
     future::pending,
@@ -113,7 +114,7 @@ impl ReadRunner {
             runtime.block_on(this.run(database, &elastic));
         });
         if let Err(error) = thread {
-            eprintln!("sampled reads are not run: {error}");
+            log_lines::warn(&format_args!("sampled reads are not run: {error}"));
             drop(Running(self));
         }
     }

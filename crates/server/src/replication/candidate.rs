@@ -43,6 +43,7 @@ use super::{
     peers::{Addresses, Peers},
     redundancy::noted,
 };
+use crate::log_lines;
 use crate::training::Training;
 
 /// Between two announcements to nodes that have not heard.
@@ -290,7 +291,9 @@ impl Candidate {
                     return Err(self.answered_higher(&peer.name, answer.term));
                 }
                 Ok(_) => {}
-                Err(error) => eprintln!("{} at {} was not asked: {error}", peer.name, peer.address),
+                Err(error) => {
+                    log_lines::warn(&format_args!("{} at {} was not asked: {error}", peer.name, peer.address))
+                }
             }
         }
         for ballot in &ballots {
@@ -330,7 +333,7 @@ impl Candidate {
         let (_, histories) = db.histories();
         let start = histories.last().map_or(collie_base::Lsn::ZERO, |history| history.start);
         let text = format!("promoted: leads in term {term} from {start} on{more}");
-        eprintln!("{text}");
+        log_lines::note(&text);
         tokio::spawn(announce(self.terms.clone(), self.peers.clone(), (self.name.clone(), self.key.clone()), db));
         Ok(text)
     }
@@ -383,12 +386,15 @@ pub(crate) async fn announce(terms: Arc<Terms>, mut peers: Peers, (name, key): (
                 Ok(answer) if answer.kind == TermKind::Promise => peers.0.retain(|other| *other != peer),
                 Ok(answer) if terms.is_absurd(answer.term) => {
                     if said.insert(peer.name.clone()) {
-                        eprintln!("{}", absurd(&peer.name, answer.term, term));
+                        log_lines::warn(&format_args!("{}", absurd(&peer.name, answer.term, term)));
                     }
                 }
                 Ok(answer) if answer.term > term => {
                     if let Err(error) = tokio::task::block_in_place(|| terms.promise(answer.term, 0)) {
-                        eprintln!("term {} has begun, which cannot be noted: {error}", answer.term);
+                        log_lines::warn(&format_args!(
+                            "term {} has begun, which cannot be noted: {error}",
+                            answer.term
+                        ));
                     }
                 }
                 // One that leads in this term too yields, or is yielded to.

@@ -37,6 +37,7 @@ use super::{
 use crate::{
     ServeError,
     config::Config,
+    log_lines,
     reads::ReadRunner,
     training::{Sensors, Training, tick},
 };
@@ -168,9 +169,11 @@ fn forget_slots(replica: &Replica, data: &Path, env: &Env) -> Result<(), ServeEr
 /// Says on standard error how it stands.
 fn tell(primary: &str, told: Told) {
     match told {
-        Told::Following { from, .. } => eprintln!("following {primary} from {from}"),
-        Told::CaughtUp { applied } => eprintln!("caught up with {primary} at {applied}"),
-        Told::Lost { why, wait } => eprintln!("not following {primary}: {why}; next try in {} ms", wait.as_millis()),
+        Told::Following { from, .. } => log_lines::note(&format_args!("following {primary} from {from}")),
+        Told::CaughtUp { applied } => log_lines::note(&format_args!("caught up with {primary} at {applied}")),
+        Told::Lost { why, wait } => {
+            log_lines::note(&format_args!("not following {primary}: {why}; next try in {} ms", wait.as_millis()))
+        }
         _ => {}
     }
 }

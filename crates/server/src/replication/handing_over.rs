@@ -11,6 +11,7 @@
 //!   (`Handing`), and only who goes on has the log take records again.
 //! - H2. Whatever becomes of the replica, writers wait no longer than twice the time that it asked for, [`CANCEL_TIME`] and a flush.
 
+use crate::log_lines;
 use std::{sync::Arc, time::Duration};
 
 use collie_base::Lsn;
@@ -32,24 +33,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 pub(crate) async fn hand_over(handing: Arc<Handing>, database: Arc<Database>, env: Env) -> std::convert::Infallible {
     loop {
         let HandoverAsked { slot, wait } = handing.asked().await;
-        eprintln!("handing over to {slot}: transactions have {} ms to end", wait.as_millis());
+        log_lines::note(&format_args!("handing over to {slot}: transactions have {} ms to end", wait.as_millis()));
         let db = database.engine();
         db.pause_writes();
         let is_offered = match end_transactions(&handing, &database, wait, &env).await {
             Ok(last) => handing.offer(last, wait, env.clock.now_ns()),
             Err(why) => {
                 handing.give_up(&why);
-                eprintln!("{why}");
+                log_lines::note(&why);
                 false
             }
         };
         if is_offered && is_given(&handing, &env).await {
-            eprintln!("handed over to {slot}");
+            log_lines::note(&format_args!("handed over to {slot}"));
             std::future::pending::<()>().await;
         }
         // H1: it was given up under the lock.
         db.resume_writes();
-        eprintln!("not handed over to {slot}: this node goes on as primary");
+        log_lines::note(&format_args!("not handed over to {slot}: this node goes on as primary"));
     }
 }
 

@@ -10,7 +10,7 @@ use collie_engine::{ErrorKind, Who};
 use collie_env::Env;
 use collie_sql::session::OpenError;
 
-use crate::{ServeError, config::Config};
+use crate::{ServeError, config::Config, log_lines};
 
 /// Damage again within this time is not healed (D2).
 const AGAIN_WITHIN: Duration = Duration::from_secs(600);
@@ -68,7 +68,7 @@ impl Healing {
         }
         match self.begin(config, env) {
             Ok(()) => {
-                eprintln!("this directory does not open, and is filled anew: {error}");
+                log_lines::warn(&format_args!("this directory does not open, and is filled anew: {error}"));
                 Ok(who.node_id)
             }
             Err(remedy) => Err(ServeError::Replication { message: format!("{error}: {remedy}") }),

@@ -15,7 +15,7 @@ use std::path::Path;
 use collie_env::Env;
 use collie_replica::key::{KEY_FILE, KeyError, KeyFile};
 
-use crate::{ServeError, config::Config};
+use crate::{ServeError, config::Config, log_lines};
 
 /// Returns where the key of the node in the directory `data` is.
 pub(crate) fn key_of(config: &Config, data: &Path, env: &Env) -> KeyFile {
@@ -65,10 +65,10 @@ pub(crate) fn make(key: &KeyFile, config: &Config) -> Result<(), ServeError> {
     }
     let (_keys, is_new) = key.read_or_make().map_err(|error| refused(&error))?;
     if is_new {
-        eprintln!(
+        log_lines::note(&format_args!(
             "made a replication key in {0}: copy it to each node that is to follow, with mode 0600",
             key.path().display()
-        );
+        ));
     }
     Ok(())
 }

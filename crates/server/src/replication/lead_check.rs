@@ -16,6 +16,7 @@
 //!
 //! Checked by the tests here, and by the clients' tests of a leader that stood still (`tests/clients/tests/deposed.rs`).
 
+use crate::log_lines;
 use std::{
     sync::{
         Arc,
@@ -187,7 +188,7 @@ impl LeadCheck {
                 && let Err(error) = block_in_place(|| terms.promise(higher, 0))
             {
                 // It counts in this process all the same (T3 of `terms.rs`).
-                eprintln!("term {higher} has begun, which cannot be noted: {error}");
+                log_lines::warn(&format_args!("term {higher} has begun, which cannot be noted: {error}"));
             }
         }
         self.freshness.asked(begun_ns, self.env.clock.now_ns());

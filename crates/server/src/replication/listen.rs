@@ -45,7 +45,7 @@ use super::{
     role::name_of,
     shown::{Shown, SlotLimits},
 };
-use crate::{ServeError, config::Config};
+use crate::{ServeError, config::Config, log_lines};
 
 /// From accept to the end of the start-up.
 const STARTUP_TIME: Duration = Duration::from_secs(10);
@@ -134,7 +134,7 @@ impl Replicas {
             backup_bytes_per_s: replication.backup_bytes_per_s,
         };
         let (slots, notice) = Slots::open(env.clone(), data, source.held());
-        notice.iter().for_each(|notice| eprintln!("{notice}"));
+        notice.iter().for_each(|notice| log_lines::note(&notice));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
         let (redundancy, slots, quorum) = (Arc::new(redundancy), Arc::new(slots), Arc::default());
         Ok(Self {
@@ -169,9 +169,9 @@ impl Replicas {
         let terms = &self.node.terms;
         if terms.is_absurd(asked.term) {
             let (node, term, promised) = (asked.node, asked.term, terms.promised());
-            eprintln!(
+            log_lines::warn(&format_args!(
                 "node {node:016x} speaks of term {term}, which is not to be believed behind term {promised}: refused"
-            );
+            ));
         }
         if asked.kind == TermKind::Succeed
             && !self.handing.succeed(asked.node, self.env.clock.now_ns())
@@ -197,7 +197,7 @@ impl Replicas {
             count => format!("; {count} more before were not let in either"),
         };
         refused.told_ns = Some(now_ns);
-        eprintln!("connection from {address}: {why}{more}");
+        log_lines::warn(&format_args!("connection from {address}: {why}{more}"));
     }
 
     /// Returns what views and functions about replication ask.
@@ -225,7 +225,7 @@ impl Replicas {
             select! {
                 _ = looks.tick() => {
                     let keep = || this.slots.keep(&*this.source, this.limits.age, this.env.clock.now_ns());
-                    block_in_place(keep).iter().for_each(|news| eprintln!("{news}"));
+                    block_in_place(keep).iter().for_each(|news| log_lines::note(&news));
                 }
                 _ = heartbeats.tick() => {
                     let now_ns = this.env.clock.now_ns(); // before the position (`Slots::beat`)
@@ -259,7 +259,7 @@ impl Replicas {
         }
         while connections.join_next().await.is_some() {}
         if let Err(error) = block_in_place(|| this.slots.save()) {
-            eprintln!("the list of replication slots cannot be written: {error}");
+            log_lines::warn(&format_args!("the list of replication slots cannot be written: {error}"));
         }
     }
 
@@ -290,7 +290,7 @@ impl Replicas {
         let address = address.to_string();
         match serve(socket, &address, served, self.options, self.env.clone(), stopping).await {
             Ok(()) | Err(LinkError::Closed | LinkError::Stopping) => {}
-            Err(error) => eprintln!("replica at {address}: {error}"),
+            Err(error) => log_lines::warn(&format_args!("replica at {address}: {error}")),
         }
     }
 }

@@ -39,7 +39,7 @@ use collie_replica::{
 use tokio::{task::block_in_place, time::sleep};
 
 use super::key::key_of;
-use crate::{ServeError, config::Config};
+use crate::{ServeError, config::Config, log_lines};
 
 /// Where what was set aside of a log is kept, and what was learned.
 const MOVED_ON: [&str; 4] = ["diverged", "samples", "models", "copies"];
@@ -97,7 +97,10 @@ pub(crate) async fn rebuild(
             // A5
             Err(error) if error.kind() == ErrorKind::Corruption => {
                 let wait = backoff.next(false, env.random.u64());
-                eprintln!("the base backup from {primary} is not whole: {error}; next try in {} ms", wait.as_millis());
+                log_lines::warn(&format_args!(
+                    "the base backup from {primary} is not whole: {error}; next try in {} ms",
+                    wait.as_millis()
+                ));
                 sleep(wait).await;
             }
             Err(error) => return Err(ServeError::Open(error.into())),
@@ -300,7 +303,10 @@ async fn fill(
             return Err(ServeError::Replication { message: format!("{primary} gives no base backup: {error}") });
         }
         let wait = backoff.next(false, env.random.u64());
-        eprintln!("no base backup from {primary} yet: {error}; next try in {} ms", wait.as_millis());
+        log_lines::warn(&format_args!(
+            "no base backup from {primary} yet: {error}; next try in {} ms",
+            wait.as_millis()
+        ));
         sleep(wait).await;
     }
 }

@@ -17,6 +17,7 @@
 //! - U3. A record of who is asked that cannot be written, because the log is held while the node hands over, or is full, is written later:
 //!   what it says is not in force before (Y4 of `synchronous.rs`).
 
+use crate::log_lines;
 use std::sync::{Arc, atomic::Ordering};
 
 use collie_base::Lsn;
@@ -97,11 +98,13 @@ impl Redundancy {
         let is_noted = self.say_if_failed(noted.as_ref().err());
         let QuorumStat { asked, connected, .. } = self.synchronous.stat();
         match change {
-            Change::Degraded => eprintln!(
+            Change::Degraded => log_lines::warn(&format_args!(
                 "replication is degraded: {connected} of {asked} are connected, commits do without them and say so in a warning each"
-            ),
-            Change::Restored => eprintln!("replication is whole again: commits wait for {asked}"),
-            Change::Changed if is_noted => eprintln!("replication.quorum has changed: commits wait for {asked}"),
+            )),
+            Change::Restored => log_lines::note(&format_args!("replication is whole again: commits wait for {asked}")),
+            Change::Changed if is_noted => {
+                log_lines::note(&format_args!("replication.quorum has changed: commits wait for {asked}"))
+            }
             Change::Changed => {}
         }
     }
@@ -152,10 +155,10 @@ impl Redundancy {
     fn say_if_alone(&self) {
         let asked = self.synchronous.stat().asked;
         if asked.lists().any(|list| list.members().len() > 1) && !self.synchronous.asks_others() {
-            eprintln!(
+            log_lines::warn(&format_args!(
                 "commits wait for {asked}, which this node satisfies alone: no replica has to have them. Say majority, or a greater number, to change \
                  that"
-            );
+            ));
         }
     }
 
@@ -165,7 +168,7 @@ impl Redundancy {
         let Some(note) = note else { return configured() };
         let say = |text: String| {
             if !again {
-                eprintln!("{text}")
+                log_lines::note(&text)
             }
         };
         let asked = match noted(note) {
@@ -243,7 +246,7 @@ impl Redundancy {
         let choose = |asked: &Asked| Some(asked.changed_to(list)).filter(|changed| changed != asked);
         let noted = self.synchronous.ask(&*self.source, choose, |asked, without| self.note(asked, without));
         if let Some(end) = noted.map_err(failed)? {
-            eprintln!("replication.quorum was set: commits wait for {}", self.stat().asked);
+            log_lines::note(&format_args!("replication.quorum was set: commits wait for {}", self.stat().asked));
             self.say_if_alone();
             db.wait_durable(end)?;
         }
@@ -270,7 +273,7 @@ impl Redundancy {
 
     fn say_once(failed: &mut bool, error: Option<&EngineError>) {
         if let Some(error) = error.filter(|_| !*failed) {
-            eprintln!("the state of replication.quorum is not in the log yet: {error}");
+            log_lines::warn(&format_args!("the state of replication.quorum is not in the log yet: {error}"));
         }
         *failed = error.is_some();
     }

@@ -18,6 +18,7 @@ use collie_env::{Env, fault_point};
 use collie_wal::{CutRefusal, Truncation, WalError, inspect};
 
 use crate::ServeError;
+use crate::log_lines;
 
 /// What became of the end of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     let (truncation, can_cut) = match plan(at) {
         Ok(truncation) => (truncation, true),
         Err(WalError::Cut { why, .. }) => {
-            eprintln!("the log cannot be cut at {at}, where that of the primary parts: {why}");
+            log_lines::warn(&format_args!("the log cannot be cut at {at}, where that of the primary parts: {why}"));
             // J3: all that it has from there on is copied, and as many records from before as it takes.
             match why {
                 CutRefusal::NothingLeft { lowest } => (plan(lowest).map_err(failed)?, false),
@@ -65,10 +66,10 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
         let found = inspect(env, &target).map_err(failed)?;
         let records = found.records(at.max(found.start())).filter_map(Result::ok).filter(|record| record.lsn >= at);
         let commits = records.filter(|record| is_commit_record(record.tag)).count();
-        eprintln!(
+        log_lines::warn(&format_args!(
             "set aside {commits} commits that the primary does not have, from {at} to {end}: collie wal dump {}",
             target.display()
-        );
+        ));
     }
     fault_point!("truncate.copied");
     if !can_cut {
@@ -76,7 +77,7 @@ pub(crate) fn set_aside(data: &Path, at: Lsn, env: &Env) -> Result<Rejoin, Serve
     }
     let flushed = checkpoint_of(data, env).map_err(open)?;
     if flushed > at {
-        eprintln!("tables were flushed up to {flushed}, and the log of the primary parts at {at}");
+        log_lines::warn(&format_args!("tables were flushed up to {flushed}, and the log of the primary parts at {at}"));
         return Ok(Rejoin::Rebuild);
     }
     forget_histories_from(data, at, env).map_err(open)?;

@@ -31,7 +31,7 @@ use super::{
     key,
     peers::{Addresses, Peer, Peers},
 };
-use crate::{ServeError, config::Config};
+use crate::{ServeError, config::Config, log_lines};
 
 /// See the module's documentation.
 pub(crate) enum Role {
@@ -109,14 +109,16 @@ pub(crate) fn choose(
     let higher = runtime.block_on(ask(&terms, (config, own), (cluster_id, term), histories.last(), node))?;
     match higher {
         Some(higher) => {
-            eprintln!("term {higher} has begun: this node, which led in term {term}, follows whoever leads in it");
+            log_lines::warn(&format_args!(
+                "term {higher} has begun: this node, which led in term {term}, follows whoever leads in it"
+            ));
             replica()
         }
         None => {
             if named {
-                eprintln!(
+                log_lines::warn(&format_args!(
                     "this node was promoted and leads in term {term}: --replica-of counts again once another one leads"
-                );
+                ));
             }
             Ok(Role::Primary)
         }
@@ -150,7 +152,9 @@ async fn ask(
     let mut higher = None;
     for (peer, answer) in answers {
         match answer {
-            Ok(answer) if terms.is_absurd(answer.term) => eprintln!("{}", absurd(&peer.name, answer.term, term)),
+            Ok(answer) if terms.is_absurd(answer.term) => {
+                log_lines::warn(&format_args!("{}", absurd(&peer.name, answer.term, term)))
+            }
             Ok(answer) => higher = higher.max(Some(answer.term)),
             Err(_) => {}
         }

@@ -7,6 +7,7 @@
 //! - C1. It lives no longer than its database: whoever closes that, or moves its directory, has it end before ([`Collector::end`]).
 //! - C2. However the thread ends, nothing is sampled afterwards and no fit runs.
 
+use crate::log_lines;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Weak},
@@ -99,7 +100,7 @@ impl Collector {
                 work.end();
             }
         });
-        let thread = thread.map_err(|error| eprintln!("no samples are collected: {error}")).ok();
+        let thread = thread.map_err(|error| log_lines::warn(&format_args!("no samples are collected: {error}"))).ok();
         Self { stop, thread }
     }
 
@@ -297,7 +298,7 @@ impl<'a> Work<'a> {
         };
         if samples != self.samples {
             if let Samples::Stopped(reason) = &samples {
-                eprintln!("no samples are collected: {reason}");
+                log_lines::warn(&format_args!("no samples are collected: {reason}"));
             }
             self.training.tell("samples", samples.word(), samples.reason().unwrap_or_default());
             self.samples = samples;
@@ -357,7 +358,7 @@ impl<'a> Work<'a> {
     }
 
     fn failed(&self, why: &str) {
-        eprintln!("no models were fitted: {why}");
+        log_lines::warn(&format_args!("no models were fitted: {why}"));
         self.training.tell("fit", "has failed", why);
     }
 
@@ -368,7 +369,7 @@ impl<'a> Work<'a> {
             self.training.load_models();
         }
         for change in changes {
-            eprintln!("model package incoming/{} {}: {}", change.file, change.what, change.why);
+            log_lines::note(&format_args!("model package incoming/{} {}: {}", change.file, change.what, change.why));
             self.training.tell("model", format!("incoming/{} {}", change.file, change.what), change.why);
         }
         let shadows = self.incoming.rows();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use collie_server::log_lines;
 use collie_train::decision::Setting;
 
 use super::change::{Change, Values, values_after, values_of_metrics};
@@ -72,7 +73,9 @@ impl Deciding {
         let primary = arguments(&[samples, &HTTP, how]);
         let launch = Launch { name: name.to_owned(), primary, cores: two_cores(), alone: true, ..Launch::default() };
         let pair = launch_in(&settings.replication(), scratch, launch)?;
-        let said = || pair.primary_words().lines().find_map(|line| line.strip_prefix(SAID).map(str::to_owned));
+        let said = || {
+            pair.primary_words().lines().find_map(|line| log_lines::text_of(line).strip_prefix(SAID).map(str::to_owned))
+        };
         let http = until(&settings.plan, "it does not answer HTTP", || Ok(said()))?;
         Ok(Self { pair, http })
     }

@@ -7,7 +7,7 @@ use collie_train::budget::{Switched, Switches};
 
 use super::Training;
 use crate::{
-    config,
+    config, log_lines,
     training::{collection::Collection, rates::May, units::name_of},
 };
 
@@ -51,7 +51,7 @@ impl Training {
     pub(in crate::training) fn load_models(&self) -> usize {
         let (count, refused) = self.collection.models.load();
         for refused in refused {
-            eprintln!("model package {} is not used: {}", refused.file, refused.why);
+            log_lines::warn(&format_args!("model package {} is not used: {}", refused.file, refused.why));
             self.tell("model", format!("{} is refused", refused.file), refused.why);
         }
         count
