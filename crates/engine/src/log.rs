@@ -228,6 +228,11 @@ impl EngineLog {
         append(&mut wal.writer())
     }
 
+    /// Returns whether a write or a sync has failed for good, so that nothing more becomes durable.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.wal().is_some_and(|wal| wal.stat().poisoned)
+    }
+
     /// Has nothing appended from here on (L1). Waits for appends under way.
     pub(crate) fn hold(&self) {
         self.held.store(true, Ordering::Release);

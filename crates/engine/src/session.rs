@@ -190,6 +190,8 @@ impl Session {
         let snapshot = loop {
             match self.txn.begin_statement(t, from)? {
                 Start::Ready(snapshot) => break snapshot,
+                // Nothing above will ever be settled.
+                Start::Wait(Behind::Settled(_)) if self.shared.txns.log().has_failed() => self.txn.forget_unsettled(),
                 // The newest state waits for no disk and is as good: the end of the transaction then waits instead.
                 Start::Wait(Behind::Settled(_)) if !t.is_read_only() && from == StatementKind::ReadOnly => {
                     from = StatementKind::Write;

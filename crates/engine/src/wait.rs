@@ -122,7 +122,7 @@ impl Ack {
     }
 
     /// Returns where the commit is in the log, if it wrote.
-    pub(crate) const fn csn(&self) -> Option<Lsn> {
+    pub const fn csn(&self) -> Option<Lsn> {
         self.receipt.csn
     }
 

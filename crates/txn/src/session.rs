@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - C1. `floor` is the lowest snapshot the session may take: above every commit it acted on, at or above every snapshot
-//!   it had. Raised only.
+//!   it had. Raised only, until the log fails ([`Session::forget_unsettled`]).
 //! - C2. Nothing that reveals a commit leaves before the boundary reached `floor`; the end of a transaction of a
 //!   synchronous session leaves only when max(durable, acknowledged floor) did ([`Gate`]).
 //! - C3. A transaction ends in this order: published, stamped (or undone, then published as aborted), share locks of rows
@@ -229,6 +229,12 @@ impl<L: CommitLog> Session<L> {
     /// again after a wait, a duplicate key, a conflict.
     pub fn saw(&mut self, csn: Lsn) {
         self.floor = self.floor.max(csn.plus(1));
+    }
+
+    /// Lets the session read what is settled, and no more, once the log has failed: what it has seen above will never be settled, and was
+    /// part of no answer but one that said so.
+    pub fn forget_unsettled(&mut self) {
+        self.floor = Lsn::ZERO;
     }
 
     /// Builds the error for a row that was changed at `csn`, after the snapshot, and notes that it was seen.

@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use collie_base::CfId;
-use collie_engine::{Isolation, Mark};
+use collie_engine::{EngineError, Isolation, Mark};
 
 use crate::{
     catalog::snapshot::Catalog,
@@ -387,11 +387,13 @@ impl Session {
             // Nobody else has work for this core: flushing here saves two thread switches.
             self.database.db.try_lead_flush();
         }
+        let writes = ack.csn().is_some();
         let acknowledged = draining(client, self.acknowledged(ack, publication.is_some())).await;
         if let Some(publication) = publication {
             publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }
-        let (receipt, told) = acknowledged?;
+        let (receipt, told) =
+            acknowledged.map_err(|error| if writes { outcome_unknown(&error) } else { error.into() })?;
         if level.is_synchronous() && receipt.csn.is_some() {
             self.database.commit_times.note(begun_ns, self.database.env.clock.now_ns());
         }
@@ -609,3 +611,17 @@ pub(super) const fn on_off(on: bool) -> &'static str {
 fn refuse_chain(chain: bool) -> Result<()> {
     if chain { Err(SqlError::unsupported("AND CHAIN").hint("Send BEGIN after it.")) } else { Ok(()) }
 }
+
+/// The error for a commit whose record is in the log, which failed before the record was known to be on disk.
+fn outcome_unknown(why: &EngineError) -> SqlError {
+    SqlError::new(
+        SqlState::TRANSACTION_RESOLUTION_UNKNOWN,
+        "the log has failed: it is not known whether the transaction is committed",
+    )
+    .detail(why.to_string())
+    .hint("Mend the disk, start the server again, and look whether the transaction is there.")
+}
+
+#[cfg(test)]
+#[path = "transaction_tests.rs"]
+mod tests;

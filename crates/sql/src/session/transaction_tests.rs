@@ -1,0 +1,33 @@
+//! What a session says once the log has failed.
+
+use std::path::Path;
+
+use collie_engine::{Db, Options};
+use collie_env::{Env, Fault, SimFiles};
+
+use crate::session::{Database, following::tests::ask, settings::Settings};
+
+/// Goal: a commit that waits while the log fails is answered with 08007, since its record may be on disk; the session reads on what was
+/// committed before, and what would write is refused and says why (T268). Method: a simulated disk that fails each write and sync.
+#[test]
+fn commit_whose_log_fails_has_an_unknown_outcome_and_reads_go_on() {
+    let disk = SimFiles::default();
+    let env = Env::over(disk.clone(), 1);
+    let mut options = Options { background: false, ..Options::small() };
+    options.log.threads = false;
+    let (db, _) = Db::open(Path::new("/db"), options, env.clone(), &mut |_| ()).unwrap();
+    let (database, _) = Database::over(db, env, Settings::default()).unwrap();
+    let [mut session, mut other] = [0; 2].map(|_| database.connect("collie", "test", None).unwrap());
+    for text in ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)"] {
+        assert!(ask(&mut session, text).is_empty(), "{text}");
+    }
+    let next = disk.writes_and_syncs() + 1;
+    (next..next + 1_000).for_each(|call| disk.fail_write_or_sync(call, Fault::Eio));
+    assert_eq!(ask(&mut session, "INSERT INTO t VALUES (2)"), ["08007"]);
+    for session in [&mut session, &mut other] {
+        assert_eq!(ask(session, "SELECT id FROM t"), ["1"]);
+        assert_eq!(ask(session, "BEGIN; SELECT id FROM t; COMMIT"), ["1"]);
+        assert_eq!(ask(session, "INSERT INTO t VALUES (3)"), ["58030"]);
+        assert_eq!(ask(session, "SELECT id FROM t"), ["1"]);
+    }
+}
