@@ -135,7 +135,8 @@ pub(crate) fn verify(client: &mut Client, journals: &[Journal], ring_shared: boo
     let indexed = one("SELECT count(*) FROM history WHERE client >= 0 AND seq > 0")?;
     ensure!(rows == indexed, "{rows} rows of history, {indexed} found by its index");
     for journal in journals {
-        verify_client(client, journal, ring_shared).with_context(|| format!("client {}", journal.client))?;
+        verify_client(client, journal, ring_shared)
+            .with_context(|| format!("client {}, errors {:?}", journal.client, journal.codes))?;
     }
     Ok(())
 }

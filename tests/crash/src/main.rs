@@ -5,6 +5,9 @@
 //!
 //! `powercut`: power cuts on a real ext4 over a disk with a volatile cache, which keeps any part of what was not flushed.
 //!
+//! `iofault`: calls of the file system that fail under the server, one kind of file and of call at a time, in a file system that this process
+//! serves.
+//!
 //! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
 //! flipped bit, and a real process on real files under SIGKILL.
 //!
@@ -20,6 +23,7 @@ mod appends;
 mod bank;
 mod failover;
 mod histories;
+mod iofault;
 mod journal;
 mod killloop;
 mod log_kill;
@@ -81,6 +85,21 @@ enum Command {
         #[cfg(feature = "planted-bugs")]
         #[arg(long)]
         plant: Option<String>,
+    },
+    /// Have calls of the file system fail under load and in openings, then go on without. Needs root.
+    Iofault {
+        /// How often.
+        #[arg(long, default_value_t = 20)]
+        cycles: u64,
+        /// Decides what fails, and when.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Where the data lie, and the evidence of a violation is left.
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        dir: PathBuf,
     },
     /// Open a log in every state that a simulated disk may be in after a crash.
     LogStates {
@@ -252,6 +271,10 @@ fn main() -> ExitCode {
             let server = if plant.is_some() { planted::program() } else { server };
             let plan = powercut::Plan { cycles, seed, server, dir, plant };
             (powercut::run(&plan), plan.to_string())
+        }
+        Command::Iofault { cycles, seed, server, dir } => {
+            let plan = iofault::Plan { cycles, seed, server, dir };
+            (iofault::run(&plan), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),
