@@ -44,13 +44,13 @@
     allow(dead_code, reason = "what tests of the log use, which models are built without")
 )]
 
-/// Whether the running test has this mistake made (`mistakes`); `false` in a product build.
+/// Whether the running test (`mistakes`), or a process of the lab (`collie_sync::plant`), has this mistake made; `false` in a product build.
 macro_rules! mistake {
     ($name:literal) => {{
         #[cfg(test)]
         let made = crate::mistakes::is_made($name);
         #[cfg(not(test))]
-        let made = false;
+        let made = collie_sync::mutant!($name);
         made
     }};
 }

@@ -8,15 +8,26 @@
 //! - O4. Of an asynchronous client a prefix of its transactions is there; with a shared ring O1 holds for it as well.
 //! - O5. Sums of accounts, tellers, branches and history agree; a secondary index finds what the table holds.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
 use anyhow::{Context, bail, ensure};
-use postgres::Client;
+use postgres::{Client, error::SqlState};
 
 use crate::{
     journal::{Journal, Outcome},
     random::Random,
 };
+
+/// The code of a commit that may or may not be there.
+const RESOLUTION_UNKNOWN: &str = "08007";
+
+/// How long a client waits after an error.
+const AFTER_ERROR: Duration = Duration::from_millis(1);
 
 const BRANCHES: i64 = 2;
 const TELLERS: i64 = 20;
@@ -44,20 +55,31 @@ pub(crate) fn create(client: &mut Client) -> anyhow::Result<()> {
 
 /// Runs transactions of one client until the connection breaks.
 pub(crate) fn work(client: &mut Client, journal: &mut Journal, random: &mut Random) {
+    work_until(client, journal, random, &AtomicBool::new(false));
+}
+
+/// The same, or until `done`.
+pub(crate) fn work_until(client: &mut Client, journal: &mut Journal, random: &mut Random, done: &AtomicBool) {
     if client
         .batch_execute(if journal.sync { "SET synchronous_commit = on" } else { "SET synchronous_commit = off" })
         .is_err()
     {
         return;
     }
-    loop {
+    while !done.load(Ordering::Relaxed) {
         let seq = journal.intend();
         let roll_back = random.below(16) == 0;
         match transaction(client, journal.client, seq, roll_back, random) {
             Ok(()) if roll_back => journal.settle(Outcome::Aborted),
             Ok(()) => journal.settle(Outcome::Acknowledged),
             Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
-                journal.settle(Outcome::Aborted);
+                let code = error.code().map_or("", SqlState::code);
+                *journal.codes.entry(code.to_owned()).or_default() += 1;
+                if code != RESOLUTION_UNKNOWN {
+                    journal.settle(Outcome::Aborted);
+                }
+                // A server that refuses everything is not asked without end.
+                thread::sleep(AFTER_ERROR);
                 if client.batch_execute("ROLLBACK").is_err() {
                     return;
                 }
@@ -113,7 +135,8 @@ pub(crate) fn verify(client: &mut Client, journals: &[Journal], ring_shared: boo
     let indexed = one("SELECT count(*) FROM history WHERE client >= 0 AND seq > 0")?;
     ensure!(rows == indexed, "{rows} rows of history, {indexed} found by its index");
     for journal in journals {
-        verify_client(client, journal, ring_shared).with_context(|| format!("client {}", journal.client))?;
+        verify_client(client, journal, ring_shared)
+            .with_context(|| format!("client {}, errors {:?}", journal.client, journal.codes))?;
     }
     Ok(())
 }

@@ -3,6 +3,11 @@
 //! `killloop`: SIGKILL at random moments under a bank load over real connections. The journal of what was acknowledged
 //! lives in this process, which nobody kills.
 //!
+//! `powercut`: power cuts on a real ext4 over a disk with a volatile cache, which keeps any part of what was not flushed.
+//!
+//! `iofault`: calls of the file system that fail under the server, one kind of file and of call at a time, in a file system that this process
+//! serves.
+//!
 //! `log-states`, `log-threads`, `log-flips`, `log-kill`: the log alone. Every state that a simulated disk may be in after a crash, every
 //! flipped bit, and a real process on real files under SIGKILL.
 //!
@@ -18,12 +23,15 @@ mod appends;
 mod bank;
 mod failover;
 mod histories;
+mod iofault;
 mod journal;
 mod killloop;
 mod log_kill;
 mod log_sweeps;
+mod mounts;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod powercut;
 mod random;
 mod server;
 
@@ -58,6 +66,40 @@ enum Command {
         /// The server's `wal.ring`. With `shared` asynchronous commits must be back too.
         #[arg(long, default_value = "shared")]
         ring: String,
+    },
+    /// Cut the power at random moments under load, open what the disk kept, compare with the journal. Needs root.
+    Powercut {
+        /// How often.
+        #[arg(long, default_value_t = 20)]
+        cycles: u64,
+        /// Decides when it is cut, and what the disk keeps.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Where file systems are mounted, and the evidence of a violation is left.
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        dir: PathBuf,
+        /// A mistake that the server makes in this run, which must fail; the server is then this program.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        plant: Option<String>,
+    },
+    /// Have calls of the file system fail under load and in openings, then go on without. Needs root.
+    Iofault {
+        /// How often.
+        #[arg(long, default_value_t = 20)]
+        cycles: u64,
+        /// Decides what fails, and when.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Where the data lie, and the evidence of a violation is left.
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        dir: PathBuf,
     },
     /// Open a log in every state that a simulated disk may be in after a crash.
     LogStates {
@@ -214,6 +256,25 @@ fn main() -> ExitCode {
             let again = format!("--clients {clients} --ring {ring} --server {}", server.display());
             let plan = killloop::Plan { cycles, seed, clients, server, ring };
             (killloop::run(&plan), format!("killloop --cycles {cycles} --seed {seed} {again}"))
+        }
+        Command::Powercut {
+            cycles,
+            seed,
+            server,
+            dir,
+            #[cfg(feature = "planted-bugs")]
+            plant,
+        } => {
+            #[cfg(not(feature = "planted-bugs"))]
+            let plant = None;
+            #[cfg(feature = "planted-bugs")]
+            let server = if plant.is_some() { planted::program() } else { server };
+            let plan = powercut::Plan { cycles, seed, server, dir, plant };
+            (powercut::run(&plan), plan.to_string())
+        }
+        Command::Iofault { cycles, seed, server, dir } => {
+            let plan = iofault::Plan { cycles, seed, server, dir };
+            (iofault::run(&plan), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),

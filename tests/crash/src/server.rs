@@ -83,6 +83,19 @@ impl Server {
         Ok(Self { child, port })
     }
 
+    /// Starts the server with `arguments` before its own, and neither waits until it listens nor reads what it says.
+    pub(crate) fn start_unheard(
+        binary: &Path,
+        arguments: &[String],
+        data: &Path,
+        settings: &[String],
+    ) -> anyhow::Result<Self> {
+        let mut command = Command::new(binary);
+        command.args(arguments).args(Self::arguments(data, settings)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
+        Ok(Self { child, port: 0 })
+    }
+
     /// Starts the server and kills it after so long, wherever it has come to.
     pub(crate) fn start_and_kill(
         binary: &Path,
@@ -90,17 +103,10 @@ impl Server {
         settings: &[String],
         after: Duration,
     ) -> anyhow::Result<()> {
-        let mut child = Command::new(binary)
-            .args(Self::arguments(data, settings))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let server = Self::start_unheard(binary, &[], data, settings)?;
         // The moment of the kill is the experiment itself.
         thread::sleep(after);
-        child.kill()?;
-        child.wait()?;
-        Ok(())
+        server.kill()
     }
 
     fn arguments<'a>(data: &'a Path, settings: &'a [String]) -> impl Iterator<Item = &'a OsStr> {
@@ -137,6 +143,11 @@ impl Server {
     /// Has it go on after [`Server::pause`].
     pub(crate) fn go_on(&self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::CONT).context("the server runs")
+    }
+
+    /// Sends SIGKILL, and does not wait until it is dead.
+    pub(crate) fn strike(&mut self) -> anyhow::Result<()> {
+        self.child.kill().context("the server runs")
     }
 
     /// SIGKILL.

@@ -1,0 +1,104 @@
+//! Definitions under power cuts: one client creates, fills, truncates and drops tables, one step after the other.
+//!
+//! # Oracles
+//! - D1. A step that was answered is there whole, and so are all before it.
+//! - D2. The step that was under way is there whole or not at all, however many tables it is about.
+//! - D3. What was found after a cut is there after the next one, too.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, ensure};
+use postgres::Client;
+
+use crate::random::Random;
+
+/// Names of tables that the client uses.
+const NAMES: u64 = 6;
+
+/// Rows by table.
+type Tables = BTreeMap<String, i64>;
+
+/// What the client knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Definitions {
+    known: Tables,
+    /// What a step that was not answered would have made of it.
+    pending: Option<Tables>,
+    pub(super) answered: u64,
+}
+
+/// Appends what `act` does to one table, and keeps the model along.
+fn step(sql: &mut Vec<String>, tables: &mut Tables, random: &mut Random) {
+    let name = format!("d_{}", random.below(NAMES));
+    let Some(rows) = tables.get_mut(&name) else {
+        sql.push(format!("CREATE TABLE {name} (a int PRIMARY KEY, b text)"));
+        if random.below(2) == 0 {
+            sql.push(format!("CREATE INDEX ON {name} (b)"));
+        }
+        tables.insert(name, 0);
+        return;
+    };
+    match random.below(8) {
+        0..=3 => {
+            let to = *rows + 1 + random.below(200).cast_signed();
+            sql.push(format!("INSERT INTO {name} SELECT n, repeat('x', 40) FROM generate_series({rows} + 1, {to}) n"));
+            *rows = to;
+        }
+        4 | 5 => {
+            sql.push(format!("TRUNCATE {name}"));
+            *rows = 0;
+        }
+        _ => {
+            sql.push(format!("DROP TABLE {name}"));
+            tables.remove(&name);
+        }
+    }
+}
+
+impl Definitions {
+    /// Takes steps until the connection breaks.
+    ///
+    /// # Errors
+    /// A step was answered with an error: there is nothing in them that could fail.
+    pub(super) fn work(&mut self, client: &mut Client, random: &mut Random) -> anyhow::Result<()> {
+        loop {
+            let (mut sql, mut after) = (Vec::new(), self.known.clone());
+            for _ in 0..=random.below(3) {
+                step(&mut sql, &mut after, random);
+            }
+            let text = format!("BEGIN; {}; COMMIT", sql.join("; "));
+            self.pending = Some(after);
+            match client.batch_execute(&text) {
+                Ok(()) => {
+                    self.known = self.pending.take().context("the step")?;
+                    self.answered += 1;
+                }
+                Err(error) if error.as_db_error().is_some() && !client.is_closed() => {
+                    return Err(anyhow::Error::new(error).context(text));
+                }
+                Err(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Compares what is there with what was answered, and takes it for known.
+    pub(super) fn verify(&mut self, client: &mut Client) -> anyhow::Result<()> {
+        let names = "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname LIKE 'd\\_%'";
+        let mut found = Tables::new();
+        for row in client.query(names, &[]).context(names)? {
+            let name: String = row.get(0);
+            let sql = format!(
+                "SELECT count(*), coalesce(max(a), 0)::bigint, coalesce(sum(length(b)), 0)::bigint FROM {name}"
+            );
+            let row = client.query_one(&sql, &[]).context(sql)?;
+            let [count, last, bytes] = [0, 1, 2].map(|column| row.get::<_, i64>(column));
+            ensure!(count == last && bytes == 40 * count, "{name}: {count} rows, the last is {last}, {bytes} bytes");
+            found.insert(name, count);
+        }
+        let fits = found == self.known || Some(&found) == self.pending.as_ref();
+        ensure!(fits, "tables {found:?}, answered {:?}, under way {:?}", self.known, self.pending);
+        self.known = found;
+        self.pending = None;
+        Ok(())
+    }
+}
