@@ -10,12 +10,15 @@
 //!
 //! `list-append`: the real server under SIGKILL again: what transactions on lists are told has no cycle that their level excludes.
 //!
+//! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup: reported or harmless, never silently wrong.
+//!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
 //! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
 
 mod appends;
 mod bank;
+mod bitrot;
 mod failover;
 mod histories;
 mod journal;
@@ -26,6 +29,7 @@ mod log_sweeps;
 mod planted;
 mod random;
 mod server;
+mod visitor;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -157,6 +161,18 @@ enum Command {
         #[arg(long)]
         plant: Option<String>,
     },
+    /// Damage one file after the other, start, back up and verify; compare what is there with the journal.
+    Bitrot {
+        /// How often.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// Decides what is damaged, and how.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
     /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
     Failover {
         /// How often.
@@ -214,6 +230,10 @@ fn main() -> ExitCode {
             let again = format!("--clients {clients} --ring {ring} --server {}", server.display());
             let plan = killloop::Plan { cycles, seed, clients, server, ring };
             (killloop::run(&plan), format!("killloop --cycles {cycles} --seed {seed} {again}"))
+        }
+        Command::Bitrot { cycles, seed, server } => {
+            let plan = bitrot::Plan { cycles, seed, server };
+            (bitrot::run(&plan), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -137,6 +137,14 @@ impl Server {
     /// Has it go on after [`Server::pause`].
     pub(crate) fn go_on(&self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::CONT).context("the server runs")
+    }
+
+    /// SIGTERM, and waits until it has stopped in order.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).context("the server runs")?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server stopped with {status}");
+        Ok(())
     }
 
     /// SIGKILL.
