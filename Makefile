@@ -103,7 +103,8 @@ model-long:
 lab: build
 	$(TARGET)/debug/faultlab log-states --states 100000 --seed $(SEED)
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
-	$(TARGET)/debug/faultlab bitrot --cycles 8 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab bitrot --cycles 6 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab upgrade --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab failover --cycles 3 --seed $(SEED) --server $(TARGET)/debug/collie
@@ -117,6 +118,7 @@ crash:
 	$(TARGET)/release/faultlab log-kill --cycles $$((20 * $(CYCLES))) --seed $(SEED)
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab bitrot --cycles $$((20 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab upgrade --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --rounds $$((8 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --failovers 4 --rounds $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie

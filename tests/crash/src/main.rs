@@ -12,6 +12,8 @@
 //!
 //! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup: reported or harmless, never silently wrong.
 //!
+//! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
+//!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
 //! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
@@ -29,6 +31,7 @@ mod log_sweeps;
 mod planted;
 mod random;
 mod server;
+mod upgrade;
 mod visitor;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -173,6 +176,18 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
+    /// Open the directories that programs of earlier formats left, and refuse those of later ones.
+    Upgrade {
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Where the archives are.
+        #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade"))]
+        archives: PathBuf,
+        /// Make the archive of that name by its recipe instead, with the server.
+        #[arg(long)]
+        make: Option<String>,
+    },
     /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
     Failover {
         /// How often.
@@ -234,6 +249,10 @@ fn main() -> ExitCode {
         Command::Bitrot { cycles, seed, server } => {
             let plan = bitrot::Plan { cycles, seed, server };
             (bitrot::run(&plan), plan.to_string())
+        }
+        Command::Upgrade { server, archives, make } => {
+            let plan = upgrade::Plan { server, archives, make };
+            (upgrade::run(&plan), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),

@@ -40,7 +40,7 @@ pub(crate) fn visit(
     let start_ns = RealClock.now_ns();
     loop {
         let slots = client.query_one("SELECT count(*) FROM pg_replication_slots", &[]).context("slots")?;
-        if slots.get::<_, i64>(0) > 0 {
+        if slots.get::<_, i64>(0) > 0 && data.join("slots").exists() {
             break;
         }
         ensure!(RealClock.now_ns() - start_ns < PATIENCE_NS, "no replica came");
