@@ -12,6 +12,8 @@
 //!
 //! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup: reported or harmless, never silently wrong.
 //!
+//! `memory`: statements and sessions that ask for more memory than a control group leaves: the server lives and refuses them.
+//!
 //! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
 //!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
@@ -27,6 +29,7 @@ mod journal;
 mod killloop;
 mod log_kill;
 mod log_sweeps;
+mod memory;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod random;
@@ -176,6 +179,30 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
+    /// Ask for more memory than there is, in every way, and see that the server lives. Needs root, to make a control group.
+    Memory {
+        /// Each has every bomb go off once; in every second one several at one time.
+        #[arg(long, default_value_t = 2)]
+        rounds: u64,
+        /// Decides their order.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The memory that the server may have.
+        #[arg(long, default_value_t = 1536)]
+        limit_mib: u64,
+        /// Connections on which a bomb goes off at one time.
+        #[arg(long, default_value_t = 8)]
+        at_once: u64,
+        /// Bombs of a round, at most.
+        #[arg(long, default_value_t = usize::MAX)]
+        bombs: usize,
+        /// Only bombs with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
     /// Open the directories that programs of earlier formats left, and refuse those of later ones.
     Upgrade {
         /// The server's binary.
@@ -249,6 +276,10 @@ fn main() -> ExitCode {
         Command::Bitrot { cycles, seed, server } => {
             let plan = bitrot::Plan { cycles, seed, server };
             (bitrot::run(&plan), plan.to_string())
+        }
+        Command::Memory { rounds, seed, limit_mib, at_once, bombs, only, server } => {
+            let plan = memory::Plan { rounds, seed, limit_mib, at_once, bombs, only, server };
+            (memory::run(&plan), plan.to_string())
         }
         Command::Upgrade { server, archives, make } => {
             let plan = upgrade::Plan { server, archives, make };
