@@ -14,6 +14,8 @@
 //!
 //! `memory`: statements and sessions that ask for more memory than a control group leaves: the server lives and refuses them.
 //!
+//! `storm`: connections in bulk that misbehave on every port: clients with a load go on, and nothing is left behind.
+//!
 //! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
 //!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
@@ -34,6 +36,7 @@ mod memory;
 mod planted;
 mod random;
 mod server;
+mod storm;
 mod upgrade;
 mod visitor;
 
@@ -203,6 +206,24 @@ enum Command {
         #[arg(long, default_value = "target/debug/collie")]
         server: PathBuf,
     },
+    /// Have connections in bulk misbehave on every port while clients with a load go on.
+    Storm {
+        /// How many waves of connections, each of one kind.
+        #[arg(long, default_value_t = 16)]
+        waves: u64,
+        /// Decides their order and what is said.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Clients of the load.
+        #[arg(long, default_value_t = 4)]
+        clients: u64,
+        /// Only waves with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
     /// Open the directories that programs of earlier formats left, and refuse those of later ones.
     Upgrade {
         /// The server's binary.
@@ -280,6 +301,10 @@ fn main() -> ExitCode {
         Command::Memory { rounds, seed, limit_mib, at_once, bombs, only, server } => {
             let plan = memory::Plan { rounds, seed, limit_mib, at_once, bombs, only, server };
             (memory::run(&plan), plan.to_string())
+        }
+        Command::Storm { waves, seed, clients, only, server } => {
+            let plan = storm::Plan { waves, seed, clients, only, server };
+            (storm::run(&plan), plan.to_string())
         }
         Command::Upgrade { server, archives, make } => {
             let plan = upgrade::Plan { server, archives, make };

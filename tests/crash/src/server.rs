@@ -124,6 +124,11 @@ impl Server {
         self.port
     }
 
+    /// Returns the number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns whether the process is gone.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
