@@ -105,6 +105,10 @@ lab: build
 	$(TARGET)/debug/faultlab killloop --cycles 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab powercut --cycles 8 --seed $(SEED) --server $(TARGET)/debug/collie --dir $(DIR)
 	$(TARGET)/debug/faultlab iofault --cycles 8 --seed $(SEED) --server $(TARGET)/debug/collie --dir $(DIR)
+	$(TARGET)/debug/faultlab bitrot --cycles 6 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab upgrade --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab memory --rounds 1 --bombs 5 --limit-mib 400 --seed $(SEED) --server $(TARGET)/debug/collie
+	$(TARGET)/debug/faultlab storm --waves 5 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --rounds 4 --transactions 3000 --kills 1 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab list-append --replica --rounds 2 --transactions 4000 --kills 2 --seed $(SEED) --server $(TARGET)/debug/collie
 	$(TARGET)/debug/faultlab failover --cycles 3 --seed $(SEED) --server $(TARGET)/debug/collie
@@ -119,6 +123,10 @@ crash:
 	$(TARGET)/release/faultlab killloop --cycles $(CYCLES) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab powercut --cycles $$((6 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
 	$(TARGET)/release/faultlab iofault --cycles $$((4 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
+	$(TARGET)/release/faultlab bitrot --cycles $$((20 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab upgrade --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab memory --rounds 2 --seed $(SEED) --server $(TARGET)/release/collie
+	$(TARGET)/release/faultlab storm --waves $$((16 + $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --rounds $$((8 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --failovers 4 --rounds $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie

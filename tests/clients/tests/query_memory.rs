@@ -54,6 +54,40 @@ fn every_operator_that_keeps_rows_is_bounded() {
     }
 }
 
+/// Goal: an expression that makes many or long pieces is bounded while it makes them. Method: four mebibytes for one statement, and each such
+/// function on a text of a hundred thousand pieces, an array and a row of ten mebibytes; the same on short texts goes well.
+#[test]
+fn expressions_that_make_many_pieces_are_bounded() {
+    let server = Server::fresh_with(&["--set", "server.statement_memory=4MiB"]);
+    let mut client = server.connect();
+    let long = ["repeat('x', 1000000)"; 10].join(", ");
+    let (array, row) = (format!("cardinality(ARRAY[{long}])"), format!("ROW({long})"));
+    for (call, short) in [
+        (
+            "length(regexp_replace(repeat('x', 100000), 'x', repeat('y', 900), 'g'))",
+            "regexp_replace('xx', 'x', 'yy', 'g') = 'yyyy'",
+        ),
+        (
+            r"length(regexp_replace(repeat('x', 100000), '.*', repeat('\&', 900)))",
+            r"regexp_replace('ab', '(a)', '\1\&') = 'aab'",
+        ),
+        ("cardinality(string_to_array(repeat('x,', 100000), ','))", "string_to_array('a,b', ',') = '{a,b}'"),
+        ("cardinality(string_to_array(repeat('x', 100000), NULL))", "string_to_array('ab', NULL) = '{a,b}'"),
+        (
+            "cardinality(regexp_split_to_array(repeat('x,', 100000), ','))",
+            "regexp_split_to_array('a,b', ',') = '{a,b}'",
+        ),
+        ("(SELECT count(*) FROM regexp_split_to_table(repeat('x,', 100000), ','))", "true"),
+        ("(SELECT count(*) FROM regexp_matches(repeat('x,', 100000), 'x', 'g'))", "true"),
+        (&*array, "ARRAY[repeat('x', 2), 'y'] = '{xx,y}'"),
+        (&*row, "ROW(repeat('x', 2), 'y') = ROW('xx', 'y')"),
+    ] {
+        let (state, message) = refused(&mut client, &format!("SELECT {call}"));
+        assert!(state == "53200" && message.contains("a value of"), "{call}: {state} {message}");
+        assert!(value::<bool>(&mut client, &format!("SELECT {short}")), "{short}");
+    }
+}
+
 /// Goal: the rest of a suspended portal is on the account until the portal goes. Method: portals that are left suspended one after the other in
 /// one transaction, until the server's budget is used up; then the transaction ends, and one more is begun.
 #[test]

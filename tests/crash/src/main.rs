@@ -15,12 +15,21 @@
 //!
 //! `list-append`: the real server under SIGKILL again: what transactions on lists are told has no cycle that their level excludes.
 //!
+//! `bitrot`: rot in each kind of file, under a stopped and a running server and in a backup: reported or harmless, never silently wrong.
+//!
+//! `memory`: statements and sessions that ask for more memory than a control group leaves: the server lives and refuses them.
+//!
+//! `storm`: connections in bulk that misbehave on every port: clients with a load go on, and nothing is left behind.
+//!
+//! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
+//!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
 //! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
 
 mod appends;
 mod bank;
+mod bitrot;
 mod failover;
 mod histories;
 mod iofault;
@@ -28,12 +37,16 @@ mod journal;
 mod killloop;
 mod log_kill;
 mod log_sweeps;
+mod memory;
 mod mounts;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod powercut;
 mod random;
 mod server;
+mod storm;
+mod upgrade;
+mod visitor;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -199,6 +212,72 @@ enum Command {
         #[arg(long)]
         plant: Option<String>,
     },
+    /// Damage one file after the other, start, back up and verify; compare what is there with the journal.
+    Bitrot {
+        /// How often.
+        #[arg(long, default_value_t = 100)]
+        cycles: u64,
+        /// Decides what is damaged, and how.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
+    /// Ask for more memory than there is, in every way, and see that the server lives. Needs root, to make a control group.
+    Memory {
+        /// Each has every bomb go off once; in every second one several at one time.
+        #[arg(long, default_value_t = 2)]
+        rounds: u64,
+        /// Decides their order.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The memory that the server may have.
+        #[arg(long, default_value_t = 1536)]
+        limit_mib: u64,
+        /// Connections on which a bomb goes off at one time.
+        #[arg(long, default_value_t = 8)]
+        at_once: u64,
+        /// Bombs of a round, at most.
+        #[arg(long, default_value_t = usize::MAX)]
+        bombs: usize,
+        /// Only bombs with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
+    /// Have connections in bulk misbehave on every port while clients with a load go on.
+    Storm {
+        /// How many waves of connections, each of one kind.
+        #[arg(long, default_value_t = 16)]
+        waves: u64,
+        /// Decides their order and what is said.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Clients of the load.
+        #[arg(long, default_value_t = 4)]
+        clients: u64,
+        /// Only waves with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+    },
+    /// Open the directories that programs of earlier formats left, and refuse those of later ones.
+    Upgrade {
+        /// The server's binary.
+        #[arg(long, default_value = "target/debug/collie")]
+        server: PathBuf,
+        /// Where the archives are.
+        #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/upgrade"))]
+        archives: PathBuf,
+        /// Make the archive of that name by its recipe instead, with the server.
+        #[arg(long)]
+        make: Option<String>,
+    },
     /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
     Failover {
         /// How often.
@@ -275,6 +354,22 @@ fn main() -> ExitCode {
         Command::Iofault { cycles, seed, server, dir } => {
             let plan = iofault::Plan { cycles, seed, server, dir };
             (iofault::run(&plan), plan.to_string())
+        }
+        Command::Bitrot { cycles, seed, server } => {
+            let plan = bitrot::Plan { cycles, seed, server };
+            (bitrot::run(&plan), plan.to_string())
+        }
+        Command::Memory { rounds, seed, limit_mib, at_once, bombs, only, server } => {
+            let plan = memory::Plan { rounds, seed, limit_mib, at_once, bombs, only, server };
+            (memory::run(&plan), plan.to_string())
+        }
+        Command::Storm { waves, seed, clients, only, server } => {
+            let plan = storm::Plan { waves, seed, clients, only, server };
+            (storm::run(&plan), plan.to_string())
+        }
+        Command::Upgrade { server, archives, make } => {
+            let plan = upgrade::Plan { server, archives, make };
+            (upgrade::run(&plan), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),

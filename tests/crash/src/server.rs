@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use postgres::{Client, Config, NoTls};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -130,6 +130,11 @@ impl Server {
         self.port
     }
 
+    /// Returns the number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Returns whether the process is gone.
     pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
@@ -148,6 +153,14 @@ impl Server {
     /// Sends SIGKILL, and does not wait until it is dead.
     pub(crate) fn strike(&mut self) -> anyhow::Result<()> {
         self.child.kill().context("the server runs")
+    }
+
+    /// SIGTERM, and waits until it has stopped in order.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).context("the server runs")?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server stopped with {status}");
+        Ok(())
     }
 
     /// SIGKILL.

@@ -32,7 +32,20 @@ pub struct EvalContext<'a> {
 /// The longest value that PostgreSQL makes; beyond it is 54000.
 const VALUE_BYTES_LIMIT: usize = 1 << 30;
 
+/// Memory of one piece of text in a list of them, without its bytes: its value, the counts of who shares it, and what the allocator rounds.
+pub(super) const ELEMENT_BYTES: usize = size_of::<Value>() + 24;
+
+/// Returns the memory of a list of so many pieces of a text.
+pub(super) fn list_bytes(subject: &str, pieces: usize) -> usize {
+    subject.len().saturating_add(pieces.saturating_mul(ELEMENT_BYTES))
+}
+
 impl EvalContext<'_> {
+    /// Returns the most bytes for which [`EvalContext::check_length`] is content.
+    pub(super) fn bytes_max(&self) -> usize {
+        self.value_bytes_max.min(VALUE_BYTES_LIMIT - 1)
+    }
+
     /// Checks the length of a value that is about to be made, in bytes.
     ///
     /// # Errors

@@ -3,12 +3,12 @@
 //! Not the expressions themselves (`regex`). LIKE runs without recursion.
 //! Checked by `builtin_tests` against PostgreSQL's answers.
 
-use std::cell::RefCell;
+use std::{cell::RefCell, ops::ControlFlow};
 
 use collie_base::Map;
 
 use super::args::{int4, invalid_parameter, new_text, text};
-use super::context::{EvalContext, Rows};
+use super::context::{ELEMENT_BYTES, EvalContext, Rows, list_bytes};
 use super::implementation::{Entry, entries};
 use super::regex::{Flags as RegexFlags, Groups, Regex, RegexError};
 use crate::error::{Result, SqlError, SqlState};
@@ -281,18 +281,20 @@ fn piece(subject: &str, place: Option<(usize, usize)>) -> Option<&str> {
 }
 
 /// Calls `found` for the first match from byte `from` on, or for each one if `global`: one after the other, and after an
-/// empty one a character further on.
+/// empty one a character further on; until it breaks off.
 fn each_match(
     regex: &Regex,
     subject: &str,
     from: usize,
     global: bool,
     with_groups: bool,
-    mut found: impl FnMut(&Groups),
+    mut found: impl FnMut(&Groups) -> ControlFlow<()>,
 ) -> Result<(), RegexError> {
     let mut at = from;
     while let Some(groups) = regex.find(subject, at, with_groups)? {
-        found(&groups);
+        if found(&groups).is_break() {
+            break;
+        }
         let (start, end) = groups[0].expect("a match has a place");
         if !global || end == subject.len() && start == end {
             break;
@@ -315,11 +317,17 @@ fn substring_by(subject: &str, pattern: &str) -> Result<Value> {
     Ok(found.map_or(Value::Null, new_text))
 }
 
-/// Appends a replacement text, in which `\1` to `\9` and `\&` stand for what matched.
-fn replacement(out: &mut String, text: &str, subject: &str, groups: &Groups) {
+/// Breaks off where what was made so far is longer than a value may be.
+fn go_on_below(bytes: usize, bytes_max: usize) -> ControlFlow<()> {
+    if bytes > bytes_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+}
+
+/// Appends a replacement text, in which `\1` to `\9` and `\&` stand for what matched, until there is more than `bytes_max`.
+fn replacement(out: &mut String, text: &str, subject: &str, groups: &Groups, bytes_max: usize) -> ControlFlow<()> {
     let group = |n: usize| piece(subject, groups.get(n).copied().flatten()).unwrap_or("");
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
+        go_on_below(out.len(), bytes_max)?;
         match (c, rest.peek().copied()) {
             ('\\', Some('&')) => out.push_str(group(0)),
             ('\\', Some(digit @ '1'..='9')) => out.push_str(group(usize::from(digit as u8 - b'0'))),
@@ -331,9 +339,10 @@ fn replacement(out: &mut String, text: &str, subject: &str, groups: &Groups) {
         }
         rest.next();
     }
+    go_on_below(out.len(), bytes_max)
 }
 
-fn replace(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn replace(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let (subject, by) = (text(&args[0]), text(&args[2]));
     let Flags { regex, global } = flags(args.get(3).map_or("", text))?;
     let replaced = with_regex(text(&args[1]), regex, |regex| {
@@ -342,12 +351,13 @@ fn replace(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
         each_match(regex, subject, 0, global, by.contains('\\'), |groups| {
             let (start, end) = groups[0].expect("a match has a place");
             out.push_str(&subject[at..start]);
-            replacement(&mut out, by, subject, groups);
             at = end;
+            replacement(&mut out, by, subject, groups, context.bytes_max())
         })?;
         out.push_str(&subject[at..]);
         Ok(out)
     })?;
+    context.check_length(replaced.len())?;
     Ok(new_text(replaced))
 }
 
@@ -368,21 +378,28 @@ fn first_match(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(found.map_or(Value::Null, |groups| told(subject, &groups)))
 }
 
-fn matches(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
+fn matches(args: &[Value], context: &EvalContext<'_>) -> Result<Rows> {
     let Flags { regex, global } = flags(args.get(2).map_or("", text))?;
     let subject = text(&args[0]);
-    let found = with_regex(text(&args[1]), regex, |regex| {
+    let (found, bytes) = with_regex(text(&args[1]), regex, |regex| {
         let mut found = Vec::new();
-        each_match(regex, subject, 0, global, true, |groups| found.push(Ok(told(subject, groups))))?;
-        Ok(found)
+        let mut bytes = 0;
+        each_match(regex, subject, 0, global, true, |groups| {
+            found.push(Ok(told(subject, groups)));
+            let matched = groups.iter().flatten().map(|(start, end)| end - start + ELEMENT_BYTES);
+            bytes += ELEMENT_BYTES + matched.sum::<usize>();
+            go_on_below(bytes, context.bytes_max())
+        })?;
+        Ok((found, bytes))
     })?;
+    context.check_length(bytes)?;
     Ok(Box::new(found.into_iter()))
 }
 
-fn pieces(args: &[Value], function: &str) -> Result<Vec<Value>> {
+fn pieces(args: &[Value], function: &str, context: &EvalContext<'_>) -> Result<Vec<Value>> {
     let flags = flags_without_global(args.get(2).map_or("", text), function)?;
     let subject = text(&args[0]);
-    with_regex(text(&args[1]), flags, |regex| {
+    let pieces = with_regex(text(&args[1]), flags, |regex| {
         let mut pieces = Vec::new();
         let (mut at, mut last_end) = (0, 0);
         each_match(regex, subject, 0, true, false, |groups| {
@@ -393,18 +410,21 @@ fn pieces(args: &[Value], function: &str) -> Result<Vec<Value>> {
                 at = end;
             }
             last_end = end;
+            go_on_below(list_bytes(subject, pieces.len()), context.bytes_max())
         })?;
         pieces.push(new_text(&subject[at..]));
         Ok(pieces)
-    })
+    })?;
+    context.check_length(list_bytes(subject, pieces.len()))?;
+    Ok(pieces)
 }
 
-fn split_to_array(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
-    pieces(args, "regexp_split_to_array").map(|pieces| Value::array(oid::TEXT, pieces))
+fn split_to_array(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
+    pieces(args, "regexp_split_to_array", context).map(|pieces| Value::array(oid::TEXT, pieces))
 }
 
-fn split_to_table(args: &[Value], _: &EvalContext<'_>) -> Result<Rows> {
-    Ok(Box::new(pieces(args, "regexp_split_to_table")?.into_iter().map(Ok)))
+fn split_to_table(args: &[Value], context: &EvalContext<'_>) -> Result<Rows> {
+    Ok(Box::new(pieces(args, "regexp_split_to_table", context)?.into_iter().map(Ok)))
 }
 
 fn count(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
@@ -419,7 +439,10 @@ fn count(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     let Some(from) = from else { return Ok(Value::Int4(0)) };
     let count = with_regex(text(&args[1]), flags, |regex| {
         let mut count = 0;
-        each_match(regex, subject, from, true, false, |_| count += 1)?;
+        each_match(regex, subject, from, true, false, |_| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
         Ok(count)
     })?;
     Ok(Value::Int4(count))

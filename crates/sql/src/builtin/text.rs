@@ -6,7 +6,7 @@
 
 use super::args::{array, int4, invalid_parameter, new_text, text};
 use super::cast::{cast_to_text, text_of};
-use super::context::EvalContext;
+use super::context::{EvalContext, list_bytes};
 use super::implementation::{Entry, entries};
 use crate::error::{Result, SqlError, SqlState};
 use crate::types::{Value, oid};
@@ -243,13 +243,19 @@ fn starts_with(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
     Ok(Value::Bool(text(&args[0]).starts_with(text(&args[1]))))
 }
 
-fn string_to_array(args: &[Value], _: &EvalContext<'_>) -> Result<Value> {
+fn string_to_array(args: &[Value], context: &EvalContext<'_>) -> Result<Value> {
     let Value::Text(subject) = &args[0] else { return Ok(Value::Null) };
     let null = match args.get(2) {
         None | Some(Value::Null) => None,
         Some(null) => Some(text(null)),
     };
     let element = |field: &str| if null == Some(field) { Value::Null } else { new_text(field) };
+    let separators = match &args[1] {
+        Value::Null => subject.chars().count(),
+        separator if text(separator).is_empty() => 0,
+        separator => subject.matches(text(separator)).count(),
+    };
+    context.check_length(list_bytes(subject, separators + 1))?;
     let fields: Vec<Value> = match &args[1] {
         _ if subject.is_empty() => Vec::new(),
         Value::Null => subject.chars().map(|c| element(c.encode_utf8(&mut [0; 4]))).collect(),

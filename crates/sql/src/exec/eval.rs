@@ -10,6 +10,7 @@ use crate::{
     error::{Result, SqlError, SqlState},
     exec::{
         context::{Env, Run},
+        held::bytes_of,
         subquery,
     },
     plan::code::{Callee, Code, Function, Pair},
@@ -115,20 +116,8 @@ pub(crate) fn eval(code: &Code, run: &mut Run<'_>, env: &Env<'_>) -> Result<Valu
             }
             compare_rows(compare.kind, &fields, &compare.equal, &compare.less, run)
         }
-        Code::Row(fields) => {
-            let mut values = Vec::with_capacity(fields.len());
-            for field in fields {
-                values.push(eval(field, run, env)?);
-            }
-            Ok(Value::Record(values.into()))
-        }
-        Code::Array(items, oid) => {
-            let mut values = Vec::with_capacity(items.len());
-            for item in items {
-                values.push(eval(item, run, env)?);
-            }
-            array_of(*oid, values)
-        }
+        Code::Row(fields) => Ok(Value::Record(eval_parts(fields, run, env)?.into())),
+        Code::Array(items, oid) => array_of(*oid, eval_parts(items, run, env)?),
         Code::Subscript(pair) => {
             let [array, index] = &**pair;
             let array = eval(array, run, env)?;
@@ -284,6 +273,18 @@ fn compare_rows(
         }
     }
     Ok(Value::Bool(matches!(kind, RowComparison::LessOrEqual | RowComparison::GreaterOrEqual)))
+}
+
+/// Evaluates what a value is made of, as long as the whole is no longer than a value may be.
+fn eval_parts(parts: &[Code], run: &mut Run<'_>, env: &Env<'_>) -> Result<Vec<Value>> {
+    let (mut values, mut bytes) = (Vec::with_capacity(parts.len()), 0_usize);
+    for part in parts {
+        let value = eval(part, run, env)?;
+        bytes = bytes.saturating_add(bytes_of(&value));
+        run.eval.check_length(bytes)?;
+        values.push(value);
+    }
+    Ok(values)
 }
 
 /// Makes an array of one dimension, or one more dimension than its elements have.

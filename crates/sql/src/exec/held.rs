@@ -1,7 +1,7 @@
 //! [`Held`]: the account of one statement for the rows that it keeps in memory; [`Kept`]: the part of it that one operator has.
 //!
 //! Not an allocator's count: what is put away is added up by the sizes of its values, with a constant for what surrounds them. The values
-//! of one row that is being computed do not count.
+//! of one row that is being computed do not count; each of them is bounded by `EvalContext::check_length`.
 //!
 //! # Invariants
 //! - H1. `taken` is what the statement has of the server's budget: at least `bytes`, in steps of [`STEP_BYTES`], and given back when the
@@ -175,7 +175,7 @@ impl Kept {
 }
 
 /// Returns how much a value takes up, about.
-fn bytes_of(value: &Value) -> usize {
+pub(crate) fn bytes_of(value: &Value) -> usize {
     let beside = match value {
         Value::Text(text) => text.len(),
         Value::Bytea(bytes) => bytes.len(),

@@ -140,7 +140,11 @@ impl fmt::Display for LevelsError {
                 write!(f, "{} is damaged at byte {offset}: {what}", path.display())
             }
             Self::NewerFormat { path, version } => {
-                write!(f, "{} has format version {version}; this program reads version 1", path.display())
+                write!(
+                    f,
+                    "{} has format version {version}, written by a newer program: use that program",
+                    path.display()
+                )
             }
             Self::TreeDamaged { path, cfs, flush_lsn, what } => {
                 write!(f, "{}: {what}; {} below {flush_lsn} affected", path.display(), Families(cfs))

@@ -1,0 +1,87 @@
+//! `Rot`: damage to one file of a directory, drawn from a seed: its kind first, so that rare files come as often as frequent ones.
+
+use std::{collections::BTreeMap, fmt, fs, os::unix::fs::FileExt, path::Path};
+
+use anyhow::Context;
+
+use super::files::{self, Files, Kind};
+use crate::random::Random;
+
+/// What is lost with a sector of many disks.
+const BLOCK: usize = 4096;
+
+/// How a file is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Damage {
+    /// One bit is flipped.
+    Bit,
+    /// A block is zeros.
+    Zeros,
+    /// The file is as it was earlier: a write that was reported and never came to the disk.
+    Older,
+}
+
+/// What was damaged, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Rot {
+    pub(super) kind: Kind,
+    pub(super) name: String,
+    damage: Damage,
+    offset: usize,
+}
+
+impl fmt::Display for Rot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at {} of {}, {:?}", self.damage, self.offset, self.name, self.kind)
+    }
+}
+
+impl Rot {
+    /// Damages a file in `dir`, in place, since a running server may have it open. `older`: the files as they were earlier. `None`: what
+    /// was drawn changes nothing.
+    pub(super) fn plant(
+        dir: &Path,
+        older: &Files,
+        among: impl Fn(Kind) -> bool,
+        random: &mut Random,
+    ) -> anyhow::Result<Option<Self>> {
+        let mut by_kind: BTreeMap<Kind, Vec<(String, Vec<u8>)>> = BTreeMap::new();
+        for (name, bytes) in files::read(dir)? {
+            if let Some(kind) = Kind::of(&name).filter(|kind| among(*kind) && !bytes.is_empty()) {
+                by_kind.entry(kind).or_default().push((name, bytes));
+            }
+        }
+        let at = usize::try_from(random.below(by_kind.len() as u64))?;
+        let (kind, mut found) = by_kind.into_iter().nth(at).context("there are files")?;
+        let last = found.len() - 1;
+        let at = usize::try_from(random.below(found.len() as u64))?;
+        let (name, bytes) = found.swap_remove(at);
+        let damage = [Damage::Bit, Damage::Bit, Damage::Zeros, Damage::Older][usize::try_from(random.below(4))?];
+        // The newest file of the log, older: commits are gone from its end as if they had never been, which nothing can show.
+        let before = older.get(&name).filter(|_| kind != Kind::Log || at != last);
+        let mut bad = bytes.clone();
+        // The used part of a file of the log is small.
+        let within = bytes.iter().rposition(|byte| *byte != 0).map_or(bytes.len(), |last| last + 1);
+        let mut offset = usize::try_from(random.below(within as u64))?;
+        match (damage, before) {
+            (Damage::Older, Some(before)) => {
+                bad.clone_from(before);
+                offset = 0;
+            }
+            (Damage::Older, None) => return Ok(None),
+            (Damage::Zeros, _) => {
+                offset = offset / BLOCK * BLOCK;
+                let end = (offset + BLOCK).min(bad.len());
+                bad[offset..end].fill(0);
+            }
+            (Damage::Bit, _) => bad[offset] ^= 1 << random.below(8),
+        }
+        if bad == bytes {
+            return Ok(None);
+        }
+        let file = fs::File::options().write(true).open(dir.join(&name))?;
+        file.write_all_at(&bad, 0)?;
+        file.set_len(bad.len() as u64)?;
+        Ok(Some(Self { kind, name, damage, offset }))
+    }
+}

@@ -1,0 +1,205 @@
+//! `memory`: statements and sessions that ask for more memory than a control group leaves, one kind after the other and many at once.
+//!
+//! What statements may have is what the server gives by default, a share of its group's limit. Rows may have [`ROWS_SHARE`] of it, half of the
+//! default: rows of 500 bytes that one transaction inserts take some 1.6 bytes of memory for each that is counted, so that the default's
+//! 60 % and the fifth for statements are more than there is.
+//!
+//! # Oracles
+//! - M1. The server lives: the process is the same, and has not panicked.
+//! - M2. Each bomb ends well, or is refused with a state of class 53 or 54; its session goes on.
+//! - M3. A client that reads single rows meanwhile is never refused, and sees what was committed.
+//! - M4. No row is harmed, also after the next start.
+//! - M5. Once all are over, memory comes back to near what it was before.
+
+mod bombs;
+mod cgroup;
+mod reader;
+
+use std::{
+    fmt, fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, anyhow, bail, ensure};
+use collie_env::{Clock as _, RealClock};
+use postgres::{Client, Config, NoTls};
+
+use crate::{random::Random, server::Server};
+use bombs::{ALL, Bomb, End, Size};
+use cgroup::Cgroup;
+use reader::Reader;
+
+/// What to do.
+pub(crate) struct Plan {
+    /// Each explodes every bomb once, in an order of its own.
+    pub(crate) rounds: u64,
+    pub(crate) seed: u64,
+    /// Of the control group.
+    pub(crate) limit_mib: u64,
+    /// Bombs at one time, every other time.
+    pub(crate) at_once: u64,
+    /// Bombs of a round, at most.
+    pub(crate) bombs: usize,
+    /// Only those with this in their name.
+    pub(crate) only: Option<String>,
+    pub(crate) server: PathBuf,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rounds, seed, limit_mib, at_once, bombs, only, server } = self;
+        let server = server.display();
+        write!(
+            f,
+            "memory --rounds {rounds} --seed {seed} --limit-mib {limit_mib} --at-once {at_once} --bombs {bombs} --server {server}"
+        )?;
+        only.iter().try_for_each(|only| write!(f, " --only '{only}'"))
+    }
+}
+
+/// Of 100 bytes of the group's limit, those that rows may have.
+const ROWS_SHARE: u64 = 30;
+/// How long memory is given to come back: the allocator keeps what was freed for ten seconds.
+const PATIENCE_NS: u64 = 120_000_000_000;
+
+/// What came of the bombs.
+#[derive(Default)]
+struct Counts {
+    done: u64,
+    refused: u64,
+    unknown: Vec<&'static str>,
+}
+
+/// Runs the plan; an error is a violation.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+    let limit_bytes = plan.limit_mib << 20;
+    let group = match Cgroup::make(limit_bytes) {
+        Ok(group) => group,
+        Err(why) => return Ok(format!("memory: skipped: no control group can be made ({why})")),
+    };
+    let dir = tempfile::Builder::new().prefix("collie-memory-").tempdir()?;
+    let outcome = explode_all(plan, &group, dir.path());
+    if outcome.is_err() {
+        let kept = dir.keep();
+        return outcome.with_context(|| format!("data and what the server said are kept in {}", kept.display()));
+    }
+    outcome
+}
+
+fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<String> {
+    let (data, said) = (dir.join("data"), dir.join("said"));
+    let rows = format!("store.memory_limit={}MiB", plan.limit_mib * ROWS_SHARE / 100);
+    let settings = ["wal.ring=private".to_owned(), rows];
+    let (program, arguments) = group.enter(&plan.server);
+    let mut server = Server::start_logged(&program, &arguments, &data, &settings, &said)?;
+    let mut client = server.connect()?;
+    reader::create(&mut client)?;
+    client.batch_execute("CREATE TABLE bombed (n int, s text)")?;
+    let (mut counts, mut random) = (Counts::default(), Random::new(plan.seed));
+    let reader = Reader::start(server.config(), random.next());
+    let before = group.used()?;
+    for round in 0..plan.rounds {
+        let mut left: Vec<&Bomb> = ALL.iter().filter(|bomb| is_wanted(plan, bomb)).collect();
+        for _ in 0..plan.bombs.min(left.len()) {
+            let bomb = left.swap_remove(usize::try_from(random.below(left.len() as u64))?);
+            let at_once = if round % 2 == 0 { 1 } else { plan.at_once };
+            let outcome = explode(bomb, at_once, &server.config(), plan.limit_mib << 20, &mut counts);
+            // M1 first: the rest follows from it.
+            ensure!(
+                !server.has_ended(),
+                "M1: {}, {at_once} at once, ended the server: {}",
+                bomb.name,
+                last_line(&said)?
+            );
+            outcome?;
+            reader::verify(&mut client).with_context(|| format!("M4: after {}", bomb.name))?;
+            client.batch_execute("TRUNCATE bombed").with_context(|| format!("after {}", bomb.name))?;
+        }
+    }
+    let reads = reader.reads();
+    reader.stop().context("M3")?;
+    let after = comes_back(group, before).context("M5")?;
+    ensure!(!fs::read_to_string(&said)?.contains("panicked at"), "M1: a panic, see {}", said.display());
+    drop(client);
+    server.stop()?;
+    let server = Server::start_logged(&program, &arguments, &data, &settings, &said).context("the next start")?;
+    reader::verify(&mut server.connect()?).context("M4: after the next start")?;
+    let unknown =
+        if counts.unknown.is_empty() { String::new() } else { format!(" (not known: {})", counts.unknown.join(", ")) };
+    Ok(format!(
+        "memory: {} MiB, {} bombs refused and {} that went well{unknown}, {reads} reads meanwhile; {} MiB before, {} after: all oracles hold",
+        plan.limit_mib,
+        counts.refused,
+        counts.done,
+        before >> 20,
+        after >> 20
+    ))
+}
+
+fn is_wanted(plan: &Plan, bomb: &Bomb) -> bool {
+    plan.only.as_ref().is_none_or(|only| bomb.name.contains(only.as_str()))
+}
+
+/// M2: has a bomb go off on so many connections at one time.
+fn explode(
+    bomb: &'static Bomb,
+    at_once: u64,
+    config: &Config,
+    limit_bytes: u64,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    let all: Vec<_> = (0..at_once)
+        .map(|_| {
+            let config = config.clone();
+            thread::spawn(move || {
+                let mut client = config.connect(NoTls).context("cannot connect")?;
+                let end = bomb.explode(&mut client, &Size::of(limit_bytes))?;
+                goes_on(&mut client).with_context(|| format!("the session after {}", bomb.name))?;
+                anyhow::Ok(end)
+            })
+        })
+        .collect();
+    let ends: Vec<_> = all
+        .into_iter()
+        .map(|thread| thread.join().map_err(|_| anyhow!("a client panicked"))?)
+        .collect::<Result<_, _>>()
+        .context("M2")?;
+    for end in ends {
+        match end {
+            End::Done => counts.done += 1,
+            End::Refused => counts.refused += 1,
+            End::Unknown if counts.unknown.contains(&bomb.name) => {}
+            End::Unknown => counts.unknown.push(bomb.name),
+        }
+    }
+    Ok(())
+}
+
+fn goes_on(client: &mut Client) -> anyhow::Result<()> {
+    client.batch_execute("ROLLBACK; SELECT pg_advisory_unlock_all()")?;
+    ensure!(client.query_one("SELECT 1", &[])?.get::<_, i32>(0) == 1);
+    Ok(())
+}
+
+/// Waits until memory is near what it was.
+fn comes_back(group: &Cgroup, before: u64) -> anyhow::Result<u64> {
+    let start_ns = RealClock.now_ns();
+    // What the process has used once stays in part: pages of threads, caches of plans, an index of empty tables.
+    let near = before + (48 << 20);
+    loop {
+        let used = group.used()?;
+        if used <= near {
+            return Ok(used);
+        }
+        if RealClock.now_ns() - start_ns > PATIENCE_NS {
+            bail!("{} MiB before the bombs, {} MiB long after", before >> 20, used >> 20);
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+fn last_line(said: &Path) -> anyhow::Result<String> {
+    Ok(fs::read_to_string(said)?.lines().last().unwrap_or("it said nothing").to_owned())
+}
