@@ -88,6 +88,29 @@ fn expressions_that_make_many_pieces_are_bounded() {
     }
 }
 
+/// Goal: what the parser and the planner make of a long text is on an account before they begin, and off it afterwards (T269). Method: lists of
+/// many small literals, simple and prepared, on a server with eight mebibytes for one statement; then shorter ones, over and over.
+#[test]
+fn long_texts_are_bounded() {
+    let set = ["--set", "server.statement_memory=8MiB", "--set", "server.query_memory=16MiB"];
+    let server = Server::fresh_with(&set);
+    let mut client = server.connect();
+    let list = |count: usize| (0..count).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    for _ in 0..3 {
+        let sql = format!("SELECT 1 WHERE 1 IN ({})", list(50_000));
+        let (state, message) = refused(&mut client, &sql);
+        assert!(state == "53200" && message.contains(&format!("a text of {} bytes", sql.len())), "{state} {message}");
+        let error = client.prepare(&sql).map(drop).expect_err("it is long");
+        assert_eq!(collie_clients_tests::state(&error), "53200");
+    }
+    for _ in 0..10 {
+        client.batch_execute(&format!("SELECT 1 WHERE 1 IN ({})", list(4_000))).unwrap();
+        client.prepare(&format!("SELECT 2 WHERE 1 IN ({})", list(4_000))).unwrap();
+    }
+    // A long literal is one token.
+    client.batch_execute(&format!("SELECT length('{}')", "x".repeat(500_000))).unwrap();
+}
+
 /// Goal: the rest of a suspended portal is on the account until the portal goes. Method: portals that are left suspended one after the other in
 /// one transaction, until the server's budget is used up; then the transaction ends, and one more is begun.
 #[test]

@@ -61,6 +61,7 @@ impl Session {
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
+        let _memory = self.text_memory(text)?;
         let prepared = match self.has_long_text {
             true => self.prepare_aside(text, types).await?,
             false => self.prepare_current(text, types)?,

@@ -23,6 +23,7 @@
 //! | `copies.rs` | where copies are made |
 //! | `option.rs` | an option of the running server |
 //! | `resource_limits.rs` | memory of statements, and what one session may leave behind |
+//! | `text_memory.rs` | memory of what a long text is parsed and planned to |
 //! | `turn.rs` | how long a session keeps its thread |
 //! | `workers.rs` | threads for work that cannot stop in between |
 //! | `limits.rs`, `timer.rs` | time limits, and the thread that keeps them |
@@ -65,6 +66,7 @@ pub mod settings;
 mod simple;
 mod standbys;
 mod table;
+mod text_memory;
 mod time;
 mod timer;
 mod transaction;

@@ -70,6 +70,11 @@ impl ResourceLimits {
         self.statement_bytes
     }
 
+    /// Opens an account of one statement.
+    pub(super) fn account(&self) -> Held {
+        Held::of(self.memory.clone(), self.statement_bytes)
+    }
+
     /// Checks that a session that has `count` prepared statements may have one more.
     ///
     /// # Errors
@@ -107,7 +112,7 @@ pub(super) struct KeptRows {
 impl KeptRows {
     /// None yet; errors say that `keeper` keeps them.
     pub(super) fn on(limits: &ResourceLimits, keeper: &'static str) -> Self {
-        let held = Held::of(limits.memory.clone(), limits.statement_bytes);
+        let held = limits.account();
         Self { rows: Vec::new(), kept: Kept::by(keeper), held }
     }
 

@@ -30,6 +30,7 @@ use crate::{
         named::{NamedColumn, NamedSink, named_columns},
         prepared::{Planned, Prepared, Verb},
         resource_limits::KeptRows,
+        text_memory::TextMemory,
     },
     types::{Value, io::TextContext},
 };
@@ -158,6 +159,11 @@ impl Session {
         }
         let statements = self.parse_text(text).await?;
         self.keep_prepared(key, statements, declared)
+    }
+
+    /// Has a long text on an account until what is returned is dropped (T1 of `text_memory.rs`).
+    pub(super) fn text_memory(&self, text: &str) -> Result<Option<TextMemory>> {
+        is_long(text).then(|| TextMemory::of(self.database.resources(), text)).transpose()
     }
 
     /// Parses the statements of a text; those of a long one while others run.

@@ -48,6 +48,7 @@ impl Session {
         if let Some(known) = self.known_text(text) {
             return self.run_known(known, client).await;
         }
+        let _memory = self.text_memory(text)?;
         let statements = self.parse_text(text).await?;
         if statements.is_empty() {
             client.empty();
