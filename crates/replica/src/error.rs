@@ -123,6 +123,24 @@ impl From<PacketError> for LinkError {
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
-        if error.kind() == io::ErrorKind::UnexpectedEof { Self::Closed } else { Self::Io(error) }
+        // Whether a close is seen by a read or by a write, and with bytes under way or without, is chance.
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Closed,
+            _ => Self::Io(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a connection that the other side closed is said to be closed, however that is noticed (T271). Method: each error.
+    #[test]
+    fn a_close_is_a_close_however_it_is_noticed() {
+        for kind in [io::ErrorKind::UnexpectedEof, io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset] {
+            assert!(matches!(LinkError::from(io::Error::from(kind)), LinkError::Closed), "{kind}");
+        }
+        assert!(matches!(LinkError::from(io::Error::from(io::ErrorKind::PermissionDenied)), LinkError::Io(_)));
     }
 }

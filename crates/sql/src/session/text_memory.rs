@@ -52,7 +52,8 @@ fn tokens(text: &[u8]) -> usize {
             }
             None if matches!(byte, b'\'' | b'"') => {
                 quote = Some(byte);
-                count += 1;
+                // A quote right behind its end is a doubled one, which goes on with the same text.
+                count += usize::from(before != byte);
             }
             None if byte.is_ascii_whitespace() || is_word(byte) && is_word(before) => {}
             None => count += 1,

@@ -392,8 +392,10 @@ impl Session {
         if let Some(publication) = publication {
             publication.end(acknowledged.as_ref().ok().map(|(receipt, _)| receipt));
         }
-        let (receipt, told) =
-            acknowledged.map_err(|error| if writes { outcome_unknown(&error) } else { error.into() })?;
+        let (receipt, told) = acknowledged.map_err(|error| {
+            let ended = matches!(error, EngineError::Closed);
+            if writes && !ended { outcome_unknown(&error) } else { error.into() }
+        })?;
         if level.is_synchronous() && receipt.csn.is_some() {
             self.database.commit_times.note(begun_ns, self.database.env.clock.now_ns());
         }
