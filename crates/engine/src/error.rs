@@ -339,6 +339,13 @@ impl EngineError {
     pub(crate) fn io(op: &'static str, path: PathBuf, source: io::Error) -> Self {
         Self::Io { op, path, source: Arc::new(source) }
     }
+
+    /// Returns whether it says that the disk, or this user's share of it, is full.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        let is_full =
+            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        matches!(self, Self::Io { source, .. } if is_full(source)) || self.kind() == ErrorKind::NoSpace
+    }
 }
 
 impl fmt::Display for EngineError {

@@ -173,10 +173,14 @@ impl Taken {
     }
 }
 
+fn edit_bytes(edit: &Edit<'_>) -> usize {
+    edit.key.len() + edit.value.map_or(0, <[u8]>::len)
+}
+
 /// Tells of a flush of `cfs` families that was measured.
 #[cold]
 fn tell_flush(ended: Ended<FlushLevels>, position: Lsn, edits: &[Edit<'_>], cfs: usize, flushed: Flushed) {
-    let bytes: usize = edits.iter().map(|edit| edit.key.len() + edit.value.map_or(0, <[u8]>::len)).sum();
+    let bytes: usize = edits.iter().map(edit_bytes).sum();
     let flush = FlushLevels {
         rows: word(edits.len()),
         bytes: word(bytes),
@@ -309,6 +313,31 @@ impl Base {
         [self.levels.to_be_rewritten(), self.levels.to_be_replaced()].concat()
     }
 
+    /// Makes a call that writes about `bytes` to the levels. If the disk is full, makes it once more with the room of a log file that is given
+    /// up for it: what is written lets more of the log go.
+    pub(crate) fn lending<R>(
+        &self,
+        parts: &Parts<'_>,
+        bytes: u64,
+        mut call: impl FnMut() -> Result<R, EngineError>,
+    ) -> Result<R, EngineError> {
+        let outcome = call();
+        if !outcome.as_ref().is_err_and(EngineError::is_full_disk) {
+            return outcome;
+        }
+        // A table is larger than its rows, by its index and its filter.
+        let room = bytes + bytes / 4;
+        let Some(lent) = parts.txns.log().wal().and_then(|wal| wal.lend_spare(room)) else { return outcome };
+        let again = call();
+        drop(lent);
+        if again.is_ok() {
+            parts.warnings.warn(
+                "store: the disk is full: a log file that was prepared ahead was given up, so that rows were flushed",
+            );
+        }
+        again
+    }
+
     /// Returns why flushes fail, or log is not given up, if that is so.
     pub(crate) fn trouble(&self, families: &Families) -> Option<String> {
         let rewrite = self.to_be_rewritten();
@@ -379,7 +408,7 @@ impl Base {
         let held = parts.txns.hold_durable(claim.place()); // F2, F3
         let position = if is_planted("flush at the boundary") { parts.txns.log().boundary() } else { held.snapshot() };
         let families = parts.families.together_with(cf); // F7: after the position
-        let Some(tree) = self.tree_for(&families)? else { return Ok(None) };
+        let Some(tree) = self.lending(parts, 0, || self.tree_for(&families))? else { return Ok(None) };
         self.settle_drops_in(tree, &families, parts)?;
         // All of them may have been dropped meanwhile.
         let Some(state) = self.find_tree(tree) else { return Ok(None) };
@@ -395,7 +424,11 @@ impl Base {
         let failure = rotten.map(|rotten| rotten.why.to_owned()).or_else(|| self.levels.failure(tree));
         let damaged = rotten.map_or(&[][..], |rotten| rotten.damaged);
         let done = match failure {
-            None => self.write(&state, position, &mut taken).map(|()| None),
+            None => {
+                let bytes: usize = taken.iter().flat_map(Taken::edits).map(|edit| edit_bytes(&edit)).sum();
+                let bytes = u64::try_from(bytes).unwrap_or(u64::MAX / 2);
+                self.lending(parts, bytes, || self.write(&state, position, &mut taken)).map(|()| None)
+            }
             Some(why) => self.write_in_place_of(&state, position, &taken, damaged, parts).map(|replaced| {
                 let old = state.id;
                 Some(Anew { old, why, replaced })
@@ -544,7 +577,7 @@ impl Base {
     /// # Errors
     /// The levels', the log's: then the log is longer than it must be.
     pub(crate) fn cut_log(&self, step_bytes: u64, parts: &Parts<'_>) -> Result<Option<Lsn>, EngineError> {
-        let cut = self.cut_log_quietly(step_bytes, parts);
+        let cut = self.lending(parts, 0, || self.cut_log_quietly(step_bytes, parts));
         let trouble = self.troubles.cut(cut.as_ref().map(|_| ()));
         trouble.into_iter().for_each(|line| parts.warnings.warn(line));
         cut

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | a family has `store.write_buffer_size` bytes of unflushed rows | that family |
 //! | flushes could make the log shorter than it is, which is longer than `wal.max_total_wal_size` | the family that needs its oldest part, one at a time; small ones are re-logged together (`relog.rs`) |
+//! | the log refuses records, since the disk is full | every family, with the room of a log file that is given up for it if there is none |
 //! | a write or a sync of a family's tree failed | that family, by writing its tree anew |
 //! | old versions take up more memory than they may | every family: a deleted row stays until its deletion is flushed |
 //!

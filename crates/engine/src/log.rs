@@ -195,14 +195,14 @@ impl EngineLog {
         &self,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.with_writer_that(false, append)
+        self.with_writer_that(Manner::default(), append)
     }
 
-    /// Calls `append` with a writer of its own, which refuses instead of waiting for room in the ring if `no_slowdown`; or with why
-    /// there is none (L2): `Closed` where no log is open, or it is held.
+    /// Calls `append` with a writer of its own that appends in this manner; or with why there is none (L2): `Closed` where no log is
+    /// open, or it is held.
     pub(crate) fn with_writer_or<R>(
         &self,
-        no_slowdown: bool,
+        manner: Manner,
         append: impl FnOnce(Result<&mut Writer, WalError>) -> R,
     ) -> R {
         let Some(Open { wal, cells }) = self.open() else { return append(Err(WalError::Closed)) };
@@ -210,11 +210,11 @@ impl EngineLog {
             if self.is_held() {
                 return append(Err(WalError::Closed));
             }
-            if !no_slowdown {
+            if manner == Manner::default() {
                 return append(Ok(writer));
             }
-            let refusing = Refusing::new(writer);
-            append(Ok(&mut *refusing.0))
+            let mannered = Mannered::new(writer, manner);
+            append(Ok(&mut *mannered.0))
         };
         let (first, count) = (thread_number(), cells.len());
         // Its own cell, but for more threads than cells, and for appends inside of appends.
@@ -252,16 +252,16 @@ impl EngineLog {
         self.held.load(Ordering::Acquire)
     }
 
-    /// [`EngineLog::with_writer`], with a writer that refuses instead of waiting for room in the ring if `no_slowdown`.
+    /// [`EngineLog::with_writer`], with a writer that appends in this manner.
     ///
     /// # Errors
     /// `append`'s, `RingFull` among them; `Closed` where no log is open.
     pub(crate) fn with_writer_that<R, E: From<WalError>>(
         &self,
-        no_slowdown: bool,
+        manner: Manner,
         append: impl FnOnce(&mut Writer) -> Result<R, E>,
     ) -> Result<R, E> {
-        self.with_writer_or(no_slowdown, |writer| append(writer.map_err(E::from)?))
+        self.with_writer_or(manner, |writer| append(writer.map_err(E::from)?))
     }
 
     /// Blocks until `mark` reaches `lsn`, flushing on this thread if nobody else does.
@@ -345,19 +345,37 @@ impl EngineLog {
     }
 }
 
-/// A writer that refuses to wait for room in the ring, until this is dropped.
-struct Refusing<'a>(&'a mut Writer);
+/// How records are appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// Whether they are refused where they would wait for room in the ring.
+    pub(crate) no_slowdown: bool,
+    /// Whether they give room on the disk back, and may use the log's reserve.
+    pub(crate) gives_back: bool,
+}
 
-impl<'a> Refusing<'a> {
-    fn new(writer: &'a mut Writer) -> Self {
-        writer.set_no_slowdown(true);
+impl Manner {
+    /// Of what is refused where it would wait for room in the ring.
+    pub(crate) const NO_SLOWDOWN: Self = Self { no_slowdown: true, gives_back: false };
+    /// Of what is small, and needed by what gives room back.
+    pub(crate) const GIVES_BACK: Self = Self { no_slowdown: false, gives_back: true };
+}
+
+/// A writer that appends in some manner, until this is dropped.
+struct Mannered<'a>(&'a mut Writer);
+
+impl<'a> Mannered<'a> {
+    fn new(writer: &'a mut Writer, manner: Manner) -> Self {
+        writer.set_no_slowdown(manner.no_slowdown);
+        writer.set_gives_back(manner.gives_back);
         Self(writer)
     }
 }
 
-impl Drop for Refusing<'_> {
+impl Drop for Mannered<'_> {
     fn drop(&mut self) {
         self.0.set_no_slowdown(false);
+        self.0.set_gives_back(false);
     }
 }
 

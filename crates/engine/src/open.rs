@@ -119,6 +119,7 @@ pub(crate) fn open(
     };
     let mut log_options = options.log.clone();
     log_options.first_record = Some((tag::INCARNATION, incarnation.encode()));
+    log_options.spares_wait = true; // the files that this opening writes come first
     let (chunk_bytes, slots) = (log_options.chunk_bytes, log_options.slots);
     let log_dir = place.dir().to_owned();
     let (reserved, numbers) = numbers_of(dir, &options, &mut log_options, &log_dir, control.cluster, env)?;
@@ -186,8 +187,11 @@ pub(crate) fn open(
     }
     // What `found.start` is kept for, a slot or a backup under way, keeps its histories too.
     control.histories.forget_below(found.start);
-    if note_histories(&mut control, &incarnations) {
-        control.write(env, dir)?;
+    let written = if note_histories(&mut control, &incarnations) { control.write(env, dir) } else { Ok(()) };
+    // The log has the history too. It is given up only once the file has it (`Shared::pay_control`).
+    let is_control_owed = !created && written.as_ref().is_err_and(EngineError::is_full_disk);
+    if !is_control_owed {
+        written?;
     }
     if options.wal_enabled && begins_anew {
         let quorum = quorum.carried(start);
@@ -205,9 +209,14 @@ pub(crate) fn open(
     shared.log_xid_limit()?;
     shared.txns.tick(shared.now());
     shared.limit_memory();
+    shared.owe_control(is_control_owed);
+    shared.txns.log().wal().into_iter().for_each(Log::let_prepare);
     start_threads(&shared, &options, dir)?;
     meter.go_on(OpenProgress { phase: OpenPhase::Done, bytes_done: log_bytes, bytes_total: log_bytes, rows });
     let mut notices = found.notes;
+    if is_control_owed {
+        notices.push("the disk is full: the control file is written again once there is room".to_owned());
+    }
     if shared.has_no_log() {
         notices.push("wal.enabled = false: there is no log, and what is not flushed ends with the process".to_owned());
     }

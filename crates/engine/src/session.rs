@@ -37,7 +37,7 @@ use collie_txn::{
 use parking_lot::Mutex;
 
 use crate::advisory::Advisory;
-use crate::log::EngineLog;
+use crate::log::{EngineLog, Manner};
 use crate::measured;
 use crate::planted::is_planted;
 use crate::read_set::ReadSet;
@@ -78,8 +78,8 @@ pub struct Session {
     /// Keeps the newest state readable for a check in a transaction that has an older snapshot (N5).
     newest: Option<Holder>,
     wrote_catalog: bool,
-    /// Whether appends of the open transaction fail rather than wait for room in the ring.
-    no_slowdown: bool,
+    /// How records of the open transaction are appended.
+    manner: Manner,
     /// Whether the log gets a marker in place of the open transaction's operations.
     unlogged: bool,
     /// Bytes stored that the limit of memory was not told of (M2 of `memory.rs`).
@@ -109,7 +109,7 @@ impl Session {
             checking: false,
             newest: None,
             wrote_catalog: false,
-            no_slowdown: false,
+            manner: Manner::default(),
             unlogged: shared.has_no_log(),
             stored: 0,
             doomed: None,
@@ -128,6 +128,7 @@ impl Session {
         }
         let span = collie_obs::start::<TxnBegin>();
         self.open = Some(self.txn.begin(isolation, read_only));
+        self.manner.gives_back = false;
         if let Some(span) = span {
             measured::txn_begin(span.end(), isolation, &self.shared.txns);
         }
@@ -146,7 +147,7 @@ impl Session {
     /// [`EngineError::Busy`] in place of a wait, after [`Session::set_no_slowdown`].
     pub fn wait_for_room(&self) -> Result<Option<RoomWait>, EngineError> {
         let begins = self.xid().is_none();
-        RoomWait::before_writing(&self.shared, begins, self.no_slowdown, || self.txn.cancel_handle())
+        RoomWait::before_writing(&self.shared, begins, self.manner.no_slowdown, || self.txn.cancel_handle())
     }
 
     /// [`Session::wait_for_room`] for a statement that is no reason to wait for flushes: it may be what they need.
@@ -155,13 +156,21 @@ impl Session {
     /// As there.
     pub fn wait_to_begin(&self) -> Result<Option<RoomWait>, EngineError> {
         let begins = self.xid().is_none();
-        RoomWait::before_first_write(&self.shared, begins, self.no_slowdown, || self.txn.cancel_handle())
+        RoomWait::before_first_write(&self.shared, begins, self.manner.no_slowdown, || self.txn.cancel_handle())
     }
 
     /// Sets whether appends from now on fail with [`EngineError::Busy`] where they would wait for room in the log's ring, and
     /// [`Session::wait_for_room`] where there is a wait.
     pub const fn set_no_slowdown(&mut self, no_slowdown: bool) {
-        self.no_slowdown = no_slowdown;
+        self.manner.no_slowdown = no_slowdown;
+    }
+
+    /// Says before a statement that writes whether it gives room on the disk back: DROP, TRUNCATE, DELETE. On a full disk the commit of a
+    /// transaction whose statements all do may use what the log keeps in reserve, where others get
+    /// [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace).
+    pub fn note_purpose(&mut self, gives_back: bool) {
+        let is_first = self.xid().is_none();
+        self.manner.gives_back = gives_back && (is_first || self.manner.gives_back);
     }
 
     /// Sets whether the log gets a marker in place of what is written from now on, and of all of the transaction that is open at
@@ -615,7 +624,7 @@ impl Session {
         if let Some(base) = self.shared.base.as_ref().filter(|_| !self.redo.has_chunks()) {
             base.large.begin(xid, log.boundary());
         }
-        let at = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::CHUNK, &parts))?;
+        let at = log.with_writer_that(self.manner, |writer| writer.append(tag::CHUNK, &parts))?;
         self.redo.chunk_written(at.start);
         Ok(())
     }
@@ -673,7 +682,8 @@ impl Session {
         {
             let record = encode_integers(&[xid.get(), m.ops]);
             let log = self.shared.txns.log();
-            if let Err(error) = log.with_writer(|writer| writer.append(tag::ROLLBACK_TO, &[&record])) {
+            if let Err(error) = log.with_writer_that(self.manner, |writer| writer.append(tag::ROLLBACK_TO, &[&record]))
+            {
                 self.doomed = Some(error.into()); // N2
             }
         }

@@ -21,7 +21,7 @@ use crate::flush::{Base, Parts};
 use crate::flush_figures::FlushCause;
 use crate::garbage::{Garbage, Reach};
 use crate::live_options::LiveOptions;
-use crate::log::EngineLog;
+use crate::log::{EngineLog, Manner};
 use crate::log_limit::LogLimit;
 use crate::log_place::LogPlace;
 use crate::log_room::LogRoom;
@@ -90,6 +90,9 @@ pub(crate) struct Shared {
     pub(crate) aborts: StripedCounter,
     // Written by whoever ticks.
     xid_limit: AtomicU64,
+    // Written by the opening, and by who gives up log.
+    /// Whether the control file lacks the newest history, which only the log has.
+    owes_control: AtomicBool,
     // Written once, by close.
     pub(crate) closed: AtomicBool,
     // Written once, when another node leads.
@@ -147,6 +150,7 @@ impl Shared {
             chunk_bytes,
             stamped_at_commit_max: options.stamped_at_commit_max,
             xid_limit: AtomicU64::new(first_xid.get()),
+            owes_control: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             quorum: QuorumNotes::default(),
             commit_times: CommitTimes::default(),
@@ -403,9 +407,34 @@ impl Shared {
         flushed
     }
 
+    /// Notes whether the control file is still to be written.
+    pub(crate) fn owe_control(&self, owes: bool) {
+        self.owes_control.store(owes, Release);
+    }
+
+    /// Writes the control file where a full disk kept the opening from it: its newest history must not go with the log.
+    fn pay_control(&self, base: &Base) -> Result<(), EngineError> {
+        if !self.owes_control.load(Acquire) {
+            return Ok(());
+        }
+        // The data directory is the first.
+        let Some(dir) = self.place().and_then(|place| place.dirs().next()) else { return Ok(()) };
+        base.lending(&self.parts(), 0, || self.control().write(&self.env, dir))?;
+        self.owe_control(false);
+        Ok(())
+    }
+
+    /// Returns whether the log refuses records since there is no room on the disk.
+    fn is_disk_full(&self) -> bool {
+        self.txns.log().wal().is_some_and(|wal| wal.full().is_some())
+    }
+
     /// Gives up the log that nobody needs, and lets writers go on if there is room for them now. Returns from where on flushes need it.
     fn give_up_log(&self, base: &Base) -> Result<Option<Lsn>, EngineError> {
-        let start = base.cut_log(self.segment_bytes, &self.parts())?;
+        self.pay_control(base)?;
+        // Small records fill a file long before as many positions have gone by.
+        let step_bytes = if self.is_disk_full() { 1 } else { self.segment_bytes };
+        let start = base.cut_log(step_bytes, &self.parts())?;
         start.iter().for_each(|start| self.note_kept(*start));
         Ok(start)
     }
@@ -451,14 +480,21 @@ impl Shared {
         let before = base.stat();
         let parts = self.parts();
         let old_bytes = self.garbage.bytes();
-        let all = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
+        // On a full disk log is what can be given back, and flushes let it go.
+        let for_memory = self.old.is_above_limit(old_bytes) || self.memory.wants_flush(old_bytes);
+        let all = for_memory || self.is_disk_full();
         let write_buffer_bytes = self.live.write_buffer_bytes();
         let is_due = |family: &Arc<Family>| all || family.unflushed().bytes >= write_buffer_bytes;
         let due: Vec<CfId> =
             self.families.all().iter().filter(|family| is_due(family)).map(|family| family.id()).collect();
         // What one tree fails for keeps no other from being flushed.
         let failed = base.flush(&base.levels().to_be_replaced(), FlushCause::Failure, &parts);
-        let large = base.flush(&due, if all { FlushCause::Memory } else { FlushCause::Size }, &parts);
+        let cause = match (all, for_memory) {
+            (true, true) => FlushCause::Memory,
+            (true, false) => FlushCause::LogLimit,
+            _ => FlushCause::Size,
+        };
+        let large = base.flush(&due, cause, &parts);
         let dropped = base.flush(&base.levels().to_be_rewritten(), FlushCause::Drop, &parts);
         let limit = self.log_bytes_max();
         while let Some(start) = self.give_up_log(base)? {
@@ -544,7 +580,9 @@ impl Shared {
         if let Some(numbers) = &self.no_log {
             numbers.reserve_ids(Xid::new(limit), self.families.next_id())?;
         }
-        self.txns.log().with_writer(|writer| writer.append(tag::XID_LIMIT, &[&encode_integers(&[limit])]))?;
+        self.txns.log().with_writer_that(Manner::GIVES_BACK, |writer| {
+            writer.append(tag::XID_LIMIT, &[&encode_integers(&[limit])])
+        })?;
         self.xid_limit.fetch_max(limit, Relaxed);
         Ok(())
     }

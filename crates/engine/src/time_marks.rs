@@ -19,7 +19,7 @@ use collie_env::Clock;
 use parking_lot::Mutex;
 
 use crate::EngineError;
-use crate::log::EngineLog;
+use crate::log::{EngineLog, Manner};
 use crate::redo::{encode_time, tag};
 
 /// Between two marks.
@@ -74,7 +74,7 @@ impl Last {
         let Some(below) = log.next() else { return Ok(()) };
         let wall_us = clock.wall_us().max(self.wall_us); // T1, T2
         let record = encode_time(wall_us, below);
-        let at = log.with_writer_that(true, |writer| writer.append(tag::TIME, &[&record]))?;
+        let at = log.with_writer_that(Manner::NO_SLOWDOWN, |writer| writer.append(tag::TIME, &[&record]))?;
         *self = Self { wall_us, end: at.end, at: now };
         Ok(())
     }

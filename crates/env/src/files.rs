@@ -66,6 +66,24 @@ pub trait File: Send + Sync + Debug {
         Ok(self.len()? == 0)
     }
 
+    /// Gives the room of `bytes` from `offset` on back to the disk, as far as whole blocks of it lie in there. They read as zeros from then
+    /// on, the length stays, and it is as lasting as a write.
+    ///
+    /// # Errors
+    /// `Unsupported` where the disk cannot, or what the operating system says.
+    fn punch_hole(&self, _offset: u64, _bytes: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Takes room for the first `bytes` of the file, so that writing there needs none: where a hole was punched too. The content stays.
+    /// Nothing, where the disk has no holes.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn fill_holes(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Says that `bytes` from `offset` on will be read soon. A hint: nothing depends on it, and nothing waits.
     fn prefetch(&self, _offset: u64, _bytes: u64) {}
 

@@ -47,6 +47,21 @@ impl File for fs::File {
         Ok(self.metadata()?.len())
     }
 
+    #[cfg(target_os = "linux")]
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        use rustix::fs::FallocateFlags;
+
+        Ok(rustix::fs::fallocate(self, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, offset, bytes)?)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn fill_holes(&self, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(self, rustix::fs::FallocateFlags::empty(), 0, bytes) {
+            Err(rustix::io::Errno::OPNOTSUPP) => Ok(()), // then it punches none either
+            filled => Ok(filled?),
+        }
+    }
+
     fn prefetch(&self, offset: u64, bytes: u64) {
         let Some(bytes) = std::num::NonZeroU64::new(bytes) else { return };
         // A hint: where it is refused, reading is only slower.
@@ -332,6 +347,35 @@ mod tests {
             assert_eq!(map[..], bytes[..map.len()]);
         }
         assert_eq!(maps[3].len(), 12_288);
+    }
+
+    /// Goal: a hole takes no room, reads as zeros and leaves the length; filled, it takes room again and the rest of the file is as it was.
+    /// Method: a file of 256 KiB with a hole in it, in the blocks that the file system counts.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn holes_take_no_room_until_they_are_filled() {
+        use std::os::unix::fs::MetadataExt;
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let file = RealFiles.create(&path).unwrap();
+        file.write_at(0, &[7; 256 << 10]).unwrap();
+        let taken = || {
+            file.sync_data().unwrap();
+            fs::metadata(&path).unwrap().blocks() * 512
+        };
+        let whole = taken();
+        match file.punch_hole(64 << 10, 128 << 10) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => return, // a file system without holes
+            punched => punched.unwrap(),
+        }
+        assert!(taken() + (128 << 10) <= whole, "{} of {whole}", taken());
+        file.fill_holes(256 << 10).unwrap();
+        assert!(taken() >= 256 << 10, "{}", taken());
+        let mut bytes = vec![1; 256 << 10];
+        assert_eq!((file.len().unwrap(), file.read_at(0, &mut bytes).unwrap()), (256 << 10, 256 << 10));
+        let expected = [vec![7; 64 << 10], vec![0; 128 << 10], vec![7; 64 << 10]].concat();
+        assert!(bytes == expected, "the rest of the file is as it was");
     }
 
     /// Goal: the size of a disk is that of the file system, whichever of its directories is asked for. Method: a directory and one in

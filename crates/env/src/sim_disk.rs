@@ -17,7 +17,7 @@ use std::{
 
 use collie_base::{Map, Set};
 
-use crate::sim_blocks::{Block, Blocks, SECTOR, SECTORS, sector_of};
+use crate::sim_blocks::{BLOCK, Block, Blocks, SECTOR, SECTORS, sector_of};
 
 /// What a block held after a write.
 #[derive(Clone, Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Inode {
     pub(crate) orphaned: Versions,
     /// Lengths that the file had since the last successful sync, oldest first, without the durable one.
     pub(crate) lens: Vec<usize>,
+    /// Blocks that take up no room, by their number.
+    pub(crate) holes: BTreeSet<usize>,
     /// How many syncs failed: each description of the file hears of each once.
     pub(crate) failed_syncs: u64,
 }
@@ -57,6 +59,9 @@ impl Inode {
         let end = offset + bytes.len();
         self.current.write(offset, bytes);
         self.note_len();
+        if !self.holes.is_empty() {
+            self.holes.retain(|block| !(offset / BLOCK..end.div_ceil(BLOCK)).contains(block));
+        }
         let (mut sector, last) = (offset / SECTOR, end.div_ceil(SECTOR));
         while sector < last {
             let (block, from) = (sector / SECTORS, sector % SECTORS);
@@ -68,8 +73,20 @@ impl Inode {
         }
     }
 
+    /// Returns how many bytes a write of `offset..end` takes of the disk.
+    pub(crate) fn growth(&self, offset: usize, end: usize) -> usize {
+        let filled = self.holes.range(offset / BLOCK..end.div_ceil(BLOCK).max(offset / BLOCK)).count() * BLOCK;
+        end.saturating_sub(self.current.len()) + filled
+    }
+
+    /// Returns how many bytes of the disk it takes up.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        (self.current.len() - self.holes.len() * BLOCK) as u64
+    }
+
     /// Cuts the file or grows it with zeros; as lasting as a write.
     pub(crate) fn set_len(&mut self, len: usize) {
+        self.holes.split_off(&(len / BLOCK));
         self.current.set_len(len);
         self.note_len();
     }
@@ -267,6 +284,6 @@ impl Disk {
 
     /// Returns the bytes that the files behind names hold.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(|inode| inode.current.len() as u64).sum()
+        self.names.values().filter_map(|inode| self.inodes.get(inode)).map(Inode::used_bytes).sum()
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     crash_point::CrashPoint,
     files::{Access, File, FileLock, Files, LockError},
     random::SimRandom,
-    sim_blocks::SECTOR,
+    sim_blocks::{BLOCK, SECTOR},
     sim_disk::{Disk, Inode, NameChange},
     sim_memory::Memory,
 };
@@ -352,8 +352,8 @@ impl File for SimFile {
         let fault = state.enter(Operation::Write)?;
         let at = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let end = at.checked_add(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        let len = state.disk.inode(self.inode).current.len();
-        let grown = state.reserve(end.saturating_sub(len) as u64);
+        let growth = state.disk.inode(self.inode).growth(at, end) as u64;
+        let grown = state.reserve(growth);
         match fault {
             None => {
                 grown?;
@@ -413,6 +413,33 @@ impl File for SimFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.disk.lock().disk.inode(self.inode).current.len() as u64)
+    }
+
+    fn punch_hole(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.writable()?;
+        let mut state = self.disk.lock_device();
+        state.enter_names()?;
+        let end = state.disk.inode(self.inode).current.len().min(usize::try_from(offset + bytes).unwrap_or(usize::MAX));
+        let first = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?.div_ceil(BLOCK);
+        for block in first..end / BLOCK {
+            state.disk.write(self.inode, block * BLOCK, &[0; BLOCK]);
+            state.disk.inode(self.inode).holes.insert(block);
+        }
+        Ok(())
+    }
+
+    fn fill_holes(&self, bytes: u64) -> io::Result<()> {
+        self.writable()?;
+        let mut state = self.disk.lock_device();
+        let end = usize::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let growth = state.disk.inode(self.inode).growth(0, end) as u64;
+        state.reserve(growth)?;
+        let inode = state.disk.inode(self.inode);
+        inode.holes = inode.holes.split_off(&end.div_ceil(BLOCK));
+        if inode.current.len() < end {
+            inode.set_len(end);
+        }
+        Ok(())
     }
 }
 
@@ -741,6 +768,37 @@ mod tests {
         assert!(file.sync_data().is_err());
         assert!(other.sync_data().is_err(), "what it wrote is lost");
         assert!(file.sync_data().is_ok() && other.sync_data().is_ok() && open().sync_data().is_ok(), "told once");
+    }
+
+    /// Goal: holes of a simulated file are as those of a real one: no room, zeros, the length stays, and room is asked for when they are written
+    /// to or filled. Method: a full disk with one file.
+    #[test]
+    fn holes_give_room_back_and_take_it_again() {
+        let disk = SimFiles::new();
+        let file = disk.create(Path::new("/f")).unwrap();
+        file.write_at(0, &[7; 5 * BLOCK]).unwrap();
+        disk.set_capacity(Some(disk.used_bytes()));
+        file.punch_hole(100, 3 * BLOCK as u64).unwrap();
+        assert_eq!(
+            (disk.used_bytes(), file.len().unwrap()),
+            (3 * BLOCK as u64, 5 * BLOCK as u64),
+            "two whole blocks lie in there"
+        );
+        let mut bytes = vec![1; 5 * BLOCK];
+        file.read_at(0, &mut bytes).unwrap();
+        assert!(
+            bytes[BLOCK..3 * BLOCK] == [0; 2 * BLOCK]
+                && bytes[..BLOCK] == [7; BLOCK]
+                && bytes[3 * BLOCK..] == [7; 2 * BLOCK]
+        );
+        let other = disk.create(Path::new("/g")).unwrap();
+        other.write_at(0, &[1; BLOCK]).unwrap();
+        assert!(file.fill_holes(5 * BLOCK as u64).is_err(), "there is room for one");
+        file.write_at(BLOCK as u64, &[2; BLOCK]).unwrap();
+        assert!(file.write_at(2 * BLOCK as u64, &[2; 10]).is_err());
+        disk.remove(Path::new("/g")).unwrap();
+        file.fill_holes(5 * BLOCK as u64).unwrap();
+        assert_eq!(disk.used_bytes(), 5 * BLOCK as u64);
     }
 
     /// Goal: a lying sync loses, a full disk refuses, a cut stops everything. Method: one of each.

@@ -130,7 +130,7 @@ impl Levels {
     /// whole tree with each flush.
     ///
     /// # Durability
-    /// MANIFEST is rewritten; opening again after a crash at any point finds the same.
+    /// MANIFEST is rewritten, if there is room for it; opening again after a crash at any point finds the same.
     ///
     /// # Errors
     /// `ManifestDamaged`, `NewerFormat`, `TreeDamaged` (a tree that is named is missing or cannot be opened), `NoSpace`, `Io`.
@@ -282,7 +282,7 @@ impl Levels {
     /// visited before an error is not to be used.
     ///
     /// # Errors
-    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `NoSpace` and `Io` (also of MANIFEST, when there is something to settle).
+    /// `TreeDamaged`, `LiveKeysDiffer`, `TreeFailed`; `Io` (also of MANIFEST, when there is something to settle).
     pub fn load(&self, tree: TreeId, visit: &mut dyn FnMut(Entry<'_>)) -> Result<u64, LevelsError> {
         let _pause = self.pause.read();
         let job = self.job(tree)?;
@@ -321,9 +321,9 @@ impl Levels {
             return Err(LevelsError::LiveKeysDiffer { path, cfs, flush_lsn, expected, found });
         }
         if let Some(flush) = applied {
-            self.manifest.lock().append(&Record::Done(tree, flush))?;
+            self.manifest.lock().settle(&Record::Done(tree, flush))?;
         } else if !known.begun.is_empty() {
-            self.manifest.lock().append(&Record::Settled(tree, found))?;
+            self.manifest.lock().settle(&Record::Settled(tree, found))?;
         }
         job.loaded = true;
         self.loaded.lock().extend(keys);

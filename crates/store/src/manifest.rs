@@ -9,7 +9,9 @@
 //!   can be torn (`frames.rs` B1 to B3).
 //! - N3. After a failed append or rewrite nothing is written behind what may have arrived: the next change rewrites the
 //!   file without the failed one.
-//! - N4. The state in memory has a change only once it is durable. One opened to be read changes in memory only.
+//! - N4. The state in memory has a change only once it is durable, but for what loading settles on a full disk: the next change brings it,
+//!   and until then the next open would settle it again. One opened to be read changes in memory only.
+//! - N5. Opening needs no room on the disk: where the file cannot be rewritten it stays as it is, and the next change rewrites it.
 //!
 //! Checked by `levels/crash_tests.rs` (power cuts at every call, each with torn sectors) and by `frames.rs`.
 
@@ -111,7 +113,10 @@ impl Manifest {
     pub(crate) fn open(env: &Env, dir: &Path, fresh_allowed: bool) -> Result<(Self, Found), LevelsError> {
         let (mut manifest, found) = Self::open_to_read(env, dir, fresh_allowed)?;
         manifest.to_read = false;
-        manifest.rewrite_as(manifest.state.clone())?;
+        match manifest.rewrite_as(manifest.state.clone()) {
+            Err(LevelsError::NoSpace { .. }) if !found.created => {} // N5
+            rewritten => rewritten?,
+        }
         Ok((manifest, found))
     }
 
@@ -190,6 +195,19 @@ impl Manifest {
         open.bytes += frame.len() as u64;
         self.state = next;
         Ok(())
+    }
+
+    /// Makes a change that says what the tables say themselves: on a full disk it is in memory only (N4).
+    ///
+    /// # Errors
+    /// As of [`Manifest::append`], but for `NoSpace`.
+    pub(crate) fn settle(&mut self, record: &Record) -> Result<(), LevelsError> {
+        match self.append(record) {
+            Err(LevelsError::NoSpace { .. }) => {
+                self.state.apply(record).map_err(|what| LevelsError::InvalidCall { what })
+            }
+            settled => settled,
+        }
     }
 
     /// Has `new` stand for the tree `old`, of the same families: the file is rewritten, so that it names one of them at every moment.

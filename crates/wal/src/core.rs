@@ -111,21 +111,26 @@ impl Core {
     /// Refuses an append while the disk, or the bound on files, has no room for it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn look_for_room_on_disk(&self) -> Result<(), WalError> {
+    pub(crate) fn look_for_room_on_disk(&self, gives_back: bool) -> Result<(), WalError> {
         if self.flusher.follows {
             return Err(WalError::Follows);
         }
-        self.look_for_room_to_follow()
+        self.look_for_room(gives_back)
     }
 
     /// Refuses what was received while the disk, or the bound on files, has no room for it.
     pub(crate) fn look_for_room_to_follow(&self) -> Result<(), WalError> {
+        self.look_for_room(false)
+    }
+
+    fn look_for_room(&self, gives_back: bool) -> Result<(), WalError> {
         self.flusher.refresh_full();
         let state = self.flusher.queue.lock().state;
         if state != State::Open {
             return Err(self.flusher.refusal(state));
         }
-        match self.flusher.segments.full() {
+        let segments = &self.flusher.segments;
+        match if gives_back { segments.full_to_give_back() } else { segments.full() } {
             Some(pinned_by) => Err(WalError::Full { pinned_by }),
             None => Ok(()),
         }

@@ -204,8 +204,13 @@ impl Course {
 
     /// Returns whether the next frame, with records up to `boundary`, goes to the next segment.
     pub(crate) fn must_turn(&self, boundary: Lsn) -> bool {
+        self.end_of_next(boundary) > self.segment_bytes
+    }
+
+    /// Returns where the next frame ends in the current segment at the latest, if it has room for it.
+    fn end_of_next(&self, boundary: Lsn) -> u64 {
         let most = (self.frame_bytes as u64).min(boundary.bytes_since(self.issued));
-        self.offset + (most + LINK_HEADER as u64).next_multiple_of(BLOCK_BYTES) > self.segment_bytes
+        self.offset + (most + LINK_HEADER as u64).next_multiple_of(BLOCK_BYTES)
     }
 
     /// Writes one frame with `payload` and syncs nothing.
@@ -293,8 +298,8 @@ impl Course {
         Ok(())
     }
 
-    /// Returns whether more than half of the current segment is written.
-    pub(crate) fn half_full(&self) -> bool {
-        self.offset > self.segment_bytes / 2
+    /// Returns whether more than half of the current segment is written once the next frame is, of records up to `boundary`.
+    pub(crate) fn half_full(&self, boundary: Lsn) -> bool {
+        self.end_of_next(boundary) > self.segment_bytes / 2
     }
 }

@@ -134,7 +134,7 @@ pub use follow::Follower;
 pub use holds::LagLimit;
 pub use last_life::Ending;
 pub use lead::Lead;
-pub use log::Log;
+pub use log::{LentSpare, Log};
 pub use options::{CopiesRequired, Level, Mark, Options, Protocol, RecoveryMode, RingKind};
 pub use reached::Reached;
 pub use read::{Inspection, ReadMode, Record, RecordRef, Records, SegmentInfo, inspect};

@@ -27,6 +27,19 @@ pub struct Log {
     owner: Arc<Owner>,
 }
 
+/// The room of a log file that was given up ([`Log::lend_spare`]): until this is dropped.
+#[derive(Debug)]
+#[must_use = "the room is taken back when this is dropped"]
+pub struct LentSpare {
+    log: Log,
+}
+
+impl Drop for LentSpare {
+    fn drop(&mut self) {
+        self.log.flusher().segments.end_loan();
+    }
+}
+
 impl Log {
     /// Opens the log in `dir`, creating it where there is none.
     ///
@@ -451,6 +464,34 @@ impl Log {
         // So that consumers let go of all that they have passed.
         self.core().consumers.save(segments)?;
         segments.free_before(lsn.min(self.durable()))
+    }
+
+    /// Returns why records are refused for lack of room on the disk, or of files, if they are.
+    ///
+    /// # Progress
+    /// Short mutexes.
+    pub fn full(&self) -> Option<String> {
+        self.flusher().segments.full()
+    }
+
+    /// Lets files be prepared ahead, where that was to wait ([`Options::spares_wait`](crate::Options)).
+    ///
+    /// # Progress
+    /// One short mutex.
+    pub fn let_prepare(&self) {
+        self.flusher().segments.let_prepare();
+    }
+
+    /// Gives up a file of at least `bytes` that was prepared ahead, so that its room on a full disk is somebody else's, and prepares none until
+    /// what is returned is dropped. `None`: there is none to give, for one is always kept.
+    ///
+    /// # Durability
+    /// The file is gone when this returns.
+    ///
+    /// # Progress
+    /// Blocks on removing a file.
+    pub fn lend_spare(&self, bytes: u64) -> Option<LentSpare> {
+        self.flusher().segments.lend_spare(bytes).then(|| LentSpare { log: self.clone() })
     }
 
     /// Returns figures.

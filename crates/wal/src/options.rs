@@ -145,8 +145,12 @@ pub struct Options {
     pub slots: u32,
     /// `wal.segment_size`: bytes of a log file, a multiple of 4096, at least twice ring + slots x chunk. Default 64 MiB.
     pub segment_bytes: u64,
-    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. Default 2.
+    /// `wal.spares`: files prepared ahead, at least 1; one more is kept for emergencies. With two or more, one of them is a reserve: on a
+    /// full disk only appends that give room back may use it ([`Writer::set_gives_back`](crate::Writer::set_gives_back)). Default 2.
     pub spares: u32,
+    /// Whether no file is prepared ahead before [`Log::let_prepare`](crate::Log::let_prepare): for whoever needs room on the disk to finish
+    /// an opening that the log is a part of. A file that is needed is prepared all the same. Default false.
+    pub spares_wait: bool,
     /// `wal.max_segments`: log files in all, at least 8. Default 1024.
     pub max_segments: u32,
     /// `wal.frame_size`: largest flush, at most 2 MiB. Default 1 MiB.
@@ -226,6 +230,7 @@ impl Default for Options {
             slots: 64,
             segment_bytes: 64 << 20,
             spares: 2,
+            spares_wait: false,
             max_segments: 1024,
             frame_bytes: 1 << 20,
             max_record_bytes: RECORD_BYTES_LIMIT,
@@ -265,6 +270,12 @@ impl Options {
             flush_bytes: 64 << 10,
             ..Self::default()
         }
+    }
+
+    /// Returns the size that a segment has at least: twice what may be reserved, so that all of `skip_bytes` fits into one file, whatever the
+    /// slots: a ring is at least four chunks.
+    pub(crate) fn segment_bytes_min(&self) -> u64 {
+        2 * (self.ring_bytes + u64::from(self.slots) * self.chunk_bytes)
     }
 
     /// Returns the positions that one life of the log may hand out beyond what is durable: what the next open after a
@@ -308,9 +319,7 @@ impl Options {
             return refuse(format!("wal.ring_size = {} is not a power of two", bytes_text(self.ring_bytes)));
         }
         within("wal.slots", u64::from(self.slots), 1, 1024)?;
-        // Twice, so that all of `skip_bytes` fits into one file, whatever the slots: a ring is at least four chunks.
-        let reserved = self.ring_bytes + u64::from(self.slots) * self.chunk_bytes;
-        bytes_within("wal.segment_size", self.segment_bytes, 2 * reserved, 1 << 40)?;
+        bytes_within("wal.segment_size", self.segment_bytes, self.segment_bytes_min(), 1 << 40)?;
         if !self.segment_bytes.is_multiple_of(4096) {
             return refuse(format!("wal.segment_size = {} is not a multiple of 4KiB", bytes_text(self.segment_bytes)));
         }

@@ -32,7 +32,7 @@ use crate::{
     last_life::{Ending, survey_with_ring, take_from_ring},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
-    spare::{Spare, open_descriptions, prepare, prepare_again},
+    spare::{Spare, give_back_tail, is_full_disk, open_descriptions, prepare, prepare_again, prepare_what_fits},
     survey::{Leftover, Note, Survey, survey_watched},
     window::Window,
 };
@@ -340,15 +340,47 @@ impl Opening<'_> {
     ///
     /// A new file is made beside damage, whose files stay as they are; with copies, which are told apart by what lies in
     /// them; and beside a file under another's name, since that may be the spare itself, under two names.
-    fn file_for(&mut self, header: SegmentHeader, found: &Survey) -> Result<Spare, WalError> {
+    ///
+    /// On a full disk the file may be smaller, of `least` bytes at least.
+    fn file_for(&mut self, header: SegmentHeader, least: u64, found: &Survey) -> Result<Spare, WalError> {
         let plain = self.mirror.is_none() && found.damage.is_none();
         let usable = plain && found.leftovers.iter().all(Leftover::is_named_right);
         let fits = |file: &&Leftover| usable && file.is_spare && file.file_bytes == header.segment_bytes;
-        let Some(spare) = found.leftovers.iter().find(fits) else {
-            return prepare(self.env, self.dir, header, self.options.flights, &|| false);
-        };
+        if let Some(spare) = found.leftovers.iter().find(fits) {
+            return self.take(spare, header);
+        }
+        let made = prepare(self.env, self.dir, header, self.options.flights, &|| false);
+        if !plain || !matches!(&made, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+            return made;
+        }
+        let small = found.leftovers.iter().filter(|file| usable && file.is_spare && file.file_bytes >= least);
+        if let Some(spare) = small.max_by_key(|file| file.file_bytes) {
+            let taken = self.take(spare, SegmentHeader { segment_bytes: spare.file_bytes, ..header });
+            if !matches!(&taken, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+                return taken;
+            }
+            self.taken = None; // it has a hole that there is no room for
+        }
+        if !self.give_back_tails(found) {
+            return made;
+        }
+        prepare_what_fits(self.env, self.dir, header, least, self.options.flights, &|| false)
+    }
+
+    /// Makes a spare of the last life the new segment.
+    fn take(&mut self, spare: &Leftover, header: SegmentHeader) -> Result<Spare, WalError> {
         self.taken = Some(spare.path.clone());
         prepare_again(self.env, self.dir, &spare.path, header, self.options.flights)
+    }
+
+    /// Gives back the room behind the last frame of each segment: each opening leaves one that is nearly empty, so that a server that is
+    /// killed again and again on a full disk needs no room. Returns whether there was any.
+    fn give_back_tails(&self, found: &Survey) -> bool {
+        let ended = found.spans.len().saturating_sub(usize::from(found.torn_bytes > 0)); // what is torn stays, to be looked at
+        let tails = found.spans[..ended]
+            .iter()
+            .filter_map(|span| give_back_tail(self.env, &span.path, span.until?, span.segment_bytes).ok());
+        tails.sum::<u64>() > 0
     }
 
     fn course(&self, spare: Spare, found: &Survey, previous: Option<&Note>, link: Link) -> Course {
@@ -428,8 +460,9 @@ impl Opening<'_> {
         let (number, salt) = (self.next_number, self.env.random.u64());
         self.next_number += 1;
         let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-        let spare = self.file_for(header, found)?;
-        let path = spare.path.clone();
+        let least = self.options.segment_bytes_min().max(needed.next_multiple_of(BLOCK_BYTES));
+        let spare = self.file_for(header, least, found)?;
+        let (path, segment_bytes) = (spare.path.clone(), spare.header.segment_bytes);
         let mut course = self.course(spare, found, anchor.as_ref(), link);
         let rewrite = |previous_end| Link { previous_end, reason: REASON_REWRITE, ..link };
         let mut first_link = Some(rewrite(from));
@@ -544,12 +577,18 @@ impl Opening<'_> {
                 self.next_number += 1;
                 let segment_bytes = file.file_bytes;
                 let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
-                spares.push(prepare_again(self.env, self.dir, &file.path, header, self.options.flights)?);
-            } else {
-                let io = |source| WalError::io("remove", &file.path, source);
-                self.env.files.remove(&file.path).map_err(io)?;
-                self.env.files.sync_dir(self.dir).map_err(io)?;
+                match prepare_again(self.env, self.dir, &file.path, header, self.options.flights) {
+                    // It has a hole that there is no room for.
+                    Err(WalError::Io { source, .. }) if is_full_disk(&source) => {}
+                    again => {
+                        spares.push(again?);
+                        continue;
+                    }
+                }
             }
+            let io = |source| WalError::io("remove", &file.path, source);
+            self.env.files.remove(&file.path).map_err(io)?;
+            self.env.files.sync_dir(self.dir).map_err(io)?;
         }
         Ok(spares)
     }

@@ -10,6 +10,9 @@
 //!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
 //!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11). A consumer
 //!   at its bound (`holds` K4) closes admission too.
+//! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that give room
+//!   back may use it, and these are refused as G5 says. It may be lent too: its file goes, and its room is somebody else's for a
+//!   while. The emergency spare is never lent.
 //! - G6. A broken segment behind the anchor of a rewrite holds nothing that counts and is gone before an older one is
 //!   freed: at the front of the log its frames would look like the log's start.
 //! - G7. A segment with records at or above a hold is not freed; holds are made under the same mutex.
@@ -38,6 +41,8 @@ use crate::{
 
 /// Spares kept beside `wal.spares`, for what is reserved when no more can be prepared (G5).
 pub(crate) const EMERGENCY_SPARES: usize = 1;
+/// Of `wal.spares`, if there are two: for what gives room back when no more can be prepared (G8).
+const RESERVE_SPARES: usize = 1;
 
 /// A segment that holds part of the log.
 #[derive(Clone, Debug)]
@@ -69,12 +74,16 @@ struct Inner {
     half_full: bool,
     /// Whether the shortage of spares was announced; until there are two again.
     announced: bool,
+    /// Loans under way: no spare is prepared meanwhile (G8).
+    lent: u32,
+    /// Whether the preparer waits until it is told that whoever opened the log has what it needs of the disk.
+    held_back: bool,
     stop: bool,
 }
 
 impl Inner {
     /// Returns whether the emergency spare is all that is left, if that.
-    fn scarce(&self) -> bool {
+    fn is_short(&self) -> bool {
         self.spares.len() <= EMERGENCY_SPARES
     }
 }
@@ -86,7 +95,13 @@ pub(crate) struct Segments {
     dir: PathBuf,
     log_id: [u8; 16],
     segment_bytes: u64,
+    /// Of a file for which the disk has no more room.
+    segment_bytes_min: u64,
     wanted_spares: usize,
+    /// Of these, kept for what gives room back (G8).
+    reserve_spares: usize,
+    /// Whether a thread prepares spares.
+    has_preparer: bool,
     max_segments: usize,
     /// Descriptions that each file is opened with.
     flights: u32,
@@ -126,7 +141,10 @@ impl Segments {
             dir,
             log_id: start.log_id,
             segment_bytes: options.segment_bytes,
+            segment_bytes_min: options.segment_bytes_min(),
             wanted_spares: options.spares as usize + EMERGENCY_SPARES,
+            reserve_spares: if options.spares > 1 { RESERVE_SPARES } else { 0 },
+            has_preparer: options.threads,
             max_segments: options.max_segments as usize,
             flights: options.flights,
             warnings: options.warnings.clone(),
@@ -141,6 +159,8 @@ impl Segments {
                 failed: None,
                 half_full: false,
                 announced: false,
+                lent: 0,
+                held_back: options.spares_wait,
                 stop: false,
             }),
             changed: Condvar::new(),
@@ -150,27 +170,47 @@ impl Segments {
 
     /// Returns whether the emergency spare is all that is left, if that.
     pub(crate) fn is_short(&self) -> bool {
-        self.inner.lock().scarce()
+        self.inner.lock().is_short()
     }
 
-    /// Returns what refuses appends now, if anything does (G5).
+    /// Returns whether the emergency spare and the reserve are all that is left, if that.
+    fn is_scarce(&self, inner: &Inner) -> bool {
+        inner.spares.len() <= EMERGENCY_SPARES + self.reserve_spares
+    }
+
+    /// Returns whether there is no room, if no spare can be prepared (G5, G8).
+    fn has_no_room(&self, inner: &Inner) -> bool {
+        let takes_the_reserve = self.reserve_spares > 0 && inner.is_short();
+        takes_the_reserve || inner.half_full && self.is_scarce(inner)
+    }
+
+    /// Returns what refuses appends now, if anything does (G5, G8).
     pub(crate) fn full(&self) -> Option<String> {
         let inner = self.inner.lock();
-        let scarce = inner.half_full && inner.scarce();
-        inner.failed.clone().filter(|_| scarce).or_else(|| self.holds.closed())
+        let no_room = self.has_no_room(&inner);
+        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
+    }
+
+    /// Returns what refuses appends that give room back now, if anything does (G5).
+    pub(crate) fn full_to_give_back(&self) -> Option<String> {
+        let inner = self.inner.lock();
+        let no_room = inner.half_full && inner.is_short();
+        inner.failed.clone().filter(|_| no_room).or_else(|| self.holds.closed())
     }
 
     /// Returns what an operator should know about the spares: that they run out, and why.
     pub(crate) fn alarm(&self) -> Option<String> {
         let inner = self.inner.lock();
-        inner.failed.as_deref().filter(|_| inner.scarce()).map(|cause| shortage(inner.spares.len(), cause))
+        inner.failed.as_deref().filter(|_| self.is_scarce(&inner)).map(|cause| shortage(inner.spares.len(), cause))
     }
 
     /// Prepares one spare if there are too few; `Ok(false)` when there was nothing to do.
     pub(crate) fn prepare_one(&self) -> Result<bool, WalError> {
         let (header, freed) = {
             let mut inner = self.inner.lock();
-            if inner.preparing || inner.stop || inner.spares.len() >= self.wanted_spares {
+            // Whoever has none waits for no loan (`take_spare`).
+            let is_lent = inner.lent > 0 && !inner.spares.is_empty();
+            if inner.preparing || inner.stop || is_lent || inner.spares.len() >= self.wanted_spares {
                 return Ok(false);
             }
             let freed = inner.freed.pop_front();
@@ -193,7 +233,11 @@ impl Segments {
         };
         let prepared = match &freed {
             Some(file) => spare::prepare_again(&self.env, &self.dir, file, header, self.flights),
-            None => spare::prepare(&self.env, &self.dir, header, self.flights, &|| self.inner.lock().stop),
+            None => {
+                let stopped = || self.inner.lock().stop;
+                let least = self.segment_bytes_min;
+                spare::prepare_what_fits(&self.env, &self.dir, header, least, self.flights, &stopped)
+            }
         };
         if let (Err(_), Some(file)) = (&prepared, &freed) {
             // Opening removes it if this does not.
@@ -206,7 +250,7 @@ impl Segments {
             Ok(spare) => {
                 inner.spares.push_back(spare);
                 inner.failed = None;
-                inner.announced &= inner.scarce();
+                inner.announced &= self.is_scarce(&inner);
                 Ok(true)
             }
             // Given up because the log closes: no shortage.
@@ -220,7 +264,7 @@ impl Segments {
 
     /// Notes why no spare could be prepared and says so, once per shortage.
     fn note_failure(&self, mut inner: MutexGuard<'_, Inner>, cause: String) {
-        let line = (inner.scarce() && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
+        let line = (self.is_scarce(&inner) && !inner.announced).then(|| shortage(inner.spares.len(), &cause));
         inner.announced |= line.is_some();
         inner.failed = Some(cause);
         drop(inner);
@@ -239,14 +283,19 @@ impl Segments {
         let mut inner = self.inner.lock();
         inner.half_full = half_full;
         loop {
-            if !half_full || !inner.scarce() {
+            if inner.failed.is_some() && self.has_no_room(&inner) {
+                return true;
+            }
+            // Where no thread prepares spares, whoever writes does before it takes the reserve.
+            let must_prepare = if self.has_preparer { inner.is_short() } else { self.is_scarce(&inner) };
+            if !half_full || !must_prepare {
                 return false;
             }
             if inner.preparing {
                 self.changed.wait(&mut inner);
                 continue;
             }
-            if inner.failed.is_some() || inner.stop {
+            if inner.failed.is_some() || inner.stop || inner.lent > 0 {
                 return true;
             }
             drop(inner);
@@ -329,7 +378,8 @@ impl Segments {
     /// once a second.
     pub(crate) fn run_preparer(&self, changed: impl Fn()) {
         loop {
-            let tried = self.prepare_one();
+            let is_held_back = self.inner.lock().held_back;
+            let tried = if is_held_back { Ok(false) } else { self.prepare_one() };
             changed();
             let mut inner = self.inner.lock();
             if inner.stop {
@@ -345,6 +395,37 @@ impl Segments {
                 }
             }
         }
+    }
+
+    /// Lets the preparer begin, where it was to wait for that (`Options::spares_wait`).
+    pub(crate) fn let_prepare(&self) {
+        self.inner.lock().held_back = false;
+        self.changed.notify_all();
+    }
+
+    /// Removes a spare of at least `bytes` that is not the last one, so that its room is somebody else's until [`Segments::end_loan`]; `false`:
+    /// there is none to lend, or it cannot be removed (G8).
+    pub(crate) fn lend_spare(&self, bytes: u64) -> bool {
+        let spare = {
+            let mut inner = self.inner.lock();
+            let lendable = if inner.is_short() || inner.stop { 0 } else { inner.spares.len() };
+            let large = (0..lendable).rev().find(|at| inner.spares[*at].header.segment_bytes >= bytes);
+            let Some(spare) = large.and_then(|at| inner.spares.remove(at)) else { return false };
+            inner.lent += 1;
+            spare
+        };
+        drop(spare.files);
+        let removed = spare::remove(&self.env, &spare.path).is_ok();
+        if !removed {
+            self.end_loan();
+        }
+        removed
+    }
+
+    /// Lets spares be prepared again.
+    pub(crate) fn end_loan(&self) {
+        self.inner.lock().lent -= 1;
+        self.changed.notify_all();
     }
 
     /// Ends the preparer.

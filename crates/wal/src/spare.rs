@@ -20,7 +20,7 @@ use collie_env::{Access, Env, File};
 
 use crate::{
     WalError,
-    format::{SegmentHeader, segment_name},
+    format::{BLOCK_BYTES, SegmentHeader, segment_name},
 };
 
 /// A file ready to be written to.
@@ -72,6 +72,33 @@ pub(crate) fn prepare(
     }
 }
 
+/// [`prepare`]; where the disk has no room for the whole file, one that takes up most of the room there is, if that is at least `least` bytes.
+pub(crate) fn prepare_what_fits(
+    env: &Env,
+    dir: &Path,
+    header: SegmentHeader,
+    least: u64,
+    flights: u32,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Spare, WalError> {
+    let whole = prepare(env, dir, header, flights, stopped);
+    if !matches!(&whole, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+        return whole;
+    }
+    // The rest is for what is small: names, a line in MANIFEST.
+    let room = env.files.free_bytes(dir).map_or(0, |free| free - free / 16);
+    let segment_bytes = room / BLOCK_BYTES * BLOCK_BYTES;
+    if !(least..header.segment_bytes).contains(&segment_bytes) {
+        return whole;
+    }
+    prepare(env, dir, SegmentHeader { segment_bytes, ..header }, flights, stopped)
+}
+
+/// Returns whether the disk, or this user's share of it, is full.
+pub(crate) fn is_full_disk(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// Gives a file that holds nothing of the log any more a new number and salt. Its content stays (H2).
 pub(crate) fn prepare_again(
     env: &Env,
@@ -83,12 +110,24 @@ pub(crate) fn prepare_again(
     let path = dir.join(segment_name(header.number));
     let again = || {
         let file = env.files.open(old, Access::ReadWrite)?;
+        file.fill_holes(header.segment_bytes)?; // of `give_back_tail`
         finish(env, &*file, old, &path, header)?;
         with_descriptions(env, file, &path, flights)
     };
     again()
         .map(|files| Spare { files, path: path.clone(), header })
         .map_err(|source| WalError::io("prepare", old, source))
+}
+
+/// Gives the room of a segment back that lies behind its last frame, if the disk can: nothing is written there any more. The file keeps its
+/// length, without which it would be one that was cut.
+pub(crate) fn give_back_tail(env: &Env, path: &Path, until: u64, segment_bytes: u64) -> io::Result<u64> {
+    let from = until.next_multiple_of(BLOCK_BYTES);
+    let bytes = segment_bytes.saturating_sub(from);
+    if bytes > 0 {
+        env.files.open(path, Access::ReadWrite)?.punch_hole(from, bytes)?;
+    }
+    Ok(bytes)
 }
 
 /// Takes a segment's name away, durably, and returns the name under which the file waits to be prepared again.

@@ -45,11 +45,13 @@ pub struct Writer {
     slot: Option<Slot>,
     /// Whether an append waits while the ring is full; `false` inside a write with `no_slowdown`.
     waits: bool,
+    /// Whether what it appends gives room on the disk back, and may use the log's reserve.
+    gives_back: bool,
 }
 
 impl Writer {
     pub(crate) fn new(log: Log, slot: Option<Slot>) -> Self {
-        Self { log, slot, waits: true }
+        Self { log, slot, waits: true, gives_back: false }
     }
 
     /// Appends the concatenation of `parts` as one record with `tag` (at most 31), of any size up to `wal.max_record`.
@@ -133,8 +135,8 @@ impl Writer {
         }
         let span = collie_obs::start::<LogAppend>();
         let appended = match &mut self.slot {
-            Some(slot) => core.append(slot, record, publish),
-            None => core.append_in_turn(record, publish),
+            Some(slot) => core.append(slot, record, self.gives_back, publish),
+            None => core.append_in_turn(record, self.gives_back, publish),
         };
         if let (Some(span), Ok(appended)) = (span, &appended) {
             core.tell_append(span.end(), appended, record.bytes(), commits);
@@ -146,9 +148,15 @@ impl Writer {
 impl Core {
     /// Appends a record of at most one piece through `slot`.
     #[inline]
-    fn append<F: FnOnce(Lsn)>(&self, slot: &mut Slot, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
+    fn append<F: FnOnce(Lsn)>(
+        &self,
+        slot: &mut Slot,
+        record: &Record<'_>,
+        gives_back: bool,
+        publish: F,
+    ) -> Result<Appended, WalError> {
         if self.flusher.full.load(Ordering::Acquire) != 0 {
-            self.look_for_room_on_disk()?;
+            self.look_for_room_on_disk(gives_back)?;
         }
         let start = self.flusher.reserve.append(slot, self, record, publish)?;
         let end = start.plus(record.bytes());
@@ -175,8 +183,13 @@ impl Core {
     /// Appends through a shared slot.
     #[cold]
     #[inline(never)]
-    fn append_in_turn<F: FnOnce(Lsn)>(&self, record: &Record<'_>, publish: F) -> Result<Appended, WalError> {
-        self.append(self.flusher.reserve.shared_slot().slot(), record, publish)
+    fn append_in_turn<F: FnOnce(Lsn)>(
+        &self,
+        record: &Record<'_>,
+        gives_back: bool,
+        publish: F,
+    ) -> Result<Appended, WalError> {
+        self.append(self.flusher.reserve.shared_slot().slot(), record, gives_back, publish)
     }
 }
 
@@ -185,7 +198,7 @@ impl Writer {
     #[cold]
     #[inline(never)]
     fn append_pieces(&mut self, tag: u8, body: &[u8]) -> Result<Appended, WalError> {
-        let (core, waits) = (self.log.core(), self.waits);
+        let (core, waits, gives_back) = (self.log.core(), self.waits, self.gives_back);
         let piece_bytes = usize::try_from(core.options.chunk_bytes).expect("at most 1 MiB") - 16;
         let (count, mut last) = (body.len().div_ceil(piece_bytes), None);
         // Readers join the pieces by the slot's number, so a shared slot is kept until the last.
@@ -202,7 +215,7 @@ impl Writer {
             let kind = if number + 1 == count { KIND_LAST } else { KIND_PART };
             let within = piece_head(slot.number(), number as u64);
             let head = RecordHead::new(within.len() + piece.len(), kind, tag);
-            match core.append(slot, &Record::new(head, &[within.as_slice(), piece]), |_| ()) {
+            match core.append(slot, &Record::new(head, &[within.as_slice(), piece]), gives_back, |_| ()) {
                 Ok(appended) => last = Some(appended),
                 Err(error) => {
                     if number > 0 {
@@ -292,6 +305,15 @@ impl Writer {
     /// Wait-free.
     pub fn set_no_slowdown(&mut self, no_slowdown: bool) {
         self.waits = !no_slowdown;
+    }
+
+    /// Sets whether what is appended from now on gives room on the disk back, once it is durable: it may use the reserve that the log
+    /// keeps with two or more `wal.spares`, where others are refused with `Full`.
+    ///
+    /// # Progress
+    /// Wait-free.
+    pub fn set_gives_back(&mut self, gives_back: bool) {
+        self.gives_back = gives_back;
     }
 
     /// Returns the log.

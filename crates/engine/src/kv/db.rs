@@ -207,6 +207,7 @@ impl Db {
         put.cf.check_writable()?;
         let mut session = self.lend()?;
         write::begin_with_room(&mut session, options)?;
+        session.note_purpose(put.value.is_none());
         Upsert::new(put).block(&mut session, None)?;
         put.cf.check()?;
         session.end_statement();

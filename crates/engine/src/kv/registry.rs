@@ -90,6 +90,7 @@ pub(crate) fn drop(db: &Db, session: &mut Session, cf: &Cf) -> Result<(), Engine
     cf.check()?;
     let catalog = Cf::new("", db.family(CfId::CATALOG));
     write::begin(session, WriteOptions::sync())?;
+    session.note_purpose(true);
     let rows = [(names::name_key(cf.name()), None), (names::dropped_key(cf.id()), Some(names::dropped_value()))];
     for (key, value) in &rows {
         Upsert::new(Put { cf: &catalog, key, value: value.as_deref() }).block(session, None)?;

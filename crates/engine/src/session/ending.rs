@@ -103,7 +103,7 @@ impl Session {
             .then(|| self.writes.keys_from(0).map(|(cf, key)| (cf, key.into())).collect());
         let log = self.shared.txns.log();
         let mut timed = Vec::new();
-        let ended = log.with_writer_or(self.no_slowdown, |writer| {
+        let ended = log.with_writer_or(self.manner, |writer| {
             let writer = match writer {
                 Ok(writer) => writer,
                 Err(error) => {
@@ -280,7 +280,7 @@ impl Session {
             let record = encode_integers(&[xid.get()]);
             // A log that refuses forgets the chunks at the next open.
             let log = self.shared.txns.log();
-            let _ = log.with_writer_that(self.no_slowdown, |writer| writer.append(tag::ABORT, &[&record]));
+            let _ = log.with_writer_that(self.manner, |writer| writer.append(tag::ABORT, &[&record]));
         }
         if let (Some(base), Some(xid)) = (&self.shared.base, xid) {
             base.large.abort(xid); // noted even when its first chunk was refused

@@ -487,7 +487,12 @@ pub const KEYS: &[Key] = &[
     key("wal.ring_size", Kind::Bytes, "16MiB", "Log bytes in memory; a power of two."),
     key("wal.segment_size", Kind::Bytes, "64MiB", "Size of a log file."),
     key("wal.slots", Kind::Count, "64", "Threads that append without sharing a slot."),
-    key("wal.spares", Kind::Count, "2", "Segment files prepared ahead; one more is kept for emergencies."),
+    key(
+        "wal.spares",
+        Kind::Count,
+        "2",
+        "Segment files prepared ahead; one more is kept for emergencies. With 2 or more, one is a reserve for DELETE, TRUNCATE and DROP on a full disk.",
+    ),
     key(
         "wal.sync_every",
         Kind::Count,

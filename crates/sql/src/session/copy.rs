@@ -101,6 +101,7 @@ impl Session {
         }
         self.ensure_transaction()?;
         if planned.analyzed.writes {
+            self.engine.note_purpose(false);
             self.wait_for_room().await?;
         }
         let planned = self.lock_planned(&stmt, &[], planned).await?;
@@ -169,6 +170,7 @@ impl Session {
         let types: Vec<u32> = places.iter().map(|place| relation.columns[*place].ty.oid).collect();
         let stmt = insert_parameters(table, &names);
         self.ensure_transaction()?;
+        self.engine.note_purpose(false);
         self.wait_for_room().await?;
         let planned = self.plan(&stmt, &types)?;
         let planned = self.lock_planned(&stmt, &types, planned).await?;

@@ -31,8 +31,10 @@ impl Session {
     /// Runs a statement that changes definitions.
     pub(super) async fn define<C: Client>(&mut self, stmt: &Arc<Stmt>, client: &mut C) -> Result<()> {
         self.ensure_transaction()?;
+        let gives_back = matches!(&**stmt, Stmt::Drop(_) | Stmt::Truncate(_));
+        self.engine.note_purpose(gives_back);
         match &**stmt {
-            Stmt::Drop(_) | Stmt::Truncate(_) => self.wait_to_begin().await?, // they may be what makes room
+            _ if gives_back => self.wait_to_begin().await?, // they may be what makes room
             _ => self.wait_for_room().await?,
         }
         self.lock_table(CATALOG_LOCK, TableLockMode::AccessExclusive).await?;

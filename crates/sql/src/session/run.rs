@@ -383,6 +383,7 @@ impl Session {
         }
         self.ensure_transaction()?;
         if planned.analyzed.writes {
+            self.engine.note_purpose(planned.verb == Verb::Delete);
             draining(client, self.wait_for_room()).await?;
         }
         loop {

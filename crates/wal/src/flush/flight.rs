@@ -153,7 +153,7 @@ impl Flusher {
     /// Turns to the next segment if the current one is full, and places what lies between the last frame and `boundary`.
     fn place(&self, course: &mut Course, right: &Right, boundary: Lsn) -> Result<Placed, WalError> {
         // What is reserved must fit into what is allocated, so this comes before anything is written.
-        let full = self.segments.ensure_room(course.half_full());
+        let full = self.segments.ensure_room(course.half_full(boundary));
         self.full.store(u8::from(self.follows || full), Ordering::Release);
         if course.must_turn(boundary) {
             // W7. One of those that we waited for may have broken the file.
