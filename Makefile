@@ -4,6 +4,7 @@
 # make deny    known vulnerabilities, licences and sources of dependencies, where cargo-deny is installed; not a part of make test
 # make python  the fleet path in Python: style and tests (a part of make test)
 # make crash   the long form of the crash lab
+# make night   all of the lab in turns for HOURS hours, and a table of what it came to
 # make histories  ten million random transactions, everything they saw checked
 # make bench-log      every figure of the log, about half an hour on a machine that does nothing else: plots, README
 # make bench-txn      every figure of transactions, beside PostgreSQL, about forty minutes: docs/bench/txn.md, plots
@@ -23,6 +24,7 @@ LISTEN ?= 127.0.0.1:5433
 CYCLES ?= 50
 STATES ?= 1000000
 SEED ?= 1
+HOURS ?= 8
 VENV := .venv
 TRANSACTIONS ?= 10000000
 # A build cache outside the checkout is used when CARGO_TARGET_DIR names one.
@@ -31,7 +33,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 MISTAKES := --features collie-faultlab/planted-bugs,collie-engine/planted-bugs
 PACKAGES := chromium libclang-dev postgresql-15 postgresql-client-15 rocksdb-tools python3-venv git
 
-.PHONY: run demo test crash histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
+.PHONY: run demo test crash night histories tools run-tools lint deny unit python model model-mixes model-long build lab sizes bench-log bench-txn bench-index bench-kv bench-tpcc bench-replication bench-training bench-compare
 
 run: run-tools
 	$(CARGO) build --release -p collie
@@ -133,6 +135,11 @@ crash:
 	$(TARGET)/release/faultlab failover --cycles $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(CARGO) build --release -p collie-faultlab --features planted-bugs
 	$(TARGET)/release/faultlab failover --points --cycles $$((2 * $(CYCLES))) --seed $(SEED)
+
+# As root, since power cuts, failing calls and memory are skipped elsewhere. A violation ends its part only, and the night with an error.
+night:
+	$(CARGO) build --release -p collie -p collie-faultlab
+	$(TARGET)/release/faultlab night --hours $(HOURS) --seed $(SEED) --server $(TARGET)/release/collie --dir $(DIR)
 
 histories:
 	$(CARGO) build --release -p collie-faultlab

@@ -41,7 +41,12 @@ use client::{Client, Shared};
 use history::{History, Transaction};
 use standby::{Standby, settings_of_primary};
 
-use crate::{journal::Outcome, random::Random, server::Server};
+use crate::{
+    journal::Outcome,
+    random::Random,
+    report::{Figures, Report},
+    server::Server,
+};
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -139,7 +144,7 @@ struct Total {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let start_ns = RealClock.now_ns();
     let mut random = Random::new(plan.seed);
     let mut total = Total::default();
@@ -185,7 +190,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     }
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let Total { transactions, acknowledged, unknown, kills, on_replicas, facts } = total;
-    Ok(format!(
+    let words = format!(
         "list-append: {transactions} transactions in {} rounds with {kills} kills, {on_replicas} on replicas, {acknowledged} acknowledged, {unknown} \
          unknown, {} committed; {} appends, {} reads, {} dependencies; lost updates/read skews/write skews: {}: no cycle \
          that a level excludes; {seconds:.1} s",
@@ -195,7 +200,9 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         facts.reads,
         facts.edges,
         shown.join(", ")
-    ))
+    );
+    let figures = Figures { cycles: plan.rounds, kills, checked: transactions, acknowledged, ..Figures::default() };
+    Ok(Report::new(words, figures))
 }
 
 /// Checks a round's history; then that the checker has seen what the level allows, and would not pass it one level up.

@@ -29,7 +29,11 @@ use std::{
 
 use anyhow::{Context, ensure};
 
-use crate::{random::Random, server::Server};
+use crate::{
+    random::Random,
+    report::{Figures, Report},
+    server::Server,
+};
 use files::{Kind, said_of};
 
 /// What to do.
@@ -88,7 +92,7 @@ struct Lab<'p> {
 type Refused = String;
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-bitrot-").tempdir()?;
     let random = Random::new(plan.seed);
     let mut lab = Lab { plan, dir: dir.path().to_owned(), random, counts: Counts::default(), clients: 0 };
@@ -102,12 +106,13 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         .iter()
         .map(|(kind, Tally { damaged, refused, mended })| format!("{kind:?} {damaged}/{refused}/{mended}"))
         .collect();
-    Ok(format!(
+    let words = format!(
         "bitrot: {} cycles; damaged/refused/mended: {}; {salvaged} openings of what is whole, {trimmed} last commits dropped with a \
          line: all oracles hold",
         plan.cycles,
         kinds.join(", ")
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: plan.cycles, ..Figures::default() }))
 }
 
 impl Lab<'_> {

@@ -27,7 +27,11 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use collie_env::{Clock, RealClock};
 
-use crate::{bank, random::Random};
+use crate::{
+    bank,
+    random::Random,
+    report::{Figures, Report},
+};
 use load::{Level, Load};
 use nodes::{COUNT, Nodes, TICK, Words, is_over};
 use oracle::{Counts, Oracle};
@@ -100,7 +104,7 @@ struct Total {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let start_ns = RealClock.now_ns();
     let mut random = Random::new(plan.seed);
     let mut total = Total::default();
@@ -120,12 +124,16 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let levels = Level::ALL.map(|level| format!("{} {}", total.acknowledged[level as usize], level.name()));
     let Total { lost, set_aside, seen, promotions, died, .. } = total;
-    Ok(format!(
+    let words = format!(
         "failover: {} cycles in {rounds} rounds, {promotions} promotions, {died} processes died at a named place; answered: {}; of local and off \
          {lost} lost, {set_aside} commits set aside; {seen} sightings on replicas: all oracles hold; {seconds:.1} s",
         plan.cycles,
         levels.join(", ")
-    ))
+    );
+    let acknowledged = total.acknowledged.iter().sum();
+    let figures =
+        Figures { cycles: plan.cycles, promotions, checked: acknowledged, acknowledged, ..Figures::default() };
+    Ok(Report::new(words, figures))
 }
 
 /// One database, over some cycles.

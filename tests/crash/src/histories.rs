@@ -22,7 +22,10 @@ use collie_engine::{
 use collie_env::{Clock, RealClock};
 use collie_wal::Protocol;
 
-use crate::random::Random;
+use crate::{
+    random::Random,
+    report::{Figures, Report},
+};
 use client::{Client, Tables};
 use oracle::{Facts, History};
 
@@ -74,7 +77,7 @@ fn name(level: Isolation) -> &'static str {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let start_ns = RealClock.now_ns();
     let mut random = Random::new(plan.seed);
     let (mut facts, mut lapped, mut left, mut round) = (Facts::default(), 0, plan.transactions, 0);
@@ -93,12 +96,13 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     );
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let Facts { transactions, commits, reads, scans, scanned_rows, holds, own, old, lasting, skewed } = facts;
-    Ok(format!(
+    let words = format!(
         "txn-histories: {transactions} transactions in {round} rounds, {commits} committed; {reads} reads and {scans} scans \
          of {scanned_rows} rows, {own} of own versions, {old} reads of rows that were changed later; {holds} writes and locks; \
          {lasting} reads of SERIALIZABLE that lasted, {skewed} transactions below it that others had passed; \
          {lapped} look-ups of lapped ids: snapshots are exact; {seconds:.1} s"
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: round, checked: transactions, ..Figures::default() }))
 }
 
 /// Plays one round. Returns its history, and how often a lapped id was asked for.

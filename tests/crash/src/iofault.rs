@@ -43,6 +43,7 @@ use crate::{
     journal::{Journal, Outcome},
     mounts,
     random::Random,
+    report::{Figures, Report},
     server::Server,
 };
 
@@ -93,7 +94,7 @@ struct Total {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let start_ns = RealClock.now_ns();
     let entered = mounts::enter(&["/dev/fuse"], &[]);
     let dir = tempfile::Builder::new().prefix("collie-iofault-").tempdir_in(&plan.dir)?;
@@ -136,12 +137,13 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let Total { struck, ended, refused, acknowledged, codes } = total;
     let codes: Vec<_> = codes.iter().map(|(code, count)| format!("{code} {count}")).collect();
-    Ok(format!(
+    let words = format!(
         "iofault: {} cycles, {struck} faults struck, {ended} servers ended and {refused} openings were refused by them; {acknowledged} transactions \
          acknowledged; errors: {}; all oracles hold; {seconds:.1} s",
         plan.cycles,
         codes.join(", ")
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: plan.cycles, checked: acknowledged, acknowledged, ..Figures::default() }))
 }
 
 /// One database.

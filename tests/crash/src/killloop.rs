@@ -13,6 +13,7 @@ use crate::{
     bank,
     journal::{Journal, Outcome},
     random::Random,
+    report::{Figures, Report},
     server::Server,
 };
 
@@ -55,7 +56,7 @@ impl Plan {
 const CLIENTS_PER_CYCLE: u64 = 1_000;
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-killloop-").tempdir()?;
     let data = dir.path().join("data");
     // A killed server leaves its ring, which must not outlive this run.
@@ -65,10 +66,11 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     let mut journals: Vec<Journal> = Vec::new();
     let server = plan.start(places, 0)?;
     bank::create(&mut server.connect()?).context("cannot make the tables")?;
-    let mut server = Some(server);
+    let (mut server, mut kills) = (Some(server), 0);
     for cycle in 1..=plan.cycles {
         let running = server.take().context("no server")?;
         journals.extend(load_and_kill(plan, running, cycle, &mut random)?);
+        kills += 1 + u64::from(cycle.is_multiple_of(2));
         // Every other time it is killed again, while it recovers or when it just has: recovery may be repeated from anywhere.
         match cycle % 4 {
             0 => drop(plan.start(places, cycle + 1)),
@@ -87,15 +89,14 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
         }
         server = Some(again);
     }
-    let count = |outcome: Outcome| journals.iter().flat_map(|j| &j.outcomes).filter(|o| **o == outcome).count();
-    Ok(format!(
-        "killloop: {} cycles, ring {}, {} acknowledged, {} unknown, {} aborted transactions: all oracles hold",
-        plan.cycles,
-        plan.ring,
-        count(Outcome::Acknowledged),
-        count(Outcome::Unknown),
-        count(Outcome::Aborted)
-    ))
+    let count = |outcome: Outcome| journals.iter().flat_map(|j| &j.outcomes).filter(|o| **o == outcome).count() as u64;
+    let [acknowledged, unknown, aborted] = [Outcome::Acknowledged, Outcome::Unknown, Outcome::Aborted].map(count);
+    let words = format!(
+        "killloop: {} cycles, ring {}, {acknowledged} acknowledged, {unknown} unknown, {aborted} aborted transactions: all oracles hold",
+        plan.cycles, plan.ring
+    );
+    let checked = acknowledged + unknown + aborted;
+    Ok(Report::new(words, Figures { cycles: plan.cycles, kills, checked, acknowledged, ..Figures::default() }))
 }
 
 fn load_and_kill(plan: &Plan, server: Server, cycle: u64, random: &mut Random) -> anyhow::Result<Vec<Journal>> {

@@ -29,7 +29,10 @@ use collie_wal::{
 
 use tempfile::TempDir;
 
-use crate::random::Random;
+use crate::{
+    random::Random,
+    report::{Figures, Report},
+};
 
 /// How long a child is waited for to open its log and say something, on a machine that is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -64,7 +67,7 @@ fn options_of(cycle: u64, rings: &Path) -> Options {
 }
 
 /// Runs `cycles` lives; an error is a violation.
-pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String> {
+pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-logkill-").tempdir()?;
     let rings = rings()?;
     let mut random = Random::new(seed);
@@ -79,10 +82,11 @@ pub(crate) fn run(cycles: u64, seed: u64, writers: u64) -> anyhow::Result<String
     }
     ensure!(checks.acknowledged > 0, "nothing was ever acknowledged: the kills come too early");
     ensure!(checks.from_ring > 0 || cycles < 8, "no opening took anything from a ring: they are not tested");
-    Ok(format!(
+    let words = format!(
         "log-kill: {cycles} kills, {} records acknowledged, {} read back and compared, {} openings took records from a ring: all promises hold",
         checks.acknowledged, checks.records, checks.from_ring
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles, kills: cycles, ..Figures::default() }))
 }
 
 /// What is known over all lives.

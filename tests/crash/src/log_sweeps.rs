@@ -8,8 +8,10 @@ use std::{
 use collie_env::{Clock, RealClock};
 use collie_wal::lab::{self, Bits, StatesPlan, StatesReport};
 
+use crate::report::{Figures, Report};
+
 /// What a sweep comes to, and the command that does it again.
-type Outcome = (anyhow::Result<String>, String);
+type Outcome = (anyhow::Result<Report>, String);
 
 /// Shows how far a sweep is: over one line on a terminal, in a line every ten seconds elsewhere.
 struct Progress {
@@ -60,7 +62,8 @@ pub(crate) fn states(states: u64, seed: u64, json: bool) -> Outcome {
     match checked {
         Ok(report) => {
             let summary = if json { states_json } else { states_text };
-            (Ok(summary(&report, seed, progress.elapsed())), String::new())
+            let words = summary(&report, seed, progress.elapsed());
+            (Ok(Report::new(words, Figures { cycles: report.states, ..Figures::default() })), String::new())
         }
         Err(violation) => {
             let repeat = format!("log-states --states {} --seed {}", violation.states, violation.seed);
@@ -117,7 +120,7 @@ pub(crate) fn threads(rounds: u64, seed: u64) -> Outcome {
             progress.elapsed().as_secs_f64()
         )
     });
-    (summary.map_err(Into::into), format!("log-threads --rounds {rounds} --seed {seed}"))
+    (summary.map(Report::from).map_err(Into::into), format!("log-threads --rounds {rounds} --seed {seed}"))
 }
 
 /// Flips bits.
@@ -140,7 +143,7 @@ pub(crate) fn flips(seed: u64, one_bit: bool) -> Outcome {
             progress.elapsed().as_secs_f64()
         )
     });
-    (summary.map_err(Into::into), repeat)
+    (summary.map(Report::from).map_err(Into::into), repeat)
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@
 //!
 //! `upgrade`: directories of every format that landed open with all that they had, and those of a later one are refused untouched.
 //!
+//! `night`: all of these in turns, for as long as it is given, and a table of what they came to.
+//!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
 //! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
@@ -39,10 +41,12 @@ mod log_kill;
 mod log_sweeps;
 mod memory;
 mod mounts;
+mod night;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod powercut;
 mod random;
+mod report;
 mod server;
 mod storm;
 mod upgrade;
@@ -53,9 +57,14 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Parser, Subcommand};
 use collie_engine::Isolation;
 
+use crate::report::Report;
+
 #[derive(Parser)]
 #[command(name = "faultlab", about = "Breaks a running server and checks what is left")]
 struct Cli {
+    /// Where the figures of a run without a violation are written, for `night`.
+    #[arg(long, global = true, hide = true)]
+    figures: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -278,6 +287,24 @@ enum Command {
         #[arg(long)]
         make: Option<String>,
     },
+    /// Run the parts of the lab in turns, with one seed after the other, and print a table of what they came to.
+    Night {
+        /// For how long; the part that is under way then comes to its end.
+        #[arg(long, default_value_t = 8.0)]
+        hours: f64,
+        /// Of the first turn; each turn has the next.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// The server's binary.
+        #[arg(long, default_value = "target/release/collie")]
+        server: PathBuf,
+        /// Where file systems are mounted, and the evidence of a violation is left.
+        #[arg(long, default_value_os_t = std::env::temp_dir())]
+        dir: PathBuf,
+        /// Only parts with this in their name.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
     Failover {
         /// How often.
@@ -330,7 +357,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let (outcome, repeat) = match Cli::parse().command {
+    let Cli { figures, command } = Cli::parse();
+    let (outcome, repeat) = match command {
         Command::Killloop { cycles, seed, clients, server, ring } => {
             let again = format!("--clients {clients} --ring {ring} --server {}", server.display());
             let plan = killloop::Plan { cycles, seed, clients, server, ring };
@@ -367,9 +395,13 @@ fn main() -> ExitCode {
             let plan = storm::Plan { waves, seed, clients, only, server };
             (storm::run(&plan), plan.to_string())
         }
+        Command::Night { hours, seed, server, dir, only } => {
+            let plan = night::Plan { hours, seed, server, dir, only };
+            (night::run(&plan), plan.to_string())
+        }
         Command::Upgrade { server, archives, make } => {
             let plan = upgrade::Plan { server, archives, make };
-            (upgrade::run(&plan), plan.to_string())
+            (upgrade::run(&plan).map(Report::from), plan.to_string())
         }
         Command::LogStates { states, seed, json } => log_sweeps::states(states, seed, json),
         Command::LogThreads { rounds, seed } => log_sweeps::threads(rounds, seed),
@@ -441,18 +473,24 @@ fn main() -> ExitCode {
         #[cfg(feature = "planted-bugs")]
         Command::ReplicaRules { rule, plant } => {
             let plan = failover::rules::Plan { server: planted::program(), rule, plant };
-            (failover::rules::run(&plan), plan.to_string())
+            (failover::rules::run(&plan).map(Report::from), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]
-        Command::Planted { mistake, serve } => (planted::serve(&mistake, serve), String::new()),
+        Command::Planted { mistake, serve } => (planted::serve(&mistake, serve).map(Report::from), String::new()),
         Command::LogChild { dir, rings, cycle, seed, writers } => {
-            (log_kill::child([&dir, &rings], cycle, seed, writers), String::new())
+            (log_kill::child([&dir, &rings], cycle, seed, writers).map(Report::from), String::new())
         }
     };
     match outcome {
-        Ok(summary) => {
-            println!("{summary}");
-            ExitCode::SUCCESS
+        Ok(report) => {
+            println!("{}", report.words);
+            match figures.map_or(Ok(()), |path| report.figures.write(&path)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("{error:#}");
+                    ExitCode::FAILURE
+                }
+            }
         }
         Err(error) => {
             eprintln!("violation: {error:#}");

@@ -26,7 +26,11 @@ use anyhow::{Context, anyhow, bail, ensure};
 use collie_env::{Clock as _, RealClock};
 use postgres::{Client, Config, NoTls};
 
-use crate::{random::Random, server::Server};
+use crate::{
+    random::Random,
+    report::{Figures, Report},
+    server::Server,
+};
 use bombs::{ALL, Bomb, End, Size};
 use cgroup::Cgroup;
 use reader::Reader;
@@ -73,11 +77,11 @@ struct Counts {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let limit_bytes = plan.limit_mib << 20;
     let group = match Cgroup::make(limit_bytes) {
         Ok(group) => group,
-        Err(why) => return Ok(format!("memory: skipped: no control group can be made ({why})")),
+        Err(why) => return Ok(format!("memory: skipped: no control group can be made ({why})").into()),
     };
     let dir = tempfile::Builder::new().prefix("collie-memory-").tempdir()?;
     let outcome = explode_all(plan, &group, dir.path());
@@ -88,7 +92,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     outcome
 }
 
-fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<String> {
+fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<Report> {
     let (data, said) = (dir.join("data"), dir.join("said"));
     let rows = format!("store.memory_limit={}MiB", plan.limit_mib * ROWS_SHARE / 100);
     let settings = ["wal.ring=private".to_owned(), rows];
@@ -128,14 +132,15 @@ fn explode_all(plan: &Plan, group: &Cgroup, dir: &Path) -> anyhow::Result<String
     reader::verify(&mut server.connect()?).context("M4: after the next start")?;
     let unknown =
         if counts.unknown.is_empty() { String::new() } else { format!(" (not known: {})", counts.unknown.join(", ")) };
-    Ok(format!(
+    let words = format!(
         "memory: {} MiB, {} bombs refused and {} that went well{unknown}, {reads} reads meanwhile; {} MiB before, {} after: all oracles hold",
         plan.limit_mib,
         counts.refused,
         counts.done,
         before >> 20,
         after >> 20
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: plan.rounds, ..Figures::default() }))
 }
 
 fn is_wanted(plan: &Plan, bomb: &Bomb) -> bool {

@@ -17,6 +17,8 @@ use nix::{
     sched::CloneFlags,
 };
 
+use crate::report::Report;
+
 /// How often something that still uses a file system is waited for, and how long each time.
 const LOOKS: u32 = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -41,10 +43,10 @@ pub(crate) fn enter(devices: &[&str], programs: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Says that `command` does not run here and why; an error where it has to (`COLLIE_REQUIRE_LAB=1`).
-pub(crate) fn skip(command: &str, why: &anyhow::Error) -> anyhow::Result<String> {
+pub(crate) fn skip(command: &str, why: &anyhow::Error) -> anyhow::Result<Report> {
     let required = std::env::var_os("COLLIE_REQUIRE_LAB").is_some_and(|value| value == "1");
     ensure!(!required, "COLLIE_REQUIRE_LAB=1, and {command} cannot run here: {why:#}");
-    Ok(format!("{command}: skipped: {why:#}"))
+    Ok(format!("{command}: skipped: {why:#}").into())
 }
 
 /// Runs a program to its end.

@@ -38,6 +38,7 @@ use crate::{
     journal::{Journal, Outcome},
     mounts,
     random::Random,
+    report::{Figures, Report},
     server::Server,
 };
 
@@ -88,7 +89,7 @@ struct Total {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let start_ns = RealClock.now_ns();
     let programs = ["mkfs.ext4", "mount"];
     let entered = mounts::enter(&["/dev/fuse", "/dev/loop-control"], &programs);
@@ -122,11 +123,12 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     }
     let seconds = Duration::from_nanos(RealClock.now_ns() - start_ns).as_secs_f64();
     let Total { cuts, opening, acknowledged, lost, definitions, backups, cached_writes, flushes } = total;
-    Ok(format!(
+    let words = format!(
         "powercut: {cuts} cuts in {round} rounds, {opening} of them in an opening; {acknowledged} transactions, {definitions} definitions and {backups} \
          backups acknowledged, {lost} of asynchronous ones lost; {flushes} flushes of the disk, {cached_writes} writes in its cache at cuts: \
          all oracles hold; {seconds:.1} s"
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: cuts, cuts, checked: acknowledged, acknowledged, ..Figures::default() }))
 }
 
 /// One database over its cuts.

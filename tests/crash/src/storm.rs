@@ -32,7 +32,12 @@ use collie_env::{Clock as _, RealClock};
 use collie_netlab::Port;
 use postgres::NoTls;
 
-use crate::{bank, random::Random, server::Server};
+use crate::{
+    bank,
+    random::Random,
+    report::{Figures, Report},
+    server::Server,
+};
 use load::Load;
 use waves::{ALL, Held, Ports, Wave};
 
@@ -77,7 +82,7 @@ struct Counts {
 }
 
 /// Runs the plan; an error is a violation.
-pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     let dir = tempfile::Builder::new().prefix("collie-storm-").tempdir()?;
     let outcome = blow(plan, dir.path());
     if outcome.is_err() {
@@ -87,7 +92,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<String> {
     outcome
 }
 
-fn blow(plan: &Plan, dir: &Path) -> anyhow::Result<String> {
+fn blow(plan: &Plan, dir: &Path) -> anyhow::Result<Report> {
     let (data, said) = (dir.join("data"), dir.join("said"));
     let (replicas, http) = (Port::keep()?, Port::keep()?);
     let settings = [
@@ -128,11 +133,12 @@ fn blow(plan: &Plan, dir: &Path) -> anyhow::Result<String> {
     server.stop()?;
     let server = Server::start_logged(&plan.server, &[], &data, &settings, &said).context("S5: the next start")?;
     bank::verify(&mut server.connect()?, &journals, true).context("S5: after the next start")?;
-    Ok(format!(
+    let words = format!(
         "storm: {} waves, {} connections, {commits} commits meanwhile, at most {longest} connections between two of one client; a new \
          client was refused {} times for want of a place: all oracles hold",
         plan.waves, counts.connections, counts.refused
-    ))
+    );
+    Ok(Report::new(words, Figures { cycles: plan.waves, checked: commits as u64, ..Figures::default() }))
 }
 
 /// What the server holds.
