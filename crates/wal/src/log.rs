@@ -477,7 +477,7 @@ impl Log {
     /// Lets files be prepared ahead, where that was to wait ([`Options::spares_wait`](crate::Options)).
     ///
     /// # Progress
-    /// One short mutex.
+    /// Short mutexes.
     pub fn let_prepare(&self) {
         self.flusher().segments.let_prepare();
     }
