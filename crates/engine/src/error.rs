@@ -342,9 +342,7 @@ impl EngineError {
 
     /// Returns whether it says that the disk, or this user's share of it, is full.
     pub(crate) fn is_full_disk(&self) -> bool {
-        let is_full =
-            |error: &io::Error| matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        matches!(self, Self::Io { source, .. } if is_full(source)) || self.kind() == ErrorKind::NoSpace
+        matches!(self, Self::Io { source, .. } if collie_env::is_full(source)) || self.kind() == ErrorKind::NoSpace
     }
 }
 

@@ -332,7 +332,7 @@ impl Base {
         drop(lent);
         if again.is_ok() {
             parts.warnings.warn(
-                "store: the disk is full: a log file that was prepared ahead was given up, so that rows were flushed",
+                "store: the disk is full: a log file that was prepared ahead was given up, for a write that lets log go",
             );
         }
         again

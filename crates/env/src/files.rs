@@ -17,6 +17,11 @@ use std::{
 
 use crate::Mapping;
 
+/// Returns whether the disk has no room, or none for this user.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 /// How an existing file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

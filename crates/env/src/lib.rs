@@ -44,7 +44,7 @@ pub use crash_point::{CrashPoint, Limits, Picks};
 #[cfg(feature = "planted-bugs")]
 #[doc(hidden)]
 pub use fault_point::pass_fault_point;
-pub use files::{Access, File, FileLock, Files, LockError, read_all};
+pub use files::{Access, File, FileLock, Files, LockError, is_full, read_all};
 pub use machine::{give_way, machine_memory_bytes, open_files_max};
 pub use mapping::Mapping;
 pub use random::{Random, RealRandom, SimRandom};

@@ -10,7 +10,7 @@ use std::{
 
 use crate::{
     Mapping,
-    files::{Access, File, FileLock, Files, LockError},
+    files::{Access, File, FileLock, Files, LockError, is_full},
 };
 
 /// The operating system's disk. Files have mode 0600, directories 0700.
@@ -219,7 +219,7 @@ impl Files for RealFiles {
         let mut write = write;
         match write() {
             // It is held all the same; who is refused is told no process id.
-            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {}
+            Err(error) if is_full(&error) => {}
             written => written.map_err(LockError::Io)?,
         }
         Ok(Box::new(Held { file }))

@@ -20,7 +20,7 @@ use std::{
 };
 
 use collie_base::Lsn;
-use collie_env::{Access, Env};
+use collie_env::{Access, Env, is_full};
 use collie_obs::{RecoverScan, word};
 
 use crate::{
@@ -32,7 +32,7 @@ use crate::{
     last_life::{Ending, survey_with_ring, take_from_ring},
     segments::{EMERGENCY_SPARES, Span, Start},
     source::FrameSource,
-    spare::{Spare, give_back_tail, is_full_disk, open_descriptions, prepare, prepare_again, prepare_what_fits},
+    spare::{Spare, give_back_tail, open_descriptions, prepare, prepare_again, prepare_what_fits},
     survey::{Leftover, Note, Survey, survey_watched},
     window::Window,
 };
@@ -116,8 +116,7 @@ fn needed_copies(options: &Options, configured: usize) -> usize {
 
 /// Returns whether nothing can be written there, but all be read.
 fn is_without_room(error: &io::Error) -> bool {
-    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem)
+    is_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
 /// One try of [`open`] without these copies, by index. A copy that fails it is named in `failed`.
@@ -350,13 +349,13 @@ impl Opening<'_> {
             return self.take(spare, header);
         }
         let made = prepare(self.env, self.dir, header, self.options.flights, &|| false);
-        if !plain || !matches!(&made, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+        if !plain || !matches!(&made, Err(WalError::Io { source, .. }) if is_full(source)) {
             return made;
         }
         let small = found.leftovers.iter().filter(|file| usable && file.is_spare && file.file_bytes >= least);
         if let Some(spare) = small.max_by_key(|file| file.file_bytes) {
             let taken = self.take(spare, SegmentHeader { segment_bytes: spare.file_bytes, ..header });
-            if !matches!(&taken, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+            if !matches!(&taken, Err(WalError::Io { source, .. }) if is_full(source)) {
                 return taken;
             }
             self.taken = None; // it has a hole that there is no room for
@@ -579,7 +578,7 @@ impl Opening<'_> {
                 let header = SegmentHeader { log_id: self.log_id, number, salt, segment_bytes };
                 match prepare_again(self.env, self.dir, &file.path, header, self.options.flights) {
                     // It has a hole that there is no room for.
-                    Err(WalError::Io { source, .. }) if is_full_disk(&source) => {}
+                    Err(WalError::Io { source, .. }) if is_full(&source) => {}
                     again => {
                         spares.push(again?);
                         continue;

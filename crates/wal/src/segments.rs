@@ -7,7 +7,7 @@
 //!   the end of the one before the current is where an open after a crash continues from.
 //! - G4. A freed file becomes a spare again while spares are wanted, and is removed otherwise.
 //! - G5. One spare beside `wal.spares` is for emergencies: while it is the only one left, no further one can be prepared
-//!   and the current segment is half full, appends are refused before they reserve. What is reserved fits into the rest
+//!   and the current segment is half full with the next frame, appends are refused before they reserve. What is reserved fits into the rest
 //!   of the current segment, and the emergency spare is there for it should that segment fail (log.md L11). A consumer
 //!   at its bound (`holds` K4) closes admission too.
 //! - G8. With two or more `wal.spares` one of them is a reserve: once no further one can be prepared, only appends that give room

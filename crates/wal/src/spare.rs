@@ -4,7 +4,8 @@
 //! # Invariants
 //! - H1. A spare's header, with its own number and a fresh salt, is on disk, and so is its name, before this returns.
 //! - H2. Every byte behind the header exists in the file, so that a sync of a frame changes no length and allocates
-//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (log.md L6).
+//!   nothing. What stands there may be an earlier use's frames: no frame counts under another salt (log.md L6). A hole
+//!   that `give_back_tail` left is filled before the file is used again.
 //! - H3. Preparation happens under a name that ends in `.tmp`, which opening removes: a crash on the way leaves nothing
 //!   that could be taken for a segment.
 //!
@@ -16,7 +17,7 @@ use std::{
     sync::Arc,
 };
 
-use collie_env::{Access, Env, File};
+use collie_env::{Access, Env, File, is_full};
 
 use crate::{
     WalError,
@@ -82,7 +83,7 @@ pub(crate) fn prepare_what_fits(
     stopped: &dyn Fn() -> bool,
 ) -> Result<Spare, WalError> {
     let whole = prepare(env, dir, header, flights, stopped);
-    if !matches!(&whole, Err(WalError::Io { source, .. }) if is_full_disk(source)) {
+    if !matches!(&whole, Err(WalError::Io { source, .. }) if is_full(source)) {
         return whole;
     }
     // The rest is for what is small: names, a line in MANIFEST.
@@ -92,11 +93,6 @@ pub(crate) fn prepare_what_fits(
         return whole;
     }
     prepare(env, dir, SegmentHeader { segment_bytes, ..header }, flights, stopped)
-}
-
-/// Returns whether the disk, or this user's share of it, is full.
-pub(crate) fn is_full_disk(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Gives a file that holds nothing of the log any more a new number and salt. Its content stays (H2).

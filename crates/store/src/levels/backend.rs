@@ -10,10 +10,11 @@ use std::{
 };
 
 use collie_base::Lsn;
+use collie_env::is_full;
 
 use lsm_tree::checksum::ChecksummedWriter;
 
-use crate::levels::{Edit, Entry, TreeId, error::is_full};
+use crate::levels::{Edit, Entry, TreeId};
 
 /// Why a backend's call failed.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, Remedy};
+use collie_env::is_full;
 
 use crate::levels::{TreeId, backend::BackendError};
 use crate::manifest::KnownTree;
@@ -113,11 +114,6 @@ impl LevelsError {
             Self::Io { .. } => Remedy::Retry,
         }
     }
-}
-
-/// Returns whether the disk has no room, or none for this user.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Writes families as a list.

@@ -25,7 +25,7 @@ use std::{
 };
 
 use collie_base::{CfId, Lsn, codec::Reader};
-use collie_env::{Access, Files, read_all};
+use collie_env::{Access, Files, is_full, read_all};
 use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, DescriptorTable, InternalValue, SequenceNumberCounter,
     Table, Tree, UserKey, ValueType,
@@ -38,7 +38,6 @@ use parking_lot::Mutex;
 use crate::levels::{
     Compression, Edit, Entry, LevelOptions, RUNS_DUE, TreeId,
     backend::{BackendError, Effort, FileHash, LevelStore, TreeFiles, tree_dir},
-    error::is_full,
 };
 
 /// Above every sequence number: old versions and old entries are never asked for.
