@@ -249,7 +249,7 @@ impl Cluster {
     }
 
     fn open(face: &Face) -> Arc<Slots> {
-        Arc::new(Slots::open(face.0.env.clone(), Path::new(DATA), face.held()).0)
+        Arc::new(Slots::open(face.0.env.clone(), Path::new(DATA), face.held()).unwrap().0)
     }
 
     fn slots(&self) -> Arc<Slots> {

@@ -3,6 +3,7 @@
 use std::{fmt, io, net::SocketAddr};
 
 use collie_base::Remedy;
+use collie_replica::primary::NewerSlots;
 use collie_sql::session::OpenError;
 
 /// Why the server did not start, or stopped.
@@ -39,6 +40,8 @@ pub enum ServeError {
     },
     /// The data directory could not be opened.
     Open(OpenError),
+    /// A newer program has written what was known of replicas.
+    NewerSlots(NewerSlots),
     /// A replica cannot go on as it is.
     Replication {
         /// Why, and what to do.
@@ -59,7 +62,7 @@ impl ServeError {
     /// Says what the caller can do.
     pub fn remedy(&self) -> Remedy {
         match self {
-            Self::Setting { .. } | Self::NotLoopback { .. } => Remedy::FixCall,
+            Self::Setting { .. } | Self::NotLoopback { .. } | Self::NewerSlots(_) => Remedy::FixCall,
             Self::AddressInUse { .. } => Remedy::FreeResources,
             Self::Io { .. } | Self::Close { .. } => Remedy::Reopen,
             Self::Replication { .. } => Remedy::RestoreData,
@@ -85,12 +88,19 @@ impl fmt::Display for ServeError {
             ),
             Self::Io { operation, what, source } => write!(f, "cannot {operation} {what}: {source}"),
             Self::Open(error) => error.fmt(f),
+            Self::NewerSlots(error) => error.fmt(f),
             Self::Close { message } => write!(f, "the log could not be flushed on shutdown: {message}"),
         }
     }
 }
 
 impl std::error::Error for ServeError {}
+
+impl From<NewerSlots> for ServeError {
+    fn from(error: NewerSlots) -> Self {
+        Self::NewerSlots(error)
+    }
+}
 
 impl From<OpenError> for ServeError {
     fn from(error: OpenError) -> Self {

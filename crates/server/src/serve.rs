@@ -16,6 +16,7 @@ use collie_env::{Env, FileLock};
 use collie_replica::{
     Difference,
     database::EngineTarget,
+    primary::Slots,
     standby::{Cloned, Ended},
     term::Terms,
 };
@@ -232,6 +233,8 @@ impl Life {
         // Somebody may be asked for commits from any moment on.
         let quorum = replication.quorum.is_some() || replication.listen.is_some();
         let engine = || Options { connections: config.max_connections, quorum, ..config.engine.clone() };
+        // Before anything in the directory is changed.
+        Slots::check(env, data)?;
         settle(data, env)?;
         let own_key = key::key_of(config, data, env);
         let (database, report, mut following) = match choose(runtime, config, (&**data, &own_key), env)? {

@@ -53,6 +53,7 @@ pub use self::{
     quorum::{Change, Degrade, NEAR_BYTES, NEAR_NS, Quorum, QuorumError, QuorumList},
     serve::serve,
     slots::{DropError, Expiry, SlotStat, SlotState, Slots},
+    slots_file::NewerSlots,
     source::{BackupFile, BackupFiles, HeldSlot, Ship, Shipment, Source, SourceError},
     synchronous::{QuorumStat, Synchronous},
 };

@@ -25,7 +25,7 @@ use super::{
     delay::{Delay, Lags},
     delay_history::{DelayHistory, DelaySecond, DelayTotals, Standing},
     progress::{Progress, Sent},
-    slots_file::{SlotsFile, StoredSlot},
+    slots_file::{NewerSlots, SlotsFile, StoredSlot, Unread},
     trouble::Trouble,
 };
 use crate::{
@@ -365,12 +365,28 @@ impl Slots {
         Self::default()
     }
 
+    /// Refuses the data directory `dir` if a newer program has written its slots. Whoever opens the database there asks before: nothing was
+    /// written then.
+    ///
+    /// # Errors
+    /// [`NewerSlots`]. A file that cannot be read is none: [`Slots::open`] says so.
+    pub fn check(env: &Env, dir: &Path) -> Result<(), NewerSlots> {
+        match SlotsFile::new(env.clone(), dir).read() {
+            Err(Unread::Newer(newer)) => Err(newer),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the slots of the data directory `dir`, whose log keeps what `held` says. Also returns what an operator should know.
-    pub fn open(env: Env, dir: &Path, held: Vec<HeldSlot>) -> (Self, Option<String>) {
+    ///
+    /// # Errors
+    /// [`NewerSlots`], which [`Slots::check`] finds before a database is opened.
+    pub fn open(env: Env, dir: &Path, held: Vec<HeldSlot>) -> Result<(Self, Option<String>), NewerSlots> {
         let now_ns = env.clock.now_ns();
         let file = SlotsFile::new(env.clone(), dir);
         let (stored, notice) = match file.read() {
             Ok(stored) => (stored, None),
+            Err(Unread::Newer(newer)) => return Err(newer),
             Err(error) => {
                 let text = format!("the list of replication slots in {} cannot be read: {error}; ", dir.display());
                 (Vec::new(), Some(text + "names and places are the log's, who the replicas are shows when they come"))
@@ -409,7 +425,7 @@ impl Slots {
             env: Some(env),
             file: Mutex::new(Some(file)),
         };
-        (slots, notice)
+        Ok((slots, notice))
     }
 
     /// Returns all, by name, at `now_ns`, when this node has everything below `durable` on disk.

@@ -11,10 +11,14 @@
 //!
 //! Little-endian. The log's list of consumers says which slots there are; a slot that is here and not there was dropped, unless it
 //! is expired.
+//!
+//! # Invariants
+//! - F1. A file of a newer format version is never replaced: it is recognized before its checksum is looked at, which a newer program may
+//!   compute otherwise, and whoever finds it has no [`SlotsFile`] to write with.
 #![deny(clippy::as_conversions, clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
@@ -51,6 +55,63 @@ pub(super) struct StoredSlot {
     pub(super) address: String,
 }
 
+/// A file `slots` that a newer program has written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewerSlots {
+    /// The file.
+    pub path: PathBuf,
+    /// Its format version.
+    pub version: u32,
+}
+
+impl fmt::Display for NewerSlots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} has format version {}, written by a newer program: use that program, or move the file away, by which this server forgets what it \
+             last knew of its replicas but keeps their slots and the log for them",
+            self.path.display(),
+            self.version
+        )
+    }
+}
+
+impl std::error::Error for NewerSlots {}
+
+/// Why the file is not taken.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// Of a newer program, whose it stays (F1).
+    Newer(NewerSlots),
+    /// The disk refuses it.
+    Io(io::Error),
+    /// It is not what [`encode`] writes.
+    Damaged(DecodeError),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer(newer) => newer.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Damaged(error) => error.fmt(f),
+        }
+    }
+}
+
+/// What the bytes of a file are instead of slots.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    Newer(u32),
+    Damaged(DecodeError),
+}
+
+impl From<DecodeError> for Refused {
+    fn from(error: DecodeError) -> Self {
+        Self::Damaged(error)
+    }
+}
+
 /// Where the file is.
 #[derive(Clone, Debug)]
 pub(super) struct SlotsFile {
@@ -67,12 +128,16 @@ impl SlotsFile {
     /// Reads it; nothing when there is none.
     ///
     /// # Errors
-    /// The disk's; `InvalidData` for what [`encode`] does not write.
-    pub(super) fn read(&self) -> io::Result<Vec<StoredSlot>> {
-        match read_all(&*self.env.files, &self.dir.join(NAME), FILE_BYTES_MAX) {
-            Ok(bytes) => decode(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string())),
+    /// [`Unread`] says why it is not taken.
+    pub(super) fn read(&self) -> Result<Vec<StoredSlot>, Unread> {
+        let path = self.dir.join(NAME);
+        match read_all(&*self.env.files, &path, FILE_BYTES_MAX) {
+            Ok(bytes) => decode(&bytes).map_err(|refused| match refused {
+                Refused::Newer(version) => Unread::Newer(NewerSlots { path, version }),
+                Refused::Damaged(error) => Unread::Damaged(error),
+            }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            Err(error) => Err(error),
+            Err(error) => Err(Unread::Io(error)),
         }
     }
 
@@ -115,18 +180,24 @@ fn encode(slots: &[StoredSlot]) -> Vec<u8> {
     [&MAGIC[..], &crc32c(&body).to_le_bytes(), &body].concat()
 }
 
-fn decode(bytes: &[u8]) -> Result<Vec<StoredSlot>, DecodeError> {
+fn decode(bytes: &[u8]) -> Result<Vec<StoredSlot>, Refused> {
     let bad = |what| DecodeError { what };
     let mut reader = Reader::new(bytes);
     if reader.bytes(MAGIC.len())? != MAGIC {
-        return Err(bad("magic"));
+        return Err(bad("magic").into());
     }
     let stored = reader.u32()?;
-    if stored != crc32c(reader.rest()) {
-        return Err(bad("checksum"));
+    let computed = crc32c(reader.rest());
+    let version = reader.u32()?;
+    // F1
+    if version > VERSION {
+        return Err(Refused::Newer(version));
     }
-    if reader.u32()? != VERSION {
-        return Err(bad("version"));
+    if stored != computed {
+        return Err(bad("checksum").into());
+    }
+    if version != VERSION {
+        return Err(bad("version").into());
     }
     let count = Some(reader.u32()?).filter(|count| *count <= SLOTS_MAX).ok_or(bad("number of slots"))?;
     let mut slots = Vec::new();
@@ -141,7 +212,7 @@ fn decode(bytes: &[u8]) -> Result<Vec<StoredSlot>, DecodeError> {
             1 => Some(Expiry::Bytes),
             2 => Some(Expiry::Age),
             3 => Some(Expiry::Files),
-            _ => return Err(bad("expiry")),
+            _ => return Err(bad("expiry").into()),
         };
         let address = text(reader.length_prefixed()?)?;
         slots.push(StoredSlot { name, node, received, durable, applied, unheard_ns, heard_wall_us, expired, address });

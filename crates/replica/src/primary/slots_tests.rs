@@ -2,12 +2,12 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use collie_base::{Lsn, Term};
-use collie_env::Env;
+use collie_base::{Lsn, Term, checksum::crc32c};
+use collie_env::{Access, Env, read_all};
 use parking_lot::Mutex;
 
 use super::{
-    BackupFiles, DropError, Expiry, HeldSlot, Progress, Ship, Shipment, SlotStat, SlotState, Slots, Source,
+    BackupFiles, DropError, Expiry, HeldSlot, NewerSlots, Progress, Ship, Shipment, SlotStat, SlotState, Slots, Source,
     SourceError, slots::Busy,
 };
 use crate::{Event, Keep, identity::Identity, packet::Ack};
@@ -98,7 +98,7 @@ impl Source for List {
 /// Opens the slots of a data directory on a simulated disk, which has one.
 fn open(env: &Env, list: &List) -> Arc<Slots> {
     env.files.create_dir_all(Path::new(DATA)).unwrap();
-    let (slots, notice) = Slots::open(env.clone(), Path::new(DATA), list.held());
+    let (slots, notice) = Slots::open(env.clone(), Path::new(DATA), list.held()).unwrap();
     assert_eq!(notice, None);
     Arc::new(slots)
 }
@@ -202,10 +202,36 @@ fn a_damaged_file_costs_figures_only() {
     let list = List::of(&[("north", 4096, false)]);
     let slots = open(&env, &list);
     slots.save().unwrap();
-    env.files.open(&Path::new(DATA).join("slots"), collie_env::Access::ReadWrite).unwrap().write_at(20, b"?").unwrap();
-    let (slots, notice) = Slots::open(env, Path::new(DATA), list.held());
+    env.files.open(&Path::new(DATA).join("slots"), Access::ReadWrite).unwrap().write_at(20, b"?").unwrap();
+    Slots::check(&env, Path::new(DATA)).unwrap();
+    let (slots, notice) = Slots::open(env, Path::new(DATA), list.held()).unwrap();
     assert!(notice.is_some_and(|notice| notice.contains("cannot be read")));
     assert_eq!(states(&slots), [("north".to_owned(), SlotState::Away, None)]);
+}
+
+/// Goal: F1 of `slots_file.rs`: the slots of a newer program are refused by name, whatever else is in the file, and stay as they are. Method:
+/// a raised version, without and with a checksum that fits; the bytes afterwards.
+#[test]
+fn slots_of_a_newer_program_are_refused_and_kept() {
+    let (env, _disk) = Env::simulated(3);
+    let list = List::of(&[("north", 4096, false)]);
+    open(&env, &list).save().unwrap();
+    let path = Path::new(DATA).join("slots");
+    let bytes = || read_all(&*env.files, &path, 1 << 20).unwrap();
+    let write = |at, bytes: &[u8]| env.files.open(&path, Access::ReadWrite).unwrap().write_at(at, bytes).unwrap();
+    write(12, &7_u32.to_le_bytes());
+    for checksum in [None, Some(crc32c(&bytes()[12..]))] {
+        checksum.iter().for_each(|checksum| write(8, &checksum.to_le_bytes()));
+        let newer = bytes();
+        let refused = Slots::check(&env, Path::new(DATA)).unwrap_err();
+        assert_eq!(refused, NewerSlots { path: path.clone(), version: 7 });
+        assert_eq!(Slots::open(env.clone(), Path::new(DATA), list.held()).unwrap_err(), refused);
+        let said = refused.to_string();
+        for part in ["/slots has format version 7", "use that program", "move the file away"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert_eq!(bytes(), newer, "nothing is written over it");
+    }
 }
 
 /// Goal: S4: a slot beyond its bytes or its age is expired, once, and says so; one that is connected is not, and one that comes back

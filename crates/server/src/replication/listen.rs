@@ -90,7 +90,7 @@ impl Replicas {
     /// of them have the key of the file `key`. As long as it follows itself, it takes no replicas.
     ///
     /// # Errors
-    /// The address is not on loopback, or not free.
+    /// The address is not on loopback, or not free; [`ServeError::NewerSlots`].
     pub(crate) fn bind(
         runtime: &Runtime,
         address: SocketAddr,
@@ -133,7 +133,7 @@ impl Replicas {
             verify: replication.verify,
             backup_bytes_per_s: replication.backup_bytes_per_s,
         };
-        let (slots, notice) = Slots::open(env.clone(), data, source.held());
+        let (slots, notice) = Slots::open(env.clone(), data, source.held())?;
         notice.iter().for_each(|notice| log_lines::note(&notice));
         let limits = SlotLimits { bytes: replication.slot_bytes, age: replication.slot_age };
         let (redundancy, slots, quorum) = (Arc::new(redundancy), Arc::new(slots), Arc::default());
