@@ -12,36 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use collie_base::{CfId, Lsn};
-use collie_engine::{
-    BackupFault, CheckpointOptions, CopyPhase, CopyProgress, Db, EngineError, Env, ErrorKind, Options, restore,
-    verify_backup,
-};
+use collie_engine::{BackupFault, CopyPhase, Db, EngineError, Env, ErrorKind, Options, restore, verify_backup};
 use collie_env::{Access, File, FileLock, Files, LockError, RealFiles};
 use collie_wal::{CutRefusal, WalError, inspect};
-use common::{all, begin, put, put_one, tiny};
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-const LINK: CheckpointOptions = CheckpointOptions { copy: false };
-const COPY: CheckpointOptions = CheckpointOptions { copy: true };
-
-fn go_on(_: &CopyProgress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn open(dir: &Path) -> Db {
-    open_in(dir, Env::real())
-}
-
-fn open_in(dir: &Path, env: Env) -> Db {
-    Db::open(dir, tiny(), env, &mut |_| ()).unwrap().0
-}
-
-fn rows(db: &Db, cf: CfId) -> Rows {
-    let mut session = db.session().unwrap();
-    begin(&mut session);
-    all(&session, &db.family(cf))
-}
+use common::copies::{COPY, LINK, Rows, go_on, open, open_in, rows};
+use common::{begin, put, put_one, tiny};
 
 /// Returns the rows of a family in the database in `dir`, which is closed again.
 fn rows_in(dir: &Path, cf: CfId) -> Rows {

@@ -3,40 +3,17 @@
 
 mod common;
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use collie_base::CfId;
-use collie_engine::{
-    Basis, CheckpointOptions, CopyProgress, Db, EngineError, Env, ErrorKind, Options, Outcome, Seed, Write, restore,
-    verify_backup,
-};
+use collie_engine::{Basis, Db, EngineError, Env, ErrorKind, Options, Outcome, Seed, Write, restore, verify_backup};
 use collie_env::SimRandom;
 use collie_wal::Warnings;
-use common::{all, begin, put_one, tiny};
-
-type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
-
-const LINK: CheckpointOptions = CheckpointOptions { copy: false };
-const COPY: CheckpointOptions = CheckpointOptions { copy: true };
-
-fn go_on(_: &CopyProgress) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
-fn open(dir: &Path) -> Db {
-    Db::open(dir, tiny(), Env::real(), &mut |_| ()).unwrap().0
-}
-
-fn rows(db: &Db, cf: CfId) -> Rows {
-    let mut session = db.session().unwrap();
-    begin(&mut session);
-    all(&session, &db.family(cf))
-}
+use common::copies::{COPY, LINK, Rows, go_on, open, rows};
+use common::{begin, put_one, tiny};
 
 fn delete_one(db: &Db, cf: CfId, key: &[u8]) {
     let mut session = db.session().unwrap();

@@ -1,6 +1,8 @@
 //! What the tests of the engine share: opening on a simulated disk, and calls that wait by themselves.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test binary uses its part and may stop where it stands")]
 
+pub(crate) mod copies;
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
