@@ -9,6 +9,8 @@
 //! - G2. A region stays where it is until its value is dropped. Only the process that made it can reach it (mode 0600),
 //!   and of its children none (not inherited by fork).
 //! - G3. Whoever opens by name reads by copy, never by mapping: a shortened file ends a read early and not the process.
+//! - G4. The process that has a region has claimed it, until the region is dropped or the process ends, however it ends. Of the others one at
+//!   a time can claim what is left. Whoever removes a name has claimed what is under it, so that it removes nothing newer.
 //!
 //! Checked by the tests below and those of `sim_memory`.
 #![expect(unsafe_code, reason = "maps memory that outlives the process")]
@@ -17,13 +19,13 @@ use std::{
     fmt::Debug,
     fs, io,
     os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     ptr::NonNull,
     sync::Arc,
 };
 
 use rustix::{
-    fs::{FallocateFlags, FsWord, OFlags},
+    fs::{FallocateFlags, FlockOperation, FsWord, OFlags},
     mm::{Advice, MapFlags, ProtFlags},
 };
 
@@ -43,7 +45,7 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// What the operating system says.
     fn directory_id(&self, dir: &Path) -> io::Result<u64>;
 
-    /// Makes a region of `bytes` zeros under a name that does not exist yet.
+    /// Makes a region of `bytes` zeros under a name that does not exist yet, and claims it for as long as the region is there (G4).
     ///
     /// # Errors
     /// `AlreadyExists`; `Unsupported` when the directory is not on a file system in memory; what the operating system
@@ -56,7 +58,19 @@ pub trait SharedMemory: Send + Sync + Debug {
     /// `NotFound`; `PermissionDenied` when it is not a file that only this user can reach.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>>;
 
-    /// Removes a name. Whoever has the region mapped keeps it.
+    /// Opens what an earlier process left, to read it, and claims it until the value is dropped (G4).
+    ///
+    /// # Errors
+    /// Those of [`SharedMemory::open`]; `WouldBlock` while a process has the region, or somebody else claims it.
+    fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>>;
+
+    /// Returns the paths of everything in `dir`, regions and other files.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+
+    /// Removes a name. Whoever has the region mapped keeps it. To be called with a claim (G4).
     ///
     /// # Errors
     /// `NotFound`, or what the operating system says.
@@ -70,6 +84,8 @@ pub struct Region {
     len: usize,
     /// What keeps a simulated region alive; none when it is mapped.
     pages: Option<Arc<Pages>>,
+    /// Holds the claim of a mapped one (G4).
+    _claim: Option<fs::File>,
 }
 
 // SAFETY: a region is an address and a length; whoever touches the bytes answers for how.
@@ -78,14 +94,14 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps all of `file`, which is `len` bytes long and has all its pages (G1).
-    fn of_file(file: &fs::File, len: usize) -> io::Result<Self> {
+    /// Maps all of `file`, which is claimed, is `len` bytes long and has all its pages (G1).
+    fn of_file(file: fs::File, len: usize) -> io::Result<Self> {
         // SAFETY: no address is asked for, so nothing that is mapped already is touched.
         let at = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)?
+            rustix::mm::mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0)?
         };
         let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let region = Self { at, len, pages: None };
+        let region = Self { at, len, pages: None, _claim: Some(file) };
         // SAFETY: the range was just mapped.
         unsafe { rustix::mm::madvise(at.as_ptr().cast(), len, Advice::LinuxDontFork)? };
         for page in (0..len).step_by(4096) {
@@ -97,7 +113,7 @@ impl Region {
 
     /// Returns the simulated region of `pages`.
     pub(crate) fn of_pages(pages: Arc<Pages>) -> Self {
-        Self { at: pages.address(), len: pages.len(), pages: Some(pages) }
+        Self { at: pages.address(), len: pages.len(), pages: Some(pages), _claim: None }
     }
 
     /// Returns where it starts: at the start of a page.
@@ -140,6 +156,19 @@ fn must_be_in_memory(file: &fs::File) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "not on a tmpfs"))
 }
 
+/// Opens a file that only this user can reach, to read it.
+fn open_own(path: &Path) -> io::Result<fs::File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let flags = i32::try_from(flags.bits()).expect("flags of open are an int");
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    let ours = found.is_file() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
+    if !ours {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a file of this user alone"));
+    }
+    Ok(file)
+}
+
 impl SharedMemory for RealMemory {
     fn boot_id(&self) -> io::Result<[u8; 16]> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
@@ -156,8 +185,10 @@ impl SharedMemory for RealMemory {
         let len = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         let file = fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
         let made = must_be_in_memory(&file).and_then(|()| {
+            // Somebody who looks for names may have it for a moment.
+            rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::LockExclusive))?;
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)?;
-            Region::of_file(&file, len)
+            Region::of_file(file, len)
         });
         if made.is_err() {
             // The first error is the one to tell.
@@ -167,15 +198,21 @@ impl SharedMemory for RealMemory {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let flags = i32::try_from(flags.bits()).expect("flags of open are an int");
-        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let found = file.metadata()?;
-        let ours = found.is_file() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o077 == 0;
-        if !ours {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "not a file of this user alone"));
+        Ok(Arc::new(open_own(path)?))
+    }
+
+    fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = open_own(path)?;
+        rustix::io::retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive))?;
+        // Its name went before it was claimed, and may be another one's by now.
+        if file.metadata()?.nlink() == 0 {
+            return Err(io::ErrorKind::NotFound.into());
         }
         Ok(Arc::new(file))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        fs::read_dir(dir)?.map(|entry| Ok(entry?.path())).collect()
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -207,6 +244,27 @@ mod tests {
         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if at == 5000 { 7 } else { 0 }));
         RealMemory.remove(&path).unwrap();
         assert_eq!(RealMemory.open(&path).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    /// Goal: G4: a region that somebody has is claimed by nobody else, nor is one that somebody has claimed; a claim is of what the name
+    /// stands for. Method: claims before and after a region is dropped, beside another one, and of a name that goes in between.
+    #[test]
+    fn regions_are_claimed_by_one_at_a_time() {
+        let dir = tempfile::tempdir_in(SHM).unwrap();
+        let path = dir.path().join("region");
+        let kind = |claimed: io::Result<Arc<dyn File>>| claimed.map(drop).map_err(|error| error.kind());
+        let claim = || kind(RealMemory.claim(&path));
+        assert_eq!(claim(), Err(io::ErrorKind::NotFound));
+        let region = RealMemory.create(&path, 4096).unwrap();
+        assert_eq!(claim(), Err(io::ErrorKind::WouldBlock));
+        assert_eq!(RealMemory.list(dir.path()).unwrap(), [path.clone()]);
+        drop(region);
+        let first = RealMemory.claim(&path).unwrap();
+        assert_eq!(claim(), Err(io::ErrorKind::WouldBlock));
+        RealMemory.remove(&path).unwrap();
+        let _next = RealMemory.create(&path, 4096).unwrap();
+        drop(first);
+        assert_eq!(claim(), Err(io::ErrorKind::WouldBlock), "another region has the name");
     }
 
     /// Goal: what others may write, what is no file, and what is not in memory are refused, with nothing left behind.

@@ -148,7 +148,21 @@ impl SharedMemory for SimFiles {
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let pages = self.memory().regions.get(path).cloned().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Arc::new(Left(pages.to_bytes())))
+        Ok(Arc::new(Left { bytes: pages.to_bytes(), _claimed: None }))
+    }
+
+    fn claim(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let memory = self.memory();
+        let pages = memory.regions.get(path).ok_or(io::ErrorKind::NotFound)?;
+        // Whoever has the region, or has claimed it, has these too.
+        if Arc::strong_count(pages) > 1 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(Arc::new(Left { bytes: pages.to_bytes(), _claimed: Some(pages.clone()) }))
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        Ok(self.memory().regions.keys().filter(|path| path.parent() == Some(dir)).cloned().collect())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -158,13 +172,16 @@ impl SharedMemory for SimFiles {
 
 /// What an earlier process left under a name.
 #[derive(Debug)]
-struct Left(Vec<u8>);
+struct Left {
+    bytes: Vec<u8>,
+    _claimed: Option<Arc<Pages>>,
+}
 
 impl File for Left {
     fn read_at(&self, offset: u64, bytes: &mut [u8]) -> io::Result<usize> {
-        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
-        let count = bytes.len().min(self.0.len() - from);
-        bytes[..count].copy_from_slice(&self.0[from..from + count]);
+        let from = usize::try_from(offset).unwrap_or(usize::MAX).min(self.bytes.len());
+        let count = bytes.len().min(self.bytes.len() - from);
+        bytes[..count].copy_from_slice(&self.bytes[from..from + count]);
         Ok(count)
     }
 
@@ -181,7 +198,7 @@ impl File for Left {
     }
 
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
+        Ok(self.bytes.len() as u64)
     }
 }
 

@@ -16,10 +16,11 @@ use collie_env::{Env, FileLock};
 use parking_lot::Mutex;
 
 use crate::{
-    Mark, Options, Recovered, WalError,
+    Mark, Options, Recovered, RingKind, WalError,
     consumers::Consumers,
     copies::{Copies, Mirror},
     cursor_file::{self, StoredCursors},
+    dead_rings,
     flush::Flusher,
     recover,
     reserve::{POSITION_MAX, Reserve, Room, State},
@@ -92,6 +93,9 @@ impl Core {
         // Who has lost its place by this opening does not get it back by the next one.
         core.consumers.save(&core.flusher.segments)?;
         core.home.publish();
+        if core.home.kind() == RingKind::Shared {
+            dead_rings::remove(&core.env, &core.options.ring_dir);
+        }
         Ok((core, opened.recovered))
     }
 

@@ -123,6 +123,17 @@ impl DeadRing {
         }
     }
 
+    /// Returns whether everything in the ring behind `header` was on disk: its log needs nothing of it.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn is_on_disk(file: &Arc<dyn File>, path: &Path, header: &Header) -> io::Result<bool> {
+        let (durable, end) = (Lsn::ZERO, Lsn::ZERO);
+        let mut ring =
+            Self { file: file.clone(), path: path.to_owned(), layout: header.layout, durable, end, staged: vec![] };
+        Ok(ring.scan(header.protocol)?.is_ok() && ring.end == ring.durable)
+    }
+
     /// Returns its name.
     pub(crate) fn path(&self) -> &Path {
         &self.path

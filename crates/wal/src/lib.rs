@@ -63,6 +63,7 @@ mod core;
 mod course;
 mod cursor_file;
 mod dead_ring;
+mod dead_rings;
 mod decode;
 mod duplicate;
 mod error;

@@ -16,18 +16,23 @@
 //! # Invariants
 //! - J1. The header is written after everything else holds its first value, so a header that is there tells the truth.
 //! - J2. Every part lies inside the region, aligned, and no two overlap (`Layout`).
-//! - J3. The name goes only when nothing in the ring is needed any more: after the closing frame is on disk, or after the
-//!   next life has written what was here.
+//! - J3. The name goes only when nothing in the ring is needed any more: after the closing frame is on disk, after the
+//!   next life has written what was here, or when no next life can come for it (`dead_rings`).
 //!
 //! Checked by `ring_file_tests`.
 
 use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     ptr::NonNull,
     sync::{
         Arc,
         atomic::{Ordering, compiler_fence},
     },
+    thread,
+    time::Duration,
 };
 
 use collie_base::{checksum::crc32c, codec::Reader};
@@ -143,14 +148,21 @@ impl Layout {
 /// | 72 | 8 | bytes of a staging buffer |
 /// | 80 | 4 | slots |
 /// | 84 | 4 | process id, for people |
-/// | 88 | to 4095 | zeros |
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// | 88 | 2 | bytes of the path that follows; 0: not known |
+/// | 90 | | path of the log's directory, from the root, as it was when the log was opened |
+/// | | to 4095 | zeros |
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) protocol: Protocol,
     pub(crate) owner: Owner,
     pub(crate) layout: Layout,
     pub(crate) pid: u32,
+    /// Where the log's directory was: only who looks for rings of directories that are gone asks.
+    pub(crate) dir: Option<PathBuf>,
 }
+
+/// Longest path that a header holds.
+const PATH_BYTES_MAX: usize = BLOCK - 90;
 
 /// Whose ring it is: every field must fit for its bytes to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +193,10 @@ impl Header {
         bytes.extend((self.layout.staging_bytes as u64).to_le_bytes());
         bytes.extend(u32::try_from(self.layout.slots).expect("at most 1026").to_le_bytes());
         bytes.extend(self.pid.to_le_bytes());
+        let path = self.dir.as_ref().map_or(&[][..], |dir| dir.as_os_str().as_bytes());
+        let path = if path.len() > PATH_BYTES_MAX { &[] } else { path };
+        bytes.extend(u16::try_from(path.len()).expect("at most PATH_BYTES_MAX").to_le_bytes());
+        bytes.extend_from_slice(path);
         bytes.resize(BLOCK, 0);
         let crc = crc32c(&bytes[12..]).to_le_bytes();
         bytes[8..12].copy_from_slice(&crc);
@@ -219,7 +235,10 @@ impl Header {
             };
             let owner = Owner { log_id, incarnation, boot_id, directory_id };
             let pid = u32::try_from(slots >> 32).ok()?;
-            Some((version, Self { protocol, owner, layout, pid }))
+            let path = reader.u16().ok()?;
+            let path = reader.bytes(path.into()).ok()?;
+            let dir = (!path.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(path)));
+            Some((version, Self { protocol, owner, layout, pid, dir }))
         };
         match fields() {
             Some((RING_VERSION, header)) if header.layout.is_sane() => Ok(header),
@@ -248,6 +267,23 @@ pub(crate) fn ring_path_of(env: &Env, ring_dir: &Path, log_id: &[u8; 16], dir: &
 pub(crate) fn ring_path(ring_dir: &Path, log_id: &[u8; 16], directory_id: u64) -> PathBuf {
     ring_dir.join(format!("collie-{:032x}-{directory_id:016x}.ring", u128::from_be_bytes(*log_id)))
 }
+
+/// Removes what an earlier life of a log left, whose directory is locked.
+fn remove_left(memory: &dyn SharedMemory, path: &Path) -> io::Result<()> {
+    // Another log that is opened may be looking at it, which takes it a moment (`dead_rings`).
+    let mut claimed = memory.claim(path);
+    for _ in 0..CLAIMS_MAX {
+        if !matches!(&claimed, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            break;
+        }
+        thread::sleep(Duration::from_millis(1));
+        claimed = memory.claim(path);
+    }
+    memory.remove(path)
+}
+
+/// How often a claim is tried, a millisecond apart.
+const CLAIMS_MAX: usize = 100;
 
 /// A value that may lie in a region.
 ///
@@ -288,7 +324,8 @@ impl RingFile {
         let boot_id = memory.boot_id().map_err(|e| WalError::io("read the number of this boot for", &path, e))?;
         let region = Arc::new(memory.create(&path, layout.total_bytes() as u64).map_err(io)?);
         let owner = Owner { log_id: life.log_id, incarnation: life.incarnation, boot_id, directory_id };
-        let header = Header { protocol: options.protocol, owner, layout, pid: std::process::id() };
+        let dir = std::path::absolute(life.dir).ok();
+        let header = Header { protocol: options.protocol, owner, layout, pid: std::process::id(), dir };
         Ok(Self { region, header, memory: memory.clone(), path })
     }
 
@@ -346,7 +383,7 @@ impl Home {
     pub(crate) fn choose(life: &Life<'_>, options: &Options) -> Result<(Self, Option<String>), WalError> {
         if let Ok(directory_id) = life.env.memory.directory_id(life.dir) {
             // If it stays, making one fails and says so, and no later open counts it: its incarnation is past.
-            let _removed = life.env.memory.remove(&ring_path(&options.ring_dir, &life.log_id, directory_id));
+            let _removed = remove_left(&*life.env.memory, &ring_path(&options.ring_dir, &life.log_id, directory_id));
         }
         if options.ring == RingKind::Private {
             return Ok((Self::Private, None));

@@ -425,13 +425,20 @@ fn work(log: &Log, random: &SimRandom, records: &mut Vec<(Lsn, Vec<u8>)>, highes
 fn ring_header_has_its_documented_bytes() {
     let layout = Layout { ring_bytes: 1 << 24, slots: 66, staging_bytes: 65_664 };
     let owner = Owner { log_id: [1; 16], incarnation: 2, boot_id: [3; 16], directory_id: 4 };
-    let header = Header { protocol: Protocol::Help, owner, layout, pid: 5 };
+    let dir = Some(PathBuf::from("/srv/wal"));
+    let header = Header { protocol: Protocol::Help, owner, layout, pid: 5, dir };
     let bytes = header.encode();
     assert_eq!((bytes.len(), &bytes[..8], &bytes[12..16]), (4096, &b"COLLIERG"[..], &[1, 0, 3, 0][..]));
     assert_eq!((bytes[16], bytes[32], bytes[40], bytes[56]), (1, 2, 3, 4));
     assert_eq!(bytes[64..88], [0, 0, 0, 1, 0, 0, 0, 0, 128, 0, 1, 0, 0, 0, 0, 0, 66, 0, 0, 0, 5, 0, 0, 0]);
-    assert_eq!(Header::decode(&bytes), Ok(header));
-    for bit in 0..88 * 8 {
+    assert_eq!(bytes[88..100], *b"\x08\0/srv/wal\0\0");
+    assert_eq!(Header::decode(&bytes).as_ref(), Ok(&header));
+    for (path, read) in [(None, None), (Some("d".repeat(4006)), Some("d".repeat(4006))), (Some("d".repeat(4007)), None)]
+    {
+        let header = Header { dir: path.map(PathBuf::from), ..header.clone() };
+        assert_eq!(Header::decode(&header.encode()).unwrap().dir, read.map(PathBuf::from));
+    }
+    for bit in 0..98 * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         assert!(Header::decode(&flipped).is_err(), "bit {bit}");

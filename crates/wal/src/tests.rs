@@ -4,6 +4,8 @@
 mod bad_input_tests;
 #[path = "consumers_tests.rs"]
 mod consumers_tests;
+#[path = "dead_rings_tests.rs"]
+mod dead_rings_tests;
 #[path = "duplicate_tests.rs"]
 mod duplicate_tests;
 #[path = "fault_tests.rs"]
