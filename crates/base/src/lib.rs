@@ -5,8 +5,8 @@
 //! ```
 //! use collie_base::{Lsn, codec::Reader};
 //! let lsn = Lsn::new(0x1_0000_2000);
-//! assert_eq!(lsn.to_string(), "1/00002000");
-//! assert_eq!("1/00002000".parse::<Lsn>(), Ok(lsn));
+//! assert_eq!(lsn.to_string(), "1/2000");
+//! assert_eq!("1/2000".parse::<Lsn>(), Ok(lsn));
 //!
 //! let mut bytes = Vec::new();
 //! collie_base::codec::put_varint(&mut bytes, 300);

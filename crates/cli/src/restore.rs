@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Data directory to make; it may be there if it is empty.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Restore the commits below this position only, as in 0/01A2F000 or in decimal: a position that
+    /// Restore the commits below this position only, as in 0/1A2F000 or in decimal: a position that
     /// `collie wal dump BACKUP` prints, from the one that the backup can be restored to (`collie backup verify`) on.
     #[arg(long, value_name = "LSN", value_parser = position)]
     to_lsn: Option<Lsn>,

@@ -82,7 +82,7 @@ pub(crate) fn count(number: u64, noun: &str) -> String {
 pub(crate) fn position(text: &str) -> Result<Lsn, String> {
     let decimal = || text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok().map(Lsn::new))?;
     let parsed = text.parse().ok().or_else(decimal);
-    parsed.ok_or_else(|| "expected high/low in hexadecimal, as in 0/01A2F000, or a decimal number of bytes".to_owned())
+    parsed.ok_or_else(|| "expected high/low in hexadecimal, as in 0/1A2F000, or a decimal number of bytes".to_owned())
 }
 
 /// Returns the last component of a path as text.
@@ -97,7 +97,7 @@ mod tests {
     /// Goal: a position is read in both forms, and what is neither is refused. Method: edge values.
     #[test]
     fn positions_are_read_in_both_forms() {
-        for (text, value) in [("0/00001000", 4096), ("4096", 4096), ("1/0", 1 << 32), ("0", 0)] {
+        for (text, value) in [("0/1000", 4096), ("0/00001000", 4096), ("4096", 4096), ("1/0", 1 << 32), ("0", 0)] {
             assert_eq!(position(text), Ok(Lsn::new(value)), "{text}");
         }
         for text in ["", "-1", "0x10", "1/", "12a", "99999999999999999999", "+5"] {

@@ -99,7 +99,7 @@ fn whole_log_is_dumped_verified_and_counted() {
     assert_eq!((&some[0]["lsn"], &some[0]["payload_bytes"]), (&Value::from(from), &Value::from(10_000)));
 
     let said = wal(&["verify", sample.path()]).ok();
-    assert!(said.contains(" frames, 200 records from 0/00001000 to "), "{said}");
+    assert!(said.contains(" frames, 200 records from 0/1000 to "), "{said}");
     assert!(said.lines().nth(1).unwrap().starts_with("opens with everything: it was closed at "), "{said}");
     let verify = wal(&["verify", sample.path(), "--json"]).json();
     assert_eq!(
@@ -141,7 +141,7 @@ fn closed_pipe_ends_a_dump_in_silence() {
         .unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.starts_with("0/00001000 "), "{line}");
+    assert!(line.starts_with("0/1000 "), "{line}");
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
@@ -178,7 +178,7 @@ fn running_log_is_read_and_not_cut() {
             assert_eq!(verified["opens"], Value::from(true), "{verified}");
             wal(&["stat", path]).ok();
         }
-        let refused = wal(&["truncate-at", path, "0/00001000"]).refused();
+        let refused = wal(&["truncate-at", path, "0/1000"]).refused();
         let pid = std::process::id();
         assert_eq!(
             refused,
@@ -239,10 +239,10 @@ fn truncate_at_refuses_what_is_no_cut() {
             second.end
         )
     );
-    let beyond = wal(&["truncate-at", path, "FF/00000000"]).refused();
-    assert!(beyond.starts_with(&format!("{prefix}FF/00000000: the log can be read to 0/")), "{beyond}");
+    let beyond = wal(&["truncate-at", path, "FF/0"]).refused();
+    assert!(beyond.starts_with(&format!("{prefix}FF/0: the log can be read to 0/")), "{beyond}");
     let below = wal(&["truncate-at", path, "7"]).refused();
-    assert_eq!(below, format!("{prefix}0/00000007: the lowest position it can be cut at is 0/00001000"));
+    assert_eq!(below, format!("{prefix}0/7: the lowest position it can be cut at is 0/1000"));
     let usage = wal(&["truncate-at", path, "here"]);
     assert_eq!(usage.code, Some(2));
     assert!(usage.err.contains("expected high/low in hexadecimal"), "{}", usage.err);
@@ -265,14 +265,14 @@ fn truncate_at_refuses_below_the_checkpoint_of_a_database() {
     db.close().unwrap();
     drop(db);
     let path = dir.path().to_str().unwrap();
-    let below = wal(&["truncate-at", path, "0/00000FFF"]).refused();
+    let below = wal(&["truncate-at", path, "0/FFF"]).refused();
     let expected = format!(
-        "error: nothing was changed in {path}/wal: wal: cannot cut at 0/00000FFF: the checkpoint needs everything below \
-         0/00001000; restore a backup to go further back"
+        "error: nothing was changed in {path}/wal: wal: cannot cut at 0/FFF: the checkpoint needs everything below \
+         0/1000; restore a backup to go further back"
     );
     assert_eq!(below, expected);
-    let start = wal(&["truncate-at", path, "0/00001000"]).ok();
-    assert!(start.contains("cut: the log ends at 0/00001000;"), "{start}");
+    let start = wal(&["truncate-at", path, "0/1000"]).ok();
+    assert!(start.contains("cut: the log ends at 0/1000;"), "{start}");
 }
 
 /// Goal: damage stops each command with the place, the loss and the ways out, and a cut there makes the log open. Method:
@@ -473,13 +473,13 @@ fn stat_names_the_consumers_and_what_they_keep() {
     drop(log.tail("feed", TailOptions::from(found.start)).unwrap());
     log.close().unwrap();
     let said = wal(&["stat", sample.path()]).ok();
-    assert!(said.contains("\nconsumer  feed at 0/00001000, reads again from 0/00001000, "), "{said}");
+    assert!(said.contains("\nconsumer  feed at 0/1000, reads again from 0/1000, "), "{said}");
     assert!(said.contains(", kept for feed\n"), "{said}");
     let stat = wal(&["stat", sample.path(), "--json"]).json();
     let feed = &stat["consumers"][0];
     assert_eq!(
         (&feed["name"], &feed["lsn"], &feed["policy"]),
-        (&"feed".into(), &"0/00001000".into(), &"invalidate".into())
+        (&"feed".into(), &"0/1000".into(), &"invalidate".into())
     );
     let kept = stat["segments"].as_array().unwrap().iter().filter(|one| one["pinned_by"][0] == "feed").count();
     assert_eq!(feed["pinned_segments"], Value::from(kept));

@@ -167,7 +167,7 @@ mod tests {
         }
         assert!(!Utc(i64::MAX).to_string().is_empty() && !Utc(i64::MIN).to_string().is_empty());
         let mark = describe_record(tag::TIME, &encode_time(1_767_323_045_000_006, Lsn::new(0x2000)));
-        assert_eq!(mark, "TIME 2026-01-02 03:04:05.000006+00: everything below 0/00002000 is older");
+        assert_eq!(mark, "TIME 2026-01-02 03:04:05.000006+00: everything below 0/2000 is older");
         let quorum = |degraded, list: &str, before: Option<&str>| {
             let (list, before) = (list.to_owned(), before.map(str::to_owned));
             let note = QuorumNote { list, before, degraded, ..QuorumNote::default() };

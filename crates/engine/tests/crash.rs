@@ -204,7 +204,7 @@ fn database_without_its_oldest_log_file_is_refused_untouched() {
     let before = files();
     assert!(before.len() > 2, "{:?}", before.keys());
     let error = open().unwrap_err().to_string();
-    let missing = "but the checkpoint needs 0/00001000: segment 00000000000000000001.wal is missing";
+    let missing = "but the checkpoint needs 0/1000: segment 00000000000000000001.wal is missing";
     assert!(error.starts_with("wal: starts at 0/") && error.ends_with(missing), "{error}");
     assert!(files() == before);
 }

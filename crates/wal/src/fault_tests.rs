@@ -361,7 +361,7 @@ fn damage_is_refused_and_point_in_time_opens_before_it() {
     assert_ne!(stored, computed);
     let text = error.to_string();
     assert!(
-        text.starts_with("wal: damaged at LSN 0/00001005 (/wal/00000000000000000001.wal offset 12288): crc "),
+        text.starts_with("wal: damaged at LSN 0/1005 (/wal/00000000000000000001.wal offset 12288): crc "),
         "{text}"
     );
     assert!(text.contains(&format!("the log was durable to {durable}")), "{text}");

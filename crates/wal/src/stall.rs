@@ -178,7 +178,7 @@ mod tests {
             });
             assert_eq!(
                 *said.lock(),
-                ["wal: slot 0 has stood between its reservation and its copy for 1.1 s at LSN 0/00000000 or above; \
+                ["wal: slot 0 has stood between its reservation and its copy for 1.1 s at LSN 0/0 or above; \
                   acknowledgements wait for its thread"],
                 "{protocol:?}"
             );

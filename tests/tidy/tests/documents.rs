@@ -79,3 +79,14 @@ fn decision_records_have_their_parts() {
     numbers.sort_unstable();
     assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "two records with one number: {numbers:?}");
 }
+
+/// Goal: a position of the log looks the same wherever a user meets it. Method: no source but that of `Lsn` formats two hexadecimal numbers with a
+/// slash between them.
+#[test]
+fn positions_are_formatted_in_one_place() {
+    let halves = ["X}", "/{"].concat();
+    let formats = |path: &Path| fs::read_to_string(root().join(path)).is_ok_and(|text| text.contains(&halves));
+    let found: Vec<PathBuf> =
+        tracked().into_iter().filter(|path| has_extension(path, &["rs"]) && formats(path)).collect();
+    assert_eq!(found, [Path::new("crates/base/src/lsn.rs")]);
+}

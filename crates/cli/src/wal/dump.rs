@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// First position, as in 0/01A2F000 or in decimal.
+    /// First position, as in 0/1A2F000 or in decimal.
     #[arg(long, value_name = "LSN", default_value = "0/0", value_parser = position)]
     from: Lsn,
     /// End position; records at or above it are left out.

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     /// Data directory, or its log directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Where the log is to end, as in 0/01A2F000 or in decimal: a position that `collie wal dump` prints.
+    /// Where the log is to end, as in 0/1A2F000 or in decimal: a position that `collie wal dump` prints.
     #[arg(value_name = "LSN", value_parser = position)]
     lsn: Lsn,
     /// Do not copy what goes aside first.

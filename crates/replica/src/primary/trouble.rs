@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(end(here, &none), None, "{none}");
         }
         let line = end(here, &LinkError::Unexpected { what: "packet" }).unwrap();
-        assert!(line.contains("slot north is failing") && line.contains("0/00001388"), "{line}");
+        assert!(line.contains("slot north is failing") && line.contains("0/1388"), "{line}");
         assert_eq!(end(here, &told(ErrorCode::Checksum)), None, "told");
         assert!(matches!(trouble.mark(), Some((SlotState::Failing, _))));
         trouble.on_received(here);

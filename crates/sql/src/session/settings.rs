@@ -487,7 +487,7 @@ mod tests {
             ("statement_timeout", "2000", "2s"),
             ("lock_timeout", "90 s", "90s"),
             ("my.own", "x", "x"),
-            ("collie.wait_for_lsn", " 1f:0/1000", "000000000000001F:0/00001000"),
+            ("collie.wait_for_lsn", " 1f:0/1000", "000000000000001F:0/1000"),
             ("Collie.Wait_For_Lsn", "", ""),
             ("collie.wait_timeout", "250", "250ms"),
         ] {

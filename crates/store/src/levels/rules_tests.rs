@@ -275,10 +275,7 @@ fn silently_missing_table_is_refused_by_the_count() {
     let (levels, _) = open(&env, dir.path());
     let error = load(&levels, tree).unwrap_err();
     assert!(matches!(error, LevelsError::LiveKeysDiffer { found: 1, .. }), "{error}");
-    assert!(
-        error.to_string().ends_with("has 1 live keys, MANIFEST says 2; family 16 below 0/0000001F affected"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("has 1 live keys, MANIFEST says 2; family 16 below 0/1F affected"), "{error}");
     drop(levels);
     fs::remove_file(trees.join("current")).unwrap();
     let error = Levels::open(&env, dir.path(), &Default::default()).unwrap_err();
@@ -320,8 +317,7 @@ fn rotten_list_of_tables_is_refused_before_the_crate_reads_it() {
     }
     assert!(taken > 0, "the crate checks its list now");
     let error = Levels::open(&env, dir.path(), &Default::default()).unwrap_err();
-    let text =
-        format!("{}: bad checksum of the list of tables; family 16 below 0/00000033 affected", version.display());
+    let text = format!("{}: bad checksum of the list of tables; family 16 below 0/33 affected", version.display());
     assert_eq!(error.to_string(), text);
 }
 

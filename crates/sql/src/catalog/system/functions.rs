@@ -155,8 +155,7 @@ fn session(facts: &dyn SessionFacts, source: &str, args: &[Value]) -> Result<Opt
         "pg_current_wal_flush_lsn" => lsn(facts.positions().1),
         "collie_state_hash" => {
             let (position, hash) = facts.state_hash()?;
-            let position = position.get();
-            format!("{:X}/{:X}:{hash:016x}", position >> 32, position & 0xFFFF_FFFF).into()
+            format!("{position}:{hash:016x}").into()
         }
         // A statement that asks for the id has one before it runs.
         "pg_current_xact_id" | "pg_current_xact_id_if_assigned" => {

@@ -68,9 +68,7 @@ impl QuorumRow {
             (None, _) => name(&self.list),
             (Some(before), None) => format!("{}, and {}", name(&self.list), name(before)),
             (Some(before), Some(until)) => {
-                let (list, before, until) = (name(&self.list), name(before), until.get());
-                // As a pg_lsn is shown.
-                format!("{list}, and {before} until both have {:X}/{:X}", until >> 32, until & 0xFFFF_FFFF)
+                format!("{}, and {} until both have {until}", name(&self.list), name(before))
             }
         }
     }

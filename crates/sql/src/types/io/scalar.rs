@@ -48,10 +48,8 @@ pub(super) fn parse_lsn(text: &str) -> Result<Lsn> {
     text.parse().map_err(|_| invalid("pg_lsn", text))
 }
 
-/// Without leading zeros, as PostgreSQL has it.
 pub(super) fn write_lsn(lsn: Lsn, out: &mut Vec<u8>) {
-    let position = lsn.get();
-    write!(out, "{:X}/{:X}", position >> 32, position & 0xFFFF_FFFF).expect("a Vec takes every write");
+    write!(out, "{lsn}").expect("a Vec takes every write");
 }
 
 pub(super) fn parse_oid(text: &str) -> Result<u32> {
