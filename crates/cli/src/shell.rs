@@ -8,7 +8,10 @@ use collie_env::Env;
 use collie_sql::{
     analyze::bound::ResultColumn,
     error::{Report, Result as SqlResult, SqlError},
-    session::{Client, CopyInput, Database, Formats, NoticeLevel, OpenError, Session, settings::Settings},
+    session::{
+        Client, CopyInput, Database, Formats, NoticeLevel, OpenError, Session,
+        settings::{RESERVED_CONNECTION, Settings},
+    },
     types::{Value, io as text_io, io::TextContext, oid},
 };
 
@@ -255,7 +258,10 @@ fn is_number(ty: u32) -> bool {
 }
 
 pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client> {
-    let connected = tokio_postgres::connect(url, tokio_postgres::NoTls).await;
+    let connected = match url.parse::<tokio_postgres::Config>() {
+        Ok(config) => connect_as_operator(&config).await,
+        Err(error) => Err(error),
+    };
     let (client, connection) = connected.map_err(|error| {
         match error.as_db_error() {
             // The server is there and says why it takes no session: a start, too many connections, a name that it does not know.
@@ -273,6 +279,21 @@ pub(crate) async fn connect(url: &str) -> anyhow::Result<tokio_postgres::Client>
         let _ = connection.await;
     });
     Ok(client)
+}
+
+type Connected =
+    (tokio_postgres::Client, tokio_postgres::Connection<tokio_postgres::Socket, tokio_postgres::tls::NoTlsStream>);
+
+/// Connects; where other clients have every connection, to one that is reserved.
+async fn connect_as_operator(config: &tokio_postgres::Config) -> Result<Connected, tokio_postgres::Error> {
+    let connected = config.connect(tokio_postgres::NoTls).await;
+    let is_full =
+        |error: &tokio_postgres::Error| error.code() == Some(&tokio_postgres::error::SqlState::TOO_MANY_CONNECTIONS);
+    if !connected.as_ref().is_err_and(is_full) {
+        return connected;
+    }
+    let options = format!("{} -c {RESERVED_CONNECTION}=on", config.get_options().unwrap_or_default());
+    config.clone().options(options.trim_start()).connect(tokio_postgres::NoTls).await
 }
 
 /// The innermost reason of an error, which says what happened.

@@ -26,8 +26,8 @@ fn too_few_open_files_are_refused_with_the_number_needed() {
     assert!(refused.contains("may have 191 files open, the database needs 192"), "{refused}");
     assert!(!std::path::Path::new(data).exists(), "nothing is made");
     let serve = ["serve", "--data", data, "--listen", "127.0.0.1:0", "--set", "server.max_connections=500"];
-    let refused = under("ulimit -n 691", &serve).refused();
-    assert!(refused.contains("needs 692") && refused.contains("server.max_connections"), "{refused}");
+    let refused = under("ulimit -n 694", &serve).refused();
+    assert!(refused.contains("needs 695") && refused.contains("server.max_connections"), "{refused}");
     shell(
         "ulimit -n 192",
         "CREATE TABLE t (n int PRIMARY KEY); INSERT INTO t SELECT generate_series(1, 1000); CHECKPOINT",

@@ -147,6 +147,8 @@ pub struct Config {
     pub max_connections: usize,
     /// What statements and sessions may take up.
     pub resources: ResourcesAsked,
+    /// How many more there may be of clients that ask for one of these.
+    pub reserved_connections: usize,
     /// Longest protocol message, in bytes.
     pub max_message_bytes: usize,
     /// Threads that run sessions; 0 is one per core, at least two.
@@ -176,6 +178,7 @@ impl Default for Config {
             http: None,
             copy_dir: None,
             max_connections: 1000,
+            reserved_connections: 3,
             resources: ResourcesAsked {
                 prepared_statements: 10_000,
                 advisory_locks: 100_000,
@@ -195,6 +198,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Returns how many sessions there may be, with those that are reserved.
+    pub(crate) fn sessions_max(&self) -> usize {
+        self.max_connections.saturating_add(self.reserved_connections)
+    }
+
     /// Reads a TOML file.
     ///
     /// # Errors
@@ -356,6 +364,7 @@ impl Config {
             "server.query_memory" => self.resources.query_bytes = bytes()?,
             "server.statement_memory" => self.resources.statement_bytes = bytes()?,
             "server.max_connections" => self.max_connections = size(1 << 20)?.max(1),
+            "server.reserved_connections" => self.reserved_connections = size(1 << 20)?,
             "server.max_message_size" => {
                 let limit = bytes()?;
                 if !(1 << 10..=1 << 30).contains(&limit) {

@@ -10,7 +10,10 @@ use std::{
 
 use collie_sql::{
     error::{SqlError, SqlState},
-    session::{COMMIT_PARAMETER, Client, DATABASE, Database, Session, Status, no_database, settings::SETTINGS},
+    session::{
+        COMMIT_PARAMETER, Client, DATABASE, Database, Session, Status, no_database,
+        settings::{RESERVED_CONNECTION, SETTINGS, parse_bool},
+    },
 };
 use collie_wire::{Describe, Frontend, Severity, Startup, TransactionStatus};
 use tokio::{
@@ -34,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) connections: AtomicUsize,
     pub(crate) half_open: HalfOpen,
     pub(crate) max_connections: usize,
+    /// Beyond these, for clients that ask for one of them.
+    pub(crate) reserved_connections: usize,
     pub(crate) max_message_bytes: usize,
     /// Becomes true when the server shuts down.
     pub(crate) stopping: watch::Receiver<bool>,
@@ -43,18 +48,25 @@ pub(crate) struct Shared {
 struct Counted<'a>(&'a Shared);
 
 impl<'a> Counted<'a> {
-    /// Counts one more.
+    /// Counts one more; one that `asks_for_reserved` may take a place that is reserved.
     ///
     /// # Errors
     /// 53300 when there are as many as there may be.
-    fn new(shared: &'a Shared) -> Result<Self, SqlError> {
+    fn new(shared: &'a Shared, asks_for_reserved: bool) -> Result<Self, SqlError> {
         let before = shared.connections.fetch_add(1, Ordering::AcqRel);
         let counted = Self(shared);
-        if before < shared.max_connections {
+        let reserved = if asks_for_reserved { shared.reserved_connections } else { 0 };
+        if before < shared.max_connections.saturating_add(reserved) {
             return Ok(counted);
         }
-        Err(SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already")
-            .hint("Close connections, or raise server.max_connections."))
+        let refused = SqlError::new(SqlState::TOO_MANY_CONNECTIONS, "sorry, too many clients already");
+        Err(if asks_for_reserved {
+            refused.hint("The reserved connections are in use too: close some, or raise server.reserved_connections.")
+        } else {
+            refused.hint(format!(
+                "Close connections, or raise server.max_connections. An operator gets in with PGOPTIONS='-c {RESERVED_CONNECTION}=on'."
+            ))
+        })
     }
 }
 
@@ -155,8 +167,13 @@ fn connect<'a>(
     shared: &'a Shared,
     address: Option<SocketAddr>,
 ) -> Result<(Session, Counted<'a>), SqlError> {
-    let counted = Counted::new(shared)?;
     let find = |name: &str| startup.parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| *value);
+    let options = find("options").map(command_line_settings).transpose()?.unwrap_or_default();
+    let given = startup.parameters.iter().map(|(name, value)| (*name, *value));
+    let mut given = given.chain(options.iter().map(|(name, value)| (&**name, &**value)));
+    let asked = given.rfind(|(name, _)| name.eq_ignore_ascii_case(RESERVED_CONNECTION));
+    // A value that is no Boolean is refused below.
+    let counted = Counted::new(shared, asked.is_some_and(|(_, value)| parse_bool(value) == Some(true)))?;
     let Some(user) = find("user").filter(|user| !user.is_empty()) else {
         return Err(SqlError::new(
             SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
@@ -183,8 +200,8 @@ fn connect<'a>(
         match *name {
             "user" | "database" | "replication" | "application_name" => {}
             "options" => {
-                for (name, value) in command_line_settings(value)? {
-                    session.set_at_connect(&name, &value)?;
+                for (name, value) in &options {
+                    session.set_at_connect(name, value)?;
                 }
             }
             name if name.starts_with("_pq_.") => {}

@@ -232,7 +232,7 @@ impl Life {
         let replication = &config.replication;
         // Somebody may be asked for commits from any moment on.
         let quorum = replication.quorum.is_some() || replication.listen.is_some();
-        let engine = || Options { connections: config.max_connections, quorum, ..config.engine.clone() };
+        let engine = || Options { connections: config.sessions_max(), quorum, ..config.engine.clone() };
         // Before anything in the directory is changed.
         Slots::check(env, data)?;
         settle(data, env)?;
@@ -459,7 +459,7 @@ impl Server {
             .thread_name("collie-worker")
             .thread_stack_size(8 << 20)
             // A statement that sleeps has a thread of its own meanwhile: one for each session, at the worst.
-            .max_blocking_threads(config.max_connections.max(BLOCKING_THREADS))
+            .max_blocking_threads(config.sessions_max().max(BLOCKING_THREADS))
             .enable_all()
             .build()
             .map_err(|source| ServeError::Io { operation: "start", what: "worker threads".to_owned(), source })?;
@@ -604,6 +604,7 @@ async fn accept(
         connections: AtomicUsize::new(0),
         half_open: HalfOpen::default(),
         max_connections: config.max_connections,
+        reserved_connections: config.reserved_connections,
         max_message_bytes: config.max_message_bytes,
         stopping,
     });

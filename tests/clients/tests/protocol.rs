@@ -5,6 +5,7 @@
 
 use collie_clients_tests::{
     Server, Stopwatch, Wire,
+    program::collie,
     session::PATIENCE,
     wire::{
         Message, bind, bind_body, close_statement, closed_with, describe_portal, describe_statement, ended_with,
@@ -449,6 +450,47 @@ fn connections_above_the_limit_are_refused() {
             break;
         }
         assert!(watch.elapsed() < PATIENCE, "the place is not free again");
+    }
+}
+
+/// Goal: where clients have every connection, an operator gets in: with the option by which it asks for a reserved one, given to the server in
+/// either way, and with the program's own commands; others do not, and no more than are reserved. SHOW says which session it is, and none
+/// changes it later. Method: a limit of two, and two reserved.
+#[test]
+fn reserved_connections_let_an_operator_in() {
+    let server = Server::fresh_with(&["--set", "server.max_connections=2", "--set", "server.reserved_connections=2"]);
+    let hello = |more: &[(&str, &str)]| startup(&[&[("user", "collie"), ("database", "collie")], more].concat());
+    let refused = |more: &[(&str, &str)]| closed_with(server.address(), &hello(more));
+    let opened = |more: &[(&str, &str)]| {
+        let mut wire = Wire::open(server.address());
+        wire.send(&hello(more));
+        assert!(kinds(&wire.until_ready()).starts_with('R'));
+        wire
+    };
+    let shown = |wire: &mut Wire| wire.query("SHOW collie.use_reserved_connection")[1].columns();
+    let (on, off) = ([Some(b"on".to_vec())], [Some(b"off".to_vec())]);
+    // It takes a common place while there is one.
+    let mut first = opened(&[("options", "-c collie.use_reserved_connection=on")]);
+    let mut second = Wire::session(server.address());
+    assert_eq!((shown(&mut first), shown(&mut second)), (on.to_vec(), off.to_vec()));
+    let nothing = [("options", "-c collie.use_reserved_connection=off")];
+    for more in [&[][..], &[("application_name", "psql")], &nothing] {
+        assert_eq!(refused(more).as_deref(), Some("53300"), "{more:?}");
+    }
+    assert_eq!(refused(&[("options", "-c collie.use_reserved_connection=perhaps")]).as_deref(), Some("53300"));
+
+    let asks = [("options", "-c collie.use_reserved_connection=on")];
+    let mut reserved = opened(&asks);
+    assert_eq!(shown(&mut reserved), on);
+    let changed = reserved.query("SET collie.use_reserved_connection = off");
+    assert_eq!(states(&changed), ["55P02"]);
+    let last = opened(&[("collie.use_reserved_connection", "true")]);
+    assert_eq!(refused(&asks).as_deref(), Some("53300"), "those that are reserved are taken too");
+    drop(last);
+    let watch = Stopwatch::start();
+    // Its place is free again in a moment.
+    while collie(&["sql", &server.url(), "-c", "SELECT 1"], "").code != Some(0) {
+        assert!(watch.elapsed() < PATIENCE, "a command of the program gets no reserved connection");
     }
 }
 

@@ -186,7 +186,7 @@ pub const KEYS: &[Key] = &[
         "server.max_connections",
         Kind::Count,
         "1000",
-        "Sessions at one time; the next one is refused with 53300. Connections that have not sent their start-up message are no sessions: there may be 256 of them, and a further one ends the oldest.",
+        "Sessions at one time; the next one is refused with 53300, unless it asks for a reserved one (server.reserved_connections). Connections that have not sent their start-up message are no sessions: there may be 256 of them, and a further one ends the oldest.",
     ),
     key(
         "server.max_message_size",
@@ -217,6 +217,12 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "HOST:PORT where a primary listens for replicas: this server follows it and answers reads only. Empty: it is a primary. The flag --replica-of wins.",
+    ),
+    key(
+        "server.reserved_connections",
+        Kind::Count,
+        "3",
+        "Sessions beyond server.max_connections for an operator: of clients that say collie.use_reserved_connection = on as they connect, as in PGOPTIONS='-c collie.use_reserved_connection=on' psql, and of the commands of this program. They take one of these only when all others are taken. It is a mark, not a right: there are no roles yet.",
     ),
     key(
         "server.statement_memory",

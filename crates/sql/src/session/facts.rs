@@ -115,14 +115,14 @@ impl SessionFacts for Facts<'_> {
             name: setting.display(),
             value: self.setting(setting.name).unwrap_or_default(),
             kind: match setting.kind {
-                Kind::Bool => "bool",
+                Kind::Bool | Kind::AtConnect => "bool",
                 Kind::Integer(..) | Kind::Time => "integer",
                 Kind::Word(_) => "enum",
                 Kind::Text | Kind::Fixed | Kind::Accepted => "string",
             },
             default: setting.default,
             description: setting.description,
-            changeable: setting.kind != Kind::Fixed,
+            changeable: !matches!(setting.kind, Kind::Fixed | Kind::AtConnect),
         };
         SETTINGS.iter().map(row).collect()
     }

@@ -208,7 +208,7 @@ impl Session {
     /// # Errors
     /// 42704 for an unknown setting, 22023 for a value it cannot take.
     pub fn set_at_connect(&mut self, name: &str, value: &str) -> Result<()> {
-        self.settings.set_default(name, value)
+        self.settings.set_at_connect(name, value)
     }
 
     /// Returns what it is in.

@@ -36,6 +36,8 @@ pub enum Kind {
     Text,
     /// Only its default.
     Fixed,
+    /// on or off, as the client says when it connects, and no later.
+    AtConnect,
     /// Anything; kept and shown, without effect.
     Accepted,
 }
@@ -75,6 +77,9 @@ pub const SERVER_VERSION: &str = concat!("15.0 (Collie ", env!("CARGO_PKG_VERSIO
 /// Where names are looked for if nothing says otherwise.
 pub(in crate::session) const USUAL_SEARCH_PATH: &str = "\"$user\", public";
 
+/// By which a client asks, as it connects, for a session beyond those that every client may have.
+pub const RESERVED_CONNECTION: &str = "collie.use_reserved_connection";
+
 /// Every setting, sorted by name.
 pub const SETTINGS: &[Setting] = &[
     reported("application_name", Kind::Text, "", "Name of the application, shown in views."),
@@ -87,6 +92,12 @@ pub const SETTINGS: &[Setting] = &[
         Kind::Bool,
         "off",
         "Whether the client is told the token of each commit: parameter collie.last_commit, before ReadyForQuery.",
+    ),
+    setting(
+        RESERVED_CONNECTION,
+        Kind::AtConnect,
+        "off",
+        "Whether the client may take one of server.reserved_connections if all others are taken: said as it connects.",
     ),
     setting(
         "collie.wait_for_lsn",
@@ -343,6 +354,20 @@ impl Settings {
         Ok(())
     }
 
+    /// Sets what a client says as it connects; RESET goes back to that.
+    ///
+    /// # Errors
+    /// As [`Settings::set`].
+    pub fn set_at_connect(&mut self, name: &str, value: &str) -> Result<()> {
+        match find(name) {
+            Some(setting) if setting.kind == Kind::AtConnect => {
+                self.describe(setting.name, check_bool(setting.display(), value)?);
+                Ok(())
+            }
+            _ => self.set_default(name, value),
+        }
+    }
+
     /// Replaces the value of a fixed setting that describes the session, such as who connected.
     pub fn describe(&mut self, name: &'static str, value: &str) {
         self.defaults.insert(name, value.into());
@@ -366,14 +391,14 @@ fn check(setting: &Setting, value: &str, current: &str, usual: &str) -> Result<S
     let name = setting.display();
     let invalid = || invalid_value(name, value);
     Ok(match setting.kind {
-        Kind::Bool => if parse_bool(value).ok_or_else(|| {
-            SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"))
-        })? {
-            "on"
-        } else {
-            "off"
+        Kind::Bool => check_bool(name, value)?.to_owned(),
+        Kind::AtConnect => {
+            return Err(SqlError::new(
+                SqlState::CANT_CHANGE_RUNTIME_PARAM,
+                format!("parameter \"{name}\" cannot be set after connection start"),
+            )
+            .hint(format!("The client says it as it connects: PGOPTIONS='-c {name}=on'.")));
         }
-        .to_owned(),
         Kind::Integer(least, most) => {
             let number: i64 = value.trim().parse().map_err(|_| invalid())?;
             if number < least || number > most {
@@ -397,6 +422,12 @@ fn check(setting: &Setting, value: &str, current: &str, usual: &str) -> Result<S
         Kind::Fixed if value.eq_ignore_ascii_case(setting.default) => setting.default.to_owned(),
         Kind::Fixed => return Err(invalid().detail(format!("It is always {}.", setting.default))),
     })
+}
+
+fn check_bool(name: &str, value: &str) -> Result<&'static str> {
+    let invalid =
+        || SqlError::new(SqlState::INVALID_PARAMETER_VALUE, format!("parameter \"{name}\" requires a Boolean value"));
+    Ok(if parse_bool(value).ok_or_else(invalid)? { "on" } else { "off" })
 }
 
 fn check_word(name: &str, words: &[&str], value: &str) -> Option<String> {
