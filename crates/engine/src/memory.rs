@@ -7,7 +7,20 @@
 //!
 //! What is counted is what families count of their rows (A1 of `store`'s families): not the log's ring, indexes of what is not
 //! flushed yet, sessions, the levels' buffers, nor what an allocator adds. The limit is a bound for them by leaving room: its
-//! default is 60 % of the memory that there is.
+//! default is half of what there is beyond 256 MiB.
+//!
+//! What a server takes up with rows at the limit, loaded by one session and then updated by eight (peak resident; jemalloc, a release build, defaults
+//! but 64 MiB of `server.query_memory` and a private ring):
+//!
+//! | rows of | index | limit | peak |
+//! |---|---|---|---|
+//! | two ints and 90 bytes | - | 200 MiB | 378 MiB |
+//! | the same | - | 800 MiB | 1,039 MiB |
+//! | three ints | one, whose column is updated | 800 MiB | 1,117 MiB |
+//! | two ints and 1,000 bytes | - | 800 MiB | 1,062 MiB |
+//! | two ints and 0 to 400 bytes, which change | one, whose column is updated | 800 MiB | 1,050 MiB |
+//!
+//! That is below 200 MiB and 1.3 bytes for each byte of the limit. `server.query_memory` is a fifth of the machine's memory by default.
 //!
 //! # Invariants
 //! - M1. Nobody is refused but after a count in the same call, so that room is found as soon as it is there.
@@ -28,8 +41,13 @@ use collie_wal::Warnings;
 
 use crate::{EngineError, Options};
 
-/// What of the machine's memory rows may take up by default, in percent.
-const OF_MACHINE_PERCENT: u64 = 60;
+/// Memory that is left to the process by default before rows get half of the rest.
+const SET_ASIDE_BYTES: u64 = 256 << 20;
+
+/// Returns what rows may take up by default where there are `all` bytes of memory: half of what is left, an eighth of all at least.
+fn default_limit(all: u64) -> u64 {
+    (all.saturating_sub(SET_ASIDE_BYTES) / 2).max(all / 8)
+}
 
 /// The limit and how near it is.
 #[derive(Debug)]
@@ -52,7 +70,7 @@ pub(crate) struct MemoryLimit {
 impl MemoryLimit {
     /// With the limit that `options` give, or that the machine's memory does. Nothing is limited where neither says anything.
     pub(crate) fn new(options: &Options, env: &Env) -> Self {
-        let of_machine = || machine_memory_bytes(&*env.files).map_or(u64::MAX, |all| all / 100 * OF_MACHINE_PERCENT);
+        let of_machine = || machine_memory_bytes(&*env.files).map_or(u64::MAX, default_limit);
         let limit_bytes = if options.memory_limit == 0 { of_machine() } else { options.memory_limit };
         Self {
             limit_bytes,
@@ -157,5 +175,23 @@ impl MemoryLimit {
         }
         self.pruned_at.store(used.max(1), Relaxed);
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goal: a server whose rows are at the default limit fits into the memory that there is, with what the process takes up besides and all that
+    /// statements may. Method: what was measured (see above) and the default of `server.query_memory`, for sizes from 320 MiB to 4 TiB.
+    #[test]
+    fn default_limit_leaves_room_for_all_else() {
+        const MIB: u64 = 1 << 20;
+        for all in (320..4 << 20).step_by(37).map(|mib| mib * MIB) {
+            let (rows, queries) = (default_limit(all), all / 5);
+            let process = 200 * MIB + rows / 10 * 13;
+            assert!(process + queries <= all, "{} MiB: {} for rows", all / MIB, rows / MIB);
+            assert!(rows >= all / 8);
+        }
     }
 }

@@ -276,7 +276,7 @@ pub const KEYS: &[Key] = &[
         "store.memory_limit",
         Kind::Bytes,
         "0",
-        "Memory that rows and their versions may take up. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused with 53200; reads, DELETE and DROP go on. 0: 60 % of the machine's memory, or of what its control group leaves.",
+        "Memory that rows and their versions may take up. At 90 % everything old is pruned and a warning is given, at 100 % writes that store a value are refused with 53200; reads, DELETE and DROP go on. 0: half of what the machine has, or its control group leaves, beyond 256 MiB.",
     ),
     key(
         "store.recovery_threads",
