@@ -339,6 +339,19 @@ fn the_time_zone_of_the_session_moves_timestamps_with_time_zone() {
     });
 }
 
+/// Goal: a template of a number is read in time that grows with it, not with its square (T289). Method: one of two million places, which took
+/// hours before.
+#[test]
+fn long_template_of_a_number_is_read_once() {
+    with_context(0, |context| {
+        let types = [oid::INT4, oid::TEXT].map(SqlType::new);
+        let args = [Value::Int4(7), Value::text(&"9".repeat(2_000_000))];
+        let shown = call_proc(resolve("to_char", &types), &args, &types, context).unwrap();
+        assert_eq!(shown.len(), 2_000_001);
+        assert_eq!(shown.trim_start(), "7");
+    });
+}
+
 /// Goal: the three clocks are the ones of the context. Method: a context with three different times.
 #[test]
 fn now_is_the_start_of_the_transaction_and_the_clock_runs_on() {

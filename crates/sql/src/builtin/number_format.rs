@@ -32,8 +32,13 @@ enum Item {
     Literal(char),
 }
 
+#[derive(Default)]
 struct Template {
     items: Vec<Item>,
+    /// Whether `S` is among them, a point, and `PL`, `MI` or `SG`: templates may be long, and each item asks.
+    has_sign: bool,
+    has_point: bool,
+    has_placed_sign: bool,
     /// `FM`: no filling blanks and zeros.
     bare: bool,
     /// `PR`: negative numbers in angle brackets.
@@ -41,19 +46,25 @@ struct Template {
 }
 
 impl Template {
-    fn has(&self, items: &[Item]) -> bool {
-        self.items.iter().any(|item| items.contains(item))
+    fn push(&mut self, item: Item) {
+        match item {
+            Item::Sign => self.has_sign = true,
+            Item::Point => self.has_point = true,
+            Item::Plus | Item::Minus | Item::EitherSign => self.has_placed_sign = true,
+            _ => {}
+        }
+        self.items.push(item);
     }
 
     /// Refuses an item that cannot stand behind those before it.
     fn check(&self, item: &Item) -> Result<()> {
-        let signed = self.has(&[Item::Sign]);
+        let signed = self.has_sign;
         let refused = match item {
             Item::Digit(false) if self.brackets => "\"9\" must be ahead of \"PR\"",
             Item::Digit(true) if self.brackets => "\"0\" must be ahead of \"PR\"",
-            Item::Point if self.has(&[Item::Point]) => "multiple decimal points",
+            Item::Point if self.has_point => "multiple decimal points",
             Item::Sign if signed => "cannot use \"S\" twice",
-            Item::Sign if self.brackets || self.has(&[Item::Plus, Item::Minus, Item::EitherSign]) => {
+            Item::Sign if self.brackets || self.has_placed_sign => {
                 "cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"
             }
             Item::Minus if signed => "cannot use \"S\" and \"MI\" together",
@@ -71,7 +82,7 @@ fn syntax(message: &str) -> SqlError {
 }
 
 fn parse(template: &str) -> Result<Template> {
-    let mut parsed = Template { items: Vec::new(), bare: false, brackets: false };
+    let mut parsed = Template::default();
     let mut rest = template;
     while let Some(c) = rest.chars().next() {
         let two = rest.get(..2).unwrap_or("").to_ascii_uppercase();
@@ -85,7 +96,7 @@ fn parse(template: &str) -> Result<Template> {
                 continue;
             }
             ("PR", _) => {
-                if parsed.has(&[Item::Sign, Item::Plus, Item::Minus, Item::EitherSign]) {
+                if parsed.has_sign || parsed.has_placed_sign {
                     return Err(syntax("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
                 }
                 parsed.brackets = true;
@@ -125,7 +136,7 @@ fn parse(template: &str) -> Result<Template> {
             (_, other) => (Item::Literal(other), other.len_utf8()),
         };
         parsed.check(&item)?;
-        parsed.items.push(item);
+        parsed.push(item);
         rest = &rest[length..];
     }
     Ok(parsed)
