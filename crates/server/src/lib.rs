@@ -21,6 +21,7 @@ mod reads;
 mod replication;
 mod serve;
 mod starting;
+mod stop_requests;
 mod stopping;
 mod training;
 

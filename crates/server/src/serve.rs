@@ -24,7 +24,6 @@ use collie_sql::session::{Database, Promotion, ReplicasAsked};
 use tokio::{
     net::TcpListener,
     runtime::Runtime,
-    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::JoinSet,
     time::{self, sleep},
@@ -43,6 +42,7 @@ use crate::{
         choose, difference, guard, hand_over, is_empty, key, name_of, others, reason, rebuild, set_aside, settle,
     },
     starting::Starting,
+    stop_requests::StopRequests,
     stopping::flush_tables,
     training::{Collector, LiveGauge, LiveKnobs, Training, Whose, decide, shown},
 };
@@ -65,7 +65,7 @@ pub struct Server {
     http: Option<HttpPort>,
     life: Life,
     /// Kept from before anybody is told that it listens.
-    signals: Signals,
+    stops: StopRequests,
 }
 
 /// What stays the same from one life of the database to the next.
@@ -132,36 +132,13 @@ impl Over {
     }
 }
 
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    /// Catches them from now on.
-    fn catch() -> Result<Self, ServeError> {
-        let catching = |kind| {
-            signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source })
-        };
-        Ok(Self { terminate: catching(SignalKind::terminate())?, interrupt: catching(SignalKind::interrupt())? })
-    }
-
-    /// Waits for one. Dropping the future loses none.
-    async fn come(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-/// Waits for `work`; `None` if a signal came first. Without `signals` they do what they do by themselves: end the process.
-async fn unless_stopped<T>(signals: &mut Option<&mut Signals>, work: impl Future<Output = T>) -> Option<T> {
-    match signals {
+/// Waits for `work`; `None` if a request to stop came first. Without `stops` signals do what they do by
+/// themselves: end the process.
+async fn unless_stopped<T>(stops: &mut Option<&mut StopRequests>, work: impl Future<Output = T>) -> Option<T> {
+    match stops {
         None => Some(work.await),
-        Some(signals) => tokio::select! {
-            () = signals.come() => None,
+        Some(stops) => tokio::select! {
+            () = stops.next() => None,
             done = work => Some(done),
         },
     }
@@ -186,13 +163,13 @@ fn fill(
     (config, primary, data, env): (&Config, &str, &Path, &Env),
     node: u64,
     patience: &mut Patience,
-    signals: &mut Option<&mut Signals>,
+    stops: &mut Option<&mut StopRequests>,
 ) -> Result<bool, ServeError> {
     let filling = async {
         sleep(patience.next(env)).await;
         rebuild(config, primary, data, node, env).await
     };
-    let Some(cloned) = runtime.block_on(unless_stopped(signals, filling)) else { return Ok(false) };
+    let Some(cloned) = runtime.block_on(unless_stopped(stops, filling)) else { return Ok(false) };
     let Cloned { files, bytes, .. } = cloned?;
     log_lines::note(&format_args!("copied {files} files, {bytes} bytes, from {primary}"));
     Ok(true)
@@ -221,7 +198,7 @@ impl Life {
     fn open(
         runtime: &Runtime,
         ground: &mut Ground,
-        mut signals: Option<&mut Signals>,
+        mut stops: Option<&mut StopRequests>,
         progress: &mut dyn FnMut(&OpenProgress),
     ) -> Result<Option<(Self, OpenReport)>, ServeError> {
         let Ground { config, data, env, patience, stage, healing, training, .. } = ground;
@@ -254,7 +231,7 @@ impl Life {
                         stage.close(format!("the directory is being filled by {}", addresses.first()));
                     }
                     if let Some(node) = node
-                        && !fill(runtime, (config, addresses.first(), data, env), node, patience, &mut signals)?
+                        && !fill(runtime, (config, addresses.first(), data, env), node, patience, &mut stops)?
                     {
                         return Ok(None);
                     }
@@ -267,7 +244,7 @@ impl Life {
                         }
                     };
                     stage.close("what was received is being brought to where it can be shown");
-                    let ended = match runtime.block_on(unless_stopped(&mut signals, following.database())) {
+                    let ended = match runtime.block_on(unless_stopped(&mut stops, following.database())) {
                         Some(Ok(db)) => break (db, report, following),
                         Some(Err(ended)) => Some(ended),
                         None => None,
@@ -393,7 +370,7 @@ impl Life {
         over: &Over,
         runtime: &Runtime,
         ground: &mut Ground,
-        signals: &mut Signals,
+        stops: &mut StopRequests,
     ) -> Result<Option<Self>, ServeError> {
         let Self { database, following, node, collector, .. } = self;
         let node = node.db.node_id();
@@ -419,11 +396,11 @@ impl Life {
             log_lines::warn(&format_args!(
                 "{primary} cannot bring this directory up to date any more: filling it anew"
             ));
-            if !fill(runtime, (config, &primary, data, env), node, patience, &mut Some(&mut *signals))? {
+            if !fill(runtime, (config, &primary, data, env), node, patience, &mut Some(&mut *stops))? {
                 return Ok(None);
             }
         }
-        let next = Self::open(runtime, ground, Some(signals), &mut |_| ())?;
+        let next = Self::open(runtime, ground, Some(stops), &mut |_| ())?;
         Ok(next.map(|(next, _report)| next))
     }
 }
@@ -435,9 +412,34 @@ impl Server {
     /// # Errors
     /// When the address is not on loopback or not free, the directory cannot be opened, or signals cannot be caught.
     pub fn start(
-        mut config: Config,
+        config: Config,
         data: &Path,
         progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Self, OpenReport), ServeError> {
+        Self::begin(config, data, Env::real(), progress, |runtime| runtime.block_on(async { StopRequests::catch() }))
+    }
+
+    /// The same with files, memory, clock and chance that the caller brings, for a program that simulates them. No signal is caught:
+    /// [`Server::run`] stops in order once `stop` becomes true.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_in(
+        env: Env,
+        stop: watch::Receiver<bool>,
+        config: Config,
+        data: &Path,
+        progress: &mut dyn FnMut(&OpenProgress),
+    ) -> Result<(Self, OpenReport), ServeError> {
+        Self::begin(config, data, env, progress, |_| Ok(StopRequests::Program(stop)))
+    }
+
+    fn begin(
+        mut config: Config,
+        data: &Path,
+        env: Env,
+        progress: &mut dyn FnMut(&OpenProgress),
+        stops: impl FnOnce(&Runtime) -> Result<StopRequests, ServeError>,
     ) -> Result<(Self, OpenReport), ServeError> {
         config.replication.settle_quorum()?;
         if !config.listen.ip().is_loopback() {
@@ -476,7 +478,6 @@ impl Server {
         let listener = Arc::new(listener);
         let stage = Arc::<Stage>::default();
         let limits = Limits { connections_max: config.max_connections };
-        let env = Env::real();
         let bind = |address| HttpPort::bind(&runtime, address, stage.clone(), limits, env.clock.clone());
         let http = config.http.map(bind).transpose()?;
         if let Some(http) = &http {
@@ -500,8 +501,8 @@ impl Server {
         };
         drop(starting);
         // Whoever is told that it listens may stop it at once.
-        let signals = runtime.block_on(async { Signals::catch() })?;
-        Ok((Self { runtime, listener, ground, address, http, life, signals }, report))
+        let stops = stops(&runtime)?;
+        Ok((Self { runtime, listener, ground, address, http, life, stops }, report))
     }
 
     /// Returns whether it follows a primary.
@@ -550,10 +551,10 @@ impl Server {
     /// # Errors
     /// When the log cannot be flushed, or a replica cannot go on.
     pub fn run(self) -> Result<Stopped, ServeError> {
-        let Self { runtime, listener, mut ground, mut life, http, mut signals, .. } = self;
+        let Self { runtime, listener, mut ground, mut life, http, mut stops, .. } = self;
         let mut listener = Some(listener);
         let result = loop {
-            let over = runtime.block_on(accept(&mut listener, &mut life, &mut ground, &mut signals));
+            let over = runtime.block_on(accept(&mut listener, &mut life, &mut ground, &mut stops));
             if let Ok(Over::Differs(difference)) = &over {
                 difference::keep(&ground.data, difference, &ground.env)?;
                 let message = reason(&Ended::Differs(*difference));
@@ -566,7 +567,7 @@ impl Server {
                 ));
             }
             let starting = Starting::on(&runtime, listener.clone(), NOT_THERE_YET);
-            match life.next(ended, &runtime, &mut ground, &mut signals)? {
+            match life.next(ended, &runtime, &mut ground, &mut stops)? {
                 Some(next) => life = next,
                 None => return Ok(Stopped::Clean),
             }
@@ -575,7 +576,7 @@ impl Server {
         let Life { database, following, collector, .. } = life;
         collector.into_iter().for_each(Collector::end);
         if ground.config.flush_at_stop && matches!(result, Ok(Over::Stop)) {
-            flush_tables(&runtime, &database, signals.come());
+            flush_tables(&runtime, &database, stops.next());
         }
         let closed = match following {
             Some(following) => following.close(&runtime),
@@ -593,7 +594,7 @@ async fn accept(
     listener: &mut Option<Arc<TcpListener>>,
     life: &mut Life,
     ground: &mut Ground,
-    signals: &mut Signals,
+    stops: &mut StopRequests,
 ) -> Result<Over, ServeError> {
     let Ground { config, env, stage, healing, .. } = ground;
     let Some(accepting) = listener.clone() else { return Ok(Over::Stop) };
@@ -661,7 +662,7 @@ async fn accept(
             },
             // A panic in a connection ended that connection alone (V3).
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            () = signals.come() => break Ok(Over::Stop),
+            () = stops.next() => break Ok(Over::Stop),
         }
     };
     drop(accepting);

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use collie_env::Env;
+
 /// Where the process's threads are.
 const TASKS: &str = "/proc/self/task";
 
@@ -38,18 +40,28 @@ impl Waited {
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RunQueue {
     /// Of each apply thread: its file, and what that said last.
     threads: Vec<(PathBuf, Waited)>,
+    /// The operating system runs threads as it likes, not a simulation.
+    is_real: bool,
 }
 
 impl RunQueue {
+    /// Looks at the threads of this process; in a simulated environment, which only looks real to the system, nothing is known.
+    pub(super) fn of(env: &Env) -> Self {
+        Self { threads: Vec::new(), is_real: env.files.is_real() }
+    }
+
     /// Returns the longest mean wait of an apply thread since the last call, in us. `None`: it is not known, since this is the first call,
     /// the system does not say, or a thread has ended.
     ///
     /// Cost: a small read of the kernel's for each thread; at first, and after a thread has ended, one for each thread of the process.
     pub(super) fn longest_us(&mut self) -> Option<f64> {
+        if !self.is_real {
+            return None;
+        }
         let mut longest_us = 0.0_f64;
         for (file, before) in &mut self.threads {
             let Some(now) = read(file) else {
@@ -117,7 +129,7 @@ mod tests {
         };
         let thread = thread.spawn(work).expect("a thread");
         named.recv().expect("it runs under its name");
-        let mut queue = RunQueue::default();
+        let mut queue = RunQueue::of(&Env::real());
         assert_eq!(queue.longest_us(), None, "the first look");
         let says = fs::read_to_string("/proc/self/schedstat").is_ok();
         assert_eq!(queue.longest_us().is_some(), says);

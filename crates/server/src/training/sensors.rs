@@ -104,7 +104,7 @@ impl Sensors {
         reads: Arc<ReadRunner>,
         env: Env,
     ) -> Self {
-        let (run_queue, before) = (RunQueue::default(), Look::default());
+        let (run_queue, before) = (RunQueue::of(&env), Look::default());
         let mut sensors = Self { replica, target, training, reads, env, run_queue, before, offered_us_per_s: 0.0 };
         sensors.before = sensors.look();
         sensors

@@ -1,0 +1,54 @@
+//! [`StopRequests`]: whatever asks a server to stop in order: signals, or the program that it runs in.
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+
+use crate::ServeError;
+
+/// Where requests come from.
+pub(crate) enum StopRequests {
+    /// SIGTERM and SIGINT.
+    Signals { terminate: Signal, interrupt: Signal },
+    /// The program that it runs in: each time that it sends `true`.
+    Program(watch::Receiver<bool>),
+}
+
+impl StopRequests {
+    /// Catches signals from now on, in a runtime.
+    ///
+    /// # Errors
+    /// They cannot be caught.
+    pub(crate) fn catch() -> Result<Self, ServeError> {
+        let catching = |kind| {
+            signal(kind).map_err(|source| ServeError::Io { operation: "catch", what: "signals".to_owned(), source })
+        };
+        Ok(Self::Signals {
+            terminate: catching(SignalKind::terminate())?,
+            interrupt: catching(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses none.
+    pub(crate) async fn next(&mut self) {
+        match self {
+            Self::Signals { terminate, interrupt } => tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            },
+            Self::Program(asked) => {
+                while asked.changed().await.is_ok() {
+                    if *asked.borrow_and_update() {
+                        return;
+                    }
+                }
+                // Without the sender, nothing asks any more.
+                std::future::pending().await
+            }
+        }
+    }
+}
