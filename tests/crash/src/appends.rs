@@ -129,7 +129,7 @@ pub(crate) fn mix(name: &str) -> Result<Mix, String> {
 const TELLING_TRANSACTIONS: u64 = 2_000;
 
 /// A server under load that ends no transaction for so long has stopped.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(400);
 
 /// What was done in all rounds.
 #[derive(Debug, Default)]

@@ -11,9 +11,9 @@
 //!
 //! The seed fixes what is tried, not how it meets.
 
-mod load;
+pub(crate) mod load;
 pub(crate) mod nodes;
-mod oracle;
+pub(crate) mod oracle;
 #[cfg(feature = "planted-bugs")]
 pub(crate) mod rules;
 
@@ -31,9 +31,10 @@ use crate::{
     bank,
     random::Random,
     report::{Figures, Report},
+    trio::{COUNT, Trio as _},
 };
-use load::{Level, Load};
-use nodes::{COUNT, Nodes, TICK, Words, is_over};
+use load::{Habits, Level, Load};
+use nodes::{Nodes, TICK, Words, is_over};
 use oracle::{Counts, Oracle};
 
 /// Cycles of one round.
@@ -185,11 +186,11 @@ fn play(
 impl Round<'_> {
     /// Breaks something, promotes somebody, and checks what is left.
     fn cycle(&mut self, random: &mut Random, total: &mut Total) -> anyhow::Result<Counts> {
-        let mut load = Load::start(self.nodes.ports(), self.sessions, random);
+        let mut load = Load::start(self.nodes.places(), Habits::RESTLESS, self.sessions, random);
         load.add_writers(WRITERS[0], random);
         if self.plan.points {
             self.arm(random)?;
-            load.look_at(self.nodes.ports());
+            load.look_at(self.nodes.places());
         }
         // The moment is the experiment itself.
         thread::sleep(Duration::from_millis(100 + random.below(400)));
@@ -210,7 +211,7 @@ impl Round<'_> {
         thread::sleep(Duration::from_millis(100 + random.below(400)));
         self.nodes.heal()?;
         self.nodes.start_dead()?;
-        load.look_at(self.nodes.ports());
+        load.look_at(self.nodes.places());
         self.until_more(&load, before)?;
         self.sessions = self.end(load)?;
         self.leader = self.nodes.settle()?;
@@ -282,7 +283,7 @@ impl Round<'_> {
                 // Nobody else can be asked, or the one that has come further is the broken one.
                 self.nodes.heal()?;
                 self.nodes.start_dead()?;
-                load.look_at(self.nodes.ports());
+                load.look_at(self.nodes.places());
                 if let [leader] = self.nodes.leading()[..]
                     && leader != self.leader
                 {
@@ -308,7 +309,7 @@ impl Round<'_> {
             if looks % 50 == 0 && self.nodes.leading().is_empty() {
                 self.nodes.start_dead()?;
                 let _tried_again_later = self.nodes.promote(looks / 50 % COUNT);
-                load.look_at(self.nodes.ports());
+                load.look_at(self.nodes.places());
             }
             ensure!(!is_over(start_ns), "no commit is answered any more: {:?} lead", self.nodes.leading());
             thread::sleep(TICK);

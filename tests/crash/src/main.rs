@@ -49,6 +49,7 @@ mod random;
 mod report;
 mod server;
 mod storm;
+mod trio;
 mod upgrade;
 mod visitor;
 

@@ -3,7 +3,7 @@
 
 use std::{
     fs::OpenOptions,
-    io::{self, Write},
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
@@ -20,14 +20,19 @@ const WORD: usize = 32;
 /// Bytes of a key's id.
 const ID_BYTES: usize = 8;
 
+/// Returns what is in the file of the key.
+pub fn key_text() -> String {
+    let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits + "\n"
+}
+
 /// Writes the file of the key to `path`, with mode 0600, if there is none.
 ///
 /// # Errors
 /// The disk's.
 pub fn plant_key(path: &Path) -> io::Result<()> {
-    let digits: String = SECRET.iter().map(|byte| format!("{byte:02x}")).collect();
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(mut file) => writeln!(file, "{digits}"),
+        Ok(mut file) => file.write_all(key_text().as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(error),
     }

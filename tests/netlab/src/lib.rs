@@ -21,6 +21,6 @@ mod port;
 mod proxy;
 
 pub use forger::{Forge, Forger, Sealed};
-pub use key::plant_key;
+pub use key::{key_text, plant_key};
 pub use port::Port;
 pub use proxy::{Direction, Proxy, Weather};

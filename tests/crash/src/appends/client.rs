@@ -29,7 +29,7 @@ const HOT_LISTS: u64 = 2;
 /// A list that was appended to this often is left, and a new one begun: reads stay short.
 const APPENDS_MAX: u32 = 40;
 /// A statement that takes longer has been forgotten by the server.
-const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '30s'";
+const STATEMENT_TIMEOUT: &str = "SET statement_timeout = '300s'";
 
 /// Makes the tables, once.
 pub(crate) fn create(client: &mut postgres::Client) -> Result<(), postgres::Error> {

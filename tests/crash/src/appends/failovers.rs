@@ -22,9 +22,10 @@ use super::{
     standby::SESSIONS,
 };
 use crate::{
-    failover::nodes::{COUNT, Nodes, Words},
+    failover::nodes::{Nodes, Words},
     journal::Outcome,
     random::Random,
+    trio::{COUNT, Trio as _},
 };
 
 /// Connections to each replica.

@@ -2,8 +2,11 @@
 //!
 //! A session is one connection to one node: what it was told is in its journal, outside of every server. Where a node leads that was cut
 //! off, its sessions stay with it until it lets them go.
+//!
+//! One more client looks at snapshots on all of them: one that is none ends the run.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,11 +19,11 @@ use collie_engine::kv::Token;
 use parking_lot::Mutex;
 use postgres::{Client, Config, NoTls};
 
-use super::nodes::COUNT;
 use crate::{
     bank,
     journal::{Journal, Outcome},
     random::Random,
+    trio::{COUNT, NAMES},
 };
 
 /// A statement that fails so changed nothing: the transaction is not there. After any other error it may be.
@@ -56,10 +59,13 @@ impl Level {
         }
     }
 
-    /// Whether what was answered survives any failover. That which replicas have only written does as long as no machine loses power,
-    /// and none does here.
-    const fn is_kept(self) -> bool {
-        matches!(self, Self::Write | Self::Flush | Self::Apply)
+    /// Whether what was answered survives any failover. That which replicas have only written does as long as no machine loses power.
+    const fn is_kept(self, power_fails: bool) -> bool {
+        match self {
+            Self::Flush | Self::Apply => true,
+            Self::Write => !power_fails,
+            Self::Off | Self::Local => false,
+        }
     }
 }
 
@@ -81,10 +87,35 @@ pub(crate) struct Seen {
     pub(crate) seq: u64,
 }
 
+/// How clients work, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Habits {
+    /// How long a writer pauses behind a transaction, at the most; readers behind a look as well.
+    pub(crate) pause: Duration,
+    /// Machines lose power.
+    pub(crate) power_fails: bool,
+}
+
+impl Habits {
+    /// No pauses, and power that lasts.
+    pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false };
+
+    fn pause(&self, random: &mut Random) {
+        if let Ok(most_us @ 1..) = u64::try_from(self.pause.as_micros()) {
+            thread::sleep(Duration::from_micros(random.below(most_us)));
+        }
+    }
+}
+
 /// What all clients share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
-    ports: Mutex<[Option<u16>; COUNT]>,
+    habits: Habits,
+    places: Mutex<[Option<SocketAddr>; COUNT]>,
+    /// What no snapshot shows, and one did.
+    wrong: Mutex<Option<String>>,
+    /// Snapshots that were looked at.
+    snapshots: AtomicU64,
     stop: AtomicBool,
     /// The number of the last session.
     sessions: AtomicU64,
@@ -96,19 +127,25 @@ pub(crate) struct Load {
     shared: Arc<Shared>,
     writers: Vec<JoinHandle<Vec<Session>>>,
     readers: Vec<JoinHandle<Vec<Seen>>>,
+    auditor: JoinHandle<()>,
 }
 
 impl Load {
     /// Starts a reader for each node; sessions get numbers from `first` on.
-    pub(crate) fn start(ports: [Option<u16>; COUNT], first: u64, random: &mut Random) -> Self {
-        let shared = Arc::new(Shared::default());
-        *shared.ports.lock() = ports;
-        shared.sessions.store(first, Ordering::SeqCst);
+    pub(crate) fn start(places: [Option<SocketAddr>; COUNT], habits: Habits, first: u64, random: &mut Random) -> Self {
+        let (wrong, snapshots, stop, acknowledged) = Default::default();
+        let (places, sessions) = (Mutex::new(places), AtomicU64::new(first));
+        let shared = Arc::new(Shared { habits, places, wrong, snapshots, stop, sessions, acknowledged });
         let readers = (0..COUNT).map(|node| {
             let (shared, random) = (shared.clone(), Random::new(random.next()));
             thread::spawn(move || read(&shared, node, random))
         });
-        Self { readers: readers.collect(), shared, writers: Vec::new() }
+        let readers = readers.collect();
+        let auditor = {
+            let (shared, random) = (shared.clone(), Random::new(random.next()));
+            thread::spawn(move || audit(&shared, random))
+        };
+        Self { readers, auditor, shared, writers: Vec::new() }
     }
 
     /// Adds writers, one for each level in turn, that look for whoever leads.
@@ -121,8 +158,8 @@ impl Load {
     }
 
     /// Tells where nodes are now.
-    pub(crate) fn look_at(&self, ports: [Option<u16>; COUNT]) {
-        *self.shared.ports.lock() = ports;
+    pub(crate) fn look_at(&self, places: [Option<SocketAddr>; COUNT]) {
+        *self.shared.places.lock() = places;
     }
 
     /// Returns how many commits were answered.
@@ -137,13 +174,20 @@ impl Load {
 
     /// Returns whether all of them have come to an end.
     pub(crate) fn has_ended(&self) -> bool {
-        self.writers.iter().all(JoinHandle::is_finished) && self.readers.iter().all(JoinHandle::is_finished)
+        self.writers.iter().all(JoinHandle::is_finished)
+            && self.readers.iter().all(JoinHandle::is_finished)
+            && self.auditor.is_finished()
+    }
+
+    /// Returns how many snapshots were looked at.
+    pub(crate) fn snapshots(&self) -> u64 {
+        self.shared.snapshots.load(Ordering::SeqCst)
     }
 
     /// Waits for all; returns what writers were told and readers saw, and the number of the last session.
     ///
     /// # Errors
-    /// A client panicked.
+    /// A client panicked; a snapshot was none.
     pub(crate) fn end(self) -> anyhow::Result<(Vec<Session>, Vec<Seen>, u64)> {
         let (mut sessions, mut seen) = (Vec::new(), Vec::new());
         let panicked = || anyhow::anyhow!("a client panicked");
@@ -153,13 +197,22 @@ impl Load {
         for reader in self.readers {
             seen.extend(reader.join().map_err(|_| panicked())?);
         }
+        self.auditor.join().map_err(|_| panicked())?;
+        if let Some(wrong) = self.shared.wrong.lock().take() {
+            anyhow::bail!("{wrong}");
+        }
         Ok((sessions, seen, self.shared.sessions.load(Ordering::SeqCst)))
     }
 }
 
-fn config(port: u16) -> Config {
+fn config(place: SocketAddr) -> Config {
     let mut config = Config::new();
-    config.host("127.0.0.1").port(port).user("collie").dbname("collie").connect_timeout(Duration::from_secs(5));
+    config
+        .host(&place.ip().to_string())
+        .port(place.port())
+        .user("collie")
+        .dbname("collie")
+        .connect_timeout(Duration::from_secs(5));
     config
 }
 
@@ -168,8 +221,8 @@ fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session>
     let mut sessions = Vec::new();
     let mut node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
     while !shared.stop.load(Ordering::SeqCst) {
-        let port = shared.ports.lock()[node];
-        match port.and_then(|port| session(shared, port, node, level, &mut random)) {
+        let place = shared.places.lock()[node];
+        match place.and_then(|place| session(shared, place, node, level, &mut random)) {
             Some(session) => sessions.push(session),
             None => thread::sleep(LOOK_EVERY),
         }
@@ -179,10 +232,10 @@ fn write(shared: &Arc<Shared>, level: Level, mut random: Random) -> Vec<Session>
 }
 
 /// Writes to one node until it breaks off; `None`: it does not lead.
-fn session(shared: &Shared, port: u16, node: usize, level: Level, random: &mut Random) -> Option<Session> {
+fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random: &mut Random) -> Option<Session> {
     let unconfirmed = Arc::new(AtomicBool::new(false));
     let warned = unconfirmed.clone();
-    let mut config = config(port);
+    let mut config = config(place);
     config.notice_callback(move |notice| warned.store(notice.code().code() == "01000", Ordering::SeqCst));
     let mut client = config.connect(NoTls).ok()?;
     if client.query_one("SELECT pg_is_in_recovery()", &[]).ok()?.get(0) {
@@ -190,8 +243,14 @@ fn session(shared: &Shared, port: u16, node: usize, level: Level, random: &mut R
     }
     client.batch_execute(&format!("SET synchronous_commit = {}", level.name())).ok()?;
     let number = shared.sessions.fetch_add(1, Ordering::SeqCst) + 1;
-    let mut session = Session { node, level, journal: Journal::new(number, level.is_kept()), tokens: Vec::new() };
+    let mut session = Session {
+        node,
+        level,
+        journal: Journal::new(number, level.is_kept(shared.habits.power_fails)),
+        tokens: Vec::new(),
+    };
     while !shared.stop.load(Ordering::SeqCst) {
+        shared.habits.pause(random);
         let seq = session.journal.intend();
         let roll_back = random.below(16) == 0;
         match bank::transaction(&mut client, number, seq, roll_back, random) {
@@ -223,12 +282,47 @@ fn session(shared: &Shared, port: u16, node: usize, level: Level, random: &mut R
 /// its own log has, of which it does not know yet how much others have.
 fn read(shared: &Arc<Shared>, node: usize, mut random: Random) -> Vec<Seen> {
     let mut seen = Vec::new();
-    let port = shared.ports.lock()[node];
-    let Some(mut client) = port.and_then(|port| config(port).connect(NoTls).ok()) else { return seen };
+    let place = shared.places.lock()[node];
+    let Some(mut client) = place.and_then(|place| config(place).connect(NoTls).ok()) else { return seen };
     while !shared.stop.load(Ordering::SeqCst) && look(shared, &mut client, node, &mut seen, &mut random).is_ok() {
         thread::sleep(LOOK_EVERY / 4);
+        shared.habits.pause(&mut random);
     }
     seen
+}
+
+/// What is equal in every snapshot: each transaction adds its amount to all four.
+const SUMS: &str = "SELECT (SELECT sum(abalance)::bigint FROM accounts), (SELECT sum(tbalance)::bigint FROM tellers), \
+                    (SELECT sum(bbalance)::bigint FROM branches), coalesce((SELECT sum(delta)::bigint FROM history), 0)";
+
+/// Looks at one snapshot after the other, on every node, whatever it is: four tables agree in each, and still do when they are read again.
+fn audit(shared: &Shared, mut random: Random) {
+    while !shared.stop.load(Ordering::SeqCst) {
+        let node = usize::try_from(random.below(COUNT as u64)).unwrap_or_default();
+        let place = shared.places.lock()[node];
+        let sums = place.and_then(|place| sums_of_a_snapshot(place, &mut random).ok());
+        if let Some([first, second]) = sums {
+            shared.snapshots.fetch_add(1, Ordering::SeqCst);
+            if first != second || first.iter().any(|sum| *sum != first[0]) {
+                let text = format!("{} shows a snapshot with the sums {first:?}, then {second:?}", NAMES[node]);
+                shared.wrong.lock().get_or_insert(text);
+            }
+        }
+        thread::sleep(LOOK_EVERY);
+        shared.habits.pause(&mut random);
+    }
+}
+
+fn sums_of_a_snapshot(place: SocketAddr, random: &mut Random) -> Result<[[i64; 4]; 2], postgres::Error> {
+    let mut client = config(place).connect(NoTls)?;
+    client.batch_execute("SET statement_timeout = '20s'; BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+    let mut sums = || {
+        let row = client.query_one(SUMS, &[])?;
+        Ok([row.try_get(0)?, row.try_get(1)?, row.try_get(2)?, row.try_get(3)?])
+    };
+    let first = sums()?;
+    thread::sleep(Duration::from_millis(random.below(20)));
+    Ok([first, sums()?])
 }
 
 /// Notes the newest transaction of a session, if the node follows still when the statement ends: its snapshot is older.

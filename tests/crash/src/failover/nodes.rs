@@ -4,23 +4,21 @@
 //! node can be cut off in one direction or in both; clients connect past them.
 
 use std::{
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
 use anyhow::{Context, bail, ensure};
-use collie_env::{Clock, RealClock};
+use collie_env::{Clock, Env, RealClock};
 use collie_netlab::{Direction, Port, Proxy, plant_key};
 use postgres::{Client, NoTls};
 
-use crate::server::Server;
-
-/// How many nodes there are.
-pub(crate) const COUNT: usize = 3;
-
-/// Their slots.
-pub(crate) const NAMES: [&str; COUNT] = ["a", "b", "c"];
+use crate::{
+    server::Server,
+    trio::{COUNT, NAMES, NotYet, Trio},
+};
 
 /// How long something is waited for that must come, on a machine that is busy with something else.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,9 +38,6 @@ pub(crate) struct Words {
     /// Settings of all of them.
     pub(crate) settings: Vec<String>,
 }
-
-/// A node that was promoted, or why none was.
-pub(crate) type Promotion = Result<usize, String>;
 
 /// See the module's documentation.
 pub(crate) struct Nodes {
@@ -75,11 +70,6 @@ impl Nodes {
         let servers = (0..COUNT).map(|_| None).collect();
         let (dir, rings) = (dir.to_owned(), rings.to_owned());
         Ok(Self { words, dir, rings, listening, proxies, servers, frozen: [false; COUNT], died: 0 })
-    }
-
-    /// Returns a node's data directory.
-    pub(crate) fn data(&self, node: usize) -> PathBuf {
-        self.dir.join(NAMES[node])
     }
 
     fn log(&self, node: usize) -> PathBuf {
@@ -140,8 +130,9 @@ impl Nodes {
     }
 
     /// Returns where clients reach each node.
-    pub(crate) fn ports(&self) -> [Option<u16>; COUNT] {
-        std::array::from_fn(|node| self.servers[node].as_ref().map(Server::port))
+    pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
+        let place = |server: &Server| SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
+        std::array::from_fn(|node| self.servers[node].as_ref().map(place))
     }
 
     /// Hands a node's process out; it counts as dead.
@@ -193,47 +184,6 @@ impl Nodes {
         Ok(())
     }
 
-    /// Connects to a node that answers.
-    ///
-    /// # Errors
-    /// It is not there, frozen, or has no database for now.
-    pub(crate) fn connect(&self, node: usize) -> anyhow::Result<Client> {
-        ensure!(!self.frozen[node], "{} is frozen", NAMES[node]);
-        let server = self.servers[node].as_ref().with_context(|| format!("{} does not run", NAMES[node]))?;
-        let mut config = server.config();
-        config.connect_timeout(Duration::from_secs(10));
-        config.connect(NoTls).with_context(|| format!("cannot connect to {}", NAMES[node]))
-    }
-
-    /// Returns those that say that they lead.
-    pub(crate) fn leading(&self) -> Vec<usize> {
-        let leads = |node: &usize| {
-            let asked = self
-                .connect(*node)
-                .and_then(|mut client| Ok(client.query_one("SELECT pg_is_in_recovery()", &[])?.get::<_, bool>(0)));
-            asked.is_ok_and(|follows| !follows)
-        };
-        (0..COUNT).filter(leads).collect()
-    }
-
-    /// Asks a node to be promoted, and the one that it names instead if that has come further.
-    pub(crate) fn promote(&self, node: usize) -> Promotion {
-        let mut node = node;
-        for _ in 0..COUNT {
-            let mut client = self.connect(node).map_err(|error| format!("{error:#}"))?;
-            let refused = match client.query_one("SELECT pg_catalog.collie_promote(false)", &[]) {
-                Ok(_) => return Ok(node),
-                Err(error) => error.as_db_error().map_or(error.to_string(), |told| told.message().to_owned()),
-            };
-            let named = refused.split_once(" has come further").map(|(name, _)| name);
-            match named.and_then(|name| NAMES.iter().position(|other| *other == name)) {
-                Some(further) if further != node => node = further,
-                _ => return Err(format!("{}: {refused}", NAMES[node])),
-            }
-        }
-        Err("each names another".to_owned())
-    }
-
     /// Waits until exactly one leads and all have the same at one position; promotes one where nobody leads. Everything runs, nobody
     /// writes. Returns who leads.
     ///
@@ -267,43 +217,24 @@ impl Nodes {
             thread::sleep(TICK);
         }
     }
-
-    /// Compares all with the one that leads.
-    fn states(&self, leader: usize) -> Result<(), NotYet> {
-        let unequal = |why: String| Err(NotYet::Unequal(why));
-        let state = |node: usize| {
-            self.connect(node).and_then(|mut client| {
-                let state: String = client.query_one("SELECT collie_state_hash()", &[])?.get(0);
-                let (position, hash) = state.rsplit_once(':').context("position:hash")?;
-                Ok((position.to_owned(), hash.to_owned()))
-            })
-        };
-        let expected = match state(leader) {
-            Ok(state) => state,
-            Err(error) => return unequal(format!("{error:#}")),
-        };
-        for node in (0..COUNT).filter(|node| *node != leader) {
-            let (leads, follows) = (NAMES[leader], NAMES[node]);
-            match state(node) {
-                Err(error) => return unequal(format!("{error:#}")),
-                Ok(found) if found.1 == expected.1 => {}
-                Ok(found) if found.0 == expected.0 => {
-                    let text = format!("{leads} and {follows} differ at one position: {expected:?} and {found:?}");
-                    return Err(NotYet::Wrong(anyhow::anyhow!(text)));
-                }
-                Ok(found) => return unequal(format!("{leads} has {expected:?}, {follows} {found:?}")),
-            }
-        }
-        Ok(())
-    }
 }
 
-/// Why the nodes are not in one state.
-enum NotYet {
-    /// They may be, soon.
-    Unequal(String),
-    /// They never will be.
-    Wrong(anyhow::Error),
+impl Trio for Nodes {
+    fn connect(&self, node: usize) -> anyhow::Result<Client> {
+        ensure!(!self.frozen[node], "{} is frozen", NAMES[node]);
+        let server = self.servers[node].as_ref().with_context(|| format!("{} does not run", NAMES[node]))?;
+        let mut config = server.config();
+        config.connect_timeout(Duration::from_secs(10));
+        config.connect(NoTls).with_context(|| format!("cannot connect to {}", NAMES[node]))
+    }
+
+    fn data(&self, node: usize) -> PathBuf {
+        self.dir.join(NAMES[node])
+    }
+
+    fn env(&self, _node: usize) -> Env {
+        Env::real()
+    }
 }
 
 /// Returns whether what began then has taken too long.

@@ -12,7 +12,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::Path,
 };
 
@@ -20,16 +19,14 @@ use anyhow::{Context, bail, ensure};
 use collie_base::Lsn;
 use collie_engine::{Who, is_commit_record, kv::Token, log_dir_of};
 use collie_env::Env;
-use collie_wal::inspect;
+use collie_wal::{WalError, inspect};
 use postgres::Client;
 
-use super::{
-    load::{Level, Seen, Session},
-    nodes::{COUNT, NAMES, Nodes},
-};
+use super::load::{Level, Seen, Session};
 use crate::{
     bank,
     journal::{Journal, Outcome},
+    trio::{COUNT, NAMES, Trio},
 };
 
 /// Everything that clients were told in one database, and who led it.
@@ -65,7 +62,7 @@ impl Oracle {
     ///
     /// # Errors
     /// The first rule that does not hold.
-    pub(crate) fn check(&mut self, nodes: &Nodes, leader: usize) -> anyhow::Result<Counts> {
+    pub(crate) fn check(&mut self, nodes: &impl Trio, leader: usize) -> anyhow::Result<Counts> {
         let mut client = nodes.connect(leader)?;
         self.rules(nodes)?;
         self.money(&mut client)?;
@@ -81,9 +78,9 @@ impl Oracle {
     }
 
     /// R8 and R10.
-    fn rules(&mut self, nodes: &Nodes) -> anyhow::Result<()> {
+    fn rules(&mut self, nodes: &impl Trio) -> anyhow::Result<()> {
         for (node, name) in NAMES.iter().enumerate() {
-            let who = Who::read(&nodes.data(node), &Env::real()).context("whose a directory is")?;
+            let who = Who::read(&nodes.data(node), &nodes.env(node)).context("whose a directory is")?;
             let who = who.with_context(|| format!("{name} has no database"))?;
             for history in who.histories {
                 let (id, term) = (history.history.get(), history.term.get());
@@ -113,10 +110,10 @@ impl Oracle {
     }
 
     /// R13. Returns how many answered commits are gone, and how many commits were set aside.
-    fn lost(&self, client: &mut Client, nodes: &Nodes) -> anyhow::Result<(u64, u64)> {
+    fn lost(&self, client: &mut Client, nodes: &impl Trio) -> anyhow::Result<(u64, u64)> {
         let mut aside: Vec<BTreeSet<Lsn>> = Vec::new();
         for node in 0..COUNT {
-            aside.push(commits_aside(&nodes.data(node))?);
+            aside.push(commits_aside(&nodes.env(node), &nodes.data(node))?);
         }
         let mut lost = 0;
         for session in self.sessions.iter().filter(|session| !session.journal.sync) {
@@ -177,20 +174,12 @@ fn one_meaning_of_each_token(sessions: &[Session]) -> anyhow::Result<()> {
 }
 
 /// R2, R10: records at equal positions are equal.
-fn equal_records(nodes: &Nodes) -> anyhow::Result<()> {
-    let env = Env::real();
+fn equal_records(nodes: &impl Trio) -> anyhow::Result<()> {
     let mut logs = Vec::new();
     for (node, name) in NAMES.iter().enumerate() {
+        let env = nodes.env(node);
         let dir = log_dir_of(&nodes.data(node), &env).context("where a log is")?;
-        let found = inspect(&env, &dir).with_context(|| format!("the log of {name}"))?;
-        let mut records = BTreeMap::new();
-        for record in found.records(found.start()) {
-            let record = record.with_context(|| format!("the log of {name}"))?;
-            records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
-        }
-        // That of a node which was filled with a copy begins behind it.
-        let start = records.keys().next().copied().unwrap_or(found.end());
-        logs.push((start, found.end(), records));
+        logs.push(log_of(&env, &dir).with_context(|| format!("the log of {name}"))?);
     }
     let from = logs.iter().map(|(start, ..)| *start).max().unwrap_or(Lsn::ZERO);
     let until = logs.iter().map(|(_, end, _)| *end).min().unwrap_or(Lsn::ZERO);
@@ -216,17 +205,37 @@ fn equal_records(nodes: &Nodes) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where a log begins and ends, and each record by its position: where that ends, its tag, and a checksum of its body.
+type LogRecords = (Lsn, Lsn, BTreeMap<Lsn, (Lsn, u8, u32)>);
+
+/// Reads the log of a node, which goes on: what it gives up meanwhile is looked for again, further on.
+fn log_of(env: &Env, dir: &Path) -> anyhow::Result<LogRecords> {
+    'again: loop {
+        let found = inspect(env, dir)?;
+        let mut records = BTreeMap::new();
+        for record in found.records(found.start()) {
+            let record = match record {
+                Err(WalError::CursorLost { .. }) => continue 'again,
+                record => record?,
+            };
+            records.insert(record.lsn, (record.end, record.tag, collie_base::checksum::crc32c(&record.body)));
+        }
+        // That of a node which was filled with a copy begins behind it.
+        let start = records.keys().next().copied().unwrap_or(found.end());
+        return Ok((start, found.end(), records));
+    }
+}
+
 /// Returns where the commits end that a node has set aside.
-fn commits_aside(data: &Path) -> anyhow::Result<BTreeSet<Lsn>> {
+fn commits_aside(env: &Env, data: &Path) -> anyhow::Result<BTreeSet<Lsn>> {
     let mut commits = BTreeSet::new();
-    let Ok(found) = fs::read_dir(data.join("diverged")) else { return Ok(commits) };
-    for entry in found {
-        let (dir, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
-        let name = name.to_string_lossy();
+    let Ok(found) = env.files.list(&data.join("diverged")) else { return Ok(commits) };
+    for name in found {
+        let dir = data.join("diverged").join(&name);
         let from = name.strip_prefix("from-").and_then(|rest| rest.split_once("-to-")).map(|(from, _)| from);
         let Some(Ok(from)) = from.map(|from| u64::from_str_radix(from, 16)) else { continue };
         let from = Lsn::new(from);
-        let log = inspect(&Env::real(), &dir).with_context(|| format!("{}", dir.display()))?;
+        let log = inspect(env, &dir).with_context(|| format!("{}", dir.display()))?;
         let records = log.records(from.max(log.start())).filter_map(Result::ok);
         let commits_of = records.filter(|record| record.lsn >= from && is_commit_record(record.tag));
         commits.extend(commits_of.map(|record| record.end));

@@ -25,7 +25,8 @@ use anyhow::{Context, bail, ensure};
 use collie_env::{Clock, RealClock};
 use postgres::{Client, NoTls, types::FromSqlOwned};
 
-use super::nodes::{NAMES, Nodes, TICK, Words, is_over};
+use super::nodes::{Nodes, TICK, Words, is_over};
+use crate::trio::{NAMES, Trio as _};
 
 /// How long it is looked whether what must not come does. What a mistake lets through comes in a few milliseconds.
 const WATCH: Duration = Duration::from_millis(1500);
@@ -100,7 +101,7 @@ impl Ground<'_> {
 
 /// A client, and whether it was warned since that was last asked.
 fn warned(nodes: &Nodes, node: usize, level: &str) -> anyhow::Result<(Client, Arc<AtomicBool>)> {
-    let port = nodes.ports()[node].context("it runs")?;
+    let port = nodes.places()[node].context("it runs")?.port();
     let warned = Arc::new(AtomicBool::new(false));
     let hears = warned.clone();
     let mut config = postgres::Config::new();
