@@ -25,6 +25,8 @@
 //!
 //! `night`: all of these in turns, for as long as it is given, and a table of what they came to.
 //!
+//! `cluster`: three servers in one process, over a simulated network, disk and clock, determined by a seed.
+//!
 //! `failover`: three real servers under kills, freezes and cuts of the network, one promoted after the other: what was answered at a level
 //! that replicas confirm is never lost, and what is lost of the others was set aside.
 #![forbid(unsafe_code)]
@@ -32,6 +34,7 @@
 mod appends;
 mod bank;
 mod bitrot;
+mod cluster;
 mod failover;
 mod histories;
 mod iofault;
@@ -306,6 +309,31 @@ enum Command {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Break three simulated servers at random for hours of simulated time, compare with the journal, repeat by the seed.
+    Cluster {
+        /// How many clusters, each in a process of its own.
+        #[arg(long, default_value_t = 10)]
+        runs: u64,
+        /// The first one's; it decides everything.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Simulated minutes of each.
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+        /// A mistake that the servers make in this run, which must fail.
+        #[cfg(feature = "planted-bugs")]
+        #[arg(long)]
+        plant: Option<String>,
+        /// Only faults of these kinds, all of them; a run draws its kinds otherwise.
+        #[arg(long, value_delimiter = ',')]
+        kinds: Vec<cluster::faults::Kind>,
+        /// Run the one cluster in this process.
+        #[arg(long, hide = true)]
+        inside: bool,
+        /// Show what servers print.
+        #[arg(long)]
+        echo: bool,
+    },
     /// Break three servers that know each other, one of them leading, promote another, compare with the journal.
     Failover {
         /// How often.
@@ -470,6 +498,21 @@ fn main() -> ExitCode {
             let server = if points { planted::program() } else { server };
             let plan = failover::Plan { cycles, seed, server, points };
             (failover::run(&plan), plan.to_string())
+        }
+        Command::Cluster {
+            runs,
+            seed,
+            minutes,
+            #[cfg(feature = "planted-bugs")]
+            plant,
+            kinds,
+            inside,
+            echo,
+        } => {
+            #[cfg(not(feature = "planted-bugs"))]
+            let plant = None;
+            let plan = cluster::Plan { runs, seed, minutes, kinds, plant, inside, echo };
+            (cluster::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]
         Command::ReplicaRules { rule, plant } => {

@@ -12,6 +12,7 @@
 //! Checked by the tests here: random acknowledgements, against what was acknowledged; two candidates at once.
 
 use collie_base::{Lsn, Term};
+use collie_sync::mutant;
 
 /// How far a node has come: what was promised is compared by it, the term first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,7 +96,9 @@ impl Ballot {
             return Outcome::Short { have, needed: self.needed };
         }
         match self.votes.iter().max_by_key(|vote| vote.reach) {
-            Some(ahead) if ahead.reach > self.own => Outcome::Behind { ahead: ahead.clone() },
+            Some(ahead) if ahead.reach > self.own && !mutant!("VOTE_REACH_IGNORED") => {
+                Outcome::Behind { ahead: ahead.clone() }
+            }
             _ => Outcome::Won,
         }
     }

@@ -1,0 +1,308 @@
+//! `cluster`: three whole servers with their clients in one process, over a simulated network, disk, clock and order of threads, all of which
+//! the seed determines: hours of a cluster's life in minutes, and every violation again by its seed.
+//!
+//! The servers are the product's own code from the socket to the disk (`collie_simkernel` has what is under it). A run draws which kinds of
+//! faults it has and how often they come (`faults.rs`), and goes in rounds: clients write at every level of `synchronous_commit` and read on
+//! replicas while faults come; then everything is mended, the clients stop, and the nodes have to come to one state, in which everything that
+//! clients were told is looked for (`failover/oracle.rs`). Snapshots are looked at all the while, on every node.
+//!
+//! Each run is a process of its own, which ends with it: threads of servers that were killed are never cleared away.
+
+pub(crate) mod disk;
+pub(crate) mod faults;
+pub(crate) mod nodes;
+
+use std::{fmt, process::Command, thread, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum as _;
+use collie_env::{Clock, RealClock};
+use collie_simkernel::Options;
+use nix::sys::personality;
+
+use self::{
+    faults::{Faults, Kind},
+    nodes::{Nodes, View},
+};
+use crate::{
+    bank,
+    failover::{
+        load::{Habits, Load},
+        oracle::{Counts, Oracle},
+    },
+    random::Random,
+    report::{Figures, Report},
+    trio::{COUNT, NAMES, NotYet, Trio as _},
+};
+
+/// Rounds of one run.
+const ROUNDS: u64 = 3;
+
+/// How long what must come is waited for once nothing is broken any more, of simulated time.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long a node may take to answer, or to be promoted.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// Writers of each round.
+const WRITERS: usize = 5;
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) runs: u64,
+    pub(crate) seed: u64,
+    /// Simulated minutes of each run.
+    pub(crate) minutes: u64,
+    /// The only kinds of faults, if there are any.
+    pub(crate) kinds: Vec<Kind>,
+    /// A mistake that the servers make.
+    pub(crate) plant: Option<String>,
+    /// This process is the one run of its plan.
+    pub(crate) inside: bool,
+    /// What servers print is shown as it comes.
+    pub(crate) echo: bool,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cluster --runs {} --seed {} --minutes {}", self.runs, self.seed, self.minutes)?;
+        if !self.kinds.is_empty() {
+            write!(f, " --kinds {}", self.kinds())?;
+        }
+        self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
+    }
+}
+
+impl Plan {
+    /// The kinds as the command takes them.
+    fn kinds(&self) -> String {
+        let names = self.kinds.iter().filter_map(|kind| kind.to_possible_value());
+        names.map(|name| name.get_name().to_owned()).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What one run came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Total {
+    figures: Figures,
+    counts: Counts,
+}
+
+/// Runs the plan; an error is a violation.
+pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
+    if plan.inside {
+        return one(plan);
+    }
+    let start_ns = RealClock.now_ns();
+    // Where things lie in memory decides the order of some maps.
+    let persona = personality::get()? | personality::Persona::ADDR_NO_RANDOMIZE;
+    personality::set(persona).context("cannot have runs lie at the same addresses")?;
+    let mut all = Figures::default();
+    for seed in (plan.seed..).take(usize::try_from(plan.runs)?) {
+        let written = tempfile::NamedTempFile::new()?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["cluster", "--inside", "--runs", "1", "--seed", &seed.to_string()]);
+        command.args(["--minutes", &plan.minutes.to_string()]).arg("--figures").arg(written.path());
+        plan.plant.iter().for_each(|mistake| _ = command.args(["--plant", mistake]));
+        if !plan.kinds.is_empty() {
+            command.args(["--kinds", &plan.kinds()]);
+        }
+        if plan.echo {
+            command.arg("--echo");
+        }
+        let output = command.output().context("cannot start a run")?;
+        let [said, complained] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        if plan.echo {
+            eprint!("{complained}");
+        }
+        ensure!(output.status.success(), "seed {seed}: {}\n{}", output.status, complained.trim_end());
+        println!("{}", said.trim_end());
+        all.add(Figures::read(written.path())?);
+    }
+    let (passed, minutes) = (Duration::from_nanos(RealClock.now_ns() - start_ns), plan.runs * plan.minutes);
+    let words = format!(
+        "cluster: {} runs of {} simulated minutes; {} faults, {} kills, {} power cuts, {} promotions; {} acknowledged: all oracles hold; {:.1} s, \
+         {:.0} simulated seconds in each",
+        plan.runs,
+        plan.minutes,
+        all.cycles,
+        all.kills,
+        all.cuts,
+        all.promotions,
+        all.acknowledged,
+        passed.as_secs_f64(),
+        minutes as f64 * 60.0 / passed.as_secs_f64().max(0.001)
+    );
+    Ok(Report::new(words, all))
+}
+
+/// The run of this process.
+fn one(plan: &Plan) -> anyhow::Result<Report> {
+    #[cfg(feature = "planted-bugs")]
+    plan.plant.iter().for_each(|mistake| collie_sync::plant(mistake));
+    let mut random = Random::new(plan.seed);
+    let preempted_one_in = [0, 4, 16, 64, 256][usize::try_from(random.below(5))?];
+    let options = Options { preempted_one_in, echoes: plan.echo, ..Options::default() };
+    let ended = collie_simkernel::run(random.next(), options, || play(plan, &mut random));
+    let total = ended.result?;
+    let words = format!(
+        "cluster --seed {}: {:.0} s, {} faults, {} kills, {} power cuts, {} promotions, acknowledged {:?}, {} lost of local and off, {} set aside, \
+         {} seen on replicas; {} turns, trace {:016x}",
+        plan.seed,
+        ended.passed.as_secs_f64(),
+        total.figures.cycles,
+        total.figures.kills,
+        total.figures.cuts,
+        total.figures.promotions,
+        total.counts.acknowledged,
+        total.counts.lost,
+        total.counts.set_aside,
+        total.counts.seen,
+        ended.turns,
+        ended.trace
+    );
+    Ok(Report::new(words, total.figures))
+}
+
+/// One cluster, and what is done to it.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Nodes,
+    pub(crate) random: Random,
+    pub(crate) figures: Figures,
+    oracle: Oracle,
+    sessions: u64,
+}
+
+fn play(plan: &Plan, random: &mut Random) -> anyhow::Result<Total> {
+    let mut random = Random::new(random.next());
+    let mut faults = Faults::draw(&plan.kinds, &mut random);
+    let nodes = Nodes::new(faults.settings(&mut random), faults.sync_us, &mut random)?;
+    let mut cluster = Cluster { nodes, random, figures: Figures::default(), oracle: Oracle::default(), sessions: 0 };
+    let played = cluster.play(plan, &mut faults);
+    played.map_err(|error| {
+        let (console, at_ns) = (cluster.nodes.console(), collie_simkernel::now_ns());
+        error.context(format!("{faults:?}\n{console}\nat {:.6} s", at_ns as f64 / 1e9))
+    })
+}
+
+impl Cluster {
+    fn play(&mut self, plan: &Plan, faults: &mut Faults) -> anyhow::Result<Total> {
+        (0..COUNT).try_for_each(|node| self.nodes.start(node))?;
+        self.until("the first node to answer", |cluster| cluster.ask(|view| view.connect(0).is_ok()) == Some(true))?;
+        let made = self.ask(|view| bank::create(&mut view.connect(0)?)).context("no answer")?;
+        made.context("cannot make the tables")?;
+        self.settle()?;
+        let mut counts = Counts::default();
+        for round in 0..ROUNDS {
+            let length = Duration::from_secs(plan.minutes * 60) / u32::try_from(ROUNDS)?;
+            counts = self.round(length, faults).with_context(|| format!("round {round}"))?;
+        }
+        self.figures.acknowledged = counts.acknowledged.iter().sum();
+        self.figures.checked += self.figures.acknowledged + counts.seen;
+        Ok(Total { figures: self.figures, counts })
+    }
+
+    /// Breaks things for a while, mends them, and looks at what is left.
+    fn round(&mut self, length: Duration, faults: &mut Faults) -> anyhow::Result<Counts> {
+        let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power() };
+        let mut load = Load::start(self.nodes.places(), habits, self.sessions, &mut self.random);
+        load.add_writers(WRITERS, &mut self.random);
+        faults.come(self, length)?;
+        self.nodes.heal()?;
+        let before = load.acknowledged();
+        self.until("a commit to be answered once everything was mended", |_| load.acknowledged() > before)?;
+        load.stop();
+        self.until("clients to be answered", |_| load.has_ended())?;
+        self.figures.checked += load.snapshots();
+        let (sessions, seen, last) = load.end()?;
+        self.sessions = last;
+        self.oracle.heard(sessions, seen);
+        let leader = self.settle()?;
+        self.oracle.check(&self.nodes.view(), leader)
+    }
+
+    /// Asks the nodes something, as long as it takes them at the most that are not broken.
+    pub(crate) fn ask<T: Send + 'static>(&self, work: impl FnOnce(&View) -> T + Send + 'static) -> Option<T> {
+        self.nodes.view().within(ANSWER_TIME, work)
+    }
+
+    /// Returns those that say that they lead; none if one of them does not say anything.
+    pub(crate) fn leading(&self) -> Vec<usize> {
+        self.ask(View::leading).unwrap_or_default()
+    }
+
+    /// Has a node execute something; returns whether it did.
+    pub(crate) fn execute(&self, node: usize, sql: String) -> bool {
+        let executed =
+            self.ask(move |view| view.connect(node).is_ok_and(|mut client| client.batch_execute(&sql).is_ok()));
+        executed == Some(true)
+    }
+
+    /// Asks a node to be promoted.
+    pub(crate) fn promote(&mut self, node: usize) {
+        let promoted = self.ask(move |view| view.promote(node).is_ok());
+        self.figures.promotions += u64::from(promoted == Some(true));
+    }
+
+    /// Asks two nodes to be promoted at one time, as two people may who look after a cluster.
+    pub(crate) fn promote_both(&mut self, one: usize, other: usize) {
+        let view = self.nodes.view();
+        let racing = thread::spawn(move || view.within(ANSWER_TIME, move |view| view.promote(other).is_ok()));
+        self.promote(one);
+        self.figures.promotions += u64::from(racing.join().is_ok_and(|promoted| promoted == Some(true)));
+    }
+
+    /// Waits for something, with a cluster that is looked after.
+    fn until(&mut self, what: &str, mut is_there: impl FnMut(&Self) -> bool) -> anyhow::Result<()> {
+        let start_ns = collie_simkernel::now_ns();
+        let mut looks = 0;
+        while !is_there(self) {
+            looks += 1;
+            self.look_after(looks)?;
+            let waited = Duration::from_nanos(collie_simkernel::now_ns() - start_ns);
+            ensure!(waited < PATIENCE, "{PATIENCE:?} were not enough for {what}");
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Does what a person or a program does that looks after a cluster: starts who has ended, promotes one where nobody leads.
+    pub(crate) fn look_after(&mut self, looks: u64) -> anyhow::Result<()> {
+        if looks.is_multiple_of(10) {
+            self.nodes.start_dead()?;
+        }
+        if looks.is_multiple_of(50) && self.leading().is_empty() {
+            let node = usize::try_from(self.random.below(COUNT as u64))?;
+            self.promote(node);
+        }
+        Ok(())
+    }
+
+    /// Waits until exactly one leads and all have the same at one position; nobody writes. Returns who leads.
+    fn settle(&mut self) -> anyhow::Result<usize> {
+        let start_ns = collie_simkernel::now_ns();
+        let (mut looks, mut last) = (0, String::new());
+        loop {
+            let leading = self.leading();
+            match leading[..] {
+                [leader] => match self.ask(move |view| view.states(leader)) {
+                    Some(Ok(())) => return Ok(leader),
+                    Some(Err(NotYet::Wrong(error))) => return Err(error),
+                    Some(Err(NotYet::Unequal(why))) => last = why,
+                    None => "a node does not answer".clone_into(&mut last),
+                },
+                [] => "nobody leads".clone_into(&mut last),
+                _ => last = leading.iter().map(|node| NAMES[*node]).collect::<Vec<_>>().join(" and ") + " lead",
+            }
+            looks += 1;
+            self.look_after(looks)?;
+            if Duration::from_nanos(collie_simkernel::now_ns() - start_ns) > PATIENCE {
+                bail!("the nodes do not come to one state: {last}");
+            }
+            thread::sleep(TICK);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! [`Faults`]: what a run breaks, drawn as a swarm: each run has some kinds of faults and not others, at a pace of its own.
+
+use std::{thread, time::Duration};
+
+use clap::ValueEnum;
+
+use super::Cluster;
+use crate::{random::Random, trio::COUNT};
+
+/// What may be broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kind {
+    /// SIGKILL.
+    Kill,
+    /// The power goes, of one node or of all at one time.
+    Power,
+    /// A stop in order.
+    Stop,
+    /// SIGSTOP, then SIGCONT.
+    Pause,
+    /// One node is cut off, in one direction or in both.
+    Isolate,
+    /// Two nodes do not hear each other.
+    Part,
+    /// A link becomes slow.
+    Delay,
+    /// A node is promoted, whoever leads, or two at one time are asked to be.
+    Promote,
+    /// The one that leads hands over.
+    Switch,
+    /// A disk answers nothing for a while.
+    Stall,
+    /// A disk becomes slow.
+    SlowDisk,
+    /// A write or a sync fails.
+    DiskFails,
+    /// A disk is full.
+    DiskFull,
+    /// Tables are flushed.
+    Checkpoint,
+    /// A table comes or goes.
+    Define,
+}
+
+/// Quorums that runs take in turn: two of three, the leader itself, and one that not every node is in.
+const QUORUMS: [&str; 4] = ["majority", "majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
+
+/// What comes back by itself, and when.
+#[derive(Clone, Copy, Debug)]
+enum Repair {
+    Start(usize),
+    Resume(usize),
+    Link(usize, usize),
+    Speed(usize, usize),
+    Device(usize),
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    kinds: Vec<Kind>,
+    /// Between two faults, at the most.
+    apart: Duration,
+    /// How long one lasts, at the most.
+    lasts: Duration,
+    /// How long clients pause, at the most.
+    pub(crate) pause: Duration,
+    /// What a sync takes, at the most.
+    pub(crate) sync_us: u64,
+    latency: (Duration, Duration),
+    repairs: Vec<(u64, Repair)>,
+}
+
+fn one_of<T: Copy>(of: &[T], random: &mut Random) -> T {
+    of[usize::try_from(random.below(of.len() as u64)).unwrap_or(0)]
+}
+
+impl Faults {
+    /// Draws the faults of a run; those of `only`, if there are any.
+    pub(crate) fn draw(only: &[Kind], random: &mut Random) -> Self {
+        let mut kinds: Vec<Kind> = Kind::value_variants().iter().copied().filter(|_| random.below(2) == 0).collect();
+        if kinds.is_empty() {
+            kinds.push(Kind::Kill);
+        }
+        if !only.is_empty() {
+            kinds = only.to_vec();
+        }
+        let ms = |ms: u64| Duration::from_millis(ms);
+        let latency = one_of(&[50_u64, 500, 5_000, 50_000], random);
+        Self {
+            kinds,
+            apart: one_of(&[ms(300), ms(3_000), ms(30_000)], random),
+            lasts: one_of(&[ms(300), ms(3_000), ms(20_000)], random),
+            pause: one_of(&[ms(50), ms(500), ms(5_000)], random),
+            sync_us: one_of(&[20, 200, 2_000], random),
+            latency: (Duration::from_micros(latency / 5), Duration::from_micros(latency)),
+            repairs: Vec::new(),
+        }
+    }
+
+    /// Returns whether machines lose power in this run.
+    pub(crate) fn cuts_power(&self) -> bool {
+        self.kinds.contains(&Kind::Power)
+    }
+
+    /// Draws what the servers are set to.
+    pub(crate) fn settings(&self, random: &mut Random) -> Vec<String> {
+        let mut settings = vec![
+            format!("replication.quorum={}", one_of(&QUORUMS, random)),
+            format!("replication.timeout={} ms", one_of(&[1_000, 2_000, 10_000], random)),
+            format!("wal.protocol={}", one_of(&["help", "oracle", "base"], random)),
+            format!("wal.ring={}", one_of(&["shared", "private"], random)),
+            "wal.ring_size=256KiB".to_owned(),
+            "wal.flush_bytes=64KiB".to_owned(),
+            "wal.segment_size=9MiB".to_owned(),
+        ];
+        if random.below(2) == 0 {
+            let small = ["store.write_buffer_size=16KiB", "wal.max_total_wal_size=1"];
+            settings.extend(small.map(str::to_owned));
+        }
+        settings
+    }
+
+    /// Has faults come for so long.
+    pub(crate) fn come(&mut self, cluster: &mut Cluster, length: Duration) -> anyhow::Result<()> {
+        let end_ns = collie_simkernel::now_ns() + nanoseconds(length);
+        for from in 0..COUNT {
+            for to in (0..COUNT).filter(|to| *to != from) {
+                let (from, to) = (cluster.nodes.all[from].host, cluster.nodes.all[to].host);
+                from.set_latency(to, self.latency.0, self.latency.1);
+            }
+        }
+        let mut next_ns = 0;
+        let mut looks = 0;
+        while collie_simkernel::now_ns() < end_ns {
+            let now_ns = collie_simkernel::now_ns();
+            self.mend(cluster, now_ns)?;
+            if now_ns >= next_ns {
+                self.strike(cluster)?;
+                next_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.apart));
+            }
+            looks += 1;
+            cluster.look_after(looks)?;
+            thread::sleep(Duration::from_millis(50 + cluster.random.below(100)));
+        }
+        self.mend(cluster, u64::MAX)
+    }
+
+    /// Mends what is due by `until_ns`.
+    fn mend(&mut self, cluster: &mut Cluster, until_ns: u64) -> anyhow::Result<()> {
+        let (due, later) = self.repairs.drain(..).partition(|(at_ns, _)| *at_ns <= until_ns);
+        self.repairs = later;
+        let due: Vec<(u64, Repair)> = due;
+        for (_, repair) in due {
+            let nodes = &mut cluster.nodes;
+            match repair {
+                Repair::Start(node) if nodes.runs(node) => {}
+                Repair::Start(node) => nodes.start(node)?,
+                Repair::Resume(node) => nodes.pause(node, false),
+                Repair::Link(from, to) => nodes.cut(from, to, false),
+                Repair::Speed(from, to) => {
+                    let (from, to) = (nodes.all[from].host, nodes.all[to].host);
+                    from.set_latency(to, self.latency.0, self.latency.1);
+                }
+                Repair::Device(node) => {
+                    let disk = &nodes.all[node].disk;
+                    disk.set_sync_us(self.sync_us);
+                    disk.files.set_stalled(false);
+                    disk.files.set_capacity(None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
+        let random = &mut cluster.random;
+        let kind = one_of(&self.kinds, random);
+        let node = usize::try_from(random.below(COUNT as u64))?;
+        let other = (node + 1 + usize::from(random.below(2) == 0)) % COUNT;
+        let back_ns = collie_simkernel::now_ns() + random.below(nanoseconds(self.lasts));
+        let ways = random.below(3);
+        let mut later = |repair| self.repairs.push((back_ns, repair));
+        cluster.figures.cycles += 1;
+        let nodes = &mut cluster.nodes;
+        eprintln!("{kind:?} {node} {other} {ways} until {:.3}", back_ns as f64 / 1e9);
+        match kind {
+            Kind::Kill => {
+                nodes.kill(node);
+                cluster.figures.kills += 1;
+                later(Repair::Start(node));
+            }
+            Kind::Power => {
+                let all = ways == 0;
+                for node in (0..COUNT).filter(|each| all || *each == node) {
+                    nodes.cut_power(node, cluster.random.next());
+                    cluster.figures.cuts += 1;
+                    // One after the other, in any order.
+                    let back_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.lasts));
+                    self.repairs.push((back_ns, Repair::Start(node)));
+                }
+            }
+            Kind::Stop => {
+                nodes.stop(node);
+                later(Repair::Start(node));
+            }
+            Kind::Pause => {
+                nodes.pause(node, true);
+                later(Repair::Resume(node));
+            }
+            Kind::Isolate => {
+                for other in (0..COUNT).filter(|other| *other != node) {
+                    for (from, to, is_cut) in [(node, other, ways < 2), (other, node, ways != 1)] {
+                        if is_cut {
+                            nodes.cut(from, to, true);
+                            later(Repair::Link(from, to));
+                        }
+                    }
+                }
+            }
+            Kind::Part => {
+                for (from, to) in [(node, other), (other, node)] {
+                    nodes.cut(from, to, true);
+                    later(Repair::Link(from, to));
+                }
+            }
+            Kind::Delay => {
+                let (from, to) = (nodes.all[node].host, nodes.all[other].host);
+                from.set_latency(to, Duration::from_millis(50), Duration::from_millis(900));
+                later(Repair::Speed(node, other));
+            }
+            Kind::Promote if ways == 0 => cluster.promote_both(node, other),
+            Kind::Promote => cluster.promote(node),
+            Kind::Switch => {
+                let given = cluster.execute(node, "SELECT collie_switchover(2000)".to_owned());
+                cluster.figures.promotions += u64::from(given);
+            }
+            Kind::Stall => {
+                nodes.all[node].disk.files.set_stalled(true);
+                later(Repair::Device(node));
+            }
+            Kind::SlowDisk => {
+                nodes.all[node].disk.set_sync_us(200_000);
+                later(Repair::Device(node));
+            }
+            Kind::DiskFails => {
+                let files = &nodes.all[node].disk.files;
+                files.fail_write_or_sync(files.writes_and_syncs() + 1 + ways * 3, collie_env::Fault::Eio);
+            }
+            Kind::DiskFull => {
+                let files = &nodes.all[node].disk.files;
+                files.set_capacity(Some(files.used_bytes() + ways * 30_000));
+                later(Repair::Device(node));
+            }
+            Kind::Checkpoint => _ = cluster.execute(node, "CHECKPOINT".to_owned()),
+            Kind::Define => {
+                let sql = [
+                    "CREATE TABLE IF NOT EXISTS other (n int PRIMARY KEY, t text)",
+                    "DROP TABLE IF EXISTS other",
+                    "INSERT INTO other SELECT n, repeat('x', 100) FROM generate_series(1, 200) AS n ON CONFLICT DO NOTHING",
+                ][usize::try_from(ways)?];
+                cluster.execute(node, format!("SET statement_timeout = '5s'; {sql}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

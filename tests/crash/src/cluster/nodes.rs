@@ -1,0 +1,295 @@
+//! [`Nodes`]: three servers on three simulated hosts.
+//!
+//! A node is always started with the same words, whatever it was in between. One that ends by itself is started again soon, as a supervisor
+//! would do.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, ensure};
+use collie_env::{Clock, Env, Files as _, SimFiles, SimRandom};
+use collie_server::{Server, config::Config};
+use collie_simkernel::{Host, Process};
+use parking_lot::Mutex;
+use postgres::{Client, NoTls};
+use tokio::sync::watch;
+
+use super::disk::Disk;
+use crate::{
+    random::Random,
+    trio::{COUNT, NAMES, Trio},
+};
+
+/// Where each has its database, and its key.
+const DATA: &str = "/var/collie";
+const KEY: &str = "/etc/collie.key";
+
+/// Where clients and replicas connect.
+const PORT: u16 = 5432;
+const REPLICA_PORT: u16 = 6432;
+
+/// How long a client tries to connect.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+/// One server, and what it stands on.
+pub(crate) struct Node {
+    pub(crate) host: Host,
+    address: Ipv4Addr,
+    clock: Arc<dyn Clock>,
+    pub(crate) disk: Disk,
+    process: Option<Process>,
+    stop: watch::Sender<bool>,
+    /// How it ended by itself.
+    ended: Arc<Mutex<Option<String>>>,
+    has_power: bool,
+    is_paused: bool,
+    /// It was ended from here, and whoever did that starts it again.
+    is_down: bool,
+}
+
+/// See the module's documentation.
+pub(crate) struct Nodes {
+    pub(crate) all: Vec<Node>,
+    settings: Vec<String>,
+}
+
+/// Returns the address of a node.
+fn address_of(node: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 1, u8::try_from(node + 1).unwrap_or(u8::MAX))
+}
+
+impl Nodes {
+    /// Makes hosts and empty disks; every server has `settings`.
+    pub(crate) fn new(settings: Vec<String>, sync_us: u64, random: &mut Random) -> anyhow::Result<Self> {
+        let mut all = Vec::new();
+        for node in 0..COUNT {
+            let (address, files) = (address_of(node), SimFiles::new());
+            files.create_dir_all(Path::new("/etc"))?;
+            let key = files.create(Path::new(KEY))?;
+            key.write_at(0, collie_netlab::key_text().as_bytes())?;
+            key.sync_data()?;
+            files.sync_dir(Path::new("/etc"))?;
+            let wrong_by_us = random.below(20_000_000).cast_signed() - 10_000_000;
+            all.push(Node {
+                host: Host::add(address),
+                address,
+                clock: collie_simkernel::clock(Duration::from_secs(random.below(100_000)), wrong_by_us),
+                disk: Disk::over(files, sync_us),
+                process: None,
+                stop: watch::channel(false).0,
+                ended: Arc::default(),
+                has_power: true,
+                is_paused: false,
+                is_down: false,
+            });
+        }
+        Ok(Self { all, settings })
+    }
+
+    fn config(&self, node: usize) -> anyhow::Result<Config> {
+        let replicas_at = |node: usize| format!("{}:{REPLICA_PORT}", address_of(node));
+        let others = (0..COUNT).filter(|other| *other != node);
+        let peers: Vec<String> = others.map(|other| format!("{}={}", NAMES[other], replicas_at(other))).collect();
+        let mut settings = vec![
+            format!("server.listen={}:{PORT}", address_of(node)),
+            format!("replication.key_file={KEY}"),
+            format!("server.replica_listen={}", replicas_at(node)),
+            format!("replication.slot={}", NAMES[node]),
+            format!("replication.peers={}", peers.join(",")),
+        ];
+        // The first node makes the database; the others are filled from it.
+        settings.extend((node > 0).then(|| format!("server.replica_of={}", replicas_at(0))));
+        let common =
+            ["server.worker_threads=2", "server.max_connections=100", "training.samples=off", "training.read_share=0"];
+        settings.extend(common.map(str::to_owned));
+        settings.extend(self.settings.iter().cloned());
+        let mut config = Config::default();
+        for pair in &settings {
+            config.set_pair(pair).with_context(|| pair.clone())?;
+        }
+        Ok(config)
+    }
+
+    /// Starts a node on what its disk has.
+    ///
+    /// # Errors
+    /// A setting is refused.
+    pub(crate) fn start(&mut self, node: usize) -> anyhow::Result<()> {
+        let config = self.config(node)?;
+        let of = &mut self.all[node];
+        if !of.has_power {
+            of.host.set_on(true);
+            of.has_power = true;
+        }
+        let env = Env {
+            files: Arc::new(of.disk.clone()),
+            memory: Arc::new(of.disk.files.clone()),
+            clock: of.clock.clone(),
+            random: Arc::new(SimRandom::new(collie_simkernel::draw())),
+        };
+        let (stop, stopping) = watch::channel(false);
+        (of.stop, of.ended, of.is_paused, of.is_down) = (stop, Arc::default(), false, false);
+        let ended = of.ended.clone();
+        of.process = Some(Process::start(NAMES[node], of.host, move || {
+            let started = Server::start_in(env, stopping, config, Path::new(DATA), &mut |_| ());
+            let ran = started.and_then(|(server, _)| server.run());
+            let words = ran.map_or_else(|error| format!("error: {error}"), |stopped| format!("{stopped:?}"));
+            eprintln!("{words}");
+            *ended.lock() = Some(words);
+        }));
+        Ok(())
+    }
+
+    /// Returns whether a node's process is there, if only paused.
+    pub(crate) fn runs(&self, node: usize) -> bool {
+        self.all[node].process.is_some_and(|process| !process.has_ended())
+    }
+
+    /// Starts those that have ended by themselves.
+    ///
+    /// # Errors
+    /// A setting is refused.
+    pub(crate) fn start_dead(&mut self) -> anyhow::Result<()> {
+        for node in 0..COUNT {
+            if !self.runs(node) && !self.all[node].is_down {
+                self.bury(node);
+                self.start(node)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over what a process that has ended left on its disk.
+    fn bury(&mut self, node: usize) {
+        let of = &mut self.all[node];
+        if of.process.take().is_some() {
+            of.disk.files = of.disk.files.process_kill();
+        }
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self, node: usize) {
+        self.all[node].process.into_iter().for_each(Process::kill);
+        self.bury(node);
+        self.all[node].is_down = true;
+    }
+
+    /// Cuts the power of a node; `seed` decides what its disk keeps.
+    pub(crate) fn cut_power(&mut self, node: usize, seed: u64) {
+        let of = &mut self.all[node];
+        if of.has_power {
+            of.host.set_on(false);
+            (of.has_power, of.process, of.is_down) = (false, None, true);
+            of.disk.files = of.disk.files.power_cut(seed);
+        }
+    }
+
+    /// Asks a node to stop in order.
+    pub(crate) fn stop(&self, node: usize) {
+        self.all[node].stop.send_replace(true);
+    }
+
+    /// SIGSTOP, or SIGCONT.
+    pub(crate) fn pause(&mut self, node: usize, is_paused: bool) {
+        let of = &mut self.all[node];
+        of.is_paused = is_paused;
+        of.process.into_iter().for_each(if is_paused { Process::pause } else { Process::resume });
+    }
+
+    /// Returns them as they are now.
+    pub(crate) fn view(&self) -> View {
+        let seen = |node: usize| {
+            let Node { address, clock, disk, is_paused, .. } = &self.all[node];
+            let answers = self.runs(node) && !is_paused;
+            Seen { address: *address, answers, files: disk.files.clone(), clock: clock.clone() }
+        };
+        View((0..COUNT).map(seen).collect())
+    }
+
+    /// Cuts what one node sends to another, or mends it.
+    pub(crate) fn cut(&self, from: usize, to: usize, is_cut: bool) {
+        self.all[from].host.cut(self.all[to].host, is_cut);
+    }
+
+    /// Mends the network, and has everything go on and run.
+    ///
+    /// # Errors
+    /// A setting is refused.
+    pub(crate) fn heal(&mut self) -> anyhow::Result<()> {
+        for node in 0..COUNT {
+            (0..COUNT).filter(|other| *other != node).for_each(|other| self.cut(node, other, false));
+            self.pause(node, false);
+            let disk = &self.all[node].disk;
+            disk.files.clear_faults();
+            disk.files.set_capacity(None);
+            disk.files.set_stalled(false);
+            self.all[node].is_down = false;
+        }
+        self.start_dead()
+    }
+
+    /// Returns where clients reach each node.
+    pub(crate) fn places(&self) -> [Option<SocketAddr>; COUNT] {
+        std::array::from_fn(|node| Some(SocketAddr::from((address_of(node), PORT))))
+    }
+
+    /// Returns the last lines of each node, in the order of their times.
+    pub(crate) fn console(&self) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        self.all.iter().filter_map(|node| node.process).for_each(|process| lines.extend(process.console()));
+        lines.sort();
+        lines.join("\n")
+    }
+}
+
+/// The nodes as somebody sees them who looks from outside, at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct View(Vec<Seen>);
+
+#[derive(Clone, Debug)]
+struct Seen {
+    address: Ipv4Addr,
+    answers: bool,
+    files: SimFiles,
+    clock: Arc<dyn Clock>,
+}
+
+impl View {
+    /// Does something by a client of its own, in a thread, and waits for it as long as `patience`: a server that stands still holds nobody
+    /// else up.
+    pub(crate) fn within<T: Send + 'static>(
+        self,
+        patience: Duration,
+        work: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (send, receive) = mpsc::channel();
+        thread::spawn(move || send.send(work(&self)));
+        receive.recv_timeout(patience).ok()
+    }
+}
+
+impl Trio for View {
+    fn connect(&self, node: usize) -> anyhow::Result<Client> {
+        let of = &self.0[node];
+        ensure!(of.answers, "{} does not run", NAMES[node]);
+        let mut config = postgres::Config::new();
+        config.host(&of.address.to_string()).port(PORT).user("collie").dbname("collie");
+        config.connect_timeout(CONNECT_TIME).options("-c statement_timeout=60s");
+        config.connect(NoTls).with_context(|| format!("cannot connect to {}", NAMES[node]))
+    }
+
+    fn data(&self, _node: usize) -> PathBuf {
+        PathBuf::from(DATA)
+    }
+
+    fn env(&self, node: usize) -> Env {
+        let files = self.0[node].files.clone();
+        let (memory, clock) = (Arc::new(files.clone()), self.0[node].clock.clone());
+        Env { files: Arc::new(files), memory, clock, random: Arc::new(SimRandom::new(1)) }
+    }
+}

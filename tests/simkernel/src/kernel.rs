@@ -1,0 +1,119 @@
+//! [`Kernel`]: everything that is simulated, and the one way in.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use crate::{descriptors::Descriptors, network::Network, threads::Threads};
+
+/// Where the calendar of a simulation begins: 2020-01-01, in microseconds since 1970.
+pub(crate) const EPOCH_US: i64 = 1_577_836_800_000_000;
+
+/// How a simulation runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What each turn of a thread takes, in nanoseconds.
+    pub turn_ns: u64,
+    /// What each call of the kernel takes, in nanoseconds.
+    pub call_ns: u64,
+    /// A thread is preempted at one of so many calls; 0: never.
+    pub preempted_one_in: usize,
+    /// Lines of each process that are kept.
+    pub console_lines: usize,
+    /// Whether lines of processes are printed as they come.
+    pub echoes: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { turn_ns: 1_000, call_ns: 100, preempted_one_in: 32, console_lines: 400, echoes: false }
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    pub(crate) now_ns: u64,
+    random: u64,
+    pub(crate) turns: u64,
+    /// Sums up what happened: equal for equal seeds.
+    pub(crate) trace: u64,
+    pub(crate) options: Options,
+    pub(crate) threads: Threads,
+    pub(crate) network: Network,
+    pub(crate) descriptors: Descriptors,
+    /// Threads that are made now are of this process, if not of their maker's.
+    pub(crate) birth: Option<usize>,
+}
+
+impl Kernel {
+    pub(crate) fn new(seed: u64, options: Options) -> Self {
+        let (threads, network, descriptors) = Default::default();
+        let (now_ns, turns, trace, birth) = (1_000_000_000, 0, 0, None);
+        Self { now_ns, random: seed, turns, trace, options, threads, network, descriptors, birth }
+    }
+
+    /// SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood, OOPSLA 2014.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        mixed(self.random)
+    }
+
+    /// Draws a number below `bound`, which is not 0.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.draw() % bound.max(1) as u64).unwrap_or(0)
+    }
+
+    /// Draws a number of a range.
+    pub(crate) fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.draw() % to.saturating_sub(from).max(1)
+    }
+
+    /// Adds something that happened to the trace.
+    pub(crate) fn note(&mut self, what: u64) {
+        self.trace = mixed(self.trace ^ what.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.now_ns);
+    }
+}
+
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// The kernel of the simulation that runs.
+struct Place(UnsafeCell<Option<Kernel>>);
+
+// SAFETY: only the thread that has the turn touches it (K1), and the turn goes from one to the next by release and acquire.
+unsafe impl Sync for Place {}
+
+static KERNEL: Place = Place(UnsafeCell::new(None));
+
+/// Some thread is in the kernel.
+static IS_ENTERED: AtomicBool = AtomicBool::new(false);
+
+/// Begins or ends a simulation; returns what was there.
+pub(crate) fn exchange(kernel: Option<Kernel>) -> Option<Kernel> {
+    assert!(!IS_ENTERED.swap(true, Ordering::Acquire), "the kernel is in use");
+    // SAFETY: the flag was taken: no other reference is there.
+    let before = unsafe { std::mem::replace(&mut *KERNEL.0.get(), kernel) };
+    IS_ENTERED.store(false, Ordering::Release);
+    before
+}
+
+/// Does something in the kernel. Only the thread that has the turn calls it, and `work` makes no call of the kernel.
+///
+/// # Panics
+/// There is no simulation, or the kernel was entered twice: a mistake of this crate.
+pub(crate) fn enter<T>(work: impl FnOnce(&mut Kernel) -> T) -> T {
+    assert!(!IS_ENTERED.swap(true, Ordering::Acquire), "the kernel was entered twice");
+    // SAFETY: the flag was taken, and is given back after the reference is gone: no other one is there.
+    let kernel = unsafe { &mut *KERNEL.0.get() };
+    let done = match kernel {
+        Some(kernel) => work(kernel),
+        None => panic!("no simulation runs"),
+    };
+    IS_ENTERED.store(false, Ordering::Release);
+    done
+}

@@ -1,0 +1,369 @@
+//! Threads and time: one thread runs at a time, and the seed decides which is next.
+//!
+//! # Invariants
+//! - K1. One simulated thread runs at a time: the one that has the turn. It gives the turn away only where it would wait in a kernel, ends,
+//!   yields, or is preempted at a call of this kernel; so what the others do in between is determined by the seed.
+//! - K2. Time stands still while a thread computes, but for a little at each call. Once no thread can run, it jumps to the next moment at which
+//!   something happens.
+//! - K3. A thread of a process that was killed never has the turn again; one of a paused process has it once the process goes on.
+//! - K4. Nor does a thread that begins or ends run beside the one that has the turn: where memory is found for what depends on that, and
+//!   addresses decide which locks share what.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::atomic::{AtomicI32, AtomicU32, Ordering},
+};
+
+use crate::{
+    kernel::{Kernel, enter},
+    real::{futex_wait, futex_wake, give_up_processor, is_alive, own_number, print},
+};
+
+/// A thread, by its number.
+pub(crate) type ThreadId = usize;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wait {
+    /// Only for a moment.
+    Sleep,
+    /// That another thread wakes those at this address.
+    Futex(usize),
+    /// That a thread ends.
+    Join(ThreadId),
+    /// That this epoll has news.
+    Epoll(i32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It has the turn, or could have it.
+    Ready,
+    Waiting(Wait),
+    Ended,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    ByEvent,
+    ByTime,
+}
+
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) process: usize,
+    pub(crate) state: State,
+    deadline_ns: Option<u64>,
+    woken: Woken,
+    /// 1: it has the turn.
+    gate: &'static AtomicU32,
+}
+
+/// What may become of a process's threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Runs,
+    Paused,
+    Ended,
+}
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) name: String,
+    pub(crate) host: usize,
+    pub(crate) life: Life,
+    /// Threads that are ready while it is paused.
+    held: Vec<ThreadId>,
+    /// What it wrote to standard output and error last.
+    pub(crate) console: VecDeque<String>,
+    /// The line that has not ended yet.
+    pub(crate) line: Vec<u8>,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    pub(crate) all: Vec<Thread>,
+    ready: Vec<ThreadId>,
+    timers: BTreeSet<(u64, ThreadId)>,
+    /// Those that the C library's handles stand for.
+    handles: BTreeMap<libc::pthread_t, ThreadId>,
+    /// Those that wait for one thing, in the order in which they came.
+    queues: BTreeMap<Wait, VecDeque<ThreadId>>,
+    pub(crate) processes: Vec<Process>,
+}
+
+thread_local! {
+    /// The number of this thread, if it is simulated.
+    static CURRENT: Cell<Option<ThreadId>> = const { Cell::new(None) };
+}
+
+/// Returns the number of this thread, if it is simulated.
+pub(crate) fn current() -> Option<ThreadId> {
+    CURRENT.get()
+}
+
+/// Makes this thread the simulated one of this number, or none.
+pub(crate) fn become_thread(thread: Option<ThreadId>) {
+    CURRENT.set(thread);
+}
+
+impl Threads {
+    /// Adds a process without threads.
+    pub(crate) fn add_process(&mut self, name: &str, host: usize) -> usize {
+        let (held, console, line) = Default::default();
+        self.processes.push(Process { name: name.to_owned(), host, life: Life::Runs, held, console, line });
+        self.processes.len() - 1
+    }
+
+    /// Adds a thread that is not ready yet ([`Threads::begin`]).
+    pub(crate) fn add(&mut self, process: usize) -> ThreadId {
+        let gate: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
+        let state = State::Waiting(Wait::Sleep);
+        self.all.push(Thread { process, state, deadline_ns: None, woken: Woken::ByEvent, gate });
+        self.all.len() - 1
+    }
+
+    /// Makes a thread ready, if its process is there (K3).
+    pub(crate) fn begin(&mut self, thread: ThreadId) {
+        let of = &mut self.all[thread];
+        let process = &mut self.processes[of.process];
+        match process.life {
+            Life::Ended => return,
+            Life::Runs => self.ready.push(thread),
+            Life::Paused => process.held.push(thread),
+        }
+        of.state = State::Ready;
+    }
+
+    /// Gives the first thread the turn.
+    pub(crate) fn take_turn(&mut self, thread: ThreadId) {
+        self.all[thread].state = State::Ready;
+    }
+
+    /// Returns the thread of a handle, unless it has ended.
+    pub(crate) fn running(&self, handle: libc::pthread_t) -> Option<ThreadId> {
+        self.handles.get(&handle).copied().filter(|thread| self.all[*thread].state != State::Ended)
+    }
+
+    /// Notes the handle of a thread.
+    pub(crate) fn know_handle(&mut self, thread: ThreadId, handle: libc::pthread_t) {
+        self.handles.insert(handle, thread);
+    }
+
+    /// Forgets a handle, which may come back for another thread.
+    pub(crate) fn forget_handle(&mut self, handle: libc::pthread_t) {
+        self.handles.remove(&handle);
+    }
+
+    /// Ends a thread's wait.
+    pub(crate) fn wake(&mut self, thread: ThreadId, woken: Woken) {
+        let of = &mut self.all[thread];
+        let State::Waiting(wait) = of.state else { return };
+        if let Some(deadline_ns) = of.deadline_ns.take() {
+            self.timers.remove(&(deadline_ns, thread));
+        }
+        of.woken = woken;
+        if let Some(waiting) = self.queues.get_mut(&wait) {
+            waiting.retain(|other| *other != thread);
+            if waiting.is_empty() {
+                self.queues.remove(&wait);
+            }
+        }
+        self.begin(thread);
+    }
+
+    /// Wakes up to `most` threads that wait for this, in the order in which they came; returns how many.
+    pub(crate) fn wake_some(&mut self, wait: Wait, most: usize) -> usize {
+        let Some(waiting) = self.queues.get(&wait) else { return 0 };
+        let woken: Vec<ThreadId> = waiting.iter().take(most).copied().collect();
+        woken.iter().for_each(|thread| self.wake(*thread, Woken::ByEvent));
+        woken.len()
+    }
+
+    /// Has a thread wait.
+    fn put_to_sleep(&mut self, thread: ThreadId, wait: Wait, deadline_ns: Option<u64>) {
+        let of = &mut self.all[thread];
+        of.state = State::Waiting(wait);
+        of.deadline_ns = deadline_ns;
+        self.timers.extend(deadline_ns.map(|deadline_ns| (deadline_ns, thread)));
+        if wait != Wait::Sleep {
+            self.queues.entry(wait).or_default().push_back(thread);
+        }
+    }
+
+    /// Ends a thread.
+    fn end(&mut self, thread: ThreadId) {
+        self.all[thread].state = State::Ended;
+        self.wake_some(Wait::Join(thread), usize::MAX);
+    }
+
+    /// Returns when the next wait ends by time.
+    pub(crate) fn next_timer_ns(&self) -> Option<u64> {
+        self.timers.first().map(|(at_ns, _)| *at_ns)
+    }
+
+    /// Ends waits whose time is over.
+    pub(crate) fn ring(&mut self, now_ns: u64) {
+        while let Some((at_ns, thread)) = self.timers.first().copied().filter(|(at_ns, _)| *at_ns <= now_ns) {
+            self.timers.remove(&(at_ns, thread));
+            self.all[thread].deadline_ns = None;
+            self.wake(thread, Woken::ByTime);
+        }
+    }
+
+    /// Pauses a process.
+    pub(crate) fn pause(&mut self, process: usize) {
+        if self.processes[process].life == Life::Runs {
+            self.processes[process].life = Life::Paused;
+            let (held, ready) = self.ready.drain(..).partition(|thread| self.all[*thread].process == process);
+            (self.processes[process].held, self.ready) = (held, ready);
+        }
+    }
+
+    /// Has a paused process go on.
+    pub(crate) fn resume(&mut self, process: usize) {
+        if self.processes[process].life == Life::Paused {
+            self.processes[process].life = Life::Runs;
+            let held = std::mem::take(&mut self.processes[process].held);
+            self.ready.extend(held);
+        }
+    }
+
+    /// Ends a process: none of its threads runs any more, but the one that ends it.
+    pub(crate) fn end_process(&mut self, process: usize) {
+        self.processes[process].life = Life::Ended;
+        self.processes[process].held.clear();
+        self.ready.retain(|thread| self.all[*thread].process != process);
+        self.timers.retain(|(_, thread)| self.all[*thread].process != process);
+        self.queues.retain(|_, waiting| {
+            waiting.retain(|thread| self.all[*thread].process != process);
+            !waiting.is_empty()
+        });
+    }
+
+    /// Says what every thread waits for.
+    pub(crate) fn describe(&self) -> String {
+        let mut lines = Vec::new();
+        for (number, thread) in self.all.iter().enumerate() {
+            let process = &self.processes[thread.process];
+            if thread.state != State::Ended && process.life != Life::Ended {
+                lines.push(format!("thread {number} of {} ({:?}): {:?}", process.name, process.life, thread.state));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+impl Kernel {
+    /// Draws the thread that has the turn next (K2).
+    fn pick(&mut self) -> ThreadId {
+        loop {
+            self.threads.ring(self.now_ns);
+            self.deliver();
+            if !self.threads.ready.is_empty() {
+                let at = self.below(self.threads.ready.len());
+                let next = self.threads.ready.swap_remove(at);
+                self.turns += 1;
+                self.now_ns += self.options.turn_ns;
+                self.note(next as u64);
+                return next;
+            }
+            let next_ns = [self.threads.next_timer_ns(), self.next_event_ns()].into_iter().flatten().min();
+            let Some(next_ns) = next_ns else {
+                // Not a panic: whatever that calls comes here again.
+                let text = format!("every thread waits for another one, for ever:\n{}\n", self.threads.describe());
+                print(text.as_bytes());
+                std::process::abort();
+            };
+            self.now_ns = self.now_ns.max(next_ns);
+        }
+    }
+}
+
+/// Gives the turn from `this` to `next`; without `this` for good.
+fn hand_over(this: Option<&AtomicU32>, next: &AtomicU32) {
+    if this.is_some_and(|this| std::ptr::eq(this, next)) {
+        return;
+    }
+    next.store(1, Ordering::Release);
+    futex_wake(next);
+    this.into_iter().for_each(await_turn);
+}
+
+fn await_turn(gate: &AtomicU32) {
+    while gate.swap(0, Ordering::Acquire) == 0 {
+        futex_wait(gate, 0);
+    }
+    await_end(DYING.swap(0, Ordering::Acquire)); // K4
+}
+
+/// The thread that gave the turn away for good, by the number that the real kernel has for it; 0: none.
+static DYING: AtomicI32 = AtomicI32::new(0);
+
+/// Waits until the real kernel has no such thread any more.
+fn await_end(number: i32) {
+    while number != 0 && is_alive(number) {
+        give_up_processor();
+    }
+}
+
+/// Waits until this thread, which was just made, has the turn.
+pub(crate) fn await_birth(thread: ThreadId, gate: &AtomicU32, is_born: &AtomicU32) {
+    become_thread(Some(thread));
+    is_born.store(1, Ordering::Release);
+    futex_wake(is_born);
+    await_turn(gate);
+}
+
+/// Returns what opens when a thread has the turn.
+pub(crate) fn gate_of(kernel: &Kernel, thread: ThreadId) -> &'static AtomicU32 {
+    kernel.threads.all[thread].gate
+}
+
+/// Gives the turn away.
+fn switch(this: ThreadId, leave: impl FnOnce(&mut Kernel)) -> Woken {
+    let (own, next) = enter(|kernel| {
+        leave(kernel);
+        let next = kernel.pick();
+        (gate_of(kernel, this), gate_of(kernel, next))
+    });
+    hand_over(Some(own), next);
+    enter(|kernel| kernel.threads.all[this].woken)
+}
+
+/// Waits until another thread, or what comes from the network, ends the wait, or until `deadline_ns`.
+pub(crate) fn wait(this: ThreadId, wait: Wait, deadline_ns: Option<u64>) -> Woken {
+    switch(this, |kernel| kernel.threads.put_to_sleep(this, wait, deadline_ns))
+}
+
+/// Lets others run.
+pub(crate) fn give_way(this: ThreadId) {
+    switch(this, |kernel| kernel.threads.begin(this));
+}
+
+/// Lets others run now and then, as the seed says.
+pub(crate) fn may_be_preempted(this: ThreadId) {
+    let is_due = enter(|kernel| {
+        kernel.now_ns += kernel.options.call_ns;
+        let one_in = kernel.options.preempted_one_in;
+        one_in > 0 && kernel.below(one_in) == 0
+    });
+    if is_due {
+        give_way(this);
+    }
+}
+
+/// Ends this thread, and gives the turn away for good.
+pub(crate) fn end(this: ThreadId) {
+    let next = enter(|kernel| {
+        kernel.threads.end(this);
+        let next = kernel.pick();
+        gate_of(kernel, next)
+    });
+    become_thread(None);
+    DYING.store(own_number(), Ordering::Release);
+    hand_over(None, next);
+}
