@@ -79,7 +79,8 @@ impl Rot {
         if bad == bytes {
             return Ok(None);
         }
-        let file = fs::File::options().write(true).open(dir.join(&name))?;
+        let opened = fs::File::options().write(true).open(dir.join(&name));
+        let Some(file) = files::unless_gone(opened)? else { return Ok(None) };
         file.write_all_at(&bad, 0)?;
         file.set_len(bad.len() as u64)?;
         Ok(Some(Self { kind, name, damage, offset }))

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -52,20 +52,29 @@ impl Kind {
     }
 }
 
-/// Reads every file below a directory.
+/// Reads every file below a directory; those that a running server removes meanwhile are left out.
 pub(super) fn read(dir: &Path) -> anyhow::Result<Files> {
     let (mut found, mut todo) = (Files::new(), vec![dir.to_owned()]);
     while let Some(at) = todo.pop() {
-        for entry in fs::read_dir(&at).with_context(|| at.display().to_string())? {
+        let Some(entries) = unless_gone(fs::read_dir(&at)).with_context(|| at.display().to_string())? else { continue };
+        for entry in entries {
             let path = entry?.path();
             if path.is_dir() {
                 todo.push(path);
-            } else {
-                found.insert(path.strip_prefix(dir)?.display().to_string(), fs::read(&path)?);
+            } else if let Some(bytes) = unless_gone(fs::read(&path)).with_context(|| path.display().to_string())? {
+                found.insert(path.strip_prefix(dir)?.display().to_string(), bytes);
             }
         }
     }
     Ok(found)
+}
+
+/// Returns `None` of what is not there any more.
+pub(super) fn unless_gone<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
 }
 
 /// Copies a directory to another one, which is emptied first, with what the servers over it said. It is its owner's alone.
