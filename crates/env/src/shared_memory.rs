@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(claim(), Err(io::ErrorKind::NotFound));
         let region = RealMemory.create(&path, 4096).unwrap();
         assert_eq!(claim(), Err(io::ErrorKind::WouldBlock));
-        assert_eq!(RealMemory.list(dir.path()).unwrap(), [path.clone()]);
+        assert_eq!(RealMemory.list(dir.path()).unwrap(), std::slice::from_ref(&path));
         drop(region);
         let first = RealMemory.claim(&path).unwrap();
         assert_eq!(claim(), Err(io::ErrorKind::WouldBlock));
