@@ -3,6 +3,8 @@
 //! # Invariants
 //! - D1. An epoll tells of each change once, as one that is asked for edges does (`EPOLLET`), and of what is there already when a descriptor
 //!   is added. It is asked for nothing else by the programs that run here.
+//!
+//! Checked by `tests`: every wait of a socket there is one of an epoll.
 
 use std::{collections::BTreeMap, net::SocketAddrV4};
 
@@ -334,13 +336,9 @@ impl Kernel {
                 is_told = interest.news != 0;
             }
             if is_told {
-                self.wake_epoll(epoll);
+                self.threads.wake_some(Wait::Epoll(epoll), 1);
             }
         }
-    }
-
-    fn wake_epoll(&mut self, epoll: i32) {
-        self.threads.wake_some(Wait::Epoll(epoll), 1);
     }
 
     /// Takes up to `most` news of an epoll: what, and the data of whose.

@@ -5,6 +5,8 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use collie_env::{Random as _, SimRandom};
+
 use crate::{descriptors::Descriptors, network::Network, threads::Threads};
 
 /// Where the calendar of a simulation begins: 2020-01-01, in microseconds since 1970.
@@ -35,7 +37,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub(crate) struct Kernel {
     pub(crate) now_ns: u64,
-    random: u64,
+    random: SimRandom,
     pub(crate) turns: u64,
     /// Sums up what happened: equal for equal seeds.
     pub(crate) trace: u64,
@@ -51,13 +53,12 @@ impl Kernel {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
         let (threads, network, descriptors) = Default::default();
         let (now_ns, turns, trace, birth) = (1_000_000_000, 0, 0, None);
-        Self { now_ns, random: seed, turns, trace, options, threads, network, descriptors, birth }
+        Self { now_ns, random: SimRandom::new(seed), turns, trace, options, threads, network, descriptors, birth }
     }
 
-    /// SplitMix64: a counter in odd steps, then a mixing function. Steele, Lea, Flood, OOPSLA 2014.
+    /// Draws a number.
     pub(crate) fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mixed(self.random)
+        self.random.u64()
     }
 
     /// Draws a number below `bound`, which is not 0.
@@ -72,14 +73,8 @@ impl Kernel {
 
     /// Adds something that happened to the trace.
     pub(crate) fn note(&mut self, what: u64) {
-        self.trace = mixed(self.trace ^ what.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ self.now_ns);
+        self.trace = SimRandom::new(self.trace ^ what.rotate_left(32) ^ self.now_ns).u64();
     }
-}
-
-fn mixed(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// The kernel of the simulation that runs.

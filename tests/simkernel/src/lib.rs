@@ -122,11 +122,6 @@ pub fn draw() -> u64 {
     enter(Kernel::draw)
 }
 
-/// Returns what `trace` sums up so far.
-pub fn trace() -> u64 {
-    enter(|kernel| kernel.trace)
-}
-
 /// The clock of a host: its monotonic time counts from its own beginning, and its calendar may be wrong.
 #[derive(Clone, Copy, Debug)]
 struct HostClock {

@@ -5,6 +5,8 @@
 //! - N2. What arrives while its link is cut, or its host is off, waits as TCP's repetitions would, and comes when that is over.
 //! - N3. The kernel of a host that is on answers for processes that are gone: what arrives for an end that is not there is answered by a
 //!   reset. One that is off says nothing.
+//!
+//! Checked by `tests`.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -8,6 +8,8 @@
 //! - K3. A thread of a process that was killed never has the turn again; one of a paused process has it once the process goes on.
 //! - K4. Nor does a thread that begins or ends run beside the one that has the turn: where memory is found for what depends on that, and
 //!   addresses decide which locks share what.
+//!
+//! Checked by `tests`; K4 by `same_seed_is_the_same_run` of `tests/crash/tests/cluster.rs`.
 
 use std::{
     cell::Cell,

@@ -15,12 +15,12 @@ use anyhow::{Context, ensure};
 use collie_env::{Clock, Env, Files as _, SimFiles, SimRandom};
 use collie_server::{Server, config::Config};
 use collie_simkernel::{Host, Process};
-use parking_lot::Mutex;
 use postgres::{Client, NoTls};
 use tokio::sync::watch;
 
 use super::disk::Disk;
 use crate::{
+    failover::load::config,
     random::Random,
     trio::{COUNT, NAMES, Trio},
 };
@@ -33,9 +33,6 @@ const KEY: &str = "/etc/collie.key";
 const PORT: u16 = 5432;
 const REPLICA_PORT: u16 = 6432;
 
-/// How long a client tries to connect.
-const CONNECT_TIME: Duration = Duration::from_secs(5);
-
 /// One server, and what it stands on.
 pub(crate) struct Node {
     pub(crate) host: Host,
@@ -44,8 +41,6 @@ pub(crate) struct Node {
     pub(crate) disk: Disk,
     process: Option<Process>,
     stop: watch::Sender<bool>,
-    /// How it ended by itself.
-    ended: Arc<Mutex<Option<String>>>,
     has_power: bool,
     is_paused: bool,
     /// It was ended from here, and whoever did that starts it again.
@@ -82,7 +77,6 @@ impl Nodes {
                 disk: Disk::over(files, sync_us),
                 process: None,
                 stop: watch::channel(false).0,
-                ended: Arc::default(),
                 has_power: true,
                 is_paused: false,
                 is_down: false,
@@ -121,6 +115,7 @@ impl Nodes {
     /// A setting is refused.
     pub(crate) fn start(&mut self, node: usize) -> anyhow::Result<()> {
         let config = self.config(node)?;
+        self.bury(node);
         let of = &mut self.all[node];
         if !of.has_power {
             of.host.set_on(true);
@@ -133,14 +128,12 @@ impl Nodes {
             random: Arc::new(SimRandom::new(collie_simkernel::draw())),
         };
         let (stop, stopping) = watch::channel(false);
-        (of.stop, of.ended, of.is_paused, of.is_down) = (stop, Arc::default(), false, false);
-        let ended = of.ended.clone();
+        (of.stop, of.is_paused, of.is_down) = (stop, false, false);
         of.process = Some(Process::start(NAMES[node], of.host, move || {
             let started = Server::start_in(env, stopping, config, Path::new(DATA), &mut |_| ());
             let ran = started.and_then(|(server, _)| server.run());
             let words = ran.map_or_else(|error| format!("error: {error}"), |stopped| format!("{stopped:?}"));
             eprintln!("{words}");
-            *ended.lock() = Some(words);
         }));
         Ok(())
     }
@@ -157,7 +150,6 @@ impl Nodes {
     pub(crate) fn start_dead(&mut self) -> anyhow::Result<()> {
         for node in 0..COUNT {
             if !self.runs(node) && !self.all[node].is_down {
-                self.bury(node);
                 self.start(node)?;
             }
         }
@@ -277,10 +269,11 @@ impl Trio for View {
     fn connect(&self, node: usize) -> anyhow::Result<Client> {
         let of = &self.0[node];
         ensure!(of.answers, "{} does not run", NAMES[node]);
-        let mut config = postgres::Config::new();
-        config.host(&of.address.to_string()).port(PORT).user("collie").dbname("collie");
-        config.connect_timeout(CONNECT_TIME).options("-c statement_timeout=60s");
-        config.connect(NoTls).with_context(|| format!("cannot connect to {}", NAMES[node]))
+        let mut config = config(SocketAddr::from((of.address, PORT)));
+        config
+            .options("-c statement_timeout=60s")
+            .connect(NoTls)
+            .with_context(|| format!("cannot connect to {}", NAMES[node]))
     }
 
     fn data(&self, _node: usize) -> PathBuf {

@@ -205,7 +205,8 @@ impl Load {
     }
 }
 
-fn config(place: SocketAddr) -> Config {
+/// Returns how a client connects to a node.
+pub(crate) fn config(place: SocketAddr) -> Config {
     let mut config = Config::new();
     config
         .host(&place.ip().to_string())
