@@ -106,8 +106,8 @@ impl DeadRing {
             return ignored(&format!("it is of incarnation {of_life}, the log is at {incarnation}"));
         }
         let file_bytes = file.len().map_err(io)?;
-        if file_bytes != u64::try_from(header.layout.total_bytes()).unwrap_or(u64::MAX) {
-            return ignored(&format!("it has {file_bytes} bytes instead of {}", header.layout.total_bytes()));
+        if file_bytes != header.layout.file_bytes() {
+            return ignored(&format!("it has {file_bytes} bytes instead of {}", header.layout.file_bytes()));
         }
         let mut ring = Self {
             file,
@@ -123,11 +123,14 @@ impl DeadRing {
         }
     }
 
-    /// Returns whether everything in the ring behind `header` was on disk: its log needs nothing of it.
+    /// Returns whether the ring behind `header` is whole and everything in it was on disk: its log needs nothing of it.
     ///
     /// # Errors
     /// What the operating system says.
     pub(crate) fn is_on_disk(file: &Arc<dyn File>, path: &Path, header: &Header) -> io::Result<bool> {
+        if file.len()? != header.layout.file_bytes() {
+            return Ok(false);
+        }
         let (durable, end) = (Lsn::ZERO, Lsn::ZERO);
         let mut ring =
             Self { file: file.clone(), path: path.to_owned(), layout: header.layout, durable, end, staged: vec![] };

@@ -130,6 +130,11 @@ impl Layout {
     pub(crate) fn total_bytes(&self) -> usize {
         self.ring_at() + self.ring_bytes
     }
+
+    /// Returns the size of the whole, as a file has it.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        u64::try_from(self.total_bytes()).unwrap_or(u64::MAX)
+    }
 }
 
 /// Who wrote a ring, and how it lies.
