@@ -114,8 +114,9 @@ impl Recent {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
         // E3, and the same for the ends: what overlaps is being written again.
-        let again = |start: Lsn, end: Lsn| start < frame.end && frame.start < end;
-        inner.ends.retain(|end| !again(end.start, end.lsn));
+        let from = inner.ends.partition_point(|end| end.lsn <= frame.start);
+        let to = inner.ends.partition_point(|end| end.start < frame.end);
+        inner.ends.drain(from..to.max(from));
         let held_path = inner.ends.back().map(|end| &end.path).filter(|path| ***path == *frame.path);
         let path = held_path.cloned().unwrap_or_else(|| Arc::from(frame.path));
         let at = inner.ends.partition_point(|end| end.lsn <= frame.start);
@@ -130,11 +131,11 @@ impl Recent {
         if inner.floor == Lsn::MAX {
             inner.floor = frame.start;
         }
-        inner.frames.retain(|held| {
-            let kept = !again(held.start, held.end);
-            inner.held_bytes -= if kept { 0 } else { held.bytes.len() as u64 };
-            kept
-        });
+        // By E1 next to each other: looking at all of them would cost a small commit more than its flush.
+        let from = inner.frames.partition_point(|held| held.end <= frame.start);
+        let to = inner.frames.partition_point(|held| held.start < frame.end);
+        let replaced = inner.frames.drain(from..to.max(from));
+        inner.held_bytes -= replaced.map(|held| held.bytes.len() as u64).sum::<u64>();
         if frame.start < inner.floor {
             // Written before keeping began, by a slower flight.
             return;
