@@ -3,13 +3,14 @@
 use crate::{
     Machine, Plan, Report, Section,
     txn::{
-        commit_latency, commits, deadlock, hot_row, mixes, old_snapshot, read_only, savepoints, snapshot, visibility,
+        commit_latency, commits, deadlock, hot_row, long_statements, mixes, old_snapshot, read_only, savepoints,
+        snapshot, visibility,
     },
 };
 
 type Measure = fn(&Plan) -> anyhow::Result<Section>;
 
-const SECTIONS: [(&str, Measure); 10] = [
+const SECTIONS: [(&str, Measure); 11] = [
     ("snapshot", snapshot::measure),
     ("visibility", visibility::measure),
     ("commits", commits::measure),
@@ -20,6 +21,7 @@ const SECTIONS: [(&str, Measure); 10] = [
     ("mixes", mixes::measure),
     ("read-only", read_only::measure),
     ("deadlock", deadlock::measure),
+    ("long-statements", long_statements::measure),
 ];
 
 /// Measures transactions as `plan` says. A section that fails says so in the report ([`Report::failed`]), and the others are

@@ -4,8 +4,8 @@
 use crate::{Figure, Pace, Plan, Report, txn_bench};
 
 /// What a key of a figure ends with, or is.
-const UNITS: [&str; 9] =
-    ["_ns", "_us", "_bytes", "_per_s", "_per_commit", "_percent", "_per_row", "_per_row_max", "idle_sessions"];
+const UNITS: [&str; 10] =
+    ["_ns", "_us", "reads", "_bytes", "_per_s", "_per_commit", "_percent", "_per_row", "_per_row_max", "idle_sessions"];
 
 fn run(only: &str) -> Report {
     let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ fn savepoints_old_snapshots_and_deadlocks_are_measured() {
 /// Goal: what needs a server is left out with a word where there is none. Method: the sections that have nothing else.
 #[test]
 fn sections_without_a_server_say_so() {
-    for name in ["hot-row", "mixes", "read-only"] {
+    for name in ["hot-row", "mixes", "read-only", "long-statements"] {
         let report = run(name);
         check(&report, 0, 0);
         assert_eq!(

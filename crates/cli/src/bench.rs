@@ -129,7 +129,7 @@ pub(crate) struct LogArgs {
 #[derive(clap::Args)]
 pub(crate) struct TxnArgs {
     /// Run these sections only: snapshot, visibility, commits, commit-latency, hot-row, old-snapshot, savepoints, mixes,
-    /// read-only, deadlock.
+    /// read-only, deadlock, long-statements.
     #[arg(value_name = "SECTION")]
     sections: Vec<String>,
     /// Three short runs a case instead of five long ones, and an old snapshot of five seconds.

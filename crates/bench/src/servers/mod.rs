@@ -12,7 +12,7 @@ mod load;
 mod server;
 
 pub(crate) use load::{Done, Length, Load, Script, pgbench, pgbench_tables};
-pub(crate) use server::{PEER, Server, postgresql_programs};
+pub(crate) use server::{PEER, Server, free_port, postgresql_programs};
 
 use crate::{Plan, Section};
 

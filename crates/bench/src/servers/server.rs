@@ -104,7 +104,8 @@ fn reachable(scratch: &Scratch) -> anyhow::Result<PathBuf> {
     Ok(dir)
 }
 
-fn free_port() -> anyhow::Result<u16> {
+/// Returns a port that nobody listens at now.
+pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod commits;
 pub(crate) mod deadlock;
 pub(crate) mod embedded;
 pub(crate) mod hot_row;
+pub(crate) mod long_statements;
 pub(crate) mod mixes;
 pub(crate) mod old_snapshot;
 pub(crate) mod read_only;
