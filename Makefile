@@ -134,7 +134,7 @@ crash:
 	$(TARGET)/release/faultlab list-append --replica --rounds $$((4 * $(CYCLES))) --kills 4 --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab list-append --failovers 4 --rounds $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
 	$(TARGET)/release/faultlab failover --cycles $$((2 * $(CYCLES))) --seed $(SEED) --server $(TARGET)/release/collie
-	$(TARGET)/release/faultlab cluster --runs $$((2 * $(CYCLES))) --minutes 60 --seed $(SEED)
+	$(TARGET)/release/faultlab cluster --runs $$((12 * $(CYCLES))) --minutes 10 --seed $(SEED)
 	$(CARGO) build --release -p collie-faultlab --features planted-bugs
 	$(TARGET)/release/faultlab failover --points --cycles $$((2 * $(CYCLES))) --seed $(SEED)
 

@@ -11,14 +11,16 @@
 pub(crate) mod disk;
 pub(crate) mod faults;
 pub(crate) mod nodes;
+pub(crate) mod runs;
 
-use std::{fmt, process::Command, thread, time::Duration};
+use std::{fmt, panic, sync::Arc, thread, time::Duration};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum as _;
 use collie_env::{Clock, RealClock};
 use collie_simkernel::Options;
 use nix::sys::personality;
+use parking_lot::Mutex;
 
 use self::{
     faults::{Faults, Kind},
@@ -63,8 +65,10 @@ pub(crate) struct Plan {
     pub(crate) kinds: Vec<Kind>,
     /// A mistake that the servers make.
     pub(crate) plant: Option<String>,
-    /// This process is the one run of its plan.
-    pub(crate) inside: bool,
+    /// How many runs there are at one time.
+    pub(crate) jobs: usize,
+    /// This process is the one run of its plan, on this processor.
+    pub(crate) inside: Option<usize>,
     /// What servers print is shown as it comes.
     pub(crate) echo: bool,
 }
@@ -96,8 +100,8 @@ struct Total {
 
 /// Runs the plan; an error is a violation.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
-    if plan.inside {
-        return one(plan);
+    if let Some(processor) = plan.inside {
+        return one(plan, processor);
     }
     let start_ns = RealClock.now_ns();
     // Where things lie in memory decides the order of some maps.
@@ -105,28 +109,7 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
     if let Err(error) = personality::set(persona) {
         eprintln!("{RANDOM_ADDRESSES} ({error})");
     }
-    let mut all = Figures::default();
-    for seed in (plan.seed..).take(usize::try_from(plan.runs)?) {
-        let written = tempfile::NamedTempFile::new()?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["cluster", "--inside", "--runs", "1", "--seed", &seed.to_string()]);
-        command.args(["--minutes", &plan.minutes.to_string()]).arg("--figures").arg(written.path());
-        plan.plant.iter().for_each(|mistake| _ = command.args(["--plant", mistake]));
-        if !plan.kinds.is_empty() {
-            command.args(["--kinds", &plan.kinds()]);
-        }
-        if plan.echo {
-            command.arg("--echo");
-        }
-        let output = command.output().context("cannot start a run")?;
-        let [said, complained] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
-        if plan.echo {
-            eprint!("{complained}");
-        }
-        ensure!(output.status.success(), "seed {seed}: {}\n{}", output.status, complained.trim_end());
-        println!("{}", said.trim_end());
-        all.add(Figures::read(written.path())?);
-    }
+    let all = runs::all(plan)?;
     let (passed, minutes) = (Duration::from_nanos(RealClock.now_ns() - start_ns), plan.runs * plan.minutes);
     let words = format!(
         "cluster: {} runs of {} simulated minutes; {} faults, {} kills, {} power cuts, {} promotions; {} acknowledged: all oracles hold; {:.1} s, \
@@ -145,13 +128,18 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<Report> {
 }
 
 /// The run of this process.
-fn one(plan: &Plan) -> anyhow::Result<Report> {
+fn one(plan: &Plan, processor: usize) -> anyhow::Result<Report> {
+    runs::stay_on(processor)?;
     #[cfg(feature = "planted-bugs")]
     plan.plant.iter().for_each(|mistake| collie_sync::plant(mistake));
     let mut random = Random::new(plan.seed);
     let preempted_one_in = [0, 4, 16, 64, 256][usize::try_from(random.below(5))?];
-    let options = Options { preempted_one_in, echoes: plan.echo, ..Options::default() };
-    let ended = collie_simkernel::run(random.next(), options, || play(plan, &mut random));
+    // With all that is waited for: nothing should take longer.
+    let end = Duration::from_secs(60 * plan.minutes) + PATIENCE * 5 * u32::try_from(ROUNDS)?;
+    let end_ns = u64::try_from(end.as_nanos())?;
+    let options = Options { preempted_one_in, end_ns, echoes: plan.echo, ..Options::default() };
+    let panics = Panics::noted();
+    let ended = collie_simkernel::run(random.next(), options, || play(plan, &panics, &mut random));
     let total = ended.result?;
     let words = format!(
         "cluster --seed {}: {:.0} s, {} faults, {} kills, {} power cuts, {} promotions, acknowledged {:?}, {} lost of local and off, {} set aside, \
@@ -172,20 +160,46 @@ fn one(plan: &Plan) -> anyhow::Result<Report> {
     Ok(Report::new(words, total.figures))
 }
 
+/// The first panic of a thread, of whichever node: no fault excuses one.
+#[derive(Clone, Debug)]
+struct Panics(Arc<Mutex<Option<String>>>);
+
+impl Panics {
+    /// Has panics noted from now on.
+    fn noted() -> Self {
+        let (noted, before) = (Self(Arc::default()), panic::take_hook());
+        let here = noted.clone();
+        panic::set_hook(Box::new(move |panicked| {
+            before(panicked);
+            here.0.lock().get_or_insert_with(|| panicked.to_string());
+        }));
+        noted
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        match &*self.0.lock() {
+            Some(text) => bail!("a thread {text}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// One cluster, and what is done to it.
 pub(crate) struct Cluster {
     pub(crate) nodes: Nodes,
     pub(crate) random: Random,
     pub(crate) figures: Figures,
     oracle: Oracle,
+    panics: Panics,
     sessions: u64,
 }
 
-fn play(plan: &Plan, random: &mut Random) -> anyhow::Result<Total> {
+fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Total> {
     let mut random = Random::new(random.next());
-    let mut faults = Faults::draw(&plan.kinds, &mut random);
+    let mut faults = Faults::draw(&plan.kinds, plan.minutes, &mut random);
     let nodes = Nodes::new(faults.settings(&mut random), faults.sync_us, &mut random)?;
-    let mut cluster = Cluster { nodes, random, figures: Figures::default(), oracle: Oracle::default(), sessions: 0 };
+    let (figures, oracle, panics) = (Figures::default(), Oracle::default(), panics.clone());
+    let mut cluster = Cluster { nodes, random, figures, oracle, panics, sessions: 0 };
     let played = cluster.play(plan, &mut faults);
     played.map_err(|error| {
         let (console, at_ns) = (cluster.nodes.console(), collie_simkernel::now_ns());
@@ -226,6 +240,7 @@ impl Cluster {
         self.sessions = last;
         self.oracle.heard(sessions, seen);
         let leader = self.settle()?;
+        self.panics.check()?;
         self.oracle.check(&self.nodes.view(), leader)
     }
 
@@ -276,6 +291,7 @@ impl Cluster {
 
     /// Does what a person or a program does that looks after a cluster: starts who has ended, promotes one where nobody leads.
     pub(crate) fn look_after(&mut self, looks: u64) -> anyhow::Result<()> {
+        self.panics.check()?;
         if looks.is_multiple_of(10) {
             self.nodes.start_dead()?;
         }

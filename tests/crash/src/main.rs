@@ -327,9 +327,12 @@ enum Command {
         /// Only faults of these kinds, all of them; a run draws its kinds otherwise.
         #[arg(long, value_delimiter = ',')]
         kinds: Vec<cluster::faults::Kind>,
-        /// Run the one cluster in this process.
+        /// How many clusters run at one time, each on a processor of its own.
+        #[arg(long, default_value_t = cluster::runs::processor_count())]
+        jobs: usize,
+        /// Run the one cluster in this process, on this processor.
         #[arg(long, hide = true)]
-        inside: bool,
+        inside: Option<usize>,
         /// Show what servers print.
         #[arg(long)]
         echo: bool,
@@ -506,12 +509,13 @@ fn main() -> ExitCode {
             #[cfg(feature = "planted-bugs")]
             plant,
             kinds,
+            jobs,
             inside,
             echo,
         } => {
             #[cfg(not(feature = "planted-bugs"))]
             let plant = None;
-            let plan = cluster::Plan { runs, seed, minutes, kinds, plant, inside, echo };
+            let plan = cluster::Plan { runs, seed, minutes, kinds, plant, jobs, inside, echo };
             (cluster::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]

@@ -56,7 +56,7 @@ const PARTS: &[Part] = &[
     part("list-append", "list-append --rounds 4 --transactions 20000 --kills 2"),
     part("list-append replica", "list-append --replica --rounds 2 --transactions 20000 --kills 4"),
     part("list-append failovers", "list-append --failovers 4 --rounds 2 --transactions 20000"),
-    Part { has_server: false, ..part("cluster", "cluster --runs 4 --minutes 10") },
+    Part { has_server: false, ..part("cluster", "cluster --runs 12 --minutes 10") },
     part("storm", "storm --waves 16"),
     part("memory", "memory --rounds 1"),
     Part { has_server: false, ..part("log-kill", "log-kill --cycles 200") },

@@ -21,6 +21,8 @@ pub struct Options {
     pub call_ns: u64,
     /// A thread is preempted at one of so many calls; 0: never.
     pub preempted_one_in: usize,
+    /// A simulation that comes to this time is aborted, with what its threads wait for: whoever was to end it does not.
+    pub end_ns: u64,
     /// Lines of each process that are kept.
     pub console_lines: usize,
     /// Whether lines of processes are printed as they come.
@@ -29,7 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { turn_ns: 1_000, call_ns: 100, preempted_one_in: 32, console_lines: 400, echoes: false }
+        Self { turn_ns: 1_000, call_ns: 100, preempted_one_in: 32, end_ns: u64::MAX, console_lines: 400, echoes: false }
     }
 }
 

@@ -57,6 +57,8 @@ pub(crate) enum Woken {
 pub(crate) struct Thread {
     pub(crate) process: usize,
     pub(crate) state: State,
+    /// Its place among those that wait for the same.
+    ticket: u64,
     deadline_ns: Option<u64>,
     woken: Woken,
     /// 1: it has the turn.
@@ -92,8 +94,9 @@ pub(crate) struct Threads {
     timers: BTreeSet<(u64, ThreadId)>,
     /// Those that the C library's handles stand for.
     handles: BTreeMap<libc::pthread_t, ThreadId>,
-    /// Those that wait for one thing, in the order in which they came.
-    queues: BTreeMap<Wait, VecDeque<ThreadId>>,
+    /// Those that wait for one thing, by their tickets: in the order in which they came.
+    queues: BTreeMap<Wait, BTreeMap<u64, ThreadId>>,
+    tickets: u64,
     pub(crate) processes: Vec<Process>,
 }
 
@@ -124,7 +127,7 @@ impl Threads {
     pub(crate) fn add(&mut self, process: usize) -> ThreadId {
         let gate: &'static AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
         let state = State::Waiting(Wait::Sleep);
-        self.all.push(Thread { process, state, deadline_ns: None, woken: Woken::ByEvent, gate });
+        self.all.push(Thread { process, state, ticket: 0, deadline_ns: None, woken: Woken::ByEvent, gate });
         self.all.len() - 1
     }
 
@@ -169,7 +172,7 @@ impl Threads {
         }
         of.woken = woken;
         if let Some(waiting) = self.queues.get_mut(&wait) {
-            waiting.retain(|other| *other != thread);
+            waiting.remove(&of.ticket);
             if waiting.is_empty() {
                 self.queues.remove(&wait);
             }
@@ -180,7 +183,7 @@ impl Threads {
     /// Wakes up to `most` threads that wait for this, in the order in which they came; returns how many.
     pub(crate) fn wake_some(&mut self, wait: Wait, most: usize) -> usize {
         let Some(waiting) = self.queues.get(&wait) else { return 0 };
-        let woken: Vec<ThreadId> = waiting.iter().take(most).copied().collect();
+        let woken: Vec<ThreadId> = waiting.values().take(most).copied().collect();
         woken.iter().for_each(|thread| self.wake(*thread, Woken::ByEvent));
         woken.len()
     }
@@ -192,7 +195,9 @@ impl Threads {
         of.deadline_ns = deadline_ns;
         self.timers.extend(deadline_ns.map(|deadline_ns| (deadline_ns, thread)));
         if wait != Wait::Sleep {
-            self.queues.entry(wait).or_default().push_back(thread);
+            self.tickets += 1;
+            of.ticket = self.tickets;
+            self.queues.entry(wait).or_default().insert(of.ticket, thread);
         }
     }
 
@@ -241,7 +246,7 @@ impl Threads {
         self.ready.retain(|thread| self.all[*thread].process != process);
         self.timers.retain(|(_, thread)| self.all[*thread].process != process);
         self.queues.retain(|_, waiting| {
-            waiting.retain(|thread| self.all[*thread].process != process);
+            waiting.retain(|_, thread| self.all[*thread].process != process);
             !waiting.is_empty()
         });
     }
@@ -274,14 +279,20 @@ impl Kernel {
                 return next;
             }
             let next_ns = [self.threads.next_timer_ns(), self.next_event_ns()].into_iter().flatten().min();
-            let Some(next_ns) = next_ns else {
-                // Not a panic: whatever that calls comes here again.
-                let text = format!("every thread waits for another one, for ever:\n{}\n", self.threads.describe());
-                print(text.as_bytes());
-                std::process::abort();
-            };
+            let Some(next_ns) = next_ns else { self.abort("every thread waits for another one, for ever") };
             self.now_ns = self.now_ns.max(next_ns);
+            if self.now_ns > self.options.end_ns {
+                self.abort("the time of this simulation is over");
+            }
         }
+    }
+}
+
+impl Kernel {
+    /// Ends the real process. Not a panic: whatever that calls comes here again.
+    fn abort(&self, why: &str) -> ! {
+        print(format!("{why}:\n{}\n", self.threads.describe()).as_bytes());
+        std::process::abort();
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -19,12 +19,16 @@ pub(crate) struct Disk {
     pub(crate) files: SimFiles,
     /// What a sync takes at the most, in microseconds.
     sync_us: Arc<AtomicU64>,
+    is_stalled: Arc<AtomicBool>,
 }
+
+/// How often a thread that waits for a stalled device looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 impl Disk {
     /// A disk whose syncs take up to `sync_us`.
     pub(crate) fn over(files: SimFiles, sync_us: u64) -> Self {
-        Self { files, sync_us: Arc::new(AtomicU64::new(sync_us)) }
+        Self { files, sync_us: Arc::new(AtomicU64::new(sync_us)), is_stalled: Arc::default() }
     }
 
     /// Sets what a sync takes at the most.
@@ -32,10 +36,23 @@ impl Disk {
         self.sync_us.store(sync_us, Ordering::Relaxed);
     }
 
+    /// Stalls the device: writes and syncs block until it goes on. They look at a flag: a thread that is killed while it waits in the lock of
+    /// `files` may be given that lock, and never gives it back.
+    pub(crate) fn set_stalled(&self, is_stalled: bool) {
+        self.is_stalled.store(is_stalled, Ordering::Relaxed);
+    }
+
+    fn wait_for_stall(&self) {
+        while self.is_stalled.load(Ordering::Relaxed) {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Waits as a device would.
     fn wait(&self) {
         let most_us = self.sync_us.load(Ordering::Relaxed).max(1);
         thread::sleep(Duration::from_micros(1 + collie_simkernel::draw() % most_us));
+        self.wait_for_stall();
     }
 
     fn open_file(&self, inner: Arc<dyn File>) -> Arc<dyn File> {
@@ -57,6 +74,7 @@ impl File for OpenFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.disk.wait_for_stall();
         collie_simkernel::may_be_preempted();
         self.inner.write_at(offset, bytes)
     }

@@ -63,7 +63,7 @@ pub(crate) struct Faults {
     apart: Duration,
     /// How long one lasts, at the most.
     lasts: Duration,
-    /// How long clients pause, at the most.
+    /// How long clients pause, on average.
     pub(crate) pause: Duration,
     /// What a sync takes, at the most.
     pub(crate) sync_us: u64,
@@ -76,8 +76,8 @@ fn one_of<T: Copy>(of: &[T], random: &mut Random) -> T {
 }
 
 impl Faults {
-    /// Draws the faults of a run; those of `only`, if there are any.
-    pub(crate) fn draw(only: &[Kind], random: &mut Random) -> Self {
+    /// Draws the faults of a run of so many minutes; those of `only`, if there are any.
+    pub(crate) fn draw(only: &[Kind], minutes: u64, random: &mut Random) -> Self {
         let mut kinds: Vec<Kind> = Kind::value_variants().iter().copied().filter(|_| random.below(2) == 0).collect();
         if kinds.is_empty() {
             kinds.push(Kind::Kill);
@@ -91,8 +91,9 @@ impl Faults {
             kinds,
             apart: one_of(&[ms(300), ms(3_000), ms(30_000)], random),
             lasts: one_of(&[ms(300), ms(3_000), ms(20_000)], random),
-            pause: one_of(&[ms(50), ms(500), ms(5_000)], random),
-            sync_us: one_of(&[20, 200, 2_000], random),
+            // A run has as many transactions whether it is short or long: everything that was acknowledged is looked for at its end.
+            pause: one_of(&[ms(25), ms(100), ms(400)], random) * u32::try_from(minutes).unwrap_or(u32::MAX),
+            sync_us: one_of(&[20, 1_000, 20_000], random),
             latency: (Duration::from_micros(latency / 5), Duration::from_micros(latency)),
             repairs: Vec::new(),
         }
@@ -165,7 +166,7 @@ impl Faults {
                 Repair::Device(node) => {
                     let disk = &nodes.all[node].disk;
                     disk.set_sync_us(self.sync_us);
-                    disk.files.set_stalled(false);
+                    disk.set_stalled(false);
                     disk.files.set_capacity(None);
                 }
             }
@@ -192,12 +193,13 @@ impl Faults {
             }
             Kind::Power => {
                 let all = ways == 0;
-                for node in (0..COUNT).filter(|each| all || *each == node) {
-                    nodes.cut_power(node, cluster.random.next());
+                for each in (0..COUNT).filter(|each| all || *each == node) {
+                    nodes.cut_power(each, cluster.random.next());
                     cluster.figures.cuts += 1;
-                    // One after the other, in any order.
-                    let back_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.lasts));
-                    self.repairs.push((back_ns, Repair::Start(node)));
+                    // One after the other, in any order; or without one of them for long: the others have to know all that it said.
+                    let most_ns = nanoseconds(self.lasts) * if all && each == node { 8 } else { 1 };
+                    let back_ns = collie_simkernel::now_ns() + cluster.random.below(most_ns);
+                    self.repairs.push((back_ns, Repair::Start(each)));
                 }
             }
             Kind::Stop => {
@@ -236,7 +238,7 @@ impl Faults {
                 cluster.figures.promotions += u64::from(given);
             }
             Kind::Stall => {
-                nodes.all[node].disk.files.set_stalled(true);
+                nodes.all[node].disk.set_stalled(true);
                 later(Repair::Device(node));
             }
             Kind::SlowDisk => {

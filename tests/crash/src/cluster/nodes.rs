@@ -219,7 +219,7 @@ impl Nodes {
             let disk = &self.all[node].disk;
             disk.files.clear_faults();
             disk.files.set_capacity(None);
-            disk.files.set_stalled(false);
+            disk.set_stalled(false);
             self.all[node].is_down = false;
         }
         self.start_dead()

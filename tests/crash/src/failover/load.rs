@@ -32,6 +32,9 @@ const SURE: [&str; 3] = ["40001", "40P01", "25006"];
 /// How soon a client looks for another node.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// How soon a client that pauses ends once it is to.
+const STOPPED_WITHIN: Duration = Duration::from_secs(1);
+
 /// Of how many transactions the youngest sessions are that a reader looks at.
 const RECENT_SESSIONS: u64 = 24;
 
@@ -90,7 +93,8 @@ pub(crate) struct Seen {
 /// How clients work, and where.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Habits {
-    /// How long a writer pauses behind a transaction, at the most; readers behind a look as well.
+    /// How long a writer pauses behind a transaction, on average; readers behind a look as well. Pauses come in bursts of short ones, so that
+    /// transactions meet each other however long the average is.
     pub(crate) pause: Duration,
     /// Machines lose power.
     pub(crate) power_fails: bool,
@@ -99,12 +103,6 @@ pub(crate) struct Habits {
 impl Habits {
     /// No pauses, and power that lasts.
     pub(crate) const RESTLESS: Self = Self { pause: Duration::ZERO, power_fails: false };
-
-    fn pause(&self, random: &mut Random) {
-        if let Ok(most_us @ 1..) = u64::try_from(self.pause.as_micros()) {
-            thread::sleep(Duration::from_micros(random.below(most_us)));
-        }
-    }
 }
 
 /// What all clients share.
@@ -120,6 +118,23 @@ struct Shared {
     /// The number of the last session.
     sessions: AtomicU64,
     acknowledged: AtomicU64,
+}
+
+impl Shared {
+    /// Pauses as clients do, no longer than until they are to end.
+    fn pause(&self, random: &mut Random) {
+        let mean_us = u64::try_from(self.habits.pause.as_micros()).unwrap_or(u64::MAX);
+        let most_us = if random.below(16) == 0 { mean_us.saturating_mul(28) } else { mean_us / 4 };
+        self.sleep(Duration::from_micros(random.below(most_us)));
+    }
+
+    fn sleep(&self, mut time: Duration) {
+        while !time.is_zero() && !self.stop.load(Ordering::SeqCst) {
+            let piece = time.min(STOPPED_WITHIN);
+            thread::sleep(piece);
+            time -= piece;
+        }
+    }
 }
 
 /// Clients at work.
@@ -251,7 +266,7 @@ fn session(shared: &Shared, place: SocketAddr, node: usize, level: Level, random
         tokens: Vec::new(),
     };
     while !shared.stop.load(Ordering::SeqCst) {
-        shared.habits.pause(random);
+        shared.pause(random);
         let seq = session.journal.intend();
         let roll_back = random.below(16) == 0;
         match bank::transaction(&mut client, number, seq, roll_back, random) {
@@ -287,7 +302,7 @@ fn read(shared: &Arc<Shared>, node: usize, mut random: Random) -> Vec<Seen> {
     let Some(mut client) = place.and_then(|place| config(place).connect(NoTls).ok()) else { return seen };
     while !shared.stop.load(Ordering::SeqCst) && look(shared, &mut client, node, &mut seen, &mut random).is_ok() {
         thread::sleep(LOOK_EVERY / 4);
-        shared.habits.pause(&mut random);
+        shared.pause(&mut random);
     }
     seen
 }
@@ -309,8 +324,8 @@ fn audit(shared: &Shared, mut random: Random) {
                 shared.wrong.lock().get_or_insert(text);
             }
         }
-        thread::sleep(LOOK_EVERY);
-        shared.habits.pause(&mut random);
+        // A look reads everything that was ever written.
+        shared.sleep(LOOK_EVERY + shared.habits.pause * 4);
     }
 }
 
