@@ -63,6 +63,8 @@ pub(crate) struct Plan {
     pub(crate) minutes: u64,
     /// The only kinds of faults, if there are any.
     pub(crate) kinds: Vec<Kind>,
+    /// The only quorum, if there is one.
+    pub(crate) quorum: Option<String>,
     /// A mistake that the servers make.
     pub(crate) plant: Option<String>,
     /// How many runs there are at one time.
@@ -79,6 +81,7 @@ impl fmt::Display for Plan {
         if !self.kinds.is_empty() {
             write!(f, " --kinds {}", self.kinds())?;
         }
+        self.quorum.iter().try_for_each(|quorum| write!(f, " --quorum '{quorum}'"))?;
         self.plant.iter().try_for_each(|mistake| write!(f, " --plant {mistake}"))
     }
 }
@@ -197,7 +200,7 @@ pub(crate) struct Cluster {
 fn play(plan: &Plan, panics: &Panics, random: &mut Random) -> anyhow::Result<Total> {
     let mut random = Random::new(random.next());
     let mut faults = Faults::draw(&plan.kinds, plan.minutes, &mut random);
-    let nodes = Nodes::new(faults.settings(&mut random), faults.sync_us, &mut random)?;
+    let nodes = Nodes::new(faults.settings(plan.quorum.as_deref(), &mut random), faults.sync_us, &mut random)?;
     let (figures, oracle, panics) = (Figures::default(), Oracle::default(), panics.clone());
     let mut cluster = Cluster { nodes, random, figures, oracle, panics, sessions: 0 };
     let played = cluster.play(plan, &mut faults);
@@ -229,7 +232,7 @@ impl Cluster {
         let habits = Habits { pause: faults.pause, power_fails: faults.cuts_power() };
         let mut load = Load::start(self.nodes.places(), habits, self.sessions, &mut self.random);
         load.add_writers(WRITERS, &mut self.random);
-        faults.come(self, length)?;
+        faults.come(self, &load, length)?;
         self.nodes.heal()?;
         let before = load.acknowledged();
         self.until("a commit to be answered once everything was mended", |_| load.acknowledged() > before)?;

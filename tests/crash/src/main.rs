@@ -327,6 +327,9 @@ enum Command {
         /// Only faults of these kinds, all of them; a run draws its kinds otherwise.
         #[arg(long, value_delimiter = ',')]
         kinds: Vec<cluster::faults::Kind>,
+        /// Only this quorum; a run draws one otherwise.
+        #[arg(long)]
+        quorum: Option<String>,
         /// How many clusters run at one time, each on a processor of its own.
         #[arg(long, default_value_t = cluster::runs::processor_count())]
         jobs: usize,
@@ -509,13 +512,14 @@ fn main() -> ExitCode {
             #[cfg(feature = "planted-bugs")]
             plant,
             kinds,
+            quorum,
             jobs,
             inside,
             echo,
         } => {
             #[cfg(not(feature = "planted-bugs"))]
             let plant = None;
-            let plan = cluster::Plan { runs, seed, minutes, kinds, plant, jobs, inside, echo };
+            let plan = cluster::Plan { runs, seed, minutes, kinds, quorum, plant, jobs, inside, echo };
             (cluster::run(&plan), plan.to_string())
         }
         #[cfg(feature = "planted-bugs")]

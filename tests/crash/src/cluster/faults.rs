@@ -4,8 +4,8 @@ use std::{thread, time::Duration};
 
 use clap::ValueEnum;
 
-use super::Cluster;
-use crate::{random::Random, trio::COUNT};
+use super::{Cluster, nodes::Nodes};
+use crate::{failover::load::Load, random::Random, trio::COUNT};
 
 /// What may be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,8 +42,11 @@ pub(crate) enum Kind {
     Define,
 }
 
-/// Quorums that runs take in turn: two of three, the leader itself, and one that not every node is in.
-const QUORUMS: [&str; 4] = ["majority", "majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)"];
+/// Quorums that runs draw from: two of three, the leader itself, one that not every node is in, and one that needs both of two.
+const QUORUMS: [&str; 6] = ["majority", "majority", "majority", "ANY 1 (a, b, c)", "ANY 1 (b, c)", "ANY 2 (b, c)"];
+
+/// How long a fault waits for a commit to be answered.
+const COMMIT_TIME: Duration = Duration::from_secs(2);
 
 /// What comes back by itself, and when.
 #[derive(Clone, Copy, Debug)]
@@ -104,10 +107,11 @@ impl Faults {
         self.kinds.contains(&Kind::Power)
     }
 
-    /// Draws what the servers are set to.
-    pub(crate) fn settings(&self, random: &mut Random) -> Vec<String> {
+    /// Draws what the servers are set to; with the quorum `only`, if there is one.
+    pub(crate) fn settings(&self, only: Option<&str>, random: &mut Random) -> Vec<String> {
+        let quorum = one_of(&QUORUMS, random);
         let mut settings = vec![
-            format!("replication.quorum={}", one_of(&QUORUMS, random)),
+            format!("replication.quorum={}", only.unwrap_or(quorum)),
             format!("replication.timeout={} ms", one_of(&[1_000, 2_000, 10_000], random)),
             format!("wal.protocol={}", one_of(&["help", "oracle", "base"], random)),
             format!("wal.ring={}", one_of(&["shared", "private"], random)),
@@ -123,7 +127,7 @@ impl Faults {
     }
 
     /// Has faults come for so long.
-    pub(crate) fn come(&mut self, cluster: &mut Cluster, length: Duration) -> anyhow::Result<()> {
+    pub(crate) fn come(&mut self, cluster: &mut Cluster, load: &Load, length: Duration) -> anyhow::Result<()> {
         let end_ns = collie_simkernel::now_ns() + nanoseconds(length);
         for from in 0..COUNT {
             for to in (0..COUNT).filter(|to| *to != from) {
@@ -137,6 +141,9 @@ impl Faults {
             let now_ns = collie_simkernel::now_ns();
             self.mend(cluster, now_ns)?;
             if now_ns >= next_ns {
+                if cluster.random.below(2) == 0 {
+                    until_answered(load);
+                }
                 self.strike(cluster)?;
                 next_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.apart));
             }
@@ -186,6 +193,8 @@ impl Faults {
         let nodes = &mut cluster.nodes;
         eprintln!("{kind:?} {node} {other} {ways} until {:.3}", back_ns as f64 / 1e9);
         match kind {
+            // What is down stays so for as long as was drawn.
+            Kind::Kill if !nodes.runs(node) => {}
             Kind::Kill => {
                 nodes.kill(node);
                 cluster.figures.kills += 1;
@@ -194,6 +203,9 @@ impl Faults {
             Kind::Power => {
                 let all = ways == 0;
                 for each in (0..COUNT).filter(|each| all || *each == node) {
+                    if !nodes.runs(each) {
+                        continue;
+                    }
                     nodes.cut_power(each, cluster.random.next());
                     cluster.figures.cuts += 1;
                     // One after the other, in any order; or without one of them for long: the others have to know all that it said.
@@ -210,16 +222,7 @@ impl Faults {
                 nodes.pause(node, true);
                 later(Repair::Resume(node));
             }
-            Kind::Isolate => {
-                for other in (0..COUNT).filter(|other| *other != node) {
-                    for (from, to, is_cut) in [(node, other, ways < 2), (other, node, ways != 1)] {
-                        if is_cut {
-                            nodes.cut(from, to, true);
-                            later(Repair::Link(from, to));
-                        }
-                    }
-                }
-            }
+            Kind::Isolate => isolate(nodes, node, ways, &mut later),
             Kind::Part => {
                 for (from, to) in [(node, other), (other, node)] {
                     nodes.cut(from, to, true);
@@ -232,6 +235,18 @@ impl Faults {
                 later(Repair::Speed(node, other));
             }
             Kind::Promote if ways == 0 => cluster.promote_both(node, other),
+            // The one that leads does not hear of it, and those that promised the new one something may still hear the old one.
+            Kind::Promote if ways == 1 && self.kinds.contains(&Kind::Isolate) => {
+                let led: Vec<usize> = cluster.leading().into_iter().filter(|led| *led != node).collect();
+                let links = led.iter().flat_map(|led| [(node, *led), (*led, node)]);
+                links.clone().for_each(|(from, to)| cluster.nodes.cut(from, to, true));
+                cluster.promote(node);
+                // It may have taken long.
+                let back_ns = collie_simkernel::now_ns() + cluster.random.below(nanoseconds(self.lasts));
+                let mut later = |repair| self.repairs.push((back_ns, repair));
+                links.for_each(|(from, to)| later(Repair::Link(from, to)));
+                isolate(&cluster.nodes, node, 2, &mut later);
+            }
             Kind::Promote => cluster.promote(node),
             Kind::Switch => {
                 let given = cluster.execute(node, "SELECT collie_switchover(2000)".to_owned());
@@ -265,6 +280,26 @@ impl Faults {
             }
         }
         Ok(())
+    }
+}
+
+/// Cuts a node off: what it sends, what it receives, or both.
+fn isolate(nodes: &Nodes, node: usize, ways: u64, later: &mut impl FnMut(Repair)) {
+    for other in (0..COUNT).filter(|other| *other != node) {
+        for (from, to, is_cut) in [(node, other, ways != 1), (other, node, ways > 0)] {
+            if is_cut {
+                nodes.cut(from, to, true);
+                later(Repair::Link(from, to));
+            }
+        }
+    }
+}
+
+/// Waits until a commit was just answered: what has been promised last is what a fault may take.
+fn until_answered(load: &Load) {
+    let (before, start_ns) = (load.acknowledged(), collie_simkernel::now_ns());
+    while load.acknowledged() == before && collie_simkernel::now_ns() - start_ns < nanoseconds(COMMIT_TIME) {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

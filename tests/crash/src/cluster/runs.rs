@@ -60,6 +60,7 @@ fn single(plan: &Plan, seed: u64, processor: usize) -> anyhow::Result<Figures> {
     if !plan.kinds.is_empty() {
         command.args(["--kinds", &plan.kinds()]);
     }
+    plan.quorum.iter().for_each(|quorum| _ = command.args(["--quorum", quorum]));
     if plan.echo {
         command.arg("--echo");
     }
