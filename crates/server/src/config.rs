@@ -363,7 +363,10 @@ impl Config {
             "server.max_prepared_statements" => self.resources.prepared_statements = size(1 << 30)?.max(1),
             "server.query_memory" => self.resources.query_bytes = bytes()?,
             "server.statement_memory" => self.resources.statement_bytes = bytes()?,
-            "server.max_connections" => self.max_connections = size(1 << 20)?.max(1),
+            "server.max_connections" => {
+                self.max_connections = size(1 << 20)?.max(1);
+                self.session.describe("max_connections", &self.max_connections.to_string());
+            }
             "server.reserved_connections" => self.reserved_connections = size(1 << 20)?,
             "server.max_message_size" => {
                 let limit = bytes()?;

@@ -455,7 +455,7 @@ fn connections_above_the_limit_are_refused() {
 
 /// Goal: where clients have every connection, an operator gets in: with the option by which it asks for a reserved one, given to the server in
 /// either way, and with the program's own commands; others do not, and no more than are reserved. SHOW says which session it is, and none
-/// changes it later. Method: a limit of two, and two reserved.
+/// changes it later; pg_settings has the limit as it is. Method: a limit of two, and two reserved.
 #[test]
 fn reserved_connections_let_an_operator_in() {
     let server = Server::fresh_with(&["--set", "server.max_connections=2", "--set", "server.reserved_connections=2"]);
@@ -473,6 +473,10 @@ fn reserved_connections_let_an_operator_in() {
     let mut first = opened(&[("options", "-c collie.use_reserved_connection=on")]);
     let mut second = Wire::session(server.address());
     assert_eq!((shown(&mut first), shown(&mut second)), (on.to_vec(), off.to_vec()));
+    let described = "SELECT setting || ' ' || context FROM pg_settings WHERE name LIKE '%connection%' ORDER BY name";
+    let described = second.query(described).into_iter().filter(|message| message.kind == b'D');
+    let described: Vec<_> = described.map(|row| row.columns()[0].clone()).collect();
+    assert_eq!(described, [Some(b"off backend".to_vec()), Some(b"2 internal".to_vec())]);
     let nothing = [("options", "-c collie.use_reserved_connection=off")];
     for more in [&[][..], &[("application_name", "psql")], &nothing] {
         assert_eq!(refused(more).as_deref(), Some("53300"), "{more:?}");

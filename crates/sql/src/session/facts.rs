@@ -122,7 +122,11 @@ impl SessionFacts for Facts<'_> {
             },
             default: setting.default,
             description: setting.description,
-            changeable: !matches!(setting.kind, Kind::Fixed | Kind::AtConnect),
+            context: match setting.kind {
+                Kind::Fixed => "internal",
+                Kind::AtConnect => "backend",
+                _ => "user",
+            },
         };
         SETTINGS.iter().map(row).collect()
     }

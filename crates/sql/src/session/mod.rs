@@ -41,6 +41,7 @@ mod commit_times;
 mod copies;
 mod copy;
 pub mod copy_format;
+mod custom_settings;
 mod database;
 mod definition;
 mod described;

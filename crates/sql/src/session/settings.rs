@@ -17,7 +17,7 @@ use collie_base::Map;
 
 use crate::{
     error::{Result, SqlError, SqlState},
-    session::{effective::Effective, position::Position, time},
+    session::{custom_settings::CustomSettings, effective::Effective, position::Position, time},
     types::datetime::{Zone, ZoneError},
 };
 
@@ -246,8 +246,7 @@ pub struct Settings {
     values: Map<&'static str, Arc<str>>,
     /// Defaults given at connect or by the server's configuration.
     defaults: Map<&'static str, Arc<str>>,
-    /// Settings of extensions: names with a dot, any text.
-    custom: Map<String, Arc<str>>,
+    custom: CustomSettings,
 }
 
 /// Finds a setting by name, whatever its case.
@@ -268,7 +267,7 @@ impl Settings {
     pub fn show(&self, name: &str) -> Result<String> {
         match find(name) {
             Some(setting) => Ok(self.get(setting.name).to_owned()),
-            None => self.custom.get(&name.to_ascii_lowercase()).map(|v| v.to_string()).ok_or_else(|| unknown(name)),
+            None => self.custom.get(name).map(str::to_owned).ok_or_else(|| unknown(name)),
         }
     }
 
@@ -310,16 +309,13 @@ impl Settings {
     /// Sets a value, or with `None` goes back to the default. Returns the setting when clients are told of it.
     ///
     /// # Errors
-    /// 42704 for an unknown name, 22023 for a value it cannot take.
+    /// 42704 for an unknown name, 22023 for a value it cannot take, 53200 for too many of those with a dot.
     pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<Option<&'static Setting>> {
         let Some(setting) = find(name) else {
             if !name.contains('.') {
                 return Err(unknown(name));
             }
-            match value {
-                Some(value) => self.custom.insert(name.to_ascii_lowercase(), value.into()),
-                None => self.custom.remove(&name.to_ascii_lowercase()),
-            };
+            self.custom.set(name, value)?;
             return Ok(None);
         };
         match value {
@@ -344,8 +340,7 @@ impl Settings {
             if !name.contains('.') {
                 return Err(unknown(name));
             }
-            self.custom.insert(name.to_ascii_lowercase(), value.into());
-            return Ok(());
+            return self.custom.set(name, Some(value));
         };
         let usual = self.usual(setting);
         let value = check(setting, value, usual, usual)?;

@@ -67,15 +67,15 @@ impl SessionFacts for FakeSession {
         }
     }
     fn settings(&self) -> Vec<SettingRow> {
-        let row = |name, kind, changeable| SettingRow {
+        let row = |name, kind, context| SettingRow {
             name,
             value: "4MB".to_owned(),
             kind,
             default: "4MB",
             description: "Says something.",
-            changeable,
+            context,
         };
-        vec![row("work_mem", "integer", true), row("server_version", "string", false)]
+        vec![row("work_mem", "integer", "user"), row("server_version", "string", "internal")]
     }
     fn set_config(&self, _: &str, value: &str, _: bool) -> Result<String> {
         Ok(value.to_owned())

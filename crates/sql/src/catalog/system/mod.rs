@@ -232,8 +232,8 @@ pub struct SettingRow {
     pub default: &'static str,
     /// One line.
     pub description: &'static str,
-    /// Whether SET may change it.
-    pub changeable: bool,
+    /// When it may be changed: user (by SET), backend (as a client connects), internal (never).
+    pub context: &'static str,
 }
 
 /// A row of `pg_stat_activity`.

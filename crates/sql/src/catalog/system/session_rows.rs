@@ -132,9 +132,9 @@ fn settings(facts: &dyn SessionFacts, out: &mut Output<'_>) {
         out.push([
             ("name", Value::text(setting.name)),
             ("setting", setting.value.into()),
-            ("category", Value::text(if setting.changeable { "Client" } else { "Preset Options" })),
+            ("category", Value::text(if setting.context == "internal" { "Preset Options" } else { "Client" })),
             ("short_desc", Value::text(setting.description)),
-            ("context", Value::text(if setting.changeable { "user" } else { "internal" })),
+            ("context", Value::text(setting.context)),
             ("vartype", Value::text(setting.kind)),
             ("source", Value::text(source)),
             ("boot_val", Value::text(setting.default)),
